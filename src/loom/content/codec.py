@@ -1,0 +1,137 @@
+"""Messages ↔ JSON. Exact both ways, stamped with a version; blocks of a newer version survive as they are.
+
+A stored message is `{"v":1,"role":…,"blocks":[…]}`. Those bytes are what a node's id is hashed over, so they are
+written in one way only: fields in their declared order, defaults left out, the order of arguments as the model gave it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+import msgspec
+
+from loom.content.blocks import KNOWN_TYPES, Block, ToolResult, UnknownBlock
+from loom.content.messages import Message, Role
+from loom.errors import ContentError, Newer
+
+VERSION: Final = 1
+
+
+class _Stored(msgspec.Struct):
+    """The shape of a message on disk."""
+
+    role: Role
+    blocks: tuple[Block, ...]
+    v: int = VERSION
+
+
+class _Loose(msgspec.Struct):
+    v: int
+    role: Role
+    blocks: list[dict[str, Any]]
+
+
+class _Stamp(msgspec.Struct):
+    v: int
+
+
+class Conversation(msgspec.Struct, frozen=True, kw_only=True):
+    """A path on its own: what `loom export` writes and `loom wire` and `loom import` read."""
+
+    messages: tuple[Message, ...]
+    system: str = ""
+
+
+_fast = msgspec.json.Decoder(_Stored)
+_loose = msgspec.json.Decoder(_Loose)
+_stamp = msgspec.json.Decoder(_Stamp)
+
+
+def encode_message(message: Message) -> bytes:
+    blocks: Any = message.blocks
+    if _has_unknown(message.blocks):
+        blocks = [_unwrap(block) for block in msgspec.to_builtins(message.blocks)]
+    return msgspec.json.encode({"v": VERSION, "role": message.role, "blocks": blocks})
+
+
+def decode_message(data: bytes | str) -> Message:
+    try:
+        stored = _fast.decode(data)
+    except msgspec.ValidationError:
+        return _decode_loose(data)
+    except msgspec.DecodeError as error:
+        raise ContentError(f"not a message: {error}") from None
+    if stored.v != VERSION or _has_unknown(stored.blocks):
+        return _decode_loose(data)
+    return Message(stored.role, stored.blocks)
+
+
+def encode_conversation(conversation: Conversation) -> bytes:
+    """`{"loom":"conversation","v":1,"system":…,"messages":[…]}`"""
+    messages = [msgspec.Raw(encode_message(message)) for message in conversation.messages]
+    return msgspec.json.encode(
+        {"loom": "conversation", "v": VERSION, "system": conversation.system, "messages": messages}
+    )
+
+
+class _Export(msgspec.Struct):
+    loom: str
+    v: int
+    messages: list[msgspec.Raw]
+    system: str = ""
+
+
+def decode_conversation(data: bytes | str) -> Conversation:
+    try:
+        found = msgspec.json.decode(data, type=_Export)
+    except msgspec.DecodeError as error:
+        raise ContentError(f"not a conversation: {error}") from None
+    if found.loom != "conversation":
+        raise ContentError(f"not a conversation but {found.loom!r}")
+    _check_version(found.v)
+    return Conversation(messages=tuple(decode_message(bytes(raw)) for raw in found.messages), system=found.system)
+
+
+def _decode_loose(data: bytes | str) -> Message:
+    """The slow way, block by block: finds what is newer, and names what is wrong."""
+    try:
+        _check_version(_stamp.decode(data).v)
+        loose = _loose.decode(data)
+        return msgspec.convert({"role": loose.role, "blocks": [_wrap(block) for block in loose.blocks]}, Message)
+    except msgspec.DecodeError as error:
+        raise ContentError(f"not a message: {error}") from None
+
+
+def _check_version(version: int) -> None:
+    if version > VERSION:
+        raise Newer(
+            f"this message has format {version}; this Loom reads up to {VERSION}.", hint="Upgrade Loom to read it."
+        )
+    if version < 1:
+        raise ContentError(f"a format version counts from 1, not {version}")
+
+
+def _has_unknown(blocks: Sequence[Block]) -> bool:
+    return any(
+        isinstance(block, UnknownBlock) or (isinstance(block, ToolResult) and _has_unknown(block.blocks))
+        for block in blocks
+    )
+
+
+def _wrap(data: dict[str, Any]) -> dict[str, Any]:
+    """Put a block of an unknown kind into an UnknownBlock, inside tool results too."""
+    if data.get("type") not in KNOWN_TYPES:
+        return {"type": "unknown", "data": data}
+    if data["type"] == "tool_result" and isinstance(data.get("blocks"), list):
+        return {**data, "blocks": [_wrap(inner) for inner in cast("list[dict[str, Any]]", data["blocks"])]}
+    return data
+
+
+def _unwrap(data: dict[str, Any]) -> dict[str, Any]:
+    """The reverse: on disk an unknown block is exactly what its author wrote."""
+    if data["type"] == "unknown":
+        return cast("dict[str, Any]", data["data"])
+    if data["type"] == "tool_result":
+        return {**data, "blocks": [_unwrap(inner) for inner in data["blocks"]]}
+    return data

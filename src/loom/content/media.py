@@ -1,0 +1,83 @@
+"""Media: a reference to bytes that the media store holds. Knows what they are, never where they are."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from typing import Final, Literal
+
+import msgspec
+
+from loom.errors import ContentError
+
+Category = Literal["text", "image", "pdf", "office", "audio", "unsupported"]
+
+DIGEST_TAG: Final = "sha256:"
+_DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
+_MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*")
+
+
+def digest_of(data: bytes | memoryview) -> str:
+    """The identity of bytes: a hash tagged with its algorithm."""
+    return DIGEST_TAG + hashlib.sha256(data).hexdigest()
+
+
+def is_digest(text: str) -> bool:
+    return _DIGEST.fullmatch(text) is not None
+
+
+class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """`media_type` comes from the bytes, never from a suffix. `source` is provenance and is never read again."""
+
+    digest: str
+    media_type: str
+    size_bytes: int
+    width: int | None = None
+    height: int | None = None
+    pages: int | None = None
+    frames: int | None = None
+    duration_seconds: float | None = None
+    name: str = ""
+    source: str = ""
+
+    def __post_init__(self) -> None:
+        if not is_digest(self.digest):
+            raise ContentError(f"a digest is 'sha256:' and 64 hex digits, not {self.digest[:80]!r}")
+        if _MEDIA_TYPE.fullmatch(self.media_type) is None:
+            raise ContentError(f"a media type looks like 'image/png', not {self.media_type[:80]!r}")
+        if self.size_bytes < 0:
+            raise ContentError("size_bytes cannot be negative")
+
+    @property
+    def label(self) -> str:
+        """What a text-only reader is told: `photo.png, 640×480, 24 KB`."""
+        facts = [self.name or self.media_type]
+        if self.width and self.height:
+            facts.append(f"{self.width}×{self.height}")
+        if self.frames and self.frames > 1:
+            facts.append(f"{self.frames} frames")
+        if self.pages:
+            facts.append("1 page" if self.pages == 1 else f"{self.pages} pages")
+        if self.duration_seconds is not None:
+            facts.append(_duration(self.duration_seconds))
+        facts.append(size_label(self.size_bytes))
+        return ", ".join(facts)
+
+
+def size_label(size_bytes: int) -> str:
+    """Bytes for people: 312 bytes, 24 KB, 1.8 MB (powers of 1000, as file managers show them)."""
+    if size_bytes < 1000:
+        return f"{size_bytes} bytes"
+    value, unit = size_bytes / 1000, "KB"
+    for larger in ("MB", "GB", "TB"):
+        if value < 999.5:
+            break
+        value, unit = value / 1000, larger
+    return f"{value:.0f} {unit}" if value >= 10 or unit == "KB" else f"{value:.1f} {unit}"
+
+
+def _duration(seconds: float) -> str:
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes}:{rest:02d} min"

@@ -1,0 +1,158 @@
+"""Message: a role and what was said, never empty."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final, Literal, assert_never
+
+import msgspec
+
+from loom.content.blocks import (
+    AudioBlock,
+    Block,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    MediaBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResult,
+    UnknownBlock,
+)
+from loom.content.media import Media
+from loom.errors import ContentError
+
+Role = Literal["user", "assistant", "tool"]
+
+_ALLOWED: Final[dict[Role, tuple[type, ...]]] = {
+    "user": (TextBlock, ImageBlock, DocumentBlock, AudioBlock, UnknownBlock),
+    "assistant": (TextBlock, ImageBlock, DocumentBlock, AudioBlock, ThinkingBlock, ToolCall, UnknownBlock),
+    "tool": (ToolResult, UnknownBlock),
+}
+
+
+class Message(msgspec.Struct, frozen=True):
+    """A tool message holds all the results of the calls before it. The system prompt belongs to the root."""
+
+    role: Role
+    blocks: tuple[Block, ...]
+
+    def __post_init__(self) -> None:
+        if self.role not in _ALLOWED:
+            raise ContentError(f"a role is user, assistant or tool, not {self.role!r}")
+        if not self.blocks:
+            raise ContentError(f"a {self.role} message is never empty")
+        seen: set[str] = set()
+        for block in self.blocks:
+            if not isinstance(block, _ALLOWED[self.role]):
+                raise ContentError(f"a {self.role} message cannot hold a {type(block).__name__}")
+            pair_id = (
+                block.id if isinstance(block, ToolCall) else block.call_id if isinstance(block, ToolResult) else None
+            )
+            if pair_id is None:
+                continue
+            if pair_id in seen:
+                raise ContentError(f"two {type(block).__name__}s of one message share the id {pair_id[:80]!r}")
+            seen.add(pair_id)
+
+    @property
+    def calls(self) -> tuple[ToolCall, ...]:
+        return tuple(block for block in self.blocks if isinstance(block, ToolCall))
+
+    @property
+    def results(self) -> tuple[ToolResult, ...]:
+        return tuple(block for block in self.blocks if isinstance(block, ToolResult))
+
+    @property
+    def text(self) -> str:
+        """The words alone: what a person would read aloud."""
+        return "\n\n".join(block.text for block in self.blocks if isinstance(block, TextBlock))
+
+
+def user(*blocks: str | ContentBlock) -> Message:
+    return Message("user", tuple(TextBlock(block) if isinstance(block, str) else block for block in blocks))
+
+
+def assistant(*blocks: str | Block) -> Message:
+    return Message("assistant", tuple(TextBlock(block) if isinstance(block, str) else block for block in blocks))
+
+
+def tool(*results: ToolResult) -> Message:
+    return Message("tool", results)
+
+
+def media_blocks(blocks: Iterable[Block]) -> Iterator[MediaBlock]:
+    """Every block that refers to bytes, inside tool results too, in order."""
+    for block in blocks:
+        match block:
+            case ImageBlock() | DocumentBlock() | AudioBlock():
+                yield block
+            case ToolResult():
+                yield from media_blocks(block.blocks)
+            case TextBlock() | ThinkingBlock() | ToolCall() | UnknownBlock():
+                pass
+            case _:
+                assert_never(block)
+
+
+def media_of(message: Message) -> tuple[Media, ...]:
+    return tuple(block.media for block in media_blocks(message.blocks))
+
+
+def text_of(block: Block) -> str:
+    """The text form that every block has: somebody's words if there are any, else the label."""
+    match block:
+        case TextBlock():
+            return block.text
+        case ImageBlock():
+            words = block.alt or block.description
+            return f"[image: {block.media.label}: {words}]" if words else f"[image: {block.media.label}]"
+        case DocumentBlock():
+            pages = f", pages {block.pages}" if block.pages else ""
+            return f"[document: {block.media.label}{pages}]"
+        case AudioBlock():
+            words = f": {block.transcript}" if block.transcript else ""
+            return f"[audio: {block.media.label}{words}]"
+        case ThinkingBlock():
+            return block.text if block.text.strip() else "[thinking, kept by the provider]"
+        case ToolCall():
+            arguments = (
+                block.raw_arguments
+                if block.raw_arguments is not None
+                else msgspec.json.encode(block.arguments).decode()
+            )
+            return f"[tool call: {block.name}({arguments})]"
+        case ToolResult():
+            return "\n".join(text_of(inner) for inner in block.blocks)
+        case UnknownBlock():
+            words = block.data.get("text")
+            return words if isinstance(words, str) and words.strip() else f"[{block.kind}: not known to this version]"
+        case _:
+            assert_never(block)
+
+
+class BrokenPair(msgspec.Struct, frozen=True):
+    """A call that nobody answered, or a result that nobody asked for, at a position in the path."""
+
+    message: int
+    call_id: str
+    problem: Literal["unanswered", "orphan"]
+
+
+def broken_pairs(path: Sequence[Message]) -> tuple[BrokenPair, ...]:
+    """Calls and results that do not face each other in neighbouring messages."""
+    found: list[BrokenPair] = []
+    open_calls: dict[str, int] = {}
+    for position, message in enumerate(path):
+        answered: set[str] = set()
+        for result in message.results:
+            answered.add(result.call_id)
+            if result.call_id not in open_calls:
+                found.append(BrokenPair(position, result.call_id, "orphan"))
+        found.extend(
+            BrokenPair(at, call_id, "unanswered") for call_id, at in open_calls.items() if call_id not in answered
+        )
+        open_calls = {call.id: position for call in message.calls}
+    found.extend(BrokenPair(at, call_id, "unanswered") for call_id, at in open_calls.items())
+    return tuple(found)

@@ -1,0 +1,63 @@
+"""What inspecting and rendering bytes gives: facts, notices and derived bytes. Values only."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from loom.content.media import Category, Media
+
+Nature: TypeAlias = Literal["photo", "screenshot"]
+"""Whether a picture must stay lossless to stay legible ("screenshot": flat colours, text, lines) or not."""
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """What the door lets in. Configurable; the defaults are the promises of the documentation."""
+
+    max_text_bytes: int = 1_000_000
+    max_image_bytes: int = 10_485_760
+    max_pdf_bytes: int = 33_554_432
+    max_office_bytes: int = 67_108_864
+    max_audio_bytes: int = 26_214_400
+    max_pixels: int = 64_000_000
+    max_frames: int = 5_000
+    max_expanded_bytes: int = 268_435_456
+    deadline_seconds: float = 15.0
+    worker_memory_bytes: int = 1_000_000_000
+
+
+class EmbeddedPicture(msgspec.Struct, frozen=True, kw_only=True):
+    """A picture inside a document. `number` counts from one and is what `Picture(number)` takes."""
+
+    number: int
+    page: int
+    media_type: str
+    width: int | None = None
+    height: int | None = None
+    name: str = ""
+
+
+class Inspection(msgspec.Struct, frozen=True, kw_only=True):
+    """What the door found. `notices` are sentences for people, each naming what was changed or noticed."""
+
+    media: Media
+    category: Category
+    notices: tuple[str, ...] = ()
+    text: str | None = None
+    """The decoded text of a text file (and the source of an SVG)."""
+    encoding: str = ""
+    pages_without_text: tuple[int, ...] = ()
+    """PDF pages with no text layer, counted from one (scanned)."""
+    pictures: tuple[EmbeddedPicture, ...] = ()
+
+
+class Rendered(msgspec.Struct, frozen=True, kw_only=True):
+    """Derived bytes. `media_type` is what the encoder wrote."""
+
+    data: bytes
+    media_type: str
+    width: int | None = None
+    height: int | None = None
+    pages: int | None = None
+    notices: tuple[str, ...] = ()
