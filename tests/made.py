@@ -35,7 +35,7 @@ def made(name: str, build: Callable[[Path], None]) -> Path:
 
 def run(*command: str | Path, cwd: Path | None = None, timeout: float = 120) -> bytes:
     """Run a program and return what it printed; a failure shows its own words."""
-    done = subprocess.run([str(part) for part in command], cwd=cwd, capture_output=True, timeout=timeout)
+    done = subprocess.run([str(part) for part in command], cwd=cwd, check=False, capture_output=True, timeout=timeout)
     if done.returncode != 0:
         raise RuntimeError(f"{command[0]} failed ({done.returncode}): {done.stderr.decode(errors='replace')[-2000:]}")
     return done.stdout

@@ -9,7 +9,7 @@
     ├── ExtraMissing                an optional package or program is not installed
     ├── ProviderError               provider, model, status, retry_after, request id
     │   ├── NotAuthorised · RateLimited · Overloaded · Unavailable · Refused
-    │   ├── TooManyBytes · ContextOverflow · MediaRefused (with the block) · CapabilityMissing
+    │   ├── TooManyBytes · ContextOverflow · MediaRefused (with the media) · CapabilityMissing
     │   └── WireError               the provider said something that we do not understand
     └── ToolError                   raised by a tool; becomes ToolResult(is_error=True); never leaves a turn
 
@@ -133,7 +133,7 @@ class ExtraMissing(LoomError):
 
 
 class ProviderError(LoomError):
-    """What a provider answered, in our words. `block` is the position (message, block) it points at."""
+    """What a provider answered, in our words. `digests` are the media that it points at, where it names any."""
 
     code = "provider"
 
@@ -146,7 +146,7 @@ class ProviderError(LoomError):
         status: int | None = None,
         retry_after: float | None = None,
         request_id: str = "",
-        block: tuple[int, int] | None = None,
+        digests: tuple[str, ...] = (),
         hint: str = "",
     ) -> None:
         super().__init__(message, hint=hint)
@@ -155,7 +155,7 @@ class ProviderError(LoomError):
         self.status = status
         self.retry_after = retry_after
         self.request_id = request_id
-        self.block = block
+        self.digests = digests
 
 
 class NotAuthorised(ProviderError):

@@ -1,0 +1,53 @@
+# Two commands do everything: `make run` and `make test`. The rest is for people who work on Loom.
+SHELL := /bin/bash
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+WORKERS ?= 2
+
+.PHONY: run test lint bench docs clean packages
+.DEFAULT_GOAL := run
+
+# Sets up and starts Loom's main job, offline and without a key.
+run: $(VENV)/.run
+	@$(BIN)/loom
+
+# Sets up everything that the tests need, then checks and tests.
+test: packages $(VENV)/.test lint
+	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
+
+lint: $(VENV)/.test
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/lint-imports --no-cache
+	$(BIN)/pyright --warnings
+
+bench: $(VENV)/.bench
+	$(BIN)/python -m benchmarks
+
+docs: $(VENV)/.test
+	$(BIN)/python -m docs.generate
+
+# Real programs that the tests are run against (see tests/README.md).
+packages:
+	@tests/packages.sh
+
+$(VENV)/bin/python:
+	@$(PYTHON) -c 'import sys; sys.exit("Loom needs Python 3.11 or newer") if sys.version_info < (3, 11) else None'
+	@$(PYTHON) -m venv $(VENV) 2>/dev/null || { rm -rf $(VENV); tests/packages.sh python3-venv && $(PYTHON) -m venv $(VENV); }
+	@$(BIN)/python -m pip install -q --upgrade 'pip>=25.1'
+
+$(VENV)/.run: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install -q -e .
+	@touch $@
+
+$(VENV)/.test: $(VENV)/bin/python pyproject.toml
+	$(BIN)/python -m pip install -q -e '.[all]' --group test
+	@touch $@ $(VENV)/.run
+
+$(VENV)/.bench: $(VENV)/.test
+	$(BIN)/python -m pip install -q --group bench
+	@touch $@
+
+clean:
+	rm -rf $(VENV) .cache dist

@@ -1,0 +1,67 @@
+"""What a person or a tool may hand over before it is a block. Values; the runtime resolves them at the door."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeAlias
+
+import msgspec
+
+from loom.content.blocks import AudioBlock, ContentBlock, Detail, DocumentBlock, ImageBlock, TextBlock, UnknownBlock
+from loom.content.blocks import page_range as _page_range
+from loom.errors import ContentError
+
+
+class Attachment(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes to come: a path, the bytes themselves, or an http(s) URL, with what is said about them."""
+
+    source: Path | bytes | str
+    name: str = ""
+    alt: str = ""
+    detail: Detail = "auto"
+    pages: str = ""
+
+    def __post_init__(self) -> None:
+        if isinstance(self.source, str) and not self.source.startswith(("http://", "https://")):
+            raise ContentError(f"an attachment is a Path, bytes or an http(s) URL, not {self.source[:80]!r}")
+        if self.pages:
+            _page_range(self.pages)
+
+
+Content: TypeAlias = "str | Path | bytes | Attachment | ContentBlock | Sequence[Content]"
+
+
+def image(source: str | Path | bytes, *, alt: str = "", detail: Detail = "auto", name: str = "") -> Attachment:
+    """A picture: `image("login.png")`, `image(png_bytes)`, `image("https://…/logo.png")`."""
+    return Attachment(source=_source(source), alt=alt, detail=detail, name=name)
+
+
+def document(source: str | Path | bytes, *, pages: str = "", name: str = "") -> Attachment:
+    """A PDF or office file, whole or a page range: `document("manual.pdf", pages="14-20")`."""
+    return Attachment(source=_source(source), pages=pages, name=name)
+
+
+def audio(source: str | Path | bytes, *, name: str = "") -> Attachment:
+    return Attachment(source=_source(source), name=name)
+
+
+def flatten(content: Content) -> list[str | Path | bytes | Attachment | ContentBlock]:
+    """Lists of lists become one list, in order."""
+    match content:
+        case str() | Path() | bytes() | Attachment():
+            return [content]
+        case TextBlock() | ImageBlock() | DocumentBlock() | AudioBlock() | UnknownBlock():
+            return [content]
+        case Sequence():
+            return [leaf for item in content for leaf in flatten(item)]
+        case _:
+            raise ContentError(
+                f"content is text, a Path, bytes, a block or a list of these, not {type(content).__name__}"
+            )
+
+
+def _source(source: str | Path | bytes) -> Path | bytes | str:
+    if isinstance(source, str) and not source.startswith(("http://", "https://")):
+        return Path(source)
+    return source

@@ -1,0 +1,157 @@
+"""Prompt: exactly what one model will be shown. Receipt: what was given up on the way, and why.
+
+The waist of Loom: above it everything is provider-neutral, below it everything is transcription. Every block of a
+prompt is one that the model accepts; media are references that become base64 at the socket.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias
+
+import msgspec
+
+from loom.content.blocks import Detail, TextBlock, ThinkingBlock, ToolCall
+from loom.content.messages import Role
+from loom.content.recipes import Recipe
+from loom.models import Model
+
+Rendition: TypeAlias = Literal["full", "low", "pages", "text", "omitted"]
+Reason: TypeAlias = Literal[
+    "",
+    "age",
+    "capability",
+    "budget",
+    "limit",
+    "quarantine",
+    "missing",
+    "override",
+    "other-model",
+    "prefix",
+    "repair",
+]
+
+
+class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool as a model is told of it: a JSON Schema object for its arguments."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the model is to answer."""
+
+    max_tokens: int | None = None
+    temperature: float | None = None
+    thinking: Literal["", "off", "low", "medium", "high"] = ""
+    tool_choice: Literal["auto", "none", "any"] = "auto"
+
+
+class MediaRef(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes to be written at the socket: the medium itself (`recipe` None) or what a recipe makes of it.
+
+    `size_bytes` is exact once the prompt is settled; before that it may be the recipe's bound (`exact` False).
+    """
+
+    digest: str
+    media_type: str
+    size_bytes: int
+    recipe: Recipe | None = None
+    exact: bool = True
+    width: int | None = None
+    height: int | None = None
+    pages: int | None = None
+    file_id: str = ""
+    """The provider's own id of an earlier upload of these bytes; sent instead of them."""
+
+    @property
+    def encoded_bytes(self) -> int:
+        return (self.size_bytes + 2) // 3 * 4
+
+
+class ShownMedia(msgspec.Struct, frozen=True, kw_only=True, tag="media"):
+    kind: Literal["image", "document", "audio"]
+    ref: MediaRef
+    name: str = ""
+    detail: Detail = "auto"
+    citations: bool = False
+
+
+class ShownResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
+    call_id: str
+    name: str
+    blocks: tuple[TextBlock | ShownMedia, ...]
+    is_error: bool = False
+
+
+ShownBlock: TypeAlias = TextBlock | ShownMedia | ThinkingBlock | ToolCall | ShownResult
+
+
+class ShownMessage(msgspec.Struct, frozen=True):
+    role: Role
+    blocks: tuple[ShownBlock, ...]
+
+
+class Prompt(msgspec.Struct, frozen=True, kw_only=True):
+    model: Model
+    messages: tuple[ShownMessage, ...]
+    system: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    sampling: Sampling = Sampling()
+    stable_messages: int = 0
+    """How many leading messages the next prompt will repeat unchanged: where a cache may end."""
+
+    def media(self) -> tuple[MediaRef, ...]:
+        """Every reference, in wire order."""
+        found: list[MediaRef] = []
+        for message in self.messages:
+            for block in message.blocks:
+                match block:
+                    case ShownMedia():
+                        found.append(block.ref)
+                    case ShownResult():
+                        found.extend(inner.ref for inner in block.blocks if isinstance(inner, ShownMedia))
+                    case _:
+                        pass
+        return tuple(found)
+
+
+class Embedded(msgspec.Struct, frozen=True):
+    """A place in a request's JSON where the base64 of a medium goes, behind `prefix`."""
+
+    ref: MediaRef
+    prefix: str = ""
+
+
+class ReceiptRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One block of the path and what became of it. `message` and `block` are positions in the path."""
+
+    message: int
+    block: int
+    inner: int | None = None
+    kind: str
+    label: str
+    rendition: Rendition
+    digest: str = ""
+    reason: Reason = ""
+    detail: str = ""
+    tokens: int = 0
+    wire_bytes: int = 0
+
+
+class Totals(msgspec.Struct, frozen=True, kw_only=True):
+    tokens: int = 0
+    wire_bytes: int = 0
+    images: int = 0
+    pages: int = 0
+
+
+class Receipt(msgspec.Struct, frozen=True, kw_only=True):
+    """For every block of the path: its rendition and why; and the totals against the four budgets."""
+
+    model: str
+    rows: tuple[ReceiptRow, ...]
+    totals: Totals
+    budgets: Totals
+    notices: tuple[str, ...] = ()

@@ -1,0 +1,27 @@
+#!/usr/bin/env bash
+# Installs the Debian packages that are missing when run as root; says what is missing otherwise.
+set -euo pipefail
+wanted=("$@")
+if [ ${#wanted[@]} -eq 0 ]; then
+  wanted=(
+    postgresql           # the second database
+    libreoffice-writer libreoffice-impress libreoffice-calc # office files by another program, and conversion
+    imagemagick webp libheif-examples libavif-bin ffmpeg    # pictures and sound by other programs
+    ghostscript poppler-utils qpdf                          # PDFs by other programs
+    chromium fonts-dejavu-core                              # print-to-PDF, screenshots
+    tesseract-ocr tesseract-ocr-eng libmagic1               # readers to compare with
+  )
+fi
+missing=()
+for package in "${wanted[@]}"; do
+  dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q "install ok installed" || missing+=("$package")
+done
+[ ${#missing[@]} -eq 0 ] && exit 0
+if [ "$(id -u)" -ne 0 ] || ! command -v apt-get >/dev/null; then
+  echo "The tests need programs that are not installed. Run: sudo apt-get install ${missing[*]}" >&2
+  exit 1
+fi
+echo "installing ${missing[*]}"
+export DEBIAN_FRONTEND=noninteractive
+apt-get update -qq
+apt-get install -y -qq --no-install-recommends "${missing[@]}" >/dev/null
