@@ -1,0 +1,212 @@
+"""One layer's values, each with where it came from: plain data is walked along the schema and checked on the way.
+
+Everything wrong is collected, so that a person can mend a file in one go. Unknown keys are collected apart.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Literal, TypeAlias
+
+import msgspec
+
+from loom.config.shape import (
+    KeyPath,
+    Names,
+    Shape,
+    Table,
+    Value,
+    as_list,
+    as_table,
+    fault,
+    got,
+    key_text,
+    read_json,
+    read_text,
+    shape,
+)
+from loom.config.sources import Document
+from loom.errors import ConfigError
+
+LayerName: TypeAlias = Literal["default", "user", "project", "environment", "flags"]
+
+
+class Origin(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a value came from. `file` as people are shown it; `variable` for the environment."""
+
+    layer: LayerName
+    file: str = ""
+    line: int | None = None
+    variable: str = ""
+
+    def __str__(self) -> str:
+        place = self.variable or (f"{self.file}:{self.line}" if self.line else self.file)
+        return f"{self.layer} {place}".rstrip()
+
+
+class Source(msgspec.Struct, frozen=True, kw_only=True):
+    """What a layer is read from. `folder` is where relative paths in it start; `confined`: they stay in the project."""
+
+    layer: LayerName
+    folder: Path
+    document: Document | None = None
+    variable: str = ""
+    confined: bool = False
+
+    def fault(self, path: KeyPath, what: str) -> ConfigError:
+        if self.variable:
+            return ConfigError(what, key=self.variable)
+        return ConfigError(what, file=self.document.name if self.document else self.layer, key=key_text(path))
+
+
+class Entry(msgspec.Struct, frozen=True, kw_only=True):
+    """One checked value. An empty table as `value` says that the name exists. `written_at` is its place in the file."""
+
+    path: tuple[str, ...]
+    value: object
+    source: Source
+    written_at: KeyPath
+
+    def __repr__(self) -> str:
+        return f"Entry({key_text(self.path)})"
+
+    def origin(self) -> Origin:
+        document = self.source.document
+        return Origin(
+            layer=self.source.layer,
+            file=document.name if document else "",
+            line=document.lines.get(self.written_at) if document else None,
+            variable=self.source.variable,
+        )
+
+
+class Findings(msgspec.Struct):
+    """What walking the layers gave."""
+
+    entries: list[Entry] = []
+    faults: list[ConfigError] = []
+    unknown: list[ConfigError] = []
+
+
+def walk_data(data: Mapping[str, object], source: Source, found: Findings) -> None:
+    """All of a file, of the flags, or the one value of a variable."""
+    _Walk(source, found).table(shape(), data, (), ())
+
+
+class _Walk:
+    def __init__(self, source: Source, found: Findings) -> None:
+        self.source = source
+        self.found = found
+
+    def value(self, at: Shape, value: object, path: tuple[str, ...], raw: KeyPath) -> None:
+        """Check one value of any kind. `path` names it; `raw` is where it stands in the file."""
+        if self.source.document is None and isinstance(value, str):
+            value = read_text(value, at) if isinstance(at, Value) else read_json(value)
+        table = as_table(value)
+        match at:
+            case Value():
+                self._leaf(at, value, path, raw)
+            case Names() if path == ("agents",) and (items := as_list(value)) is not None:
+                self._agents(items, at)
+            case _ if table is None:
+                holds_secrets = isinstance(at, Names) and isinstance(at.of, Value)
+                self._fault(path, f"expected a table, got {got(value, secret=holds_secrets)}")
+            case Table():
+                self.table(at, table, path, raw)
+            case Names():
+                self._names(at, table, path, raw)
+
+    def table(self, at: Table, values: Mapping[str, object], path: tuple[str, ...], raw: KeyPath) -> None:
+        for name, value in values.items():
+            if name in at.keys:
+                self.value(at.keys[name], value, (*path, name), (*raw, name))
+            else:
+                self.found.unknown.append(self.source.fault((*path, name), unknown_key(at, name, path)))
+
+    def _names(self, at: Names, values: Mapping[str, object], path: tuple[str, ...], raw: KeyPath) -> None:
+        for name, value in values.items():
+            if not name.strip():
+                self._fault((*path, name), "expected a name that is not empty")
+                continue
+            if isinstance(at.of, Table):
+                self._add((*path, name), {}, (*raw, name))
+            if path == ("agents",):
+                self._check_id(value, (*path, name))
+                self._add((*path, name, "id"), name, (*raw, name))
+            self.value(at.of, value, (*path, name), (*raw, name))
+
+    def _check_id(self, agent: object, path: tuple[str, ...]) -> None:
+        """In a table the `id` is the name of the table, so another one would be a mistake."""
+        written = (as_table(agent) or {}).get("id", path[-1])
+        if isinstance(written, str) and written != path[-1]:
+            self._fault((*path, "id"), f"expected {got(path[-1])}, the name of its table, or no id at all")
+
+    def _agents(self, items: list[object], at: Names) -> None:
+        """The list form: each item becomes the table of its `id`."""
+        seen: set[str] = set()
+        for position, item in enumerate(items):
+            name = (as_table(item) or {}).get("id")
+            if not isinstance(name, str) or not name.strip():
+                self._fault(("agents", position), "expected a table with an id")
+            elif name in seen:
+                self._fault(("agents", position, "id"), f"{got(name)} is there twice")
+            else:
+                seen.add(name)
+                self._add(("agents", name), {}, ("agents", position))
+                self.value(at.of, item, ("agents", name), ("agents", position))
+
+    def _leaf(self, at: Value, value: object, path: tuple[str, ...], raw: KeyPath) -> None:
+        before = len(self.found.faults)
+        rows = as_list(value)
+        if at.rows and rows is not None:
+            for position, row in enumerate(rows):
+                self._row(at.rows, row, (*path, position))
+        elif what := fault(value, at):
+            self._fault(path, what)
+        if len(self.found.faults) == before:
+            self._add(path, value, raw)
+
+    def _row(self, at: Table, row: object, path: KeyPath) -> None:
+        """A table in a list. An unknown key is a fault here: a rule that lost its pattern would match everything."""
+        values = as_table(row)
+        if values is None:
+            self._fault(path, f"expected a table, got {got(row)}")
+            return
+        for name, value in values.items():
+            field = at.keys.get(name)
+            if not isinstance(field, Value):
+                self._fault((*path, name), unknown_key(at, name, path))
+            elif what := fault(value, field):
+                self._fault((*path, name), what)
+        for name in at.required:
+            if name not in values:
+                self._fault(path, f"expected a key {name}")
+
+    def _fault(self, path: KeyPath, what: str) -> None:
+        self.found.faults.append(self.source.fault(path, what))
+
+    def _add(self, path: tuple[str, ...], value: object, raw: KeyPath) -> None:
+        self.found.entries.append(Entry(path=path, value=value, source=self.source, written_at=raw))
+
+
+def unknown_key(at: Table, name: str, path: KeyPath) -> str:
+    meant = suggest(at, name, path)
+    return "is not a known key" + (f"; did you mean {key_text(meant)}?" if meant else "")
+
+
+def suggest(at: Table, name: str, path: KeyPath) -> KeyPath:
+    """The key that was probably meant: one spelled alike beside it, else one of the same name elsewhere."""
+    close = difflib.get_close_matches(name.lower(), at.keys, n=1)
+    if close:
+        return (*path, close[0])
+    return next((known for known in _known_keys(shape(), ()) if known[-1] == name), ())
+
+
+def _known_keys(at: Shape, path: KeyPath) -> Iterator[KeyPath]:
+    """All keys whose path holds no free names."""
+    if isinstance(at, Table):
+        for name, below in at.keys.items():
+            yield (*path, name)
+            yield from _known_keys(below, (*path, name))
