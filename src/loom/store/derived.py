@@ -1,0 +1,273 @@
+"""Derived bytes: what a recipe made of a medium, cached beside the media with its exact facts.
+
+Never a source of truth: an entry that is missing, damaged or of another version is dropped and made again. An entry is
+one file: a magic word, the length and hash of the header, the header (the facts, as JSON), then the bytes. Where the
+recipe left the medium as it was, the entry holds the facts alone and the bytes are the medium's.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import io
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from loom.content.media import DIGEST_TAG, is_digest
+from loom.content.recipes import Recipe, recipe_key
+from loom.errors import Corrupt, NotFound
+from loom.formats.facts import Rendered
+from loom.store.media import hex_of
+from loom.store.place import BLOCK_BYTES, Entry, Mark, Place, Seal, damaged, missing
+
+TOP: Final = "derived"
+MAX_BYTES: Final = 2_000_000_000
+TRIMMED_TO: Final = 0.9
+"""Of `max_bytes`, so that not every put has to trim."""
+
+REMEMBERED: Final = 10_000
+TOUCH_AFTER: Final = timedelta(days=1)
+"""How exactly the last use is recorded: least recently used means by day."""
+
+_MAGIC: Final = b"loom-d1\n"
+_PREAMBLE_BYTES: Final = len(_MAGIC) + 4 + 32
+_FIRST_READ_BYTES: Final = 4096
+_MAX_HEAD_BYTES: Final = 1 << 20
+_NOTHING: Final = hashlib.sha256().hexdigest()
+
+
+class Derived(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The facts of derived bytes; `DerivedCache` gives the bytes for it."""
+
+    digest: str
+    """Of the medium."""
+    recipe: str
+    sha256: str
+    """Of the derived bytes: fit for an ETag."""
+    media_type: str
+    size_bytes: int
+    width: int | None = None
+    height: int | None = None
+    pages: int | None = None
+    pages_without_text: tuple[int, ...] = ()
+    notices: tuple[str, ...] = ()
+
+    @property
+    def is_original(self) -> bool:
+        """Whether the bytes are the medium's own, and read there."""
+        return self.digest == DIGEST_TAG + self.sha256
+
+    @property
+    def kept_bytes(self) -> int:
+        return 0 if self.is_original else self.size_bytes
+
+
+class _Known(msgspec.Struct):
+    derived: Derived
+    start: int
+    mark: Mark
+    touched_at: datetime
+    used_at: datetime
+
+
+class DerivedCache:
+    def __init__(self, place: Place, *, max_bytes: int = MAX_BYTES) -> None:
+        self._place = place
+        self._max_bytes = max_bytes
+        self._known: OrderedDict[str, _Known] = OrderedDict()
+        self._total_bytes: int | None = None
+        self._trimming = asyncio.Lock()
+
+    def facts(self, digest: str, recipe: Recipe) -> Derived | None:
+        """What this process knows without looking; `warm` makes it know."""
+        known = self._known.get(_entry_key(digest, recipe_key(recipe)))
+        return known.derived if known else None
+
+    async def warm(self, digests: Iterable[str]) -> None:
+        """Learn the facts of everything that is cached of these media."""
+        for digest in digests:
+            for entry in await self._entries_of(digest):
+                if entry.key not in self._known:
+                    await self._learn(entry.key)
+
+    async def get(self, digest: str, recipe: Recipe) -> Derived | None:
+        """What is cached and whole. Costs microseconds the second time."""
+        key = _entry_key(digest, recipe_key(recipe))
+        known = self._known.get(key)
+        if known is None or known.mark != self._place.mark(key):
+            self._known.pop(key, None)
+            known = await self._learn(key)
+            if known is None:
+                return None
+        self._known.move_to_end(key)
+        known.used_at = datetime.now(UTC)
+        if known.used_at - known.touched_at > TOUCH_AFTER:
+            await self._place.touch(key)
+            known.touched_at, known.mark = known.used_at, self._place.mark(key) or ()
+        return known.derived
+
+    async def put(self, digest: str, recipe: Recipe, rendered: Rendered) -> Derived:
+        derived = Derived(
+            digest=digest,
+            recipe=recipe_key(recipe),
+            sha256=(await asyncio.to_thread(hashlib.sha256, rendered.data)).hexdigest(),
+            media_type=rendered.media_type,
+            size_bytes=len(rendered.data),
+            width=rendered.width,
+            height=rendered.height,
+            pages=rendered.pages,
+            pages_without_text=rendered.pages_without_text,
+            notices=rendered.notices,
+        )
+        key, head = _entry_key(digest, derived.recipe), _head(derived)
+        kept = b"" if derived.is_original else rendered.data
+        # Not synced: what a power cut tears is found by its hash and made again.
+        await self._place.write(key, head + kept, _seal(derived, len(head)), durable=False)
+        self._remember(key, derived, len(head), datetime.now(UTC))
+        await self._make_room(key, len(head) + derived.kept_bytes)
+        return derived
+
+    async def load(self, derived: Derived) -> bytes:
+        """Nothing where the bytes are the medium's own: those are read from the media store."""
+        async with self._sealed(derived) as (key, seal):
+            return await self._place.load(key, seal)
+
+    async def open_local(self, derived: Derived) -> io.FileIO | None:
+        """A checked file that stands at the first derived byte, for the caller to read to its end and close.
+
+        None where the bytes are not on this machine."""
+        async with self._sealed(derived) as (key, seal):
+            return await self._place.open_local(key, seal)
+
+    async def read_blocks(self, derived: Derived, block_bytes: int = BLOCK_BYTES) -> AsyncIterator[bytes]:
+        """Blocks of exactly `block_bytes`, the last one excepted."""
+        async with self._sealed(derived) as (key, seal):
+            async for block in self._place.blocks(key, seal, block_bytes):
+                yield block
+
+    async def drop(self, digest: str) -> int:
+        """Delete everything derived from a medium; give the bytes freed."""
+        return sum([await self._drop(entry) for entry in await self._entries_of(digest)])
+
+    async def drop_orphans(self, digests: Collection[str], *, unless_since: datetime) -> int:
+        """Delete what was derived from any medium but these and is old enough; give the bytes freed."""
+        orphans = [entry for entry in await self._entries() if _medium(entry.key) not in digests]
+        return sum([await self._drop(entry, unless_since) for entry in orphans])
+
+    async def trim(self, *, keep: str = "") -> int:
+        """Down to the size allowed, least recently used first; give the bytes freed."""
+        async with self._trimming:
+            entries = await self._entries()
+            total, freed = sum(entry.size_bytes for entry in entries), 0
+            if total > self._max_bytes:
+                for entry in sorted(entries, key=self._last_use):
+                    if total - freed <= self._max_bytes * TRIMMED_TO:
+                        break
+                    if entry.key != keep:
+                        freed += await self._drop(entry)
+            self._total_bytes = total - freed
+            return freed
+
+    async def _make_room(self, key: str, size_bytes: int) -> None:
+        if self._total_bytes is not None:
+            self._total_bytes += size_bytes
+        if self._total_bytes is None or self._total_bytes > self._max_bytes:
+            await self.trim(keep=key)
+
+    def _last_use(self, entry: Entry) -> datetime:
+        known = self._known.get(entry.key)
+        return max(entry.modified_at, known.used_at) if known else entry.modified_at
+
+    async def _entries(self) -> list[Entry]:
+        return [entry async for entry in self._place.listing(TOP) if _medium(entry.key)]
+
+    async def _entries_of(self, digest: str) -> list[Entry]:
+        shard = f"{TOP}/{hex_of(digest)[:2]}"
+        return [entry async for entry in self._place.listing(shard) if _medium(entry.key) == digest]
+
+    async def _drop(self, entry: Entry, unless_since: datetime | None = None) -> int:
+        if not await self._place.delete(entry.key, unless_since=unless_since):
+            return 0
+        self._known.pop(entry.key, None)
+        return entry.size_bytes
+
+    async def _learn(self, key: str) -> _Known | None:
+        """Read the header; check the bytes too where they are local, so that damage is found before they are sent."""
+        try:
+            derived, start, touched_at = await self._read_head(key)
+            file = await self._place.open_local(key, _seal(derived, start))
+            if file is not None:
+                file.close()
+        except NotFound:
+            return None
+        except Corrupt:
+            await self._place.delete(key)
+            return None
+        return self._remember(key, derived, start, touched_at)
+
+    def _remember(self, key: str, derived: Derived, start: int, touched_at: datetime) -> _Known:
+        mark = self._place.mark(key) or ()
+        known = _Known(derived=derived, start=start, mark=mark, touched_at=touched_at, used_at=touched_at)
+        self._known[key] = known
+        if len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+        return known
+
+    async def _read_head(self, key: str) -> tuple[Derived, int, datetime]:
+        data, entry = await self._place.head_bytes(key, _FIRST_READ_BYTES)
+        start = _PREAMBLE_BYTES + int.from_bytes(data[len(_MAGIC) : len(_MAGIC) + 4])
+        if _FIRST_READ_BYTES < start <= _MAX_HEAD_BYTES:
+            data, entry = await self._place.head_bytes(key, start)
+        header = data[_PREAMBLE_BYTES:start]
+        if not data.startswith(_MAGIC) or hashlib.sha256(header).digest() != data[len(_MAGIC) + 4 : _PREAMBLE_BYTES]:
+            raise damaged(key)
+        try:
+            derived = msgspec.json.decode(header, type=Derived)
+        except msgspec.DecodeError as error:
+            raise damaged(key) from error
+        if _entry_key(derived.digest, derived.recipe) != key or start + derived.kept_bytes != entry.size_bytes:
+            raise damaged(key)
+        return derived, start, entry.modified_at
+
+    @asynccontextmanager
+    async def _sealed(self, derived: Derived) -> AsyncGenerator[tuple[str, Seal]]:
+        """The key and seal of an entry; whoever finds it damaged or gone makes the cache forget it."""
+        key = _entry_key(derived.digest, derived.recipe)
+        try:
+            known = self._known.get(key) or await self._learn(key)
+            if known is None or known.derived != derived:
+                raise missing(key)
+            yield key, _seal(derived, known.start)
+        except NotFound:
+            self._known.pop(key, None)
+            raise
+        except Corrupt:
+            self._known.pop(key, None)
+            await self._place.delete(key)
+            raise
+
+
+def _seal(derived: Derived, start: int) -> Seal:
+    return Seal(_NOTHING if derived.is_original else derived.sha256, start)
+
+
+def _entry_key(digest: str, recipe: str) -> str:
+    """`derived/ab/cdef….0123…`: a recipe may be longer than a file name."""
+    hexadecimal = hex_of(digest)
+    return f"{TOP}/{hexadecimal[:2]}/{hexadecimal[2:]}.{hashlib.sha256(recipe.encode()).hexdigest()[:32]}"
+
+
+def _medium(key: str) -> str:
+    """The digest that an entry was derived from; empty for a file that is not of the cache's making."""
+    digest = DIGEST_TAG + key.removeprefix(TOP).replace("/", "").partition(".")[0]
+    return digest if is_digest(digest) else ""
+
+
+def _head(derived: Derived) -> bytes:
+    header = msgspec.json.encode(derived)
+    return _MAGIC + len(header).to_bytes(4) + hashlib.sha256(header).digest() + header

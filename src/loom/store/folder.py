@@ -1,0 +1,426 @@
+"""Folder: a place on a local disk.
+
+Bytes are written to an unpredictable temporary name, synced, renamed, and the directory is synced. Every directory and
+file is opened relative to its parent without following links, so nothing planted inside leads outside. A lock file
+orders "refresh what is there" against "delete what is old", across processes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import fcntl
+import hashlib
+import io
+import os
+import secrets
+import stat
+import threading
+import time
+from collections.abc import AsyncIterator, Generator, Iterator
+from contextlib import contextmanager, suppress
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Final, Literal
+
+from loom.errors import Corrupt, Full, LoomError, ReadOnly, StoreError
+from loom.store.place import MAX_BLOB_BYTES, Entry, Mark, Seal, damaged, missing
+
+TEMPORARY: Final = "tmp"
+LOCK: Final = "lock"
+LEFTOVER_SECONDS: Final = 3600
+HASH_STEP_BYTES: Final = 1 << 20
+REMEMBERED_FILES: Final = 20_000
+LISTED_AT_ONCE: Final = 16
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+
+_READ_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+# O_NONBLOCK: opening a planted FIFO must not hang
+_READ_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+
+
+class Folder:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._whole: dict[str, tuple[Mark, frozenset[Seal]]] = {}
+        self._whole_lock = threading.Lock()
+        with faults("write"):
+            self._clear_leftovers()
+
+    async def write(self, key: str, data: bytes | memoryview, seal: Seal, *, durable: bool = True) -> None:
+        await asyncio.to_thread(self._write, key, data, seal, durable)
+
+    async def spool(self) -> FolderSpool:
+        return await asyncio.to_thread(FolderSpool, self)
+
+    async def load(self, key: str, seal: Seal) -> bytes:
+        return await asyncio.to_thread(self._load, key, seal)
+
+    async def head_bytes(self, key: str, length: int) -> tuple[bytes, Entry]:
+        return await asyncio.to_thread(self._head_bytes, key, length)
+
+    async def open_local(self, key: str, seal: Seal) -> io.FileIO:
+        """What was checked before and has not changed is opened without a detour through a thread."""
+        with faults("read", key):
+            file = self._open(key)
+            try:
+                if not self._is_remembered(file, key, seal):
+                    await asyncio.to_thread(self._check, file, key, seal)
+                file.seek(seal.start)
+            except BaseException:
+                file.close()
+                raise
+            return file
+
+    async def blocks(self, key: str, seal: Seal, block_bytes: int) -> AsyncIterator[bytes]:
+        with await self.open_local(key, seal) as file:
+            position, end = seal.start, os.fstat(file.fileno()).st_size
+            while position < end:
+                with faults("read", key):
+                    block = await asyncio.to_thread(os.pread, file.fileno(), min(block_bytes, end - position), position)
+                if not block:
+                    raise damaged(key)
+                position += len(block)
+                yield block
+
+    async def stat(self, key: str) -> Entry | None:
+        return await asyncio.to_thread(self._stat, key)
+
+    def mark(self, key: str) -> Mark | None:
+        with faults("read", key):
+            found = self._lstat(key)
+        return _mark(found) if found else None
+
+    async def touch(self, key: str) -> bool:
+        return await asyncio.to_thread(self._touch, key)
+
+    async def delete(self, key: str, *, unless_since: datetime | None = None) -> bool:
+        return await asyncio.to_thread(self._delete, key, unless_since)
+
+    async def listing(self, under: str) -> AsyncIterator[Entry]:
+        directories = await asyncio.to_thread(self._directories, under)
+        for first in range(0, len(directories), LISTED_AT_ONCE):
+            for entry in await asyncio.to_thread(self._files, directories[first : first + LISTED_AT_ONCE]):
+                yield entry
+
+    # What follows blocks, and runs in threads.
+
+    def _write(self, key: str, data: bytes | memoryview, seal: Seal, durable: bool) -> None:
+        with faults("write", key):
+            if self.refresh(key, seal, len(data)):
+                return
+            spool = FolderSpool(self)
+            try:
+                spool.append(data)
+                spool.rename(key, seal, durable=durable)
+            finally:
+                spool.discard()
+
+    def refresh(self, key: str, seal: Seal, size_bytes: int) -> bool:
+        """Whether the right bytes are there already; if so they are young again."""
+        try:
+            file = self._open(key)
+        except (FileNotFoundError, Corrupt):
+            return False
+        with file:
+            if os.fstat(file.fileno()).st_size != size_bytes:
+                return False
+            try:
+                self._check(file, key, seal)
+            except Corrupt:
+                return False
+            with self.lock(fcntl.LOCK_SH):
+                there = self._lstat(key)
+                if there is None or not os.path.samestat(there, os.fstat(file.fileno())):
+                    return False
+                _make_young(file.fileno())
+            self.remember(file.fileno(), key, frozenset({seal}))
+        return True
+
+    def _load(self, key: str, seal: Seal) -> bytes:
+        with faults("read", key), self._open(key) as file:
+            size = os.fstat(file.fileno()).st_size
+            if not seal.start <= size <= MAX_BLOB_BYTES:
+                raise damaged(key)
+            file.seek(seal.start)
+            data = file.read(size - seal.start)
+            if hashlib.sha256(data).hexdigest() != seal.sha256:
+                raise damaged(key)
+            return data
+
+    def _head_bytes(self, key: str, length: int) -> tuple[bytes, Entry]:
+        with faults("read", key), self._open(key) as file:
+            return file.read(length), _entry(key, os.fstat(file.fileno()))
+
+    def _open(self, key: str) -> io.FileIO:
+        with self.directory_of(key) as (directory, leaf):
+            try:
+                file = io.FileIO(os.open(leaf, _READ_FILE, dir_fd=directory), "rb")
+            except OSError as error:
+                if error.errno == errno.ELOOP:  # a link: never ours
+                    raise damaged(key) from error
+                raise
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+            file.close()
+            raise damaged(key)
+        return file
+
+    def _is_remembered(self, file: io.FileIO, key: str, seal: Seal) -> bool:
+        mark, seals = self._whole.get(key, ((), frozenset[Seal]()))
+        return seal in seals and mark == _mark(os.fstat(file.fileno()))
+
+    def _check(self, file: io.FileIO, key: str, seal: Seal) -> None:
+        if self._is_remembered(file, key, seal):
+            return
+        before = os.fstat(file.fileno())
+        if not seal.start <= before.st_size <= MAX_BLOB_BYTES:
+            raise damaged(key)
+        hasher, position = hashlib.sha256(), seal.start
+        while step := os.pread(file.fileno(), HASH_STEP_BYTES, position):
+            hasher.update(step)
+            position += len(step)
+        if hasher.hexdigest() != seal.sha256 or _mark(before) != _mark(os.fstat(file.fileno())):
+            raise damaged(key)
+        self.remember(file.fileno(), key, frozenset({seal}))
+
+    def remember(self, descriptor: int, key: str, seals: frozenset[Seal]) -> None:
+        mark = _mark(os.fstat(descriptor))
+        with self._whole_lock:
+            known, others = self._whole.pop(key, (mark, frozenset[Seal]()))
+            self._whole[key] = (mark, seals | others if known == mark else seals)
+            if len(self._whole) > REMEMBERED_FILES:
+                self._whole.pop(next(iter(self._whole)))
+
+    def _lstat(self, key: str) -> os.stat_result | None:
+        try:
+            with self.directory_of(key) as (directory, leaf):
+                found = os.stat(leaf, dir_fd=directory, follow_symlinks=False)
+        except FileNotFoundError:
+            return None
+        return found if stat.S_ISREG(found.st_mode) else None
+
+    def _stat(self, key: str) -> Entry | None:
+        with faults("read", key):
+            found = self._lstat(key)
+        return _entry(key, found) if found else None
+
+    def _touch(self, key: str) -> bool:
+        with faults("write", key):
+            try:
+                file = self._open(key)
+            except FileNotFoundError:
+                return False
+            with file, self.lock(fcntl.LOCK_SH):
+                there, opened = self._lstat(key), os.fstat(file.fileno())
+                if there is None or not os.path.samestat(there, opened):
+                    return False
+                mark, seals = self._whole.get(key, ((), frozenset[Seal]()))
+                _make_young(file.fileno())
+                if mark == _mark(opened):
+                    self.remember(file.fileno(), key, seals)
+        return True
+
+    def _delete(self, key: str, unless_since: datetime | None) -> bool:
+        with faults("write", key):
+            try:
+                with self.directory_of(key) as (directory, leaf):
+                    with self.lock(fcntl.LOCK_EX):
+                        found = os.stat(leaf, dir_fd=directory, follow_symlinks=False)
+                        if unless_since is not None and _modified_at(found) >= unless_since:
+                            return False
+                        os.unlink(leaf, dir_fd=directory)
+                    os.fsync(directory)
+            except FileNotFoundError:
+                return False
+        return True
+
+    def _directories(self, under: str) -> list[str]:
+        """Where the files lie: in the directories of a top one (`media`), or in just this one (`media/ab`)."""
+        with faults("read"):
+            try:
+                with self.directory(under.split("/")) as directory, os.scandir(directory) as found:
+                    names = sorted(entry.name for entry in found)
+            except FileNotFoundError:
+                return []
+        return [f"{under}/{name}" for name in names] if "/" not in under else [under]
+
+    def _files(self, directories: list[str]) -> list[Entry]:
+        entries: list[Entry] = []
+        with faults("read"):
+            for under in directories:
+                # What is no directory is not of the store's making; what is gone by now is not listed.
+                with suppress(FileNotFoundError, NotADirectoryError), self.directory(under.split("/")) as directory:
+                    entries += _regular_files(directory, under)
+        return entries
+
+    @contextmanager
+    def directory(self, parts: list[str], *, create: bool = False) -> Generator[int]:
+        if create:
+            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for part in parts:
+                child = _child(descriptor, part, create=create)
+                os.close(descriptor)
+                descriptor = child
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    @contextmanager
+    def directory_of(self, key: str, *, create: bool = False) -> Generator[tuple[int, str]]:
+        *parts, leaf = key.split("/")
+        with self.directory(parts, create=create) as directory:
+            yield directory, leaf
+
+    @contextmanager
+    def lock(self, kind: int) -> Generator[None]:
+        with self.directory([]) as root:
+            descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=root)
+        try:
+            fcntl.flock(descriptor, kind)
+            yield
+        finally:
+            os.close(descriptor)
+
+    def _clear_leftovers(self) -> None:
+        """A killed process leaves its temporary files; they are nobody's after an hour."""
+        oldest = time.time() - LEFTOVER_SECONDS
+        try:
+            with self.directory([TEMPORARY]) as directory, os.scandir(directory) as files:
+                for file in files:
+                    found = file.stat(follow_symlinks=False)
+                    if stat.S_ISREG(found.st_mode) and found.st_mtime < oldest:
+                        os.unlink(file.name, dir_fd=directory)
+        except OSError as error:
+            # No store yet, another process that is clearing too, or a store that is opened just to be read.
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.EROFS, errno.EACCES, errno.EPERM):
+                raise
+
+
+class FolderSpool:
+    def __init__(self, folder: Folder) -> None:
+        self._folder = folder
+        self._name = secrets.token_hex(16)
+        self._lock = threading.Lock()
+        with faults("write"), folder.directory([TEMPORARY], create=True) as directory:
+            flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+            self._file = io.FileIO(os.open(self._name, flags, 0o600, dir_fd=directory), "r+b")
+
+    def append(self, data: bytes | bytearray | memoryview) -> None:
+        # The lock keeps a discard, after a cancelled upload, from closing the file under a write.
+        with self._lock, faults("write"):
+            rest = memoryview(data).cast("B")
+            while rest:
+                rest = rest[self._file.write(rest) :]
+
+    async def keep(self, key: str, seal: Seal) -> None:
+        await asyncio.to_thread(self._keep, key, seal)
+
+    def _keep(self, key: str, seal: Seal) -> None:
+        with faults("write", key):
+            size = os.fstat(self._file.fileno()).st_size
+            if self._folder.refresh(key, seal, size):
+                self.discard()
+            else:
+                self.rename(key, seal, durable=True)
+
+    def rename(self, key: str, seal: Seal, *, durable: bool) -> None:
+        with self._lock:
+            descriptor = self._file.fileno()
+            if durable:
+                os.fsync(descriptor)
+            _make_young(descriptor)
+            with (
+                self._folder.directory([TEMPORARY]) as source,
+                self._folder.directory_of(key, create=True) as (target, leaf),
+            ):
+                with self._folder.lock(fcntl.LOCK_SH):
+                    os.replace(self._name, leaf, src_dir_fd=source, dst_dir_fd=target)
+                if durable:
+                    os.fsync(target)
+            self._folder.remember(descriptor, key, frozenset({seal}))
+            self._file.close()
+
+    def discard(self) -> None:
+        with self._lock, faults("write"):
+            if self._file.closed:
+                return
+            self._file.close()
+            with self._folder.directory([TEMPORARY]) as directory, suppress(FileNotFoundError):  # renamed already
+                os.unlink(self._name, dir_fd=directory)
+
+
+def _regular_files(directory: int, under: str) -> Iterator[Entry]:
+    with os.scandir(directory) as files:
+        for file in files:
+            with suppress(FileNotFoundError):
+                found = file.stat(follow_symlinks=False)
+                if stat.S_ISREG(found.st_mode):
+                    yield _entry(f"{under}/{file.name}", found)
+
+
+def _child(parent: int, name: str, *, create: bool) -> int:
+    try:
+        return os.open(name, _READ_DIRECTORY, dir_fd=parent)
+    except FileNotFoundError:
+        if not create:
+            raise
+    with suppress(FileExistsError):  # another process was faster, but may not have synced yet
+        os.mkdir(name, 0o700, dir_fd=parent)
+    os.fsync(parent)
+    return os.open(name, _READ_DIRECTORY, dir_fd=parent)
+
+
+def _mark(found: os.stat_result) -> Mark:
+    return (found.st_dev, found.st_ino, found.st_size, found.st_ctime_ns)
+
+
+def _make_young(descriptor: int) -> None:
+    now = time.time_ns()  # the clock that callers compare with; the kernel's own stamp may lag by a tick
+    os.utime(descriptor, ns=(now, now))
+
+
+def _modified_at(found: os.stat_result) -> datetime:
+    return _EPOCH + timedelta(microseconds=found.st_mtime_ns // 1000)
+
+
+def _entry(key: str, found: os.stat_result) -> Entry:
+    return Entry(key=key, size_bytes=found.st_size, modified_at=_modified_at(found))
+
+
+@contextmanager
+def faults(doing: Literal["read", "write"], key: str = "") -> Generator[None]:
+    """What the operating system refuses, in our words."""
+    try:
+        yield
+    except OSError as error:
+        raise _fault(error, doing, key) from error
+
+
+def _fault(error: OSError, doing: Literal["read", "write"], key: str) -> LoomError:
+    reason = os.strerror(error.errno) if error.errno else "unknown error"
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
+            return Full(
+                "No space is left in the media folder; nothing was stored.", hint="Free some space, then try again."
+            )
+        case errno.EROFS | errno.EACCES | errno.EPERM if doing == "write":
+            return ReadOnly(
+                f"The media folder cannot be written ({reason}); nothing was stored.",
+                hint="Give Loom's user write access to it, or choose another data folder.",
+            )
+        case errno.ENOENT if key:
+            return missing(key)
+        case errno.ELOOP | errno.ENOTDIR | errno.EISDIR:
+            return Corrupt(
+                "Something that Loom did not make stands in its way in the media folder.",
+                hint="Remove links and foreign files from it.",
+            )
+        case errno.EMFILE | errno.ENFILE:
+            return StoreError(
+                "Too many files are open to use the media folder.", hint="Raise the limit: ulimit -n 4096."
+            )
+        case _:
+            return StoreError(f"The media folder could not be used: {reason}.", hint="Check the disk that it lies on.")

@@ -1,0 +1,101 @@
+"""Sweep: delete what nobody refers to any more.
+
+Three rules keep a medium that is about to be said: it is never deleted while it is referenced, the references are read
+again right before a deletion, and what was put or refreshed within the last hour stays. So whoever puts (or refreshes)
+first and references afterwards cannot lose bytes to a sweep that runs at the same time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Collection, Iterable
+from datetime import datetime, timedelta
+from typing import Final
+
+import msgspec
+
+from loom.errors import NotFound
+from loom.store.derived import DerivedCache
+from loom.store.media import MediaStore, Stored
+from loom.store.place import GRACE
+
+BATCH: Final = 50
+"""Deletions between two looks at the references."""
+
+
+class SweepReport(msgspec.Struct, frozen=True, kw_only=True):
+    deleted: tuple[str, ...] = ()
+    freed_bytes: int = 0
+    """Of media and of what was derived from them."""
+    kept: int = 0
+    kept_bytes: int = 0
+
+
+async def sweep(
+    media: MediaStore,
+    referenced: Callable[[], Awaitable[Collection[str]]],
+    *,
+    now: datetime,
+    derived: DerivedCache | None = None,
+    cleanup_after_days: float = 7,
+    max_bytes: int | None = None,
+) -> SweepReport:
+    """Delete unreferenced media that are old, and, while the store is larger than `max_bytes`, the oldest of the rest.
+
+    References alone may exceed `max_bytes`: they stay."""
+    stored = [medium async for medium in media.listing()]
+    doomed = _doomed(stored, await referenced(), now, timedelta(days=cleanup_after_days), max_bytes)
+    deleted: list[Stored] = []
+    freed_bytes = 0
+    for first in range(0, len(doomed), BATCH):
+        used = await referenced()
+        for medium in doomed[first : first + BATCH]:
+            if medium.digest not in used and await media.delete(medium.digest, unless_since=now - GRACE):
+                deleted.append(medium)
+                freed_bytes += medium.size_bytes + (await derived.drop(medium.digest) if derived else 0)
+    if derived is not None:
+        present = {medium.digest for medium in stored} - {medium.digest for medium in deleted}
+        freed_bytes += await derived.drop_orphans(present, unless_since=now - GRACE)
+    return SweepReport(
+        deleted=tuple(medium.digest for medium in deleted),
+        freed_bytes=freed_bytes,
+        kept=len(stored) - len(deleted),
+        kept_bytes=sum(medium.size_bytes for medium in stored) - sum(medium.size_bytes for medium in deleted),
+    )
+
+
+async def forget(
+    media: MediaStore, derived: DerivedCache, digests: Iterable[str], *, unless_since: datetime | None = None
+) -> int:
+    """Delete these at once, with what was derived from them; give the bytes freed.
+
+    For the media of a deleted session that no other session uses. `unless_since` is a moment before the references
+    were counted: what was put again since then stays."""
+    freed_bytes = 0
+    for digest in digests:
+        try:
+            size_bytes = await media.size(digest)
+        except NotFound:
+            size_bytes = 0
+        if await media.delete(digest, unless_since=unless_since):
+            freed_bytes += size_bytes
+        if not await media.exists(digest):
+            freed_bytes += await derived.drop(digest)
+    return freed_bytes
+
+
+def _doomed(
+    stored: list[Stored], used: Collection[str], now: datetime, cleanup_after: timedelta, max_bytes: int | None
+) -> list[Stored]:
+    """Oldest first. What is younger than the grace is not even considered."""
+    candidates = sorted(
+        (medium for medium in stored if medium.digest not in used and medium.modified_at < now - GRACE),
+        key=lambda medium: medium.modified_at,
+    )
+    left_bytes = sum(medium.size_bytes for medium in stored)
+    doomed: list[Stored] = []
+    for medium in candidates:
+        if medium.modified_at >= now - cleanup_after and (max_bytes is None or left_bytes <= max_bytes):
+            break
+        doomed.append(medium)
+        left_bytes -= medium.size_bytes
+    return doomed
