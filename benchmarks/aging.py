@@ -1,0 +1,111 @@
+"""P4: a 60-turn session of screenshots, in cache-weighted tokens at each provider's prices.
+
+Never age, age every turn, and stepped: the sum over all requests of what is read from the cache, written to it or read
+anew, in units of the price of one fresh input token. Every prompt is compared with the one before it, block by block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from loom.content.blocks import ImageBlock, TextBlock, ToolCall, ToolResult
+from loom.content.media import Media
+from loom.content.messages import Message, assistant, tool, user
+from loom.context.policy import Aging, Policy, Said, Watermark
+from loom.context.prepare import Prepared, prepare
+from loom.models import Model
+from loom.prompt import ReceiptRow
+from loom.providers.catalog import model
+
+MODELS = (
+    "anthropic/claude-opus-5-5",
+    "anthropic/claude-sonnet-4-5",
+    "openai/gpt-6-astra",
+    "openai/gpt-5.4",
+    "gemini/gemini-3.7-flash",
+    "deepseek/deepseek-flash",
+    "ollama/llava",
+)
+TURNS = 60
+STEPS = 3
+
+
+def screenshot(number: int) -> ImageBlock:
+    return ImageBlock(
+        Media(
+            digest=f"sha256:{number:064x}",
+            media_type="image/png",
+            size_bytes=180_000,
+            width=1920,
+            height=1080,
+            name=f"shot{number}.png",
+        )
+    )
+
+
+def turn(number: int) -> list[list[Message]]:
+    """What is new before each request of a turn: the question, then a screenshot for every step."""
+    new: list[list[Message]] = [[user(f"Question {number}: " + "words " * 60)]]
+    for step in range(STEPS):
+        call = f"call_{number}_{step}"
+        new.append(
+            [
+                assistant("I will look at the page. " * 4, ToolCall(call, "screenshot", {"url": "http://localhost/"})),
+                tool(ToolResult(call, (TextBlock("taken"), screenshot(number * STEPS + step)), name="screenshot")),
+            ]
+        )
+    return new
+
+
+def cost(rows: Sequence[ReceiptRow], before: Sequence[tuple[object, ...]], target: Model) -> float:
+    """Read what equals the last request's prefix, write or read anew what does not."""
+    shown = [(row.message, row.block, row.inner, row.rendition) for row in rows]
+    same = 0
+    for old, new in zip(before, shown, strict=False):
+        if old != new:
+            break
+        same += 1
+    cached = sum(row.tokens for row in rows[:same])
+    fresh = sum(row.tokens for row in rows[same:])
+    if cached < target.cache.min_tokens or target.cache.mode == "none":
+        cached, fresh = 0, fresh + cached
+    return cached * target.cache.read + fresh * (target.cache.write if target.cache.mode != "none" else 1.0)
+
+
+def session(target: Model, aging: Aging) -> tuple[float, int]:
+    """Total cost, and how often a request did not extend the one before it."""
+    messages: list[Message] = []
+    mark, total, moves = Watermark(), 0.0, 0
+    before: list[tuple[object, ...]] = []
+    for number in range(TURNS):
+        for new in turn(number):
+            messages += new
+            path = [Said(str(at), message) for at, message in enumerate(messages)]
+            prepared: Prepared = prepare(path, target, policy=Policy(aging=aging), watermark=mark)
+            moves += prepared.watermark != mark
+            mark = prepared.watermark
+            total += cost(prepared.receipt.rows, before, target)
+            before = [(row.message, row.block, row.inner, row.rendition) for row in prepared.receipt.rows]
+        messages.append(assistant("Here is what I saw. " * 10))
+    return total, moves
+
+
+def main() -> None:
+    print(f"P4: {TURNS} turns × {STEPS} screenshots, millions of price-weighted input tokens (moves of the watermark)")
+    print(f"{'model':32}{'never':>16}{'every turn':>16}{'stepped':>16}{'stepped / best':>16}")
+    for reference in MODELS:
+        target = model(reference)
+        wide = msgspec.structs.replace(
+            target,
+            limits=msgspec.structs.replace(target.limits, context_tokens=max(target.limits.context_tokens, 200_000)),
+        )
+        found = {aging: session(wide, aging) for aging in ("off", "every-turn", "stepped")}
+        best = min(found["off"][0], found["every-turn"][0])
+        cells = "".join(f"{total / 1e6:>10.3f} ({moves:>3})" for total, moves in found.values())
+        print(f"{reference:32}{cells}{found['stepped'][0] / best:>16.2f}")
+
+
+if __name__ == "__main__":
+    main()

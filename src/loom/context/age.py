@@ -1,0 +1,61 @@
+"""Age: less for the old. `full` for some turns, `low` for some more, then text that says how to call it back.
+
+Stepped ageing rewrites old messages only when that pays: shrinking an old picture saves `read` × Δ tokens on every
+later request, and costs once (`write` − `read`) × N for the N tokens behind it that the provider must read anew.
+"""
+
+from __future__ import annotations
+
+from loom.context.policy import Policy, Watermark
+from loom.context.survey import Survey
+from loom.models import CacheRule
+
+
+def aged(survey: Survey, mark: Watermark, policy: Policy) -> Watermark:
+    """The watermark for this request. It moves at a turn's beginning only, never while a tool loop is open."""
+    if policy.aging == "off" or survey.messages[-1].role != "user":
+        return mark
+    wanted = every_turn(survey, mark, policy)
+    if wanted == mark or policy.aging == "every-turn":
+        return wanted
+    return wanted if _pays(survey, mark, wanted, survey.target.model.cache) else mark
+
+
+def every_turn(survey: Survey, mark: Watermark, policy: Policy) -> Watermark:
+    """Where the borders would be if every turn moved them."""
+    return _raised(
+        mark,
+        low_before=_older_than(survey, policy.full_turns),
+        text_before=_older_than(survey, policy.full_turns + policy.low_turns),
+    )
+
+
+def _older_than(survey: Survey, turns: int) -> int:
+    """The position before which every message is more than `turns` turns old (the turn now beginning has age 0)."""
+    return survey.turns[-turns - 1] if turns < len(survey.turns) else 0
+
+
+def _raised(mark: Watermark, *, low_before: int, text_before: int) -> Watermark:
+    text = max(mark.text_before, text_before)
+    return Watermark(
+        low_before=max(mark.low_before, low_before, text),
+        text_before=text,
+        result_media_before=mark.result_media_before,
+        tool_text_before=mark.tool_text_before,
+        dropped_before=mark.dropped_before,
+        thinking_from=mark.thinking_from,
+    )
+
+
+def _pays(survey: Survey, before: Watermark, after: Watermark, cache: CacheRule) -> bool:
+    saved, behind, rewritten = 0, 0, False
+    for item in survey.items:
+        old, new = survey.measured(item, before), survey.measured(item, after)
+        saved += old.tokens - new.tokens
+        rewritten = rewritten or old.shown != new.shown
+        if rewritten:
+            behind += new.tokens
+    # Rent or buy: move when what the delay has cost since the last move (it grew from nothing, so half of what it costs
+    # now, for every request) reaches what the move costs.
+    requests = sum(1 for message in survey.messages[before.thinking_from :] if message.role == "assistant")
+    return saved > 0 and cache.read * saved * requests / 2 >= (cache.write - cache.read) * behind

@@ -1,0 +1,118 @@
+"""What `prepare` is told besides the path and the model: wishes, budgets, the stored watermark, known facts. Values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal, Protocol, TypeAlias
+
+import msgspec
+
+from loom.content.messages import Message
+from loom.content.recipes import Recipe, recipe_key
+from loom.prompt import Sampling, ToolSpec
+
+Aging: TypeAlias = Literal["stepped", "every-turn", "off"]
+Override: TypeAlias = Literal["full", "low", "text", "omitted"]
+
+
+class Placed(Protocol):
+    """A message in its place: a node of the forest."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def message(self) -> Message: ...
+
+
+class Said(msgspec.Struct, frozen=True):
+    """A message outside the forest (a file, a test) with an id of its own."""
+
+    id: str
+    message: Message
+
+
+class Policy(msgspec.Struct, frozen=True, kw_only=True):
+    """How the user wants old and large things treated. `None` budgets mean the model's own limits."""
+
+    aging: Aging = "stepped"
+    full_turns: int = 1
+    low_turns: int = 2
+    keep_turns: int = 2
+    low_side_px: int = 512
+    max_side_px: int = 2048
+    max_images_per_message: int = 10
+    max_images_per_session: int = 100
+    page_images: int = 20
+    max_tokens: int | None = None
+    max_bytes: int | None = None
+    max_images: int | None = None
+    max_pages: int | None = None
+
+
+class Watermark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far the path has been rewritten, in positions of messages. Stored with the session; it only ever rises, so
+    between two moves every prompt extends the last one."""
+
+    low_before: int = 0
+    text_before: int = 0
+    result_media_before: int = 0
+    """Media in tool results before this are text: a budget demanded it."""
+    tool_text_before: int = 0
+    dropped_before: int = 0
+    thinking_from: int = 0
+    """Thinking before this was made behind another prefix."""
+
+
+class DerivedFacts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is true of derived bytes that exist."""
+
+    media_type: str
+    size_bytes: int
+    width: int | None = None
+    height: int | None = None
+    pages: int | None = None
+
+
+class Known(msgspec.Struct, frozen=True, kw_only=True):
+    """Facts about derived bytes and texts, by (digest, recipe key). What is not here is asked for in `needs`."""
+
+    derived: Mapping[tuple[str, str], DerivedFacts] = msgspec.field(default_factory=dict[tuple[str, str], DerivedFacts])
+    texts: Mapping[tuple[str, str], str] = msgspec.field(default_factory=dict[tuple[str, str], str])
+    descriptions: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    failed: Mapping[tuple[str, str], str] = msgspec.field(default_factory=dict[tuple[str, str], str])
+    """Recipes that could not be made, and why."""
+    missing: frozenset[str] = frozenset()
+    """Digests whose bytes are gone."""
+
+    def facts(self, digest: str, recipe: Recipe) -> DerivedFacts | None:
+        return self.derived.get((digest, recipe_key(recipe)))
+
+    def text(self, digest: str, recipe: Recipe) -> str | None:
+        return self.texts.get((digest, recipe_key(recipe)))
+
+    def failure(self, digest: str, recipe: Recipe) -> str | None:
+        return self.failed.get((digest, recipe_key(recipe)))
+
+
+class Need(msgspec.Struct, frozen=True):
+    """Derived bytes or text that the prompt would be better with."""
+
+    digest: str
+    media_type: str
+    recipe: Recipe
+
+
+class Request(msgspec.Struct, frozen=True, kw_only=True):
+    """What goes with the messages: the system prompt, the tools, how to answer."""
+
+    system: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    sampling: Sampling = Sampling()
+    look_tool: str = "look"
+    """The tool that calls back what was reduced; named in fallback texts when the model has it."""
+
+
+def override_key(node_id: str, block: int, inner: int | None = None) -> str:
+    """The name of a block in a session's overrides."""
+    return f"{node_id}/{block}" if inner is None else f"{node_id}/{block}/{inner}"
