@@ -1,0 +1,127 @@
+"""Renditions: makes the derived bytes and texts that a prompt needs, once, and hands them to the socket.
+
+This is where `prepare`, which is pure, meets the store: it asks for what it lacks, and is run again with the facts.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import re
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Final, Generic
+
+import msgspec
+
+from loom.agent.ports import DerivedShelf, E, MediaShelf
+from loom.content.media import Media
+from loom.content.recipes import Ocr, Recipe, Text, recipe_key
+from loom.context.policy import DerivedFacts, Known, Need
+from loom.context.prepare import Prepared
+from loom.errors import Corrupt, ExtraMissing, MediaError, NotFound
+from loom.formats import ocr, render
+from loom.formats.facts import Limits, Rendered
+from loom.formats.sniff import sniff
+from loom.prompt import MediaRef
+
+_ROUNDS: Final = 4
+_OCR_PAGES: Final = 20
+_UNREAD_PAGE: Final = re.compile(r"^\[page (\d+): no text layer\]$", re.MULTILINE)
+
+
+class Renditions(Generic[E]):
+    def __init__(self, media: MediaShelf, derived: DerivedShelf[E], *, limits: Limits) -> None:
+        self._media = media
+        self._derived = derived
+        self._limits = limits
+        self._facts: dict[tuple[str, str], DerivedFacts] = {}
+        self._texts: dict[tuple[str, str], str] = {}
+        self._failed: dict[tuple[str, str], str] = {}
+        self._missing: set[str] = set()
+
+    @property
+    def known(self) -> Known:
+        return Known(derived=self._facts, texts=self._texts, failed=self._failed, missing=frozenset(self._missing))
+
+    async def settle(self, prepare: Callable[[Known], Prepared]) -> Prepared:
+        """Run `prepare` until it lacks nothing that can be made. Every round makes what the last one asked for."""
+        prepared = prepare(self.known)
+        for _ in range(_ROUNDS):
+            needs = [need for need in prepared.needs if not self._settled(need)]
+            if not needs:
+                break
+            await self._make(needs)
+            prepared = prepare(self.known)
+        return prepared
+
+    def _settled(self, need: Need) -> bool:
+        key = (need.digest, recipe_key(need.recipe))
+        return key in self._facts or key in self._texts or key in self._failed or need.digest in self._missing
+
+    async def _make(self, needs: Sequence[Need]) -> None:
+        for need in needs:
+            await self._make_one(need.digest, need.media_type, need.recipe)
+
+    async def _make_one(self, digest: str, media_type: str, recipe: Recipe) -> None:
+        key = (digest, recipe_key(recipe))
+        if isinstance(recipe, Ocr) and not ocr.available():
+            self._texts[key] = ""
+            return
+        try:
+            derived = await self._derived.get(digest, recipe)
+            if derived is None:
+                derived = await self._derived.put(digest, recipe, await self._render(digest, media_type, recipe))
+            if isinstance(recipe, Text | Ocr):
+                source = self._media.load(digest) if derived.is_original else self._derived.load(derived)
+                self._texts[key] = (await source).decode()
+            else:
+                self._facts[key] = msgspec.convert(derived, DerivedFacts, from_attributes=True)
+        except (NotFound, Corrupt):
+            self._missing.add(digest)
+        except (MediaError, ExtraMissing) as error:
+            self._failed[key] = error.message
+
+    async def _render(self, digest: str, media_type: str, recipe: Recipe) -> Rendered:
+        data = await self._media.load(digest)
+        media = Media(digest=digest, media_type=media_type, size_bytes=len(data))
+        rendered = await asyncio.to_thread(render, data, media, recipe, self._limits)
+        if isinstance(recipe, Text) and ocr.available():
+            return await asyncio.to_thread(self._read_scans, data, media, rendered)
+        return rendered
+
+    def _read_scans(self, data: bytes, media: Media, rendered: Rendered) -> Rendered:
+        """Pages without a text layer are read from their picture, where something can read."""
+        text = rendered.data.decode()
+        for found in list(_UNREAD_PAGE.finditer(text))[:_OCR_PAGES]:
+            words = render(data, media, Ocr(page=int(found[1])), self._limits).data.decode().strip()
+            if words:
+                text = text.replace(found[0], f"[page {found[1]}, read from its picture]\n{words}")
+        return msgspec.structs.replace(rendered, data=text.encode())
+
+    # What a request body reads ---------------------------------------------------------------------------------------
+
+    async def open_local(self, ref: MediaRef) -> io.RawIOBase | None:
+        derived = await self._entry(ref)
+        if derived is None or derived.is_original:
+            return await self._media.open_local(ref.digest)
+        return await self._derived.open_local(derived)
+
+    async def blocks(self, ref: MediaRef, block_bytes: int) -> AsyncIterator[bytes]:
+        derived = await self._entry(ref)
+        if derived is None or derived.is_original:
+            source = self._media.read_blocks(ref.digest, block_bytes)
+        else:
+            source = self._derived.read_blocks(derived, block_bytes)
+        async for block in source:
+            yield block
+
+    async def _entry(self, ref: MediaRef) -> E | None:
+        """Derived bytes may have been cleaned up since the prompt was settled; recipes are deterministic."""
+        recipe = ref.recipe
+        if recipe is None:
+            return None
+        derived = await self._derived.get(ref.digest, recipe)
+        if derived is not None:
+            return derived
+        media_type = sniff(await self._media.load(ref.digest)).media_type
+        return await self._derived.put(ref.digest, recipe, await self._render(ref.digest, media_type, recipe))

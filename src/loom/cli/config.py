@@ -1,0 +1,41 @@
+"""`loom config`: what is set, and where it comes from."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+import msgspec
+
+from loom.config import config_schema, load_config, user_folder
+
+
+@click.group("config")
+def command() -> None:
+    """Show what is set, and where each value comes from."""
+
+
+@command.command()
+@click.option("--origin", is_flag=True, help="Say for each value which file, variable or default gives it.")
+@click.option("--strict-config", is_flag=True, help="Fail on keys that Loom does not know.")
+def show(origin: bool, strict_config: bool) -> None:
+    """Print every setting; secrets are masked."""
+    config = load_config(strict=strict_config)
+    for warning in config.warnings:
+        click.echo(f"loom: {warning}", err=True)
+    for shown in config.show(origins=origin):
+        source = f"    # {shown.origin}" if origin else ""
+        click.echo(f"{shown.key} = {shown.value}{source}")
+
+
+@command.command()
+def schema() -> None:
+    """Print the JSON Schema of loom.toml and loom.yaml, for editors."""
+    click.echo(msgspec.json.format(msgspec.json.encode(config_schema()), indent=2))
+
+
+@command.command()
+def path() -> None:
+    """Print the folder that holds your own loom.toml."""
+    click.echo(str(user_folder(os.environ, Path.cwd())))

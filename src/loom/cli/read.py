@@ -1,0 +1,94 @@
+"""`loom read`: what the door makes of files, without storing anything."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from loom.content.blocks import ContentBlock, DocumentBlock, TextBlock
+from loom.content.messages import text_of
+from loom.content.recipes import Text
+from loom.errors import ExtraMissing, LoomError
+from loom.formats import render
+from loom.formats.door import admit
+from loom.formats.facts import Limits
+from loom.tools.files import read_file
+
+
+class _Context:
+    """The person at the keyboard asks for these files by name: that is the approval."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.workspace = Path.cwd()
+        self.limits = limits
+        self.data: dict[str, bytes] = {}
+        self.notices: list[str] = []
+
+    async def attach(self, data: bytes, *, name: str, source: str, pages: str = "") -> Sequence[ContentBlock]:
+        admitted = await asyncio.to_thread(admit, data, name, source=source, pages=pages, limits=self.limits)
+        self.notices.extend(admitted.notices)
+        if admitted.data is not None and not isinstance(admitted.block, TextBlock):
+            media = getattr(admitted.block, "media", None)
+            if media is not None:
+                self.data[media.digest] = admitted.data
+        return [admitted.block]
+
+    async def approve(self, action: str, *, why: str) -> None:
+        self.notices.append(f"{action}: {why}")
+
+
+@click.command("read")
+@click.argument("paths", nargs=-1, required=True)
+@click.option("--pages", default="", help='Pages, slides or sheets: "3" or "21-40".')
+@click.option("--offset", default=1, show_default=True, help="First line of a text file.")
+@click.option("--limit", type=int, default=None, help="How many lines of a text file.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def command(paths: tuple[str, ...], pages: str, offset: int, limit: int | None, as_json: bool) -> None:
+    """Show what Loom makes of files: their blocks, their text form and any error. A bad file does not stop the rest."""
+    failed = False
+    for path in paths:
+        found = asyncio.run(_read(path, pages, offset, limit))
+        failed = failed or found["error"] is not None
+        click.echo(msgspec.json.encode(found).decode() if as_json else _for_people(found))
+    if failed:
+        raise SystemExit(5)
+
+
+async def _read(path: str, pages: str, offset: int, limit: int | None) -> dict[str, Any]:
+    context = _Context(Limits())
+    found: dict[str, Any] = {"path": path, "blocks": [], "text": "", "notices": context.notices, "error": None}
+    try:
+        blocks = await read_file(context, path, offset=offset, limit=limit, pages=pages)
+        found["blocks"] = blocks
+        found["text"] = "\n".join([_text(block, context) for block in blocks])
+    except LoomError as error:
+        found["error"] = {"code": error.code, "message": error.message, "hint": error.hint}
+    return found
+
+
+def _text(block: ContentBlock, context: _Context) -> str:
+    """A document's words rather than its label, where it has any."""
+    if not isinstance(block, DocumentBlock):
+        return text_of(block)
+    try:
+        words = render(context.data[block.media.digest], block.media, Text(pages=block.pages), context.limits)
+    except ExtraMissing as error:
+        context.notices.append(str(error))
+        return text_of(block)
+    return words.data.decode()
+
+
+def _for_people(found: dict[str, Any]) -> str:
+    lines = [f"── {found['path']}"]
+    lines += [f"note: {notice}" for notice in found["notices"]]
+    if found["error"]:
+        lines.append(f"{found['error']['code']}: {found['error']['message']} {found['error']['hint']}".rstrip())
+    else:
+        lines += [text_of(block) for block in found["blocks"] if not isinstance(block, TextBlock)]
+        lines.append(found["text"])
+    return "\n".join(lines)

@@ -1,0 +1,49 @@
+"""`loom wire`: the exact request that a model would be sent, without sending it."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from typing import Any
+
+import click
+import msgspec
+
+from loom.cli.compiling import compiled, models
+from loom.errors import ConfigError
+from loom.providers.http import WIRES
+from loom.providers.media_body import MediaBody, elided
+
+
+@click.command("wire")
+@click.argument("source", metavar="FILE|SESSION")
+@click.option("-m", "--model", "reference", required=True, help="platform/name or a configured name.")
+@click.option("--full", is_flag=True, help="With all media, exactly as on the wire.")
+def command(source: str, reference: str, full: bool) -> None:
+    """Print {"provider", "model", "request"}: the exact body for this model, offline and without a key.
+
+    FILE is a conversation: Loom's own JSON, or messages in the style of OpenAI, Anthropic, Gemini or Ollama. Media are
+    shown as digest and size unless --full. What was changed on the way is said on stderr; `loom context` tells more.
+    """
+    asyncio.run(_wire(source, reference, full))
+
+
+async def _wire(source: str, reference: str, full: bool) -> None:
+    async with compiled(source) as found:
+        (model,) = models(reference, found.config) or [None]
+        if model is None or model.wire not in WIRES:
+            raise ConfigError(f"{reference} has no wire: it answers inside Loom.", hint="Choose another model.")
+        prepared = await found.prepared(model)
+        for notice in (*found.notices, *prepared.receipt.notices):
+            click.echo(f"loom: {notice}", err=True)
+        request: dict[str, Any] = WIRES[model.wire].encode(prepared.prompt)
+        head = {"provider": model.provider, "model": model.name}
+        if not full:
+            click.echo(msgspec.json.encode({**head, "request": elided(request)}))
+            return
+        opening = msgspec.json.encode(head)[:-1] + b',"request":'
+        stdout = sys.stdout.buffer
+        stdout.write(opening)
+        async for piece in MediaBody(request, found.renditions):
+            stdout.write(piece)
+        stdout.write(b"}\n")

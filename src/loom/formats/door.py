@@ -1,0 +1,88 @@
+"""The door: bytes from a person or a tool become a block, or a typed error. Nothing is stored here.
+
+What is admitted is what will be kept: usually the bytes as they came; a picture over the size limit is kept as a copy
+that fits, and says so. A text file becomes its text.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from loom.content.blocks import (
+    AudioBlock,
+    ContentBlock,
+    Detail,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    clean_text,
+)
+from loom.content.media import size_label
+from loom.content.recipes import Fit
+from loom.errors import TooLarge, Unreadable, Unsupported
+from loom.formats import inspect, render
+from loom.formats.facts import Inspection, Limits
+
+
+class Admitted(msgspec.Struct, frozen=True, kw_only=True):
+    """`data` are the bytes that `block` refers to (None for text); the caller stores them before it uses the block."""
+
+    block: ContentBlock
+    data: bytes | None
+    notices: tuple[str, ...]
+
+
+def admit(
+    data: bytes,
+    name: str = "",
+    *,
+    source: str = "",
+    alt: str = "",
+    detail: Detail = "auto",
+    pages: str = "",
+    limits: Limits = Limits(),
+) -> Admitted:
+    inspection, kept = _inspect(data, name, limits)
+    media = msgspec.structs.replace(inspection.media, source=clean_text(source))
+    match inspection.category:
+        case "text":
+            block: ContentBlock = TextBlock(_file_text(inspection))
+            return Admitted(block=block, data=None, notices=inspection.notices)
+        case "image":
+            block = ImageBlock(media, alt=clean_text(alt), detail=detail)
+        case "pdf" | "office":
+            block = DocumentBlock(media, pages=pages)
+        case "audio":
+            block = AudioBlock(media)
+        case "unsupported":
+            raise Unsupported(f"{media.label} is of a kind that Loom cannot show to a model", name=media.name)
+    return Admitted(block=block, data=kept, notices=inspection.notices)
+
+
+def _inspect(data: bytes, name: str, limits: Limits) -> tuple[Inspection, bytes]:
+    try:
+        return inspect(data, name, limits), data
+    except TooLarge:
+        roomy = msgspec.structs.replace(limits, max_image_bytes=limits.max_oversize_bytes)
+        if len(data) <= limits.max_image_bytes or len(data) > roomy.max_image_bytes:
+            raise
+        large = inspect(data, name, roomy)
+        if large.category != "image":
+            raise
+    copy = render(data, large.media, Fit(max_encoded_bytes=limits.max_image_bytes), roomy)
+    fitted = inspect(copy.data, large.media.name, limits)
+    said = (
+        f"{large.media.name or 'the picture'} has {size_label(len(data))}, over the limit of "
+        f"{size_label(limits.max_image_bytes)}: a copy of {size_label(len(copy.data))}, "
+        f"{copy.width}×{copy.height}, is used"
+    )
+    return msgspec.structs.replace(fitted, notices=(said, *large.notices)), copy.data
+
+
+def _file_text(inspection: Inspection) -> str:
+    text = inspection.text or ""
+    if not text.strip():
+        raise Unreadable(
+            f"{inspection.media.name or 'the text'} holds nothing but white space", name=inspection.media.name
+        )
+    return f"[file: {inspection.media.name}]\n{text}" if inspection.media.name else text

@@ -1,0 +1,132 @@
+"""read_file: whatever is in the workspace, as blocks that the model then sees."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final, Protocol
+
+from loom.content.blocks import ContentBlock, DocumentBlock, TextBlock, page_label, page_range
+from loom.content.media import size_label
+from loom.errors import ToolError, Unsupported
+from loom.formats.facts import Limits
+from loom.formats.sniff import sniff
+from loom.formats.text import decode_text
+from loom.tools.workspace import OpenFile, open_file, read_whole
+
+LINES_PER_READ: Final = 2_000
+PAGES_PER_READ: Final = 20
+MANY_PAGES: Final = 100
+LARGE_BYTES: Final = 10_485_760
+
+
+class FileContext(Protocol):
+    """What reading needs: where the workspace is, how bytes become blocks, whom to ask."""
+
+    @property
+    def workspace(self) -> Path: ...
+
+    @property
+    def limits(self) -> Limits: ...
+
+    async def attach(self, data: bytes, *, name: str, source: str, pages: str = "") -> Sequence[ContentBlock]:
+        """Store bytes and get the block that shows them, with what there is to say about it."""
+        ...
+
+    async def approve(self, action: str, *, why: str) -> None:
+        """Ask the user; returns when allowed, raises ToolError when not."""
+        ...
+
+
+async def read_file(
+    context: FileContext, path: str, *, offset: int = 1, limit: int | None = None, pages: str = ""
+) -> list[ContentBlock]:
+    """Read a file. Text comes with line numbers (`offset` counts lines from 1, `limit` lines at most); pictures,
+    PDFs, office files and sound come as content you can look at. `pages` chooses pages, slides or sheets: "21-40"."""
+    if offset < 1 or (limit is not None and limit < 1):
+        raise ToolError("offset and limit count lines from 1")
+    if pages:
+        page_range(pages)
+    with open_file(context.workspace, path) as opened:
+        await _ask(context, opened, path)
+        data = await asyncio.to_thread(read_whole, opened, context.limits)
+    sniffed = sniff(data, opened.path.name)
+    if sniffed.category == "text":
+        return [await asyncio.to_thread(_numbered_lines, data, opened.path.name, context.limits, offset, limit)]
+    if sniffed.category == "unsupported":
+        return [TextBlock(f"[{opened.path.name}: {sniffed.media_type}, {size_label(len(data))}; nothing to show]")]
+    return await _attached(context, data, opened.path, pages)
+
+
+async def _ask(context: FileContext, opened: OpenFile, asked: str) -> None:
+    action = f"read {asked}"
+    if not opened.inside:
+        await context.approve(action, why=f"{opened.path} is outside the workspace")
+    elif opened.sensitive:
+        await context.approve(action, why=f"{opened.path.name} may hold secrets")
+    elif opened.size_bytes > LARGE_BYTES:
+        await context.approve(action, why=f"it is large ({size_label(opened.size_bytes)})")
+
+
+async def _attached(context: FileContext, data: bytes, path: Path, pages: str) -> list[ContentBlock]:
+    try:
+        blocks = list(await context.attach(data, name=path.name, source=str(path), pages=pages))
+    except Unsupported as error:
+        return [TextBlock(f"[{path.name}: {error.message}]")]
+    return [part for block in blocks for part in _paged(block, pages)]
+
+
+def _paged(block: ContentBlock, asked: str) -> list[ContentBlock]:
+    """A long document is shown a stretch at a time, and says how to go on."""
+    if not isinstance(block, DocumentBlock) or not block.media.pages:
+        return [block]
+    count = block.media.pages
+    first, last = page_range(asked) if asked else (1, PAGES_PER_READ)
+    if first > count:
+        raise ToolError(f'{block.media.name} has {count} pages; pages="{asked}" is behind its end')
+    last = min(last, count, first + MANY_PAGES - 1) if asked else min(last, count)
+    if count <= PAGES_PER_READ and not asked:
+        return [block]
+    shown = DocumentBlock(block.media, pages=page_label(first, last), title=block.title)
+    return [shown, TextBlock(page_sentence(block.media.name, first, last, count))]
+
+
+def page_sentence(name: str, first: int, last: int, count: int) -> str:
+    """`pages 1–20 of 47; next: pages="21-40"`, in the words that the next call takes."""
+    said = f"{name}: pages {first}–{last} of {count}" if last > first else f"{name}: page {first} of {count}"
+    if last < count:
+        said += f'; next: pages="{page_label(last + 1, min(last + PAGES_PER_READ, count))}"'
+    if count > MANY_PAGES and first == 1:
+        said += f" (a long document: ask for the pages that matter, at most {MANY_PAGES} at a time)"
+    return said
+
+
+def _numbered_lines(data: bytes, name: str, limits: Limits, offset: int, limit: int | None) -> TextBlock:
+    """Lines from `offset`, as many as asked for and as fit into one read."""
+    text, _, notices = decode_text(data)
+    lines = text.splitlines()
+    if offset > max(len(lines), 1):
+        raise ToolError(f"{name} has {len(lines)} lines; line {offset} is behind its end")
+    chosen, end = _fitting(lines, offset, limit or LINES_PER_READ, limits.max_text_bytes)
+    said = [f"({notice})" for notice in notices]
+    if offset > 1 or end < len(lines):
+        said.append(f"({name}: lines {offset}–{end} of {len(lines)}")
+        said[-1] += f"; next: offset={end + 1})" if end < len(lines) else ")"
+    if not lines:
+        said.append(f"({name} is empty)")
+    return TextBlock("\n".join([*chosen, *said]))
+
+
+def _fitting(lines: list[str], offset: int, limit: int, most_bytes: int) -> tuple[list[str], int]:
+    chosen: list[str] = []
+    size = 0
+    for number, line in enumerate(lines[offset - 1 : offset - 1 + limit], offset):
+        numbered = f"{number:>6}\t{line}"
+        size += len(numbered.encode("utf-8", "replace")) + 1
+        if size > most_bytes:
+            if not chosen:
+                chosen.append(numbered[:most_bytes] + " … (the line is longer than one read)")
+            break
+        chosen.append(numbered)
+    return chosen, offset + len(chosen) - 1

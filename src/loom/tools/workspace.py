@@ -1,0 +1,119 @@
+"""Files under the workspace: found through links, judged by where they really are, read once.
+
+The file that was judged is the file that is read: it is opened first, and the open file tells its true place, so a link
+swapped in between changes nothing.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from fnmatch import fnmatch
+from pathlib import Path
+from typing import BinaryIO, Final
+
+import msgspec
+
+from loom.content.media import size_label
+from loom.errors import TooLarge, Unreadable
+from loom.formats.facts import Limits
+
+SENSITIVE_NAMES: Final = (
+    ".env",
+    ".env.*",
+    "*.pem",
+    "*.key",
+    "*.p12",
+    "*.pfx",
+    "*.kdbx",
+    "*.keystore",
+    "id_rsa*",
+    "id_dsa*",
+    "id_ecdsa*",
+    "id_ed25519*",
+    "credentials*",
+    "*credentials.json",
+    "secrets.*",
+    ".netrc",
+    ".pgpass",
+    ".npmrc",
+    ".pypirc",
+    ".git-credentials",
+    ".htpasswd",
+    "shadow",
+    "keys.toml",
+    "token",
+)
+SENSITIVE_FOLDERS: Final = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", "gcloud", ".password-store")
+
+
+class OpenFile(msgspec.Struct, frozen=True):
+    """A regular file that is open for reading, and what is true of it."""
+
+    file: BinaryIO
+    path: Path
+    """Where it really is, links resolved."""
+    size_bytes: int
+    inside: bool
+    """Whether that is in the workspace."""
+    sensitive: bool
+
+
+@contextmanager
+def open_file(workspace: Path, asked: str) -> Generator[OpenFile]:
+    """Open what `asked` names, relative to the workspace. Pipes, devices and folders are refused without waiting."""
+    name = Path(asked).name or asked
+    if "\0" in asked:
+        raise Unreadable("a path cannot hold a NUL character", name=name)
+    wanted = workspace / Path(asked).expanduser()
+    try:
+        descriptor = os.open(wanted, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+    except FileNotFoundError:
+        raise Unreadable(f"there is no file {asked}", name=name, hint="Check the path.") from None
+    except PermissionError:
+        raise Unreadable(f"{asked} may not be read", name=name, hint="Check its permissions.") from None
+    except OSError as error:
+        raise Unreadable(f"{asked} cannot be opened: {error.strerror}", name=name) from None
+    with os.fdopen(descriptor, "rb") as file:
+        facts = os.fstat(descriptor)
+        if stat.S_ISDIR(facts.st_mode):
+            raise Unreadable(f"{asked} is a folder", name=name, hint="List it instead.")
+        if not stat.S_ISREG(facts.st_mode):
+            raise Unreadable(f"{asked} is a pipe or a device, not a file", name=name)
+        path = _true_path(descriptor, wanted)
+        root = Path(os.path.realpath(workspace))
+        yield OpenFile(file, path, facts.st_size, path.is_relative_to(root), is_sensitive(path) or is_sensitive(wanted))
+
+
+def read_whole(opened: OpenFile, limits: Limits) -> bytes:
+    """All of it, if that is something the door could admit; a huge file is refused before it is loaded."""
+    most = max(limits.max_oversize_bytes, limits.max_pdf_bytes, limits.max_office_bytes, limits.max_audio_bytes)
+    data = opened.file.read(most + 1) if opened.size_bytes <= most else b""
+    if opened.size_bytes > most or len(data) > most:
+        raise TooLarge(
+            f"{opened.path.name} has {size_label(opened.size_bytes)}; at most {size_label(most)} are read",
+            name=opened.path.name,
+            hint="Search it, or cut it into smaller files.",
+        )
+    return data
+
+
+def is_sensitive(path: Path) -> bool:
+    """Keys, passwords and tokens by their usual names, wherever they are."""
+    name = path.name.lower()
+    return any(fnmatch(name, pattern) for pattern in SENSITIVE_NAMES) or any(
+        part.lower() in SENSITIVE_FOLDERS for part in path.parts[:-1]
+    )
+
+
+def _true_path(descriptor: int, wanted: Path) -> Path:
+    """The kernel knows the open file's path; where it cannot say, the path is resolved and must be the same file."""
+    link = f"/proc/self/fd/{descriptor}"
+    if os.path.lexists(link):
+        return Path(link).readlink()
+    path = Path(os.path.realpath(wanted))
+    if not os.path.samestat(os.fstat(descriptor), path.stat()):
+        raise Unreadable(f"{wanted.name} changed while it was opened", name=wanted.name, hint="Try again.")
+    return path
