@@ -1,0 +1,107 @@
+"""Loom: a conversation is written once, as blocks that refer to bytes by digest, and compiled for any model.
+
+The public names. Each is imported when it is first used, so that `import loom` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from loom.content.blocks import (
+        AudioBlock,
+        Block,
+        Citation,
+        ContentBlock,
+        DocumentBlock,
+        ImageBlock,
+        Opaque,
+        TextBlock,
+        ThinkingBlock,
+        ToolCall,
+        ToolResult,
+        UnknownBlock,
+    )
+    from loom.content.inputs import Attachment, Content, audio, document, image
+    from loom.content.media import Media
+    from loom.content.messages import Message, text_of
+    from loom.errors import LoomError
+    from loom.events import Event
+    from loom.models import Capabilities, Model, Usage
+    from loom.prompt import Prompt, Receipt
+    from loom.runtime import Runtime
+    from loom.session import Reply, Session
+
+_HOMES = {
+    "loom.content.blocks": (
+        "AudioBlock",
+        "Block",
+        "Citation",
+        "ContentBlock",
+        "DocumentBlock",
+        "ImageBlock",
+        "Opaque",
+        "TextBlock",
+        "ThinkingBlock",
+        "ToolCall",
+        "ToolResult",
+        "UnknownBlock",
+    ),
+    "loom.content.inputs": ("Attachment", "Content", "audio", "document", "image"),
+    "loom.content.media": ("Media",),
+    "loom.content.messages": ("Message", "text_of"),
+    "loom.errors": ("LoomError",),
+    "loom.events": ("Event",),
+    "loom.models": ("Capabilities", "Model", "Usage"),
+    "loom.prompt": ("Prompt", "Receipt"),
+    "loom.runtime": ("Runtime",),
+    "loom.session": ("Reply", "Session"),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "Attachment",
+    "AudioBlock",
+    "Block",
+    "Capabilities",
+    "Citation",
+    "Content",
+    "ContentBlock",
+    "DocumentBlock",
+    "Event",
+    "ImageBlock",
+    "LoomError",
+    "Media",
+    "Message",
+    "Model",
+    "Opaque",
+    "Prompt",
+    "Receipt",
+    "Reply",
+    "Runtime",
+    "Session",
+    "TextBlock",
+    "ThinkingBlock",
+    "ToolCall",
+    "ToolResult",
+    "UnknownBlock",
+    "Usage",
+    "audio",
+    "document",
+    "image",
+    "text_of",
+]
+
+
+def __getattr__(name: str) -> Any:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'loom' has no attribute {name!r}")
+    value = getattr(importlib.import_module(home), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -257,7 +257,7 @@ def encode_event(event: Event) -> bytes:
 def decode_event(data: bytes | str) -> Event:
     try:
         return _decoder.decode(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ContentError(f"not an event: {error}") from None
 
 
@@ -393,7 +393,7 @@ def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
         return {}, None
     try:
         value = msgspec.json.decode(text)
-    except msgspec.DecodeError:
+    except (msgspec.DecodeError, RecursionError):
         return {}, text
     if not isinstance(value, dict):
         return ({}, None) if value is None else ({}, text)

@@ -60,7 +60,7 @@ def decode_message(data: bytes | str) -> Message:
         stored = _fast.decode(data)
     except msgspec.ValidationError:
         return _decode_loose(data)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ContentError(f"not a message: {error}") from None
     if stored.v != VERSION or _has_unknown(stored.blocks):
         return _decode_loose(data)
@@ -85,7 +85,7 @@ class _Export(msgspec.Struct):
 def decode_conversation(data: bytes | str) -> Conversation:
     try:
         found = msgspec.json.decode(data, type=_Export)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ContentError(f"not a conversation: {error}") from None
     if found.loom != "conversation":
         raise ContentError(f"not a conversation but {found.loom!r}")
@@ -99,7 +99,7 @@ def _decode_loose(data: bytes | str) -> Message:
         _check_version(_stamp.decode(data).v)
         loose = _loose.decode(data)
         return msgspec.convert({"role": loose.role, "blocks": [_wrap(block) for block in loose.blocks]}, Message)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, RecursionError) as error:
         raise ContentError(f"not a message: {error}") from None
 
 

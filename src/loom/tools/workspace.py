@@ -65,26 +65,34 @@ class OpenFile(msgspec.Struct, frozen=True):
 def open_file(workspace: Path, asked: str) -> Generator[OpenFile]:
     """Open what `asked` names, relative to the workspace. Pipes, devices and folders are refused without waiting."""
     name = Path(asked).name or asked
-    if "\0" in asked:
-        raise Unreadable("a path cannot hold a NUL character", name=name)
-    wanted = workspace / Path(asked).expanduser()
+    descriptor, wanted = _open(workspace, asked, name)
     try:
-        descriptor = os.open(wanted, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY)
+        facts = os.fstat(descriptor)
+        if stat.S_ISDIR(facts.st_mode):
+            raise Unreadable(f"{asked} is a folder", name=name, hint="List it instead.")
+        if not stat.S_ISREG(facts.st_mode):
+            raise Unreadable(f"{asked} is a pipe or a device, not a file", name=name)
+    except BaseException:
+        os.close(descriptor)
+        raise
+    with os.fdopen(descriptor, "rb") as file:
+        path = _true_path(descriptor, wanted)
+        root = Path(os.path.realpath(workspace))
+        yield OpenFile(file, path, facts.st_size, path.is_relative_to(root), is_sensitive(path) or is_sensitive(wanted))
+
+
+def _open(workspace: Path, asked: str, name: str) -> tuple[int, Path]:
+    try:
+        wanted = workspace / Path(asked).expanduser()
+        return os.open(wanted, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY), wanted
     except FileNotFoundError:
         raise Unreadable(f"there is no file {asked}", name=name, hint="Check the path.") from None
     except PermissionError:
         raise Unreadable(f"{asked} may not be read", name=name, hint="Check its permissions.") from None
     except OSError as error:
         raise Unreadable(f"{asked} cannot be opened: {error.strerror}", name=name) from None
-    with os.fdopen(descriptor, "rb") as file:
-        facts = os.fstat(descriptor)
-        if stat.S_ISDIR(facts.st_mode):
-            raise Unreadable(f"{asked} is a folder", name=name, hint="List it instead.")
-        if not stat.S_ISREG(facts.st_mode):
-            raise Unreadable(f"{asked} is a pipe or a device, not a file", name=name)
-        path = _true_path(descriptor, wanted)
-        root = Path(os.path.realpath(workspace))
-        yield OpenFile(file, path, facts.st_size, path.is_relative_to(root), is_sensitive(path) or is_sensitive(wanted))
+    except (ValueError, RuntimeError):
+        raise Unreadable(f"{asked[:200]!r} is not the path of a file", name=name) from None
 
 
 def read_whole(opened: OpenFile, limits: Limits) -> bytes:

@@ -1,0 +1,146 @@
+"""The test kit: a provider that follows a script, a runtime that leaves nothing behind, small media made by code.
+
+    async with memory_runtime() as runtime:
+        provider = ScriptedProvider(["it says 502"])
+        ...
+        assert provider.prompts[0].media()
+
+Public: Loom's own suite uses it, and so can yours.
+"""
+
+from __future__ import annotations
+
+import struct
+import tempfile
+import zlib
+from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from loom.config import load_config
+from loom.content.blocks import ToolCall
+from loom.errors import LoomError
+from loom.events import CallDelta, CallFinished, CallStarted, DecoderEvent, Stopped, TextDelta, UsageReported
+from loom.models import Usage
+from loom.prompt import Prompt
+from loom.runtime import Runtime
+
+Answer: TypeAlias = "str | ToolCall | Sequence[str | ToolCall | DecoderEvent] | LoomError"
+
+
+class ScriptedProvider:
+    """Answers with what it was given, one item a request, and remembers every prompt.
+
+    An answer is a text, a tool call, a list of these and of model events, or an error to raise. Texts and calls end
+    with `Stopped`; a list with events in it is played as it is, so that a cut stream can be played too.
+    """
+
+    def __init__(self, answers: Iterable[Answer]) -> None:
+        self._answers = list(answers)
+        self.prompts: list[Prompt] = []
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[DecoderEvent]:
+        self.prompts.append(prompt)
+        if not self._answers:
+            raise AssertionError(f"the script is over, and request {len(self.prompts)} came")
+        answer = self._answers.pop(0)
+        if isinstance(answer, LoomError):
+            raise answer
+        for event in events_of(answer):
+            yield event
+
+
+def events_of(answer: str | ToolCall | Sequence[str | ToolCall | DecoderEvent]) -> list[DecoderEvent]:
+    """A script's answer as a model would stream it."""
+    parts = [answer] if isinstance(answer, str | ToolCall) else list(answer)
+    if any(not isinstance(part, str | ToolCall) for part in parts):
+        return [event for at, part in enumerate(parts) for event in _part(at, part)]
+    events = [event for at, part in enumerate(parts) for event in _part(at, part)]
+    called = any(isinstance(part, ToolCall) for part in parts)
+    usage = Usage(input_tokens=10, output_tokens=len(events))
+    return [*events, UsageReported(usage=usage), Stopped(reason="tool_calls" if called else "end")]
+
+
+def _part(index: int, part: str | ToolCall | DecoderEvent) -> list[DecoderEvent]:
+    if isinstance(part, str):
+        return [TextDelta(index=index, text=word) for word in part.splitlines(keepends=True)]
+    if isinstance(part, ToolCall):
+        import msgspec
+
+        return [
+            CallStarted(index=index, id=part.id, name=part.name),
+            CallDelta(index=index, arguments=msgspec.json.encode(part.arguments).decode()),
+            CallFinished(index=index, opaque=part.opaque),
+        ]
+    return [part]
+
+
+@asynccontextmanager
+async def memory_runtime(settings: Mapping[str, Any] | None = None) -> AsyncGenerator[Runtime]:
+    """A runtime whose database is in memory and whose media are in a folder that vanishes with it.
+
+    `settings` are as in `loom.toml`; nothing of the user's own configuration or environment is read.
+    """
+    with tempfile.TemporaryDirectory(prefix="loom-test-") as folder:
+        flags = {"store.url": "sqlite://:memory:", **(settings or {})}
+        config = load_config(cwd=Path(folder), environ={"LOOM_HOME": folder}, flags=flags)
+        async with Runtime.open(config) as runtime:
+            yield runtime
+
+
+# Sample media ------------------------------------------------------------------------------------------------------
+
+
+def sample_png(width: int = 64, height: int = 48, colour: tuple[int, int, int] = (32, 64, 160)) -> bytes:
+    """A PNG of one colour with a lighter diagonal, so that turning and cropping can be seen."""
+    rows = bytearray()
+    for y in range(height):
+        row = bytearray(bytes(colour) * width)
+        x = y * width // max(height, 1)
+        row[x * 3 : x * 3 + 3] = b"\xff\xff\xff"
+        rows += b"\0" + row
+    header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(rows)) + _chunk(b"IEND", b"")
+
+
+def _chunk(kind: bytes, data: bytes) -> bytes:
+    return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", zlib.crc32(kind + data))
+
+
+def sample_pdf(*pages: str) -> bytes:
+    """A PDF with one line of text on each page."""
+    texts = pages or ("Hello from page one",)
+    kids = " ".join(f"{3 + 2 * at} 0 R" for at in range(len(texts)))
+    font = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"
+    objects = ["<< /Type /Catalog /Pages 2 0 R >>", f"<< /Type /Pages /Kids [{kids}] /Count {len(texts)} >>"]
+    for at, text in enumerate(texts):
+        escaped = text.replace("\\", "\\\\").replace("(", "\\(").replace(")", "\\)")
+        stream = f"BT /F1 24 Tf 72 700 Td ({escaped}) Tj ET"
+        objects.append(
+            f"<< /Type /Page /Parent 2 0 R /MediaBox [0 0 612 792] /Contents {4 + 2 * at} 0 R"
+            f" /Resources << /Font << /F1 {font} >> >> >>"
+        )
+        objects.append(f"<< /Length {len(stream)} >>\nstream\n{stream}\nendstream")
+    out = bytearray(b"%PDF-1.4\n")
+    offsets: list[int] = []
+    for number, body in enumerate(objects, 1):
+        offsets.append(len(out))
+        out += f"{number} 0 obj\n{body}\nendobj\n".encode("latin-1", "replace")
+    start = len(out)
+    out += f"xref\n0 {len(objects) + 1}\n0000000000 65535 f \n".encode()
+    out += b"".join(f"{offset:010} 00000 n \n".encode() for offset in offsets)
+    out += f"trailer\n<< /Size {len(objects) + 1} /Root 1 0 R >>\nstartxref\n{start}\n%%EOF\n".encode()
+    return bytes(out)
+
+
+def sample_wav(seconds: float = 0.5, rate_hz: int = 8_000) -> bytes:
+    """Silence, 16 bit, one channel."""
+    data = bytes(int(seconds * rate_hz) * 2)
+    form = struct.pack("<HHIIHH", 1, 1, rate_hz, rate_hz * 2, 2, 16)
+    return (
+        struct.pack("<4sI4s4sI", b"RIFF", 36 + len(data), b"WAVE", b"fmt ", 16)
+        + form
+        + struct.pack("<4sI", b"data", len(data))
+        + data
+    )
