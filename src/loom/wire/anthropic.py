@@ -1,0 +1,325 @@
+"""Anthropic Messages, version 2026-10-21; the same body for Claude on Bedrock.
+
+Opaque data: on thinking `{"signature": …}`, or `{"data": …}` where it is redacted; on a citation the whole object as a
+request takes it back (the answer's `file_id` is left out). All of it is echoed unchanged.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final, assert_never
+
+from loom.content.blocks import Citation, Opaque, TextBlock, ThinkingBlock, ToolCall
+from loom.errors import ProviderError
+from loom.events import (
+    CallDelta,
+    CallFinished,
+    CallStarted,
+    Cited,
+    DecoderEvent,
+    Stopped,
+    StopReason,
+    TextDelta,
+    ThinkingDelta,
+    ThinkingSealed,
+    UsageReported,
+)
+from loom.models import Model, Usage
+from loom.prompt import Embedded, Prompt, ShownBlock, ShownMedia, ShownResult
+from loom.wire import faults
+from loom.wire.framing import EventStream, inner, parse_object, reading, whole, words
+
+PATH: Final = "/v1/messages"
+HEADERS: Final = {"anthropic-version": "2026-10-21"}
+BEDROCK_VERSION: Final = "bedrock-2023-05-31"
+
+_THINKING_BUDGETS: Final = {"low": 2_048, "medium": 8_192, "high": 24_576}
+_CACHE: Final = {"type": "ephemeral"}
+
+
+# Prompt → JSON -----------------------------------------------------------------------------------------------------
+
+
+def path(model: Model) -> str:  # noqa: ARG001 - the same question is asked of every wire
+    return PATH
+
+
+def encode(prompt: Prompt) -> dict[str, Any]:
+    model = prompt.model
+    max_tokens = prompt.sampling.max_tokens or min(model.limits.max_output_tokens, 16_384)
+    body: dict[str, Any] = {"max_tokens": max_tokens, "messages": _messages(prompt)}
+    if model.provider == "bedrock-anthropic":
+        body["anthropic_version"] = BEDROCK_VERSION
+    else:
+        body |= {"model": model.name, "stream": True}
+    if prompt.system:
+        system: dict[str, Any] = {"type": "text", "text": prompt.system}
+        body["system"] = [system | {"cache_control": _CACHE} if model.cache.mode == "explicit" else system]
+    if prompt.tools:
+        body["tools"] = [
+            {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
+            for tool in prompt.tools
+        ]
+    thinking = _thinking(prompt, max_tokens)
+    if thinking is not None:
+        body["thinking"] = thinking
+    if prompt.tools and prompt.sampling.tool_choice != "auto":
+        # A forced call is refused while the model thinks; asking is the nearest that is allowed.
+        forced = prompt.sampling.tool_choice == "any" and model.thinking.request != "always" and thinking is None
+        body["tool_choice"] = {"type": "any" if forced else "none" if prompt.sampling.tool_choice == "none" else "auto"}
+    # From version 2026-10-21 on any temperature is refused; Bedrock still speaks the older one.
+    older = "anthropic_version" in body
+    if prompt.sampling.temperature is not None and older and model.sampling and thinking is None:
+        body["temperature"] = prompt.sampling.temperature
+    return body
+
+
+def _thinking(prompt: Prompt, max_tokens: int) -> dict[str, Any] | None:
+    wish, rule = prompt.sampling.thinking, prompt.model.thinking.request
+    if not wish or rule == "none":
+        return None
+    if wish == "off":
+        return None if rule == "always" else {"type": "disabled"}
+    if rule == "budget":
+        return {"type": "enabled", "budget_tokens": max(1_024, min(_THINKING_BUDGETS[wish], max_tokens // 2))}
+    return {"type": "adaptive"}
+
+
+def _messages(prompt: Prompt) -> list[dict[str, Any]]:
+    """Results and what follows them are one user message here, the results first."""
+    cached = prompt.model.cache.mode == "explicit"
+    marks = (prompt.stable_messages - 1, len(prompt.messages) - 1) if cached else ()
+    messages: list[dict[str, Any]] = []
+    for position, message in enumerate(prompt.messages):
+        content = [_block(block) for block in message.blocks]
+        if position in marks:
+            _mark(content)
+        role = "assistant" if message.role == "assistant" else "user"
+        if messages and messages[-1]["role"] == role:
+            messages[-1]["content"].extend(content)
+        else:
+            messages.append({"role": role, "content": content})
+    return messages
+
+
+def _mark(content: list[dict[str, Any]]) -> None:
+    """The cache ends at the last block that may carry the mark (thinking may not)."""
+    for block in reversed(content):
+        if block["type"] not in ("thinking", "redacted_thinking"):
+            block["cache_control"] = _CACHE
+            return
+
+
+def _block(block: ShownBlock) -> dict[str, Any]:
+    match block:
+        case TextBlock():
+            return _text(block)
+        case ShownMedia():
+            return _media(block)
+        case ThinkingBlock():
+            data: dict[str, Any] = block.opaque.data if block.opaque else {}
+            if block.redacted:
+                return {"type": "redacted_thinking", "data": data["data"]}
+            return {"type": "thinking", "thinking": block.text, "signature": data["signature"]}
+        case ToolCall():
+            return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.arguments}
+        case ShownResult():
+            content = [_text(inner) if isinstance(inner, TextBlock) else _media(inner) for inner in block.blocks]
+            result: dict[str, Any] = {"type": "tool_result", "tool_use_id": block.call_id, "content": content}
+            return result | {"is_error": True} if block.is_error else result
+        case _:
+            assert_never(block)
+
+
+def _text(block: TextBlock) -> dict[str, Any]:
+    citations = [citation.opaque.data for citation in block.citations if citation.opaque is not None]
+    text: dict[str, Any] = {"type": "text", "text": block.text}
+    return text | {"citations": citations} if citations else text
+
+
+def _media(block: ShownMedia) -> dict[str, Any]:
+    ref = block.ref
+    source: dict[str, Any] = (
+        {"type": "file", "file_id": ref.file_id}
+        if ref.file_id
+        else {"type": "base64", "media_type": ref.media_type, "data": Embedded(ref)}
+    )
+    if block.kind == "image":
+        return {"type": "image", "source": source}
+    document: dict[str, Any] = {"type": "document", "source": source}
+    if block.name:
+        document["title"] = block.name
+    if block.citations:
+        document["citations"] = {"enabled": True}
+    return document
+
+
+# Bytes → events ----------------------------------------------------------------------------------------------------
+
+_STOPS: Final[dict[str, StopReason]] = {
+    "end_turn": "end",
+    "tool_use": "tool_calls",
+    "max_tokens": "max_tokens",
+    "stop_sequence": "stop_sequence",
+    "refusal": "refusal",
+    "pause_turn": "pause",
+    "model_context_window_exceeded": "overflow",
+}
+
+
+class Decoder:
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._stream = EventStream()
+        self._kinds: dict[int, str] = {}
+        self._usage: dict[str, int] = {}
+        self._stop: tuple[StopReason, str] | None = None
+        self._closed_call: int | None = None
+
+    def feed(self, data: bytes) -> Iterator[DecoderEvent]:
+        with reading(self._model):
+            for event in self._stream.feed(data):
+                yield from self.decode(parse_object(event.data, self._model))
+
+    def finish(self) -> Iterator[DecoderEvent]:
+        """The stream ended: nothing is pending, because `message_stop` is always sent."""
+        return iter(())
+
+    def decode(self, event: dict[str, Any]) -> Iterator[DecoderEvent]:
+        """One event's JSON; Bedrock frames the same objects in its own way."""
+        match event.get("type"):
+            case "message_start":
+                yield from self._count(event["message"].get("usage"))
+            case "content_block_start":
+                yield from self._finish_call()
+                yield from self._start(whole(event, "index"), event["content_block"])
+            case "content_block_delta":
+                yield from self._delta(whole(event, "index"), event["delta"])
+            case "content_block_stop":
+                if self._kinds.get(event["index"]) == "tool_use":
+                    self._closed_call = event["index"]
+            case "message_delta":
+                reason = words(event["delta"], "stop_reason")
+                if reason:
+                    self._stop = (_STOPS.get(reason, "other"), reason)
+                    if self._stop[0] not in ("max_tokens", "overflow"):
+                        yield from self._finish_call()
+                yield from self._count(event.get("usage"))
+            case "message_stop":
+                reason, detail = self._stop or ("other", "")
+                yield Stopped(reason=reason, detail=detail)
+            case "error":
+                raise fault(None, event, self._model)
+            case _:
+                pass  # ping, and kinds that do not exist yet: the protocol says to skip them
+
+    def _finish_call(self) -> Iterator[DecoderEvent]:
+        """A block is also closed where the tokens ran out: the last call is whole only if that was not the reason."""
+        if self._closed_call is not None:
+            yield CallFinished(index=self._closed_call)
+            self._closed_call = None
+
+    def _start(self, index: int, block: dict[str, Any]) -> Iterator[DecoderEvent]:
+        self._kinds[index] = block["type"]
+        match block["type"]:
+            case "text" if block.get("text"):
+                yield TextDelta(index=index, text=words(block, "text"))
+            case "thinking" if block.get("thinking"):
+                yield ThinkingDelta(index=index, text=words(block, "thinking"))
+            case "redacted_thinking":
+                yield ThinkingSealed(index=index, opaque=self._opaque({"data": block["data"]}), redacted=True)
+            case "tool_use":
+                yield CallStarted(index=index, id=words(block, "id"), name=words(block, "name"))
+            case _:
+                pass
+
+    def _delta(self, index: int, delta: dict[str, Any]) -> Iterator[DecoderEvent]:
+        match delta["type"]:
+            case "text_delta":
+                yield TextDelta(index=index, text=words(delta, "text"))
+            case "thinking_delta":
+                yield ThinkingDelta(index=index, text=words(delta, "thinking"))
+            case "signature_delta":
+                yield ThinkingSealed(index=index, opaque=self._opaque({"signature": delta["signature"]}))
+            case "input_json_delta" if self._kinds.get(index) == "tool_use":
+                yield CallDelta(index=index, arguments=words(delta, "partial_json"))
+            case "citations_delta":
+                yield Cited(index=index, citation=self._citation(delta["citation"]))
+            case _:
+                pass
+
+    def _count(self, usage: dict[str, Any] | None) -> Iterator[DecoderEvent]:
+        """Numbers are cumulative; `input_tokens` is only what was not cached."""
+        if not usage:
+            return
+        counts = usage | inner(usage, "output_tokens_details")
+        self._usage |= {key: int(value) for key, value in counts.items() if isinstance(value, int)}
+        read = self._usage.get("cache_read_input_tokens", 0)
+        written = self._usage.get("cache_creation_input_tokens", 0)
+        yield UsageReported(
+            usage=Usage(
+                input_tokens=self._usage.get("input_tokens", 0) + read + written,
+                output_tokens=self._usage.get("output_tokens", 0),
+                cache_read_tokens=read,
+                cache_write_tokens=written,
+                thinking_tokens=self._usage.get("thinking_tokens", 0),
+            )
+        )
+
+    def _citation(self, raw: dict[str, Any]) -> Citation:
+        """The response has `file_id`, which a request may not carry."""
+        data = {key: value for key, value in raw.items() if key != "file_id"}
+        common: dict[str, Any] = {
+            "quote": words(raw, "cited_text"),
+            "title": words(raw, "document_title") or words(raw, "title"),
+            "url": words(raw, "url"),
+            "opaque": self._opaque(data),
+        }
+        match raw.get("type"):
+            case "page_location":
+                return Citation(
+                    locator="page",
+                    first=whole(raw, "start_page_number"),
+                    last=whole(raw, "end_page_number") - 1,
+                    **common,
+                )
+            case "char_location":
+                return Citation(
+                    locator="char", first=whole(raw, "start_char_index"), last=whole(raw, "end_char_index"), **common
+                )
+            case "content_block_location":
+                return Citation(
+                    locator="block", first=whole(raw, "start_block_index"), last=whole(raw, "end_block_index"), **common
+                )
+            case "search_result_location":
+                return Citation(
+                    locator="result",
+                    first=whole(raw, "start_block_index"),
+                    last=whole(raw, "end_block_index"),
+                    **common,
+                )
+            case _:
+                return Citation(**common)
+
+    def _opaque(self, data: dict[str, Any]) -> Opaque:
+        return Opaque(provider=self._model.producer, model=self._model.name, data=data)
+
+
+# Answers other than 200 --------------------------------------------------------------------------------------------
+
+_STATUS: Final = {
+    "overloaded_error": 529,
+    "rate_limit_error": 429,
+    "api_error": 500,
+    "authentication_error": 401,
+    "permission_error": 403,
+    "not_found_error": 404,
+    "request_too_large": 413,
+    "invalid_request_error": 400,
+    "timeout_error": 504,
+}
+
+
+def fault(status: int | None, body: dict[str, Any], model: Model, sent: dict[str, Any] | None = None) -> ProviderError:
+    """`body` is the JSON of the answer (or of an `error` event), `sent` the request, to name the picture it means."""
+    return faults.read(status, body, model, sent, _STATUS)

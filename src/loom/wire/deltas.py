@@ -1,0 +1,119 @@
+"""Deltas without block numbers → numbered blocks, for protocols that stream bare text, thinking and calls.
+
+A new block begins wherever the kind changes. Thinking is sealed with the field that it came in, `{"field": …}`, which
+names its producer and is where it goes back: `reasoning_content`, `reasoning`, `thinking`, or `content` for thinking
+that stood inside the text between `<think>` tags and is never sent back.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final, Literal
+
+from loom.content.blocks import Opaque
+from loom.events import DecoderEvent, TextDelta, ThinkingDelta, ThinkingSealed
+from loom.models import Model
+
+_OPEN: Final = "<think>"
+_CLOSE: Final = "</think>"
+
+
+class ThinkTags:
+    """Splits `<think>…</think>` at the beginning of a text from the rest, however the text is cut."""
+
+    def __init__(self) -> None:
+        self._state: Literal["start", "thinking", "after", "text"] = "start"
+        self._held = ""
+
+    def feed(self, text: str) -> Iterator[tuple[Literal["text", "thinking"], str]]:
+        self._held += text
+        if self._state == "start":
+            begun = self._held.lstrip()
+            if begun.startswith(_OPEN):
+                self._state, self._held = "thinking", begun[len(_OPEN) :]
+            elif not _OPEN.startswith(begun):
+                self._state = "text"
+        if self._state == "thinking":
+            thought, closed, rest = self._held.partition(_CLOSE)
+            if closed:
+                self._state, self._held = "after", rest
+            else:
+                kept = _overlap(thought, _CLOSE)
+                thought, self._held = thought[: len(thought) - kept], thought[len(thought) - kept :]
+            if thought:
+                yield "thinking", thought
+        if self._state == "after":
+            self._held = self._held.lstrip()
+            if self._held:
+                self._state = "text"
+        if self._state == "text" and self._held:
+            held, self._held = self._held, ""
+            yield "text", held
+
+    def end(self) -> Iterator[tuple[Literal["text", "thinking"], str]]:
+        """What was held back in case it would become a tag."""
+        held, self._held = self._held, ""
+        kind: Literal["text", "thinking"] = "thinking" if self._state == "thinking" else "text"
+        self._state = "text"
+        if held:
+            yield kind, held
+
+
+class Deltas:
+    def __init__(self, model: Model, *, tags: bool) -> None:
+        self._model = model
+        self._tags = ThinkTags() if tags else None
+        self._next = 0
+        self._open: Literal["", "text", "thinking"] = ""
+        self._field = ""
+        self._index = 0
+        self.last_text: int | None = None
+        """The latest block of text: what an annotation belongs to."""
+
+    def content(self, text: str) -> Iterator[DecoderEvent]:
+        if self._tags is None:
+            yield from self._text(text)
+            return
+        for kind, piece in self._tags.feed(text):
+            yield from self._text(piece) if kind == "text" else self.thinking(piece, "content")
+
+    def thinking(self, text: str, field: str) -> Iterator[DecoderEvent]:
+        if not text:
+            return
+        yield from self._enter("thinking")
+        self._field = field
+        yield ThinkingDelta(index=self._index, text=text)
+
+    def call(self) -> int:
+        """The number of a call that begins; whatever was open must have been ended."""
+        self._next += 1
+        return self._next - 1
+
+    def end(self) -> Iterator[DecoderEvent]:
+        """Nothing more comes for the open block."""
+        if self._tags is not None:
+            for kind, piece in self._tags.end():
+                yield from self._text(piece) if kind == "text" else self.thinking(piece, "content")
+        yield from self._seal()
+        self._open = ""
+
+    def _text(self, text: str) -> Iterator[DecoderEvent]:
+        if text:
+            yield from self._enter("text")
+            self.last_text = self._index
+            yield TextDelta(index=self._index, text=text)
+
+    def _enter(self, kind: Literal["text", "thinking"]) -> Iterator[DecoderEvent]:
+        if self._open != kind:
+            yield from self._seal()
+            self._open, self._index = kind, self.call()
+
+    def _seal(self) -> Iterator[DecoderEvent]:
+        if self._open == "thinking":
+            opaque = Opaque(provider=self._model.producer, model=self._model.name, data={"field": self._field})
+            yield ThinkingSealed(index=self._index, opaque=opaque)
+
+
+def _overlap(text: str, tag: str) -> int:
+    """How many characters at the end of the text could be the beginning of the tag."""
+    return next((size for size in range(min(len(text), len(tag) - 1), 0, -1) if text.endswith(tag[:size])), 0)

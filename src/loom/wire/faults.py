@@ -1,0 +1,228 @@
+"""What a refusal means, from its status and words: bytes, tokens, one picture, a missing capability, or the service.
+
+Every wire says how its error kinds translate to a status and asks here, so that one situation is one error whoever
+reports it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final, cast
+
+import msgspec
+
+from loom.errors import (
+    CapabilityMissing,
+    ContextOverflow,
+    MediaRefused,
+    NotAuthorised,
+    Overloaded,
+    ProviderError,
+    RateLimited,
+    Refused,
+    TooManyBytes,
+    Unavailable,
+)
+from loom.models import Model
+from loom.prompt import Embedded
+
+_KEY: Final = re.compile(r"api[ _]key not valid|(?:invalid|incorrect|missing)[ _](?:x-)?api[ _-]key", re.IGNORECASE)
+_UNPAID: Final = re.compile(r"insufficient[_ ](?:quota|balance)|credit balance is too low", re.IGNORECASE)
+_CAPABILITY: Final = re.compile(
+    r"mmproj|image input is not supported|does not support (?:image|vision|audio|pdf|tools|thinking)|"
+    r"not support(?:ed)? (?:image|vision|multimodal|audio|file|document)|no endpoints found that support|"
+    r"(?:image|vision|audio|video|document|file|multimodal|tool)\w*(?: \w+){0,4} (?:is|are) not supported|"
+    r"is not a multimodal model|at most 0 (?:image|audio|video)|unknown variant `?(?:image_url|file|input_audio)",
+    re.IGNORECASE,
+)
+_OVERFLOW: Final = re.compile(
+    r"context[_ ](?:length|window|size|limit)|maximum context|prompt is too long|prompt too long|"
+    r"too many (?:input )?tokens|exceeds? the (?:available )?(?:context|maximum number of tokens)|input token count|"
+    r"longer than the context",
+    re.IGNORECASE,
+)
+_BYTES: Final = re.compile(
+    r"request[_ ]too[_ ]large|payload too large|(?:request )?entity too large|"
+    r"request (?:body |payload )?(?:size )?(?:is )?(?:too large|exceeds)",
+    re.IGNORECASE,
+)
+_OVER_ALLOWANCE: Final = re.compile(r"too large.*tokens per min", re.IGNORECASE | re.DOTALL)
+"""More tokens than the account may send in a whole minute: it will not fit in the next minute either."""
+_MEDIA: Final = re.compile(
+    r"(?:could not|unable to|cannot|failed to) (?:load|decode|process|identify|read|open) (?:input |the )?image|"
+    r"image exceeds|image dimensions|many-image|invalid[_ ]image|image_(?:too|parse|file|content)|"
+    r"invalid_base64_image|unsupported_image|empty_image|failed[_ ]to[_ ]download[_ ]image|image_url is not valid|"
+    r"media type, but the image appears|pdf specified was not valid|password[- ]protected|"
+    r"the document (?:has no pages|is (?:invalid|empty))|document .{0,40}(?:corrupt|invalid|unsupported)|"
+    r"invalid (?:pdf|audio)|(?:pdf|audio|image) (?:file )?is (?:corrupt|damaged|invalid|empty)",
+    re.IGNORECASE,
+)
+
+OPENAI_STATUS: Final = {
+    "server_error": 500,
+    "rate_limit_exceeded": 429,
+    "rate_limit_error": 429,
+    "invalid_api_key": 401,
+    "invalid_request_error": 400,
+    "invalid_prompt": 400,
+}
+"""What the kinds of both OpenAI wires mean where a stream says them and no status does."""
+
+
+def read(
+    status: int | None,
+    body: dict[str, Any],
+    model: Model,
+    sent: dict[str, Any] | None,
+    statuses: Mapping[str, int],
+    *,
+    retry_after: float | None = None,
+) -> ProviderError:
+    """The error that an answer (or an event of a stream, then without a status) amounts to."""
+    kind, message, place = explanation(body)
+    if status is None:
+        status = next((statuses[word] for word in kind.split() if word in statuses), _status_in(kind))
+    digests = blamed(f"{place} {message}", sent)
+    if not digests and _MEDIA.search(f"{kind} {message}"):
+        only = set(media_in(sent))
+        digests = tuple(only) if len(only) == 1 else ()
+    return classify(status, kind, message, model, digests=digests, retry_after=retry_after)
+
+
+def classify(
+    status: int | None,
+    kind: str,
+    message: str,
+    model: Model,
+    *,
+    digests: tuple[str, ...] = (),
+    retry_after: float | None = None,
+) -> ProviderError:
+    """The typed error. Words decide before the status: a 500 about `mmproj` is a capability, not an outage."""
+    words = f"{kind} {message}"
+    problem, hint = _situation(status, words, bool(digests))
+    said = " ".join(message.split())[:600]
+    return problem(
+        f"{model.reference}: {said}",
+        provider=model.provider,
+        model=model.name,
+        status=status,
+        retry_after=retry_after,
+        digests=digests,
+        hint=hint,
+    )
+
+
+_REDUCED: Final = "Older turns are reduced until the request fits."
+_SET_ASIDE: Final = "The picture or document is set aside and its text is sent instead."
+
+
+def _situation(status: int | None, words: str, points_at_media: bool) -> tuple[type[ProviderError], str]:
+    if status in (401, 403) or _KEY.search(words):
+        return NotAuthorised, "Check the key for this provider: loom keys set."
+    if status == 402 or _UNPAID.search(words):
+        return Refused, "Check the plan and the balance of this account."
+    if status in (413, 429) and _OVER_ALLOWANCE.search(words):
+        return ContextOverflow, _REDUCED
+    if status == 429:
+        return RateLimited, "Wait, or choose another model."
+    if status == 529 or (status == 503 and "overload" in words.lower()):
+        return Overloaded, "Try again shortly."
+    if _MEDIA.search(words):
+        return MediaRefused, _SET_ASIDE
+    if _CAPABILITY.search(words):
+        return CapabilityMissing, "Its text is sent instead."
+    if status != 413 and _OVERFLOW.search(words):
+        return ContextOverflow, _REDUCED
+    if status == 413 or _BYTES.search(words):
+        return TooManyBytes, "Older pictures and documents are reduced until the request fits."
+    if status is None or status >= 500 or status in (408, 409, 425):
+        return Unavailable, "Try again shortly."
+    if status == 404:
+        return Refused, "Check the model's name and the server's address."
+    if points_at_media:
+        return MediaRefused, _SET_ASIDE
+    return Refused, ""
+
+
+def explanation(body: dict[str, Any]) -> tuple[str, str, str]:
+    """(kind, message, place) out of `{"error": {"type"|"code"|"status", "message", "param"}}` and its relatives."""
+    error: Any = body.get("error") or body.get("detail") or body
+    if isinstance(error, str):
+        # Ollama hands on what its runner said, as JSON inside the string.
+        inner = _object(error)
+        return explanation(inner) if inner else ("", error, "")
+    if not isinstance(error, dict):
+        return "", _text(error), ""
+    details = cast("dict[str, Any]", error)
+    kinds = [str(details[key]) for key in ("type", "code", "status") if details.get(key)]
+    message = details.get("message") or details.get("detail")
+    return " ".join(kinds), _text(message or details), str(details.get("param") or "")
+
+
+def _object(text: str) -> dict[str, Any] | None:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError:
+        return None
+
+
+def _text(value: Any) -> str:
+    if not value:
+        return "no explanation"
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
+
+
+def _status_in(kind: str) -> int | None:
+    return next((int(word) for word in kind.split() if re.fullmatch(r"[45]\d\d", word)), None)
+
+
+# Which picture ------------------------------------------------------------------------------------------------------
+
+_PATH: Final = re.compile(r"\b(?:messages|contents|input)(?:\[\d+\]|\.\w+)+")
+
+
+def blamed(words: str, sent: dict[str, Any] | None) -> tuple[str, ...]:
+    """The media at the place that the words name: `messages.3.content.1.image`, `input[0].content[2].image_url` …"""
+    if sent is None:
+        return ()
+    for found in _PATH.finditer(words):
+        digests = _media_at(re.findall(r"\w+", found[0]), sent)
+        if digests:
+            return digests
+    return ()
+
+
+def _media_at(steps: list[str], sent: dict[str, Any]) -> tuple[str, ...]:
+    """Follow the steps as far as they lead; a whole message (one number only) is not a place but a guess."""
+    value: Any = sent
+    numbers = 0
+    reached: tuple[str, ...] = ()
+    for step in steps:
+        if isinstance(value, dict):
+            place = cast("dict[str, Any]", value)
+            if step in place:
+                value = place[step]
+            elif place.get("type") != step:
+                break
+        elif isinstance(value, list) and step.isdecimal() and int(step) < len(cast("list[Any]", value)):
+            value = cast("list[Any]", value)[int(step)]
+            numbers += 1
+        else:
+            break
+        reached = (media_in(value) or reached) if numbers >= 2 else ()
+    return reached
+
+
+def media_in(value: Any) -> tuple[str, ...]:
+    """The digests of every medium embedded in a piece of a request."""
+    match value:
+        case Embedded():
+            return (value.ref.digest,)
+        case dict():
+            return tuple(digest for item in cast("dict[str, Any]", value).values() for digest in media_in(item))
+        case list():
+            return tuple(digest for item in cast("list[Any]", value) for digest in media_in(item))
+        case _:
+            return ()

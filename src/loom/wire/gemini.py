@@ -1,0 +1,350 @@
+"""Gemini generateContent, streamed.
+
+Opaque data, echoed on the part that carried it:
+- on a call `{"id"?, "thoughtSignature"?}`: the id is sent, with call and response, only where Gemini gave one;
+- on a text `{"thoughtSignature"}`: a signed part is a block of its own, never merged with its neighbours;
+- on thinking `{"thoughtSignature", "text"?, "thought"?}`: a signature that came on a part without words (`text` is
+  what stood there) or on a thought (`thought` true). Thought summaries without a signature are not sent back.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterator
+from typing import Any, Final, assert_never, cast
+
+from loom.content.blocks import NO_OUTPUT, Opaque, TextBlock, ThinkingBlock, ToolCall
+from loom.errors import ProviderError
+from loom.events import (
+    CallDelta,
+    CallFinished,
+    CallStarted,
+    Cited,
+    DecoderEvent,
+    MediaArrived,
+    Stopped,
+    StopReason,
+    TextDelta,
+    TextSealed,
+    ThinkingDelta,
+    ThinkingSealed,
+    UsageReported,
+)
+from loom.models import Model, Usage
+from loom.prompt import Embedded, Prompt, ShownBlock, ShownMedia, ShownMessage, ShownResult
+from loom.wire import faults, grounding, shapes
+from loom.wire.framing import EventStream, count, inner, parse_object, reading, words
+
+HEADERS: Final[dict[str, str]] = {}
+UNSIGNED: Final = "skip_thought_signature_validator"
+"""Stands for the signature of a call that this model did not make."""
+
+_THINKING_BUDGETS: Final = {"off": 0, "low": 2_048, "medium": 8_192, "high": 24_576}
+_THINKING_LEVELS: Final = {"off": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH"}
+
+
+def path(model: Model) -> str:
+    """Behind a base URL that ends in the version: `https://generativelanguage.googleapis.com/v1beta`."""
+    return f"/models/{model.name.removeprefix('models/')}:streamGenerateContent?alt=sse"
+
+
+# Prompt → JSON -----------------------------------------------------------------------------------------------------
+
+
+def encode(prompt: Prompt) -> dict[str, Any]:
+    body: dict[str, Any] = {"contents": _contents(prompt)}
+    if prompt.system:
+        body["systemInstruction"] = {"parts": [{"text": prompt.system}]}
+    if prompt.tools:
+        declarations = [
+            {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
+            for tool in prompt.tools
+        ]
+        body["tools"] = [{"functionDeclarations": declarations}]
+        if prompt.sampling.tool_choice != "auto":
+            body["toolConfig"] = {"functionCallingConfig": {"mode": prompt.sampling.tool_choice.upper()}}
+    generation = _generation(prompt)
+    return body | {"generationConfig": generation} if generation else body
+
+
+def _generation(prompt: Prompt) -> dict[str, Any]:
+    sampling, rule = prompt.sampling, prompt.model.thinking.request
+    generation: dict[str, Any] = {}
+    if sampling.max_tokens is not None:
+        generation["maxOutputTokens"] = sampling.max_tokens
+    if sampling.temperature is not None and prompt.model.sampling:
+        generation["temperature"] = sampling.temperature
+    if sampling.thinking and rule in ("level", "budget"):
+        # Thoughts are taken out of the same tokens as the answer, which must not be left without any.
+        budget = min(_THINKING_BUDGETS[sampling.thinking], (sampling.max_tokens or 65_536) // 2)
+        level = _THINKING_LEVELS[sampling.thinking]
+        amount: dict[str, Any] = {"thinkingLevel": level} if rule == "level" else {"thinkingBudget": budget}
+        generation["thinkingConfig"] = amount | {"includeThoughts": sampling.thinking != "off"}
+    return generation
+
+
+def _contents(prompt: Prompt) -> list[dict[str, Any]]:
+    """Results and what follows them are one content of the user's, the results first."""
+    contents: list[dict[str, Any]] = []
+    calls: list[ToolCall] = []
+    for message in prompt.messages:
+        match message.role:
+            case "user":
+                role, parts = "user", [_content(block, prompt.model) for block in shapes.contents(message.blocks)]
+            case "assistant":
+                role, parts = "model", _model_parts(message, prompt.model)
+                calls = [block for block in message.blocks if isinstance(block, ToolCall)]
+            case "tool":
+                role, parts = "user", _responses(message, calls)
+        if not parts:
+            continue  # only thinking that is not sent back
+        if contents and contents[-1]["role"] == role:
+            contents[-1]["parts"] += parts
+        else:
+            contents.append({"role": role, "parts": parts})
+    return contents
+
+
+def _model_parts(message: ShownMessage, model: Model) -> list[dict[str, Any]]:
+    parts: list[dict[str, Any]] = []
+    unsigned = model.thinking.signature_required
+    for block in message.blocks:
+        part = _model_part(block, model)
+        if part is None:
+            continue
+        if isinstance(block, ToolCall):
+            if unsigned and "thoughtSignature" not in part:
+                part["thoughtSignature"] = UNSIGNED
+            unsigned = False  # only the first call of a step carries one
+        parts.append(part)
+    return parts
+
+
+def _model_part(block: ShownBlock, model: Model) -> dict[str, Any] | None:
+    match block:
+        case TextBlock():
+            return {"text": block.text, **_signature(block)}
+        case ThinkingBlock():
+            data = _owed(block)
+            if "thoughtSignature" not in data:
+                return None
+            if data.get("thought"):
+                return {"text": block.text, "thought": True, **_signature(block)}
+            return {"text": data.get("text", ""), **_signature(block)}
+        case ToolCall():
+            own = {"id": _owed(block)["id"]} if "id" in _owed(block) else {}
+            return {"functionCall": {**own, "name": block.name, "args": block.arguments}, **_signature(block)}
+        case ShownMedia():
+            return _content(block, model)
+        case ShownResult():
+            return _response(block, block.name, {})
+        case _:
+            assert_never(block)
+
+
+def _owed(block: TextBlock | ThinkingBlock | ToolCall) -> dict[str, Any]:
+    return block.opaque.data if block.opaque is not None else {}
+
+
+def _signature(block: TextBlock | ThinkingBlock | ToolCall) -> dict[str, Any]:
+    data = _owed(block)
+    return {"thoughtSignature": data["thoughtSignature"]} if "thoughtSignature" in data else {}
+
+
+def _responses(message: ShownMessage, calls: list[ToolCall]) -> list[dict[str, Any]]:
+    """In the order of the calls: without ids that is how they are matched."""
+    asked = {call.id: (position, call) for position, call in enumerate(calls)}
+    results = [block for block in message.blocks if isinstance(block, ShownResult)]
+    results.sort(key=lambda result: asked[result.call_id][0] if result.call_id in asked else len(asked))
+    parts: list[dict[str, Any]] = []
+    for result in results:
+        _, call = asked.get(result.call_id, (0, None))
+        own = {"id": _owed(call)["id"]} if call is not None and "id" in _owed(call) else {}
+        parts.append(_response(result, call.name if call is not None else result.name, own))
+    return parts
+
+
+def _response(result: ShownResult, name: str, own: dict[str, Any]) -> dict[str, Any]:
+    media = [_source(block) for block in shapes.media_among(result.blocks)]
+    said = shapes.paragraphs(result.blocks) or ("" if media else NO_OUTPUT)
+    response = {"error" if result.is_error else "output": said} if said or result.is_error else {}
+    function: dict[str, Any] = {**own, "name": name, "response": response}
+    return {"functionResponse": function | {"parts": media} if media else function}
+
+
+def _content(block: shapes.Content, model: Model) -> dict[str, Any]:
+    if isinstance(block, TextBlock):
+        return {"text": block.text}
+    part = _source(block)
+    if block.detail == "low" and model.tokens.image == "ceiling":
+        # Models that count by ceilings take a resolution for each part; older ones only for the whole request.
+        part["mediaResolution"] = {"level": "MEDIA_RESOLUTION_LOW"}
+    return part
+
+
+def _source(block: ShownMedia) -> dict[str, Any]:
+    ref = block.ref
+    if ref.file_id:
+        return {"fileData": {"mimeType": ref.media_type, "fileUri": ref.file_id}}
+    return {"inlineData": {"mimeType": ref.media_type, "data": Embedded(ref)}}
+
+
+# Bytes → events ----------------------------------------------------------------------------------------------------
+
+_STOPS: Final[dict[str, StopReason]] = {
+    "STOP": "end",
+    "MAX_TOKENS": "max_tokens",
+    "CONTINUATION": "max_tokens",
+    "SAFETY": "refusal",
+    "RECITATION": "refusal",
+    "LANGUAGE": "refusal",
+    "BLOCKLIST": "refusal",
+    "PROHIBITED_CONTENT": "refusal",
+    "SPII": "refusal",
+    "IMAGE_SAFETY": "refusal",
+    "IMAGE_PROHIBITED_CONTENT": "refusal",
+    "IMAGE_RECITATION": "refusal",
+}
+
+
+class Decoder:
+    """Every event is a whole response; the one with a finish reason is the last."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._stream = EventStream()
+        self._next = 0
+        self._open = ""
+        self._texts: dict[int, str] = {}
+        self._sources: list[dict[str, Any]] = []
+        self._usage: Usage | None = None
+        self._called = False
+
+    def feed(self, data: bytes) -> Iterator[DecoderEvent]:
+        with reading(self._model):
+            for event in self._stream.feed(data):
+                yield from self._response(parse_object(event.data, self._model))
+
+    def finish(self) -> Iterator[DecoderEvent]:
+        """The stream ended: nothing is pending, because the finish reason is passed on at once."""
+        return iter(())
+
+    def _response(self, response: dict[str, Any]) -> Iterator[DecoderEvent]:
+        if response.get("error"):
+            raise fault(None, response, self._model)
+        candidates = response.get("candidates") or ()
+        candidate: dict[str, Any] = candidates[0] if candidates else {}
+        for part in inner(candidate, "content").get("parts") or ():
+            yield from self._part(part)
+        self._sources += [candidate[key] for key in ("groundingMetadata", "citationMetadata") if candidate.get(key)]
+        usage = _usage(inner(response, "usageMetadata"))
+        if usage is not None and usage != self._usage:
+            self._usage = usage
+            yield UsageReported(usage=usage)
+        blocked = words(inner(response, "promptFeedback"), "blockReason")
+        reason = words(candidate, "finishReason")
+        if reason:
+            for index, citation in grounding.citations(self._sources, self._texts):
+                yield Cited(index=index, citation=citation)
+            stop = _STOPS.get(reason, "other")
+            detail = words(candidate, "finishMessage") or reason
+            yield Stopped(reason="tool_calls" if self._called and stop == "end" else stop, detail=detail)
+        elif blocked:
+            yield Stopped(reason="refusal", detail=blocked)
+
+    def _part(self, part: dict[str, Any]) -> Iterator[DecoderEvent]:
+        signature = part.get("thoughtSignature")
+        signed: dict[str, Any] = {"thoughtSignature": signature} if signature else {}
+        if "functionCall" in part:
+            yield from self._call(part["functionCall"], signed)
+        elif "inlineData" in part:
+            blob = part["inlineData"]
+            data = b64decode(blob["data"], validate=True)
+            yield MediaArrived(index=self._begin(""), media_type=words(blob, "mimeType"), data=data)
+        elif part.get("thought"):
+            yield from self._thought(words(part, "text"), signed)
+        elif "text" in part or signed:
+            yield from self._text(words(part, "text"), signed)
+
+    def _thought(self, text: str, signed: dict[str, Any]) -> Iterator[DecoderEvent]:
+        index = self._begin("thinking", apart=bool(signed))
+        if text:
+            yield ThinkingDelta(index=index, text=text)
+        if signed:
+            yield ThinkingSealed(index=index, opaque=self._opaque({"thought": True, **signed}))
+            self._open = ""
+
+    def _text(self, text: str, signed: dict[str, Any]) -> Iterator[DecoderEvent]:
+        """A signature often comes at the very end, on a part without words."""
+        if signed and not text.strip():
+            yield ThinkingSealed(index=self._begin(""), opaque=self._opaque({"text": text, **signed}))
+        elif text:
+            index = self._begin("text", apart=bool(signed))
+            self._texts[index] = self._texts.get(index, "") + text
+            yield TextDelta(index=index, text=text)
+            if signed:
+                yield TextSealed(index=index, opaque=self._opaque(signed))
+                self._open = ""
+
+    def _call(self, call: dict[str, Any], signed: dict[str, Any]) -> Iterator[DecoderEvent]:
+        index = self._begin("")
+        self._called = True
+        given = {"id": call["id"]} if call.get("id") else {}
+        yield CallStarted(index=index, id=words(call, "id"), name=words(call, "name"))
+        if call.get("args"):
+            yield CallDelta(index=index, arguments=shapes.arguments_text(call["args"]))
+        owed = given | signed
+        yield CallFinished(index=index, opaque=self._opaque(owed) if owed else None)
+
+    def _begin(self, kind: str, *, apart: bool = False) -> int:
+        """The number of the open block if it is of this kind, else of a new one."""
+        if not kind or apart or self._open != kind:
+            self._open = kind
+            self._next += 1
+        return self._next - 1
+
+    def _opaque(self, data: dict[str, Any]) -> Opaque:
+        return Opaque(provider=self._model.producer, model=self._model.name, data=data)
+
+
+def _usage(usage: dict[str, Any]) -> Usage | None:
+    """Cached tokens are among the prompt's; thoughts are counted beside the candidates and billed like them."""
+    if not usage:
+        return None
+    thoughts = count(usage, "thoughtsTokenCount")
+    return Usage(
+        input_tokens=count(usage, "promptTokenCount") + count(usage, "toolUsePromptTokenCount"),
+        output_tokens=count(usage, "candidatesTokenCount") + thoughts,
+        cache_read_tokens=count(usage, "cachedContentTokenCount"),
+        thinking_tokens=thoughts,
+    )
+
+
+# Answers other than 200 --------------------------------------------------------------------------------------------
+
+_STATUS: Final = {
+    "INVALID_ARGUMENT": 400,
+    "FAILED_PRECONDITION": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "RESOURCE_EXHAUSTED": 429,
+    "INTERNAL": 500,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+}
+
+
+def fault(status: int | None, body: dict[str, Any], model: Model, sent: dict[str, Any] | None = None) -> ProviderError:
+    """`body` is `{"error": {"code", "status", "message", "details"}}`, of an answer or of an event."""
+    return faults.read(status, body, model, sent, _STATUS, retry_after=_retry_after(body))
+
+
+def _retry_after(body: dict[str, Any]) -> float | None:
+    """A detail may say how long to wait: `"retryDelay": "34.07s"`."""
+    details = inner(body, "error").get("details")
+    for detail in cast("list[Any]", details) if isinstance(details, list) else ():
+        delay = str(inner({"detail": detail}, "detail").get("retryDelay", "")).removesuffix("s")
+        if delay.replace(".", "", 1).isdecimal():
+            return float(delay)
+    return None

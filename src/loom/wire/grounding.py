@@ -1,0 +1,54 @@
+"""Gemini's citations: what it says of its sources, turned into places in the text that it wrote."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from loom.content.blocks import Citation
+from loom.wire.framing import count, inner, words
+
+
+def citations(sources: list[dict[str, Any]], texts: dict[int, str]) -> Iterator[tuple[int, Citation]]:
+    """(block, citation) out of `groundingMetadata` and `citationMetadata`, each once.
+
+    They are read when the answer is whole, because they count in its text, and some are told again in every event.
+    """
+    seen: set[tuple[str, str, tuple[int, int, int]]] = set()
+    for source in sources:
+        for segment, about in _cited(source):
+            place = _span(texts, segment)
+            url, title = words(about, "uri"), words(about, "title")
+            if place is None or (url, title, place) in seen:
+                continue
+            seen.add((url, title, place))
+            index, start, end = place
+            yield index, Citation(url=url, title=title, quote=words(about, "text"), start=start, end=end)
+
+
+def _cited(source: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """(segment of the answer, what it rests on)."""
+    chunks: Any = source.get("groundingChunks") or ()
+    for support in source.get("groundingSupports") or ():
+        for number in support.get("groundingChunkIndices") or ():
+            if number < len(chunks):
+                chunk: dict[str, Any] = chunks[number]
+                yield inner(support, "segment"), inner(chunk, next(iter(chunk), ""))
+    for cited in source.get("citations") or source.get("citationSources") or ():
+        yield cited, cited
+
+
+def _span(texts: dict[int, str], segment: dict[str, Any]) -> tuple[int, int, int] | None:
+    """(block, start, end) in code points. Offsets count bytes of UTF-8; where the words are given too, they decide."""
+    start, end, said = count(segment, "startIndex"), count(segment, "endIndex"), words(segment, "text")
+    for index, text in texts.items():
+        data = text.encode()
+        first = len(data[:start].decode(errors="ignore"))
+        last = len(data[:end].decode(errors="ignore"))
+        if not said or text[first:last] == said:
+            return index, first, last
+    for index, text in texts.items():
+        at = text.find(said)
+        if at >= 0:
+            return index, at, at + len(said)
+    return None

@@ -1,0 +1,178 @@
+"""Ollama's own protocol, `/api/chat`: lines of JSON, content as one string, pictures beside it.
+
+Opaque data: on thinking `{"field": "thinking"}`; the text goes back in the same field (thinking that stood in the
+content between tags, `{"field": "content"}`, does not).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, Final
+
+from loom.content.blocks import ThinkingBlock, ToolCall
+from loom.errors import ProviderError, WireError
+from loom.events import CallDelta, CallFinished, CallStarted, DecoderEvent, Stopped, StopReason, UsageReported
+from loom.models import Model, Usage
+from loom.prompt import Embedded, Prompt, ShownBlock, ShownMessage, ShownResult
+from loom.wire import faults, shapes
+from loom.wire.deltas import Deltas
+from loom.wire.framing import LineSplitter, count, inner, parse_object, reading, words
+
+PATH: Final = "/api/chat"
+HEADERS: Final[dict[str, str]] = {}
+
+
+def path(model: Model) -> str:  # noqa: ARG001 - the same question is asked of every wire
+    return PATH
+
+
+# Prompt → JSON -----------------------------------------------------------------------------------------------------
+
+
+def encode(prompt: Prompt) -> dict[str, Any]:
+    """`num_ctx` and `truncate` keep the server from dropping the oldest messages without a word."""
+    model, sampling = prompt.model, prompt.sampling
+    options: dict[str, Any] = {"num_ctx": model.limits.context_tokens}
+    if sampling.max_tokens is not None:
+        options["num_predict"] = sampling.max_tokens
+    if sampling.temperature is not None and model.sampling:
+        options["temperature"] = sampling.temperature
+    body: dict[str, Any] = {
+        "model": model.name,
+        "messages": _messages(prompt),
+        "stream": True,
+        "truncate": False,
+        "options": options,
+    }
+    if prompt.tools and sampling.tool_choice != "none":
+        body["tools"] = [shapes.function_tool(tool) for tool in prompt.tools]
+    think = _think(prompt)
+    return body if think is None else body | {"think": think}
+
+
+def _think(prompt: Prompt) -> bool | str | None:
+    """Models with levels ignore a plain yes or no."""
+    wish, rule = prompt.sampling.thinking, prompt.model.thinking.request
+    if not wish or rule == "none":
+        return None
+    if rule in ("level", "effort"):
+        return "low" if wish == "off" else wish
+    return wish != "off"
+
+
+def _messages(prompt: Prompt) -> list[dict[str, Any]]:
+    messages: list[dict[str, Any]] = [{"role": "system", "content": prompt.system}] if prompt.system else []
+    for message in prompt.messages:
+        match message.role:
+            case "user":
+                content = shapes.paragraphs(message.blocks)
+                messages.append({"role": "user", "content": content, **_images(message.blocks)})
+            case "assistant":
+                messages.append(_assistant(message))
+            case "tool":
+                messages.extend(
+                    {
+                        "role": "tool",
+                        "tool_name": block.name,
+                        "content": shapes.answer_text(block),
+                        **_images(block.blocks),
+                    }
+                    for block in message.blocks
+                    if isinstance(block, ShownResult)
+                )
+    return messages
+
+
+def _assistant(message: ShownMessage) -> dict[str, Any]:
+    written: dict[str, Any] = {"role": "assistant", "content": shapes.speech(message.blocks)}
+    thoughts = [block.text for block in message.blocks if isinstance(block, ThinkingBlock) and _is_apart(block)]
+    if thoughts:
+        written["thinking"] = "".join(thoughts)
+    calls = [
+        {"function": {"name": block.name, "arguments": block.arguments}}
+        for block in message.blocks
+        if isinstance(block, ToolCall)
+    ]
+    if calls:
+        written["tool_calls"] = calls
+    return written | _images(message.blocks)
+
+
+def _is_apart(block: ThinkingBlock) -> bool:
+    return block.opaque is None or block.opaque.data.get("field") != "content"
+
+
+def _images(blocks: tuple[ShownBlock, ...]) -> dict[str, Any]:
+    """Pictures and sound alike: the server tells them apart by their bytes."""
+    images = [Embedded(block.ref) for block in shapes.media_among(blocks)]
+    return {"images": images} if images else {}
+
+
+# Bytes → events ----------------------------------------------------------------------------------------------------
+
+_STOPS: Final[dict[str, StopReason]] = {"stop": "end", "length": "max_tokens"}
+
+
+class Decoder:
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._lines = LineSplitter()
+        self._deltas = Deltas(model, tags=True)
+        self._called = False
+
+    def feed(self, data: bytes) -> Iterator[DecoderEvent]:
+        with reading(self._model):
+            for line in self._lines.feed(data):
+                if line.strip():
+                    yield from self._line(parse_object(line, self._model))
+
+    def finish(self) -> Iterator[DecoderEvent]:
+        """The last line may lack its end; half a line means that the stream was cut, not that it was malformed."""
+        with reading(self._model):
+            try:
+                last = parse_object(self._lines.rest() or b"{}", self._model)
+            except WireError:
+                last = {}
+            yield from self._line(last)
+            yield from self._deltas.end()
+
+    def _line(self, line: dict[str, Any]) -> Iterator[DecoderEvent]:
+        if line.get("error"):
+            raise fault(None, line, self._model)
+        message = inner(line, "message")
+        yield from self._deltas.thinking(words(message, "thinking"), "thinking")
+        yield from self._deltas.content(words(message, "content"))
+        for call in message.get("tool_calls") or ():
+            yield from self._call(call)
+        if line.get("done"):
+            yield from self._deltas.end()
+            yield UsageReported(
+                usage=Usage(
+                    input_tokens=count(line, "prompt_eval_count"),
+                    output_tokens=count(line, "eval_count"),
+                )
+            )
+            detail = words(line, "done_reason")
+            reason = _STOPS.get(detail, "other")
+            yield Stopped(reason="tool_calls" if self._called and reason == "end" else reason, detail=detail)
+
+    def _call(self, call: dict[str, Any]) -> Iterator[DecoderEvent]:
+        """Calls come whole."""
+        function = call["function"]
+        self._called = True
+        yield from self._deltas.end()
+        index = self._deltas.call()
+        yield CallStarted(index=index, id=words(call, "id"), name=words(function, "name"))
+        arguments = function.get("arguments")
+        if arguments:
+            text = arguments if isinstance(arguments, str) else shapes.arguments_text(arguments)
+            yield CallDelta(index=index, arguments=text)
+        yield CallFinished(index=index)
+
+
+# Answers other than 200 --------------------------------------------------------------------------------------------
+
+
+def fault(status: int | None, body: dict[str, Any], model: Model, sent: dict[str, Any] | None = None) -> ProviderError:
+    """`body` is `{"error": "…"}`, of an answer or of a line in mid-stream."""
+    return faults.read(status, body, model, sent, {})

@@ -1,0 +1,353 @@
+"""OpenAI Responses, without storage on the server: every request carries the whole conversation.
+
+Opaque data, all echoed as it came:
+- on thinking the reasoning item: `{"id", "summary", "encrypted_content"}` (and `content` where a server shows it);
+- on a text its message: `{"id", "phase"?, "refusal"?: true}`; on a call `{"id"}` of its item.
+
+An item's id goes back only beside the reasoning of the same message: alone, the server looks for the reasoning that
+it belongs to. Without it a text is an easy message, which needs no id.
+"""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import Iterator
+from typing import Any, Final, assert_never
+
+from loom.content.blocks import Citation, Opaque, TextBlock, ThinkingBlock, ToolCall
+from loom.errors import ProviderError
+from loom.events import (
+    CallDelta,
+    CallFinished,
+    CallStarted,
+    Cited,
+    DecoderEvent,
+    MediaArrived,
+    Stopped,
+    StopReason,
+    TextDelta,
+    TextSealed,
+    ThinkingDelta,
+    ThinkingSealed,
+    UsageReported,
+)
+from loom.models import Model, Usage
+from loom.prompt import Prompt, ShownMedia, ShownMessage, ShownResult
+from loom.wire import faults, shapes
+from loom.wire.framing import EventStream, count, inner, parse_object, reading, words
+
+PATH: Final = "/responses"
+"""Behind a base URL that ends in the version: `https://api.openai.com/v1`."""
+HEADERS: Final[dict[str, str]] = {}
+
+
+def path(model: Model) -> str:  # noqa: ARG001 - the same question is asked of every wire
+    return PATH
+
+
+# Prompt → JSON -----------------------------------------------------------------------------------------------------
+
+
+def encode(prompt: Prompt) -> dict[str, Any]:
+    model, sampling = prompt.model, prompt.sampling
+    body: dict[str, Any] = {"model": model.name, "input": _input(prompt), "stream": True, "store": False}
+    if model.thinking.replay != "never":
+        # A model that does not reason refuses to be asked for it.
+        body["include"] = ["reasoning.encrypted_content"]
+    if prompt.system:
+        body["instructions"] = prompt.system
+    if prompt.tools:
+        body["tools"] = [
+            {
+                "type": "function",
+                "name": tool.name,
+                "description": tool.description,
+                "parameters": tool.parameters,
+                "strict": False,
+            }
+            for tool in prompt.tools
+        ]
+        if sampling.tool_choice != "auto":
+            body["tool_choice"] = "none" if sampling.tool_choice == "none" else "required"
+    if sampling.max_tokens is not None:
+        body["max_output_tokens"] = sampling.max_tokens
+    if sampling.temperature is not None and model.sampling:
+        body["temperature"] = sampling.temperature
+    if sampling.thinking and model.thinking.request == "effort":
+        effort = {"effort": "none" if sampling.thinking == "off" else sampling.thinking}
+        body["reasoning"] = effort if sampling.thinking == "off" else effort | {"summary": "auto"}
+    return body
+
+
+def _input(prompt: Prompt) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
+    for message in prompt.messages:
+        match message.role:
+            case "user":
+                content = [_part(block) for block in shapes.contents(message.blocks)]
+                items.append({"type": "message", "role": "user", "content": content})
+            case "assistant":
+                items.extend(_assistant(message))
+            case "tool":
+                items.extend(_output(block) for block in message.blocks if isinstance(block, ShownResult))
+    return items
+
+
+def _assistant(message: ShownMessage) -> list[dict[str, Any]]:
+    """Reasoning stands directly before what it led to; reasoning that led to nothing (a cut answer) is refused."""
+    items: list[dict[str, Any]] = []
+    waiting: list[dict[str, Any]] = []
+    reasoned = any(isinstance(block, ThinkingBlock) and _reasoning(block) for block in message.blocks)
+    before: TextBlock | None = None
+    for block in message.blocks:
+        match block:
+            case ThinkingBlock():
+                waiting += _reasoning(block)
+                continue
+            case TextBlock():
+                item = _said(block, with_id=reasoned)
+                if before is not None and not waiting and _source(before) == _source(block):
+                    items[-1]["content"] += item["content"]
+                    continue
+            case ToolCall():
+                item = _call(block, with_id=reasoned)
+            case ShownMedia():
+                item = {"type": "message", "role": "assistant", "content": [_part(block)]}
+            case ShownResult():
+                item = _output(block)
+            case _:
+                assert_never(block)
+        items += [*waiting, item]
+        waiting, before = [], block if isinstance(block, TextBlock) else None
+    return items
+
+
+def _reasoning(block: ThinkingBlock) -> list[dict[str, Any]]:
+    data = _owed(block)
+    if not (data.get("encrypted_content") or data.get("content")):
+        return []  # an id alone would be looked up, and nothing is stored
+    return [{"type": "reasoning", "summary": [], **data}]
+
+
+def _said(block: TextBlock, *, with_id: bool) -> dict[str, Any]:
+    data = _owed(block)
+    message: dict[str, Any] = {"type": "message", "role": "assistant"}
+    if with_id and data.get("id"):
+        part: dict[str, Any] = (
+            {"type": "refusal", "refusal": block.text}
+            if data.get("refusal")
+            else {"type": "output_text", "text": block.text, "annotations": []}
+        )
+        message |= {"id": data["id"], "status": "completed", "content": [part]}
+    else:
+        message["content"] = block.text
+    return message | {"phase": data["phase"]} if data.get("phase") else message
+
+
+def _source(block: TextBlock) -> tuple[Any, Any]:
+    """Neighbours of one source are pieces of one text; texts of other providers have none, and are pieces too."""
+    return _owed(block).get("id"), _owed(block).get("phase")
+
+
+def _call(block: ToolCall, *, with_id: bool) -> dict[str, Any]:
+    own = {"id": _owed(block)["id"]} if with_id and _owed(block).get("id") else {}
+    arguments = shapes.arguments_text(block.arguments)
+    return {"type": "function_call", **own, "call_id": block.id, "name": block.name, "arguments": arguments}
+
+
+def _owed(block: ThinkingBlock | TextBlock | ToolCall) -> dict[str, Any]:
+    return block.opaque.data if block.opaque is not None else {}
+
+
+def _output(block: ShownResult) -> dict[str, Any]:
+    answer = shapes.answer(block)
+    output = [_part(inner) for inner in answer] if shapes.media_among(answer) else shapes.answer_text(block)
+    return {"type": "function_call_output", "call_id": block.call_id, "output": output}
+
+
+def _part(block: shapes.Content) -> dict[str, Any]:
+    if isinstance(block, TextBlock):
+        return {"type": "input_text", "text": block.text}
+    file_id = block.ref.file_id
+    if block.kind == "image":
+        source: dict[str, Any] = {"file_id": file_id} if file_id else {"image_url": shapes.data_url(block)}
+        return {"type": "input_image", "detail": block.detail, **source}
+    if file_id:
+        return {"type": "input_file", "file_id": file_id}
+    return {"type": "input_file", "filename": shapes.filename(block), "file_data": shapes.data_url(block)}
+
+
+# Bytes → events ----------------------------------------------------------------------------------------------------
+
+_INCOMPLETE: Final[dict[str, StopReason]] = {"max_output_tokens": "max_tokens", "content_filter": "refusal"}
+
+
+class Decoder:
+    """Blocks are numbered in the order in which their first part is seen, which is the order of the output."""
+
+    def __init__(self, model: Model) -> None:
+        self._model = model
+        self._stream = EventStream()
+        self._numbers: dict[tuple[int | str, str, int], int] = {}
+        self._spoken: set[int] = set()
+        self._refusals: set[int] = set()
+        self._called = False
+
+    def feed(self, data: bytes) -> Iterator[DecoderEvent]:
+        with reading(self._model):
+            for event in self._stream.feed(data):
+                if event.data.strip() != "[DONE]":
+                    yield from self._event(parse_object(event.data, self._model))
+
+    def finish(self) -> Iterator[DecoderEvent]:
+        """The stream ended: nothing is pending, because the response's own end is always sent."""
+        return iter(())
+
+    def _event(self, event: dict[str, Any]) -> Iterator[DecoderEvent]:
+        match event.get("type"):
+            case "response.output_item.added":
+                yield from self._added(_place(event), event["item"])
+            case "response.output_item.done":
+                yield from self._done(_place(event), event["item"])
+            case "response.output_text.delta" | "response.refusal.delta" as kind:
+                index = self._number(_place(event), "text", count(event, "content_index"))
+                if kind == "response.refusal.delta":
+                    self._refusals.add(index)
+                yield from self._text(index, words(event, "delta"))
+            case "response.output_text.annotation.added":
+                index = self._number(_place(event), "text", count(event, "content_index"))
+                yield Cited(index=index, citation=_citation(event["annotation"]))
+            case "response.reasoning_summary_part.added":
+                index = self._number(_place(event), "thinking")
+                if index in self._spoken:
+                    yield ThinkingDelta(index=index, text="\n\n")
+            case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
+                yield from self._thought(self._number(_place(event), "thinking"), words(event, "delta"))
+            case "response.function_call_arguments.delta":
+                yield from self._arguments(self._number(_place(event), "call"), words(event, "delta"))
+            case "response.completed" | "response.incomplete":
+                yield from self._end(event["response"])
+            case "response.failed":
+                raise fault(None, event["response"], self._model)
+            case "error":
+                raise fault(None, event, self._model)
+            case _:
+                pass  # progress of things that also arrive whole, and kinds that do not exist yet
+
+    def _added(self, place: int | str, item: dict[str, Any]) -> Iterator[DecoderEvent]:
+        match item["type"]:
+            case "reasoning":
+                self._number(place, "thinking")
+            case "function_call":
+                yield from self._begin_call(place, item)
+            case _:
+                pass
+
+    def _done(self, place: int | str, item: dict[str, Any]) -> Iterator[DecoderEvent]:
+        match item["type"]:
+            case "reasoning":
+                index = self._number(place, "thinking")
+                if index not in self._spoken:
+                    parts = [*(item.get("summary") or ()), *(item.get("content") or ())]
+                    yield from self._thought(index, "\n\n".join(words(part, "text") for part in parts))
+                kept = ("id", "summary", "content", "encrypted_content")
+                owed = {key: item[key] for key in kept if item.get(key) is not None}
+                yield ThinkingSealed(index=index, opaque=self._opaque(owed))
+            case "message":
+                for number, part in enumerate(item.get("content") or ()):
+                    yield from self._seal_text(self._number(place, "text", number), part, item)
+            case "function_call":
+                yield from self._begin_call(place, item)
+                index = self._number(place, "call")
+                if index not in self._spoken:
+                    yield from self._arguments(index, words(item, "arguments"))
+                if item.get("status") != "incomplete":
+                    yield CallFinished(index=index, opaque=self._opaque({"id": item["id"]}) if item.get("id") else None)
+            case "image_generation_call" if item.get("result"):
+                data = b64decode(item["result"], validate=True)
+                media_type = f"image/{words(item, 'output_format') or 'png'}"
+                yield MediaArrived(index=self._number(place, "image"), media_type=media_type, data=data)
+            case _:
+                pass
+
+    def _begin_call(self, place: int | str, item: dict[str, Any]) -> Iterator[DecoderEvent]:
+        if (place, "call", 0) not in self._numbers:
+            self._called = True
+            yield CallStarted(index=self._number(place, "call"), id=words(item, "call_id"), name=words(item, "name"))
+
+    def _seal_text(self, index: int, part: dict[str, Any], item: dict[str, Any]) -> Iterator[DecoderEvent]:
+        if part["type"] == "refusal":
+            self._refusals.add(index)
+        if index not in self._spoken:
+            yield from self._text(index, words(part, "text") or words(part, "refusal"))
+        owed = {key: item[key] for key in ("id", "phase") if item.get(key)}
+        if index in self._refusals:
+            owed["refusal"] = True
+        if owed:
+            yield TextSealed(index=index, opaque=self._opaque(owed))
+
+    def _text(self, index: int, text: str) -> Iterator[DecoderEvent]:
+        if text:
+            self._spoken.add(index)
+            yield TextDelta(index=index, text=text)
+
+    def _thought(self, index: int, text: str) -> Iterator[DecoderEvent]:
+        if text:
+            self._spoken.add(index)
+            yield ThinkingDelta(index=index, text=text)
+
+    def _arguments(self, index: int, text: str) -> Iterator[DecoderEvent]:
+        if text:
+            self._spoken.add(index)
+            yield CallDelta(index=index, arguments=text)
+
+    def _end(self, response: dict[str, Any]) -> Iterator[DecoderEvent]:
+        if response.get("usage"):
+            yield UsageReported(usage=_usage(response["usage"]))
+        detail = words(inner(response, "incomplete_details"), "reason")
+        reason: StopReason = "tool_calls" if self._called else "refusal" if self._refusals else "end"
+        if response.get("status") == "incomplete" or detail:
+            reason = _INCOMPLETE.get(detail, "other")
+        yield Stopped(reason=reason, detail=detail)
+
+    def _number(self, place: int | str, kind: str, part: int = 0) -> int:
+        return self._numbers.setdefault((place, kind, part), len(self._numbers))
+
+    def _opaque(self, data: dict[str, Any]) -> Opaque:
+        return Opaque(provider=self._model.producer, model=self._model.name, data=data)
+
+
+def _place(event: dict[str, Any]) -> int | str:
+    """Which item an event is about; llama.cpp numbers none and names it."""
+    place = event.get("output_index")
+    return place if isinstance(place, int) else words(event, "item_id") or words(inner(event, "item"), "id")
+
+
+def _citation(raw: dict[str, Any]) -> Citation:
+    """A file is cited at one point of the text, a page of the web over a range of it."""
+    first, last = ("index", "index") if "index" in raw else ("start_index", "end_index")
+    return Citation(
+        url=words(raw, "url"),
+        title=words(raw, "title") or words(raw, "filename"),
+        start=count(raw, first),
+        end=count(raw, last),
+    )
+
+
+def _usage(usage: dict[str, Any]) -> Usage:
+    taken, given = inner(usage, "input_tokens_details"), inner(usage, "output_tokens_details")
+    return Usage(
+        input_tokens=count(usage, "input_tokens"),
+        output_tokens=count(usage, "output_tokens"),
+        cache_read_tokens=count(taken, "cached_tokens"),
+        cache_write_tokens=count(taken, "cache_write_tokens"),
+        thinking_tokens=count(given, "reasoning_tokens"),
+    )
+
+
+# Answers other than 200 --------------------------------------------------------------------------------------------
+
+
+def fault(status: int | None, body: dict[str, Any], model: Model, sent: dict[str, Any] | None = None) -> ProviderError:
+    """`body` is the JSON of the answer, of an `error` event, or of the response that failed."""
+    return faults.read(status, body, model, sent, faults.OPENAI_STATUS)

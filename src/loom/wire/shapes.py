@@ -1,0 +1,78 @@
+"""Pieces that several protocols write alike: text as one string, data URLs, file names, function tools."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from loom.content.blocks import NO_OUTPUT, TextBlock
+from loom.prompt import Embedded, ShownBlock, ShownMedia, ShownResult, ToolSpec
+
+Content = TextBlock | ShownMedia
+
+_SUFFIXES: Final = {"application/pdf": ".pdf", "text/plain": ".txt", "text/csv": ".csv", "text/html": ".html"}
+
+
+def contents(blocks: Iterable[ShownBlock]) -> list[Content]:
+    """The words and media among a message's blocks, in order."""
+    return [block for block in blocks if isinstance(block, TextBlock | ShownMedia)]
+
+
+def media_among(blocks: Iterable[ShownBlock]) -> list[ShownMedia]:
+    return [block for block in blocks if isinstance(block, ShownMedia)]
+
+
+def paragraphs(blocks: Iterable[ShownBlock]) -> str:
+    """What a person or a tool said: each text block stands on its own."""
+    return "\n\n".join(block.text for block in blocks if isinstance(block, TextBlock))
+
+
+def speech(blocks: Iterable[ShownBlock]) -> str:
+    """What a model said: neighbouring text blocks are pieces of one text (cut at citations), others are paragraphs."""
+    pieces: list[str] = []
+    follows = False
+    for block in blocks:
+        if isinstance(block, TextBlock):
+            pieces += [block.text] if follows or not pieces else ["\n\n", block.text]
+        follows = isinstance(block, TextBlock)
+    return "".join(pieces)
+
+
+def answer(result: ShownResult) -> tuple[Content, ...]:
+    """A result's content where the protocol has no mark for errors: the words say it."""
+    if not result.is_error:
+        return result.blocks
+    for position, block in enumerate(result.blocks):
+        if isinstance(block, TextBlock):
+            said = block.text if block.text.lower().startswith("error") else f"Error: {block.text}"
+            return (*result.blocks[:position], TextBlock(said), *result.blocks[position + 1 :])
+    return (TextBlock("Error:"), *result.blocks)
+
+
+def answer_text(result: ShownResult) -> str:
+    return paragraphs(answer(result)) or NO_OUTPUT
+
+
+def arguments_text(arguments: dict[str, Any]) -> str:
+    """JSON in the order in which the model wrote it."""
+    return msgspec.json.encode(arguments).decode()
+
+
+def data_url(block: ShownMedia) -> Embedded:
+    return Embedded(block.ref, f"data:{block.ref.media_type};base64,")
+
+
+def filename(block: ShownMedia) -> str:
+    """A name whose suffix agrees with the bytes: a sheet that was made into a PDF must not be called .xlsx."""
+    suffix = _SUFFIXES.get(block.ref.media_type, "")
+    name = block.name or "document"
+    return name if name.lower().endswith(suffix) else name + suffix
+
+
+def function_tool(tool: ToolSpec) -> dict[str, Any]:
+    return {
+        "type": "function",
+        "function": {"name": tool.name, "description": tool.description, "parameters": tool.parameters},
+    }
