@@ -20,7 +20,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
-from loom.content.media import Media
+from loom.content.media import Media, check_text
 from loom.errors import ContentError
 
 Detail = Literal["auto", "low", "high"]
@@ -39,6 +39,7 @@ class Opaque(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if not self.provider or not self.model:
             raise ContentError("opaque data must name the provider and the model that produced it")
+        check_text(self.provider, self.model)
         check_json(self.data, "opaque data")
 
 
@@ -63,6 +64,7 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         if bool(self.locator) != (self.first is not None and self.last is not None):
             raise ContentError("a citation with a locator needs first and last, and only then")
+        check_text(self.quote, self.title, self.url, self.digest)
 
 
 class TextBlock(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
@@ -86,6 +88,7 @@ class ImageBlock(msgspec.Struct, frozen=True, tag="image", omit_defaults=True):
 
     def __post_init__(self) -> None:
         _check_kind(self.media, "image/", "ImageBlock")
+        check_text(self.alt, self.description)
 
 
 class DocumentBlock(msgspec.Struct, frozen=True, tag="document", omit_defaults=True):
@@ -100,6 +103,7 @@ class DocumentBlock(msgspec.Struct, frozen=True, tag="document", omit_defaults=T
             raise ContentError(f"a DocumentBlock cannot hold {self.media.media_type}")
         if self.pages:
             page_range(self.pages)
+        check_text(self.title)
 
 
 class AudioBlock(msgspec.Struct, frozen=True, tag="audio", omit_defaults=True):
@@ -108,6 +112,7 @@ class AudioBlock(msgspec.Struct, frozen=True, tag="audio", omit_defaults=True):
 
     def __post_init__(self) -> None:
         _check_kind(self.media, "audio/", "AudioBlock")
+        check_text(self.transcript)
 
 
 class ThinkingBlock(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True):
@@ -139,8 +144,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True)
             raise ContentError("a tool call needs an id and a name")
         if self.raw_arguments is not None and self.arguments:
             raise ContentError("a tool call has parsed arguments or raw ones, not both")
-        check_text(self.id)
-        check_text(self.name)
+        check_text(self.id, self.name, self.raw_arguments or "")
         check_json(self.arguments, "arguments")
 
 
@@ -178,7 +182,7 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=T
             raise ContentError("a tool result needs the id of its call")
         if not self.blocks:
             raise ContentError(f"a tool result is never empty: say {NO_OUTPUT!r} where there is nothing")
-        check_text(self.call_id)
+        check_text(self.call_id, self.name)
         check_json(self.data, "tool data")
 
 
@@ -204,16 +208,6 @@ def page_range(pages: str) -> tuple[int, int]:
 
 def page_label(first: int, last: int) -> str:
     return f"{first}" if first == last else f"{first}-{last}"
-
-
-def check_text(text: str) -> None:
-    """Text must survive UTF-8: a lone surrogate would make the whole message unwritable."""
-    try:
-        text.encode()
-    except UnicodeEncodeError as error:
-        raise ContentError(
-            f"text holds a lone surrogate at position {error.start}: pass it through clean_text"
-        ) from None
 
 
 def clean_text(text: str) -> str:

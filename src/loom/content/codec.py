@@ -43,6 +43,8 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
     system: str = ""
 
 
+_UNREADABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeError)
+
 _fast = msgspec.json.Decoder(_Stored)
 _loose = msgspec.json.Decoder(_Loose)
 _stamp = msgspec.json.Decoder(_Stamp)
@@ -60,7 +62,7 @@ def decode_message(data: bytes | str) -> Message:
         stored = _fast.decode(data)
     except msgspec.ValidationError:
         return _decode_loose(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise ContentError(f"not a message: {error}") from None
     if stored.v != VERSION or _has_unknown(stored.blocks):
         return _decode_loose(data)
@@ -85,7 +87,7 @@ class _Export(msgspec.Struct):
 def decode_conversation(data: bytes | str) -> Conversation:
     try:
         found = msgspec.json.decode(data, type=_Export)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise ContentError(f"not a conversation: {error}") from None
     if found.loom != "conversation":
         raise ContentError(f"not a conversation but {found.loom!r}")
@@ -99,7 +101,7 @@ def _decode_loose(data: bytes | str) -> Message:
         _check_version(_stamp.decode(data).v)
         loose = _loose.decode(data)
         return msgspec.convert({"role": loose.role, "blocks": [_wrap(block) for block in loose.blocks]}, Message)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except _UNREADABLE as error:
         raise ContentError(f"not a message: {error}") from None
 
 
@@ -119,13 +121,17 @@ def _has_unknown(blocks: Sequence[Block]) -> bool:
     )
 
 
-def _wrap(data: dict[str, Any]) -> dict[str, Any]:
+def _wrap(data: Any) -> Any:
     """Put a block of an unknown kind into an UnknownBlock, inside tool results too."""
-    if data.get("type") not in KNOWN_TYPES:
-        return {"type": "unknown", "data": data}
-    if data["type"] == "tool_result" and isinstance(data.get("blocks"), list):
-        return {**data, "blocks": [_wrap(inner) for inner in cast("list[dict[str, Any]]", data["blocks"])]}
-    return data
+    if not isinstance(data, dict):
+        return data
+    block = cast("dict[str, Any]", data)
+    kind = block.get("type")
+    if not isinstance(kind, str) or kind not in KNOWN_TYPES:
+        return {"type": "unknown", "data": block}
+    if kind == "tool_result" and isinstance(block.get("blocks"), list):
+        return {**block, "blocks": [_wrap(inner) for inner in block["blocks"]]}
+    return block
 
 
 def _unwrap(data: dict[str, Any]) -> dict[str, Any]:

@@ -22,6 +22,19 @@ def digest_of(data: bytes | memoryview) -> str:
     return DIGEST_TAG + hashlib.sha256(data).hexdigest()
 
 
+def check_text(*texts: str) -> None:
+    """Text must survive UTF-8: a lone surrogate would make the whole message unwritable."""
+    for text in texts:
+        if text.isascii():
+            continue
+        try:
+            text.encode()
+        except UnicodeEncodeError as error:
+            raise ContentError(
+                f"text holds a lone surrogate at position {error.start}: pass it through clean_text"
+            ) from None
+
+
 def is_digest(text: str) -> bool:
     return _DIGEST.fullmatch(text) is not None
 
@@ -47,6 +60,7 @@ class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise ContentError(f"a media type looks like 'image/png', not {self.media_type[:80]!r}")
         if self.size_bytes < 0:
             raise ContentError("size_bytes cannot be negative")
+        check_text(self.name, self.source)
 
     @property
     def label(self) -> str:

@@ -66,8 +66,16 @@ class Message(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The words alone: what a person would read aloud."""
-        return "\n\n".join(block.text for block in self.blocks if isinstance(block, TextBlock))
+        """The words alone: what a person would read aloud. A model's neighbouring texts are pieces of one (they are cut
+        at citations); everything else is a paragraph of its own."""
+        pieces: list[str] = []
+        follows = False
+        for block in self.blocks:
+            if isinstance(block, TextBlock):
+                joined = not pieces or (follows and self.role == "assistant")
+                pieces += [block.text] if joined else ["\n\n", block.text]
+            follows = isinstance(block, TextBlock)
+        return "".join(pieces)
 
 
 def user(*blocks: str | ContentBlock) -> Message:

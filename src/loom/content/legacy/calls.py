@@ -1,0 +1,57 @@
+"""Tool calls of every shape. What a model wrote is kept: as parsed arguments, or raw where they are no JSON object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loom.content.blocks import ToolCall, check_json
+from loom.content.legacy.reading import FoundBlock, Reading
+from loom.content.legacy.values import first_ident, first_words, json_text, mapping, parsed, safe, words
+from loom.errors import ContentError
+
+_ARGUMENTS = ("arguments", "input", "args", "parameters")
+
+
+def read_call(block: dict[str, Any], reading: Reading) -> list[FoundBlock]:
+    """A chat `tool_calls` entry, `tool_use`, `toolUse`, `function_call`, `functionCall`, or our own of an older day."""
+    inner = next((found for key in ("function", "custom") if (found := mapping(block.get(key)))), block)
+    value = next((inner[key] for key in _ARGUMENTS if inner.get(key) is not None), None)
+    arguments, raw = read_arguments(value)
+    call_id = first_ident(block, "call_id", "toolUseId", "id") or reading.mint("call")
+    return [
+        ToolCall(
+            id=call_id,
+            name=first_words(inner, "name") or first_words(block, "name") or "unknown",
+            arguments=arguments,
+            raw_arguments=raw,
+            opaque=_opaque(block, reading),
+        )
+    ]
+
+
+def read_arguments(value: Any) -> tuple[dict[str, Any], str | None]:
+    """Parsed arguments, or none and the raw text."""
+    if isinstance(value, dict):
+        return safe(value), None
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return {}, None
+    if not isinstance(value, str):
+        return {}, json_text(value)
+    if value.strip() == "null":
+        return {}, None
+    found = parsed(value)
+    try:
+        check_json(found, "arguments")
+    except ContentError:
+        return {}, value
+    return (mapping(found), None) if isinstance(found, dict) else ({}, value)
+
+
+def _opaque(block: dict[str, Any], reading: Reading) -> Any:
+    """What came with a call and is owed back: Gemini's signature through a chat route, OpenAI's item id."""
+    google = mapping(mapping(block.get("extra_content")).get("google"))
+    if signature := words(google.get("thought_signature")):
+        return reading.opaque("gemini", {"thoughtSignature": signature})
+    if block.get("type") == "function_call" and words(block.get("call_id")) and (item_id := words(block.get("id"))):
+        return reading.opaque("openai", {"id": item_id})
+    return None

@@ -1,0 +1,235 @@
+"""Trees that were stored as one JSON file per node → nodes in an order in which they can be appended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Any, Final
+
+import msgspec
+
+from loom.content.legacy.assembly import Assembly, OpenCall, runs
+from loom.content.legacy.conversation import in_place
+from loom.content.legacy.messages import Draft, as_text, is_message, read_message
+from loom.content.legacy.reading import Fetch, Lift, Reading
+from loom.content.legacy.values import MAX_INPUT_DEPTH, ident, mapping, safe, sequence, words
+from loom.content.messages import Message
+from loom.errors import ContentError
+
+_DATE = re.compile(
+    r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
+    r"([T ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(:(?P<second>[0-9]{2}([.][0-9]+)?))?)?"
+    r"(Z|(?P<sign>[+-])(?P<zone_hour>[0-9]{2}):?(?P<zone_minute>[0-9]{2}))?"
+)
+_TIMES: Final = ("updated_at", "modified_at", "created_at", "timestamp")
+
+
+class LegacyNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node under its old id. `messages` may be empty (a system prompt, or a place that children hang on) or more than
+    one (results with the words that followed them). `system` is the prompt of the path that leads here.
+    """
+
+    id: str
+    parent_id: str | None = None
+    messages: tuple[Message, ...] = ()
+    system: str = ""
+
+
+class LegacyTree(msgspec.Struct, frozen=True, kw_only=True):
+    """`nodes` come parents first. `head` is the leaf that was written last, else the deepest."""
+
+    nodes: tuple[LegacyNode, ...] = ()
+    roots: tuple[str, ...] = ()
+    head: str | None = None
+    notices: tuple[str, ...] = ()
+
+
+class _Raw:
+    """A node while its tree is being read."""
+
+    def __init__(self, node_id: str, serial: int, data: dict[str, Any]) -> None:
+        self.id = node_id
+        self.serial = serial
+        self.data = data
+        self.parent: _Raw | None = None
+        self.children: list[_Raw] = []
+        self.draft = Draft("user", ())
+        self.system = ""
+        self.is_prompt = False
+        self.depth = 0
+        self.open_calls: list[OpenCall] = []
+
+    @property
+    def leads_with_results(self) -> bool:
+        return next((role for role, _ in runs(self.draft)), None) == "tool"
+
+    @property
+    def is_results(self) -> bool:
+        return [role for role, _ in runs(self.draft)] == ["tool"]
+
+    @property
+    def is_continued(self) -> bool:
+        """Its results are said again, whole, by each of its children."""
+        return self.is_results and bool(self.children) and all(child.leads_with_results for child in self.children)
+
+
+def upgrade_tree(nodes: Iterable[Any], *, lift: Lift, fetch: Fetch) -> LegacyTree:
+    """Read nodes (`id`, `parent_id`, `child_ids`, and a message inline or under `message`) into a tree.
+
+    Results of one group that were stored as a chain of nodes become one message, hung on the node of their calls.
+    Raises ContentError where none of them is a node, and Newer where one was written by a newer Loom.
+    """
+    reading = Reading(lift=lift, fetch=fetch)
+    known = _known(nodes, reading)
+    _link(known, reading)
+    ordered = _in_order(known)
+    for raw in ordered:
+        _read(raw, reading)
+    kept = [raw for raw in ordered if not raw.is_continued and not _is_nothing(raw, reading)]
+    upgraded = tuple(_upgraded(raw, reading) for raw in kept)
+    parents = {node.parent_id for node in upgraded}
+    leaves = [raw for raw in kept if raw.id not in parents]
+    head = max(leaves, key=lambda raw: (_time(raw.data), raw.depth, raw.serial)).id if leaves else None
+    roots = tuple(node.id for node in upgraded if node.parent_id is None)
+    return LegacyTree(nodes=upgraded, roots=roots, head=head, notices=reading.notices)
+
+
+def _known(nodes: Iterable[Any], reading: Reading) -> dict[str, _Raw]:
+    known: dict[str, _Raw] = {}
+    serial = 0
+    for serial, node in enumerate(nodes, 1):
+        data = mapping(safe(node, MAX_INPUT_DEPTH))
+        if not ident(data.get("id")) and not is_message(data):
+            reading.note(f"entry {serial} is no node and is ignored")
+            continue
+        node_id = ident(data.get("id")) or f"node_{serial}"
+        if node_id in known:
+            reading.note(f"node {node_id[:80]!r} is there twice; the first one counts")
+            continue
+        known[node_id] = _Raw(node_id, serial, data)
+    if serial and not known:
+        raise ContentError(
+            "this is no tree: none of its entries is a node.",
+            hint="Expected objects with id, parent_id, child_ids and a message.",
+        )
+    return known
+
+
+def _link(known: dict[str, _Raw], reading: Reading) -> None:
+    """Join children to parents; what a node says of its parent counts more than what others say of their children."""
+    claimed: dict[str, str] = {}
+    for raw in known.values():
+        for child in sequence(raw.data.get("child_ids")):
+            if ident(child) not in known:
+                reading.note(f"node {raw.id[:80]!r} names a child {ident(child)[:80]!r} that is not there")
+            claimed.setdefault(ident(child), raw.id)
+    for raw in known.values():
+        parent_id = ident(raw.data.get("parent_id")) or claimed.get(raw.id, "")
+        raw.parent = known.get(parent_id)
+        if parent_id and raw.parent is None:
+            reading.note(f"node {raw.id[:80]!r} has lost its parent {parent_id[:80]!r} and becomes a root")
+    _break_cycles(known, reading)
+    for raw in known.values():
+        if raw.parent is not None:
+            raw.parent.children.append(raw)
+
+
+def _break_cycles(known: dict[str, _Raw], reading: Reading) -> None:
+    walk_of: dict[str, int] = {}
+    for walk, start in enumerate(known.values()):
+        raw = start
+        while raw.id not in walk_of:
+            walk_of[raw.id] = walk
+            if raw.parent is None:
+                break
+            if walk_of.get(raw.parent.id) == walk:
+                reading.note(f"node {raw.id[:80]!r} is its own ancestor; it becomes a root")
+                raw.parent = None
+                break
+            raw = raw.parent
+
+
+def _in_order(known: dict[str, _Raw]) -> list[_Raw]:
+    """Parents before children, otherwise as they came."""
+    ordered = [raw for raw in known.values() if raw.parent is None]
+    for raw in ordered:
+        for child in raw.children:
+            child.depth = raw.depth + 1
+            ordered.append(child)
+    return ordered
+
+
+def _read(raw: _Raw, reading: Reading) -> None:
+    """The draft of a node, and the prompt of its path: system messages count as such only before anything is said."""
+    reading.begin(f"node {raw.id[:80]!r}", raw.serial)
+    is_leading = raw.parent is None or raw.parent.is_prompt
+    draft = read_message(_message_of(raw.data), reading)
+    raw.system = raw.parent.system if raw.parent is not None else ""
+    raw.is_prompt = is_leading and (draft.role == "system" or not draft.blocks)
+    if not raw.is_prompt:
+        raw.draft = in_place(draft, reading)
+    elif draft.blocks:
+        raw.system = "\n\n".join(text for text in (raw.system, as_text(draft, reading)) if text)
+
+
+def _message_of(data: dict[str, Any]) -> Any:
+    """The message of a node, without what the node says about itself."""
+    message = data.get("message")
+    if isinstance(message, dict):
+        return {"role": data.get("role"), **mapping(message)} if not is_message(message) else mapping(message)
+    inline = {key: value for key, value in data.items() if key not in ("id", "parent_id", "child_ids", "message")}
+    return {**inline, "content": message} if words(message) and "content" not in data else inline
+
+
+def _is_nothing(raw: _Raw, reading: Reading) -> bool:
+    """A leaf without words; a node that others hang on stays, as a place."""
+    if raw.draft.blocks or raw.children or (raw.is_prompt and raw.system):
+        return False
+    reading.begin(f"node {raw.id[:80]!r}", raw.serial)
+    reading.note("it says nothing and is left out")
+    return True
+
+
+def _upgraded(raw: _Raw, reading: Reading) -> LegacyNode:
+    """The messages of a node, with the results of the nodes before it that belong to the same group."""
+    chain = [raw]
+    anchor = raw.parent
+    while anchor is not None and anchor.is_results and chain[-1].leads_with_results:
+        chain.append(anchor)
+        anchor = anchor.parent
+    reading.begin(f"node {raw.id[:80]!r}", raw.serial)
+    assembly = Assembly(reading, anchor.open_calls if anchor is not None else ())
+    for link in reversed(chain):
+        if link.draft.blocks:
+            assembly.add(link.draft)
+    messages = assembly.finish()
+    raw.open_calls = assembly.open_calls
+    return LegacyNode(
+        id=raw.id, parent_id=anchor.id if anchor is not None else None, messages=messages, system=raw.system
+    )
+
+
+def _time(data: dict[str, Any]) -> float:
+    """Seconds since 1970 of the newest date that a node carries; before all others where it carries none."""
+    holders = (data, mapping(data.get("message")), mapping(data.get("metadata")))
+    return max((_seconds(holder.get(key)) for holder in holders for key in _TIMES), default=float("-inf"))
+
+
+def _seconds(value: Any) -> float:
+    """A number of seconds or milliseconds, or an ISO date; without a zone it is UTC."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value / 1000 if value > 1e11 else float(value)
+    match = _DATE.fullmatch(words(value).strip())
+    if match is None:
+        return float("-inf")
+    hours, minutes = int(match["hour"] or 0), int(match["minute"] or 0)
+    ahead = int(match["zone_hour"] or 0) * 3600 + int(match["zone_minute"] or 0) * 60
+    seconds = hours * 3600 + minutes * 60 + float(match["second"] or 0)
+    days = _days(int(match["year"]), int(match["month"]), int(match["day"]))
+    return days * 86_400 + seconds - (-ahead if match["sign"] == "-" else ahead)
+
+
+def _days(year: int, month: int, day: int) -> int:
+    """Days since 1970-01-01. The year is taken to begin in March, so that the leap day is its last."""
+    year, month = (year, month - 3) if month > 2 else (year - 1, month + 9)
+    return year * 365 + year // 4 - year // 100 + year // 400 + (month * 153 + 2) // 5 + day - 719_469
