@@ -242,7 +242,7 @@ def test_sizes_are_written_as_file_managers_do(size: int, label: str) -> None:
 @pytest.mark.parametrize(
     "build",
     [
-        lambda text: TextBlock(text),
+        TextBlock,
         lambda text: ToolCall("a", "b", {}, raw_arguments=text),
         lambda text: ToolCall("a", text),
         lambda text: ToolCall("a", "b", {"c": [text]}),
