@@ -108,6 +108,11 @@ class ThinkingRule(msgspec.Struct, frozen=True, kw_only=True):
     must be present on every assistant message that called tools."""
     request: Literal["none", "budget", "adaptive", "always", "level", "effort", "flag"] = "none"
     keeps_all_turns: bool = False
+    place: Literal["any", "first", "before"] = "any"
+    """any · first: a message that holds thinking begins with it · before: it stands directly before what it led to. In
+    both of the latter nothing else of its message may be changed, and it is never the last."""
+    keys: tuple[str, ...] = ()
+    """Opaque data without any of these is not whole, and is not sent back."""
     signature_required: bool = False
     """A call of the current turn without its signature is refused; foreign calls carry the platform's sentinel."""
 
@@ -147,12 +152,26 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     ids: IdRule = IdRule()
     user_after_tool: bool = True
     """Whether a user's message may directly follow tool results."""
+    calls_need_tools: bool = False
+    """Whether a history with calls is refused where the request defines no tool."""
     sampling: bool = True
     """Whether temperature and its like are taken at all."""
 
     @property
     def reference(self) -> str:
         return f"{self.provider}/{self.name}"
+
+    def without(self, kind: str) -> Model:
+        """The same model after it refused a kind of media (`image/`, `audio/`, `application/pdf`): not sent again."""
+        accepts = tuple(found for found in self.capabilities.accepts if not found.startswith(kind))
+        flag = {"image/": "vision", PDF: "native_pdf", "audio/": "audio"}.get(kind, kind)
+        capabilities = msgspec.structs.replace(
+            self.capabilities,
+            accepts=accepts,
+            result_accepts=tuple(found for found in self.capabilities.result_accepts if found in accepts),
+            origins={**self.capabilities.origins, flag: "learned"},
+        )
+        return msgspec.structs.replace(self, capabilities=capabilities)
 
     @property
     def producer(self) -> str:

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator
-from typing import Protocol, TypeVar
+from collections.abc import AsyncIterator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
 
+import msgspec
+
+from loom.content.messages import Message
 from loom.content.recipes import Recipe
-from loom.events import DecoderEvent
+from loom.context.policy import Override, Placed, Watermark
+from loom.events import DecoderEvent, Event
 from loom.formats.facts import Rendered
 from loom.prompt import Prompt
 
@@ -54,6 +58,19 @@ class DerivedEntry(Protocol):
         ...
 
 
+class State(msgspec.Struct, frozen=True, kw_only=True):
+    """What a session remembers besides its messages. Watermarks, calibrations and quarantine are kept by model."""
+
+    head: str
+    model: str
+    workspace: str
+    title: str
+    overrides: Mapping[str, Override]
+    watermarks: Mapping[str, Watermark]
+    quarantine: Mapping[str, list[str]]
+    settings: Mapping[str, Any]
+
+
 E = TypeVar("E", bound=DerivedEntry)
 
 
@@ -69,6 +86,36 @@ class DerivedShelf(Protocol[E]):
     async def open_local(self, derived: E) -> io.RawIOBase | None: ...
 
     def read_blocks(self, derived: E, block_bytes: int) -> AsyncIterator[bytes]: ...
+
+
+class Record(Protocol):
+    """A session as it is kept: every change is on disk when the call returns."""
+
+    @property
+    def id(self) -> str: ...
+
+    async def state(self) -> State: ...
+
+    async def path(self) -> tuple[str, tuple[Placed, ...]]:
+        """The system prompt and the messages up to the head."""
+        ...
+
+    async def append(self, messages: Sequence[Message], *, meta: Mapping[str, Any] | None = None) -> tuple[str, ...]:
+        """Write below the head and move it along; gives the ids of the nodes."""
+        ...
+
+    async def save(
+        self,
+        *,
+        model: str | None = None,
+        watermark: Mapping[str, Any] | None = None,
+        quarantine: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+    ) -> None: ...
+
+    async def emit(self, events: Sequence[Event]) -> int:
+        """Keep events for faces that come later; gives the number of the last."""
+        ...
 
 
 class Provider(Protocol):

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import re
 import tomllib
-from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any, Final, cast
@@ -16,10 +15,10 @@ from typing import Any, Final, cast
 import msgspec
 
 from loom.errors import ConfigError
-from loom.models import PDF, PLAIN_IMAGES, Capabilities, Model, Origin
+from loom.models import PDF, PLAIN_IMAGES, Model, Origin
 
 SECTIONS: Final = ("capabilities", "limits", "tokens", "thinking", "cache", "ids")
-_FIELDS: Final = ("provider", "wire", "profile", "base_url", "sampling", "user_after_tool")
+_FIELDS: Final = ("provider", "wire", "profile", "base_url", "sampling", "user_after_tool", "calls_need_tools")
 ALIASES: Final = {"bedrock-anthropic": "bedrock", "openai-responses": "openai", "openai-compatible": "compatible"}
 
 
@@ -62,10 +61,10 @@ def key_env(platform: str) -> str:
 
 
 def _flat(platform: str) -> dict[str, Any]:
-    """A platform's tables with those that it extends."""
+    """A platform's tables with those that it extends; its own families come first."""
     own = platforms()[platform]
     base: dict[str, Any] = _flat(own["extends"]) if "extends" in own else {}
-    merged = {**base, **own}
+    merged = {**base, **own, "families": [*own.get("families", []), *base.get("families", [])]}
     for section in SECTIONS:
         merged[section] = {**base.get(section, {}), **own.get(section, {})}
     return merged
@@ -135,17 +134,3 @@ def _switched(
     if any(kind.startswith(prefix) for kind in accepts):
         return accepts, inside
     return (*accepts, *default), inside
-
-
-def learned(found: Model, *, without: str) -> Model:
-    """A model that refused a kind of media (`image/`, `application/pdf`, `audio/`): it is not sent again."""
-    capabilities: Capabilities = found.capabilities
-    accepts = tuple(kind for kind in capabilities.accepts if not kind.startswith(without))
-    inside = tuple(kind for kind in capabilities.result_accepts if kind in accepts)
-    flag = {"image/": "vision", PDF: "native_pdf", "audio/": "audio"}.get(without, without)
-    origins: Mapping[str, Origin] = {**capabilities.origins, flag: "learned"}
-    replace = msgspec.structs.replace
-    return replace(
-        found,
-        capabilities=replace(capabilities, accepts=accepts, result_accepts=inside, origins=dict(origins)),
-    )

@@ -1,0 +1,192 @@
+"""Tools: typed functions that a model may call. The schema comes from the signature and the docstring.
+
+    @tool
+    async def plot(context: ToolContext, csv: str, *, column: int = 0) -> Path:
+        '''Draw a column of a CSV file.
+
+        csv: the path of the file
+        column: which column, counted from zero
+        '''
+
+A tool returns what is easiest to return: text, a Path, bytes, a picture, blocks, JSON, or a list of these. Whatever
+is wrong with the arguments that a model wrote becomes an answer that says what was expected.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+import typing
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast, overload
+
+import msgspec
+
+from loom.content.blocks import ContentBlock
+from loom.content.inputs import Content
+from loom.errors import ContentError, ToolError
+from loom.formats.facts import Limits
+from loom.models import Capabilities
+from loom.prompt import ToolSpec
+
+Danger: TypeAlias = Literal["none", "ask"]
+"""Whether a call needs the user's approval unless a rule says otherwise."""
+
+_LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
+_PARAMETER: Final = re.compile(r"^\s*(\w+):\s+(\S.*)$")
+
+
+class ToolContext(Protocol):
+    """What a tool gets besides its arguments."""
+
+    @property
+    def workspace(self) -> Path: ...
+
+    @property
+    def limits(self) -> Limits: ...
+
+    @property
+    def capabilities(self) -> Capabilities:
+        """Of the model that will read the answer."""
+        ...
+
+    async def attach(
+        self, data: bytes | Path, *, name: str = "", source: str = "", pages: str = ""
+    ) -> Sequence[ContentBlock]:
+        """Store bytes and get the block that shows them."""
+        ...
+
+    async def inject(self, *content: Content) -> None:
+        """Put content into the conversation, behind the results of this step."""
+        ...
+
+    async def emit(self, text: str, *, fraction: float | None = None) -> None:
+        """Tell the user how far it is."""
+        ...
+
+    async def approve(self, action: str, *, why: str) -> None:
+        """Ask the user; returns when allowed, raises ToolError when not."""
+        ...
+
+
+class Tool:
+    """A function with its description. Call it with `run`; `spec` is what models are told."""
+
+    def __init__(self, function: Callable[..., Any], *, name: str = "", danger: Danger = "none") -> None:
+        self.function = function
+        self.danger: Danger = danger
+        summary, described = _documented(inspect.getdoc(function) or "")
+        chosen = name or function.__name__
+        if _LEGAL_NAME.fullmatch(chosen) is None:
+            raise ContentError(f"a tool's name has letters, digits, _ and -, 64 at most, not {chosen!r}")
+        self._context_name, self._arguments = _arguments_of(function, chosen, described)
+        self.spec = ToolSpec(name=chosen, description=summary, parameters=_schema(self._arguments))
+
+    @property
+    def name(self) -> str:
+        return self.spec.name
+
+    def checked(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments as the function wants them; a ToolError that a model can learn from otherwise."""
+        try:
+            found = msgspec.convert(arguments, self._arguments, strict=False)
+        except (msgspec.ValidationError, RecursionError) as error:
+            raise ToolError(f"{self.name} cannot take these arguments: {error}. Expected: {self._expected()}") from None
+        return {field: getattr(found, field) for field in self._arguments.__struct_fields__}
+
+    async def run(self, context: ToolContext, arguments: dict[str, Any]) -> Any:
+        values = self.checked(arguments)
+        if self._context_name:
+            values[self._context_name] = context
+        if inspect.iscoroutinefunction(self.function):
+            return await self.function(**values)
+        import asyncio
+
+        return await asyncio.to_thread(self.function, **values)
+
+    def _expected(self) -> str:
+        properties = cast("dict[str, Any]", self.spec.parameters.get("properties", {}))
+        required = self.spec.parameters.get("required", [])
+        parts = [
+            f"{name}{'' if name in required else '?'}: {facts.get('type', 'value')}"
+            for name, facts in properties.items()
+        ]
+        return f"({', '.join(parts)})"
+
+
+@overload
+def tool(function: Callable[..., Any]) -> Tool: ...
+
+
+@overload
+def tool(*, name: str = ..., danger: Danger = ...) -> Callable[[Callable[..., Any]], Tool]: ...
+
+
+def tool(
+    function: Callable[..., Any] | None = None, *, name: str = "", danger: Danger = "none"
+) -> Tool | Callable[[Callable[..., Any]], Tool]:
+    """Make a tool of a typed function, sync or async."""
+    if function is not None:
+        return Tool(function)
+    return lambda found: Tool(found, name=name, danger=danger)
+
+
+def _documented(text: str) -> tuple[str, dict[str, str]]:
+    """The description, and what is said of each parameter (lines such as `path: the file to read`)."""
+    described: dict[str, str] = {}
+    rest: list[str] = []
+    for line in text.splitlines():
+        found = _PARAMETER.match(line)
+        if found and found[1].lower() not in ("args", "returns", "raises", "note"):
+            described[found[1]] = found[2]
+        elif line.strip().rstrip(":").lower() not in ("args", "arguments", "parameters"):
+            rest.append(line)
+    return "\n".join(rest).strip(), described
+
+
+def _arguments_of(
+    function: Callable[..., Any], name: str, described: dict[str, str]
+) -> tuple[str, type[msgspec.Struct]]:
+    """A struct with the function's parameters, and the name of the one that takes the context."""
+    hints = typing.get_type_hints(function, include_extras=True)
+    context_name = ""
+    fields: list[Any] = []
+    for parameter in inspect.signature(function).parameters.values():
+        if parameter.kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD):
+            raise ContentError(f"the tool {name} cannot take {parameter}: a model needs to know each parameter")
+        annotation = hints.get(parameter.name)
+        if annotation is None:
+            raise ContentError(f"the parameter {parameter.name} of the tool {name} needs a type")
+        if annotation is ToolContext:
+            context_name = parameter.name
+            continue
+        if parameter.name in described:
+            annotation = typing.Annotated[annotation, msgspec.Meta(description=described[parameter.name])]
+        if parameter.default is inspect.Parameter.empty:
+            fields.append((parameter.name, annotation))
+        else:
+            fields.append((parameter.name, annotation, parameter.default))
+    return context_name, msgspec.defstruct(name, fields, kw_only=True, forbid_unknown_fields=True)
+
+
+def _schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
+    """The JSON Schema of the arguments, without references: some platforms follow none."""
+    (schema,), components = msgspec.json.schema_components([arguments], ref_template="{name}")
+
+    def inlined(value: Any, depth: int = 0) -> Any:
+        if depth > 20:
+            raise ContentError(f"the parameters of {arguments.__name__} refer to themselves")
+        match value:
+            case {"$ref": str() as reference}:
+                return inlined(components[reference], depth + 1)
+            case dict():
+                return {key: inlined(item, depth + 1) for key, item in cast("dict[str, Any]", value).items()}
+            case list():
+                return [inlined(item, depth + 1) for item in cast("list[Any]", value)]
+            case _:
+                return value
+
+    found = cast("dict[str, Any]", inlined(schema))
+    found.pop("title", None)
+    return found
