@@ -24,7 +24,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     max_frames: int = 5_000
     max_expanded_bytes: int = 268_435_456
     deadline_seconds: float = 15.0
+    conversion_seconds: float = 60.0
+    """LibreOffice starts slowly; everything else lives with `deadline_seconds`, OCR with `ocr_seconds`."""
+    ocr_seconds: float = 60.0
     worker_memory_bytes: int = 1_000_000_000
+
+    @property
+    def max_oversize_bytes(self) -> int:
+        """A picture up to this size is still taken in, as a copy that fits."""
+        return self.max_image_bytes * 25
 
 
 class EmbeddedPicture(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,8 +56,12 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     """The decoded text of a text file (and the source of an SVG)."""
     encoding: str = ""
     pages_without_text: tuple[int, ...] = ()
-    """PDF pages with no text layer, counted from one (scanned)."""
+    """PDF pages with no text layer, counted from one (scanned), among the first `pages_examined`."""
+    pages_examined: int = 0
+    """How many pages of a PDF were looked at for text and pictures; the others are when they are read."""
     pictures: tuple[EmbeddedPicture, ...] = ()
+    sample_rate_hz: int | None = None
+    channels: int | None = None
 
 
 class Rendered(msgspec.Struct, frozen=True, kw_only=True):
@@ -60,4 +72,6 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
     width: int | None = None
     height: int | None = None
     pages: int | None = None
+    pages_without_text: tuple[int, ...] = ()
+    """For the text of a PDF: which of its pages have no text layer, counted from one in the whole document."""
     notices: tuple[str, ...] = ()

@@ -1,0 +1,219 @@
+"""Text of .docx, .pptx and .xlsx files (P12): `python -m benchmarks.formats.office`.
+
+Each file is read in turn by Loom, by the library of its kind and by markitdown, round after round, so that a busy
+machine slows all of them alike. A ratio of 6 means that Loom needs a sixth of the library's time (medians over the
+rounds); recall is the share of the words that were written into the file. Files come from two makers: the libraries
+themselves, and LibreOffice, which opens those and saves them again.
+"""
+
+from __future__ import annotations
+
+import io
+import re
+import shutil
+import statistics
+import subprocess
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import docx
+import openpyxl
+import pptx
+from docx.document import Document
+from docx.shared import Pt, RGBColor
+from docx.table import Table, _Cell
+from pptx.util import Inches
+from pptx.util import Pt as SlidePt
+
+from loom.content.media import Media, digest_of
+from loom.content.recipes import Text
+from loom.formats.facts import Limits
+from loom.formats.office import render_office
+
+ROUNDS = 9
+TARGETS = {"docx": 5, "pptx": 4, "xlsx": 10}
+OOXML = "application/vnd.openxmlformats-officedocument."
+TYPES = {
+    "docx": f"{OOXML}wordprocessingml.document",
+    "pptx": f"{OOXML}presentationml.presentation",
+    "xlsx": f"{OOXML}spreadsheetml.sheet",
+}
+Reader = Callable[[bytes], str]
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        makers: dict[str, Callable[[Path], str]] = {"docx": _report, "pptx": _deck, "xlsx": _workbook}
+        for kind, make in makers.items():
+            path = Path(folder) / f"sample.{kind}"
+            wanted = set(re.findall(r"\w+", make(path)))
+            files = {"by its library": path.read_bytes()}
+            if shutil.which("soffice"):
+                files["by LibreOffice"] = _saved_again(path)
+            for maker, data in files.items():
+                _compare(f".{kind} {maker}, {len(data) / 1000:.0f} KB", kind, data, wanted)
+
+
+def _compare(title: str, kind: str, data: bytes, wanted: set[str]) -> None:
+    libraries: dict[str, tuple[str, Reader]] = {
+        "docx": ("python-docx", _by_python_docx),
+        "pptx": ("python-pptx", _by_python_pptx),
+        "xlsx": ("openpyxl (read-only)", _by_openpyxl),
+    }
+    library, by_library = libraries[kind]
+    readers: dict[str, Reader] = {"loom": _by_loom(kind), library: by_library, "markitdown": _by_markitdown(kind)}
+    recalls = {name: len(wanted & set(re.findall(r"\w+", read(data)))) / len(wanted) for name, read in readers.items()}
+    times: dict[str, list[float]] = {name: [] for name in readers}
+    for _ in range(ROUNDS):
+        for name, read in readers.items():
+            began = time.perf_counter()
+            read(data)
+            times[name].append(time.perf_counter() - began)
+    medians = {name: statistics.median(found) for name, found in times.items()}
+    print(f"{title} (at least {TARGETS[kind]}× {library})")
+    for name, found in medians.items():
+        print(f"  {name:22} {found * 1000:8.1f} ms   {medians[library] / found:5.1f}×   recall {recalls[name]:.3f}")
+
+
+def _by_loom(kind: str) -> Reader:
+    limits = Limits()
+
+    def read(data: bytes) -> str:
+        media = Media(digest=digest_of(data), media_type=TYPES[kind], size_bytes=len(data))
+        return render_office(data, media, Text("1" if kind == "xlsx" else ""), limits).data.decode()
+
+    return read
+
+
+def _by_python_docx(data: bytes) -> str:
+    return "\n".join(_document_texts(docx.Document(io.BytesIO(data))))
+
+
+def _document_texts(document: Document | _Cell) -> Iterator[str]:
+    for item in document.iter_inner_content():
+        if isinstance(item, Table):
+            for row in item.rows:
+                for cell in row.cells:
+                    yield from _document_texts(cell)
+        else:
+            yield item.text
+
+
+def _by_python_pptx(data: bytes) -> str:
+    texts: list[str] = []
+
+    def walk(shapes: Any) -> None:
+        for shape in shapes:
+            if shape.has_text_frame:
+                texts.append(shape.text_frame.text)
+            elif getattr(shape, "has_table", False):
+                texts.extend(cell.text for row in shape.table.rows for cell in row.cells)
+            elif hasattr(shape, "shapes"):
+                walk(shape.shapes)
+
+    for slide in pptx.Presentation(io.BytesIO(data)).slides:
+        walk(slide.shapes)
+        if slide.has_notes_slide:
+            texts.append(slide.notes_slide.notes_text_frame.text)
+    return "\n".join(texts)
+
+
+def _by_openpyxl(data: bytes) -> str:
+    book = openpyxl.load_workbook(io.BytesIO(data), read_only=True, data_only=True)
+    return "\n".join("\t".join(map(str, row)) for sheet in book for row in sheet.iter_rows(values_only=True))
+
+
+def _by_markitdown(kind: str) -> Reader:
+    from markitdown import MarkItDown, StreamInfo  # slow to import; only when it is compared
+
+    converter = MarkItDown(enable_plugins=False)
+    info = StreamInfo(extension=f".{kind}")
+    return lambda data: converter.convert_stream(io.BytesIO(data), stream_info=info).text_content
+
+
+def _saved_again(path: Path) -> bytes:
+    out = path.parent / "again"
+    profile = f"-env:UserInstallation=file://{path.parent}/profile"
+    command = ["soffice", "--headless", "--norestore", profile, "--convert-to", path.suffix[1:], "--outdir", str(out)]
+    subprocess.run([*command, str(path)], check=True, capture_output=True, timeout=180)
+    return (out / path.name).read_bytes()
+
+
+def _report(path: Path) -> str:
+    """About forty pages: headings, formatted runs, lists, a table a chapter."""
+    document = docx.Document()
+    said: list[str] = []
+
+    def say(text: str) -> str:
+        said.append(text)
+        return text
+
+    for chapter in range(20):
+        document.add_heading(say(f"Chapter {chapter} on topic{chapter}"), 1)
+        for place in range(15):
+            paragraph = document.add_paragraph()
+            for part in range(5):
+                run = paragraph.add_run(say(f"Sentence {place} of part{chapter}x{part} says something useful. "))
+                run.bold = part % 2 == 0
+                run.font.size = Pt(10 + part)
+                run.font.name = "Arial"
+                run.font.color.rgb = RGBColor(10 * part, 20, 30)
+        for item in range(5):
+            document.add_paragraph(say(f"bullet{chapter}n{item} to remember"), style="List Bullet")
+        table = document.add_table(rows=8, cols=4)
+        for row in range(8):
+            for column, cell in enumerate(table.rows[row].cells):
+                cell.text = say(f"cell{chapter}r{row}c{column}")
+    document.save(str(path))
+    return "\n".join(said)
+
+
+def _deck(path: Path) -> str:
+    """Thirty slides with formatted bullets, boxes, groups, some tables, notes."""
+    deck = pptx.Presentation()
+    said: list[str] = []
+
+    def say(text: str) -> str:
+        said.append(text)
+        return text
+
+    for number in range(30):
+        slide = deck.slides.add_slide(deck.slide_layouts[1])
+        slide.shapes.title.text = say(f"Title {number} of topic{number}")
+        frame = slide.placeholders[1].text_frame
+        for place in range(8):
+            run = (frame.paragraphs[0] if place == 0 else frame.add_paragraph()).add_run()
+            run.text = say(f"point{number}n{place} explains a matter in a few words")
+            run.font.size, run.font.bold = SlidePt(18), place % 2 == 0
+        group = slide.shapes.add_group_shape()
+        for place in range(3):
+            box = group.shapes.add_textbox(Inches(place), Inches(4), Inches(2), Inches(1))
+            box.text_frame.text = say(f"label{number}n{place}")
+        if number % 5 == 0:
+            table = slide.shapes.add_table(5, 4, Inches(1), Inches(2), Inches(6), Inches(2)).table
+            for row in table.rows:
+                for place, cell in enumerate(row.cells):
+                    cell.text = say(f"slot{number}n{place}")
+        slide.notes_slide.notes_text_frame.text = say(f"spoken words for slide{number}")
+    deck.save(str(path))
+    return "\n".join(said)
+
+
+def _workbook(path: Path) -> str:
+    """10,000 rows of numbers, names and flags."""
+    book = openpyxl.Workbook()
+    sheet = book.active
+    assert sheet is not None
+    said: list[str] = []
+    for number in range(10_000):
+        sheet.append([number, f"name{number}", number * 1.25, number % 2 == 0, f"city{number % 50}", number * 3])
+        said.append(f"{number} name{number} city{number % 50} {number * 3}")
+    book.save(path)
+    return "\n".join(said)
+
+
+if __name__ == "__main__":
+    main()

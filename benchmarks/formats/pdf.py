@@ -1,0 +1,200 @@
+"""PDF text, page pictures and slices beside the peers (P9, P10, P11): `python -m benchmarks.formats.pdf [folder]`.
+
+Cases run interleaved, round by round; a case's time is the best of its rounds for each file, summed over the files.
+Loom's times include the worker process and the way to it. A folder with PDFs of one's own widens P9.
+"""
+
+from __future__ import annotations
+
+import io
+import logging
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pikepdf
+import pypdf
+import pypdfium2
+from pdfminer.high_level import extract_text
+
+sys.path[:0] = [str(Path(__file__).parents[2] / "tests"), str(Path(__file__).parents[2] / "tests" / "formats")]
+
+import made_pdfs  # noqa: E402 - the samples of the tests, found through the path above
+
+from loom.content.media import Media, digest_of  # noqa: E402 - as above
+from loom.content.recipes import Page, Slice, Text  # noqa: E402 - as above
+from loom.errors import LoomError  # noqa: E402 - as above
+from loom.formats.facts import Limits  # noqa: E402 - as above
+from loom.formats.pdf import inspect_pdf, render_pdf  # noqa: E402 - as above
+
+LIMITS = Limits()
+Case = Callable[[bytes, Path], object]
+
+
+def main() -> None:
+    logging.disable(logging.ERROR)  # pypdf and pdfminer comment on every file
+    samples = [
+        made_pdfs.chromium_report(),
+        made_pdfs.ghostscript_book(30),
+        made_pdfs.libreoffice_letter(),
+        made_pdfs.object_streams(),
+        made_pdfs.linearized(),
+        *Path("/usr/share/doc").rglob("*.pdf"),
+        *(file for folder in sys.argv[1:] for file in Path(folder).rglob("*.pdf")),
+    ]
+    _loom_text(samples[0].read_bytes(), samples[0])  # the worker is up, as in a process that has read a PDF before
+    _show("P9 text of all pages", samples, _TEXT, base="pypdf", faster=True)
+    _show(
+        "P10 ten pages of text at 150 dpi", [made_pdfs.ghostscript_book(30)], _pictures("1-10"), base="pypdfium2 JPEG"
+    )
+    _show(
+        "P10 ten pages by Chromium at 150 dpi", [made_pdfs.chromium_report()], _pictures("1-10"), base="pypdfium2 JPEG"
+    )
+    _show("P10 a photograph at 150 dpi", [made_pdfs.photo_page()], _pictures("1-1"), base="pypdfium2 JPEG")
+    book = [made_pdfs.ghostscript_book(1000)]
+    _show("P11 text of pages 1-20 of 1,000", book, _FIRST_TEXT, base="pypdfium2")
+    _show("P11 slice of pages 1-20 of 1,000", book, _SLICE, base="pypdfium2")
+    print("P11 growth with the length of the document (loom, ms)")
+    for pages in (20, 100, 300, 1000):
+        _growth(made_pdfs.ghostscript_book(pages), pages)
+
+
+def _show(title: str, files: Iterable[Path], cases: dict[str, Case], *, base: str, faster: bool = False) -> None:
+    totals = dict.fromkeys(cases, 0.0)
+    for file in files:
+        data = file.read_bytes()
+        best = dict.fromkeys(cases, float("inf"))
+        for _ in range(5):
+            for name, case in cases.items():
+                began = time.perf_counter()
+                case(data, file)
+                best[name] = min(best[name], time.perf_counter() - began)
+        totals = {name: totals[name] + best[name] for name in cases}
+    unit = f"times as fast as {base}" if faster else f"times the time of {base}"
+    print(f"{title} ({unit})")
+    for name, seconds in totals.items():
+        ratio = totals[base] / seconds if faster else seconds / totals[base]
+        print(f"  {name:24} {ratio:6.2f}×  {seconds * 1000:9.1f} ms")
+
+
+def _media(data: bytes, *, fresh: bool = False) -> Media:
+    digest = digest_of(data + time.time_ns().to_bytes(8, "big") if fresh else data)
+    return Media(digest=digest, media_type="application/pdf", size_bytes=len(data), name="bench.pdf")
+
+
+def _loom_text(data: bytes, _: Path) -> object:
+    """Under a digest that the worker has not seen, so that it is sent and parsed each time."""
+    return _quiet(lambda: render_pdf(data, _media(data, fresh=True), Text(), LIMITS))
+
+
+def _quiet(call: Callable[[], object]) -> object:
+    try:
+        return call()
+    except (LoomError, pypdf.errors.PyPdfError, pypdfium2.PdfiumError) as error:
+        return error  # a file that one of them refuses counts with the time that it took to refuse
+
+
+def _pdfium_text(data: bytes, pages: int | None = None) -> str:
+    document = pypdfium2.PdfDocument(data)
+    count = len(document) if pages is None else pages
+    return "".join(document[index].get_textpage().get_text_range() for index in range(count))
+
+
+_TEXT: dict[str, Case] = {
+    "pypdf": lambda data, _: _quiet(lambda: [page.extract_text() for page in pypdf.PdfReader(io.BytesIO(data)).pages]),
+    "pdfminer.six": lambda data, _: _quiet(lambda: extract_text(io.BytesIO(data))),
+    "pdftotext": lambda _, file: subprocess.run(["pdftotext", str(file), "-"], check=False, capture_output=True),
+    "pypdfium2, no worker": lambda data, _: _quiet(lambda: _pdfium_text(data)),
+    "loom": _loom_text,
+}
+_FIRST_TEXT: dict[str, Case] = {
+    "pypdfium2": lambda data, _: _pdfium_text(data, 20),
+    "pypdf": lambda data, _: [page.extract_text() for page in pypdf.PdfReader(io.BytesIO(data)).pages[:20]],
+    "pdftotext": lambda _, file: subprocess.run(
+        ["pdftotext", "-l", "20", str(file), "-"], check=True, capture_output=True
+    ),
+    "loom, first time": lambda data, _: render_pdf(data, _media(data, fresh=True), Text("1-20"), LIMITS),
+    "loom, document held": lambda data, _: render_pdf(data, _media(data), Text("1-20"), LIMITS),
+}
+
+
+def _pictures(pages: str) -> dict[str, Case]:
+    first, last = map(int, pages.split("-"))
+
+    def in_process(data: bytes, _: Path) -> None:
+        document = pypdfium2.PdfDocument(data)
+        for index in range(first - 1, last):
+            document[index].render(scale=150 / 72).to_pil().save(io.BytesIO(), format="JPEG")
+
+    def poppler(kind: str) -> Case:
+        def draw(_: bytes, file: Path) -> None:
+            with tempfile.TemporaryDirectory() as folder:
+                window = ("-r", "150", "-f", str(first), "-l", str(last))
+                subprocess.run(["pdftoppm", f"-{kind}", *window, str(file), f"{folder}/page"], check=True)
+
+        return draw
+
+    def loom(data: bytes, _: Path) -> None:
+        media = _media(data, fresh=True)
+        for number in range(first, last + 1):
+            render_pdf(data, media, Page(number), LIMITS)
+
+    return {
+        "pypdfium2 JPEG": in_process,
+        "pdftoppm JPEG": poppler("jpeg"),
+        "pdftoppm PNG": poppler("png"),
+        "loom": loom,
+    }
+
+
+def _pdfium_slice(data: bytes, _: Path) -> None:
+    cut = pypdfium2.PdfDocument.new()
+    cut.import_pages(pypdfium2.PdfDocument(data), list(range(20)))
+    cut.save(io.BytesIO())
+
+
+def _pypdf_slice(data: bytes, _: Path) -> None:
+    writer = pypdf.PdfWriter()
+    for page in pypdf.PdfReader(io.BytesIO(data)).pages[:20]:
+        writer.add_page(page)
+    writer.write(io.BytesIO())
+
+
+def _pikepdf_slice(data: bytes, _: Path) -> None:
+    with pikepdf.open(io.BytesIO(data)) as document, pikepdf.new() as cut:
+        cut.pages.extend(document.pages[:20])
+        cut.save(io.BytesIO())
+
+
+_SLICE: dict[str, Case] = {
+    "pypdfium2": _pdfium_slice,
+    "pypdf": _pypdf_slice,
+    "pikepdf": _pikepdf_slice,
+    "loom, first time": lambda data, _: render_pdf(data, _media(data, fresh=True), Slice("1-20"), LIMITS),
+    "loom, document held": lambda data, _: render_pdf(data, _media(data), Slice("1-20"), LIMITS),
+}
+
+
+def _growth(file: Path, pages: int) -> None:
+    data = file.read_bytes()
+    works: dict[str, Callable[[], object]] = {
+        "inspect": lambda: inspect_pdf(data, file.name, LIMITS),
+        "text 1-20": lambda: render_pdf(data, _media(data), Text("1-20"), LIMITS),
+        "slice 1-20": lambda: render_pdf(data, _media(data), Slice("1-20"), LIMITS),
+    }
+    cells: list[str] = []
+    for name, work in works.items():
+        times: list[float] = []
+        for _ in range(5):
+            began = time.perf_counter()
+            work()
+            times.append(time.perf_counter() - began)
+        cells.append(f"{name} {min(times) * 1000:6.1f}")
+    print(f"  {pages:5} pages   {'   '.join(cells)}")
+
+
+if __name__ == "__main__":
+    main()

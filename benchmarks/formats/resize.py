@@ -1,0 +1,82 @@
+"""P8: a 4000×3000 JPEG to 1568 px and a 1080p PNG to 512 px, decoded and resized, relative to `Image.thumbnail`.
+
+python -m benchmarks.formats.resize
+"""
+
+from __future__ import annotations
+
+import io
+import random
+
+from PIL import Image, ImageDraw
+
+from benchmarks.formats.interleaved import medians, table
+from loom.content.recipes import Fit, Low
+from loom.formats.facts import Limits
+from loom.formats.image import render_image
+from loom.formats.image_decode import open_picture
+from loom.formats.image_pixels import load
+
+LIMITS = Limits()
+
+
+def photograph() -> bytes:
+    bands = [Image.effect_noise((500, 375), 70).resize((4000, 3000), Image.Resampling.BICUBIC) for _ in range(3)]
+    file = io.BytesIO()
+    Image.merge("RGB", bands).save(file, "JPEG", quality=90)
+    return file.getvalue()
+
+
+def screenshot() -> bytes:
+    chance = random.Random(8)
+    image = Image.new("RGB", (1920, 1080), "#f7f7f9")
+    draw = ImageDraw.Draw(image)
+    draw.rectangle((0, 0, 300, 1080), fill="#20242c")
+    for row in range(40, 1060, 18):
+        words = " ".join(chance.choice(("return", "value", "if", "None", "message", "=", "self.")) for _ in range(12))
+        draw.text((320 + chance.randrange(6) * 24, row), words, fill=chance.choice(("#224", "#a33", "#27a", "#393")))
+    for tile in range(4):
+        picture = Image.effect_noise((300, 200), 80).convert("RGB")
+        image.paste(picture, (1500, 40 + tile * 250))
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+def thumbnail(data: bytes, side: int) -> Image.Image:
+    image = Image.open(io.BytesIO(data))
+    image.thumbnail((side, side))
+    return image
+
+
+def plain(data: bytes, side: int) -> Image.Image:
+    image = Image.open(io.BytesIO(data)).convert("RGB")
+    scale = side / max(image.size)
+    return image.resize((round(image.width * scale), round(image.height * scale)), Image.Resampling.LANCZOS)
+
+
+def loom(data: bytes, media_type: str, side: int) -> Image.Image:
+    return load(open_picture(data, media_type, LIMITS), side)
+
+
+def compare(title: str, data: bytes, media_type: str, side: int, recipe: Fit | Low) -> None:
+    seconds = medians(
+        {
+            "Image.thumbnail": lambda: thumbnail(data, side),
+            "Pillow, whole decode and LANCZOS": lambda: plain(data, side),
+            "decode alone": lambda: Image.open(io.BytesIO(data)).load(),
+            "loom": lambda: loom(data, media_type, side),
+            "loom, encoded": lambda: render_image(data, media_type, recipe, LIMITS),
+        },
+        rounds=21,
+    )
+    table(f"{title} ({len(data) / 1e6:.1f} MB; target: at most 0.6×)", seconds, "Image.thumbnail", unit="ms")
+
+
+def main() -> None:
+    compare("4000×3000 JPEG → 1568", photograph(), "image/jpeg", 1568, Fit(max_side_px=1568))
+    compare("1920×1080 PNG → 512", screenshot(), "image/png", 512, Low())
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""What the PDF worker is asked and what it answers, and how page ranges are read. Values only, shared by both sides."""
+
+from __future__ import annotations
+
+from typing import NamedTuple, TypeAlias
+
+import msgspec
+
+from loom.content.blocks import page_label, page_range
+from loom.content.recipes import Page, Picture, Slice, Text, Thumb
+from loom.formats.facts import EmbeddedPicture
+
+
+class Inspect(msgspec.Struct, frozen=True, tag="inspect"):
+    """Count the pages; look for text and pictures on the first ones, so that a long document costs no more."""
+
+
+class PdfFacts(msgspec.Struct, frozen=True):
+    pages: int
+    pages_examined: int
+    pages_without_text: tuple[int, ...]
+    broken_pages: tuple[int, ...]
+    pictures: tuple[EmbeddedPicture, ...]
+    pictures_left_out: int
+
+
+PdfJob: TypeAlias = Inspect | Page | Slice | Text | Thumb | Picture
+
+
+class PageWindow(NamedTuple):
+    """A range of pages that exist. `notice` says how it differs from what was asked, and is empty if it does not."""
+
+    first: int
+    last: int
+    notice: str = ""
+
+
+def clamp_pages(pages: str, count: int, default: int = 20) -> PageWindow:
+    """`"21-40"` within a document of `count` pages; the first `default` pages when none are named.
+
+    Pages count from one, inclusive. A range that begins after the end gives the last page.
+    """
+    if not pages.strip():
+        return PageWindow(1, min(default, count))
+    asked = page_range(pages)
+    first, last = min(asked[0], count), min(asked[1], count)
+    if (first, last) == asked:
+        return PageWindow(first, last)
+    has = "1 page" if count == 1 else f"{count} pages"
+    shown = f"page {first}" if first == last else f"pages {page_label(first, last)}"
+    return PageWindow(first, last, f"The document has {has}: {shown} instead of {page_label(*asked)}.")

@@ -1,0 +1,49 @@
+"""Run a program that we did not write on bytes that we do not trust: bounded in time, memory and what it knows."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+from typing import Final
+
+from loom.formats.worker import environment
+
+_LIMITED: Final = 'ulimit -v "$1"; ulimit -t "$2"; ulimit -c 0; shift 2; exec "$@"'
+"""A shell sets the limits before it becomes the program: code between fork and exec is not safe beside threads."""
+_GONE_SECONDS: Final = 2.0
+
+
+def run_program(
+    command: list[str], *, folder: Path, memory_bytes: int, seconds: float, extra: dict[str, str] | None = None
+) -> int:
+    """Its exit code. TimeoutError when it takes too long; nothing that it started is left in either case."""
+    limits = [str(memory_bytes // 1024), str(int(seconds) + 5)]
+    process = subprocess.Popen(
+        ["/bin/sh", "-c", _LIMITED, "sh", *limits, *command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment() | {"HOME": str(folder), "TMPDIR": str(folder)} | (extra or {}),
+        cwd=folder,
+        start_new_session=True,
+    )
+    try:
+        return process.wait(timeout=seconds)
+    except subprocess.TimeoutExpired:
+        raise TimeoutError from None
+    finally:
+        _end_group(process)
+
+
+def _end_group(process: subprocess.Popen[bytes]) -> None:
+    with contextlib.suppress(ProcessLookupError):  # the usual case: all of it has ended
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        until = time.monotonic() + _GONE_SECONDS
+        while time.monotonic() < until:
+            os.killpg(process.pid, 0)
+            time.sleep(0.01)

@@ -1,0 +1,237 @@
+"""PDF samples: made by the programs that people make them with, and hostile ones written by hand."""
+
+from __future__ import annotations
+
+import zlib
+from pathlib import Path
+
+import docx
+from PIL import Image
+
+from made import made, run
+
+WORDS = "The quick brown fox jumps over the lazy dog while seven wizards box. "
+CHROMIUM = ("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+CONVERT = "/usr/bin/convert"
+SOFFICE = ("soffice", "--headless", "--norestore", "--nolockcheck")
+
+
+def chromium_report() -> Path:
+    """Twelve pages by Chromium; the first links to the last and holds an emoji, the last a photograph."""
+
+    def build(path: Path) -> None:
+        photo = path.with_name("photo.jpg")
+        run(CONVERT, "-size", "640x480", "plasma:tomato-steelblue", "-quality", "90", photo)
+        chapters = "".join(
+            f'<p class="chapter">Chapter {number}, codeword walnut{number}. {WORDS * 20}</p>' for number in range(2, 12)
+        )
+        page = path.with_name("report.html")
+        page.write_text(
+            '<meta charset="utf-8"><style>.chapter{page-break-before:always}</style>'
+            f'<h1>Annual report 😀</h1><a href="#end">to the end</a>{chapters}'
+            '<p class="chapter" id="end">The end</p><img src="photo.jpg" width="640" height="480">'
+        )
+        run(*CHROMIUM, "--no-pdf-header-footer", f"--print-to-pdf={path}", page)
+
+    return made("chromium.pdf", build)
+
+
+def ghostscript_book(pages: int) -> Path:
+    """A book by Ghostscript with `pages` pages of text, each naming its number."""
+
+    def build(path: Path) -> None:
+        source = path.with_name("book.ps")
+        source.write_text(
+            f"/Helvetica findfont 11 scalefont setfont 1 1 {pages} {{ /n exch def"
+            " 72 720 moveto (Page number ) show n 10 string cvs show"
+            f" 0 1 45 {{ 700 exch 14 mul sub 72 exch moveto ({WORDS}) show }} for showpage }} for\n"
+        )
+        run("gs", "-q", "-dNOPAUSE", "-dBATCH", "-sDEVICE=pdfwrite", "-sPAPERSIZE=a4", f"-sOutputFile={path}", source)
+
+    return made(f"book{pages}.pdf", build)
+
+
+def libreoffice_letter() -> Path:
+    """A letter of one page by LibreOffice, with a table and a picture."""
+
+    def build(path: Path) -> None:
+        logo = path.with_name("logo.png")
+        run(CONVERT, "-size", "320x200", "gradient:navy-gold", logo)
+        letter = docx.Document()
+        letter.add_heading("Schöne Grüße")
+        letter.add_paragraph("Œuvre, naïve café, ½ €.")
+        letter.add_picture(str(logo))
+        letter.add_table(1, 2).cell(0, 1).text = "42.50"
+        letter.save(str(path.with_name("letter.docx")))
+        profile = f"-env:UserInstallation={path.with_name('profile').as_uri()}"
+        run(*SOFFICE, profile, "--convert-to", "pdf", "letter.docx", cwd=path.parent)
+        path.with_name("letter.pdf").rename(path)
+
+    return made("libreoffice.pdf", build)
+
+
+def scanned_pages() -> Path:
+    """Three pages as a scanner makes them: JPEG pictures of text by ImageMagick, no text layer."""
+
+    def build(path: Path) -> None:
+        sheets: list[Path] = []
+        for number in (1, 2, 3):
+            sheet = path.with_name(f"sheet{number}.jpg")
+            text = f"Scanned sheet {number}\\nInvoice total 4711 EUR\\nThank you for your order"
+            paper = ("-size", "1240x1754", "xc:white", "-attenuate", "0.2", "+noise", "Gaussian")
+            run(CONVERT, *paper, "-pointsize", "56", "-annotate", "+120+300", text, "-colorspace", "Gray", sheet)
+            sheets.append(sheet)
+        path.write_bytes(bound(sheets))
+
+    return made("scan.pdf", build)
+
+
+def photo_page() -> Path:
+    """A photograph by ImageMagick on a page of its own."""
+
+    def build(path: Path) -> None:
+        photo = path.with_name("photo.jpg")
+        run(CONVERT, "-size", "900x1200", "-seed", "7", "plasma:fractal", "-blur", "0x2", photo)
+        path.write_bytes(bound([photo]))
+
+    return made("photo.pdf", build)
+
+
+def joined() -> Path:
+    """Two scanned-looking and twelve written pages, joined by poppler."""
+
+    def build(path: Path) -> None:
+        run("pdfunite", photo_page(), chromium_report(), photo_page(), path)
+
+    return made("joined.pdf", build)
+
+
+def encrypted(user_password: str) -> Path:
+    def build(path: Path) -> None:
+        run("qpdf", "--encrypt", user_password, "owner", "256", "--", chromium_report(), path)
+
+    return made(f"encrypted-{len(user_password)}.pdf", build)
+
+
+def linearized() -> Path:
+    def build(path: Path) -> None:
+        run("qpdf", "--linearize", chromium_report(), path)
+
+    return made("linearized.pdf", build)
+
+
+def object_streams() -> Path:
+    def build(path: Path) -> None:
+        run("qpdf", "--object-streams=generate", "--recompress-flate", ghostscript_book(30), path)
+
+    return made("object-streams.pdf", build)
+
+
+def written(content: bytes, *, media_box: str = "0 0 612 792", extra: bytes = b"", page: bytes = b"") -> bytes:
+    """A document of one page by hand: `content` is its stream object from the dictionary on, `extra` more objects."""
+    objects = [
+        b"<</Type/Catalog/Pages 2 0 R>>",
+        b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+        b"<</Type/Page/Parent 2 0 R/MediaBox[" + media_box.encode() + b"]/Contents 4 0 R"
+        b"/Resources<</Font<</F1 5 0 R>>/XObject<</X1 6 0 R>>>>" + page + b">>",
+        content,
+        b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+        *([extra] if extra else []),
+    ]
+    return assembled(objects)
+
+
+def assembled(objects: list[bytes]) -> bytes:
+    out = bytearray(b"%PDF-1.7\n")
+    offsets: list[int] = []
+    for number, body in enumerate(objects, start=1):
+        offsets.append(len(out))
+        out += b"%d 0 obj\n%b\nendobj\n" % (number, body)
+    start = len(out)
+    out += b"xref\n0 %d\n0000000000 65535 f \n" % (len(objects) + 1)
+    out += b"".join(b"%010d 00000 n \n" % offset for offset in offsets)
+    out += b"trailer\n<</Size %d/Root 1 0 R>>\nstartxref\n%d\n%%%%EOF\n" % (len(objects) + 1, start)
+    return bytes(out)
+
+
+def bound(jpegs: list[Path]) -> bytes:
+    """JPEG files, each filling a page at 150 dpi, as scanners and fax servers write them."""
+    pages = len(jpegs)
+    kids = b" ".join(b"%d 0 R" % (3 + 3 * index) for index in range(pages))
+    objects = [b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Kids[%b]/Count %d>>" % (kids, pages)]
+    for index, jpeg in enumerate(jpegs):
+        with Image.open(jpeg) as image:
+            (width, height), gray = image.size, image.mode == "L"
+        number = 3 + 3 * index
+        box = b"%.2f %.2f" % (width * 0.48, height * 0.48)
+        space = b"/DeviceGray" if gray else b"/DeviceRGB"
+        entries = b"/Type/XObject/Subtype/Image/Width %d/Height %d/BitsPerComponent 8" % (width, height)
+        objects += [
+            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 %b]/Contents %d 0 R/Resources<</XObject<</X %d 0 R>>>>>>"
+            % (box, number + 1, number + 2),
+            stream(b"%b 0 0 %b 0 0 cm /X Do" % tuple(box.split())),
+            stream(jpeg.read_bytes(), entries + b"/Filter/DCTDecode/ColorSpace" + space),
+        ]
+    return assembled(objects)
+
+
+def stream(data: bytes, entries: bytes = b"") -> bytes:
+    return b"<</Length %d%b>>stream\n%b\nendstream" % (len(data), entries, data)
+
+
+def deflated(block: bytes, times: int) -> bytes:
+    """`block` repeated and compressed; after a full flush the same bytes give the same code, so it is made once."""
+    packer = zlib.compressobj(9, wbits=-15)
+    once = packer.compress(block) + packer.flush(zlib.Z_FULL_FLUSH)
+    return b"\x78\xda" + once * times + b"\x03\x00" + bytes(4)
+
+
+def text_page(words: str, *, media_box: str = "0 0 612 792") -> bytes:
+    return written(stream(b"BT /F1 24 Tf 72 700 Td (%b) Tj ET" % words.encode()), media_box=media_box)
+
+
+def filled_form() -> bytes:
+    """A form with a name typed into it, an empty field, a box left unchecked, and a note of a reviewer."""
+    form = b"<</Fields[6 0 R 7 0 R 8 0 R]/DA(/F1 12 Tf)/DR<</Font<</F1 5 0 R>>>>>>"
+    page = b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>"
+    widget = b"<</Type/Annot/Subtype/Widget/P 3 0 R"
+    return assembled(
+        [
+            b"<</Type/Catalog/Pages 2 0 R/AcroForm " + form + b">>",
+            b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+            page + b"/Annots[6 0 R 7 0 R 8 0 R 9 0 R]>>",
+            stream(b"BT /F1 12 Tf 72 700 Td (Your name) Tj ET"),
+            b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+            widget + b"/FT/Tx/T(Name)/V(Ada Lovelace)/Rect[150 690 400 715]>>",
+            widget + b"/FT/Tx/T(Street)/V()/Rect[150 660 400 685]>>",
+            widget + b"/FT/Btn/T(Agreed)/V/Off/Rect[150 630 165 645]>>",
+            b"<</Type/Annot/Subtype/Text/Contents(Please check the name)/Rect[500 700 520 720]/P 3 0 R>>",
+        ]
+    )
+
+
+def operator_bomb(operators: int) -> bytes:
+    """Strokes over the whole page, each of which has to be drawn."""
+    stroke = b"0 0 m 612 792 l 0 792 612 0 300 400 c S\n"
+    return written(stream(deflated(stroke * 1000, operators // 1000), b"/Filter/FlateDecode"))
+
+
+def deflate_bomb(megabytes: int) -> bytes:
+    """A content stream that expands a thousandfold into spaces and text."""
+    block = (b"BT /F1 1 Tf (" + b"A" * 10_000 + b") Tj ET\n") * 100
+    return written(stream(deflated(block, megabytes), b"/Filter/FlateDecode"))
+
+
+def nested_deflate_bomb(gigabytes: int) -> bytes:
+    """Deflate within deflate: a few kilobytes that stand for gigabytes."""
+    inner = deflated(b" " * 1_000_000, gigabytes * 1000)
+    outer = zlib.compress(inner, 9)
+    return written(stream(outer, b"/Filter[/FlateDecode/FlateDecode]"))
+
+
+def picture_bomb(side: int) -> bytes:
+    """A picture of `side`² pixels, all of them white, in a few kilobytes."""
+    rows = deflated(b"\xff" * side * 3, side)
+    entries = b"/Type/XObject/Subtype/Image/Width %d/Height %d/ColorSpace/DeviceRGB/BitsPerComponent 8" % (side, side)
+    picture = stream(rows, entries + b"/Filter/FlateDecode")
+    return written(stream(b"q 500 0 0 500 50 50 cm /X1 Do Q"), extra=picture)
