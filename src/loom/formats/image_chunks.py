@@ -1,0 +1,127 @@
+"""Walks the parts that PNG, JPEG, WebP and GIF files are made of. Damage ends the walk; nothing is decoded."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from struct import Struct, error
+from typing import Final
+
+import msgspec
+
+_PNG_HEAD: Final = Struct(">I4s").unpack_from
+_RIFF_HEAD: Final = Struct("<4sI").unpack_from
+_U16: Final = Struct(">H").unpack_from
+_GIF_FRAME: Final = Struct("<HHHH").unpack_from
+
+# In compressed data FF is followed by 00, by a restart mark, or by more FF; anything else is the next marker.
+_NEXT_MARKER: Final = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
+SOS: Final = 0xDA
+EOI: Final = 0xD9
+
+
+class Part(msgspec.Struct, frozen=True):
+    """`start` to `end` is the whole part, `body` is where its content begins."""
+
+    kind: bytes
+    start: int
+    body: int
+    end: int
+
+
+def png_chunks(data: bytes) -> Iterator[Part]:
+    """`end` counts the checksum; a chunk that is cut off is not given."""
+    at = 8
+    while at + 12 <= len(data):
+        length, kind = _PNG_HEAD(data, at)
+        end = at + 12 + length
+        if end > len(data):
+            return
+        yield Part(kind, at, at + 8, end)
+        if kind == b"IEND":
+            return
+        at = end
+
+
+def riff_chunks(data: bytes) -> Iterator[Part]:
+    """The chunks of a RIFF file; `end` is that of the content, without the padding byte."""
+    at = 12
+    while at + 8 <= len(data):
+        kind, length = _RIFF_HEAD(data, at)
+        end = at + 8 + length
+        if end > len(data):
+            return
+        yield Part(kind, at, at + 8, end)
+        at = end + (length & 1)
+
+
+def jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
+    """(marker, start, end) of each segment, the compressed data of a scan counted to its SOS; ends after EOI."""
+    at = 2
+    end = len(data)
+    while at + 2 <= end:
+        if data[at] != 0xFF:
+            return
+        marker = data[at + 1]
+        if marker == 0xFF:
+            at += 1
+            continue
+        if marker == EOI:
+            yield marker, at, at + 2
+            return
+        if marker == 0x01 or 0xD0 <= marker <= 0xD8:
+            at += 2
+            continue
+        if at + 4 > end:
+            return
+        stop = at + 2 + _U16(data, at + 2)[0]
+        if stop > end:
+            return
+        if marker == SOS:
+            following = _NEXT_MARKER.search(data, stop)
+            stop = end if following is None else following.start()
+        yield marker, at, stop
+        at = stop
+
+
+class Gif(msgspec.Struct, frozen=True):
+    """`width` and `height` hold the first frame too, which may be larger than the screen that the file declares."""
+
+    frames: int
+    width: int
+    height: int
+    still: bytes | None
+    """The first frame alone, with nothing else in the file; None where it is cut off."""
+
+
+def read_gif(data: bytes) -> Gif:
+    """A file that is cut off gives what stands before the cut; less than a header is a `struct.error`."""
+    width, height, flags = Struct("<HHB").unpack_from(data, 6)
+    at = table_end = 13 + (3 << (flags & 7) + 1 if flags & 0x80 else 0)
+    frames, control, still = 0, b"", None
+    try:
+        while data[at] in (0x21, 0x2C):
+            start = at
+            if data[at] == 0x21:
+                at = _after_blocks(data, at + 2)
+                if data[start + 1] == 0xF9 and not frames:
+                    control = data[start:at]
+                continue
+            left, top, across, down = _GIF_FRAME(data, at + 1)
+            flags = data[at + 9]
+            at = _after_blocks(data, at + 11 + (3 << (flags & 7) + 1 if flags & 0x80 else 0))
+            if not frames:
+                width, height = max(width, left + across), max(height, top + down)
+                still = data[:table_end] + control + data[start:at] + b";"
+            frames += 1
+    except (IndexError, error):  # cut off
+        pass
+    return Gif(max(frames, 1), width, height, still)
+
+
+def _after_blocks(data: bytes, at: int) -> int:
+    size = data[at]
+    while size:
+        at += size + 1
+        size = data[at]
+    return at + 1

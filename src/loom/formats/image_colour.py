@@ -1,0 +1,92 @@
+"""Brings the many ways to store colour to the four that every reader takes: L, LA, RGB, RGBA; eight bits, sRGB."""
+
+from __future__ import annotations
+
+import io
+from typing import TYPE_CHECKING, Any, Final
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+_MAX_PROFILE_BYTES: Final = 4_194_304
+_SRGB_MARKS: Final = (b"sRGB", "sRGB".encode("utf-16-be"))
+
+
+def eight_bits(image: Image, profile: bytes | None) -> Image:
+    mode = image.mode
+    transparent = "transparency" in image.info
+    match mode:
+        case "RGB" if transparent:
+            return image.convert("RGBA")
+        case "L" if transparent:
+            return image.convert("LA")
+        case "L" | "LA" | "RGB" | "RGBA":
+            return image
+        case "1":
+            return image.convert("L")
+        case "P":
+            return image.convert("RGBA" if transparent else "RGB")
+        case "PA" | "RGBa":
+            return image.convert("RGBA")
+        case "La":
+            return image.convert("LA")
+        case "CMYK":
+            return _managed(image, profile) or image.convert("RGB")
+        case "LAB":
+            return _managed(image, None, space="LAB") or image.getchannel("L")
+        case "I" | "F":
+            return _stretched(image)
+        case _ if mode.startswith("I;16"):
+            return _high_bytes(image)
+        case _:
+            return image.convert("RGB")
+
+
+def to_srgb(image: Image, profile: bytes) -> Image:
+    """Models ignore colour profiles, so the colours themselves are converted. Transparency stays as it is."""
+    if any(mark in profile for mark in _SRGB_MARKS):
+        return image
+    converted = _managed(image.convert("RGB"), profile)
+    if converted is None:
+        return image
+    if image.mode == "RGBA":
+        converted.putalpha(image.getchannel("A"))
+    return converted
+
+
+def without_empty_alpha(image: Image) -> Image:
+    """Many screenshots carry an alpha channel in which every pixel is opaque."""
+    if image.mode in ("LA", "RGBA") and image.getchannel("A").getextrema() == (255, 255):
+        return image.convert(image.mode[:-1])
+    return image
+
+
+def _managed(image: Image, profile: bytes | None, space: str = "") -> Image | None:
+    """Through the colour profile to sRGB; None where there is no profile, or one that cannot be used."""
+    from PIL import ImageCms
+
+    cms: Any = ImageCms  # its annotations leave profiles untyped
+    if not space and (not profile or len(profile) > _MAX_PROFILE_BYTES):
+        return None
+    try:
+        source = cms.createProfile(space) if space else cms.ImageCmsProfile(io.BytesIO(profile or b""))
+        converted = cms.profileToProfile(image, source, cms.createProfile("sRGB"), outputMode="RGB")
+    except (cms.PyCMSError, OSError):  # an unusable profile says nothing about the colours
+        return None
+    converted.info.pop("icc_profile", None)
+    return converted
+
+
+def _high_bytes(image: Image) -> Image:
+    """16 bits to 8 as viewers do it: 65535 is white."""
+    return image.convert("I").point(lambda value: value * (1 / 256)).convert("L")
+
+
+def _stretched(image: Image) -> Image:
+    """32-bit integers and floats have no fixed white: the lightest pixel becomes white, the darkest black."""
+    numbers: Any = image.getextrema()
+    low, high = numbers
+    if image.mode == "I" and low >= 0 and high <= 255:
+        return image.convert("L")
+    scale = 255.0 / (high - low) if high > low else 0.0
+    return image.convert("F").point(lambda value: value * scale - low * scale).convert("L")

@@ -1,0 +1,130 @@
+"""Is this text, in which encoding, and what does it say?"""
+
+from __future__ import annotations
+
+import codecs
+import re
+from typing import Final
+
+from loom.errors import Unreadable
+
+WINDOW_BYTES: Final = 8192
+MIN_PRINTABLE: Final = 0.95
+_MAX_HIGH_SHARE: Final = 0.3
+"""Above it, bytes that are not UTF-8 are more likely another alphabet or no text at all than Western European."""
+
+# Longest mark first: that of UTF-32 begins with that of UTF-16.
+_MARKS: Final = (
+    (codecs.BOM_UTF8, "utf-8-sig"),
+    (codecs.BOM_UTF32_LE, "utf-32-le"),
+    (codecs.BOM_UTF32_BE, "utf-32-be"),
+    (codecs.BOM_UTF16_LE, "utf-16-le"),
+    (codecs.BOM_UTF16_BE, "utf-16-be"),
+)
+_NAMES: Final = {"utf-8-sig": "utf-8", "cp1252": "windows-1252"}
+_UNITS: Final = {"utf-16-le": 2, "utf-16-be": 2, "utf-32-le": 4, "utf-32-be": 4}
+
+# \b \t \n \v \f \r and ESC (terminal logs) count as printable.
+_CONTROLS: Final = bytes(set(range(32)) - {8, 9, 10, 11, 12, 13, 27} | {127})
+_NO_CONTROLS: Final = bytes(set(range(256)) - set(_CONTROLS))
+_UTF8_CONTROLS: Final = re.compile(rb"\xc2[\x80-\x9f]")
+_WIDE_CONTROLS: Final = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
+_UNDEFINED_1252: Final = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
+
+
+def encoding_of(data: bytes) -> str | None:
+    """The codec of a text, judged by its first 8 KB; None when it is not text."""
+    head = data[:WINDOW_BYTES]
+    whole = len(head) == len(data)
+    for mark, codec in _MARKS:
+        if head.startswith(mark):
+            if codec == "utf-8-sig":
+                return codec if _is_utf8(head[3:], whole=whole) else None
+            return codec if _is_wide(head[len(mark) :], codec, whole=whole) else None
+    if b"\0" in head:
+        return _unmarked_wide(head, whole=whole)
+    if _is_utf8(head, whole=whole):
+        return "utf-8"
+    return "cp1252" if _is_western(head) else None
+
+
+def _is_utf8(head: bytes, *, whole: bool) -> bool:
+    if not head.isascii():
+        try:
+            codecs.utf_8_decode(head, "strict", whole)
+        except UnicodeDecodeError:
+            return False
+    controls = len(head.translate(None, _NO_CONTROLS))
+    if not head.isascii():
+        controls += len(_UTF8_CONTROLS.findall(head))
+    return controls <= len(head) * (1 - MIN_PRINTABLE) and b"\0" not in head
+
+
+def _is_western(head: bytes) -> bool:
+    """Windows-1252, of which Latin-1 text is a part. No control at all: this guess has no other evidence."""
+    if head.translate(None, _NO_CONTROLS) or _UNDEFINED_1252.search(head):
+        return False
+    high = sum(map(head.count, range(0x80, 0x100))) if len(head) < 64 else len(head.translate(None, bytes(range(0x80))))
+    return high <= max(2, len(head) * _MAX_HIGH_SHARE)
+
+
+def _is_wide(head: bytes, codec: str, *, whole: bool) -> bool:
+    unit = _UNITS[codec]
+    if whole and len(head) % unit:
+        return False
+    try:
+        text = codecs.getincrementaldecoder(codec)("strict").decode(head, final=whole)
+    except UnicodeDecodeError:
+        return False
+    return len(_WIDE_CONTROLS.findall(text)) <= len(text) * (1 - MIN_PRINTABLE)
+
+
+def _unmarked_wide(head: bytes, *, whole: bool) -> str | None:
+    """UTF-16 or UTF-32 without a mark: most characters have zeros in the same places."""
+    units = len(head) // 4
+    if units:
+        zeros = [head[place : units * 4 : 4].count(0) / units for place in range(4)]
+        if min(zeros[2:]) > 0.95 and zeros[0] < 0.05:
+            codec = "utf-32-le"
+        elif min(zeros[:2]) > 0.95 and zeros[3] < 0.05:
+            codec = "utf-32-be"
+        elif min(zeros[1], zeros[3]) > 0.3 and max(zeros[0], zeros[2]) < 0.05:
+            codec = "utf-16-le"
+        elif min(zeros[0], zeros[2]) > 0.3 and max(zeros[1], zeros[3]) < 0.05:
+            codec = "utf-16-be"
+        else:
+            return None
+        return codec if _is_wide(head, codec, whole=whole) else None
+    return None
+
+
+def decode_text(data: bytes, name: str = "") -> tuple[str, str, tuple[str, ...]]:
+    """(text, encoding, notices). What cannot be decoded is replaced and said; no text at all is `Unreadable`."""
+    codec = encoding_of(data)
+    if codec is None:
+        raise Unreadable(
+            f"{name or 'The data'} is not text in UTF-8, UTF-16, UTF-32 or Windows-1252.",
+            name=name,
+            hint="Save it as UTF-8 and attach it again.",
+        )
+    text, codec, notices = _decode(data, codec, name or "the text")
+    if "\0" in text:
+        notices = (*notices, f"NUL characters in {name or 'the text'} are shown as ␀")
+        text = text.replace("\0", "␀")
+    return text, _NAMES.get(codec, codec), notices
+
+
+def _decode(data: bytes, codec: str, shown: str) -> tuple[str, str, tuple[str, ...]]:
+    for mark, marked in _MARKS:
+        if marked == codec and marked != "utf-8-sig" and data.startswith(mark):
+            data = data[len(mark) :]
+    if codec != "cp1252":
+        try:
+            return data.decode(codec), codec, ()
+        except UnicodeDecodeError:
+            text = data.decode(codec, "replace")
+        damaged = text.count("\ufffd")
+        if not codec.startswith("utf-8") or sum(map(len, re.findall("[^\x00-\x7f\ufffd]+", text))) > damaged:
+            return text, codec, (f"{damaged} damaged characters in {shown} are shown as \ufffd",)
+    text = data.decode("cp1252", "replace")
+    return text, "cp1252", (f"{shown} is not UTF-8; it was read as Windows-1252 (Western European)",)

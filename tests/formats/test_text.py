@@ -1,0 +1,108 @@
+"""Is it text, in which encoding, and what does it say?"""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loom.errors import Unreadable
+from loom.formats.text import decode_text, encoding_of
+
+SAMPLE = "Grüße aus Köln: 3 × 4 = 12 €\nZweite Zeile\tmit Tabulator\n" * 10
+
+
+@pytest.mark.parametrize(
+    ("codec", "mark", "said"),
+    [
+        ("utf-8", b"", "utf-8"),
+        ("utf-8", b"\xef\xbb\xbf", "utf-8"),
+        ("utf-16-le", b"\xff\xfe", "utf-16-le"),
+        ("utf-16-be", b"\xfe\xff", "utf-16-be"),
+        ("utf-16-le", b"", "utf-16-le"),
+        ("utf-16-be", b"", "utf-16-be"),
+        ("utf-32-le", b"\xff\xfe\0\0", "utf-32-le"),
+        ("utf-32-be", b"\0\0\xfe\xff", "utf-32-be"),
+        ("utf-32-le", b"", "utf-32-le"),
+        ("utf-32-be", b"", "utf-32-be"),
+    ],
+)
+def test_unicode_is_read_with_and_without_a_mark(codec: str, mark: bytes, said: str) -> None:
+    assert decode_text(mark + SAMPLE.encode(codec)) == (SAMPLE, said, ())
+
+
+def test_windows_1252_is_converted_and_said() -> None:
+    text, encoding, notices = decode_text(SAMPLE.encode("cp1252"), "old.txt")
+    assert (text, encoding) == (SAMPLE, "windows-1252")
+    assert notices == ("old.txt is not UTF-8; it was read as Windows-1252 (Western European)",)
+
+
+@pytest.mark.parametrize("cut", range(8))
+def test_a_character_that_the_window_cuts_in_two_does_no_harm(cut: int) -> None:
+    data = b"a" * (8192 - cut) + "日本語🙂".encode() * 50
+    assert encoding_of(data) == "utf-8"
+    assert decode_text(data)[0].endswith("日本語🙂")
+
+
+def test_a_character_that_the_end_cuts_in_two_is_not_utf_8() -> None:
+    assert encoding_of("日本語".encode()[:-1] * 3) is None
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"\x7fELF\x02\x01\x01" + bytes(200),
+        random.Random(5).randbytes(5000),
+        bytes(range(32)) * 20,
+        "Привет, мир, как дела сегодня".encode("cp1251") * 9,
+        "こんにちは世界".encode("shift-jis") * 9,
+        b"text with a NUL \0 in it",
+        b"\xff\xfe" + b"\x00\xd8" * 40,
+        b"\xff\xfeodd",
+    ],
+    ids=["program", "random", "controls", "cyrillic", "japanese", "nul", "lone surrogates", "odd length"],
+)
+def test_what_is_not_text_in_a_known_encoding_is_refused(data: bytes) -> None:
+    assert encoding_of(data) is None
+    with pytest.raises(Unreadable, match="Save it as UTF-8"):
+        decode_text(data, "thing.txt")
+
+
+def test_up_to_one_in_twenty_characters_may_be_a_control_character() -> None:
+    assert encoding_of(b"\x01" * 5 + b"a" * 95) == "utf-8"
+    assert encoding_of(b"\x01" * 6 + b"a" * 94) is None
+    assert encoding_of(b"\x1b[31mred\x1b[0m\r\n\x08\x0c" * 50) == "utf-8"
+
+
+def test_damage_behind_the_window_is_replaced_and_counted() -> None:
+    text, encoding, notices = decode_text("ä".encode() * 9000 + b"\xff\xff", "log.txt")
+    assert (encoding, text[-2:]) == ("utf-8", "\ufffd\ufffd")
+    assert notices == ("2 damaged characters in log.txt are shown as \ufffd",)
+    text, encoding, notices = decode_text(b"x" * 9000 + b" caf\xe9", "menu.txt")
+    assert (encoding, text[-4:]) == ("windows-1252", "café")
+    assert len(notices) == 1
+
+
+def test_nul_behind_the_window_is_made_visible() -> None:
+    text, _, notices = decode_text(b"x" * 9000 + b"\0end", "log.txt")
+    assert text.endswith("␀end")
+    assert notices == ("NUL characters in log.txt are shown as ␀",)
+
+
+@settings(max_examples=200, deadline=None)
+@given(st.text(st.characters(exclude_categories=("Cs", "Cc")), min_size=1), st.sampled_from(["utf-8", "utf-8-sig"]))
+def test_all_printable_utf_8_comes_back(text: str, codec: str) -> None:
+    decoded, _, notices = decode_text(text.encode(codec))
+    assert (decoded, notices) == (text.removeprefix("\ufeff"), ())
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.binary(max_size=300))
+def test_any_bytes_are_text_or_are_not(data: bytes) -> None:
+    if encoding_of(data) is None:
+        with pytest.raises(Unreadable):
+            decode_text(data)
+    else:
+        assert "\0" not in decode_text(data)[0]
