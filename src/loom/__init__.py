@@ -26,12 +26,14 @@ if TYPE_CHECKING:
     from loom.content.inputs import Attachment, Content, audio, document, image
     from loom.content.media import Media
     from loom.content.messages import Message, text_of
+    from loom.doors import Loom, ask
     from loom.errors import LoomError
     from loom.events import Event
     from loom.models import Capabilities, Model, Usage
     from loom.prompt import Prompt, Receipt
     from loom.runtime import Runtime
     from loom.session import Reply, Session
+    from loom.tools.base import ToolContext, tool
 
 _HOMES = {
     "loom.content.blocks": (
@@ -51,12 +53,14 @@ _HOMES = {
     "loom.content.inputs": ("Attachment", "Content", "audio", "document", "image"),
     "loom.content.media": ("Media",),
     "loom.content.messages": ("Message", "text_of"),
+    "loom.doors": ("Loom", "ask"),
     "loom.errors": ("LoomError",),
     "loom.events": ("Event",),
     "loom.models": ("Capabilities", "Model", "Usage"),
     "loom.prompt": ("Prompt", "Receipt"),
     "loom.runtime": ("Runtime",),
     "loom.session": ("Reply", "Session"),
+    "loom.tools.base": ("ToolContext", "tool"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -71,6 +75,7 @@ __all__ = [
     "DocumentBlock",
     "Event",
     "ImageBlock",
+    "Loom",
     "LoomError",
     "Media",
     "Message",
@@ -84,13 +89,16 @@ __all__ = [
     "TextBlock",
     "ThinkingBlock",
     "ToolCall",
+    "ToolContext",
     "ToolResult",
     "UnknownBlock",
     "Usage",
+    "ask",
     "audio",
     "document",
     "image",
     "text_of",
+    "tool",
 ]
 
 

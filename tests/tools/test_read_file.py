@@ -106,7 +106,15 @@ async def test_a_binary_is_described_in_a_line(tmp_path: Path) -> None:
     (tmp_path / "tool").write_bytes(b"\x7fELF\x02\x01\x01" + bytes(range(256)) * 20)
     (block,) = await read_file(Context(tmp_path), "tool")
     assert isinstance(block, TextBlock)
-    assert block.text.startswith("[tool: application/")
+    assert block.text.startswith("[tool is ")
+    assert "nothing to show" in block.text
+
+
+async def test_a_text_with_the_name_of_a_picture_says_what_it_is(tmp_path: Path) -> None:
+    (tmp_path / "fake.png").write_text("<!doctype html><html><body>not a picture</body></html>")
+    said, lines = await read_file(Context(tmp_path), "fake.png")
+    assert text_of(said) == "(fake.png is HTML (by its bytes), attached as text)"
+    assert text_of(lines).startswith("     1\t<!doctype")
 
 
 async def test_a_damaged_picture_is_an_error_and_not_a_block(tmp_path: Path) -> None:

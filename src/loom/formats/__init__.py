@@ -27,6 +27,7 @@ __all__ = [
     "Rendered",
     "clean_name",
     "inspect",
+    "mislabelled",
     "render",
 ]
 
@@ -64,8 +65,8 @@ def inspect(data: bytes, name: str = "", limits: Limits = Limits()) -> Inspectio
         )
     _check_size(found, len(data), name, limits)
     inspection = _inspect(data, found, name, limits)
-    lie = _lie(name, found)
-    return msgspec.structs.replace(inspection, notices=(lie, *inspection.notices)) if lie else inspection
+    said = mislabelled(name, found)
+    return msgspec.structs.replace(inspection, notices=(said, *inspection.notices)) if said else inspection
 
 
 def _inspect(data: bytes, found: Sniffed, name: str, limits: Limits) -> Inspection:
@@ -161,8 +162,9 @@ def _unsupported(media_type: str, size_bytes: int, name: str) -> Unsupported:
     )
 
 
-def _lie(name: str, found: Sniffed) -> str:
-    """The extension promises one thing and the bytes are another. Kinds of text are not told apart that strictly."""
+def mislabelled(name: str, found: Sniffed) -> str:
+    """A sentence where the extension promises one thing and the bytes are another, else nothing. Kinds of text are not
+    told apart that strictly."""
     claimed = type_of_name(name)
     if claimed is None or claimed == found.media_type:
         return ""

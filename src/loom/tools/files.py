@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 from loom.content.blocks import ContentBlock, DocumentBlock, TextBlock, page_label, page_range
 from loom.content.media import size_label
 from loom.errors import ToolError, Unsupported
+from loom.formats import mislabelled
 from loom.formats.facts import Limits
+from loom.formats.kinds import label_of
 from loom.formats.sniff import sniff
 from loom.formats.text import decode_text
+from loom.tools.base import FileContext
 from loom.tools.workspace import OpenFile, open_file, read_whole
 
 LINES_PER_READ: Final = 2_000
@@ -21,45 +23,36 @@ MANY_PAGES: Final = 100
 LARGE_BYTES: Final = 10_485_760
 
 
-class FileContext(Protocol):
-    """What reading needs: where the workspace is, how bytes become blocks, whom to ask."""
-
-    @property
-    def workspace(self) -> Path: ...
-
-    @property
-    def limits(self) -> Limits: ...
-
-    async def attach(self, data: bytes, *, name: str, source: str, pages: str = "") -> Sequence[ContentBlock]:
-        """Store bytes and get the block that shows them, with what there is to say about it."""
-        ...
-
-    async def approve(self, action: str, *, why: str) -> None:
-        """Ask the user; returns when allowed, raises ToolError when not."""
-        ...
-
-
 async def read_file(
     context: FileContext, path: str, *, offset: int = 1, limit: int | None = None, pages: str = ""
 ) -> list[ContentBlock]:
-    """Read a file. Text comes with line numbers (`offset` counts lines from 1, `limit` lines at most); pictures,
-    PDFs, office files and sound come as content you can look at. `pages` chooses pages, slides or sheets: "21-40"."""
+    """Read a file. Text comes with line numbers; pictures, PDFs, office files and sound as content you can look at.
+
+    path: the file, relative to the workspace
+    offset: the first line of a text, counted from 1
+    limit: how many lines of a text at most
+    pages: pages, slides or sheets of a document, such as "3" or "21-40"
+    """
     if offset < 1 or (limit is not None and limit < 1):
         raise ToolError("offset and limit count lines from 1")
     if pages:
         page_range(pages)
     with open_file(context.workspace, path) as opened:
-        await _ask(context, opened, path)
+        await ask_to_read(context, opened, path)
         data = await asyncio.to_thread(read_whole, opened, context.limits)
     sniffed = sniff(data, opened.path.name)
     if sniffed.category == "text":
-        return [await asyncio.to_thread(_numbered_lines, data, opened.path.name, context.limits, offset, limit)]
+        lines = await asyncio.to_thread(numbered_lines, data, opened.path.name, context.limits, offset, limit)
+        said = mislabelled(opened.path.name, sniffed)
+        return [TextBlock(f"({said})"), lines] if said else [lines]
     if sniffed.category == "unsupported":
-        return [TextBlock(f"[{opened.path.name}: {sniffed.media_type}, {size_label(len(data))}; nothing to show]")]
+        kind = f"{label_of(sniffed.media_type)} ({sniffed.media_type}, {size_label(len(data))})"
+        return [TextBlock(f"[{opened.path.name} is {kind}: it has nothing to show to a model]")]
     return await _attached(context, data, opened.path, pages)
 
 
-async def _ask(context: FileContext, opened: OpenFile, asked: str) -> None:
+async def ask_to_read(context: FileContext, opened: OpenFile, asked: str) -> None:
+    """What is outside the workspace, may hold secrets or is large needs the user's word."""
     action = f"read {asked}"
     if not opened.inside:
         await context.approve(action, why=f"{opened.path} is outside the workspace")
@@ -74,10 +67,10 @@ async def _attached(context: FileContext, data: bytes, path: Path, pages: str) -
         blocks = list(await context.attach(data, name=path.name, source=str(path), pages=pages))
     except Unsupported as error:
         return [TextBlock(f"[{path.name}: {error.message}]")]
-    return [part for block in blocks for part in _paged(block, pages)]
+    return [part for block in blocks for part in paged(block, pages)]
 
 
-def _paged(block: ContentBlock, asked: str) -> list[ContentBlock]:
+def paged(block: ContentBlock, asked: str) -> list[ContentBlock]:
     """A long document is shown a stretch at a time, and says how to go on."""
     if not isinstance(block, DocumentBlock) or not block.media.pages:
         return [block]
@@ -102,7 +95,7 @@ def page_sentence(name: str, first: int, last: int, count: int) -> str:
     return said
 
 
-def _numbered_lines(data: bytes, name: str, limits: Limits, offset: int, limit: int | None) -> TextBlock:
+def numbered_lines(data: bytes, name: str, limits: Limits, offset: int, limit: int | None) -> TextBlock:
     """Lines from `offset`, as many as asked for and as fit into one read."""
     text, _, notices = decode_text(data)
     lines = text.splitlines()

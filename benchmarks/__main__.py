@@ -1,0 +1,32 @@
+"""Run every benchmark, or those named: `python -m benchmarks store formats.pdf`."""
+
+from __future__ import annotations
+
+import pkgutil
+import subprocess
+import sys
+
+import benchmarks
+
+LEFT_OUT = {"benchmarks.__main__", "benchmarks.formats.interleaved"}
+
+
+def names() -> list[str]:
+    found = [module.name for module in pkgutil.walk_packages(benchmarks.__path__, "benchmarks.") if not module.ispkg]
+    return sorted(name for name in found if name not in LEFT_OUT)
+
+
+def main() -> None:
+    wanted = [f"benchmarks.{name}" for name in sys.argv[1:]] or names()
+    failed = [name for name in wanted if _run(name) != 0]
+    if failed:
+        sys.exit(f"failed: {', '.join(failed)}")
+
+
+def _run(name: str) -> int:
+    print(f"\n── {name}", flush=True)
+    return subprocess.run([sys.executable, "-m", name], check=False).returncode
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,179 @@
+"""The same without `await`: `loom.ask` and `loom.Loom`, thin doors to a runtime that lives in a thread of its own.
+
+print(loom.ask("what is wrong here?", "login.png"))
+
+with loom.Loom(model="claude-sonnet-5-5") as lm:
+    session = lm.session("triage")
+    for event in session.stream("what is wrong?", loom.image("login.png")):
+        if event.type == "text":
+            print(event.text, end="")
+"""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from contextlib import AsyncExitStack
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Self, TypeVar
+
+from loom.agent.ports import Provider
+from loom.agent.session import LocalSession
+from loom.config import Config
+from loom.content.inputs import Content
+from loom.content.messages import Message
+from loom.errors import LoomError
+from loom.events import Event
+from loom.prompt import Receipt
+from loom.runtime import Runtime
+from loom.session import Reply
+from loom.tools.base import Tool, tool
+
+T = TypeVar("T")
+_MAX_PATH_CHARS = 4_096
+
+
+def ask(*content: Content, model: str = "", provider: Provider | None = None) -> Reply:
+    """One question, one answer. Strings after the first that name existing files are attached."""
+    with Loom(model=model, provider=provider) as loom:
+        return loom.ask(*content)
+
+
+class Loom:
+    """A runtime for code that does not await. Use it in a `with` block, or close it.
+
+    `provider` answers instead of the one that the model would have (a scripted one, in tests). `approve` decides on
+    calls instead of asking a person: it gets (tool, what it would do) and says "allow", "ask" or "deny".
+    """
+
+    def __init__(
+        self,
+        *,
+        model: str = "",
+        tools: Iterable[Tool | Callable[..., Any]] = (),
+        approve: Callable[[str, str], Literal["allow", "ask", "deny"]] | None = None,
+        provider: Provider | None = None,
+        config: Config | None = None,
+    ) -> None:
+        self._model = model
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, name="loom", daemon=True)
+        self._thread.start()
+        self._stack = AsyncExitStack()
+        self._closed = False
+        try:
+            self.runtime = self.run(self._stack.enter_async_context(Runtime.open(config)))
+            for found in tools:
+                made = found if isinstance(found, Tool) else tool(found)
+                self.runtime.tools[made.name] = made
+            if provider is not None:
+                self.runtime.providers[self.runtime.model(model).provider] = provider
+            if approve is not None:
+                self.runtime.rule = approve
+        except BaseException:
+            self.close()
+            raise
+
+    def session(self, title: str = "", *, session_id: str = "", model: str = "", system: str = "") -> SyncSession:
+        """A new session, or an earlier one by its id."""
+        found = self.run(self.runtime.session(session_id, title=title, model=model or self._model, system=system))
+        return SyncSession(self, found)
+
+    def ask(self, *content: Content) -> Reply:
+        """One question in a session of its own."""
+        first, *rest = content
+        return self.session().send(first, *(_attached(item) for item in rest))
+
+    def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        try:
+            self.run(self._stack.aclose())
+        finally:
+            self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+    def run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        """Run it in the loop's thread; an interrupt here cancels it there."""
+        if self._closed and self._thread is not threading.current_thread() and not self._loop.is_running():
+            coroutine.close()
+            raise LoomError("this Loom is closed", hint="Open a new one.")
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def iterate(self, events: AsyncIterator[Event]) -> Iterator[Event]:
+        """An async iterator, pulled from this side; leaving the loop early ends it there too."""
+        try:
+            while True:
+                try:
+                    yield self.run(_next(events))
+                except StopAsyncIteration:
+                    return
+        finally:
+            close = getattr(events, "aclose", None)
+            if close is not None:
+                self.run(close())
+
+
+class SyncSession:
+    """A Session without `await`."""
+
+    def __init__(self, loom: Loom, session: LocalSession) -> None:
+        self._loom = loom
+        self._session = session
+
+    @property
+    def id(self) -> str:
+        return self._session.id
+
+    def stream(self, *content: Content) -> Iterator[Event]:
+        return self._loom.iterate(self._session.stream(*content))
+
+    def send(self, *content: Content) -> Reply:
+        return self._run(self._session.send(*content))
+
+    def path(self) -> tuple[Message, ...]:
+        return self._run(self._session.path())
+
+    def use(self, model: str) -> None:
+        self._run(self._session.use(model))
+
+    def fork(self, node: str | None = None) -> SyncSession:
+        return SyncSession(self._loom, self._run(self._session.fork(node)))
+
+    def plan(self, models: Sequence[str] = ()) -> tuple[Receipt, ...]:
+        return self._run(self._session.plan(models))
+
+    def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self._loom.run(coroutine)
+
+
+async def _next(events: AsyncIterator[Event]) -> Event:
+    return await anext(events)
+
+
+def _attached(item: Content) -> Content:
+    """A string that names a file is that file; every other string is text."""
+    if not isinstance(item, str) or "\n" in item or not 0 < len(item) < _MAX_PATH_CHARS:
+        return item
+    path = Path(item).expanduser()
+    try:
+        return path if path.is_file() else item
+    except OSError:
+        return item
