@@ -1,0 +1,122 @@
+"""Database: where rows last. One SQL text for SQLite (the default, embedded) and PostgreSQL.
+
+Work is a plain function of a transaction. It runs in a thread, from start to end or not at all, and may run again
+after a lost race, so it touches nothing but its transaction:
+
+    def work(tx: Transaction) -> int:
+        rows = tx.execute("SELECT key FROM session WHERE id = :id FOR UPDATE", {"id": session_id})
+        ...
+
+    key = await database.write(work)
+
+The shared dialect is what both understand (`:name` parameters, ON CONFLICT, RETURNING, recursive WITH) and one word
+more: `FOR UPDATE` locks rows on PostgreSQL and is left out on SQLite, where a writer is alone.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from loom.errors import ConfigError, Corrupt
+
+Row: TypeAlias = tuple[Any, ...]
+Params: TypeAlias = Mapping[str, object]
+T = TypeVar("T")
+
+NO_PARAMS: Final[Params] = {}
+MEMORY: Final = ":memory:"
+NOT_CARRIED: Final = "work raised StopIteration, which a future cannot carry"
+
+
+class Transaction(Protocol):
+    """What work is given. All of it is committed, or none."""
+
+    def execute(self, sql: str, params: Params = NO_PARAMS) -> list[Row]: ...
+
+    def executemany(self, sql: str, params: Sequence[Params]) -> None:
+        """The same statement for many rows; it returns nothing."""
+        ...
+
+    def lock(self, name: str) -> None:
+        """Be the only transaction in the whole store that holds this name, until the end."""
+        ...
+
+
+Work: TypeAlias = Callable[[Transaction], T]
+
+
+class Database(Protocol):
+    @property
+    def label(self) -> str:
+        """What errors call it: a file name or a host, never a password."""
+        ...
+
+    async def write(self, work: Work[T]) -> T:
+        """Run work and return once what it wrote would survive a crash."""
+        ...
+
+    async def read(self, work: Work[T]) -> T:
+        """Run work on one consistent view. It must not write."""
+        ...
+
+    async def scrub(self) -> None:
+        """Leave no trace of deleted rows in the files that this process can reach."""
+        ...
+
+    async def check(self) -> tuple[str, ...]:
+        """What is wrong with the database itself, in words; empty when it is sound."""
+        ...
+
+    async def close(self) -> None:
+        """Finish what is queued, then let go."""
+        ...
+
+
+def shaped(row: Row, shape: type[T], what: str) -> T:
+    """The row as a value. Damage can change the type of a column, too: then it is `Corrupt`, and says what it was."""
+    try:
+        return msgspec.convert(row, shape)
+    except (msgspec.ValidationError, UnicodeError):
+        raise Corrupt(f"{what} is damaged.", hint="Run `loom doctor`; the rest can still be read.") from None
+
+
+async def open_database(url: str, *, busy_seconds: float = 15.0) -> Database:
+    """Open a store and bring its schema up to date.
+
+    `url` is a path, `sqlite:///absolute/path`, `:memory:` (also `sqlite://:memory:`) or `postgresql://…`.
+    `busy_seconds` is how long a write waits for another process before it gives up.
+    """
+    if url.startswith(("postgresql://", "postgres://")):
+        from loom.store.postgres import PostgresDatabase
+
+        return await asyncio.to_thread(PostgresDatabase.open, url, busy_seconds=busy_seconds)
+    from loom.store.sqlite import SqliteDatabase
+
+    return await asyncio.to_thread(SqliteDatabase.open, _sqlite_path(url), busy_seconds=busy_seconds)
+
+
+def _sqlite_path(url: str) -> Path | None:
+    """The file to open, or None for memory."""
+    if url in {MEMORY, f"sqlite://{MEMORY}"}:
+        return None
+    if "://" not in url:
+        if not url or "\0" in url:
+            raise ConfigError("a store needs a path or an address", key="store")
+        return Path(url).expanduser().absolute()
+    parts = urlsplit(url)
+    if parts.scheme != "sqlite" or parts.netloc or len(parts.path) < 2 or parts.query or parts.fragment:
+        raise ConfigError(
+            f"{parts.scheme}: is not a store that Loom can open",
+            key="store",
+            hint="Give a path, sqlite:///absolute/path or postgresql://user@host/name.",
+        )
+    path = unquote(parts.path)
+    if "\0" in path:
+        raise ConfigError("a store needs a path or an address", key="store")
+    return Path("/" + path.lstrip("/"))

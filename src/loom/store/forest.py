@@ -1,0 +1,237 @@
+"""Forest: all trees of messages. A node's id covers its message and its parent, so what was said is never said twice.
+
+    root ─ node ─ node ─ node
+              └── node ─ node         two conversations share the nodes up to where they part
+
+Appending the same messages again finds the same nodes, whoever wrote them first. Which of them a session keeps, and
+when they are deleted, is the business of `sessions`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from loom.content.media import Media
+from loom.content.messages import Message, media_of
+from loom.errors import Corrupt, LoomError, NotFound
+from loom.store.database import Database, Row, Transaction, Work
+from loom.store.nodes import (
+    SELECT_NODES,
+    Node,
+    Source,
+    StoredNode,
+    content_of,
+    damaged,
+    drafts_of,
+    full_id,
+    has_true_id,
+    insert_path,
+    insert_root,
+    node_of,
+    plain_json,
+    plain_text,
+    printable,
+    read_node,
+    read_path,
+    ref_of,
+    stored_node,
+)
+
+Clock: TypeAlias = Callable[[], float]
+
+_VERIFY_ROWS: Final = 500
+_REACH: Final = (
+    "WITH RECURSIVE ends (key) AS (SELECT head_key FROM session WHERE id = :session"
+    " UNION SELECT t.node_key FROM session s JOIN tip t ON t.session_key = s.key WHERE s.id = :session),"
+    " reach (key, parent_key) AS ("
+    " SELECT n.key, n.parent_key FROM ends JOIN node n ON n.key = ends.key"
+    " UNION"
+    " SELECT n.key, n.parent_key FROM reach r JOIN node n ON n.key = r.parent_key) "
+)
+_SELECT_AFTER: Final = f"{SELECT_NODES} WHERE n.key > :after ORDER BY n.key LIMIT :limit"
+_SELECT_TREE: Final = f"{_REACH}{SELECT_NODES} JOIN reach ON reach.key = n.key ORDER BY n.depth, n.key"
+_SELECT_CHILDREN: Final = f"{SELECT_NODES} WHERE n.parent_key = :key ORDER BY n.key"
+_SELECT_OWN_CHILDREN: Final = (
+    f"{_REACH}{SELECT_NODES} JOIN reach ON reach.key = n.key WHERE n.parent_key = :key ORDER BY n.key"
+)
+
+
+class Problem(msgspec.Struct, frozen=True):
+    node_id: str
+    what: Literal["hash", "parent", "depth", "message", "media"]
+    text: str
+
+
+class Verification(msgspec.Struct, frozen=True):
+    nodes: int
+    problems: tuple[Problem, ...]
+
+
+class Forest:
+    def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def root(self, system: str) -> Node:
+        """The root with this system prompt; there is one for each."""
+        now = self._clock()
+        return node_of(await self._database.write(lambda tx: read_node(tx, insert_root(tx, system, now).id)), None)
+
+    async def append(
+        self,
+        parent_id: str,
+        messages: Sequence[Message],
+        *,
+        source: Source | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> tuple[Node, ...]:
+        """Write messages below a node, and give their nodes. Those that are there already stay as they are.
+
+        `source` says who speaks where the role does not; `meta` (provider, model, usage …) describes each of them.
+        """
+        drafts = drafts_of(messages, source, meta)
+        now = self._clock()
+        return await self._database.write(lambda tx: insert_path(tx, ref_of(tx, parent_id), drafts, now)[0])
+
+    async def node(self, node_id: str) -> Node:
+        """By its id, or by the first digits of it (eight or more) where they are enough."""
+        row = await self._database.read(lambda tx: read_node(tx, node_id))
+        return node_of(row, row.parent_id)
+
+    async def path(self, node_id: str) -> tuple[Node, ...]:
+        """From the root to the node, both included."""
+
+        def work(tx: Transaction) -> tuple[Node, ...]:
+            rows = read_path(tx, node_id)
+            parents = (None, *(row.id for row in rows))
+            return tuple(map(node_of, rows, parents))
+
+        return await self._database.read(work)
+
+    async def system_of(self, node_id: str) -> str:
+        """The system prompt above a node."""
+
+        def work(tx: Transaction) -> str:
+            root_key = ref_of(tx, node_id).tree
+            rows = tx.execute(f"{SELECT_NODES} WHERE n.key = :key", {"key": root_key})
+            system = node_of(stored_node(rows[0]), None).system if rows else None
+            if system is None:
+                raise damaged(node_id, "its root is gone")
+            return system
+
+        return await self._database.read(work)
+
+    async def children(self, node_id: str, *, session_id: str | None = None) -> tuple[Node, ...]:
+        """In the order they were written. With a session, only those on its own branches."""
+        return await self._database.read(lambda tx: _children(tx, node_id, session_id))
+
+    async def siblings(self, node_id: str, *, session_id: str | None = None) -> tuple[Node, ...]:
+        """The children of the node's parent, the node itself among them; a root is alone."""
+
+        def work(tx: Transaction) -> tuple[Node, ...]:
+            row = read_node(tx, node_id)
+            return (node_of(row, None),) if row.parent_id is None else _children(tx, row.parent_id, session_id)
+
+        return await self._database.read(work)
+
+    async def tree(self, session_id: str) -> tuple[Node, ...]:
+        """Every node on a branch of this session, parents before children."""
+
+        def work(tx: Transaction) -> tuple[Node, ...]:
+            return _nodes(tx.execute(_SELECT_TREE, {"session": plain_text(session_id, "an id")}))
+
+        nodes = await self._database.read(work)
+        if not nodes:
+            raise NotFound("There is no such session.", hint="List them: `loom sessions`.")
+        return nodes
+
+    async def set_bookmark(self, node_id: str, bookmark: str) -> None:
+        """Give a node a name that people find it by; an empty one takes it away."""
+        await self._set("UPDATE node SET bookmark = :value WHERE id = :id", node_id, plain_text(bookmark, "a bookmark"))
+
+    async def set_tags(self, node_id: str, tags: Iterable[str]) -> None:
+        value = plain_json(sorted(set(tags)), "tags")
+        await self._set("UPDATE node SET tags = :value WHERE id = :id", node_id, value)
+
+    async def _set(self, sql: str, node_id: str, value: str) -> None:
+        await self._database.write(lambda tx: tx.execute(sql, {"id": full_id(tx, node_id), "value": value}))
+
+    async def verify(
+        self, node_id: str | None = None, *, exists: Callable[[str], Awaitable[bool]] | None = None
+    ) -> Verification:
+        """Hash what is stored, along one path or all of it; with `exists`, look whether the media are there too."""
+        count = 0
+        problems: list[Problem] = []
+        known: dict[str, bool] = {}
+        async for row in self._rows(node_id):
+            count += 1
+            if isinstance(row, Problem):
+                problems.append(row)
+                continue
+            found, media = _inspect(row)
+            problems += found
+            for medium in media:
+                if exists is not None and medium.digest not in known:
+                    known[medium.digest] = await exists(medium.digest)
+                if not known.get(medium.digest, True):
+                    problems.append(Problem(row.id, "media", f"{medium.label} ({medium.digest}) is missing"))
+        return Verification(count, tuple(problems))
+
+    async def _rows(self, node_id: str | None) -> AsyncIterator[StoredNode | Problem]:
+        if node_id is not None:
+            parent_id, parent_depth = None, None
+            for row in await self._database.read(lambda tx: read_path(tx, node_id)):
+                yield msgspec.structs.replace(row, parent_id=parent_id, parent_depth=parent_depth)
+                parent_id, parent_depth = row.id, row.depth
+            return
+        after = 0
+        while rows := await self._database.read(_rows_after(after)):
+            for row in rows:
+                try:
+                    yield stored_node(row)
+                except Corrupt as error:
+                    yield Problem(printable(row[0]), "message", error.message)
+            if not isinstance(rows[-1][-1], int) or rows[-1][-1] <= after:
+                raise Corrupt("The messages are no longer in order.", hint="Run `loom doctor`.")
+            after = rows[-1][-1]
+
+
+def _rows_after(key: int) -> Work[list[Row]]:
+    return lambda tx: tx.execute(_SELECT_AFTER, {"after": key, "limit": _VERIFY_ROWS})
+
+
+def _nodes(rows: Iterable[Row]) -> tuple[Node, ...]:
+    found = [stored_node(row) for row in rows]
+    return tuple(node_of(row, row.parent_id) for row in found)
+
+
+def _children(tx: Transaction, node_id: str, session_id: str | None) -> tuple[Node, ...]:
+    key = ref_of(tx, node_id).key
+    if session_id is None:
+        return _nodes(tx.execute(_SELECT_CHILDREN, {"key": key}))
+    return _nodes(tx.execute(_SELECT_OWN_CHILDREN, {"key": key, "session": plain_text(session_id, "an id")}))
+
+
+def _inspect(row: StoredNode) -> tuple[list[Problem], tuple[Media, ...]]:
+    """What is wrong with one row, and the media that it shows."""
+    problems: list[Problem] = []
+    if row.depth > 0 and row.parent_id is None:
+        problems.append(Problem(row.id, "parent", "the message before it is gone"))
+    elif row.depth != (0 if row.parent_depth is None else row.parent_depth + 1):
+        problems.append(Problem(row.id, "depth", f"it stands at {row.depth}, below {row.parent_depth}"))
+    stored = row.stored
+    if not has_true_id(row, row.parent_id, stored):
+        problems.append(Problem(row.id, "hash", "its text is not the text that was written"))
+    try:
+        message, _ = content_of(row, stored)
+        if not problems:
+            node_of(row, row.parent_id)
+    except LoomError as error:
+        if not problems:
+            problems.append(Problem(row.id, "message", error.message))
+        return problems, ()
+    return problems, media_of(message) if message is not None else ()

@@ -1,0 +1,394 @@
+"""Nodes as rows: their ids, how they are written inside a transaction, how a row becomes a value again.
+
+An id is `node:sha256:` and a hash over the parent's id and the exact bytes of the stored message; a root's is a hash
+over its stored system prompt. Every row that is read is hashed again: what loads is what was written.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
+from typing import Any, Final, Literal, TypeAlias, cast
+
+import msgspec
+
+from loom.content.blocks import Block, TextBlock, ToolResult, UnknownBlock, check_json, check_text
+from loom.content.codec import decode_message, encode_message
+from loom.content.media import is_digest
+from loom.content.messages import Message, media_of
+from loom.errors import Conflict, ContentError, Corrupt, Newer, NotFound
+from loom.store.database import Row, Transaction, shaped
+
+Source: TypeAlias = Literal["user", "model", "tool", "system"]
+
+NODE_TAG: Final = "node:sha256:"
+
+_NODE_ID = re.compile(r"(?:node:sha256:)?([0-9a-f]{8,64})")
+_ROOT_VERSION: Final = 1
+_SOURCE_OF_ROLE: Final[dict[str, Source]] = {"user": "user", "assistant": "model", "tool": "tool"}
+_RACES: Final = 3
+
+
+class Node(msgspec.Struct, frozen=True, kw_only=True):
+    """A message in its place. The root holds the system prompt instead of a message."""
+
+    id: str
+    parent_id: str | None
+    depth: int
+    message: Message | None
+    system: str | None
+    source: Source
+    meta: dict[str, Any]
+    tags: tuple[str, ...]
+    bookmark: str
+    created_at: float
+
+
+class NodeRef(msgspec.Struct, frozen=True, array_like=True):
+    """What must be known of a node to write below it."""
+
+    key: int
+    id: str
+    depth: int
+    root_key: int | None
+
+    @property
+    def tree(self) -> int:
+        """The key of its root."""
+        return self.key if self.root_key is None else self.root_key
+
+
+class Draft(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that is ready to be written."""
+
+    message: Message
+    stored: bytes
+    digests: tuple[str, ...]
+    source: Source
+    meta: dict[str, Any]
+    meta_stored: str
+
+
+class StoredNode(msgspec.Struct, frozen=True, array_like=True):
+    """A row as it is, before anybody has looked whether it is what was written."""
+
+    id: str
+    parent_id: str | None
+    parent_depth: int | None
+    depth: int
+    role: str
+    message: str
+    source: Source
+    meta: str
+    tags: str
+    bookmark: str
+    created_at: float
+    key: int = 0
+
+    @property
+    def stored(self) -> bytes:
+        """The very bytes of the message, even where they are no longer UTF-8."""
+        return self.message.encode("utf-8", "surrogateescape")
+
+
+class _StoredRoot(msgspec.Struct):
+    v: int
+    system: str
+
+
+_root_decoder = msgspec.json.Decoder(_StoredRoot)
+_meta_decoder = msgspec.json.Decoder(dict[str, Any])
+_tags_decoder = msgspec.json.Decoder(tuple[str, ...])
+
+
+def root_id_of(stored: bytes) -> str:
+    return NODE_TAG + hashlib.sha256(b"loom.root.1\n" + stored).hexdigest()
+
+
+def node_id_of(parent_id: str, stored: bytes) -> str:
+    parent = parent_id.encode("utf-8", "surrogateescape")  # an id that was damaged has bytes, too
+    return NODE_TAG + hashlib.sha256(b"loom.node.1\n%b\n%b" % (parent, stored)).hexdigest()
+
+
+def encode_root(system: str) -> bytes:
+    check_text(system)
+    return msgspec.json.encode(_StoredRoot(_ROOT_VERSION, system))
+
+
+def plain_text(text: str, what: str) -> str:
+    """Text for a column of its own. PostgreSQL has no NUL in text; nothing that Loom names needs one."""
+    check_text(text)
+    if "\0" in text:
+        raise ContentError(f"{what} cannot hold a NUL character")
+    return text
+
+
+def plain_json(value: Any, what: str) -> str:
+    """A JSON value for a column of its own (NUL is escaped, as in messages)."""
+    check_json(value, what)
+    return msgspec.json.encode(value).decode()
+
+
+def drafts_of(messages: Sequence[Message], source: Source | None, meta: Mapping[str, Any] | None) -> tuple[Draft, ...]:
+    plain_meta = dict(meta or {})
+    meta_stored = plain_json(plain_meta, "meta") if plain_meta else "{}"
+    drafts: list[Draft] = []
+    for message in messages:
+        stored = encode_message(message)
+        drafts.append(
+            Draft(
+                message=message,
+                stored=stored,
+                digests=tuple(sorted(digests_of(message))) if b'"sha256:' in stored else (),
+                source=source or _SOURCE_OF_ROLE[message.role],
+                meta=plain_meta,
+                meta_stored=meta_stored,
+            )
+        )
+    return tuple(drafts)
+
+
+def digests_of(message: Message) -> frozenset[str]:
+    """Everything in the media store that this message needs: its media, what it cites, what a newer block names."""
+    found = {media.digest for media in media_of(message)}
+    found.update(_other_digests(message.blocks))
+    return frozenset(found)
+
+
+def _other_digests(blocks: Iterable[Block]) -> Iterator[str]:
+    for block in blocks:
+        if isinstance(block, TextBlock):
+            yield from (citation.digest for citation in block.citations if is_digest(citation.digest))
+        elif isinstance(block, ToolResult):
+            yield from _other_digests(block.blocks)
+        elif isinstance(block, UnknownBlock):
+            yield from _digests_in(block.data)
+
+
+def _digests_in(value: Any) -> Iterator[str]:
+    match value:
+        case str() if is_digest(value):
+            yield value
+        case list():
+            for item in cast("list[Any]", value):
+                yield from _digests_in(item)
+        case dict():
+            for item in cast("dict[str, Any]", value).values():
+                yield from _digests_in(item)
+        case _:
+            pass
+
+
+# Writing
+
+_SELECT_REF: Final = "SELECT key, id, depth, root_key FROM node WHERE id = :id"
+_INSERT_NODE: Final = (
+    "INSERT INTO node"
+    " (id, parent_key, root_key, depth, role, message, source, meta, tags, bookmark, created_at)"
+    " VALUES (:id, :parent_key, :root_key, :depth, :role, :message, :source, :meta, '[]', '', :now)"
+    " ON CONFLICT (id) DO NOTHING RETURNING key"
+)
+
+
+def ref_of(tx: Transaction, node_id: str) -> NodeRef:
+    return _ref(tx.execute(_SELECT_REF, {"id": full_id(tx, node_id)}))
+
+
+def ref_at(tx: Transaction, key: int) -> NodeRef:
+    return _ref(tx.execute("SELECT key, id, depth, root_key FROM node WHERE key = :key", {"key": key}))
+
+
+def _ref(rows: list[Row]) -> NodeRef:
+    if not rows:
+        raise Corrupt("A message that others refer to is gone.", hint="Run `loom doctor`.")
+    return shaped(rows[0], NodeRef, "The place of a message")
+
+
+def insert_root(tx: Transaction, system: str, now: float) -> NodeRef:
+    stored = encode_root(system)
+    params = {
+        "id": root_id_of(stored),
+        "parent_key": None,
+        "root_key": None,
+        "depth": 0,
+        "role": "system",
+        "message": stored.decode(),
+        "source": "system",
+        "meta": "{}",
+        "now": now,
+    }
+    return _insert(tx, params)[0]
+
+
+def insert_path(
+    tx: Transaction, parent: NodeRef, drafts: Sequence[Draft], now: float
+) -> tuple[tuple[Node, ...], NodeRef, bool]:
+    """Write drafts below `parent`. Gives their nodes, a reference to the last, and whether all of them are new."""
+    nodes: list[Node] = []
+    all_new = True
+    for draft in drafts:
+        node_id = node_id_of(parent.id, draft.stored)
+        params = {
+            "id": node_id,
+            "parent_key": parent.key,
+            "root_key": parent.tree,
+            "depth": parent.depth + 1,
+            "role": draft.message.role,
+            "message": draft.stored.decode(),
+            "source": draft.source,
+            "meta": draft.meta_stored,
+            "now": now,
+        }
+        ref, is_new = _insert(tx, params)
+        if is_new:
+            if draft.digests:
+                tx.executemany(
+                    "INSERT INTO node_media (node_key, digest) VALUES (:key, :digest)",
+                    [{"key": ref.key, "digest": digest} for digest in draft.digests],
+                )
+            nodes.append(_fresh_node(node_id, parent, draft, now))
+        else:
+            nodes.append(node_of(read_node(tx, node_id), parent.id))
+        parent = ref
+        all_new = all_new and is_new
+    return tuple(nodes), parent, all_new
+
+
+def _insert(tx: Transaction, params: dict[str, Any]) -> tuple[NodeRef, bool]:
+    """A node, and whether this wrote it. Where another wrote it first, it is the same node."""
+    for _ in range(_RACES):
+        written = tx.execute(_INSERT_NODE, params)
+        if written:
+            return NodeRef(written[0][0], params["id"], params["depth"], params["root_key"]), True
+        found = tx.execute(_SELECT_REF, {"id": params["id"]})
+        if found:
+            return _ref(found), False
+    raise Conflict("The same message was written and deleted elsewhere at the same time.", hint="Try again.")
+
+
+def _fresh_node(node_id: str, parent: NodeRef, draft: Draft, now: float) -> Node:
+    return Node(
+        id=node_id,
+        parent_id=parent.id,
+        depth=parent.depth + 1,
+        message=draft.message,
+        system=None,
+        source=draft.source,
+        meta=draft.meta,
+        tags=(),
+        bookmark="",
+        created_at=now,
+    )
+
+
+# Reading
+
+SELECT_NODES: Final = (
+    "SELECT n.id, p.id, p.depth, n.depth, n.role, n.message, n.source, n.meta, n.tags, n.bookmark, n.created_at,"
+    " n.key FROM node n LEFT JOIN node p ON p.key = n.parent_key"
+)
+_SELECT_PATH: Final = (
+    "WITH RECURSIVE up (key, parent_key, depth) AS ("
+    " SELECT key, parent_key, depth FROM node WHERE id = :id"
+    " UNION ALL"
+    " SELECT n.key, n.parent_key, n.depth FROM up JOIN node n ON n.key = up.parent_key WHERE n.depth < up.depth)"
+    " SELECT n.id, NULL, NULL, n.depth, n.role, n.message, n.source, n.meta, n.tags, n.bookmark, n.created_at, n.key"
+    " FROM up JOIN node n ON n.key = up.key"
+)
+
+
+def full_id(tx: Transaction, text: str) -> str:
+    """The id that `text` means: itself, or the only one that begins with these digits."""
+    match = _NODE_ID.fullmatch(text)
+    if match is None:
+        raise NotFound(
+            "That is not the id of a message.", hint="Give eight or more of its hexadecimal digits, as shown."
+        )
+    digits = match[1]
+    found = tx.execute(
+        "SELECT id FROM node WHERE id >= :first AND id <= :last ORDER BY id LIMIT 2",
+        {"first": NODE_TAG + digits, "last": NODE_TAG + digits.ljust(64, "f")},
+    )
+    if not found:
+        raise NotFound(f"There is no message {digits[:12]}.", hint="It may have been deleted with its session.")
+    if len(found) > 1:
+        raise NotFound(f"More than one message begins with {digits}.", hint="Give more digits.")
+    return cast("str", found[0][0])
+
+
+def read_node(tx: Transaction, node_id: str) -> StoredNode:
+    return stored_node(tx.execute(f"{SELECT_NODES} WHERE n.id = :id", {"id": full_id(tx, node_id)})[0])
+
+
+def read_path(tx: Transaction, node_id: str) -> list[StoredNode]:
+    """From the root to a node; each is the parent of the next, and does not name its own (that would cost a join)."""
+    path = [stored_node(row) for row in tx.execute(_SELECT_PATH, {"id": full_id(tx, node_id)})]
+    path.sort(key=attrgetter("depth"))
+    if [row.depth for row in path] != list(range(len(path))):
+        raise damaged(path[-1].id, "messages above it are gone")
+    return path
+
+
+def stored_node(row: Row) -> StoredNode:
+    try:
+        return msgspec.convert(row, StoredNode)
+    except (msgspec.ValidationError, UnicodeError):
+        raise damaged(row[0], "its record cannot be read") from None
+
+
+def node_of(row: StoredNode, parent_id: str | None) -> Node:
+    """The value of a row; `Corrupt` with the node's id where the row is not what was written."""
+    stored = row.stored
+    if not has_true_id(row, parent_id, stored):
+        raise damaged(row.id, "its text is not the text that was written")
+    message, system = content_of(row, stored)
+    try:
+        meta = _meta_decoder.decode(row.meta) if row.meta != "{}" else {}
+        tags = _tags_decoder.decode(row.tags) if row.tags != "[]" else ()
+    except (msgspec.DecodeError, UnicodeError):
+        raise damaged(row.id, "its notes cannot be read") from None
+    return Node(
+        id=row.id,
+        parent_id=parent_id,
+        depth=row.depth,
+        message=message,
+        system=system,
+        source=row.source,
+        meta=meta,
+        tags=tags,
+        bookmark=row.bookmark,
+        created_at=row.created_at,
+    )
+
+
+def has_true_id(row: StoredNode, parent_id: str | None, stored: bytes) -> bool:
+    if row.depth == 0:
+        return row.id == root_id_of(stored)
+    return parent_id is not None and row.id == node_id_of(parent_id, stored)
+
+
+def content_of(row: StoredNode, stored: bytes) -> tuple[Message | None, str | None]:
+    """What a node says: a message, or a root's system prompt."""
+    try:
+        if row.depth > 0:
+            return decode_message(stored), None
+        root = _root_decoder.decode(stored)
+    except (ContentError, msgspec.DecodeError, UnicodeError):
+        raise damaged(row.id, "it is not a message") from None
+    if root.v > _ROOT_VERSION:
+        raise Newer(f"The system prompt {row.id[:20]}… was written by a newer Loom.", hint="Upgrade Loom to read it.")
+    return None, root.system
+
+
+def damaged(node_id: object, reason: str) -> Corrupt:
+    return Corrupt(
+        f"The message {printable(node_id)} is damaged: {reason}.",
+        hint="Run `loom doctor`; other sessions, and the path above it, can still be read.",
+    )
+
+
+def printable(node_id: object) -> str:
+    """An id may be damaged, too."""
+    return node_id if isinstance(node_id, str) and _NODE_ID.fullmatch(node_id) else ascii(node_id)[:100]

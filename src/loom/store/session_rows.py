@@ -1,0 +1,275 @@
+"""Sessions as rows: how they are read, locked and changed inside a transaction, and what keeps their branches.
+
+A session keeps its head, its *tips* (the ends of the branches that the head has left) and everything above them. As
+the head goes on, nothing else changes; when it jumps elsewhere, the end that it leaves becomes a tip. Nodes are deleted
+only under the lock `PRUNE`; whoever begins to keep a node that exists already takes the same lock, so that it stays.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Mapping, Sequence
+from typing import Any, Final, cast
+
+import msgspec
+
+from loom.content.blocks import clean_text
+from loom.errors import Conflict, Corrupt, NotFound
+from loom.store.database import Row, Transaction, shaped
+from loom.store.nodes import Draft, Node, NodeRef, insert_path
+
+_ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_SESSION_ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
+
+
+class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
+    """`rev` counts every change of this record; `last_seq` is the sequence number of its last event."""
+
+    id: str
+    title: str
+    root_id: str
+    head_id: str
+    model: str
+    workspace: str
+    overrides: dict[str, Any]
+    watermark: dict[str, Any]
+    quarantine: dict[str, Any]
+    settings: dict[str, Any]
+    archived: bool
+    last_seq: int
+    rev: int
+    created_at: float
+    updated_at: float
+
+
+class _SessionRow(msgspec.Struct, frozen=True, array_like=True):
+    """The columns of `_SELECT_SESSIONS`."""
+
+    id: str
+    title: str
+    root_id: str
+    head_id: str
+    model: str
+    workspace: str
+    overrides: str
+    watermark: str
+    quarantine: str
+    settings: str
+    archived: int
+    last_seq: int
+    rev: int
+    created_at: float
+    updated_at: float
+
+
+def new_session_id(now: float) -> str:
+    """A ULID: 48 bits of time, so that ids sort by age, and 80 bits that nobody can guess."""
+    value = (int(now * 1000) & (2**48 - 1)) << 80 | secrets.randbits(80)
+    return "".join(_ALPHABET[value >> shift & 31] for shift in range(125, -1, -5))
+
+
+PRUNE: Final = "prune"
+
+_COLUMNS_OF_SESSIONS: Final = (
+    "SELECT s.id, s.title, r.id, h.id, s.model, s.workspace, s.overrides, s.watermark, s.quarantine, s.settings,"
+    " s.archived, s.last_seq, s.rev, s.created_at, s.updated_at"
+)
+_WITH_NODES: Final = "JOIN node h ON h.key = s.head_key JOIN node r ON r.key = COALESCE(h.root_key, h.key)"
+_SELECT_SESSION: Final = f"{_COLUMNS_OF_SESSIONS} FROM session s {_WITH_NODES} WHERE s.id = :id"
+_NEWEST: Final = "ORDER BY updated_at DESC, id DESC LIMIT :limit"
+_PAGE: Final = "SELECT * FROM session WHERE :archived IN (-1, archived)"
+_PAGE_BEFORE: Final = f"{_PAGE} AND (updated_at, id) < (:updated_at, :id)"
+_IN_ORDER: Final = "ORDER BY s.updated_at DESC, s.id DESC"
+SELECT_NEWEST: Final = f"{_COLUMNS_OF_SESSIONS} FROM ({_PAGE} {_NEWEST}) s {_WITH_NODES} {_IN_ORDER}"
+SELECT_BEFORE: Final = f"{_COLUMNS_OF_SESSIONS} FROM ({_PAGE_BEFORE} {_NEWEST}) s {_WITH_NODES} {_IN_ORDER}"
+UPDATE_SESSION: Final = (
+    "UPDATE session SET title = COALESCE(:title, title), model = COALESCE(:model, model),"
+    " workspace = COALESCE(:workspace, workspace), overrides = COALESCE(:overrides, overrides),"
+    " watermark = COALESCE(:watermark, watermark), quarantine = COALESCE(:quarantine, quarantine),"
+    " settings = COALESCE(:settings, settings), archived = COALESCE(:archived, archived),"
+    " rev = rev + 1, updated_at = :now WHERE key = :key"
+)
+_INSERT_SESSION: Final = (
+    "INSERT INTO session (id, title, head_key, model, workspace, overrides, watermark, quarantine, settings, archived,"
+    " last_seq, rev, created_at, updated_at) VALUES (:id, :title, :head_key, :model, :workspace, :overrides,"
+    " :watermark, :quarantine, :settings, 0, 0, 1, :now, :now)"
+)
+_INSERT_TIP: Final = "INSERT INTO tip (session_key, node_key) VALUES (:key, :node)"
+# From a node up to a depth.
+_UP: Final = (
+    "WITH RECURSIVE up (key, parent_key, depth) AS ("
+    " SELECT key, parent_key, depth FROM node WHERE key = :node"
+    " UNION ALL"
+    " SELECT n.key, n.parent_key, n.depth FROM up JOIN node n ON n.key = up.parent_key"
+    " WHERE n.depth < up.depth AND n.depth >= :depth) "
+)
+_SELECT_ABOVE: Final = "".join((_UP, "SELECT 1 FROM up WHERE key = :above LIMIT 1"))
+_DELETE_PASSED: Final = "".join((_UP, "DELETE FROM tip WHERE session_key = :key AND node_key IN (SELECT key FROM up)"))
+# From the tips, or from all that a session keeps, up to a depth.
+_REACH: Final = (
+    "WITH RECURSIVE ends (key) AS (SELECT node_key FROM tip WHERE session_key = :key"
+    " UNION SELECT head_key FROM session WHERE key = :key AND :head = 1),"
+    " reach (key, parent_key, depth) AS ("
+    " SELECT n.key, n.parent_key, n.depth FROM ends JOIN node n ON n.key = ends.key WHERE n.depth >= :depth"
+    " UNION"
+    " SELECT n.key, n.parent_key, n.depth FROM reach r JOIN node n ON n.key = r.parent_key"
+    " WHERE n.depth >= :depth AND n.depth < r.depth) "
+)
+_SELECT_KEPT: Final = "".join((_REACH, "SELECT 1 FROM reach WHERE key = :node LIMIT 1"))
+SELECT_DIGESTS: Final = "".join(
+    (_REACH, "SELECT DISTINCT m.digest FROM reach r JOIN node_media m ON m.node_key = r.key")
+)
+SELECT_TIPS: Final = (
+    "SELECT n.id FROM tip t JOIN node n ON n.key = t.node_key WHERE t.session_key = :key ORDER BY n.key"
+)
+# Up from an end that nobody keeps any more, to the first node that somebody does, or that has another child.
+_SELECT_DOOMED: Final = (
+    "WITH RECURSIVE kept (key) AS (SELECT node_key FROM tip UNION SELECT head_key FROM session),"
+    " doomed (key, parent_key, depth) AS ("
+    " SELECT n.key, n.parent_key, n.depth FROM node n WHERE n.key = :end AND n.key NOT IN (SELECT key FROM kept)"
+    " AND NOT EXISTS (SELECT 1 FROM node c WHERE c.parent_key = n.key)"
+    " UNION ALL"
+    " SELECT n.key, n.parent_key, n.depth FROM doomed d JOIN node n ON n.key = d.parent_key"
+    " WHERE n.depth < d.depth AND n.key NOT IN (SELECT key FROM kept)"
+    " AND NOT EXISTS (SELECT 1 FROM node c WHERE c.parent_key = n.key AND c.key <> d.key))"
+    " SELECT d.key, m.digest FROM doomed d LEFT JOIN node_media m ON m.node_key = d.key ORDER BY d.depth DESC"
+)
+SELECT_LOST: Final = (
+    "SELECT s.id FROM session s LEFT JOIN node n ON n.key = s.head_key WHERE n.key IS NULL"
+    " UNION SELECT s.id FROM session s JOIN tip t ON t.session_key = s.key"
+    " LEFT JOIN node n ON n.key = t.node_key WHERE n.key IS NULL"
+)
+SELECT_USE: Final = "SELECT 1 FROM node_media WHERE digest = :digest LIMIT 1"
+
+
+def check_session_id(session_id: str) -> str:
+    """An id that could be one; what cannot is not there, whatever else it says."""
+    if _SESSION_ID.fullmatch(session_id) is None:
+        raise no_session()
+    return session_id
+
+
+def no_session() -> NotFound:
+    return NotFound("There is no such session.", hint="List them: `loom sessions`.")
+
+
+def overtaken() -> Conflict:
+    return Conflict(
+        "This session has moved on since: somebody else wrote to it.", hint="Load it again, then repeat the change."
+    )
+
+
+def lock_session(tx: Transaction, session_id: str) -> tuple[int, int, int]:
+    """Key, key of the head and revision of a session that nobody else can change until we are done."""
+    rows = tx.execute(
+        "SELECT key, head_key, rev FROM session WHERE id = :id FOR UPDATE", {"id": check_session_id(session_id)}
+    )
+    if not rows:
+        raise no_session()
+    return shaped(rows[0], tuple[int, int, int], f"The record of session {session_id}")
+
+
+def check_session(tx: Transaction, session_id: str) -> tuple[int, int]:
+    """Key and key of the head, for reading."""
+    rows = tx.execute("SELECT key, head_key FROM session WHERE id = :id", {"id": check_session_id(session_id)})
+    if not rows:
+        raise no_session()
+    return shaped(rows[0], tuple[int, int], f"The record of session {session_id}")
+
+
+def read_session(tx: Transaction, session_id: str) -> StoredSession:
+    rows = tx.execute(_SELECT_SESSION, {"id": check_session_id(session_id)})
+    if not rows:
+        raise no_session()
+    return session_of(rows[0])
+
+
+def session_of(row: Row) -> StoredSession:
+    what = f"The record of session {ascii(row[0])[1:-1]}"
+    shape = shaped(row, _SessionRow, what)
+    values = msgspec.structs.asdict(shape)
+    values["archived"] = bool(shape.archived)
+    try:
+        for name in ("overrides", "watermark", "quarantine", "settings"):
+            values[name] = _object(values[name])
+    except (msgspec.DecodeError, UnicodeError):
+        raise Corrupt(f"{what} is damaged.", hint="Run `loom doctor`; the rest can still be read.") from None
+    return StoredSession(**values)
+
+
+_objects = msgspec.json.Decoder(dict[str, Any])
+
+
+def _object(text: str) -> dict[str, Any]:
+    return {} if text == "{}" else _objects.decode(text)
+
+
+def insert_session(tx: Transaction, values: Mapping[str, object], head: NodeRef) -> StoredSession:
+    tx.execute(_INSERT_SESSION, {**values, "head_key": head.key})
+    return read_session(tx, cast("str", values["id"]))
+
+
+def set_head(tx: Transaction, key: int, head: NodeRef, now: float) -> None:
+    tx.execute(
+        "UPDATE session SET head_key = :head, rev = rev + 1, updated_at = :now WHERE key = :key",
+        {"head": head.key, "now": now, "key": key},
+    )
+
+
+def append_below_head(
+    tx: Transaction, key: int, head: NodeRef, drafts: Sequence[Draft], now: float
+) -> tuple[Node, ...]:
+    """Write drafts and move the head to the last of them."""
+    nodes, last, all_new = insert_path(tx, head, drafts, now)
+    if not all_new:
+        tx.lock(PRUNE)
+        nodes, last, _ = insert_path(tx, head, drafts, now)
+        _pass_tips(tx, key, last, depth=head.depth)
+    set_head(tx, key, last, now)
+    return nodes
+
+
+def append_aside(tx: Transaction, key: int, parent: NodeRef, drafts: Sequence[Draft], now: float) -> tuple[Node, ...]:
+    """Write drafts below a node that the session keeps, and keep the end of them as a tip."""
+    nodes, last, _ = insert_path(tx, parent, drafts, now)
+    if not keeps(tx, key, last):
+        _pass_tips(tx, key, last, depth=parent.depth)
+        tx.execute(_INSERT_TIP, {"key": key, "node": last.key})
+    return nodes
+
+
+def jump(tx: Transaction, key: int, head: NodeRef, target: NodeRef, now: float) -> None:
+    """Move the head anywhere. The end that it leaves stays kept."""
+    if not is_above(tx, head, target) and not keeps(tx, key, head, with_head=False):
+        tx.execute(_INSERT_TIP, {"key": key, "node": head.key})
+    _pass_tips(tx, key, target, depth=0)
+    set_head(tx, key, target, now)
+
+
+def _pass_tips(tx: Transaction, key: int, node: NodeRef, *, depth: int) -> None:
+    """Tips at this node or above it, up to a depth, are no ends any more."""
+    tx.execute(_DELETE_PASSED, {"key": key, "node": node.key, "depth": depth})
+
+
+def keeps(tx: Transaction, key: int, node: NodeRef, *, with_head: bool = True) -> bool:
+    """Whether a node is on the way to an end of the session; without its head, to a tip."""
+    params = {"key": key, "head": int(with_head), "depth": node.depth, "node": node.key}
+    return bool(tx.execute(_SELECT_KEPT, params))
+
+
+def is_above(tx: Transaction, above: NodeRef, node: NodeRef) -> bool:
+    return bool(tx.execute(_SELECT_ABOVE, {"node": node.key, "depth": above.depth, "above": above.key}))
+
+
+def prune(tx: Transaction, end_key: int) -> set[str]:
+    """Delete a branch from its end upwards, as far as nobody keeps it; gives the digests that it referred to."""
+    rows = tx.execute(_SELECT_DOOMED, {"end": end_key})
+    doomed = dict.fromkeys(row[0] for row in rows)
+    tx.executemany("DELETE FROM node WHERE key = :key", [{"key": key} for key in doomed])
+    return {digest for _, digest in rows if digest is not None}
+
+
+def one_line(title: str) -> str:
+    """A title is one line without control characters, whatever was pasted into it."""
+    return " ".join("".join(char if char.isprintable() else " " for char in clean_text(title)).split())

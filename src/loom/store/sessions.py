@@ -1,0 +1,274 @@
+"""Sessions: named heads in the forest, and which nodes each of them keeps.
+
+A session keeps every branch that its head has ever been on: when the head jumps elsewhere, the end that it leaves is
+remembered. A fork is a new head on the same nodes. Deleting a session deletes the nodes that no other session keeps.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from loom.content.messages import Message
+from loom.errors import NotFound, Unreachable
+from loom.store.database import Database, Transaction
+from loom.store.forest import Clock
+from loom.store.nodes import Node, Source, drafts_of, insert_root, plain_json, plain_text, ref_at, ref_of
+from loom.store.session_rows import (
+    PRUNE,
+    SELECT_BEFORE,
+    SELECT_DIGESTS,
+    SELECT_LOST,
+    SELECT_NEWEST,
+    SELECT_TIPS,
+    SELECT_USE,
+    UPDATE_SESSION,
+    StoredSession,
+    append_aside,
+    append_below_head,
+    check_session,
+    insert_session,
+    jump,
+    keeps,
+    lock_session,
+    new_session_id,
+    one_line,
+    overtaken,
+    prune,
+    read_session,
+    session_of,
+)
+
+
+class Sessions:
+    def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def create(
+        self,
+        *,
+        system: str = "",
+        title: str = "",
+        model: str = "",
+        workspace: str = "",
+        settings: Mapping[str, Any] | None = None,
+    ) -> StoredSession:
+        now = self._clock()
+        values = {
+            "id": new_session_id(now),
+            "title": one_line(title),
+            "model": plain_text(model, "the name of a model"),
+            "workspace": plain_text(workspace, "the path of a workspace"),
+            "settings": plain_json(dict(settings or {}), "settings"),
+            "overrides": "{}",
+            "quarantine": "{}",
+            "watermark": "{}",
+            "now": now,
+        }
+
+        def work(tx: Transaction) -> StoredSession:
+            tx.lock(PRUNE)
+            return insert_session(tx, values, insert_root(tx, system, now))
+
+        return await self._database.write(work)
+
+    async def get(self, session_id: str) -> StoredSession:
+        return await self._database.read(lambda tx: read_session(tx, session_id))
+
+    async def list(
+        self, *, archived: bool | None = False, limit: int = 50, before: tuple[float, str] | None = None
+    ) -> tuple[StoredSession, ...]:
+        """Newest first. `archived` None gives both kinds; `before` is (updated_at, id) of the last one seen."""
+        wanted = {"archived": -1 if archived is None else int(archived), "limit": limit}
+        if before is None:
+            rows = await self._database.read(lambda tx: tx.execute(SELECT_NEWEST, wanted))
+        else:
+            place = {"updated_at": before[0], "id": plain_text(before[1], "an id")}
+            rows = await self._database.read(lambda tx: tx.execute(SELECT_BEFORE, {**wanted, **place}))
+        return tuple(session_of(row) for row in rows)
+
+    async def update(
+        self,
+        session_id: str,
+        *,
+        rev: int | None = None,
+        title: str | None = None,
+        model: str | None = None,
+        workspace: str | None = None,
+        overrides: Mapping[str, Any] | None = None,
+        watermark: Mapping[str, Any] | None = None,
+        quarantine: Mapping[str, Any] | None = None,
+        settings: Mapping[str, Any] | None = None,
+        archived: bool | None = None,
+    ) -> StoredSession:
+        """Change what is given. With `rev`, only if nobody has changed the session since (else `Conflict`)."""
+        changes = {
+            "title": None if title is None else one_line(title),
+            "model": None if model is None else plain_text(model, "the name of a model"),
+            "workspace": None if workspace is None else plain_text(workspace, "the path of a workspace"),
+            "overrides": None if overrides is None else plain_json(dict(overrides), "overrides"),
+            "watermark": None if watermark is None else plain_json(dict(watermark), "a watermark"),
+            "quarantine": None if quarantine is None else plain_json(dict(quarantine), "quarantine"),
+            "settings": None if settings is None else plain_json(dict(settings), "settings"),
+            "archived": None if archived is None else int(archived),
+            "now": self._clock(),
+        }
+
+        def work(tx: Transaction) -> StoredSession:
+            key, _, found_rev = lock_session(tx, session_id)
+            if rev is not None and rev != found_rev:
+                raise overtaken()
+            tx.execute(UPDATE_SESSION, {**changes, "key": key})
+            return read_session(tx, session_id)
+
+        return await self._database.write(work)
+
+    async def append_to_head(
+        self,
+        session_id: str,
+        messages: Sequence[Message],
+        *,
+        expected_head: str | None = None,
+        source: Source | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> tuple[Node, ...]:
+        """Write messages below the head and move it to the last of them, as one change.
+
+        With `expected_head`, only if the head is still there (else `Conflict`).
+        """
+        drafts = drafts_of(messages, source, meta)
+        now = self._clock()
+
+        def work(tx: Transaction) -> tuple[Node, ...]:
+            key, head_key, _ = lock_session(tx, session_id)
+            head = ref_at(tx, head_key)
+            if expected_head is not None and head.id != expected_head:
+                raise overtaken()
+            return append_below_head(tx, key, head, drafts, now) if drafts else ()
+
+        return await self._database.write(work)
+
+    async def append_branch(
+        self,
+        session_id: str,
+        parent_id: str,
+        messages: Sequence[Message],
+        *,
+        source: Source | None = None,
+        meta: Mapping[str, Any] | None = None,
+    ) -> tuple[Node, ...]:
+        """Write messages below any node of the session and keep them as a branch; the head stays where it is."""
+        drafts = drafts_of(messages, source, meta)
+        now = self._clock()
+
+        def work(tx: Transaction) -> tuple[Node, ...]:
+            tx.lock(PRUNE)
+            key, _, _ = lock_session(tx, session_id)
+            parent = ref_of(tx, parent_id)
+            if not keeps(tx, key, parent):
+                raise NotFound("That message is not part of this session.", hint="Look at its tree: `loom tree`.")
+            return append_aside(tx, key, parent, drafts, now) if drafts else ()
+
+        return await self._database.write(work)
+
+    async def move_head(self, session_id: str, expected_head: str, new_head: str) -> StoredSession:
+        """Point the session at another node, if its head is still `expected_head` (else `Conflict`)."""
+        now = self._clock()
+
+        def work(tx: Transaction) -> StoredSession:
+            tx.lock(PRUNE)
+            key, head_key, _ = lock_session(tx, session_id)
+            head, target = ref_at(tx, head_key), ref_of(tx, new_head)
+            if head.id != expected_head:
+                raise overtaken()
+            if target.key != head.key:
+                jump(tx, key, head, target, now)
+            return read_session(tx, session_id)
+
+        return await self._database.write(work)
+
+    async def fork(self, session_id: str, node_id: str | None = None, *, title: str | None = None) -> StoredSession:
+        """A new session whose head is a node of this one (its head, unless said otherwise). Nothing is copied."""
+        now = self._clock()
+        new_id = new_session_id(now)
+
+        def work(tx: Transaction) -> StoredSession:
+            tx.lock(PRUNE)
+            key, head_key, _ = lock_session(tx, session_id)
+            found = read_session(tx, session_id)
+            head = ref_at(tx, head_key) if node_id is None else ref_of(tx, node_id)
+            if not keeps(tx, key, head):
+                raise NotFound("That message is not part of this session.", hint="Fork the session that holds it.")
+            values = {
+                "id": new_id,
+                "title": found.title if title is None else one_line(title),
+                "model": found.model,
+                "workspace": found.workspace,
+                "settings": plain_json(found.settings, "settings"),
+                "overrides": plain_json(found.overrides, "overrides"),
+                "quarantine": plain_json(found.quarantine, "quarantine"),
+                "watermark": plain_json(found.watermark, "a watermark"),
+                "now": now,
+            }
+            return insert_session(tx, values, head)
+
+        return await self._database.write(work)
+
+    async def delete(self, session_id: str) -> tuple[str, ...]:
+        """Delete a session, its events, and the nodes that no other session keeps.
+
+        Gives the digests that no message refers to any more: media that only this session used.
+        """
+
+        def work(tx: Transaction) -> tuple[str, ...]:
+            tx.lock(PRUNE)
+            key, head_key, _ = lock_session(tx, session_id)
+            tips = [row[0] for row in tx.execute("SELECT node_key FROM tip WHERE session_key = :key", {"key": key})]
+            tx.execute("DELETE FROM session WHERE key = :key", {"key": key})
+            digests = {digest for end in (*tips, head_key) for digest in prune(tx, end)}
+            return tuple(sorted(digest for digest in digests if not tx.execute(SELECT_USE, {"digest": digest})))
+
+        freed = await self._database.write(work)
+        with contextlib.suppress(Unreachable):  # a file that is busy is scrubbed by the next who deletes or closes it
+            await self._database.scrub()
+        return freed
+
+    async def tips(self, session_id: str) -> tuple[str, ...]:
+        """The ids of the ends of its branches; the head's own is the last."""
+
+        def work(tx: Transaction) -> tuple[str, ...]:
+            key, head_key = check_session(tx, session_id)
+            head = ref_at(tx, head_key)
+            left = tuple(row[0] for row in tx.execute(SELECT_TIPS, {"key": key}))
+            return left if keeps(tx, key, head, with_head=False) else (*left, head.id)
+
+        return await self._database.read(work)
+
+    async def keeps(self, session_id: str, node_id: str) -> bool:
+        """Whether a node is on a branch of this session."""
+
+        def work(tx: Transaction) -> bool:
+            return keeps(tx, check_session(tx, session_id)[0], ref_of(tx, node_id))
+
+        return await self._database.read(work)
+
+    async def digests(self, session_id: str) -> frozenset[str]:
+        """Every digest that a message of this session refers to, on any branch."""
+
+        def work(tx: Transaction) -> frozenset[str]:
+            params = {"key": check_session(tx, session_id)[0], "head": 1, "depth": 0}
+            return frozenset(row[0] for row in tx.execute(SELECT_DIGESTS, params))
+
+        return await self._database.read(work)
+
+    async def referenced_digests(self) -> frozenset[str]:
+        """Every digest that any message refers to: what a sweep must keep."""
+        rows = await self._database.read(lambda tx: tx.execute("SELECT DISTINCT digest FROM node_media"))
+        return frozenset(row[0] for row in rows)
+
+    async def lost(self) -> tuple[str, ...]:
+        """The ids of sessions that keep a node which is gone: damage, for `loom doctor` to show."""
+        return tuple(row[0] for row in await self._database.read(lambda tx: tx.execute(SELECT_LOST)))

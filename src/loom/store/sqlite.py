@@ -1,0 +1,268 @@
+"""SQLite: one writer thread that commits in groups, and a few readers that never wait for it.
+
+Durability costs one sync of the disk per commit, so the writer takes everything that is queued, runs each piece of work
+inside a savepoint of one transaction, commits once, and only then answers. Sixteen producers share one sync that way.
+Several processes may use one file: a transaction begins by taking the write lock, and waits its turn for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import queue
+import sqlite3
+import threading
+import time
+from collections.abc import Iterable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, Final, cast
+
+from loom.errors import Unreachable
+from loom.store.database import NOT_CARRIED, T, Transaction, Work
+from loom.store.sqlite_file import (
+    BUSY_CODES,
+    SqliteTransaction,
+    connect,
+    label_of,
+    open_file,
+    patiently,
+    primary_code,
+    typed,
+)
+
+_READERS: Final = 3
+_BATCH_JOBS: Final = 256
+_BATCH_SECONDS: Final = 0.02
+
+
+class _Job:
+    """Work on its way to the writer and its answer on its way back."""
+
+    __slots__ = ("alone", "error", "future", "loop", "result", "work")
+
+    def __init__(self, work: Work[Any], *, alone: bool = False) -> None:
+        self.work = work
+        self.alone = alone
+        self.loop = asyncio.get_running_loop()
+        self.future: asyncio.Future[Any] = self.loop.create_future()
+        self.result: Any = None
+        self.error: BaseException | None = None
+
+
+class _BatchLost(sqlite3.OperationalError):
+    """SQLite undid the whole transaction because of one job (a full disk does that)."""
+
+
+class SqliteDatabase:
+    """Use `open_database`, which finds the right backend."""
+
+    def __init__(self, connection: sqlite3.Connection, path: Path | None, busy_seconds: float) -> None:
+        self._path = path
+        self._busy_seconds = busy_seconds
+        self._connection = connection
+        self._transaction = SqliteTransaction(connection)
+        self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._closed = False
+        self._door = threading.Lock()
+        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="loom-store-reader")
+        self._local = threading.local()
+        self._open: list[SqliteTransaction] = [self._transaction]
+        self._writer = threading.Thread(target=self._serve, name="loom-store-writer", daemon=True)
+        self._writer.start()
+
+    @classmethod
+    def open(cls, path: Path | None, *, busy_seconds: float) -> SqliteDatabase:
+        return cls(open_file(path, busy_seconds), path, busy_seconds)
+
+    @property
+    def label(self) -> str:
+        return label_of(self._path)
+
+    async def write(self, work: Work[T]) -> T:
+        return await self._submit(_Job(work))
+
+    async def read(self, work: Work[T]) -> T:
+        if self._path is None:
+            return await self._submit(_Job(work))
+        self._refuse_when_closed()
+        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
+
+    async def scrub(self) -> None:
+        def truncate_log(tx: Transaction) -> None:
+            tx.execute("PRAGMA wal_checkpoint(TRUNCATE)")
+
+        await self._submit(_Job(truncate_log, alone=True))
+
+    async def check(self) -> tuple[str, ...]:
+        def inspect(tx: Transaction) -> tuple[str, ...]:
+            words = [row[0] for row in tx.execute("PRAGMA integrity_check") if row[0] != "ok"]
+            broken = tx.execute("PRAGMA foreign_key_check")
+            words += [f"row {row} of {table} refers to a {parent} that is gone" for table, row, parent, _ in broken]
+            return tuple(words)
+
+        return await self.read(inspect)
+
+    async def close(self) -> None:
+        with self._door:
+            if self._closed:
+                return
+            self._closed = True
+            self._queue.put(None)
+        await asyncio.to_thread(self._finish)
+
+    def _finish(self) -> None:
+        self._writer.join()
+        self._readers.shutdown()
+        for transaction in self._open:
+            transaction.close()
+
+    def _refuse_when_closed(self) -> None:
+        if self._closed:
+            raise Unreachable(f"{self.label} is closed.", hint="Open the store again.")
+
+    async def _submit(self, job: _Job) -> Any:
+        with self._door:
+            self._refuse_when_closed()
+            self._queue.put(job)
+        return await job.future
+
+    # Readers
+
+    def _read(self, work: Work[T]) -> T:
+        try:
+            reader = self._reader()
+            reader.execute("BEGIN")
+            try:
+                return work(reader)
+            finally:
+                reader.roll_back()
+        except sqlite3.Error as error:
+            raise typed(error, self._path) from error
+        except StopIteration as error:
+            raise RuntimeError(NOT_CARRIED) from error
+
+    def _reader(self) -> SqliteTransaction:
+        """This thread's own connection."""
+        reader = cast("SqliteTransaction | None", getattr(self._local, "reader", None))
+        if reader is None:
+            reader = SqliteTransaction(connect(self._path, timeout=self._busy_seconds))
+            self._open.append(reader)
+            reader.execute("PRAGMA query_only = ON")
+            self._local.reader = reader
+        return reader
+
+    # The writer thread
+
+    def _serve(self) -> None:
+        carried: _Job | None = None
+        while (job := carried or self._queue.get()) is not None:
+            carried = None
+            if job.alone:
+                self._run_alone(job)
+                continue
+            carried, stop = self._run_batch(job)
+            if stop:
+                return
+
+    def _run_alone(self, job: _Job) -> None:
+        try:
+            job.result = job.work(self._transaction)
+        except BaseException as error:  # noqa: BLE001 - it belongs to the caller, and the writer must live on
+            job.error = self._translated(error)
+        _answer([job])
+
+    def _run_batch(self, first: _Job) -> tuple[_Job | None, bool]:
+        """Run what is queued in one transaction. Gives a job that must run by itself, and whether to stop."""
+        batch = [first]
+        carried: _Job | None = None
+        stop = False
+        try:
+            self._run_job(first)
+            until = time.monotonic() + _BATCH_SECONDS
+            while len(batch) < _BATCH_JOBS and time.monotonic() < until:
+                try:
+                    job = self._queue.get_nowait()
+                except queue.Empty:
+                    break
+                if job is None or job.alone:
+                    carried, stop = job, job is None
+                    break
+                batch.append(job)
+                self._run_job(job)
+            if self._connection.in_transaction:
+                self._connection.execute("COMMIT")
+        except sqlite3.Error as error:
+            self._give_up(batch, error)
+        _answer(batch)
+        return carried, stop
+
+    def _run_job(self, job: _Job) -> None:
+        """One job inside the batch. Only its own caller hears of its failure; raises when the batch itself is lost."""
+        connection = self._connection
+        nested = connection.in_transaction
+        if nested:
+            connection.execute("SAVEPOINT job")
+        else:
+            self._begin()
+        try:
+            job.result = job.work(self._transaction)
+        except BaseException as error:
+            job.error = self._translated(error)
+            if not nested:
+                self._transaction.roll_back()
+            elif connection.in_transaction:
+                connection.execute("ROLLBACK TO job")
+                connection.execute("RELEASE job")
+            else:
+                raise _BatchLost from error
+        else:
+            if nested:
+                connection.execute("RELEASE job")
+
+    def _begin(self) -> None:
+        patiently(self._busy_seconds, functools.partial(self._connection.execute, "BEGIN IMMEDIATE"))
+
+    def _give_up(self, batch: list[_Job], error: sqlite3.Error) -> None:
+        """Nothing of this batch was committed: everyone in it is told, and those who would only wait in vain, too."""
+        self._transaction.roll_back()
+        cause = (error.__cause__ if isinstance(error, _BatchLost) else None) or error
+        if primary_code(error) in BUSY_CODES:
+            for _ in range(self._queue.qsize()):
+                waiting = self._queue.get_nowait()
+                if waiting is None or waiting.alone:
+                    self._queue.put(waiting)
+                else:
+                    batch.append(waiting)
+        for job in batch:
+            job.error = job.error or self._translated(cause)
+
+    def _translated(self, error: BaseException) -> BaseException:
+        if isinstance(error, StopIteration):
+            return RuntimeError(NOT_CARRIED)
+        if not isinstance(error, sqlite3.Error):
+            return error
+        translated = typed(error, self._path)
+        translated.__cause__ = error
+        return translated
+
+
+def _answer(jobs: Iterable[_Job]) -> None:
+    """Hand results to the loops that wait for them, with one wake-up for each loop."""
+    by_loop: dict[asyncio.AbstractEventLoop, list[_Job]] = {}
+    for job in jobs:
+        by_loop.setdefault(job.loop, []).append(job)
+    for loop, answered in by_loop.items():
+        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+            loop.call_soon_threadsafe(_settle, answered)
+
+
+def _settle(jobs: list[_Job]) -> None:
+    for job in jobs:
+        if job.future.done():
+            continue
+        if job.error is not None:
+            job.future.set_exception(job.error)
+        else:
+            job.future.set_result(job.result)

@@ -1,0 +1,274 @@
+"""A SQLite file: making it, opening it, one transaction on it, and what its errors mean in our words."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import functools
+import os
+import random
+import re
+import sqlite3
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final, cast
+
+from loom.errors import Conflict, Corrupt, ExtraMissing, Full, LoomError, ReadOnly, StoreError, Unreachable
+from loom.store.database import NO_PARAMS, Params, Row
+from loom.store.migrations import SELECT_APPLIED, apply_pending, known_migrations, pending
+
+WORDS: Final = {"key": "INTEGER PRIMARY KEY", "name": "TEXT", "clustered": " WITHOUT ROWID"}
+BUSY_CODES: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
+
+_OLDEST_SQLITE: Final = (3, 35, 0)
+_LOCK_WORDS = re.compile(r"\s+FOR UPDATE\b")
+_UNDECODABLE: Final = "Could not decode to UTF-8"
+_EVERYWHERE: Final = (
+    *("foreign_keys = ON", "trusted_schema = OFF", "cell_size_check = ON"),
+    *("temp_store = MEMORY", "cache_size = -8000"),
+)
+_WRITER: Final = (
+    *("synchronous = FULL", "secure_delete = ON"),
+    *("wal_autocheckpoint = 4000", "journal_size_limit = 16777216"),
+)
+
+
+class _Unreadable(sqlite3.DatabaseError):
+    """The file is so damaged that not even SQLite's complaint about it is text."""
+
+    sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+    sqlite_errorname = "SQLITE_CORRUPT"
+
+
+class SqliteTransaction:
+    __slots__ = ("_connection", "_cursor")
+
+    def __init__(self, connection: sqlite3.Connection) -> None:
+        self._connection = connection
+        self._cursor = connection.cursor()
+
+    def execute(self, sql: str, params: Params = NO_PARAMS) -> list[Row]:
+        try:
+            return self._cursor.execute(_without_locks(sql), params).fetchall()
+        except sqlite3.OperationalError as error:
+            if not str(error).startswith(_UNDECODABLE):
+                raise
+        except UnicodeDecodeError:
+            raise _Unreadable from None
+        return self._execute_damaged(sql, params)
+
+    def _execute_damaged(self, sql: str, params: Params) -> list[Row]:
+        """Read text that is no longer UTF-8, so that whoever knows the row can say which one it is."""
+        self._connection.text_factory = functools.partial(str, encoding="utf-8", errors="surrogateescape")
+        try:
+            return self._cursor.execute(_without_locks(sql), params).fetchall()
+        finally:
+            self._connection.text_factory = str
+
+    def executemany(self, sql: str, params: Sequence[Params]) -> None:
+        self._cursor.executemany(_without_locks(sql), params)
+
+    def lock(self, name: str) -> None:
+        """Nothing to do: a transaction that writes is alone."""
+
+    def roll_back(self) -> None:
+        if self._connection.in_transaction:
+            with contextlib.suppress(sqlite3.Error):  # a disk that fails here has undone the transaction by itself
+                self._cursor.execute("ROLLBACK")
+
+    def close(self) -> None:
+        """Let go of the file. A statement that failed half-way would keep it open."""
+        self._cursor.close()
+        self._connection.close()
+
+
+@functools.cache
+def _without_locks(sql: str) -> str:
+    return _LOCK_WORDS.sub("", sql)
+
+
+def label_of(path: Path | None) -> str:
+    return "The store in memory" if path is None else path.name
+
+
+def open_file(path: Path | None, busy_seconds: float) -> sqlite3.Connection:
+    """A connection that may write, to a file of ours with today's schema. Any other file stays as it is."""
+    if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
+        raise ExtraMissing(
+            f"Loom needs SQLite 3.35 or newer; this Python brings {sqlite3.sqlite_version}.",
+            hint="Use a newer build of Python, or a PostgreSQL store.",
+        )
+    if path is not None:
+        _make_file(path)
+    try:
+        connection = connect(path, timeout=min(busy_seconds, 0.05))
+    except sqlite3.Error as error:
+        raise typed(error, path) from error
+    tx = SqliteTransaction(connection)
+    try:
+        is_current = _look(tx, path)
+        patiently(busy_seconds, functools.partial(_prepare, tx, path))
+        if not is_current:
+            _migrate(connection, tx, path, busy_seconds)
+    except sqlite3.Error as error:
+        tx.close()
+        raise typed(error, path) from error
+    except LoomError:
+        tx.close()
+        raise
+    return connection
+
+
+def connect(path: Path | None, *, timeout: float) -> sqlite3.Connection:
+    connection = sqlite3.connect(
+        ":memory:" if path is None else path,
+        timeout=timeout,
+        isolation_level=None,
+        check_same_thread=False,
+        cached_statements=256,
+    )
+    for pragma in _EVERYWHERE:
+        connection.execute(f"PRAGMA {pragma}")
+    return connection
+
+
+def _look(tx: SqliteTransaction, path: Path | None) -> bool:
+    """Whether the schema is today's. Raises before anything is written where the file is not ours to write."""
+    tables = {row[0] for row in tx.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
+    if "migration" in tables:
+        return not pending(tx.execute(SELECT_APPLIED), known_migrations(), label_of(path))
+    if tables:
+        raise Corrupt(
+            f"{label_of(path)} is a database of another program.",
+            hint="Point Loom at another file. Nothing was changed.",
+        )
+    return False
+
+
+def _prepare(tx: SqliteTransaction, path: Path | None) -> None:
+    mode = tx.execute("PRAGMA journal_mode = WAL")[0][0]
+    if path is not None and mode != "wal":
+        raise Unreachable(
+            f"{label_of(path)} lies on a file system that cannot hold a write-ahead log.",
+            hint="Put the store on a local disk.",
+        )
+    for pragma in _WRITER:
+        tx.execute(f"PRAGMA {pragma}")
+
+
+def _migrate(connection: sqlite3.Connection, tx: SqliteTransaction, path: Path | None, busy_seconds: float) -> None:
+    patiently(busy_seconds, functools.partial(connection.execute, "BEGIN IMMEDIATE"))
+    try:
+        apply_pending(tx, WORDS, label_of(path))
+        connection.execute("COMMIT")
+    finally:
+        tx.roll_back()
+
+
+def patiently(seconds: float, attempt: Callable[[], object]) -> None:
+    """Try until another process lets go of the file. Short naps at random, so that nobody starves."""
+    deadline = time.monotonic() + seconds
+    nap = 0.0005
+    while True:
+        try:
+            attempt()
+        except sqlite3.OperationalError as error:
+            if primary_code(error) not in BUSY_CODES or time.monotonic() > deadline:
+                raise
+        else:
+            return
+        time.sleep(nap * random.uniform(0.5, 1.0))  # noqa: S311 - jitter, not a secret
+        nap = min(nap * 2, 0.01)
+
+
+def _make_file(path: Path) -> None:
+    """Create the file, and the folders that are missing, for their owner alone."""
+    label = label_of(path)
+    try:
+        if path.is_dir():
+            raise Unreachable(f"{label} is a folder.", hint="A store needs the name of a file.")
+        if path.exists():
+            return
+        missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
+        for folder in reversed(missing):
+            folder.mkdir(mode=0o700, exist_ok=True)
+            _sync_folder(folder.parent)
+        with contextlib.suppress(FileExistsError):  # another process was quicker
+            os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
+    except OSError as error:
+        raise _typed_os(error, label) from error
+
+
+def _sync_folder(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _typed_os(error: OSError, label: str) -> StoreError:
+    if error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}:
+        return _read_only(label)
+    if error.errno in {errno.ENOSPC, errno.EDQUOT}:
+        return _full(label)
+    return Unreachable(f"{label} cannot be opened: {error.strerror}.", hint="Check the path of the store.")
+
+
+def primary_code(error: BaseException) -> int:
+    """SQLite's own code, without its extended part; 0 where Python raised by itself."""
+    return cast("int", getattr(error, "sqlite_errorcode", 0)) & 0xFF
+
+
+def typed(error: sqlite3.Error, path: Path | None) -> Exception:
+    """What went wrong, in our words. An error that only a bug can cause stays what it is."""
+    label = label_of(path)
+    match primary_code(error):
+        case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
+            return _corrupt(label)
+        case sqlite3.SQLITE_FULL:
+            return _full(label)
+        case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
+            return _read_only(label)
+        case sqlite3.SQLITE_CANTOPEN:
+            if path is not None and not os.access(path.parent, os.W_OK):
+                return _read_only(label)
+            return Unreachable(f"{label} cannot be opened.", hint="Check that the file is there and may be read.")
+        case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
+            return Unreachable(
+                f"{label} is busy: another process has been writing for too long.",
+                hint="Close the other Loom, or try again.",
+            )
+        case sqlite3.SQLITE_IOERR:
+            return Unreachable(
+                f"The disk under {label} reports an error ({error.sqlite_errorname}); nothing of this was stored.",
+                hint="Check the disk: what was stored before is safe.",
+            )
+        case sqlite3.SQLITE_CONSTRAINT:
+            return Conflict(f"{label} refused a change that would break it ({error.sqlite_errorname}).")
+        case sqlite3.SQLITE_ERROR if "no such table" in str(error) or "no such column" in str(error):
+            return _corrupt(label)
+        case _:
+            return error
+
+
+def _corrupt(label: str) -> Corrupt:
+    return Corrupt(
+        f"{label} is damaged, or is not a Loom database.",
+        hint="Run `loom doctor`; it works on a copy. Nothing was overwritten.",
+    )
+
+
+def _read_only(label: str) -> ReadOnly:
+    return ReadOnly(
+        f"{label} cannot be written: the file or its folder is read-only for this user.",
+        hint="Give the user the right to write there, or point Loom at another store. Nothing was changed.",
+    )
+
+
+def _full(label: str) -> Full:
+    return Full(
+        f"There is no space left where {label} lies; nothing of this was stored.",
+        hint="Free some space and try again: what was stored before is safe.",
+    )

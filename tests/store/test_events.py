@@ -1,0 +1,84 @@
+"""Durable events: one sequence per session, without gaps, in order, whoever writes. On both databases."""
+
+from __future__ import annotations
+
+import asyncio
+
+import pytest
+
+from loom.errors import ContentError
+from loom.store.database import Database
+from loom.store.events import Events
+from loom.store.sessions import Sessions
+
+
+async def test_events_come_back_in_order_with_numbers_from_one(sessions: Sessions, events: Events):
+    session = await sessions.create()
+    assert await events.head(session.id) == 0
+    assert await events.append(session.id, [("turn_started", b"{}"), ("said", '{"text":"ü\\u0000"}'.encode())]) == 2
+    assert await events.append(session.id, [("turn_finished", b"[1,2]")]) == 3
+    found = await events.after(session.id, 0)
+    assert [(event.seq, event.type, event.data) for event in found] == [
+        (1, "turn_started", b"{}"),
+        (2, "said", '{"text":"ü\\u0000"}'.encode()),
+        (3, "turn_finished", b"[1,2]"),
+    ]
+    assert [event.seq for event in await events.after(session.id, 1, limit=1)] == [2]
+    assert await events.after(session.id, 3) == ()
+    assert (await sessions.get(session.id)).last_seq == await events.head(session.id) == 3
+
+
+async def test_writing_no_events_takes_no_number(sessions: Sessions, events: Events):
+    session = await sessions.create()
+    assert await events.append(session.id, []) == 0
+    assert await events.append(session.id, [("a", b"{}")]) == 1
+
+
+async def test_each_session_has_its_own_sequence(sessions: Sessions, events: Events):
+    one, two = await sessions.create(), await sessions.create()
+    await events.append(one.id, [("a", b"1"), ("b", b"2")])
+    await events.append(two.id, [("c", b"3")])
+    assert [event.data for event in await events.after(one.id, 0)] == [b"1", b"2"]
+    assert [(event.seq, event.data) for event in await events.after(two.id, 0)] == [(1, b"3")]
+
+
+async def test_many_writers_leave_no_gap_and_keep_each_call_together(sessions: Sessions, events: Events):
+    session = await sessions.create()
+
+    async def writer(name: int) -> list[int]:
+        return [await events.append(session.id, [(f"w{name}", str(turn).encode())] * 3) for turn in range(8)]
+
+    lasts = await asyncio.gather(*(writer(name) for name in range(6)))
+    found = await events.after(session.id, 0, limit=10_000)
+    assert [event.seq for event in found] == list(range(1, 6 * 8 * 3 + 1))
+    for name, numbers in enumerate(lasts):
+        own = [event for event in found if event.type == f"w{name}"]
+        assert [int(event.data) for event in own] == [turn for turn in range(8) for _ in range(3)]
+        for last in numbers:
+            assert {event.type for event in found[last - 3 : last]} == {f"w{name}"}
+
+
+async def test_a_failing_append_takes_no_number(sessions: Sessions, events: Events, database: Database):
+    session = await sessions.create()
+    await events.append(session.id, [("a", b"1")])
+    with pytest.raises(ContentError):
+        await events.append(session.id, [("b\0", b"2")])
+
+    def fails(tx: object) -> None:
+        tx.execute("UPDATE session SET last_seq = last_seq + 1")
+        raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await database.write(fails)
+    assert await events.append(session.id, [("c", b"3")]) == 2
+
+
+async def test_order_is_by_number_whatever_the_clock_says(database: Database):
+    times = iter([100.0, 50.0, 9000.0, 1.0])
+    session = await Sessions(database, clock=lambda: next(times)).create()
+    events = Events(database, clock=lambda: next(times))
+    for name in "abc":
+        await events.append(session.id, [(name, b"{}")])
+    found = await events.after(session.id, 0)
+    assert [event.type for event in found] == ["a", "b", "c"]
+    assert [event.created_at for event in found] == [50.0, 9000.0, 1.0]
