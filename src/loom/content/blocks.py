@@ -73,7 +73,7 @@ class TextBlock(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
     opaque: Opaque | None = None
 
     def __post_init__(self) -> None:
-        if not self.text.strip():
+        if not self.text or self.text.isspace():
             raise ContentError("text must hold something other than white space")
         check_text(self.text)
 

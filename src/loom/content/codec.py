@@ -18,14 +18,6 @@ from loom.errors import ContentError, Newer
 VERSION: Final = 1
 
 
-class _Stored(msgspec.Struct):
-    """The shape of a message on disk."""
-
-    role: Role
-    blocks: tuple[Block, ...]
-    v: int = VERSION
-
-
 class _Loose(msgspec.Struct):
     v: int
     role: Role
@@ -45,7 +37,8 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 
 _UNREADABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeError)
 
-_fast = msgspec.json.Decoder(_Stored)
+_STAMPED: Final = b'{"v":%d,' % VERSION
+_fast = msgspec.json.Decoder(Message)
 _loose = msgspec.json.Decoder(_Loose)
 _stamp = msgspec.json.Decoder(_Stamp)
 
@@ -58,15 +51,16 @@ def encode_message(message: Message) -> bytes:
 
 
 def decode_message(data: bytes | str) -> Message:
+    raw = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
+    if not raw.startswith(_STAMPED):
+        return _decode_loose(raw)
     try:
-        stored = _fast.decode(data)
+        message = _fast.decode(raw)
     except msgspec.ValidationError:
-        return _decode_loose(data)
+        return _decode_loose(raw)
     except _UNREADABLE as error:
         raise ContentError(f"not a message: {error}") from None
-    if stored.v != VERSION or _has_unknown(stored.blocks):
-        return _decode_loose(data)
-    return Message(stored.role, stored.blocks)
+    return _decode_loose(raw) if b'"unknown"' in raw and _has_unknown(message.blocks) else message
 
 
 def encode_conversation(conversation: Conversation) -> bytes:

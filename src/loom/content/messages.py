@@ -25,10 +25,10 @@ from loom.errors import ContentError
 
 Role = Literal["user", "assistant", "tool"]
 
-_ALLOWED: Final[dict[Role, tuple[type, ...]]] = {
-    "user": (TextBlock, ImageBlock, DocumentBlock, AudioBlock, UnknownBlock),
-    "assistant": (TextBlock, ImageBlock, DocumentBlock, AudioBlock, ThinkingBlock, ToolCall, UnknownBlock),
-    "tool": (ToolResult, UnknownBlock),
+_ALLOWED: Final[dict[Role, frozenset[type]]] = {
+    "user": frozenset({TextBlock, ImageBlock, DocumentBlock, AudioBlock, UnknownBlock}),
+    "assistant": frozenset({TextBlock, ImageBlock, DocumentBlock, AudioBlock, ThinkingBlock, ToolCall, UnknownBlock}),
+    "tool": frozenset({ToolResult, UnknownBlock}),
 }
 
 
@@ -43,18 +43,19 @@ class Message(msgspec.Struct, frozen=True):
             raise ContentError(f"a role is user, assistant or tool, not {self.role!r}")
         if not self.blocks:
             raise ContentError(f"a {self.role} message is never empty")
-        seen: set[str] = set()
+        allowed = _ALLOWED[self.role]
+        pairs: list[str] = []
         for block in self.blocks:
-            if not isinstance(block, _ALLOWED[self.role]):
+            if type(block) not in allowed:
                 raise ContentError(f"a {self.role} message cannot hold a {type(block).__name__}")
-            pair_id = (
-                block.id if isinstance(block, ToolCall) else block.call_id if isinstance(block, ToolResult) else None
-            )
-            if pair_id is None:
-                continue
-            if pair_id in seen:
-                raise ContentError(f"two {type(block).__name__}s of one message share the id {pair_id[:80]!r}")
-            seen.add(pair_id)
+            if isinstance(block, ToolCall):
+                pairs.append(block.id)
+            elif isinstance(block, ToolResult):
+                pairs.append(block.call_id)
+        if len(pairs) > 1 and len(set(pairs)) < len(pairs):
+            twice = next(pair_id for pair_id in pairs if pairs.count(pair_id) > 1)
+            kind = "ToolResult" if self.role == "tool" else "ToolCall"
+            raise ContentError(f"two {kind}s of one message share the id {twice[:80]!r}")
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
