@@ -1,0 +1,28 @@
+"""Three files for a first look: a screenshot with an error, a receipt, a leaflet of two pages. 41 KB together."""
+
+from __future__ import annotations
+
+from importlib import resources
+
+import msgspec
+
+
+class Sample(msgspec.Struct, frozen=True):
+    """`question` is what a newcomer might ask about it."""
+
+    name: str
+    media_type: str
+    question: str
+    data: bytes
+
+
+def samples() -> tuple[Sample, ...]:
+    folder = resources.files(__name__)
+    return tuple(
+        Sample(name, media_type, question, folder.joinpath(name).read_bytes())
+        for name, media_type, question in (
+            ("login.png", "image/png", "What is wrong here?"),
+            ("receipt.jpg", "image/jpeg", "What does this look like?"),
+            ("leaflet.pdf", "application/pdf", "Which pages talk about timeouts?"),
+        )
+    )
