@@ -1,0 +1,189 @@
+"""Zip containers (office files) that are checked before anything is inflated, and inflated under a hard cap.
+
+Nothing is ever written to disk, so member names cannot escape anywhere; a zip inside the zip is bytes, never opened.
+Every way in which a container can be damaged ends in a typed error (`damage_reported`, for all readers).
+"""
+
+from __future__ import annotations
+
+import io
+import struct
+import time
+import zipfile
+import zlib
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Final
+from xml.parsers.expat import ExpatError
+
+from loom.content.media import size_label
+from loom.errors import Encrypted, LoomError, TooLarge, Unreadable
+from loom.formats.facts import Limits
+
+MAX_MEMBERS: Final = 10_000
+MAX_SIGNATURES: Final = 100_000
+"""Directory entries of the container and of the zips stored inside it, counted before the directory is parsed."""
+SAVE_AGAIN: Final = "Open it in an office program, save it again and attach the new file."
+
+_RATIO_FLOOR_BYTES: Final = 8_388_608
+_TEXT_SUFFIXES: Final = (".xml", ".rels", ".vml")
+_MAX_TEXT_RATIO: Final = 250
+"""Of one part; pictures may be emptier than that and count in the total only."""
+_MAX_TOTAL_RATIO: Final = 150
+_LOCAL_HEADER: Final = struct.Struct("<4s22xHH")
+_LOCAL_SIGNATURE: Final = b"PK\x03\x04"
+_DIRECTORY_ENTRY: Final = b"PK\x01\x02"
+_READABLE_METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
+
+_DAMAGE: Final = (
+    zipfile.BadZipFile,
+    zlib.error,
+    ExpatError,
+    struct.error,
+    EOFError,
+    LookupError,  # a part that the document refers to, an encoding that nobody knows
+    ValueError,  # numbers and text that are none (UnicodeDecodeError is one)
+    OverflowError,
+    RecursionError,
+    NotImplementedError,  # what zipfile says of features that it lacks
+)
+
+
+@contextmanager
+def damage_reported(name: str) -> Generator[None]:
+    """Whatever a damaged document makes the readers stumble over becomes `Unreadable`."""
+    try:
+        yield
+    except LoomError:
+        raise
+    except _DAMAGE as error:
+        raise Unreadable(
+            f"{name or 'The document'} is damaged: {_what(error)}.",
+            name=name,
+            hint=SAVE_AGAIN,
+        ) from error
+
+
+def _what(error: Exception) -> str:
+    match error:
+        case ExpatError():
+            return f"its XML breaks off in line {error.lineno}"
+        case zipfile.BadZipFile() | zlib.error() | EOFError():
+            return "the zip container is incomplete or altered"
+        case _:
+            return "its parts do not fit together"
+
+
+class Archive:
+    """The members of one container. Names are matched as office programs do: any case, either slash."""
+
+    def __init__(self, data: bytes, *, name: str, limits: Limits) -> None:
+        self._name = name
+        self._deadline = time.monotonic() + limits.deadline_seconds
+        if data.count(_DIRECTORY_ENTRY) > MAX_SIGNATURES:
+            raise self._too_large("holds too many files")
+        with damage_reported(name), zipfile.ZipFile(io.BytesIO(data)) as directory:
+            members = directory.infolist()
+        self._data = memoryview(data)
+        self._check(members, len(data), limits)
+        self._members = {_plain(member.filename): member for member in members}
+        if len(self._members) != len(members):
+            raise self._unreadable("holds two files of the same name")
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Every member, as it is spelled in the container's directory."""
+        return tuple(member.filename for member in self._members.values())
+
+    def __contains__(self, member: str) -> bool:
+        return _plain(member) in self._members
+
+    def size_bytes(self, member: str) -> int:
+        return self._members[_plain(member)].file_size
+
+    def read(self, member: str) -> bytes:
+        """The whole member. What its header claims about the size is the most that is inflated."""
+        entry = self._entry(member)
+        data, is_whole = self._inflated(entry, entry.file_size)
+        if not is_whole or len(data) != entry.file_size or zlib.crc32(data) != entry.CRC:
+            raise self._unreadable("is incomplete or altered")
+        self.check_time()
+        return data
+
+    def beginning(self, member: str, most_bytes: int) -> bytes:
+        """The first bytes of a member."""
+        return self._inflated(self._entry(member), most_bytes)[0][:most_bytes]
+
+    def check_time(self) -> None:
+        if time.monotonic() > self._deadline:
+            raise self._too_large("takes too long to read")
+
+    def _entry(self, member: str) -> zipfile.ZipInfo:
+        if (entry := self._members.get(_plain(member))) is None:
+            raise self._unreadable(f"lacks a part that it needs ({member[:80]})")
+        return entry
+
+    def _inflated(self, entry: zipfile.ZipInfo, most_bytes: int) -> tuple[bytes, bool]:
+        """At most `most_bytes` and one more, and whether there is nothing behind them."""
+        packed = self._packed(entry)
+        if entry.compress_type == zipfile.ZIP_STORED:
+            return bytes(packed[: most_bytes + 1]), len(packed) <= most_bytes
+        inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+        with damage_reported(self._name):
+            return inflater.decompress(packed, most_bytes + 1), inflater.eof
+
+    def _packed(self, entry: zipfile.ZipInfo) -> memoryview:
+        """The member's bytes as they are stored, behind its local header."""
+        with damage_reported(self._name):
+            signature, name_bytes, extra_bytes = _LOCAL_HEADER.unpack_from(self._data, entry.header_offset)
+        start = entry.header_offset + _LOCAL_HEADER.size + name_bytes + extra_bytes
+        if signature != _LOCAL_SIGNATURE or start + entry.compress_size > len(self._data):
+            raise self._unreadable("is incomplete or altered")
+        return self._data[start : start + entry.compress_size]
+
+    def _check(self, members: list[zipfile.ZipInfo], packed_bytes: int, limits: Limits) -> None:
+        if len(members) > MAX_MEMBERS:
+            raise self._too_large(f"holds {len(members):,} files")
+        expanded = sum(member.file_size for member in members)
+        if expanded > limits.max_expanded_bytes:
+            raise self._too_large(
+                f"expands to {size_label(expanded)}, over the limit of {size_label(limits.max_expanded_bytes)}"
+            )
+        if expanded > max(_RATIO_FLOOR_BYTES, packed_bytes * _MAX_TOTAL_RATIO):
+            raise self._too_large(f"expands from {size_label(packed_bytes)} to {size_label(expanded)}")
+        for member in members:
+            if member.flag_bits & 0x1:
+                raise locked(self._name)
+            is_text = member.filename.lower().endswith(_TEXT_SUFFIXES)
+            if is_text and member.file_size > max(_RATIO_FLOOR_BYTES, member.compress_size * _MAX_TEXT_RATIO):
+                raise self._too_large("holds a part that expands beyond measure")
+            if member.compress_type not in _READABLE_METHODS:
+                raise self._unreadable("is compressed in a way that office programs do not use")
+        self._check_overlap(members)
+
+    def _check_overlap(self, members: list[zipfile.ZipInfo]) -> None:
+        end = 0
+        for member in sorted(members, key=lambda entry: entry.header_offset):
+            if member.header_offset < end:
+                raise self._unreadable("holds files that overlap, as no office program writes them")
+            end = member.header_offset + _LOCAL_HEADER.size + member.compress_size
+
+    @property
+    def _said(self) -> str:
+        return self._name or "The document"
+
+    def _too_large(self, how: str) -> TooLarge:
+        return TooLarge(f"{self._said} {how}.", name=self._name, hint="Split it, or attach the part that matters.")
+
+    def _unreadable(self, how: str) -> Unreadable:
+        return Unreadable(f"{self._said} {how}.", name=self._name, hint=SAVE_AGAIN)
+
+
+def locked(name: str) -> Encrypted:
+    return Encrypted(
+        f"{name or 'The document'} needs a password.", name=name, hint="Save a copy without one and attach that."
+    )
+
+
+def _plain(member: str) -> str:
+    return member.replace("\\", "/").lstrip("/").lower()

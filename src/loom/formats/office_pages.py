@@ -1,0 +1,49 @@
+"""Office files in other forms, made by LibreOffice once for all the pages that are asked for in a row."""
+
+from __future__ import annotations
+
+import threading
+from collections import OrderedDict
+from typing import Final
+
+from loom.content.media import Media, digest_of
+from loom.formats import convert
+from loom.formats.facts import Limits
+
+_KEPT_BYTES: Final = 64_000_000
+
+
+class Conversions:
+    """The last results by source and target. Threads that want the same one wait for it together."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._busy: dict[tuple[str, str], threading.Lock] = {}
+        self._kept: OrderedDict[tuple[str, str], bytes] = OrderedDict()
+
+    def made(self, data: bytes, media: Media, source: str, target: str, limits: Limits) -> tuple[bytes, Media]:
+        """`data` of type `source` as `target`, and the reference that it would have."""
+        key = media.digest, target
+        with self._lock:
+            busy = self._busy.setdefault(key, threading.Lock())
+        with busy:
+            try:
+                result = self._kept.get(key) or _convert(data, source, target, limits)
+                self._keep(key, result)
+            finally:
+                self._busy.pop(key, None)
+        digest = digest_of(result)
+        return result, Media(digest=digest, media_type=target, size_bytes=len(result), name=media.name)
+
+    def _keep(self, key: tuple[str, str], result: bytes) -> None:
+        with self._lock:
+            self._kept[key] = result
+            self._kept.move_to_end(key)
+            while len(self._kept) > 1 and sum(map(len, self._kept.values())) > _KEPT_BYTES:
+                self._kept.popitem(last=False)
+
+
+def _convert(data: bytes, source: str, target: str, limits: Limits) -> bytes:
+    if target == convert.PDF:
+        return convert.to_pdf(data, source, limits)
+    return convert.to_office(data, source, target, limits)

@@ -1,0 +1,237 @@
+"""Workbooks and delimited text as tables. Whole workbooks are compared with what openpyxl finds."""
+
+from __future__ import annotations
+
+import datetime as dt
+import io
+import re
+import zipfile
+
+import openpyxl
+import pytest
+from made_office import LIMITS, ODS, XLS, XLSX, book, container, oracle_xlsx, png, recall, text_of
+from openpyxl.chart import BarChart, Reference
+
+from loom.content.media import Media, digest_of
+from loom.content.recipes import Picture
+from loom.errors import Encrypted
+from loom.formats.delimited import csv_text, delimiter_of
+from loom.formats.facts import Limits
+from loom.formats.office import inspect_office, render_office
+from loom.formats.ooxml import Package
+from loom.formats.sheet_rows import area, row_line
+from loom.formats.sheets import ROWS_OF_MANY, ROWS_OF_ONE, Spreadsheet
+
+
+def saved(workbook: openpyxl.Workbook) -> bytes:
+    buffer = io.BytesIO()
+    workbook.save(buffer)
+    return buffer.getvalue()
+
+
+def oracle_text(data: bytes) -> str:
+    """Every value that openpyxl finds, dates as ISO."""
+    values: list[str] = []
+    for sheet in openpyxl.load_workbook(io.BytesIO(data), data_only=True):
+        values.append(sheet.title)
+        for row in sheet.iter_rows(values_only=True):
+            for value in row:
+                match value:
+                    case None:
+                        pass
+                    case dt.datetime():
+                        values.append(value.date().isoformat() if value.time() == dt.time() else value.isoformat(" "))
+                    case bool():
+                        values.append(str(value).upper())
+                    case _:
+                        values.append(str(value))
+    return "\n".join(values)
+
+
+@pytest.mark.parametrize("source", ["openpyxl", "LibreOffice"])
+def test_every_value_that_openpyxl_finds_is_found(source: str) -> None:
+    data = oracle_xlsx().read_bytes() if source == "openpyxl" else book("xlsx")
+    assert recall(text_of(data, XLSX), oracle_text(data)) == 1.0
+
+
+@pytest.mark.parametrize(("kind", "media_type"), [("xlsx", XLSX), ("ods", ODS), ("xls", XLS)])
+def test_a_workbook_reads_the_same_in_every_format(kind: str, media_type: str) -> None:
+    data = book(kind)
+    lines = text_of(data, media_type).splitlines()
+    assert lines[:2] == ["[sheet 1: Budget] A1:D300", "item | amount | due | paid"]
+    assert lines[2].startswith("thing1 | 1.5 | 2024-01-02 | ")
+    assert lines[3].startswith("thing2 | 3 | 2024-01-03 | ")
+    assert "[sheet 2: Secrets, hidden] C3:C3" in lines
+    assert "[sheet 3: Währung & Co] A1:D1" in lines
+    assert 'größe | quote "x" | line one<br>line two | pipe \\| inside' in lines
+    assert inspect_office(data, media_type, "", LIMITS).media.pages == 3
+
+
+def test_values_are_written_for_readers() -> None:
+    moments = [
+        dt.datetime.fromisoformat("2024-05-01"),
+        dt.datetime.fromisoformat("2024-05-01T12:30"),
+        dt.date(1999, 12, 31),
+        dt.time(8, 15),
+    ]
+    assert row_line(moments) == "2024-05-01 | 2024-05-01 12:30:00 | 1999-12-31 | 08:15:00"
+    assert row_line([1, 2.0, -3.0, 0.1 + 0.2, 1e20, 12345678.5, 1 / 3]) == (
+        "1 | 2 | -3 | 0.3 | 1e+20 | 12345678.5 | 0.333333333333333"
+    )
+    assert row_line([True, False, dt.timedelta(hours=30, minutes=5), "", None, " a\tb ", ""]) == (
+        "TRUE | FALSE | 30:05:00 |  |  | a b"
+    )
+    assert row_line(["x"] * 600).endswith("x [88 more cells]")
+    assert area((0, 0), (9, 27)) == "A1:AB10"
+
+
+def test_errors_and_formulas_without_a_stored_value_are_shown() -> None:
+    workbook = openpyxl.Workbook()
+    sheet = workbook.active
+    sheet.append(
+        ["text", 1.5, True, dt.datetime.fromisoformat("2024-05-01"), dt.time(8, 15), dt.timedelta(hours=30), "=A1&B1"]
+    )
+    sheet["C4"] = "#N/A"
+    sheet["C4"].data_type = "e"
+    lines = text_of(saved(workbook), XLSX).splitlines()
+    assert lines[1:] == [
+        "text | 1.5 | TRUE | 2024-05-01 | 08:15:00 | 30:00:00 | =A1&B1",
+        "[2 empty rows]",
+        " |  | #N/A",
+    ]
+
+
+def test_both_readers_of_xlsx_give_the_same_text() -> None:
+    far = b'<row r="2000"><c r="C2000" t="e"><v>#REF!</v></c></row></sheetData>'
+
+    def plain_lines(text: str) -> list[str]:
+        lines = [re.sub(r"\] [A-Z]+\d+:[A-Z]+\d+$", "]", line) for line in text.splitlines()]
+        return [line for line in lines if "#REF!" not in line and "empty rows]" not in line]
+
+    for data in (oracle_xlsx().read_bytes(), book("xlsx")):
+        with zipfile.ZipFile(io.BytesIO(data)) as archive:
+            parts = {name: archive.read(name) for name in archive.namelist()}
+        sheets = [name for name in parts if name.startswith("xl/worksheets/sheet")]
+        altered = {name: parts[name].replace(b"</sheetData>", far) for name in sheets}
+        careful = text_of(container(parts | altered), XLSX)  # an error in a far corner: our own reader takes the sheets
+        assert careful.count("#REF!") == 3
+        assert plain_lines(careful) == plain_lines(text_of(data, XLSX))
+
+
+def test_two_cells_far_apart_are_read_though_calamine_cannot() -> None:
+    workbook = openpyxl.Workbook()
+    workbook.active["A1"] = "near"
+    workbook.active["XFD1048576"] = "far"
+    workbook.active["B1048576"] = "low"
+    lines = text_of(saved(workbook), XLSX).splitlines()
+    assert lines[1:] == ["near", "[1048574 empty rows]", " | low [1 more cells]"]
+
+
+def test_long_sheets_are_cut_with_a_sentence_that_says_how_to_go_on() -> None:
+    workbook = openpyxl.Workbook()
+    for number in range(ROWS_OF_MANY + 500):
+        workbook.active.append([number, f"n{number}"])
+    workbook.create_sheet("Next").append(["second"])
+    data = saved(workbook)
+    text = text_of(data, XLSX)
+    assert '[the first 1000 of 1500 rows; pages="1" shows more]' in text
+    assert "n999" in text
+    assert "n1000" not in text
+    assert "second" in text
+    whole = text_of(data, XLSX, "1")
+    assert "n1499" in whole
+    assert "second" not in whole
+    assert "rows;" not in whole
+    assert text_of(data, XLSX, "2") == "[sheet 2: Next] A1:A1\nsecond"
+    assert ROWS_OF_ONE > ROWS_OF_MANY
+
+
+def test_charts_comments_and_pictures_follow_their_sheet() -> None:
+    workbook = openpyxl.load_workbook(oracle_xlsx())
+    chart = BarChart()
+    chart.title = "Spending"
+    chart.add_data(Reference(workbook["Budget"], min_col=2, min_row=1, max_row=3), titles_from_data=True)
+    workbook["Secrets"].add_chart(chart)
+    data = saved(workbook)
+    text = text_of(data, XLSX)
+    assert "[comment A2] Ana: check this amount" in text.split("[sheet 2")[0]
+    assert "[chart: Spending]" in text.split("[sheet 2")[1].split("[sheet 3")[0]
+    assert "[picture 1" in text.split("[sheet 3")[1]
+    found = inspect_office(data, XLSX, "", LIMITS).pictures
+    assert [(p.number, p.page, p.media_type, p.width, p.height) for p in found] == [(1, 3, "image/png", 20, 10)]
+    media = Media(digest=digest_of(data), media_type=XLSX, size_bytes=len(data))
+    assert render_office(data, media, Picture(1), LIMITS).data[:4] == png()[:4]
+
+
+def test_kinds_of_sheets_and_empty_ones_are_named() -> None:
+    workbook = openpyxl.Workbook()
+    workbook.active.title = "Nothing\there"[:7]
+    workbook.create_chartsheet("Only a chart")
+    lines = text_of(saved(workbook), XLSX).splitlines()
+    assert lines[0] == "[sheet 1: Nothing] empty"
+    assert lines[2] == "[sheet 2: Only a chart, chart]"
+
+
+def test_an_ods_with_a_password_is_told_from_a_damaged_one() -> None:
+    manifest = (
+        '<manifest:manifest xmlns:manifest="urn:oasis:names:tc:opendocument:xmlns:manifest:1.0"><manifest:file-entry '
+        'manifest:full-path="content.xml"><manifest:encryption-data/></manifest:file-entry></manifest:manifest>'
+    )
+    data = container({"content.xml": b"\x00garbage", "META-INF/manifest.xml": manifest})
+    with pytest.raises(Encrypted, match="needs a password"):
+        text_of(data, ODS)
+
+
+def test_a_workbook_beyond_the_memory_of_the_worker_is_refused_and_the_next_one_is_read() -> None:
+    tight = Limits(worker_memory_bytes=1_000_000_000)
+    workbook = openpyxl.Workbook()
+    workbook.active["A1"] = "a"
+    workbook.active["XFD1048576"] = "z"
+    data = saved(workbook)
+    alone = Spreadsheet(data, name="sparse.xlsx", limits=tight, package=Package(data, name="", limits=tight))
+    assert [sheet.name for sheet in alone.sheets] == ["Sheet"]
+    assert "a" in alone.texts(1, 1, is_selected=False)[0]
+    assert "thing1" in text_of(oracle_xlsx().read_bytes(), XLSX)
+
+
+@pytest.mark.parametrize(
+    ("text", "delimiter"),
+    [
+        ("a,b,c\n1,2,3\n", ","),
+        ("a;b;c\n1,5;2,5;3,5\n", ";"),
+        ("a\tb\n1\t2,3\n", "\t"),
+        ("a|b|c\n1|2|3\n", "|"),
+        ('"x,y";2\n"z,w";3\n', ";"),
+        ("one word\nanother\n", ","),
+        ("", ","),
+    ],
+)
+def test_the_delimiter_is_found_out(text: str, delimiter: str) -> None:
+    assert delimiter_of(text) == delimiter
+
+
+def test_delimited_text_is_a_table_with_quotes_understood_and_rows_paged() -> None:
+    text = 'name,says\r\nAna,"a, b ""c"""\r\nBo,"two\nlines"\r\n,\r\nCy,x|y\r\n'
+    assert csv_text(text).splitlines() == [
+        "name | says",
+        'Ana | a, b "c"',
+        "Bo | two<br>lines",
+        "",
+        "Cy | x\\|y",
+    ]
+    many = "".join(f"{number},n{number}\n" for number in range(1, 2_501))
+    first = csv_text(many)
+    assert first.splitlines()[-1] == "[rows 1-1000 of 2500; go on with row 1001]"
+    second = csv_text(many, first_row=1_001)
+    assert second.splitlines()[0] == "1001 | n1001"
+    last = csv_text(many, first_row=2_001)
+    assert last.splitlines()[-1] == "2500 | n2500"
+    assert csv_text(many, first_row=9_000) == "[no rows of 2500]"
+
+
+def test_a_quote_that_never_closes_does_not_swallow_the_rest() -> None:
+    text = "a,b\n" + '5" pipe,3\n"open,4\n' + "".join(f"x{number},1\n" for number in range(30_000))
+    table = csv_text(text, max_rows=40_000).splitlines()
+    assert table[1] == '5" pipe | 3'
+    assert table[2] == '"open | 4'
+    assert table[-1] == "x29999 | 1"
