@@ -15,7 +15,7 @@ from PIL import Image
 
 from benchmarks.formats.interleaved import medians, table
 from loom.errors import Unreadable
-from loom.formats.image_header import read_header
+from loom.formats.image.header import read_header
 
 HEAD_BYTES = 4096
 KINDS = ["PNG", "JPEG", "GIF", "BMP", "WEBP", "TIFF", "ICO", "AVIF"]

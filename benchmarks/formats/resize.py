@@ -14,8 +14,8 @@ from benchmarks.formats.interleaved import medians, table
 from loom.content.recipes import Fit, Low
 from loom.formats.facts import Limits
 from loom.formats.image import render_image
-from loom.formats.image_decode import open_picture
-from loom.formats.image_pixels import load
+from loom.formats.image.decode import open_picture
+from loom.formats.image.pixels import load
 
 LIMITS = Limits()
 

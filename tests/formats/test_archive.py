@@ -33,8 +33,8 @@ from made_office import (
 )
 
 from loom.errors import TooLarge, Unreadable
-from loom.formats.archive import Archive
 from loom.formats.facts import Limits
+from loom.formats.office.archive import Archive
 
 CHILD = """
 import json, re, sys, time

@@ -12,9 +12,9 @@ from made_images import CONVERT
 from PIL import Image
 
 from loom.errors import ContentError, LoomError, TooLarge, Unreadable, Unsupported
-from loom.formats.bars import MAX_BARS, draw_bars
 from loom.formats.eyes import Accent, Share, compare, look, place_name
-from loom.formats.eyes_colours import colour_name
+from loom.formats.eyes.bars import MAX_BARS, draw_bars
+from loom.formats.eyes.colours import colour_name
 from loom.formats.facts import Limits
 from loom.providers.samples import samples
 from made import made, run

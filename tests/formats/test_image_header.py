@@ -12,7 +12,7 @@ from made_images import CONVERT, IMAGE_TYPES, sample
 from PIL import Image
 
 from loom.errors import Unreadable
-from loom.formats.image_header import read_header
+from loom.formats.image.header import read_header
 from made import made, run
 
 

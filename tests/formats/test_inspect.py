@@ -18,7 +18,7 @@ from loom.content.recipes import Crop, Fit, Low, Page, Slice, Text, Thumb
 from loom.errors import ExtraMissing, MediaError, TooLarge, Unreadable, Unsupported
 from loom.formats import clean_name, inspect, render
 from loom.formats.facts import Limits
-from loom.formats.svg import self_contained
+from loom.formats.image.svg import self_contained
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 200 100"><rect width="100" height="100" fill="red"/></svg>'
 TEXTS = {

@@ -16,8 +16,8 @@ from loom.content.recipes import Page
 from loom.errors import ExtraMissing, TooLarge, Unreadable
 from loom.formats import ocr
 from loom.formats.facts import Limits
+from loom.formats.ocr.reading_order import Word, in_reading_order
 from loom.formats.pdf import render_pdf
-from loom.formats.reading_order import Word, in_reading_order
 from made import made, run
 
 LIMITS = Limits(ocr_seconds=120)

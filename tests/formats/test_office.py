@@ -30,7 +30,7 @@ from loom.content.recipes import Page, Picture, Slice, Text, Thumb
 from loom.errors import Encrypted, TooLarge, Unreadable, Unsupported
 from loom.formats.facts import Limits
 from loom.formats.office import inspect_office, render_office
-from loom.formats.ooxml import MAX_PICTURES
+from loom.formats.office.ooxml import MAX_PICTURES
 from loom.formats.sniff import sniff
 
 

@@ -15,12 +15,12 @@ from openpyxl.chart import BarChart, Reference
 from loom.content.media import Media, digest_of
 from loom.content.recipes import Picture
 from loom.errors import Encrypted
-from loom.formats.delimited import csv_text, delimiter_of
 from loom.formats.facts import Limits
 from loom.formats.office import inspect_office, render_office
-from loom.formats.ooxml import Package
-from loom.formats.sheet_rows import area, row_line
-from loom.formats.sheets import ROWS_OF_MANY, ROWS_OF_ONE, Spreadsheet
+from loom.formats.office.delimited import csv_text, delimiter_of
+from loom.formats.office.ooxml import Package
+from loom.formats.office.sheet_rows import area, row_line
+from loom.formats.office.sheets import ROWS_OF_MANY, ROWS_OF_ONE, Spreadsheet
 
 
 def saved(workbook: openpyxl.Workbook) -> bytes:

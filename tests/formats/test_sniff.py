@@ -28,8 +28,8 @@ from PIL import Image
 
 from loom.errors import Encrypted
 from loom.formats import inspect
-from loom.formats.kinds import KINDS, category_of
 from loom.formats.sniff import sniff
+from loom.formats.sniff.kinds import KINDS, category_of
 from made import made, run
 
 OOXML = "application/vnd.openxmlformats-officedocument."

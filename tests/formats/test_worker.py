@@ -28,7 +28,7 @@ WORDS = made_pdfs.text_page("words")
 
 @pytest.fixture
 def crew() -> Iterator[Crew]:
-    crew = Crew("loom.formats.pdf_job", size=2)
+    crew = Crew("loom.formats.pdf.job", size=2)
     yield crew
     crew.close()
 

@@ -22,7 +22,7 @@ from loom.errors import Corrupt, ExtraMissing, MediaError, NotFound
 from loom.formats import ocr, render
 from loom.formats.facts import Limits, Rendered
 from loom.formats.sniff import sniff
-from loom.prompt import MediaRef
+from loom.prompt import MediaRef, Prompt
 
 _ROUNDS: Final = 4
 _OCR_PAGES: Final = 20
@@ -97,6 +97,20 @@ class Renditions(Generic[E]):
             if words:
                 text = text.replace(found[0], f"[page {found[1]}, read from its picture]\n{words}")
         return msgspec.structs.replace(rendered, data=text.encode())
+
+    async def recheck(self, prompt: Prompt) -> frozenset[str]:
+        """Look again whether the media of a prompt are there, and forget what was known of them; the digests of those
+        that are gone come back."""
+        digests = {ref.digest for ref in prompt.media()}
+        for facts in (self._facts, self._texts, self._failed):
+            for key in [key for key in facts if key[0] in digests]:
+                del facts[key]
+        for digest in digests:
+            try:
+                await self._media.load(digest)
+            except (NotFound, Corrupt):
+                self._missing.add(digest)
+        return frozenset(digests & self._missing)
 
     # What a request body reads ---------------------------------------------------------------------------------------
 

@@ -14,9 +14,9 @@ from loom.content.media import Category, Media, digest_of, size_label
 from loom.content.recipes import Crop, Fit, Low, Ocr, Page, Picture, Recipe, Slice, Text, Thumb
 from loom.errors import Encrypted, TooLarge, Unreadable, Unsupported
 from loom.formats.facts import EmbeddedPicture, Inspection, Limits, Nature, Rendered
-from loom.formats.kinds import SVG, category_of, label_of, type_of_name
 from loom.formats.names import clean_name
 from loom.formats.sniff import Sniffed, sniff
+from loom.formats.sniff.kinds import SVG, category_of, label_of, type_of_name
 from loom.formats.text import decode_text
 
 __all__ = [
@@ -194,7 +194,7 @@ def render(data: bytes, media: Media, recipe: Recipe, limits: Limits = Limits())
 
 def _render_picture(data: bytes, media: Media, recipe: Fit | Low | Crop | Thumb, limits: Limits) -> Rendered:
     if media.media_type == SVG and not isinstance(recipe, Crop):
-        from loom.formats.svg import render_svg
+        from loom.formats.image.svg import render_svg
 
         return render_svg(data, recipe, limits)
     if category_of(media.media_type) != "image":

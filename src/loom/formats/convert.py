@@ -18,7 +18,7 @@ from typing import Final, NamedTuple
 from loom.content.media import size_label
 from loom.errors import ExtraMissing, TooLarge, Unreadable, Unsupported
 from loom.formats.facts import Limits
-from loom.formats.program import run_program
+from loom.formats.worker.program import run_program
 
 INSTALL_HINT: Final = "Install it: apt install libreoffice-writer libreoffice-impress libreoffice-calc"
 PDF: Final = "application/pdf"

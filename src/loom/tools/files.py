@@ -11,8 +11,8 @@ from loom.content.media import size_label
 from loom.errors import ToolError, Unsupported
 from loom.formats import mislabelled
 from loom.formats.facts import Limits
-from loom.formats.kinds import label_of
 from loom.formats.sniff import sniff
+from loom.formats.sniff.kinds import label_of
 from loom.formats.text import decode_text
 from loom.tools.base import FileContext
 from loom.tools.workspace import OpenFile, open_file, read_whole

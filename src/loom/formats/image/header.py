@@ -1,0 +1,185 @@
+"""The size of a picture from its header, without decoding: PNG, JPEG, GIF, BMP, WebP, TIFF, ICO, HEIC, AVIF.
+
+Sizes are as stored, before an EXIF orientation is applied; the rotation of HEIC and AVIF is part of the file format
+and is applied here. Needs the bytes up to the header only, so the beginning of a file will do for most pictures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from struct import Struct, error
+from typing import Final
+
+import msgspec
+
+from loom.errors import Unreadable
+from loom.formats.image.heif_header import heif_size
+from loom.formats.sniff.containers import iso_media_type
+from loom.formats.sniff.kinds import label_of
+
+_PNG: Final = Struct(">II").unpack_from
+_PAIR: Final = Struct("<HH").unpack_from
+_BE_PAIR: Final = Struct(">HH").unpack_from
+_U16: Final = Struct(">H").unpack_from
+_INT_PAIR: Final = Struct("<ii").unpack_from
+_U32: Final = Struct("<I").unpack_from
+
+
+class ImageHeader(msgspec.Struct, frozen=True):
+    media_type: str
+    width: int
+    height: int
+
+
+def read_header(data: bytes, name: str = "") -> ImageHeader:
+    """Raises `Unreadable` when the bytes are no picture that we know, are cut off, or have no area."""
+    media_type, reader = _READERS.get(data[:2], _NONE)
+    if data[4:8] == b"ftyp":
+        media_type, reader = iso_media_type(data), heif_size
+    try:
+        size = reader(data)
+    except (error, IndexError, OverflowError):  # the header points behind the end
+        size = None
+    if size is None:
+        what = (
+            f"damaged {label_of(media_type)}: its header gives no size" if media_type else "of no kind that Loom knows"
+        )
+        raise Unreadable(f"{name or 'The picture'} is {what}.", name=name)
+    width, height = size
+    if width < 1 or height < 1:
+        raise Unreadable(f"{name or 'The picture'} has no area ({width}×{height}).", name=name)
+    return ImageHeader(media_type, width, height)
+
+
+def _png(data: bytes) -> tuple[int, int] | None:
+    if data[:8] != b"\x89PNG\r\n\x1a\n" or data[12:16] != b"IHDR":
+        return None
+    return _PNG(data, 16)
+
+
+def _jpeg(data: bytes) -> tuple[int, int] | None:
+    """Walks the segments to the first frame header (SOF). Fill bytes may stand before any marker."""
+    at = 2
+    end = len(data)
+    while at + 9 <= end:
+        if data[at] != 0xFF:
+            return None
+        marker = data[at + 1]
+        if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
+            height, width = _BE_PAIR(data, at + 5)
+            return width, height or _late_height(data, at)
+        if marker == 0xFF:
+            at += 1
+        elif 0xD0 <= marker <= 0xD8 or marker == 0x01:
+            at += 2
+        elif marker in (0xD9, 0xDA):
+            return None
+        else:
+            at += 2 + _U16(data, at + 2)[0]
+    return None
+
+
+def _late_height(data: bytes, at: int) -> int:
+    """A height of 0 means that it stands after the first scan, in a DNL segment."""
+    found = data.find(b"\xff\xdc\x00\x04", at)
+    return _U16(data, found + 4)[0] if found >= 0 else 0
+
+
+def _gif(data: bytes) -> tuple[int, int] | None:
+    return _PAIR(data, 6) if data[:6] in (b"GIF87a", b"GIF89a") else None
+
+
+def _bmp(data: bytes) -> tuple[int, int] | None:
+    return dib_size(data, 14)
+
+
+def dib_size(data: bytes, at: int) -> tuple[int, int] | None:
+    """The OS/2 core header has 16-bit sizes; in the others a negative height means top-down."""
+    header = _U32(data, at)[0]
+    if header == 12:
+        return _PAIR(data, at + 4)
+    if not 16 <= header <= 124:
+        return None
+    width, height = _INT_PAIR(data, at + 4)
+    return width, abs(height)
+
+
+def _webp(data: bytes) -> tuple[int, int] | None:
+    if data[:4] != b"RIFF" or data[8:12] != b"WEBP":
+        return None
+    kind = data[12:16]
+    if kind == b"VP8 ":
+        if data[23:26] != b"\x9d\x01\x2a":
+            return None
+        width, height = _PAIR(data, 26)
+        return width & 0x3FFF, height & 0x3FFF
+    if kind == b"VP8L":
+        if data[20] != 0x2F:
+            return None
+        bits = _U32(data, 21)[0]
+        return (bits & 0x3FFF) + 1, (bits >> 14 & 0x3FFF) + 1
+    if kind == b"VP8X":
+        low, high = _U32(data, 24)[0], _U32(data, 26)[0]
+        return (low & 0xFFFFFF) + 1, (high >> 8) + 1
+    return None
+
+
+def _tiff(data: bytes) -> tuple[int, int] | None:
+    """Tags 256 and 257 of the first directory; BigTIFF has wider counts and offsets."""
+    order = "<" if data[:2] == b"II" else ">"
+    version = Struct(order + "H").unpack_from(data, 2)[0]
+    if version == 42:
+        at = Struct(order + "I").unpack_from(data, 4)[0]
+        count, first, step, value_at = Struct(order + "H").unpack_from(data, at)[0], at + 2, 12, 8
+    elif version == 43:
+        at = Struct(order + "Q").unpack_from(data, 8)[0]
+        count, first, step, value_at = Struct(order + "Q").unpack_from(data, at)[0], at + 8, 20, 12
+    else:
+        return None
+    head = Struct(order + "HH").unpack_from
+    sizes: dict[int, int] = {}
+    for entry in range(first, first + min(count, 4096) * step, step):
+        tag, kind = head(data, entry)
+        if tag in (256, 257) and kind in (1, 3, 4, 16):
+            letter = {1: "B", 3: "H", 4: "I", 16: "Q"}[kind]
+            sizes[tag] = Struct(order + letter).unpack_from(data, entry + value_at)[0]
+        if tag > 257 and len(sizes) == 2:
+            break
+    return (sizes[256], sizes[257]) if len(sizes) == 2 else None
+
+
+def _icon(data: bytes) -> tuple[int, int] | None:
+    """The largest of its pictures. The directory has one byte a side, so the pictures themselves are asked."""
+    if data[2:4] not in (b"\1\0", b"\2\0"):
+        return None
+    best = (0, 0)
+    for entry in range(6, 6 + 16 * _PAIR(data, 4)[0], 16):
+        at = _U32(data, entry + 12)[0]
+        if data[at : at + 4] == b"\x89PNG":
+            size = _png(data[at : at + 24])
+        elif at + 12 <= len(data):
+            size = dib_size(data, at)
+            if size is not None and size[1] > 1:
+                size = size[0], size[1] // 2  # the picture and its mask, one above the other
+        else:
+            size = data[entry] or 256, data[entry + 1] or 256
+        if size is not None and size[0] * size[1] > best[0] * best[1]:
+            best = size
+    return best
+
+
+def _no_picture(_data: bytes) -> tuple[int, int] | None:
+    return None
+
+
+_NONE: Final[tuple[str, Callable[[bytes], tuple[int, int] | None]]] = ("", _no_picture)
+_READERS: Final[dict[bytes, tuple[str, Callable[[bytes], tuple[int, int] | None]]]] = {
+    b"\x89P": ("image/png", _png),
+    b"\xff\xd8": ("image/jpeg", _jpeg),
+    b"GI": ("image/gif", _gif),
+    b"BM": ("image/bmp", _bmp),
+    b"RI": ("image/webp", _webp),
+    b"II": ("image/tiff", _tiff),
+    b"MM": ("image/tiff", _tiff),
+    b"\0\0": ("image/x-icon", _icon),
+}

@@ -1,0 +1,32 @@
+"""What runs inside the worker for drawings: resvg, on copies that `svg` has made self-contained."""
+
+from __future__ import annotations
+
+import msgspec
+import resvg_py
+
+from loom.errors import Unreadable
+from loom.formats.worker.loop import Task, serve
+
+PAPER = "#ffffff"
+"""Drawings are drawn on white, as browsers show them."""
+
+PX_PER_INCH = 96.0
+"""As in CSS; without it drawings measured in centimetres have no size."""
+
+
+def run(task: Task, document: bytes | None) -> tuple[bytes, bytes] | None:
+    if document is None:
+        return None
+    side_px = msgspec.msgpack.decode(task.job, type=int)
+    try:
+        picture = resvg_py.svg_to_bytes(
+            svg_string=document.decode(), width=side_px, height=side_px, background=PAPER, dpi=PX_PER_INCH
+        )
+    except ValueError as fault:
+        raise Unreadable("cannot be drawn", hint="Check it in a browser.") from fault
+    return msgspec.msgpack.encode(None), picture
+
+
+if __name__ == "__main__":
+    serve(run)

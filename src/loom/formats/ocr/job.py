@@ -1,0 +1,114 @@
+"""What runs inside the OCR worker (`python -m loom.formats.ocr.job`): the picture is decoded and read here."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import os
+import shutil
+import subprocess
+from collections.abc import Callable
+from functools import cache
+from typing import Any, Final
+
+import msgspec
+
+from loom.errors import TooLarge, Unreadable
+from loom.formats.ocr.reading_order import Word, in_reading_order
+from loom.formats.worker.loop import Task, serve
+
+_MAX_SIDE_PX: Final = 4000
+_THREADS: Final = max(1, min(4, (os.cpu_count() or 1) // 2))
+_SURE: Final = 0.5
+_MAX_LANGUAGES: Final = 4
+
+
+def run(task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
+    if data is None:
+        return None
+    image = _decode(data, task.limits.max_pixels)
+    text = _reader(msgspec.msgpack.decode(task.job))(image)
+    return msgspec.msgpack.encode(None), text.encode()
+
+
+def _reader(engine: str) -> Callable[[Any], str]:
+    if engine == "tesseract":
+        return _tesseract
+    try:
+        return _rapidocr()
+    except ImportError as error:  # installed, but a library of the system that it needs is not
+        if shutil.which("tesseract"):
+            return _tesseract
+        raise Unreadable(f"could not be read: rapidocr does not load ({error.name or error})") from error
+
+
+def _decode(data: bytes, max_pixels: int) -> Any:
+    """Upright, on white, no larger than an engine makes use of."""
+    pillow: Any = importlib.import_module("PIL.Image")
+    upright: Any = importlib.import_module("PIL.ImageOps").exif_transpose
+    pillow.MAX_IMAGE_PIXELS = None  # checked below, before anything is decoded
+    try:
+        with pillow.open(io.BytesIO(data)) as image:
+            if image.width * image.height > max_pixels:
+                raise TooLarge(f"is {image.width}×{image.height} pixels, more than {max_pixels / 1e6:.0f} million")
+            image.draft("RGB", (_MAX_SIDE_PX, _MAX_SIDE_PX))
+            whole = upright(image).convert("RGBA")
+    except (OSError, ValueError, SyntaxError) as error:
+        raise Unreadable("cannot be decoded") from error
+    whole.thumbnail((_MAX_SIDE_PX, _MAX_SIDE_PX))
+    paper = pillow.new("RGBA", whole.size, "white")
+    return pillow.alpha_composite(paper, whole).convert("RGB")
+
+
+@cache
+def _rapidocr() -> Callable[[Any], str]:
+    numpy: Any = importlib.import_module("numpy")
+    engine: Any = importlib.import_module("rapidocr").RapidOCR(
+        params={
+            "Global.log_level": "error",
+            "EngineConfig.onnxruntime.intra_op_num_threads": _THREADS,
+            "EngineConfig.onnxruntime.inter_op_num_threads": 1,
+        }
+    )
+
+    def read(image: Any) -> str:
+        found = engine(numpy.asarray(image)[:, :, ::-1])
+        if found.boxes is None:
+            return ""
+        words = [
+            Word(text, *corners.min(axis=0).tolist(), *corners.max(axis=0).tolist())
+            for corners, text, score in zip(found.boxes, found.txts, found.scores, strict=True)
+            if score >= _SURE and text.strip()
+        ]
+        return in_reading_order(words)
+
+    return read
+
+
+def _tesseract(image: Any) -> str:
+    program = shutil.which("tesseract") or "tesseract"
+    picture = io.BytesIO()
+    image.save(picture, format="PNG", compress_level=1)
+    done = subprocess.run(
+        [program, "-", "-", "-l", _languages(program)],
+        input=picture.getvalue(),
+        check=False,
+        capture_output=True,
+        env=os.environ | {"OMP_THREAD_LIMIT": "1"},  # its threads wait for one another by spinning
+    )
+    if done.returncode != 0:
+        raise Unreadable("could not be read by tesseract")
+    return done.stdout.decode(errors="replace").replace("\f", "").strip()
+
+
+@cache
+def _languages(program: str) -> str:
+    """Those that are installed: whoever installed them wants them read."""
+    listed = subprocess.run([program, "--list-langs"], check=True, capture_output=True, text=True).stdout.splitlines()
+    names = [name for name in listed[1:] if name not in ("osd", "equ")]
+    names.sort(key=lambda name: name != "eng")
+    return "+".join(names[:_MAX_LANGUAGES])
+
+
+if __name__ == "__main__":
+    serve(run)

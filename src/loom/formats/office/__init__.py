@@ -1,0 +1,155 @@
+"""Office files: facts, text, pictures; pages through LibreOffice.
+
+Texts and presentations are read by our own readers, spreadsheets by calamine in a worker. Word and PowerPoint files of
+before 2007 are brought into today's format first. Macros are never run and nothing outside the file is ever fetched.
+"""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Final, TypeAlias, assert_never
+
+from loom.content.media import Media, digest_of, size_label
+from loom.content.recipes import Page, Picture, Slice, Text, Thumb
+from loom.errors import TooLarge, Unreadable, Unsupported
+from loom.formats import convert
+from loom.formats.facts import Inspection, Limits, Rendered
+from loom.formats.office import pictures as office_pictures
+from loom.formats.office.archive import SAVE_AGAIN, damage_reported, locked
+from loom.formats.office.documents import Family, Opened, Window, open_document
+from loom.formats.office.pages import Conversions
+from loom.formats.pdf import render_pdf
+from loom.formats.pdf.messages import clamp_pages
+
+OfficeRecipe: TypeAlias = Text | Picture | Page | Thumb | Slice
+
+_OOXML: Final = "application/vnd.openxmlformats-officedocument."
+_MS: Final = "application/vnd.ms-"
+_ODF: Final = "application/vnd.oasis.opendocument."
+_FAMILIES: Final[dict[str, Family]] = {
+    _OOXML + "wordprocessingml.document": "docx",
+    _OOXML + "wordprocessingml.template": "docx",
+    _MS + "word.document.macroenabled.12": "docx",
+    _OOXML + "presentationml.presentation": "pptx",
+    _OOXML + "presentationml.slideshow": "pptx",
+    _OOXML + "presentationml.template": "pptx",
+    _MS + "powerpoint.presentation.macroenabled.12": "pptx",
+    _OOXML + "spreadsheetml.sheet": "xlsx",
+    _OOXML + "spreadsheetml.template": "xlsx",
+    _MS + "excel.sheet.macroenabled.12": "xlsx",
+    _MS + "excel.sheet.binary.macroenabled.12": "xlsb",
+    _ODF + "text": "odt",
+    _ODF + "presentation": "odp",
+    _ODF + "spreadsheet": "ods",
+    _MS + "excel": "xls",
+}
+_LAID_OUT: Final[dict[str, str]] = {
+    "docx": _OOXML + "wordprocessingml.document",
+    "pptx": _OOXML + "presentationml.presentation",
+    "xlsx": _OOXML + "spreadsheetml.sheet",
+}
+"""Templates, shows and files with macros are laid out as what they are built like."""
+_CONVERTED: Final = {"application/msword": "WordDocument", _MS + "powerpoint": "PowerPoint Document"}
+"""Read by LibreOffice only; the stream that each must hold."""
+_OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_ENCRYPTED: Final = ("EncryptedPackage", "EncryptedSummary")
+
+
+def inspect_office(data: bytes, media_type: str, name: str, limits: Limits) -> Inspection:
+    """Whether the document can be read, and what it holds. `pages` counts slides or sheets; a text has none."""
+    if len(data) > limits.max_office_bytes:
+        size, allowed = size_label(len(data)), size_label(limits.max_office_bytes)
+        raise TooLarge(f"{name or 'The document'} is {size}; office files up to {allowed} are taken.", name=name)
+    if media_type in _CONVERTED:
+        _check_legacy(data, media_type, name)
+        return Inspection(media=_media(data, media_type, name, None), category="office")
+    with damage_reported(name):
+        opened = _open(data, media_type, name, limits)
+        pictures = opened.pictures()
+        listed = office_pictures.listed(opened.package.archive, pictures.found) if opened.package else ()
+    notices = ("Its macros were ignored.",) if opened.package and opened.package.has_macros else ()
+    if pictures.left_out:
+        notices = (*notices, f"Only the first {len(listed)} pictures are listed.")
+    return Inspection(
+        media=_media(data, media_type, name, opened.pages), category="office", notices=notices, pictures=listed
+    )
+
+
+def render_office(data: bytes, media: Media, recipe: OfficeRecipe, limits: Limits) -> Rendered:
+    match recipe:
+        case Text():
+            return _text(*_modern(data, media, limits), recipe, limits)
+        case Picture():
+            return _picture(*_modern(data, media, limits), recipe.number, limits)
+        case Page() | Thumb() | Slice():
+            source = _LAID_OUT.get(_FAMILIES.get(media.media_type, ""), media.media_type)
+            return render_pdf(*_conversions().made(data, media, source, convert.PDF, limits), recipe, limits)
+        case _:
+            assert_never(recipe)
+
+
+def _modern(data: bytes, media: Media, limits: Limits) -> tuple[bytes, Media]:
+    """The document in a format that we read ourselves."""
+    if media.media_type not in _CONVERTED:
+        return data, media
+    _check_legacy(data, media.media_type, media.name)
+    return _conversions().made(data, media, media.media_type, convert.MODERN[media.media_type], limits)
+
+
+def _text(data: bytes, media: Media, recipe: Text, limits: Limits) -> Rendered:
+    notices: tuple[str, ...] = ()
+    with damage_reported(media.name):
+        opened = _open(data, media.media_type, media.name, limits)
+        if opened.pages is None:
+            window = Window(first=1, last=1, is_selected=False)
+            if recipe.pages:
+                notices = ("A text document has no pages until it is laid out: the whole text is given.",)
+        else:
+            first, last, notice = clamp_pages(recipe.pages, opened.pages, default=opened.pages)
+            window = Window(first=first, last=last, is_selected=bool(recipe.pages))
+            notices = (notice,) if notice else ()
+        text = opened.text(window) or "[this document holds no text]"
+    return Rendered(data=text.encode(), media_type="text/plain", pages=opened.pages, notices=notices)
+
+
+def _picture(data: bytes, media: Media, number: int, limits: Limits) -> Rendered:
+    with damage_reported(media.name):
+        opened = _open(data, media.media_type, media.name, limits)
+        found = opened.pictures().found
+        if opened.package is None or number > len(found):
+            count = "no pictures" if not found else "1 picture" if len(found) == 1 else f"{len(found)} pictures"
+            raise Unsupported(
+                f"{media.name or 'The document'} has {count}; there is no picture {number}.", name=media.name
+            )
+        return office_pictures.stored(opened.package.archive, found[number - 1], name=media.name, limits=limits)
+
+
+@cache
+def _conversions() -> Conversions:
+    return Conversions()
+
+
+def _open(data: bytes, media_type: str, name: str, limits: Limits) -> Opened:
+    family = _FAMILIES.get(media_type)
+    if family is None:
+        raise Unsupported(f"{name or 'The file'} ({media_type}) is no office file that Loom reads.", name=name)
+    if family != "xls" and data.startswith(_OLE):
+        _check_unlocked(data, name)
+        raise Unreadable(f"{name or 'The document'} is not what its name says.", name=name, hint=SAVE_AGAIN)
+    return open_document(family, data, name=name, limits=limits)
+
+
+def _check_legacy(data: bytes, media_type: str, name: str) -> None:
+    _check_unlocked(data, name)
+    if not data.startswith(_OLE) or _CONVERTED[media_type].encode("utf-16-le") not in data:
+        raise Unreadable(f"{name or 'The document'} is damaged: its main part is missing.", name=name, hint=SAVE_AGAIN)
+
+
+def _check_unlocked(data: bytes, name: str) -> None:
+    """A document with a password is an OLE container that holds it encrypted."""
+    if any(stream.encode("utf-16-le") in data for stream in _ENCRYPTED):
+        raise locked(name)
+
+
+def _media(data: bytes, media_type: str, name: str, pages: int | None) -> Media:
+    return Media(digest=digest_of(data), media_type=media_type, size_bytes=len(data), pages=pages, name=name)

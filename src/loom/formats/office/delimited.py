@@ -1,0 +1,69 @@
+"""Delimited text (.csv, .tsv) as a table: the delimiter is found out, quotes are understood, rows are paged."""
+
+from __future__ import annotations
+
+import csv
+import io
+from collections import Counter
+from collections.abc import Iterator
+from itertools import islice
+from typing import Final
+
+from loom.formats.office.sheet_rows import RowLines, row_line
+
+ROWS: Final = 1_000
+_DELIMITERS: Final = ",;\t|"
+_SNIFFED_CHARACTERS: Final = 65_536
+_SNIFFED_ROWS: Final = 200
+_MAX_CHARACTERS: Final = 8_000_000
+
+
+def csv_text(text: str, *, first_row: int = 1, max_rows: int = ROWS) -> str:
+    """Rows `first_row` onwards, counted from one, as `a | b | c`; the last line says how to go on."""
+    delimiter = delimiter_of(text)
+    lines = RowLines(max_rows, _MAX_CHARACTERS)
+    total = shown = 0
+    for total, cells in enumerate(_rows(text, delimiter), 1):
+        if total >= first_row and not lines.is_full:
+            lines.add(total, row_line(cells))
+            shown = total
+    if shown < total:
+        shown_rows = f"rows {first_row}-{shown}" if shown else "no rows"
+        lines.lines.append(f"[{shown_rows} of {total}" + (f"; go on with row {shown + 1}]" if shown else "]"))
+    return lines.text
+
+
+def delimiter_of(text: str) -> str:
+    """The delimiter that cuts the first lines into rows of the same number of columns; a comma when none does."""
+    head = text[:_SNIFFED_CHARACTERS]
+    if len(text) > len(head):
+        head = head[: head.rfind("\n") + 1] or head
+    best, best_score = ",", 0.0
+    for delimiter in _DELIMITERS:
+        widths = Counter(len(cells) for cells in islice(_rows(head, delimiter), _SNIFFED_ROWS) if cells)
+        if not widths:
+            continue
+        width, times = widths.most_common(1)[0]
+        score = times / widths.total() * min(width, 4) if width > 1 else 0.0
+        if score > best_score:
+            best, best_score = delimiter, score
+    return best
+
+
+def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
+    """A quote that never closes would swallow the rest of the text: such a text is read without quotes."""
+    quoting = csv.QUOTE_NONE if '"' in text and _is_left_open(text, delimiter) else csv.QUOTE_MINIMAL
+    try:
+        yield from csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting)
+    except csv.Error:
+        yield from (line.split(delimiter) for line in text.splitlines())
+
+
+def _is_left_open(text: str, delimiter: str) -> bool:
+    last: list[str] = []
+    try:
+        for cells in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
+            last = cells or last
+    except csv.Error:
+        return True
+    return bool(last) and "\n" in last[-1] and not text.rstrip().endswith('"')

@@ -1,0 +1,106 @@
+"""The words inside drawings: charts (titles, categories, series, the values they were last drawn with) and SmartArt."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from loom.formats.office import marks
+from loom.formats.office.ooxml import Package
+from loom.formats.office.xml_reader import Node, whole_number
+
+_MAX_POINTS: Final = 500
+_MAX_SERIES: Final = 60
+_MAX_DEPTH: Final = 30
+_CHART_TAGS: Final = (
+    "c:title", "c:ser", "c:tx", "c:cat", "c:xVal", "c:val", "c:yVal", "c:pt", "a:p", "cx:title", "cx:data",
+    "cx:strDim", "cx:numDim", "cx:lvl", "cx:series", "cx:tx",
+)  # fmt: skip
+_CHART_WORDS: Final = ("a:t", "c:v", "cx:v", "cx:pt")
+_DIAGRAM_TAGS: Final = ("dgm:pt", "a:p", "dgm:cxn")
+
+
+def chart_lines(package: Package, part: str) -> list[str]:
+    """A chart as a small table: categories down, series across."""
+    root = package.tree(part, tags=_CHART_TAGS, words=_CHART_WORDS)
+    titles = [text for node in (*root.all("c:title"), *root.all("cx:title")) if (text := _paragraphs(node))]
+    series = (root.all("c:ser") or root.all("cx:series"))[:_MAX_SERIES]
+    head = marks.one_line(": ".join(("chart", *titles[:1])))
+    axes = [f"[axis: {marks.one_line(title)}]" for title in titles[1:]]
+    rows = _classic_rows(series) if root.all("c:ser") else _extended_rows(root)
+    return [f"[{head}]", *marks.table(rows), *axes]
+
+
+def _classic_rows(series: list[Node]) -> list[list[str]]:
+    names = [marks.cell(_words(node.first("c:tx"))) for node in series]
+    values = [_points(node.first("c:val") or node.first("c:yVal")) for node in series]
+    labels: dict[int, str] = {}
+    for node in series:
+        labels |= _points(node.first("c:cat") or node.first("c:xVal"))
+    places = sorted({place for points in (labels, *values) for place in points})[:_MAX_POINTS]
+    rows = [[labels.get(place, ""), *(points.get(place, "") for points in values)] for place in places]
+    return [["", *names], *rows] if any(names) or rows else []
+
+
+def _points(node: Node | None) -> dict[int, str]:
+    """Values by position; the first level of labels wins where they have several."""
+    points: dict[int, str] = {}
+    for point in node.all("c:pt") if node else ():
+        points.setdefault(whole_number(point.get("idx")), _number(marks.cell(point.text)))
+    return points
+
+
+def _extended_rows(root: Node) -> list[list[str]]:
+    """Charts of the newer kind (waterfall, treemap): each dimension of their data is a column."""
+    columns = [
+        [marks.cell(point.text) for point in level.all("cx:pt")][:_MAX_POINTS]
+        for data in root.all("cx:data")
+        for dimension in data.children
+        for level in dimension.all("cx:lvl")
+    ][:_MAX_SERIES]
+    names = [marks.cell(_words(node.first("cx:tx"))) for node in root.all("cx:series")][:_MAX_SERIES]
+    height = max(map(len, columns), default=0)
+    rows = [[column[at] if at < len(column) else "" for column in columns] for at in range(height)]
+    return [names, *rows] if any(names) else rows
+
+
+def diagram_lines(package: Package, part: str) -> list[str]:
+    """SmartArt as an indented list, in the order of its outline."""
+    root = package.tree(part, tags=_DIAGRAM_TAGS, words=("a:t",))
+    texts = {node.get("modelId"): _paragraphs(node) for node in root.all("dgm:pt")}
+    roots = [node.get("modelId") for node in root.all("dgm:pt") if node.get("type") == "doc"]
+    children: dict[str, list[tuple[int, str]]] = {}
+    for node in root.all("dgm:cxn"):
+        if node.get("type") in ("", "parOf"):
+            children.setdefault(node.get("srcId"), []).append((whole_number(node.get("srcOrd")), node.get("destId")))
+    lines: list[str] = []
+    waiting = [(point, 0) for point in reversed(roots)]
+    while waiting:
+        point, depth = waiting.pop()
+        text = texts.pop(point, None)
+        if text is None:
+            continue
+        if text:
+            lines.append(f"{'  ' * (depth - 1)}- {text}")
+        inner = sorted(children.get(point, ()), reverse=True)
+        waiting.extend((child, min(depth + 1, _MAX_DEPTH)) for _, child in inner)
+    lines.extend(f"- {text}" for text in texts.values() if text)
+    return ["[diagram]", *lines] if lines else []
+
+
+def _paragraphs(node: Node) -> str:
+    return marks.one_line(" ".join(child.text for child in node.children)) if node.children else node.text.strip()
+
+
+def _words(node: Node | None) -> str:
+    return " ".join(child.text for child in node.children) if node else ""
+
+
+def _number(text: str) -> str:
+    """`4.2999999999999998` is how the file stores 4.3."""
+    if len(text) < 12 or len(text) > 40:
+        return text
+    try:
+        number = float(text)
+    except ValueError:
+        return text
+    return f"{number:.12g}"

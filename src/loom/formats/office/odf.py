@@ -1,0 +1,46 @@
+"""OpenDocument texts and presentations (.odt, .odp): the words of the content, of headers and of footers."""
+
+from __future__ import annotations
+
+from loom.formats.office import marks
+from loom.formats.office.archive import locked
+from loom.formats.office.odf_content import Content
+from loom.formats.office.ooxml import Package, Pictures
+
+_CONTENT = "content.xml"
+_STYLES = "styles.xml"
+_MANIFEST = "META-INF/manifest.xml"
+
+
+def check_not_encrypted(package: Package) -> None:
+    """OpenDocument encrypts each part and says so in the manifest; the container itself looks open."""
+    if _MANIFEST in package.archive and package.tree(_MANIFEST, tags=("manifest:encryption-data",)).children:
+        raise locked(package.name)
+
+
+def odt_text(package: Package, pictures: Pictures) -> str:
+    body = _body(package, "text", pictures)
+    margins = _content(package, _STYLES, pictures).margins if _STYLES in package.archive else []
+    sections = [marks.joined(body.blocks), "\n".join(body.notes), "\n".join(body.comments)]
+    sections.append("\n".join(dict.fromkeys(margins)))
+    return "\n\n".join(section for section in sections if section)
+
+
+def odp_slides(package: Package, pictures: Pictures) -> list[str]:
+    """One text a slide, each under its mark."""
+    return _body(package, "presentation", pictures).slides
+
+
+def _body(package: Package, kind: str, pictures: Pictures) -> Content:
+    if _CONTENT not in package.archive:
+        raise package.not_what_it_says()
+    content = _content(package, _CONTENT, pictures)
+    if kind not in content.kinds:
+        raise package.not_what_it_says()
+    return content
+
+
+def _content(package: Package, part: str, pictures: Pictures) -> Content:
+    content = Content(package, pictures)
+    package.read(part, content.xml)
+    return content

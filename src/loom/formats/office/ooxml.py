@@ -1,0 +1,134 @@
+"""Office Open XML packages: which parts there are, how they refer to one another, and the pictures among them."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Collection
+from typing import Final
+from urllib.parse import unquote
+
+import msgspec
+
+from loom.errors import Unreadable
+from loom.formats.facts import Limits
+from loom.formats.office.archive import SAVE_AGAIN, Archive
+from loom.formats.office.xml_names import Attributes, keys
+from loom.formats.office.xml_reader import Node, XmlReader, read_tree
+
+MAX_PICTURES: Final = 500
+_MAIN: Final = "officeDocument"
+_ROOT: Final = ""
+
+
+class Relation(msgspec.Struct, frozen=True):
+    """Where a part points, as it is written there: relative to the part, or a URL when `is_external`."""
+
+    kind: str
+    target: str
+    is_external: bool
+
+
+class Package:
+    """A container and the relations between its parts. A missing relation is an empty answer, not an error."""
+
+    def __init__(self, data: bytes, *, name: str, limits: Limits) -> None:
+        self.name = name
+        self.archive = Archive(data, name=name, limits=limits)
+        self._relations: dict[str, dict[str, Relation]] = {}
+
+    def main_part(self, usual: str) -> str:
+        """The document itself: where the package says it is, or where it usually is."""
+        for part in (*self.related(_ROOT, _MAIN), usual):
+            if part in self.archive:
+                return part
+        raise self.not_what_it_says()
+
+    def not_what_it_says(self) -> Unreadable:
+        """For a container without the main part that its type asks for."""
+        return Unreadable(
+            f"{self.name or 'The document'} is not the kind of office file that it seems to be.",
+            name=self.name,
+            hint=SAVE_AGAIN,
+        )
+
+    def relations(self, part: str) -> dict[str, Relation]:
+        """What `part` refers to, by relation id."""
+        if part not in self._relations:
+            self._relations[part] = self._read_relations(part)
+        return self._relations[part]
+
+    def target(self, part: str, relation_id: str) -> str:
+        """The part behind a relation id; empty when it is missing or outside the package."""
+        relation = self.relations(part).get(relation_id)
+        return self._resolved(part, relation) if relation else ""
+
+    def related(self, part: str, kind: str) -> list[str]:
+        """The parts of one kind (`comments`, `notesSlide`) that `part` refers to."""
+        found = [relation for relation in self.relations(part).values() if relation.kind == kind]
+        return [target for relation in found if (target := self._resolved(part, relation))]
+
+    def read(self, part: str, reader: XmlReader) -> None:
+        reader.read(self.archive, part, name=self.name)
+
+    def tree(self, part: str, *, tags: Collection[str], words: Collection[str] = ()) -> Node:
+        return read_tree(self.archive, part, tags=tags, words=words, name=self.name)
+
+    @property
+    def has_macros(self) -> bool:
+        return any(name.lower().endswith("vbaproject.bin") for name in self.archive.names)
+
+    def _read_relations(self, part: str) -> dict[str, Relation]:
+        folder, base = posixpath.split(part)
+        member = posixpath.join(folder, "_rels", f"{base}.rels")
+        found: dict[str, Relation] = {}
+        if member not in self.archive:
+            return found
+
+        def relationship(attributes: Attributes) -> None:
+            found[attributes.get("Id", "")] = Relation(
+                kind=attributes.get("Type", "").rpartition("/")[2],
+                target=attributes.get("Target", ""),
+                is_external=attributes.get("TargetMode", "").lower() == "external",
+            )
+
+        self.read(member, XmlReader({"rel:Relationship": relationship}, {}))
+        return found
+
+    def _resolved(self, part: str, relation: Relation) -> str:
+        if relation.is_external:
+            return ""
+        path = relation.target.partition("#")[0].replace("\\", "/")
+        path = path.lstrip("/") if path.startswith("/") else posixpath.join(posixpath.dirname(part), path)
+        path = posixpath.normpath(path)
+        return next((name for name in (path, unquote(path)) if name in self.archive), "")
+
+
+class FoundPicture(msgspec.Struct, frozen=True):
+    part: str
+    page: int
+    alt: str
+
+
+class Pictures:
+    """The pictures of a document in the order in which they first appear; a repeated one keeps its number."""
+
+    def __init__(self) -> None:
+        self.found: list[FoundPicture] = []
+        self.left_out = 0
+        self._numbers: dict[str, int] = {}
+
+    def number(self, part: str, *, page: int = 0, alt: str = "") -> int | None:
+        """The number of the picture in `part`; None beyond the bound, or when there is no such part."""
+        if not part or part in self._numbers:
+            return self._numbers.get(part)
+        if len(self.found) >= MAX_PICTURES:
+            self.left_out += 1
+            return None
+        self.found.append(FoundPicture(part, page, alt))
+        self._numbers[part] = len(self.found)
+        return len(self.found)
+
+
+R_ID: Final = keys("r:id")
+R_EMBED: Final = keys("r:embed")
+R_LINK: Final = keys("r:link")

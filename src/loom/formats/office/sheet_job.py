@@ -1,0 +1,81 @@
+"""What runs inside the worker for spreadsheets: calamine, on jobs that `sheets` sends.
+
+A sheet of 5 KB with two cells far apart makes calamine ask for 550 GB and abort the process, so it never runs in ours.
+"""
+
+from __future__ import annotations
+
+import io
+from collections import OrderedDict
+from typing import Final
+
+import msgspec
+from python_calamine import CalamineError, CalamineWorkbook, PasswordError, SheetTypeEnum, SheetVisibleEnum
+
+from loom.errors import Encrypted, Unreadable
+from loom.formats.office.sheet_messages import ListSheets, ReadSheets, SheetFacts, SheetJob, SheetText
+from loom.formats.office.sheet_rows import RowLines, area, row_line
+from loom.formats.worker.loop import Task, serve
+
+_HELD_WORKBOOKS: Final = 2
+_KINDS: Final = (
+    (SheetTypeEnum.ChartSheet, "chart"),
+    (SheetTypeEnum.DialogSheet, "dialog"),
+    (SheetTypeEnum.MacroSheet, "macros"),
+    (SheetTypeEnum.Vba, "macros"),
+)
+
+
+class Library:
+    """The last workbooks, by digest."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[str, CalamineWorkbook] = OrderedDict()
+
+    def run(self, task: Task, document: bytes | None) -> tuple[bytes, bytes] | None:
+        try:
+            if document is not None:
+                self._held[task.digest] = CalamineWorkbook.from_filelike(io.BytesIO(document))
+            if task.digest not in self._held:
+                return None
+            self._held.move_to_end(task.digest)
+            if len(self._held) > _HELD_WORKBOOKS:
+                self._held.popitem(last=False)
+            job = msgspec.msgpack.decode(task.job, type=SheetJob)
+            return msgspec.msgpack.encode(_done(self._held[task.digest], job)), b""
+        except PasswordError:
+            raise Encrypted("needs a password", hint="Save a copy without one, and use that.") from None
+        except CalamineError:
+            raise Unreadable("is damaged, or no workbook of a known kind") from None
+
+
+def _done(workbook: CalamineWorkbook, job: SheetJob) -> list[SheetFacts] | list[SheetText]:
+    match job:
+        case ListSheets():
+            return [
+                SheetFacts(sheet.name, _kind(sheet.typ), sheet.visible != SheetVisibleEnum.Visible)
+                for sheet in workbook.sheets_metadata
+            ]
+        case ReadSheets():
+            return [_text(workbook, sheet, job) for sheet in job.sheets]
+
+
+def _kind(found: SheetTypeEnum) -> str:
+    return next((word for kind, word in _KINDS if found == kind), "")
+
+
+def _text(workbook: CalamineWorkbook, index: int, job: ReadSheets) -> SheetText:
+    sheet = workbook.get_sheet_by_index(index)
+    if sheet.start is None or sheet.end is None:
+        return SheetText()
+    lines = RowLines(job.max_rows, job.max_characters)
+    for number, cells in enumerate(sheet.iter_rows()):
+        line = row_line(cells)
+        if line and lines.is_full:
+            return SheetText(lines.text, area(sheet.start, sheet.end), lines.rows, sheet.height, is_cut=True)
+        lines.add(number, line)
+    return SheetText(lines.text, area(sheet.start, sheet.end), lines.rows, sheet.height)
+
+
+if __name__ == "__main__":
+    serve(Library().run)

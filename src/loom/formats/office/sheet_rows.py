@@ -1,0 +1,115 @@
+"""Rows of cells as text that a model reads well and that stays short: `a | b | c`, a line a row.
+
+Trailing empty cells and rows are dropped, runs of empty rows are counted, dates are ISO, whole numbers have no `.0`.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeAlias
+
+from loom.formats.office import marks
+
+Cell: TypeAlias = str | int | float | bool | dt.datetime | dt.date | dt.time | dt.timedelta | None
+SEPARATOR: Final = " | "
+MAX_COLUMNS: Final = 512
+_EXACT: Final = 1e15
+_MIDNIGHT: Final = dt.time()
+
+
+def _words(value: str) -> str:
+    return value if value.isprintable() and "|" not in value else marks.cell(value)
+
+
+def _truth(value: bool) -> str:
+    return "TRUE" if value else "FALSE"
+
+
+def _moment(value: dt.datetime) -> str:
+    return value.date().isoformat() if value.time() == _MIDNIGHT else value.isoformat(" ")
+
+
+def _number(value: float) -> str:
+    if value.is_integer() and abs(value) < _EXACT:
+        return str(int(value))
+    shortest = repr(value)
+    return f"{value:.15g}" if len(shortest) > 17 else shortest
+
+
+def _hours(value: dt.timedelta) -> str:
+    """A span of time as spreadsheets show it: `30:05:00`."""
+    sign = "-" if value < dt.timedelta() else ""
+    minutes, seconds = divmod(round(abs(value).total_seconds()), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{sign}{hours}:{minutes:02d}:{seconds:02d}"
+
+
+class RowLines:
+    """Lines under one another, up to a number of rows and of characters."""
+
+    def __init__(self, max_rows: int, max_characters: int) -> None:
+        self.lines: list[str] = []
+        self.rows = 0
+        self._left_rows = max_rows
+        self._left_characters = max_characters
+        self._last = -1
+
+    @property
+    def is_full(self) -> bool:
+        return self._left_rows <= 0 or self._left_characters <= 0
+
+    @property
+    def text(self) -> str:
+        return "\n".join(self.lines)
+
+    def add(self, number: int, line: str) -> None:
+        """The line of row `number` (from 0); an empty one only widens the gap before the next."""
+        if not line:
+            return
+        gap = number - self._last - 1
+        if gap and self.lines:
+            self.lines.append("" if gap == 1 else f"[{gap} empty rows]")
+        self.lines.append(line)
+        self.rows += 1
+        self._last = number
+        self._left_rows -= 1
+        self._left_characters -= len(line) + 1
+
+
+_FORMS: Final[dict[type[Any], Callable[[Any], str]]] = {
+    type(None): lambda _value: "",
+    str: _words,
+    bool: _truth,
+    int: str,
+    float: _number,
+    dt.datetime: _moment,
+    dt.date: dt.date.isoformat,
+    dt.time: dt.time.isoformat,
+    dt.timedelta: _hours,
+}
+
+
+def row_line(cells: Sequence[Cell], more: int = 0) -> str:
+    """One row; cells beyond the last column that is shown are counted, `more` are those that did not come along."""
+    texts = [_FORMS[type(value)](value) for value in cells[:MAX_COLUMNS]]
+    while texts and not texts[-1]:
+        texts.pop()
+    more += sum(1 for value in cells[MAX_COLUMNS:] if value not in ("", None))
+    line = SEPARATOR.join(texts)
+    return f"{line} [{more} more cells]" if more else line
+
+
+def column_name(column: int) -> str:
+    """0 → A, 25 → Z, 26 → AA."""
+    letters = ""
+    column += 1
+    while column:
+        column, place = divmod(column - 1, 26)
+        letters = chr(ord("A") + place) + letters
+    return letters
+
+
+def area(first: tuple[int, int], last: tuple[int, int]) -> str:
+    """Corners as (row, column) from 0 → `A1:H120`."""
+    return f"{column_name(first[1])}{first[0] + 1}:{column_name(last[1])}{last[0] + 1}"

@@ -1,0 +1,424 @@
+"""One part of a Word document that holds paragraphs (the body, a header, all footnotes), read in one pass.
+
+Insertions are kept and deletions left out; fields show their result; of alternative contents one is taken.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import cached_property
+from typing import Final
+
+from loom.formats.office import marks
+from loom.formats.office.drawings import chart_lines, diagram_lines
+from loom.formats.office.ooxml import R_EMBED, R_ID, Package, Pictures
+from loom.formats.office.symbols import symbol
+from loom.formats.office.word_styles import Numbering, Styles, list_level
+from loom.formats.office.word_tables import Block, Tables, lines_of
+from loom.formats.office.xml_names import Attributes, keys, value
+from loom.formats.office.xml_reader import End, Start, XmlReader, whole_number
+
+_W_VAL: Final = keys("w:val")
+_W_ID: Final = keys("w:id")
+_W_AUTHOR: Final = keys("w:author")
+_W_FONT: Final = keys("w:font")
+_W_CHAR: Final = keys("w:char")
+_W_FIELD_TYPE: Final = keys("w:fldCharType")
+_R_DATA: Final = keys("r:dm")
+_MAX_HEADING: Final = 6
+_FALLBACK_IS_BETTER: Final = frozenset({"wpi", "aink", "am3d"})
+"""Ink and 3D models: only the fallback of such a choice holds a picture that can be shown."""
+_LINK_SCHEMES: Final = ("http://", "https://", "mailto:")
+_MAX_LINK: Final = 500
+_MATH: Final = {
+    "m:num": ("(", ")/"),
+    "m:den": ("(", ")"),
+    "m:sup": ("^(", ")"),
+    "m:sub": ("_(", ")"),
+    "m:rad": ("√(", ")"),
+}
+_FIXED: Final = {"w:ptab": "\t", "w:br": "\n", "w:cr": "\n", "w:noBreakHyphen": "-"}
+_IDLE: Final = re.compile(rb"</w:t>\s*<w:t(?:\s[^<>]*)?(?<!/)>|<w:pPr(?:\s[^<>]*)?>\s*</w:pPr>")
+_LEFT_OUT: Final = (
+    "w:moveFrom", "w:pPrChange", "w:rPrChange", "w:tblPrChange", "w:trPrChange", "w:tcPrChange", "w:sectPrChange",
+    "w:sdtPr",
+)  # fmt: skip
+
+
+class WordContext:
+    """What the parts of one document share: styles, running numbers, pictures, and the notes in order of mention."""
+
+    def __init__(self, package: Package, main: str, pictures: Pictures) -> None:
+        self.package = package
+        self.pictures = pictures
+        self._main = main
+        self.cited: dict[str, dict[str, str]] = {"footnotes": {}, "endnotes": {}, "comments": {}}
+        self.margins: dict[str, str] = {}
+
+    @cached_property
+    def styles(self) -> Styles:
+        return Styles.read(self.package, self.package.related(self._main, "styles"))
+
+    @cached_property
+    def numbering(self) -> Numbering:
+        return Numbering.read(self.package, self.package.related(self._main, "numbering"), self.styles)
+
+    def cite(self, kind: str, note: str) -> str:
+        """The mark of a note in the text, the same before its words at the end."""
+        cited = self.cited[kind]
+        pattern = {"footnotes": "[^{}]", "endnotes": "[^e{}]", "comments": "[comment {}]"}[kind]
+        return cited.setdefault(note, pattern.format(len(cited) + 1))
+
+
+class _Paragraph:
+    __slots__ = ("after", "alt", "is_merged", "is_shown", "level", "num_id", "outline", "pieces", "style")
+
+    def __init__(self, pieces: list[str]) -> None:
+        self.pieces = pieces
+        self.after: list[Block] = []
+        self.style = ""
+        self.num_id = ""
+        self.level: int | None = None
+        self.outline: int | None = None
+        self.is_merged = False
+        self.alt = ""
+        self.is_shown = False
+
+
+class StoryReader:
+    """Reads the parts of one document, one after the other.
+
+    After `read`, `blocks` are the part's paragraphs and tables, `notes` the texts of its footnotes or comments by id.
+    """
+
+    def __init__(self, context: WordContext) -> None:
+        self.blocks: list[Block] = []
+        self.notes: dict[str, str] = {}
+        self.is_document = False
+        self._context = context
+        self._part = ""
+        self._stray = self._paragraph = _Paragraph([])
+        """Takes what stands outside paragraphs, which is nothing in a sound document."""
+        self._carried: list[str] = []
+        self._saved: list[tuple[list[Block], _Paragraph]] = []
+        self._tables = Tables()
+        self._links: list[tuple[str, int]] = []
+        self._fields: list[bool] = []
+        self._choices: list[bool] = []
+        self._note = ("", "")
+        self._in_properties = False
+        self._xml = XmlReader(self._starts(), self._ends(), idle=_IDLE)
+
+    def read(self, part: str) -> None:
+        self.blocks, self.notes = [], {}
+        self._stray = self._paragraph = _Paragraph([])
+        self._carried, self._fields = [], []
+        self._part = part
+        self._context.package.read(part, self._xml)
+
+    def _starts(self) -> dict[str, Start]:
+        starts: dict[str, Start] = {
+            "w:document": self._document,
+            "w:p": self._start_paragraph,
+            "w:pPr": self._start_properties,
+            "w:pStyle": self._style,
+            "w:numId": self._num_id,
+            "w:ilvl": self._level,
+            "w:outlineLvl": self._outline,
+            "w:del": self._deletion,
+            "w:tab": self._tab,
+            "w:sym": self._symbol,
+            "w:fldChar": self._field,
+            "w:hyperlink": self._start_link,
+            "w:txbxContent": self._open,
+            "w:headerReference": self._header,
+            "w:footerReference": self._footer,
+            "mc:AlternateContent": self._start_alternatives,
+            "mc:Choice": self._choice,
+            "mc:Fallback": self._fallback,
+        }
+        for name in ("w:t", "m:t", "a:t"):
+            starts[name] = self._start_text
+        for name, text in _FIXED.items():
+            starts[name] = self._writes(text)
+        for name, (opening, _) in _MATH.items():
+            starts[name] = self._writes(opening)
+        for name in _LEFT_OUT:
+            starts[name] = self._left_out
+        return starts | self._table_starts() | self._note_starts() | self._drawing_starts()
+
+    def _table_starts(self) -> dict[str, Start]:
+        return {
+            "w:tbl": self._tables.start,
+            "w:tr": self._tables.start_row,
+            "w:trPr": self._tables.start_row_properties,
+            "w:gridBefore": self._tables.grid_before,
+            "w:tc": self._start_cell,
+            "w:gridSpan": self._tables.grid_span,
+            "w:vMerge": self._tables.merge,
+            "w:hMerge": self._tables.merge,
+        }
+
+    def _note_starts(self) -> dict[str, Start]:
+        return {
+            "w:footnote": self._start_note,
+            "w:endnote": self._start_note,
+            "w:comment": self._start_note,
+            "w:footnoteReference": self._cites("footnotes"),
+            "w:endnoteReference": self._cites("endnotes"),
+            "w:commentReference": self._cites("comments"),
+        }
+
+    def _drawing_starts(self) -> dict[str, Start]:
+        return {
+            "w:drawing": self._start_drawing,
+            "wp:docPr": self._drawing_properties,
+            "pic:cNvPr": self._drawing_properties,
+            "v:shape": self._shape,
+            "v:textpath": self._text_path,
+            "a:blip": self._blip,
+            "v:imagedata": self._image_data,
+            "c:chart": self._chart,
+            "dgm:relIds": self._diagram,
+        }
+
+    def _ends(self) -> dict[str, End]:
+        ends: dict[str, End] = {
+            "w:p": self._end_paragraph,
+            "w:pPr": self._end_properties,
+            "w:t": self._end_text,
+            "m:t": self._end_text,
+            "a:t": self._end_text,
+            "w:hyperlink": self._end_link,
+            "w:txbxContent": self._end_text_box,
+            "w:tbl": self._end_table,
+            "w:tr": self._tables.end_row,
+            "w:trPr": self._tables.end_row_properties,
+            "w:tc": self._end_cell,
+            "w:footnote": self._end_note,
+            "w:endnote": self._end_note,
+            "w:comment": self._end_note,
+            "w:drawing": self._end_drawing,
+            "mc:AlternateContent": self._end_alternatives,
+        }
+        for name, (_, closing) in _MATH.items():
+            ends[name] = self._closes(closing)
+        return ends
+
+    def _document(self, _attributes: Attributes) -> None:
+        self.is_document = True
+
+    def _start_paragraph(self, _attributes: Attributes) -> None:
+        self._paragraph = _Paragraph(self._carried)
+        self._carried = []
+
+    def _end_paragraph(self) -> None:
+        paragraph = self._paragraph
+        self._paragraph = self._stray
+        if True in self._fields:
+            self._fields = [is_code for is_code in self._fields if not is_code]
+        if paragraph.is_merged and not paragraph.after:
+            self._carried = paragraph.pieces
+            return
+        prefix = self._prefix(paragraph)
+        if text := "".join(paragraph.pieces).strip():
+            self.blocks.append(prefix + text)
+        self.blocks.extend(paragraph.after)
+
+    def _prefix(self, paragraph: _Paragraph) -> str:
+        style, heading = paragraph.style, paragraph.outline or 0
+        num_id, level = paragraph.num_id, paragraph.level
+        if style and paragraph.outline is None:
+            heading = self._context.styles.heading(style)
+        if style and not num_id:
+            num_id, style_level = self._context.styles.numbering(style)
+            level = style_level if level is None else level
+        level = level or 0
+        marker = self._context.numbering.marker(num_id, level) if num_id else ""
+        if heading:
+            return f"\n{'#' * min(heading, _MAX_HEADING)} {'' if marker == '- ' else marker}"
+        return "  " * level + marker if marker else ""
+
+    def _start_properties(self, _attributes: Attributes) -> None:
+        self._in_properties = True
+
+    def _end_properties(self) -> None:
+        self._in_properties = False
+
+    def _style(self, attributes: Attributes) -> None:
+        self._paragraph.style = value(attributes, _W_VAL)
+
+    def _num_id(self, attributes: Attributes) -> None:
+        self._paragraph.num_id = value(attributes, _W_VAL)
+
+    def _level(self, attributes: Attributes) -> None:
+        self._paragraph.level = list_level(value(attributes, _W_VAL))
+
+    def _outline(self, attributes: Attributes) -> None:
+        level = whole_number(value(attributes, _W_VAL), 9)
+        self._paragraph.outline = level + 1 if level < 9 else 0
+
+    def _start_text(self, _attributes: Attributes) -> None:
+        if True not in self._fields:
+            self._xml.capture(self._paragraph.pieces.append)
+
+    def _end_text(self) -> None:
+        self._xml.release()
+
+    def _writes(self, text: str) -> Start:
+        return lambda _attributes: self._paragraph.pieces.append(text)
+
+    def _closes(self, text: str) -> End:
+        return lambda: self._paragraph.pieces.append(text)
+
+    def _tab(self, _attributes: Attributes) -> None:
+        if not self._in_properties:
+            self._paragraph.pieces.append("\t")
+
+    def _symbol(self, attributes: Attributes) -> None:
+        self._paragraph.pieces.append(symbol(value(attributes, _W_FONT), value(attributes, _W_CHAR)))
+
+    def _field(self, attributes: Attributes) -> None:
+        """A field is an instruction, then a result; fields nest. True in `_fields` means: still the instruction."""
+        match value(attributes, _W_FIELD_TYPE):
+            case "begin":
+                self._fields.append(True)
+            case "separate" if self._fields:
+                self._fields[-1] = False
+            case "end" if self._fields:
+                self._fields.pop()
+            case _:
+                pass
+
+    def _start_link(self, attributes: Attributes) -> None:
+        relation = self._context.package.relations(self._part).get(value(attributes, R_ID))
+        self._links.append((relation.target if relation and relation.is_external else "", len(self._paragraph.pieces)))
+
+    def _end_link(self) -> None:
+        target, first = self._links.pop()
+        pieces = self._paragraph.pieces
+        is_shown = target.startswith(_LINK_SCHEMES) and len(target) <= _MAX_LINK and len(pieces) > first
+        if is_shown and target.removeprefix("mailto:") not in "".join(pieces[first:]):
+            pieces.append(f" ({target})")
+
+    def _left_out(self, _attributes: Attributes) -> None:
+        self._xml.skip()
+
+    def _deletion(self, _attributes: Attributes) -> None:
+        if self._in_properties:
+            self._paragraph.is_merged = True
+        elif self._tables.in_row_properties:
+            self._tables.delete_row()
+        else:
+            self._xml.skip()
+
+    def _start_alternatives(self, _attributes: Attributes) -> None:
+        self._choices.append(False)
+
+    def _end_alternatives(self) -> None:
+        self._choices.pop()
+
+    def _choice(self, attributes: Attributes) -> None:
+        is_better = not _FALLBACK_IS_BETTER.intersection(attributes.get("Requires", "").split())
+        if self._choices and not self._choices[-1] and is_better:
+            self._choices[-1] = True
+        else:
+            self._xml.skip()
+
+    def _fallback(self, _attributes: Attributes) -> None:
+        if self._choices and self._choices[-1]:
+            self._xml.skip()
+
+    def _open(self, _attributes: Attributes) -> None:
+        self._saved.append((self.blocks, self._paragraph))
+        self.blocks = []
+        self._paragraph = self._stray
+
+    def _close(self) -> list[Block]:
+        inner = self.blocks
+        self.blocks, self._paragraph = self._saved.pop()
+        return inner
+
+    def _end_text_box(self) -> None:
+        inner = self._close()
+        self._paragraph.after.extend(inner)
+        self._paragraph.is_shown = True
+
+    def _start_note(self, attributes: Attributes) -> None:
+        self._note = (value(attributes, _W_ID), value(attributes, _W_AUTHOR))
+        self._open(attributes)
+
+    def _end_note(self) -> None:
+        note, author = self._note
+        text = marks.joined(lines_of(self._close()))
+        self.notes[note] = f"{author}: {text}" if author and text else text
+
+    def _cites(self, kind: str) -> Start:
+        def reference(attributes: Attributes) -> None:
+            self._paragraph.pieces.append(self._context.cite(kind, value(attributes, _W_ID)))
+
+        return reference
+
+    def _header(self, attributes: Attributes) -> None:
+        self._margin(attributes, "header")
+
+    def _footer(self, attributes: Attributes) -> None:
+        self._margin(attributes, "footer")
+
+    def _margin(self, attributes: Attributes, kind: str) -> None:
+        if part := self._context.package.target(self._part, value(attributes, R_ID)):
+            self._context.margins[part] = kind
+
+    def _start_cell(self, attributes: Attributes) -> None:
+        self._tables.start_cell()
+        self._open(attributes)
+
+    def _end_cell(self) -> None:
+        self._tables.end_cell(self._close())
+
+    def _end_table(self) -> None:
+        self.blocks.extend(self._tables.end())
+
+    def _start_drawing(self, _attributes: Attributes) -> None:
+        self._paragraph.alt = ""
+        self._paragraph.is_shown = False
+
+    def _drawing_properties(self, attributes: Attributes) -> None:
+        if alt := attributes.get("descr", "") or attributes.get("title", ""):
+            self._paragraph.alt = alt
+
+    def _shape(self, attributes: Attributes) -> None:
+        self._paragraph.alt = attributes.get("alt", "")
+
+    def _text_path(self, attributes: Attributes) -> None:
+        self._paragraph.pieces.append(attributes.get("string", ""))
+
+    def _blip(self, attributes: Attributes) -> None:
+        self._picture(value(attributes, R_EMBED))
+
+    def _image_data(self, attributes: Attributes) -> None:
+        self._picture(value(attributes, R_ID))
+
+    def _picture(self, relation_id: str) -> None:
+        paragraph = self._paragraph
+        part = self._context.package.target(self._part, relation_id)
+        number = self._context.pictures.number(part, alt=paragraph.alt)
+        paragraph.pieces.append(marks.picture_mark(number, paragraph.alt))
+        paragraph.is_shown = True
+        paragraph.alt = ""
+
+    def _chart(self, attributes: Attributes) -> None:
+        if part := self._context.package.target(self._part, value(attributes, R_ID)):
+            self._paragraph.after.extend(chart_lines(self._context.package, part))
+            self._paragraph.is_shown = True
+
+    def _diagram(self, attributes: Attributes) -> None:
+        if part := self._context.package.target(self._part, value(attributes, _R_DATA)):
+            self._paragraph.after.extend(diagram_lines(self._context.package, part))
+            self._paragraph.is_shown = True
+
+    def _end_drawing(self) -> None:
+        """A drawing of which nothing else can be shown is still named by its alternative text."""
+        paragraph = self._paragraph
+        if paragraph.alt and not paragraph.is_shown:
+            paragraph.pieces.append(f"[drawing: {marks.one_line(paragraph.alt)}]")

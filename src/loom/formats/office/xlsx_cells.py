@@ -1,0 +1,212 @@
+"""Cells of an .xlsx sheet, one row at a time, with what calamine leaves out or cannot hold.
+
+calamine reads ten times faster, but gives errors (`#N/A`) and formulas without a stored value as empty cells, and lays
+a sheet out in full, so that two cells far apart need terabytes. This reader keeps only the rows that are shown.
+"""
+
+from __future__ import annotations
+
+import datetime as dt
+import re
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from loom.formats.office.ooxml import R_ID, Package
+from loom.formats.office.sheet_rows import MAX_COLUMNS, Cell
+from loom.formats.office.xml_names import Attributes, value
+from loom.formats.office.xml_reader import Node, XmlReader, whole_number
+
+_ERROR: Final = b't="e"'
+_FORMULA: Final = b"<f"
+_WITHOUT_VALUE: Final = re.compile(rb"</f>(?:</c>|<v/>|<v></v>|<v />)|<f [^<>]*/></c>")
+_PLACE: Final = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
+_QUOTED: Final = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?![hms]+\])[^\]]*\]', re.IGNORECASE)
+_DATE_FORMATS: Final = frozenset({*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)})
+_SPAN_FORMATS: Final = frozenset({46})
+_LEAP_BUG: Final = 60
+_EPOCH_1900: Final = dt.datetime(1899, 12, 30)  # noqa: DTZ001 - spreadsheets know no time zones
+_EPOCH_1904: Final = dt.datetime(1904, 1, 1)  # noqa: DTZ001 - spreadsheets know no time zones
+_MAX_SERIAL: Final = 2_958_466
+_WORKBOOK_TAGS: Final = ("x:workbookPr", "x:sheet")
+_STYLE_TAGS: Final = ("x:numFmt", "x:cellXfs", "x:xf")
+
+
+class SheetPart(msgspec.Struct, frozen=True):
+    name: str
+    part: str
+
+
+def sheet_parts(package: Package) -> tuple[list[SheetPart], bool]:
+    """The sheets in the order of their tabs, and whether dates count from 1904."""
+    main = package.main_part("xl/workbook.xml")
+    root = package.tree(main, tags=_WORKBOOK_TAGS)
+    parts = [
+        SheetPart(node.get("name"), package.target(main, value(node.attributes, R_ID))) for node in root.all("x:sheet")
+    ]
+    return parts, any(node.get("date1904") in ("1", "true") for node in root.all("x:workbookPr"))
+
+
+def needs_care(package: Package, part: str) -> bool:
+    """Whether a sheet holds errors or formulas without a stored value."""
+    data = package.archive.read(part)
+    return _ERROR in data or (_FORMULA in data and _WITHOUT_VALUE.search(data) is not None)
+
+
+class Workbook:
+    """What the sheets of a workbook share: strings, and which number formats are dates."""
+
+    def __init__(self, package: Package) -> None:
+        self.package = package
+        self.sheets, self._is_1904 = sheet_parts(package)
+        main = package.main_part("xl/workbook.xml")
+        self._strings = _Strings()
+        for part in package.related(main, "sharedStrings")[:1]:
+            package.read(part, self._strings.xml)
+        styles = package.related(main, "styles")
+        self._formats = _date_formats(package.tree(styles[0], tags=_STYLE_TAGS)) if styles else []
+
+    def read(self, sheet: SheetPart, row: Callable[[int, list[Cell], int], None]) -> None:
+        """Call `row(number, cells, more)` for each row that is not empty; rows and columns count from 0."""
+        self.package.read(sheet.part, _Cells(self, row).xml)
+
+    def string(self, index: str) -> str:
+        return self._strings.found[whole_number(index)]
+
+    def number(self, text: str, style: str) -> Cell:
+        number = float(text)
+        place = whole_number(style)
+        kind = self._formats[place] if place < len(self._formats) else ""
+        if not kind or not 0 <= number < _MAX_SERIAL:
+            return number
+        if kind == "span":
+            return dt.timedelta(seconds=round(number * 86_400))
+        if self._is_1904:
+            return _EPOCH_1904 + dt.timedelta(seconds=round(number * 86_400))
+        if number < 1:
+            return (_EPOCH_1900 + dt.timedelta(seconds=round(number * 86_400))).time()
+        return _EPOCH_1900 + dt.timedelta(days=number < _LEAP_BUG, seconds=round(number * 86_400))
+
+
+class _Strings:
+    def __init__(self) -> None:
+        self.found: list[str] = []
+        self._pieces: list[str] = []
+        self.xml = XmlReader(
+            {"x:si": self._start, "x:t": self._start_text, "x:rPh": self._left_out},
+            {"x:si": self._end, "x:t": self._end_text},
+        )
+
+    def _start(self, _attributes: Attributes) -> None:
+        self._pieces = []
+
+    def _end(self) -> None:
+        self.found.append("".join(self._pieces))
+
+    def _start_text(self, _attributes: Attributes) -> None:
+        self.xml.capture(self._pieces.append)
+
+    def _end_text(self) -> None:
+        self.xml.release()
+
+    def _left_out(self, _attributes: Attributes) -> None:
+        self.xml.skip()
+
+
+class _Cells:
+    """One sheet. Cells and rows without an address follow the one before them."""
+
+    def __init__(self, workbook: Workbook, row: Callable[[int, list[Cell], int], None]) -> None:
+        self._workbook = workbook
+        self._give = row
+        self._row = -1
+        self._column = -1
+        self._cells: list[Cell] = []
+        self._more = 0
+        self._kind = ""
+        self._style = ""
+        self._value: list[str] = []
+        self._formula: list[str] = []
+        starts = {"x:row": self._start_row, "x:c": self._start_cell, "x:v": self._start_value, "x:t": self._start_value}
+        starts |= {"x:f": self._start_formula, "x:rPh": self._left_out}
+        ends = {"x:row": self._end_row, "x:c": self._end_cell, "x:v": self._end_text, "x:t": self._end_text}
+        self.xml = XmlReader(starts, ends | {"x:f": self._end_text})
+
+    def _start_row(self, attributes: Attributes) -> None:
+        self._row = whole_number(attributes.get("r", ""), self._row + 2) - 1
+        self._column = -1
+        self._cells = []
+        self._more = 0
+
+    def _end_row(self) -> None:
+        if self._cells or self._more:
+            self._give(self._row, self._cells, self._more)
+
+    def _start_cell(self, attributes: Attributes) -> None:
+        match = _PLACE.fullmatch(attributes.get("r", ""))
+        self._column = _column_number(match[1]) if match else self._column + 1
+        self._kind = attributes.get("t", "n")
+        self._style = attributes.get("s", "")
+        self._value = []
+        self._formula = []
+
+    def _start_value(self, _attributes: Attributes) -> None:
+        self.xml.capture(self._value.append)
+
+    def _start_formula(self, _attributes: Attributes) -> None:
+        self.xml.capture(self._formula.append)
+
+    def _end_text(self) -> None:
+        self.xml.release()
+
+    def _left_out(self, _attributes: Attributes) -> None:
+        self.xml.skip()
+
+    def _end_cell(self) -> None:
+        text = "".join(self._value)
+        found: Cell = self._typed(text) if text else "".join(("=", *self._formula)) if self._formula else ""
+        if found == "":
+            return
+        if self._column >= MAX_COLUMNS:
+            self._more += 1
+            return
+        self._cells.extend([None] * (self._column - len(self._cells)))
+        self._cells[self._column :] = [found]
+
+    def _typed(self, text: str) -> Cell:
+        match self._kind:
+            case "s":
+                return self._workbook.string(text)
+            case "b":
+                return text.strip() in ("1", "true")
+            case "n":
+                return self._workbook.number(text, self._style)
+            case _:
+                return text
+
+
+def _column_number(letters: str) -> int:
+    number = 0
+    for letter in letters:
+        number = number * 26 + ord(letter) - ord("A") + 1
+    return number - 1
+
+
+def _date_formats(root: Node) -> list[str]:
+    """For each cell style: `date`, `span` (a length of time) or nothing."""
+    custom = {node.get("numFmtId"): _format_kind(node.get("formatCode")) for node in root.all("x:numFmt")}
+    kinds: list[str] = []
+    for styles in root.all("x:cellXfs"):
+        for node in styles.all("x:xf"):
+            number = whole_number(node.get("numFmtId"))
+            built_in = "span" if number in _SPAN_FORMATS else "date" if number in _DATE_FORMATS else ""
+            kinds.append(custom.get(node.get("numFmtId"), built_in))
+    return kinds
+
+
+def _format_kind(code: str) -> str:
+    plain = _QUOTED.sub("", code[:255].partition(";")[0]).lower()
+    if "[" in plain:
+        return "span"
+    return "date" if any(letter in plain for letter in "dmyhs") and "general" not in plain else ""

@@ -1,0 +1,201 @@
+"""What runs inside the PDF worker (`python -m loom.formats.pdf.job`): pdfium, on the jobs that `pdf` sends.
+
+pdfium is not thread-safe, crashes on some files and takes gigabytes on others, so no other process loads it.
+"""
+
+from __future__ import annotations
+
+import io
+import time
+from collections import OrderedDict
+from typing import Any, Final, assert_never
+
+import msgspec
+
+from loom.content.recipes import Page, Picture, Slice, Text, Thumb
+from loom.errors import Encrypted, Unreadable, Unsupported
+from loom.formats.facts import EmbeddedPicture, Rendered
+from loom.formats.pdf.draw import draw
+from loom.formats.pdf.messages import Inspect, PdfFacts, PdfJob, clamp_pages
+from loom.formats.pdf.pdfium import drawn_text, library, pages, raw, side_notes
+from loom.formats.pdf.pictures import list_pictures, take_picture
+from loom.formats.worker.loop import Task, serve
+
+EXAMINED_PAGES: Final = 20
+LISTED_PICTURES: Final = 100
+MAX_TEXT_BYTES: Final = 32_000_000
+HELD_DOCUMENTS: Final = 4
+HELD_BYTES: Final = 64_000_000
+
+
+class Shelf:
+    """The last few documents, each parsed once, by digest."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[str, tuple[Any, int]] = OrderedDict()
+
+    def run(self, task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
+        document = self._document(task.digest, data)
+        if document is None:
+            return None
+        job = msgspec.msgpack.decode(task.job, type=PdfJob)
+        try:
+            if isinstance(job, Inspect):
+                return msgspec.msgpack.encode(_inspect(document, until=time.monotonic() + 0.4 * task.seconds)), b""
+            made = _render(document, job, task)
+        except library().PdfiumError:
+            raise Unreadable("is damaged") from None
+        return msgspec.msgpack.encode(msgspec.structs.replace(made, data=b"")), made.data
+
+    def _document(self, digest: str, data: bytes | None) -> Any:
+        if digest in self._held:
+            self._held.move_to_end(digest)
+        elif data is None:
+            return None
+        else:
+            self._make_room(len(data))
+            self._held[digest] = (_open(data), len(data))
+        return self._held[digest][0]
+
+    def _make_room(self, size_bytes: int) -> None:
+        while self._held:
+            held_bytes = sum(size for _, size in self._held.values())
+            if len(self._held) < HELD_DOCUMENTS and held_bytes + size_bytes <= HELD_BYTES:
+                return
+            document, _ = self._held.popitem(last=False)[1]
+            document.close()
+
+
+def _open(data: bytes) -> Any:
+    try:
+        document = library().PdfDocument(data)
+    except library().PdfiumError as error:
+        if error.err_code == raw().FPDF_ERR_PASSWORD:
+            raise Encrypted("needs a password", hint="Save a copy without one and use that.") from None
+        if error.err_code == raw().FPDF_ERR_SECURITY:
+            raise Encrypted("is encrypted in an unknown way", hint="Save a copy without encryption.") from None
+        raise Unreadable("is not a PDF that can be read, or has no pages") from None
+    document.init_forms()  # what was typed into a form is drawn only with this
+    return document
+
+
+def _render(document: Any, job: Page | Slice | Text | Thumb | Picture, task: Task) -> Rendered:
+    match job:
+        case Text():
+            return _text(document, job, until=time.monotonic() + 0.7 * task.seconds)
+        case Slice():
+            return _slice(document, job)
+        case Page():
+            if job.number > len(document):
+                raise Unsupported(f"has {len(document)} pages, so there is no page {job.number}")
+            return _draw(document, job, task.limits.max_pixels)
+        case Thumb():
+            return _draw(document, Page(number=1, max_side_px=job.side_px), task.limits.max_pixels)
+        case Picture():
+            return take_picture(pages(document, 1, len(document)), job.number, task.limits.max_pixels)
+        case _:
+            assert_never(job)
+
+
+def _inspect(document: Any, until: float) -> PdfFacts:
+    """Looks at fewer pages where they are so heavy that twenty would take too long."""
+    count = len(document)
+    examined = 0
+    without_text: list[int] = []
+    broken: list[int] = []
+    found: list[EmbeddedPicture] = []
+    seen: set[bytes] = set()
+    for number, page in pages(document, 1, min(count, EXAMINED_PAGES)):
+        if page is None:
+            broken.append(number)
+        else:
+            if not drawn_text(page):
+                without_text.append(number)
+            found += [facts for facts, _ in list_pictures(page, number, seen)]
+        examined = number
+        if time.monotonic() > until:
+            break
+    if len(broken) == examined:
+        raise Unreadable("is damaged: none of its first pages can be read")
+    if examined < count and next(pages(document, count, count))[1] is None:
+        broken.append(count)  # a document that claims more pages than it has
+    return PdfFacts(
+        pages=count,
+        pages_examined=examined,
+        pages_without_text=tuple(without_text),
+        broken_pages=tuple(broken),
+        pictures=tuple(found[:LISTED_PICTURES]),
+        pictures_left_out=max(0, len(found) - LISTED_PICTURES),
+    )
+
+
+def _text(document: Any, job: Text, until: float) -> Rendered:
+    """Stops before the deadline or when there is too much of it, and says so: half a book is better than an error."""
+    first, last, notice = clamp_pages(job.pages, len(document), default=len(document))
+    notices = [notice] if notice else []
+    parts: list[str] = []
+    without_text: list[int] = []
+    broken_from = 0
+    size = 0
+    for number, page in pages(document, first, last):
+        if page is None:
+            broken_from = broken_from or number
+            continue
+        if broken_from:
+            parts.append(f"[{_pages(broken_from, number - 1)}: cannot be read]")
+            broken_from = 0
+        if text := drawn_text(page):
+            lines = [f"[page {number}]", text]
+        else:
+            lines = [f"[page {number}: no text layer]"]
+            without_text.append(number)
+        parts.append("\n".join([*lines, *side_notes(page)]))
+        size += len(parts[-1])
+        if number < last and (size > MAX_TEXT_BYTES or time.monotonic() > until):
+            rest = _pages(number + 1, last)
+            parts.append(f"[{rest}: not read, too much for one read]")
+            notices.append(f"There is too much text for one read: {rest} left out.")
+            last = number
+            break
+    if broken_from:
+        parts.append(f"[{_pages(broken_from, last)}: cannot be read]")
+    return Rendered(
+        data=("\n\n".join(parts) + "\n").encode(),
+        media_type="text/plain",
+        pages=last - first + 1,
+        pages_without_text=tuple(without_text),
+        notices=tuple(notices),
+    )
+
+
+def _pages(first: int, last: int) -> str:
+    return f"page {first}" if first == last else f"pages {first}-{last}"
+
+
+def _slice(document: Any, job: Slice) -> Rendered:
+    first, last, notice = clamp_pages(job.pages, len(document))
+    cut = library().PdfDocument.new()
+    try:
+        cut.import_pages(document, list(range(first - 1, last)))
+        out = io.BytesIO()
+        cut.save(out)
+    finally:
+        cut.close()
+    return Rendered(
+        data=out.getvalue(),
+        media_type="application/pdf",
+        pages=last - first + 1,
+        notices=(notice,) if notice else (),
+    )
+
+
+def _draw(document: Any, job: Page, max_pixels: int) -> Rendered:
+    for _, page in pages(document, job.number, job.number):
+        if page is not None:
+            return draw(page, job, max_pixels)
+    raise Unreadable(f"is damaged: page {job.number} cannot be read")
+
+
+if __name__ == "__main__":
+    library()
+    serve(Shelf().run)

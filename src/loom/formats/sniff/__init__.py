@@ -1,0 +1,345 @@
+"""What kind of file is this? Magic bytes first, then the name, then the content; an extension alone proves nothing."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Final, Literal
+
+import msgspec
+
+from loom.content.media import Category
+from loom.formats.audio.mp3 import frame_length
+from loom.formats.sniff.containers import iso_media_type, ole_type, zip_type
+from loom.formats.sniff.kinds import KINDS, SVG, UNKNOWN, type_of_name
+from loom.formats.sniff.markup import looks_like_html, markup_type
+from loom.formats.text import encoding_of
+
+_HEAD_BYTES: Final = 4096
+
+
+class Sniffed(msgspec.Struct, frozen=True):
+    """`by` says what decided: magic bytes, the name (of a text), or the content of a text."""
+
+    media_type: str
+    category: Category
+    by: Literal["bytes", "name", "content"] = "bytes"
+    is_encrypted: bool = False
+
+
+def sniff(data: bytes, name: str = "") -> Sniffed:
+    found = _MAGIC_4.get(data[:4]) or _MAGIC_2.get(data[:2])
+    if found is None:
+        media_type = _by_offset(data)
+    elif isinstance(found, str):
+        media_type = found
+    else:
+        media_type = found(data) or _by_offset(data)
+    if media_type is None:
+        return _sniff_text(data, name)
+    if media_type == _ZIP:
+        media_type = zip_type(data, name)
+    elif media_type == _OLE:
+        media_type, is_encrypted = ole_type(data, name)
+        return Sniffed(media_type, KINDS[media_type].category, is_encrypted=is_encrypted)
+    return Sniffed(media_type, KINDS[media_type].category)
+
+
+_ZIP: Final = "application/zip"
+_OLE: Final = "application/x-ole-storage"
+_PE: Final = "application/vnd.microsoft.portable-executable"
+
+
+def _when(prefix: bytes, media_type: str) -> Callable[[bytes], str | None]:
+    return lambda data: media_type if data.startswith(prefix) else None
+
+
+def _binary(media_type: str) -> Callable[[bytes], str | None]:
+    """For signatures that are letters: a word at the beginning of a text has no NUL after it."""
+    return lambda data: media_type if b"\0" in data[:64] else None
+
+
+def _font(data: bytes) -> str | None:
+    """The name of the first table is four printable characters."""
+    table = data[12:16]
+    return "font/ttf" if data[4:5] == b"\0" and len(table) == 4 and table.isascii() and min(table) > 31 else None
+
+
+def _riff(data: bytes) -> str | None:
+    kinds = {b"WAVE": "audio/wav", b"WEBP": "image/webp", b"AVI ": "video/x-msvideo"}
+    return kinds.get(data[8:12])
+
+
+def _iff(data: bytes) -> str | None:
+    return "audio/aiff" if data[8:12] in (b"AIFF", b"AIFC") else None
+
+
+def _bmp(data: bytes) -> str | None:
+    header = int.from_bytes(data[14:18], "little")
+    return "image/bmp" if header in (12, 16, 40, 52, 56, 64, 108, 124) else None
+
+
+def _netpbm(data: bytes) -> str | None:
+    return "image/x-portable-anymap" if data[2:3] in (b"\n", b" ", b"\r", b"\t") and b"\n" in data[3:64] else None
+
+
+def _icon(data: bytes) -> str | None:
+    """The first entry must lie behind the directory and inside the file (or a cut file)."""
+    count, entry_size, offset = int.from_bytes(data[4:6], "little"), data[14:18], data[18:22]
+    first = int.from_bytes(offset, "little")
+    plausible = 0 < count <= 1024 and first >= 6 + 16 * count and int.from_bytes(entry_size, "little") > 0
+    return "image/x-icon" if plausible and data[9:10] in (b"\0", b"\xff") else None
+
+
+def _tiff(data: bytes) -> str | None:
+    return "image/x-canon-cr2" if data[8:10] == b"CR" else "image/tiff"
+
+
+def _matroska(data: bytes) -> str | None:
+    return "video/webm" if b"webm" in data[:64] else "video/matroska"
+
+
+def _ogg(data: bytes) -> str | None:
+    return "video/ogg" if b"\x80theora" in data[:256] else "audio/ogg"
+
+
+def _fat_mach_or_class(data: bytes) -> str | None:
+    return "application/x-mach-binary" if int.from_bytes(data[4:8], "big") < 40 else "application/java-vm"
+
+
+def _id3(data: bytes) -> str | None:
+    if len(data) < 10 or data[3] > 4 or max(data[6:10]) > 127:
+        return None
+    size = data[6] << 21 | data[7] << 14 | data[8] << 7 | data[9]
+    return "audio/flac" if data[10 + size : 14 + size] == b"fLaC" else "audio/mpeg"
+
+
+def _mpeg_frames(data: bytes) -> str | None:
+    """Two frame headers, one where the other says it must be. Layer 0 is AAC in ADTS frames."""
+    if data[1] & 0xF6 == 0xF0:
+        length = (data[3] & 3) << 11 | data[4] << 3 | data[5] >> 5 if len(data) > 6 else 0
+        follows = data[length : length + 2]
+        return (
+            "audio/aac"
+            if length > 7 and len(follows) == 2 and follows[0] == 0xFF and follows[1] & 0xF6 == 0xF0
+            else None
+        )
+    length = frame_length(data, 0)
+    if length and (len(data) == length or frame_length(data, length)):
+        return "audio/mpeg"
+    return None
+
+
+def _program(data: bytes) -> str | None:
+    """`MZ` alone could begin a text; the header gives the place of the PE signature."""
+    at = int.from_bytes(data[60:64], "little")
+    return _PE if data[at : at + 2] in (b"PE", b"NE", b"LE", b"LX") or b"\0" in data[:64] else None
+
+
+_MAGIC_4: Final[dict[bytes, str | Callable[[bytes], str | None]]] = {
+    b"\x89PNG": _when(b"\x89PNG\r\n\x1a\n", "image/png"),
+    b"GIF8": lambda data: "image/gif" if data[4:6] in (b"7a", b"9a") else None,
+    b"RIFF": _riff,
+    b"RF64": _riff,
+    b"FORM": _iff,
+    b"II*\0": _tiff,
+    b"MM\0*": "image/tiff",
+    b"II+\0": "image/tiff",
+    b"MM\0+": "image/tiff",
+    b"\0\0\1\0": _icon,
+    b"\0\0\2\0": _icon,
+    b"8BPS": _binary("image/vnd.adobe.photoshop"),
+    b"AT&T": _when(b"AT&TFORM", "image/vnd.djvu"),
+    b"gimp": _when(b"gimp xcf ", "image/x-xcf"),
+    b"qoif": _binary("image/qoi"),
+    b"\x76\x2f\x31\x01": "image/x-exr",
+    b"icns": lambda data: "image/x-icns" if b"\0" in data[4:8] else None,
+    b"%PDF": _when(b"%PDF-", "application/pdf"),
+    b"PK\3\4": _ZIP,
+    b"PK\5\6": _ZIP,
+    b"\xd0\xcf\x11\xe0": _when(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", _OLE),
+    b"fLaC": "audio/flac",
+    b"OggS": _ogg,
+    b"MThd": _binary("audio/midi"),
+    b"#!AM": _when(b"#!AMR", "audio/amr"),
+    b".snd": _binary("audio/basic"),
+    b"\x1aE\xdf\xa3": _matroska,
+    b"FLV\1": "video/x-flv",
+    b"\0\0\1\xba": "video/mpeg",
+    b"\0\0\1\xb3": "video/mpeg",
+    b"\x30\x26\xb2\x75": "video/x-ms-asf",
+    b"\xfd7zX": _when(b"\xfd7zXZ\0", "application/x-xz"),
+    b"\x28\xb5\x2f\xfd": "application/zstd",
+    b"\x04\x22\x4d\x18": "application/x-lz4",
+    b"7z\xbc\xaf": _when(b"7z\xbc\xaf\x27\x1c", "application/x-7z-compressed"),
+    b"Rar!": _when(b"Rar!\x1a\x07", "application/vnd.rar"),
+    b"MSCF": _when(b"MSCF\0\0\0\0", "application/vnd.ms-cab-compressed"),
+    b"!<ar": _when(b"!<arch>\n", "application/x-archive"),
+    b"\xed\xab\xee\xdb": "application/x-rpm",
+    b"\x7fELF": "application/x-elf",
+    b"\xfe\xed\xfa\xce": "application/x-mach-binary",
+    b"\xfe\xed\xfa\xcf": "application/x-mach-binary",
+    b"\xce\xfa\xed\xfe": "application/x-mach-binary",
+    b"\xcf\xfa\xed\xfe": "application/x-mach-binary",
+    b"\xca\xfe\xba\xbe": _fat_mach_or_class,
+    b"\0asm": "application/wasm",
+    b"SQLi": _when(b"SQLite format 3\0", "application/vnd.sqlite3"),
+    b"PAR1": _binary("application/vnd.apache.parquet"),
+    b"\x89HDF": "application/x-hdf5",
+    b"\x93NUM": _when(b"\x93NUMPY", "application/x-npy"),
+    b"\xd4\xc3\xb2\xa1": "application/vnd.tcpdump.pcap",
+    b"\xa1\xb2\xc3\xd4": "application/vnd.tcpdump.pcap",
+    b"\n\r\r\n": "application/vnd.tcpdump.pcap",
+    b"L\0\0\0": _when(b"L\0\0\0\1\x14\2\0", "application/x-ms-shortcut"),
+    b"bpli": _when(b"bplist00", "application/x-bplist"),
+    b"\0\1\0\0": _font,
+    b"\1\0\0\0": lambda data: "image/emf" if data[40:44] == b" EMF" else None,
+    b"\xd7\xcd\xc6\x9a": "image/wmf",
+    b"true": _when(b"true\0", "font/ttf"),
+    b"ttcf": _binary("font/ttf"),
+    b"OTTO": _binary("font/otf"),
+    b"wOFF": _binary("font/woff"),
+    b"wOF2": _binary("font/woff2"),
+}
+
+_MAGIC_2: Final[dict[bytes, str | Callable[[bytes], str | None]]] = {
+    b"\xff\xd8": _when(b"\xff\xd8\xff", "image/jpeg"),
+    b"\xff\x0a": "image/jxl",
+    b"BM": _bmp,
+    b"P4": _netpbm,
+    b"P5": _netpbm,
+    b"P6": _netpbm,
+    b"MZ": _program,
+    b"\x1f\x8b": "application/gzip",
+    b"BZ": lambda data: "application/x-bzip2" if data[2:3] == b"h" and data[4:10] == b"1AY&SY" else None,
+    b"ID": lambda data: _id3(data) if data[2:3] == b"3" else None,
+    b"CW": lambda data: "application/x-shockwave-flash" if data[2:3] == b"S" and data[3:4] < b"\x40" else None,
+    b"FW": lambda data: "application/x-shockwave-flash" if data[2:3] == b"S" and data[3:4] < b"\x40" else None,
+    **{bytes((0xFF, second)): _mpeg_frames for second in range(0xE0, 0x100)},
+}
+
+_JUNK_PDF: Final = re.compile(rb"%PDF-\d\.\d")
+_TAR_SUM: Final = re.compile(rb" *[0-7]+[ \0]+")
+_PYC: Final = re.compile(rb"..\r\n[\0-\3]\0\0\0", re.DOTALL)
+
+
+def _by_offset(data: bytes) -> str | None:
+    """Signatures that do not stand at the very beginning."""
+    mark = data[4:8]
+    if mark == b"ftyp":
+        return iso_media_type(data)
+    if mark in (b"moov", b"mdat", b"wide", b"free", b"skip") and data[:1] == b"\0":
+        return "video/quicktime"
+    if mark == b"jP  ":
+        return "image/jp2"
+    if mark == b"JXL ":
+        return "image/jxl"
+    if data[257:262] == b"ustar" or (data[:1] > b"\0" and _is_old_tar(data)):
+        return "application/x-tar"
+    if _PYC.match(data):
+        return "application/x-python-code"
+    late = _JUNK_PDF.search(data, 0, 1024)
+    if late is not None and (b" obj" in data[late.end() : late.end() + _HEAD_BYTES] or b"startxref" in data[-2048:]):
+        return "application/pdf"
+    return None
+
+
+def _is_old_tar(data: bytes) -> bool:
+    """Before POSIX there was no signature, but the header has a checksum of itself."""
+    if _TAR_SUM.fullmatch(data, 148, 156) is None or len(data) < 512:
+        return False
+    return sum(data[:148]) + 8 * 32 + sum(data[156:512]) == int(data[148:156].strip(b" \0"), 8)
+
+
+def _sniff_text(data: bytes, name: str) -> Sniffed:
+    codec = encoding_of(data)
+    if codec is None:
+        return Sniffed(UNKNOWN, "unsupported")
+    if codec == "utf-8-sig":
+        data = data[3:]
+    elif codec.startswith("utf-") and codec != "utf-8":
+        data = data[:_MAX_VALIDATED_BYTES].decode(codec, "ignore").lstrip("\ufeff").encode()
+    marked = _by_mark(data)
+    if marked is not None:
+        return Sniffed(marked, "text")
+    claimed = type_of_name(name)
+    if claimed is not None and KINDS[claimed].category == "text" and claimed not in _PROVEN_BY_MARK:
+        return Sniffed(claimed, "text", "name")
+    return Sniffed(_by_content(data) or "text/plain", "text", "content")
+
+
+_PROVEN_BY_MARK: Final = (SVG, "text/rtf", "application/postscript")
+_SHEBANG: Final = re.compile(rb"#!\s*\S*?(?:/env\s+(?:-\S+\s+)?)?(python|(?:ba|z|k|da)?sh|node|perl|ruby)[\d.]*\b")
+_INTERPRETED: Final = {b"python": "text/x-python", b"node": "text/javascript"}
+_LEADING: Final = re.compile(rb"\s*")
+
+
+def _by_mark(data: bytes) -> str | None:
+    """What a text says of itself in its first characters."""
+    leading = _LEADING.match(data, 0, _HEAD_BYTES)
+    at = leading.end() if leading else 0
+    first = data[at : at + 1]
+    if first == b"<":
+        return markup_type(data)
+    if first == b"{":
+        return "text/rtf" if data.startswith(b"{\\rtf", at) else None
+    if at:
+        return None
+    if first == b"%":
+        return "application/postscript" if data.startswith(b"%!PS") else None
+    if first == b"#":
+        shebang = _SHEBANG.match(data, 0, 256)
+        if shebang is not None:
+            return _INTERPRETED.get(shebang[1], "text/x-shellscript" if shebang[1].endswith(b"sh") else "text/plain")
+    if first == b"B" and data.startswith((b"BEGIN:VCALENDAR", b"BEGIN:VCARD")):
+        return "text/calendar" if data[6:10] == b"VCAL" else "text/vcard"
+    return None
+
+
+_JSON_START: Final = re.compile(rb'\s*(?:\{\s*(?:"|\})|\[\s*(?:[\[\{"\d\]-]|true|false|null))')
+_MAX_VALIDATED_BYTES: Final = 262_144
+_TABLE_ROWS: Final = 12
+
+
+def _by_content(data: bytes) -> str | None:
+    if _JSON_START.match(data, 0, _HEAD_BYTES) is not None:
+        return _json(data)
+    if looks_like_html(data):
+        return "text/html"
+    lines = data[:_HEAD_BYTES].split(b"\n")
+    if len(data) > _HEAD_BYTES:
+        lines.pop()  # cut in the middle
+    rows = [line for line in lines if line.strip()][:_TABLE_ROWS]
+    for separator, media_type in ((b"\t", "text/tab-separated-values"), (b",", "text/csv")):
+        if _is_table(rows, separator):
+            return media_type
+    return None
+
+
+def _json(data: bytes) -> str | None:
+    if len(data) > _MAX_VALIDATED_BYTES:
+        return "application/json"
+    try:
+        msgspec.json.decode(data, type=msgspec.Raw)
+    except msgspec.DecodeError:
+        pass
+    else:
+        return "application/json"
+    lines = [line for line in data.splitlines() if line.strip()]
+    try:
+        for line in lines[:20]:
+            msgspec.json.decode(line, type=msgspec.Raw)
+    except msgspec.DecodeError:
+        return None
+    return "application/x-ndjson" if len(lines) > 1 else None
+
+
+def _is_table(rows: list[bytes], separator: bytes) -> bool:
+    """At least three rows that all have the same number of fields outside quotes."""
+    if len(rows) < 3 or separator not in rows[0]:
+        return False
+    counts = {_QUOTED.sub(b"", row).count(separator) for row in rows}
+    return len(counts) == 1 and 0 not in counts
+
+
+_QUOTED: Final = re.compile(rb'"(?:[^"]|"")*"')

@@ -1,0 +1,98 @@
+"""Uploads: which provider holds which bytes for us, under which id, until when."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import Final
+
+import msgspec
+
+from loom.store.database import Database, Params, Row, Transaction, shaped
+from loom.store.forest import Clock
+from loom.store.nodes import plain_text
+
+
+class Upload(msgspec.Struct, frozen=True, array_like=True):
+    """`recipe` is empty for the medium itself. `content` is the SHA-256 of the bytes that were sent, in hex."""
+
+    provider: str
+    account: str
+    digest: str
+    recipe: str
+    file_id: str
+    content: str
+    expires_at: float
+
+
+_COLUMNS: Final = "provider, account, digest, recipe, file_id, content, expires_at"
+_AT: Final = "provider = :provider AND account = :account AND digest = :digest AND recipe = :recipe"
+
+
+class Uploads:
+    def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def find(self, provider: str, account: str, digest: str, recipe: str) -> Upload | None:
+        """One that has not expired."""
+        at = {"provider": provider, "account": account, "digest": digest, "recipe": recipe, "now": self._clock()}
+        sql = f"SELECT {_COLUMNS} FROM upload WHERE {_AT} AND expires_at > :now"  # noqa: S608  constants only
+        rows = await self._database.read(lambda tx: tx.execute(sql, at))
+        return _upload(rows[0]) if rows else None
+
+    async def keep(
+        self,
+        *,
+        provider: str,
+        account: str,
+        digest: str,
+        recipe: str,
+        file_id: str,
+        content: str,
+        expires_at: float,
+    ) -> None:
+        """The newest id wins; what has expired is cleaned up on the way."""
+        values: Params = {
+            "provider": plain_text(provider, "a provider"),
+            "account": plain_text(account, "an account"),
+            "digest": plain_text(digest, "a digest"),
+            "recipe": plain_text(recipe, "a recipe"),
+            "file_id": plain_text(file_id, "a provider's file id"),
+            "content": plain_text(content, "a hash"),
+            "expires_at": expires_at,
+            "now": self._clock(),
+        }
+
+        def work(tx: Transaction) -> None:
+            tx.execute("DELETE FROM upload WHERE expires_at <= :now", {"now": values["now"]})
+            tx.execute(
+                f"INSERT INTO upload ({_COLUMNS}, created_at) VALUES (:provider, :account, :digest, :recipe,"  # noqa: S608  constants only
+                " :file_id, :content, :expires_at, :now) ON CONFLICT (provider, account, digest, recipe) DO UPDATE SET"
+                " file_id = :file_id, content = :content, expires_at = :expires_at, created_at = :now",
+                values,
+            )
+
+        await self._database.write(work)
+
+    async def forget(self, provider: str, account: str, file_ids: Collection[str]) -> None:
+        """Ids that the provider no longer knows."""
+        rows = [{"provider": provider, "account": account, "file_id": file_id} for file_id in file_ids]
+        sql = "DELETE FROM upload WHERE provider = :provider AND account = :account AND file_id = :file_id"
+        await self._database.write(lambda tx: tx.executemany(sql, rows))
+
+    async def take(self, digests: Collection[str]) -> tuple[Upload, ...]:
+        """Remove what is remembered of these media and give it, for the provider's copies to be deleted too."""
+
+        def work(tx: Transaction) -> tuple[Upload, ...]:
+            found: list[Upload] = []
+            for digest in digests:
+                sql = f"DELETE FROM upload WHERE digest = :digest RETURNING {_COLUMNS}"  # noqa: S608  constants only
+                found += [_upload(row) for row in tx.execute(sql, {"digest": digest})]
+            return tuple(found)
+
+        return await self._database.write(work)
+
+
+def _upload(row: Row) -> Upload:
+    return shaped(row, Upload, "What is remembered of an upload")
