@@ -74,6 +74,10 @@ def cost(rows: Sequence[ReceiptRow], before: Sequence[tuple[object, ...]], targe
     return cached * target.cache.read + fresh * (target.cache.write if target.cache.mode != "none" else 1.0)
 
 
+def borders(mark: Watermark) -> Watermark:
+    return msgspec.structs.replace(mark, thinking_from=0, sent_blocks=0, sent_hash="")
+
+
 def session(target: Model, aging: Aging) -> tuple[float, int]:
     """Total cost, and how often a request did not extend the one before it."""
     messages: list[Message] = []
@@ -84,7 +88,7 @@ def session(target: Model, aging: Aging) -> tuple[float, int]:
             messages += new
             path = [Said(str(at), message) for at, message in enumerate(messages)]
             prepared: Prepared = prepare(path, target, policy=Policy(aging=aging), watermark=mark)
-            moves += prepared.watermark != mark
+            moves += borders(prepared.watermark) != borders(mark)
             mark = prepared.watermark
             total += cost(prepared.receipt.rows, before, target)
             before = [(row.message, row.block, row.inner, row.rendition) for row in prepared.receipt.rows]

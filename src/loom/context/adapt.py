@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias, assert_never
+from typing import Final, assert_never
 
 import msgspec
 
@@ -24,159 +24,69 @@ from loom.content.blocks import (
 from loom.content.media import Media
 from loom.content.messages import text_of
 from loom.content.recipes import Fit, Low, Ocr, Page, Recipe, Slice, Text
-from loom.context import cost, limits
-from loom.context.policy import Known, Need, Policy, Request
-from loom.models import PDF, Model
+from loom.context import cost, limits, words
+from loom.context.measure import BLOCK_BYTES, Measure, Place, Target, spoken
+from loom.context.policy import Need
+from loom.models import PDF
 from loom.prompt import MediaRef, Reason, Rendition, ShownMedia
 
-Place: TypeAlias = Literal["user", "assistant", "result"]
-Shown: TypeAlias = TextBlock | ShownMedia | ThinkingBlock | ToolCall
-
-SHORT_CHARS: Final = 400
-_BLOCK_BYTES: Final = 90
-"""JSON around a block: keys, quotes, brackets."""
-_PAGE_TEXT_TOKENS: Final = 500
+_NAME_CHARS: Final = 120
+_HOISTED_BYTES: Final = 2 * BLOCK_BYTES
+"""The sentences that say where a hoisted medium came from and where it went."""
 
 
-class Measure(msgspec.Struct, frozen=True, kw_only=True):
-    """What a block becomes under one wish, and what that takes of the four budgets."""
-
-    rendition: Rendition
-    shown: tuple[Shown, ...]
-    reason: Reason = ""
-    detail: str = ""
-    tokens: int = 0
-    wire_bytes: int = 0
-    images: int = 0
-    pages: int = 0
-    hoisted: bool = False
-    needs: tuple[Need, ...] = ()
-
-
-class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """For whom, by whose wishes, with what knowledge."""
-
-    model: Model
-    policy: Policy
-    known: Known
-    request: Request
-    quarantine: frozenset[str] = frozenset()
-
-    def nested(self, media_type: str) -> bool:
-        return media_type in self.model.capabilities.result_accepts
-
-
-def adapt(block: Block, wish: Rendition, place: Place, target: Target) -> Measure:
+def adapt(block: Block, wish: Rendition, place: Place, target: Target, cap: int = 0) -> Measure:
+    """`cap` is the length to which words are cut where nothing else helps; zero leaves them alone."""
     if wish == "omitted":
         return Measure(rendition="omitted", shown=())
     match block:
         case TextBlock():
-            return _text(block, wish, place, target)
+            return words.text(block, wish, place, target, cap)
         case ImageBlock() | DocumentBlock() | AudioBlock():
-            return _media(block, wish, place, target)
+            return _media(block, wish, place, target, cap)
         case ThinkingBlock():
-            return _thinking(block, target)
+            return words.thinking(block, target, cap)
         case ToolCall():
-            return _call(block, target)
+            return words.call(block, target, cap)
         case UnknownBlock():
-            return _words(text_of(block), "capability", "unknown to this version", target)
+            return spoken(text_of(block), "capability", "unknown to this version", target, cap)
         case ToolResult():
             raise TypeError("the blocks of a result are adapted one by one")
         case _:
             assert_never(block)
 
 
-# Words -------------------------------------------------------------------------------------------------------------
-
-
-def _text(block: TextBlock, wish: Rendition, place: Place, target: Target) -> Measure:
-    if wish == "text" and place == "result" and len(block.text) > SHORT_CHARS * 2:
-        cut = len(block.text) - SHORT_CHARS
-        short = f"{block.text[:SHORT_CHARS]}\n[… {cut} more characters of this result were left out]"
-        return _words(short, "budget", "shortened", target, rendition="text")
-    model = target.model
-    own = block.opaque is not None and (block.opaque.provider, block.opaque.model) == (model.producer, model.name)
-    citations = tuple(
-        citation
-        for citation in block.citations
-        if model.capabilities.citations and citation.opaque and citation.opaque.provider == model.producer
-    )
-    shown = TextBlock(block.text, citations, block.opaque if own else None)
-    return _measured("full", shown, block.text, target)
-
-
-def _words(text: str, reason: Reason, detail: str, target: Target, *, rendition: Rendition = "text") -> Measure:
-    measure = _measured(rendition, TextBlock(text), text, target)
-    return msgspec.structs.replace(measure, reason=reason, detail=detail)
-
-
-def _measured(rendition: Rendition, shown: Shown, text: str, target: Target) -> Measure:
-    return Measure(
-        rendition=rendition,
-        shown=(shown,),
-        tokens=cost.text_tokens(text, target.model.tokens),
-        wire_bytes=json_bytes(text) + _BLOCK_BYTES,
-    )
-
-
-def json_bytes(text: str) -> int:
-    """The length of text as JSON: UTF-8 and what must be escaped."""
-    return len(msgspec.json.encode(text))
-
-
-def _thinking(block: ThinkingBlock, target: Target) -> Measure:
-    model = target.model
-    opaque = block.opaque
-    if model.thinking.replay == "never":
-        return Measure(rendition="omitted", shown=(), reason="capability", detail="this platform takes none back")
-    if opaque is None or (opaque.provider, opaque.model) != (model.producer, model.name):
-        made_by = f"made by {opaque.provider}/{opaque.model}" if opaque else "its producer is not known"
-        return Measure(rendition="omitted", shown=(), reason="other-model", detail=made_by)
-    weight = block.text + (msgspec.json.encode(opaque.data).decode() if block.redacted else "")
-    return _measured("full", block, weight, target)
-
-
-def _call(block: ToolCall, target: Target) -> Measure:
-    model = target.model
-    opaque = block.opaque
-    own = opaque is not None and (opaque.provider, opaque.model) == (model.producer, model.name)
-    shown = msgspec.structs.replace(block, raw_arguments=None, opaque=opaque if own else None)
-    measure = _measured("full", shown, text_of(shown), target)
-    if block.raw_arguments is None:
-        return measure
-    return msgspec.structs.replace(measure, reason="repair", detail="its arguments were not a JSON object")
-
-
-# Media -------------------------------------------------------------------------------------------------------------
-
-
-def _media(block: MediaBlock, wish: Rendition, place: Place, target: Target) -> Measure:
+def _media(block: MediaBlock, wish: Rendition, place: Place, target: Target, cap: int) -> Measure:
     digest = block.media.digest
     if digest in target.known.missing:
-        return _fallback(block, "missing", "its bytes are gone", target)
+        return _fallback(block, "missing", "its bytes are gone", target, cap)
     if digest in target.quarantine:
-        return _fallback(block, "quarantine", f"{target.model.provider} refused it", target)
+        return _fallback(block, "quarantine", f"{target.model.provider} refused it", target, cap)
     match block:
         case ImageBlock():
-            measure = _image(block, wish, target)
+            measure = _image(block, wish, target, cap)
         case DocumentBlock():
-            measure = _document(block, wish, target)
+            measure = _document(block, wish, target, cap)
         case AudioBlock():
-            measure = _audio(block, wish, target)
+            measure = _audio(block, wish, target, cap)
         case _:
             assert_never(block)
     shown = next((item for item in measure.shown if isinstance(item, ShownMedia)), None)
     nested = shown is None or place == "user" or (place == "result" and target.nested(shown.ref.media_type))
-    return measure if nested else msgspec.structs.replace(measure, hoisted=True)
+    if nested:
+        return measure
+    return msgspec.structs.replace(measure, hoisted=True, wire_bytes=measure.wire_bytes + _HOISTED_BYTES)
 
 
-def _image(block: ImageBlock, wish: Rendition, target: Target) -> Measure:
-    accepts = target.model.capabilities.accepts
+# Pictures ----------------------------------------------------------------------------------------------------------
+
+
+def _image(block: ImageBlock, wish: Rendition, target: Target, cap: int) -> Measure:
     if wish == "text":
-        return _fallback(block, "", "", target)
-    formats = limits.image_formats(accepts)
-    if not formats:
-        return _fallback(block, "capability", "the model cannot see", target)
+        return _fallback(block, "", "", target, cap)
+    accepts = target.model.capabilities.accepts
+    if not limits.image_formats(accepts):
+        return _fallback(block, "capability", "the model cannot see", target, cap)
     recipe: Fit | Low = (
         limits.low_image(target.policy, accepts)
         if wish == "low"
@@ -184,7 +94,7 @@ def _image(block: ImageBlock, wish: Rendition, target: Target) -> Measure:
     )
     failure = target.known.failure(block.media.digest, recipe)
     if failure is not None:
-        return _fallback(block, "missing", failure, target)
+        return _fallback(block, "missing", failure, target, cap)
     detail: Detail = "low" if wish == "low" else block.detail
     return _picture(block.media, recipe, detail, "low" if wish == "low" else "full", target)
 
@@ -194,9 +104,9 @@ def _picture(media: Media, recipe: Fit | Low | Page, detail: Detail, rendition: 
     tokens = cost.image_tokens(ref.width or 1, ref.height or 1, target.model.tokens, detail)
     return Measure(
         rendition=rendition,
-        shown=(ShownMedia(kind="image", ref=ref, name=media.name, detail=detail),),
+        shown=(ShownMedia(kind="image", ref=ref, name=_name(media.name), detail=detail),),
         tokens=tokens,
-        wire_bytes=ref.encoded_bytes + _BLOCK_BYTES,
+        wire_bytes=ref.encoded_bytes + BLOCK_BYTES,
         images=1,
         needs=need,
     )
@@ -230,81 +140,104 @@ def _reference(media: Media, recipe: Fit | Low | Page, target: Target) -> tuple[
     return ref, (Need(media.digest, media.media_type, recipe),)
 
 
-def _document(block: DocumentBlock, wish: Rendition, target: Target) -> Measure:
+# Documents ---------------------------------------------------------------------------------------------------------
+
+
+def _document(block: DocumentBlock, wish: Rendition, target: Target, cap: int) -> Measure:
+    """`low` for a document is its words."""
     accepts = target.model.capabilities.accepts
     if wish == "text":
-        return _fallback(block, "", "", target)
+        return _fallback(block, "", "", target, cap)
     if wish == "low":
-        return _extracted(block, "age", "its words only", target)
+        return _extracted(block, "", "its words only", target, cap)
     if block.media.media_type in accepts:
         native = _native(block, target)
         if native is not None:
             return native
-    if block.media.media_type == PDF and limits.image_formats(accepts):
-        return _pages(block, target)
-    return _extracted(block, "capability", "the model takes no such documents", target)
+    if block.media.media_type == PDF and block.media.pages and limits.image_formats(accepts):
+        return _pages(block, target, cap)
+    return _extracted(block, "capability", "the model takes no such documents", target, cap)
 
 
 def _native(block: DocumentBlock, target: Target) -> Measure | None:
-    """The document itself, or a new one of just the pages asked for; None where it breaks a limit of the platform."""
+    """The document itself, or a new one of just the pages that are shown; None where it breaks a limit."""
     media = block.media
-    first, last = shown_pages(block)
-    count = last - first + 1
-    most = target.model.limits.max_pages
-    if most is not None and media.pages is not None and count > most:
+    if target.model.limits.max_pages is not None and media.pages is None:
         return None
-    recipe = Slice(pages=page_label(first, last)) if media.pages and count < media.pages else None
-    size, needs = media.size_bytes, ()
-    if recipe is not None:
-        facts = target.known.facts(media.digest, recipe)
-        if target.known.failure(media.digest, recipe) is not None:
-            return None
-        size = facts.size_bytes if facts else media.size_bytes
-        needs = () if facts else (Need(media.digest, media.media_type, recipe),)
+    first, last = shown_pages(block)
+    count = limits.native_pages(last - first + 1, target)
+    if count < 1:
+        return None
+    end = first + count - 1
+    recipe = Slice(pages=page_label(first, end)) if media.pages and count < media.pages else None
+    facts = target.known.facts(media.digest, recipe) if recipe else None
+    if recipe is not None and target.known.failure(media.digest, recipe) is not None:
+        return None
+    needs = (Need(media.digest, media.media_type, recipe),) if recipe is not None and facts is None else ()
     ref = MediaRef(
         digest=media.digest,
         media_type=media.media_type,
-        size_bytes=size,
+        size_bytes=facts.size_bytes if facts else media.size_bytes,
         recipe=recipe,
         exact=not needs,
         pages=count if media.pages else None,
     )
-    limit = target.model.limits.max_document_encoded_bytes
-    if limit is not None and ref.encoded_bytes > limit:
+    if any(limit is not None and ref.encoded_bytes > limit for limit in limits.document_bytes(target)):
         return None
-    words = target.known.text(media.digest, Text(pages=recipe.pages if recipe else ""))
-    text_tokens = cost.text_tokens(words, target.model.tokens) if words else count * _PAGE_TEXT_TOKENS
+    text = target.known.text(media.digest, Text(pages=recipe.pages if recipe else ""))
+    text_tokens = cost.text_tokens(text, target.model.tokens) if text else count * limits.PAGE_TEXT_TOKENS
     shown = ShownMedia(
-        kind="document", ref=ref, name=block.title or media.name, citations=target.model.capabilities.citations
+        kind="document",
+        ref=ref,
+        name=_name(block.title) or _name(media.name),
+        citations=target.model.capabilities.citations,
     )
-    return Measure(
+    native = Measure(
         rendition="full",
         shown=(shown,),
         tokens=count * cost.page_tokens(target.model.tokens) + text_tokens,
-        wire_bytes=ref.encoded_bytes + _BLOCK_BYTES,
+        wire_bytes=ref.encoded_bytes + BLOCK_BYTES + 2 * _NAME_CHARS,
         pages=count if media.pages else 0,
         needs=needs,
     )
+    return native if end == last else _joined(native, _unshown(end + 1, last, target), f"pages {first}-{end} only")
 
 
-def _pages(block: DocumentBlock, target: Target) -> Measure:
-    """Page pictures for eyes without PDF, as many as the policy allows; the rest is said."""
+def _unshown(first: int, last: int, target: Target) -> Measure:
+    return spoken(f"[pages {page_label(first, last)} are not shown]", "limit", "", target)
+
+
+def _joined(head: Measure, tail: Measure, detail: str) -> Measure:
+    return msgspec.structs.replace(
+        head,
+        shown=(*head.shown, *tail.shown),
+        reason="limit",
+        detail=detail,
+        tokens=head.tokens + tail.tokens,
+        wire_bytes=head.wire_bytes + tail.wire_bytes,
+    )
+
+
+def _pages(block: DocumentBlock, target: Target, cap: int) -> Measure:
+    """Page pictures for eyes without PDF, as many as policy and platform allow; the rest is said."""
     first, last = shown_pages(block)
-    end = min(last, first + target.policy.page_images - 1)
+    end = min(last, first + limits.page_images(target) - 1)
+    if end < first:
+        return _extracted(block, "limit", "the model takes no more pictures", target, cap)
     label = f"[document: {block.media.label}; pages {page_label(first, end)} follow as pictures]"
-    parts = [_words(label, "capability", "page pictures: the model takes no PDF", target)]
+    parts = [spoken(label, "capability", "", target, cap)]
     for number in range(first, end + 1):
         recipe = limits.page_image(number, target.model, target.policy, target.model.capabilities.accepts)
         if target.known.failure(block.media.digest, recipe) is not None:
-            return _extracted(block, "missing", "a page could not be drawn", target)
+            return _extracted(block, "missing", "a page could not be drawn", target, cap)
         parts.append(_picture(block.media, recipe, "auto", "pages", target))
     if end < last:
-        parts.append(_words(f"[pages {page_label(end + 1, last)} are not shown]", "limit", "", target))
+        parts.append(_unshown(end + 1, last, target))
     return Measure(
         rendition="pages",
         shown=tuple(item for part in parts for item in part.shown),
         reason="capability",
-        detail="the model takes no PDF",
+        detail="the model takes no PDF" if end == last else f"the model takes no PDF; pages {first}-{end} only",
         tokens=sum(part.tokens for part in parts),
         wire_bytes=sum(part.wire_bytes for part in parts),
         images=end - first + 1,
@@ -321,48 +254,57 @@ def shown_pages(block: DocumentBlock) -> tuple[int, int]:
     return min(first, count), min(last, count)
 
 
-def _extracted(block: DocumentBlock, reason: Reason, detail: str, target: Target) -> Measure:
+def _extracted(block: DocumentBlock, reason: Reason, detail: str, target: Target, cap: int) -> Measure:
     """The words of a document under its label, or the label alone where it has none."""
     recipe: Recipe = Text(pages=block.pages)
     failure = target.known.failure(block.media.digest, recipe)
-    words = target.known.text(block.media.digest, recipe)
-    if words is None or not words.strip():
-        fallback = _fallback(block, reason, failure or detail, target)
-        asked = () if words is not None or failure else (Need(block.media.digest, block.media.media_type, recipe),)
+    text = target.known.text(block.media.digest, recipe)
+    if text is None or not text.strip():
+        fallback = _fallback(block, reason, failure or detail, target, cap)
+        asked = () if text is not None or failure else (Need(block.media.digest, block.media.media_type, recipe),)
         return msgspec.structs.replace(fallback, needs=asked)
-    return _words(f"{text_of(block)}\n{words}", reason, detail, target)
+    return spoken(f"{text_of(block)}\n{text}", reason, detail, target, cap)
 
 
-def _audio(block: AudioBlock, wish: Rendition, target: Target) -> Measure:
+# Sound, and what stands for all of them -----------------------------------------------------------------------------
+
+
+def _audio(block: AudioBlock, wish: Rendition, target: Target, cap: int) -> Measure:
     media = block.media
     if wish in ("text", "low"):
-        return _fallback(block, "", "", target)
+        return _fallback(block, "", "", target, cap)
     if media.media_type not in target.model.capabilities.accepts:
-        return _fallback(block, "capability", "the model cannot hear", target)
+        return _fallback(block, "capability", "the model cannot hear", target, cap)
     ref = MediaRef(digest=media.digest, media_type=media.media_type, size_bytes=media.size_bytes)
     return Measure(
         rendition="full",
-        shown=(ShownMedia(kind="audio", ref=ref, name=media.name),),
+        shown=(ShownMedia(kind="audio", ref=ref, name=_name(media.name)),),
         tokens=cost.audio_tokens(media.duration_seconds or 0.0, target.model.tokens),
-        wire_bytes=ref.encoded_bytes + _BLOCK_BYTES,
+        wire_bytes=ref.encoded_bytes + BLOCK_BYTES,
     )
 
 
-def _fallback(block: MediaBlock, reason: Reason, detail: str, target: Target) -> Measure:
+def _fallback(block: MediaBlock, reason: Reason, detail: str, target: Target, cap: int) -> Measure:
     """A neutral text that names the medium, gives the words there are, and says how to call it back. It never tells the
     model that something failed: such a sentence stays in its answers long after the picture is back."""
-    words = ""
+    found = ""
     needs: tuple[Need, ...] = ()
     if isinstance(block, ImageBlock) and not (block.alt or block.description):
         seen = target.known.descriptions.get(block.media.digest) or target.known.text(block.media.digest, Ocr())
-        words = " ".join((seen or "").split())
+        found = " ".join((seen or "").split())
         if seen is None and reason == "capability":
             needs = (Need(block.media.digest, block.media.media_type, Ocr()),)
     label = text_of(block)
-    text = f"{label[:-1]}: {words}]" if words else label
+    text = f"{label[:-1]}: {found}]" if found else label
     if reason in ("", "age", "budget") and any(t.name == target.request.look_tool for t in target.request.tools):
         text = f'{text[:-1]}; {target.request.look_tool}(media="{short_id(block.media)}") shows it]'
-    return msgspec.structs.replace(_words(text, reason, detail, target), needs=needs)
+    return msgspec.structs.replace(spoken(text, reason, detail, target, cap), needs=needs)
+
+
+def _name(name: str) -> str:
+    """A medium's name as platforms take it: one line, visible, not long."""
+    visible = "".join(character if character.isprintable() else " " for character in name)
+    return " ".join(visible.split())[:_NAME_CHARS].rstrip()
 
 
 def short_id(media: Media) -> str:

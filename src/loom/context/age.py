@@ -6,6 +6,8 @@ later request, and costs once (`write` − `read`) × N for the N tokens behind 
 
 from __future__ import annotations
 
+import msgspec
+
 from loom.context.policy import Policy, Watermark
 from loom.context.survey import Survey
 from loom.models import CacheRule
@@ -37,14 +39,7 @@ def _older_than(survey: Survey, turns: int) -> int:
 
 def _raised(mark: Watermark, *, low_before: int, text_before: int) -> Watermark:
     text = max(mark.text_before, text_before)
-    return Watermark(
-        low_before=max(mark.low_before, low_before, text),
-        text_before=text,
-        result_media_before=mark.result_media_before,
-        tool_text_before=mark.tool_text_before,
-        dropped_before=mark.dropped_before,
-        thinking_from=mark.thinking_from,
-    )
+    return msgspec.structs.replace(mark, low_before=max(mark.low_before, low_before, text), text_before=text)
 
 
 def _pays(survey: Survey, before: Watermark, after: Watermark, cache: CacheRule) -> bool:

@@ -6,13 +6,13 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from loom.content.blocks import NO_OUTPUT, Block, TextBlock, ToolCall, ToolResult
+from loom.content.blocks import NO_OUTPUT, Citation, DocumentBlock, TextBlock, ToolCall, ToolResult
 from loom.content.messages import Message, Role
-from loom.context.adapt import Measure
+from loom.context.measure import Measure
 from loom.context.policy import Watermark
 from loom.context.survey import Item, Survey
 from loom.models import IdRule
@@ -21,7 +21,10 @@ from loom.prompt import ShownBlock, ShownMedia, ShownMessage, ShownResult
 INTERRUPTED: Final = "[interrupted: this call was cut off before it gave a result]"
 BEGINNING: Final = "[the conversation begins with the assistant]"
 CONTINUE: Final = "[go on]"
+HIDDEN: Final = "[a message that is not shown]"
+RESULTS: Final = "[the results are in]"
 _NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_RAW_CHARS: Final = 2_000
 
 
 def assemble(survey: Survey, mark: Watermark) -> tuple[list[ShownMessage], list[str]]:
@@ -36,71 +39,97 @@ class _Assembly:
         self.out: list[ShownMessage] = []
         self.repairs: list[str] = []
         self.ids = _legal_ids(survey.messages, survey.target.model.ids)
+        self.documents = 0
+        self.documents_stand = True
 
     def run(self) -> tuple[list[ShownMessage], list[str]]:
         messages = self.survey.messages
+        self._dropped()
         position = self.mark.dropped_before
-        if position:
-            dropped = sum(1 for start in self.survey.turns if start < position)
-            self._add("user", [TextBlock(f"[{dropped} earlier turns are not shown]")])
         while position < len(messages):
-            message = messages[position]
-            if message.role == "assistant":
+            if messages[position].role == "assistant":
                 position = self._exchange(position)
                 continue
-            if message.role == "user":
-                self._add("user", self._shown(position))
+            if messages[position].role == "user":
+                self._add("user", self._shown(position) or [TextBlock(HIDDEN)])
             else:
-                self._orphans(position, message.blocks, frozenset())
+                self._orphans(position, frozenset())
             position += 1
         return self._bordered(), self.repairs
 
+    def _dropped(self) -> None:
+        """Turns and steps that are not shown are counted. A turn that lost its first steps keeps its question."""
+        border, torn = self.mark.dropped_before, self.survey.torn_turn(self.mark)
+        for item in self.survey.items:
+            if item.message < border and not self.survey.survives(item.message, self.mark):
+                self._measure(item)
+        turns = sum(1 for start in self.survey.turns if start < min(border, torn))
+        if turns:
+            self._add("user", [TextBlock(f"[{turns} earlier {'turn is' if turns == 1 else 'turns are'} not shown]")])
+        for at in range(torn, border):
+            if self.survey.messages[at].role == "user":
+                self._add("user", self._shown(at))
+        if torn < border:
+            steps = sum(1 for message in self.survey.messages[torn:border] if message.role == "assistant")
+            self._add("user", [TextBlock(f"[{steps} earlier {'step is' if steps == 1 else 'steps are'} not shown]")])
+
     def _exchange(self, position: int) -> int:
         """An assistant's message, and the results of its calls directly behind it; returns where to go on."""
-        calls = self.survey.messages[position].calls
+        messages = self.survey.messages
+        calls = messages[position].calls
         blocks, hoisted = self._split(self.survey.by_message[position])
         self._add("assistant", blocks)
-        following = position + 1
-        messages = self.survey.messages
-        answers = messages[following] if following < len(messages) and messages[following].role == "tool" else None
-        if calls:
-            hoisted = [*self._results(position, calls, following if answers else None), *hoisted]
-        if hoisted:
-            self._media_message(hoisted)
-        if answers is not None:
-            self._orphans(following, answers.blocks, frozenset(call.id for call in calls))
-            following += 1
-        return following
+        end = position + 1
+        while end < len(messages) and messages[end].role == "tool":
+            end += 1
+        answers = range(position + 1, end)
+        answered: frozenset[tuple[int, int]] = frozenset()
+        if calls and self.survey.target.model.capabilities.tools:
+            found = self._found(calls, answers)
+            answered = frozenset(found.values())
+            hoisted = [*self._results(position, calls, found), *hoisted]
+        self._add("user", hoisted)
+        for at in answers:
+            self._orphans(at, answered)
+        return end
 
-    def _results(self, position: int, calls: Sequence[ToolCall], answers: int | None) -> list[ShownBlock]:
+    def _found(self, calls: Sequence[ToolCall], answers: range) -> dict[str, tuple[int, int]]:
+        """Where the first result of each call stands."""
+        asked = {call.id for call in calls}
+        found: dict[str, tuple[int, int]] = {}
+        for at in answers:
+            for position, block in enumerate(self.survey.messages[at].blocks):
+                if isinstance(block, ToolResult) and block.call_id in asked:
+                    found.setdefault(block.call_id, (at, position))
+        return found
+
+    def _results(self, position: int, calls: Sequence[ToolCall], found: dict[str, tuple[int, int]]) -> list[ShownBlock]:
         """One result for every call, in the order of the calls; gives back what must stand behind the group."""
-        message = self.survey.messages[answers] if answers is not None else None
-        found = {
-            block.call_id: (at, block)
-            for at, block in enumerate(message.blocks if message else ())
-            if isinstance(block, ToolResult)
-        }
         results: list[ShownBlock] = []
         hoisted: list[ShownBlock] = []
         for call in calls:
-            call_id = self.ids[position, call.id]
-            if call.id not in found or answers is None:
-                self.repairs.append(f"the call {call.name} had no result: it is shown as interrupted")
-                note: tuple[TextBlock | ShownMedia, ...] = (TextBlock(INTERRUPTED),)
-                results.append(ShownResult(call_id=call_id, name=_name(call.name), blocks=note, is_error=True))
-                continue
-            at, result = found[call.id]
-            blocks, moved = self._result_blocks(answers, at, call)
-            broken = call.raw_arguments is not None
-            if broken:
-                blocks = [TextBlock(f"the arguments were not a JSON object: {call.raw_arguments}"[:2_000]), *blocks]
-            hoisted += moved
+            blocks: list[TextBlock | ShownMedia] = []
+            is_error = call.raw_arguments is not None
+            if call.raw_arguments is not None:
+                raw = call.raw_arguments[:_RAW_CHARS]
+                blocks.append(TextBlock(f"the arguments were not a JSON object: {raw}"))
+            if call.id in found:
+                at, place = found[call.id]
+                result = self.survey.messages[at].blocks[place]
+                is_error = is_error or (isinstance(result, ToolResult) and result.is_error)
+                inside, moved = self._result_blocks(at, place, call)
+                blocks += inside
+                hoisted += moved
+            else:
+                self.repairs.append(f"the call {tool_name(call.name)} had no result: it is shown as interrupted")
+                blocks.append(TextBlock(INTERRUPTED))
+                is_error = True
             results.append(
                 ShownResult(
-                    call_id=call_id,
-                    name=_name(call.name),
+                    call_id=self.ids[position, call.id],
+                    name=tool_name(call.name),
                     blocks=tuple(blocks) or (TextBlock(NO_OUTPUT),),
-                    is_error=result.is_error or broken,
+                    is_error=is_error,
                 )
             )
         self.out.append(ShownMessage("tool", tuple(results)))
@@ -111,29 +140,30 @@ class _Assembly:
     ) -> tuple[list[TextBlock | ShownMedia], list[ShownBlock]]:
         blocks: list[TextBlock | ShownMedia] = []
         moved: list[ShownBlock] = []
-        for item in self.survey.by_message[message]:
-            if item.position != position:
-                continue
+        for item in self._at(message, position):
             measure = self._measure(item)
             kept = [shown for shown in measure.shown if isinstance(shown, TextBlock | ShownMedia)]
             if measure.hoisted:
                 blocks.append(TextBlock(f"[{_what(kept)} of this result follows behind the results]"))
-                moved.append(TextBlock(f"[from the result of {call.name}]"))
-                moved += kept
+                moved += [TextBlock(f"[from the result of {tool_name(call.name)}]"), *kept]
             else:
                 blocks += kept
         return blocks, moved
 
-    def _orphans(self, position: int, blocks: Sequence[Block], answered: frozenset[str]) -> None:
-        """Results that nobody asked for are still said, as text and media of a user's message."""
+    def _orphans(self, position: int, answered: frozenset[tuple[int, int]]) -> None:
+        """Results that answer no call are still said, as text and media of a user's message."""
+        called = self.survey.target.model.capabilities.tools
         shown: list[ShownBlock] = []
-        for at, block in enumerate(blocks):
-            if isinstance(block, ToolResult) and block.call_id in answered:
+        for at, block in enumerate(self.survey.messages[position].blocks):
+            if (position, at) in answered:
                 continue
             parts = [part for item in self._at(position, at) for part in self._measure(item).shown]
             if isinstance(block, ToolResult) and parts:
-                self.repairs.append(f"a result without its call ({block.name or block.call_id}) is shown as text")
-                shown.append(TextBlock(f"[a result of {block.name or 'a tool'}, whose call is not here]"))
+                name = tool_name(block.name or "a tool")
+                if called:
+                    self.repairs.append(f"a result without its call ({name}) is shown as text")
+                where = ", whose call is not here" if called else ", an error" if block.is_error else ""
+                shown.append(TextBlock(f"[a result of {name}{where}]"))
             shown += parts
         self._add("user", shown)
 
@@ -141,33 +171,45 @@ class _Assembly:
         return [item for item in self.survey.by_message[message] if item.position == position]
 
     def _measure(self, item: Item) -> Measure:
-        return self.survey.measured(item, self.mark)
+        """Counts documents on the way, and notes whether every one that the model could take is there as one."""
+        measure = self.survey.measured(item, self.mark)
+        if isinstance(item.block, DocumentBlock):
+            shown = any(isinstance(part, ShownMedia) and part.kind == "document" for part in measure.shown)
+            self.documents += shown
+            lost = not shown and item.block.media.media_type in self.survey.target.model.capabilities.accepts
+            self.documents_stand = self.documents_stand and not lost
+        return measure
 
     def _shown(self, message: int) -> list[ShownBlock]:
         return [shown for item in self.survey.by_message[message] for shown in self._measure(item).shown]
 
     def _split(self, items: Sequence[Item]) -> tuple[list[ShownBlock], list[ShownBlock]]:
-        """An assistant's blocks, and its pictures: no platform takes those on the assistant's side."""
+        """An assistant's blocks, and its media: no platform takes those on the assistant's side."""
         blocks: list[ShownBlock] = []
         moved: list[ShownBlock] = []
         for item in items:
             measure = self._measure(item)
             if measure.hoisted:
-                blocks.append(TextBlock("[a picture, shown behind this message]"))
-                moved.append(TextBlock("[the assistant's picture]"))
-                moved += measure.shown
+                blocks.append(TextBlock(f"[{_what(measure.shown)}, shown behind this message]"))
+                moved += [TextBlock("[made by the assistant]"), *measure.shown]
                 continue
-            for shown in measure.shown:
-                if isinstance(shown, ToolCall):
-                    call_id = self.ids[item.message, shown.id]
-                    blocks.append(msgspec.structs.replace(shown, id=call_id, name=_name(shown.name)))
-                else:
-                    blocks.append(shown)
+            blocks += [self._spoken(shown, item) for shown in measure.shown]
         return blocks, moved
 
-    def _media_message(self, blocks: list[ShownBlock]) -> None:
-        """Behind a group of results, where a platform allows a user there at all."""
-        self._add("user", blocks)
+    def _spoken(self, shown: ShownBlock, item: Item) -> ShownBlock:
+        match shown:
+            case ToolCall():
+                call_id = self.ids[item.message, shown.id]
+                return msgspec.structs.replace(shown, id=call_id, name=tool_name(shown.name))
+            case TextBlock() if shown.citations:
+                return TextBlock(shown.text, tuple(filter(self._holds, shown.citations)), shown.opaque)
+            case _:
+                return shown
+
+    def _holds(self, citation: Citation) -> bool:
+        """A citation counts the documents before it: it holds while they are all there."""
+        data: Any = citation.opaque.data if citation.opaque else {}
+        return self.documents_stand and data.get("document_index", -1) < self.documents
 
     def _add(self, role: Role, blocks: Sequence[ShownBlock]) -> None:
         """Neighbours of one role become one message; calls and results never move."""
@@ -175,9 +217,9 @@ class _Assembly:
             return
         last = self.out[-1] if self.out else None
         if last is not None and last.role == "tool" and role == "user" and not self.survey.target.model.user_after_tool:
-            self.out.append(ShownMessage("assistant", (TextBlock("[the results are in]"),)))
+            self.out.append(ShownMessage("assistant", (TextBlock(RESULTS),)))
             last = self.out[-1]
-        if last is not None and last.role == role and not _has_calls(last):
+        if last is not None and last.role == role:
             self.out[-1] = ShownMessage(role, (*last.blocks, *blocks))
         else:
             self.out.append(ShownMessage(role, tuple(blocks)))
@@ -193,16 +235,12 @@ class _Assembly:
         return self.out
 
 
-def _has_calls(message: ShownMessage) -> bool:
-    return any(isinstance(block, ToolCall) for block in message.blocks)
-
-
-def _what(blocks: Sequence[TextBlock | ShownMedia]) -> str:
+def _what(blocks: Sequence[ShownBlock]) -> str:
     media = [block for block in blocks if isinstance(block, ShownMedia)]
     return f"the {media[0].kind} {media[0].name}".rstrip() if media else "a part"
 
 
-def _name(name: str) -> str:
+def tool_name(name: str) -> str:
     """Tool names as every platform takes them."""
     return _NAME.sub("_", name)[:64] or "tool"
 
@@ -215,8 +253,10 @@ def _legal_ids(messages: Sequence[Message], rule: IdRule) -> dict[tuple[int, str
     for position, message in enumerate(messages):
         for call in message.calls:
             new = call.id
-            if (legal is not None and not legal.fullmatch(new)) or len(new) > rule.length or new in used:
-                new = _minted(f"{position}:{call.id}", rule)
+            if (legal is not None and not legal.fullmatch(new)) or len(new) > rule.length:
+                new = _minted(call.id, rule)
+            while new in used:
+                new = _minted(f"{position}:{new}", rule)
             used.add(new)
             mapped[position, call.id] = new
     return mapped

@@ -6,6 +6,7 @@ Never by the length of base64.
 from __future__ import annotations
 
 import math
+import re
 from typing import Final, assert_never
 
 import msgspec
@@ -20,6 +21,7 @@ PAGE_HEIGHT_PX: Final = 1_754
 """An A4 page at 150 dpi: what a platform renders is not published, so this stands for it."""
 
 _MESSAGE_TOKENS: Final = 4
+_DENSE: Final = re.compile("[^\u0000-\u2e7f]+")
 _SMOOTHING: Final = 0.5
 _CLAMP: Final = (0.25, 4.0)
 
@@ -44,7 +46,7 @@ def text_tokens(text: str, rule: TokenRule) -> int:
     """Scripts without spaces take about a token a character; the ratio holds for the rest."""
     if text.isascii():
         return math.ceil(len(text) / rule.chars_per_token)
-    dense = sum(1 for character in text if character > "\u2e7f")
+    dense = len(text) - len(_DENSE.sub("", text))
     return math.ceil(dense + (len(text) - dense) / rule.chars_per_token)
 
 

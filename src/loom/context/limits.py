@@ -9,16 +9,22 @@ from __future__ import annotations
 from typing import Final
 
 from loom.content.recipes import Fit, Low, Page
+from loom.context import cost
+from loom.context.measure import Target
 from loom.context.policy import Policy
 from loom.models import Limits, Model
 
 DEFAULT_IMAGE_BYTES: Final = 5_000_000
+PAGE_TEXT_TOKENS: Final = 500
+"""The words of a page, where they are not known."""
+PAGE_BYTES: Final = 1_000_000
+"""Encoded, and plenty for a page at 150 dpi: twenty of them fit into every platform's request."""
 _LOW_BYTES: Final = 400_000
 
 
 def image_formats(accepts: tuple[str, ...]) -> tuple[str, ...]:
-    """The still-picture types that an encoder may write for this reader."""
-    return tuple(kind for kind in ("image/png", "image/jpeg", "image/webp", "image/gif") if kind in accepts)
+    """The types that an encoder may write for this reader. Never GIF: platforms take its first frame or refuse it."""
+    return tuple(kind for kind in ("image/png", "image/jpeg", "image/webp") if kind in accepts)
 
 
 def max_side_px(limits: Limits, policy: Policy) -> int:
@@ -40,9 +46,36 @@ def low_image(policy: Policy, accepts: tuple[str, ...]) -> Low:
 
 def page_image(number: int, model: Model, policy: Policy, accepts: tuple[str, ...]) -> Page:
     fit = full_image(model, policy, accepts)
-    return Page(
-        number=number, max_side_px=fit.max_side_px, max_encoded_bytes=fit.max_encoded_bytes, formats=fit.formats
-    )
+    most = min(fit.max_encoded_bytes, PAGE_BYTES)
+    return Page(number=number, max_side_px=fit.max_side_px, max_encoded_bytes=most, formats=fit.formats)
+
+
+def page_images(target: Target) -> int:
+    """How many pages of one document may be shown as pictures: no more than a whole request may hold."""
+    each = cost.image_tokens(cost.PAGE_WIDTH_PX, cost.PAGE_HEIGHT_PX, target.model.tokens)
+    counts = (target.policy.page_images, target.model.limits.max_images, target.policy.max_images)
+    return min(count for count in (_affordable(each, target), *counts) if count is not None)
+
+
+def native_pages(pages: int, target: Target) -> int:
+    """How many of so many pages of one document are sent: all of them, or as many as one reads at once."""
+    each = cost.page_tokens(target.model.tokens) + PAGE_TEXT_TOKENS
+    counts = (target.model.limits.max_pages, target.policy.max_pages)
+    allowed = min(count for count in (_affordable(each, target), *counts) if count is not None)
+    return pages if pages <= allowed else min(allowed, target.policy.page_images)
+
+
+def _affordable(tokens_each: int, target: Target) -> int:
+    """What fits into half of the window; the rest is for the conversation."""
+    window = target.model.limits.context_tokens
+    window = window if target.policy.max_tokens is None else min(window, target.policy.max_tokens)
+    return max(window // 2 // max(tokens_each, 1), 1)
+
+
+def document_bytes(target: Target) -> tuple[int | None, ...]:
+    """What one encoded document must stay below; one that fills a whole request leaves no room for a question."""
+    most = target.model.limits
+    return most.max_document_encoded_bytes, most.max_request_bytes, target.policy.max_bytes
 
 
 def fitted_size(width: int, height: int, side: int) -> tuple[int, int]:

@@ -51,17 +51,27 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watermark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far the path has been rewritten, in positions of messages. Stored with the session; it only ever rises, so
-    between two moves every prompt extends the last one."""
+    """How far the path has been rewritten, in positions of messages. Stored with the session for each model; its
+    borders only ever rise, so between two moves every prompt extends the last one."""
 
     low_before: int = 0
     text_before: int = 0
+    """Age drew these two; the rest, a budget demanded."""
     result_media_before: int = 0
-    """Media in tool results before this are text: a budget demanded it."""
+    """Media in tool results before this are text."""
+    media_before: int = 0
+    media_low_before: int = 0
     tool_text_before: int = 0
     dropped_before: int = 0
+    text_cap: int = 0
+    """Words longer than this lose their middle; zero means that none do."""
+    pins_yield: bool = False
+    """Even what the user pinned is reduced: nothing else was left."""
     thinking_from: int = 0
     """Thinking before this was made behind another prefix."""
+    sent_blocks: int = 0
+    sent_hash: str = ""
+    """What the last prompt held, where a platform binds thinking to it: so many blocks, and their hash."""
 
 
 class DerivedFacts(msgspec.Struct, frozen=True, kw_only=True):

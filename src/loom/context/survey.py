@@ -2,11 +2,22 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 
-from loom.content.blocks import AudioBlock, Block, DocumentBlock, ImageBlock, TextBlock, ThinkingBlock, ToolResult
+from loom.content.blocks import (
+    AudioBlock,
+    Block,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResult,
+)
 from loom.content.messages import Message
-from loom.context.adapt import Measure, Place, Target, adapt
+from loom.context.adapt import adapt
+from loom.context.measure import Measure, Place, Target, omitted
 from loom.context.policy import Override, Placed, Watermark, override_key
 from loom.prompt import Reason, Rendition
 
@@ -16,7 +27,19 @@ MEDIA = (ImageBlock, DocumentBlock, AudioBlock)
 class Item:
     """One block of the path (a result's blocks each on their own)."""
 
-    __slots__ = ("_measures", "block", "extra_image", "inner", "message", "override", "place", "position")
+    __slots__ = (
+        "_measures",
+        "block",
+        "extra_image",
+        "inner",
+        "is_media",
+        "is_thinking",
+        "message",
+        "override",
+        "place",
+        "position",
+        "refused",
+    )
 
     def __init__(
         self,
@@ -33,14 +56,18 @@ class Item:
         self.inner = inner
         self.block = block
         self.place: Place = place
-        self.override: Rendition | None = override
+        self.is_media = isinstance(block, MEDIA)
+        self.is_thinking = isinstance(block, ThinkingBlock)
+        self.override: Rendition | None = override if self.is_media or isinstance(block, TextBlock) else None
         self.extra_image = False
-        self._measures: dict[Rendition, Measure] = {}
+        self.refused: Measure | None = None
+        """Set on thinking that cannot go back from where it stands."""
+        self._measures: dict[tuple[Rendition, int], Measure] = {}
 
-    def measure(self, wish: Rendition, target: Target) -> Measure:
-        found = self._measures.get(wish)
+    def measure(self, wish: Rendition, cap: int, target: Target) -> Measure:
+        found = self._measures.get((wish, cap))
         if found is None:
-            found = self._measures[wish] = adapt(self.block, wish, self.place, target)
+            found = self._measures[wish, cap] = adapt(self.block, wish, self.place, target, cap)
         return found
 
 
@@ -49,68 +76,133 @@ class Survey:
         self.target = target
         self.messages: list[Message] = [placed.message for placed in path]
         self.turns = turn_starts(self.messages)
-        self.items: list[Item] = []
-        for at, placed in enumerate(path):
-            self._add(at, placed, overrides)
-        self.by_message: list[list[Item]] = [[] for _ in self.messages]
-        for item in self.items:
-            self.by_message[item.message].append(item)
+        self.by_message: list[list[Item]] = [_items(at, placed, overrides) for at, placed in enumerate(path)]
+        self.items: list[Item] = [item for items in self.by_message for item in items]
+        self._chosen: Watermark | None = None
+        self._measures: dict[Item, Measure] = {}
         self._mark_extra_images()
-
-    def _add(self, at: int, placed: Placed, overrides: Mapping[str, Override]) -> None:
-        place: Place = "assistant" if placed.message.role == "assistant" else "user"
-        for position, block in enumerate(placed.message.blocks):
-            if not isinstance(block, ToolResult):
-                chosen = overrides.get(override_key(placed.id, position))
-                item = Item(message=at, position=position, inner=None, block=block, place=place, override=chosen)
-                self.items.append(item)
-                continue
-            for inner, content in enumerate(block.blocks):
-                chosen = overrides.get(override_key(placed.id, position, inner))
-                item = Item(message=at, position=position, inner=inner, block=content, place="result", override=chosen)
-                self.items.append(item)
+        self._mark_misplaced_thinking()
 
     def _mark_extra_images(self) -> None:
         """Pictures over the limit of one message are kept in the path and shown as text."""
+        allowed = (self.target.policy.max_images_per_message, self.target.model.limits.max_images)
+        self.images_per_message = min(count for count in allowed if count is not None)
         for items in self.by_message:
             pictures = [item for item in items if isinstance(item.block, ImageBlock) and item.override != "full"]
-            for extra in pictures[self.target.policy.max_images_per_message :]:
+            for extra in pictures[self.images_per_message :]:
                 extra.extra_image = True
 
-    def wish(self, item: Item, mark: Watermark) -> tuple[Rendition, Reason, str]:
+    def _mark_misplaced_thinking(self) -> None:
+        for at, items in enumerate(self.by_message):
+            kept = [item for item in items if item.is_thinking and item.measure("full", 0, self.target).shown]
+            for item in kept:
+                item.refused = self._misplaced(at, item, items, kept)
+
+    def _misplaced(self, at: int, item: Item, items: Sequence[Item], kept: Sequence[Item]) -> Measure | None:
+        """Why thinking cannot go back from where it stands, whatever else is sent."""
+        rule = self.target.model.thinking
+        if rule.replay == "tool_turns" and not self.messages[at].calls:
+            return omitted("capability", "only a message that called tools takes it back")
+        if rule.place == "any":
+            return None
+        others = [other for other in items if not other.is_thinking]
+        if not any(other.position > item.position for other in others):
+            return omitted("repair", "nothing follows it")
+        if rule.place == "before" and not all(isinstance(other.block, TextBlock | ToolCall) for other in others):
+            return omitted("repair", "its message holds what is shown elsewhere")
+        late = kept[0].position > others[0].position or self._joins(at)
+        if rule.place == "first" and late:
+            return omitted("repair", "its message does not begin with it")
+        return None
+
+    def _joins(self, at: int) -> bool:
+        """Whether an assistant's message may become one with another before it: no user, no answered call between."""
+        before = at - 1
+        while before > 0 and self.messages[before].role == "tool":
+            before -= 1
+        return before >= 0 and self.messages[before].role == "assistant" and not self.messages[before].calls
+
+    # Under a watermark -----------------------------------------------------------------------------------------------
+
+    def wish(self, item: Item, mark: Watermark) -> tuple[Rendition, Reason]:
         """Which rendition a block should have, and why, before the model is asked what it can take."""
         at = item.message
-        if at < mark.dropped_before:
-            return "omitted", "budget", "an old turn, left out"
-        if item.override is not None and isinstance(item.block, (*MEDIA, TextBlock)):
-            return item.override, "override", "chosen by the user"
-        if isinstance(item.block, MEDIA):
+        if at < mark.dropped_before and not self.survives(at, mark):
+            return "omitted", "budget"
+        if item.override is not None and not (mark.pins_yield and item.override in ("full", "low")):
+            return item.override, "override"
+        if item.is_media:
             return self._media_wish(item, mark)
-        if isinstance(item.block, TextBlock) and item.place == "result" and at < mark.tool_text_before:
-            return "text", "budget", "shortened"
-        bound = self.target.model.thinking.replay == "bound"
-        if isinstance(item.block, ThinkingBlock) and bound and at < mark.thinking_from:
-            return "omitted", "prefix", "what stands before it was rewritten"
-        return "full", "", ""
+        if at < mark.tool_text_before and item.place == "result":
+            return "text", "budget"
+        if item.is_thinking:
+            return self._thinking_wish(item, mark)
+        return "full", ""
 
-    def _media_wish(self, item: Item, mark: Watermark) -> tuple[Rendition, Reason, str]:
+    def survives(self, at: int, mark: Watermark) -> bool:
+        """Where only the first steps of a turn are dropped, its question stays."""
+        return self.messages[at].role == "user" and self.torn_turn(mark) <= at
+
+    def torn_turn(self, mark: Watermark) -> int:
+        """Where the turn begins whose first steps are dropped; the border itself where turns are dropped whole."""
+        start = self.turns[bisect_right(self.turns, mark.dropped_before) - 1]
+        return start if self.messages[start].role == "user" else mark.dropped_before
+
+    def _media_wish(self, item: Item, mark: Watermark) -> tuple[Rendition, Reason]:
         at = item.message
         if item.extra_image:
-            return "text", "limit", f"over {self.target.policy.max_images_per_message} pictures in one message"
-        if item.place == "result" and at < mark.result_media_before:
-            return "text", "budget", "an old result"
+            return "text", "limit"
+        if at < mark.media_before or (at < mark.result_media_before and item.place == "result"):
+            return "text", "budget"
         if at < mark.text_before:
-            return "text", "age", f"{self.age(at)} turns old"
+            return "text", "age"
         if at < mark.low_before:
-            return "low", "age", f"{self.age(at)} turns old"
-        return "full", "", ""
+            return "low", "age"
+        return ("low", "budget") if at < mark.media_low_before else ("full", "")
+
+    def _thinking_wish(self, item: Item, mark: Watermark) -> tuple[Rendition, Reason]:
+        """Bound thinking needs the prefix behind which it was made; placed thinking the message that it led to."""
+        rule = self.target.model.thinking
+        if rule.replay == "bound" and item.message < mark.thinking_from:
+            return "omitted", "prefix"
+        if rule.place != "any" and not all(self._is_whole(other, mark) for other in self.by_message[item.message]):
+            return "omitted", "prefix"
+        return "full", ""
+
+    def _is_whole(self, item: Item, mark: Watermark) -> bool:
+        return item.is_thinking or self.measured(item, mark).rendition == "full"
+
+    def choose(self, mark: Watermark) -> None:
+        """The watermark is found: everything is measured under it once more, and then only looked up."""
+        self._chosen = None
+        self._measures = {item: self.measured(item, mark) for item in self.items}
+        self._chosen = mark
 
     def measured(self, item: Item, mark: Watermark) -> Measure:
-        return item.measure(self.wish(item, mark)[0], self.target)
+        if mark is self._chosen:
+            return self._measures[item]
+        wish = self.wish(item, mark)[0]
+        if item.refused is not None and wish == "full":
+            return item.refused
+        return item.measure(wish, mark.text_cap, self.target)
 
     def age(self, message: int) -> int:
         """How many turns ago."""
-        return sum(1 for start in self.turns if start > message)
+        return len(self.turns) - bisect_right(self.turns, message)
+
+
+def _items(at: int, placed: Placed, overrides: Mapping[str, Override]) -> list[Item]:
+    place: Place = "assistant" if placed.message.role == "assistant" else "user"
+    items: list[Item] = []
+    for position, block in enumerate(placed.message.blocks):
+        inner: list[tuple[int | None, Block]] = (
+            list(enumerate(block.blocks)) if isinstance(block, ToolResult) else [(None, block)]
+        )
+        for number, content in inner:
+            chosen = overrides.get(override_key(placed.id, position, number)) if overrides else None
+            where = place if number is None else "result"
+            items.append(Item(message=at, position=position, inner=number, block=content, place=where, override=chosen))
+    return items
 
 
 def turn_starts(messages: Sequence[Message]) -> list[int]:

@@ -1,26 +1,35 @@
 """Trim: to fit four budgets at once. The oldest media in results go first, then other old media, then the text of old
-results, then whole old turns; the last turns only when nothing else is left, and a call always stays with its result.
+results, then whole old turns. The last turns follow only when that is not enough, what the model has not seen yet only
+when nothing else is left, and a call always stays with its result.
 
-A budget that is broken is cut back to a part of itself, so that the next requests extend this one instead of cutting
-again.
+Where a platform caches, a budget that is broken is cut back to a part of itself, so that the next requests extend this
+one instead of cutting again.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias
 
 import msgspec
 
+from loom.context import cost
 from loom.context.policy import Policy, Watermark
 from loom.context.survey import Survey
 from loom.models import Model
 from loom.prompt import Totals
 
 HEADROOM: Final = 0.8
+UNLIMITED: Final = 2**53
 _OUTPUT_SHARE: Final = 4
 """At most a quarter of the window is kept free for the answer."""
 _REQUEST_BYTES: Final = 4_096
+_FIELDS: Final = ("tokens", "wire_bytes", "images", "pages")
+_LONG_CAPS: Final = (200_000, 100_000, 50_000, 20_000, 10_000)
+_SHORT_CAPS: Final = (5_000, 2_000, 1_000, 400, 100)
+
+Ladder: TypeAlias = Callable[[Watermark], Sequence[Watermark]]
+"""From a watermark, higher and higher ones of one kind."""
 
 
 def budgets(model: Model, policy: Policy) -> Totals:
@@ -35,47 +44,65 @@ def budgets(model: Model, policy: Policy) -> Totals:
     )
 
 
-UNLIMITED: Final = 2**53
-
-
 def _least(*values: int | None) -> int:
     return min((value for value in values if value is not None), default=UNLIMITED)
 
 
-def totals(survey: Survey, mark: Watermark, fixed: Totals, ratio: float) -> Totals:
+class Scales(msgspec.Struct, frozen=True):
     """What the request takes under a watermark. `fixed` is what is there whatever the path: system and tools."""
-    tokens = wire_bytes = images = pages = 0
-    for item in survey.items:
-        measure = survey.measured(item, mark)
-        tokens += measure.tokens
-        wire_bytes += measure.wire_bytes
-        images += measure.images
-        pages += measure.pages
-    return Totals(
-        tokens=round((tokens + fixed.tokens) * ratio),
-        wire_bytes=wire_bytes + fixed.wire_bytes + _REQUEST_BYTES,
-        images=images,
-        pages=pages,
-    )
+
+    survey: Survey
+    fixed: Totals
+    ratio: float
+
+    def weigh(self, mark: Watermark) -> Totals:
+        tokens = wire_bytes = images = pages = 0
+        for item in self.survey.items:
+            measure = self.survey.measured(item, mark)
+            tokens += measure.tokens
+            wire_bytes += measure.wire_bytes
+            images += measure.images
+            pages += measure.pages
+        tokens += self.fixed.tokens + cost.message_tokens() * (len(self.survey.messages) - mark.dropped_before + 1)
+        return Totals(
+            tokens=round(tokens * self.ratio),
+            wire_bytes=wire_bytes + self.fixed.wire_bytes + _REQUEST_BYTES,
+            images=images,
+            pages=pages,
+        )
 
 
-def fits(used: Totals, allowed: Totals, share: float = 1.0) -> bool:
-    return all(
-        getattr(used, field) <= getattr(allowed, field) * share for field in ("tokens", "wire_bytes", "images", "pages")
-    )
+def fits(used: Totals, allowed: Totals) -> bool:
+    return all(getattr(used, field) <= getattr(allowed, field) for field in _FIELDS)
 
 
-def trimmed(survey: Survey, mark: Watermark, allowed: Totals, fixed: Totals, ratio: float) -> Watermark:
-    """The lowest watermark that fits, found by raising one border after the other, oldest first."""
-    used = totals(survey, mark, fixed, ratio)
+def trimmed(scales: Scales, mark: Watermark, allowed: Totals) -> Watermark:
+    """The lowest watermark that fits, found by raising one border after the other as far as each one helps."""
+    used = scales.weigh(mark)
     if fits(used, allowed):
         return mark
-    goal = _goal(used, allowed)
-    for candidate in _candidates(survey, mark):
-        mark = candidate
-        if fits(totals(survey, mark, fixed, ratio), goal):
-            break
-    return mark
+    cached = scales.survey.target.model.cache.mode != "none"
+    goal = _goal(used, allowed) if cached else allowed
+    old, *kept, unseen = _zones(scales.survey)
+    enough: Watermark | None = None
+    for zone in (old, *kept, unseen):
+        if enough is not None:
+            return enough
+        if zone is unseen:
+            goal = allowed
+        for ladder in zone:
+            marks = ladder(mark)
+            after = scales.weigh(marks[-1]) if marks else used
+            if fits(after, goal):
+                return _lowest(scales, marks, goal)
+            if enough is None and fits(after, allowed):
+                enough = _lowest(scales, marks, allowed)
+            if enough is not None and zone is not old:
+                # What should be kept is worth more than headroom.
+                return enough
+            if marks and _helps(used, after, goal):
+                mark, used = marks[-1], after
+    return enough or mark
 
 
 def _goal(used: Totals, allowed: Totals) -> Totals:
@@ -88,48 +115,95 @@ def _goal(used: Totals, allowed: Totals) -> Totals:
     )
 
 
-def _candidates(survey: Survey, mark: Watermark) -> Iterator[Watermark]:
-    turns = survey.turns
-    keep = survey.target.policy.keep_turns
-    old_end = turns[-keep] if 0 < keep <= len(turns) else 0 if keep else len(survey.messages)
-    last = _last_group(survey)
-    replace = msgspec.structs.replace
-    for end in _ends(mark.result_media_before, old_end):
-        mark = replace(mark, result_media_before=end)
-        yield mark
-    for end in _ends(mark.text_before, old_end):
-        mark = replace(mark, text_before=end, low_before=max(mark.low_before, end))
-        yield mark
-    for end in _ends(mark.tool_text_before, old_end):
-        mark = replace(mark, tool_text_before=end)
-        yield mark
-    for start in turns[1:]:
-        if mark.dropped_before < start <= old_end:
-            mark = replace(mark, dropped_before=start)
-            yield mark
-    for stop in (last, len(survey.messages)):
-        for end in _ends(mark.result_media_before, stop):
-            mark = replace(mark, result_media_before=end)
-            yield mark
-        for end in _ends(mark.text_before, stop):
-            mark = replace(mark, text_before=end, low_before=max(mark.low_before, end))
-            yield mark
-        for end in _ends(mark.tool_text_before, stop):
-            mark = replace(mark, tool_text_before=end)
-            yield mark
+def _helps(before: Totals, after: Totals, goal: Totals) -> bool:
+    return any(getattr(before, f) > getattr(goal, f) and getattr(after, f) < getattr(before, f) for f in _FIELDS)
 
 
-def _ends(after: int, stop: int) -> Iterator[int]:
-    """Positions to which a border can rise, one message at a time; in long paths in about fifty steps."""
-    step = max((stop - after) // 50, 1)
-    yield from range(after + step, stop, step)
-    if stop > after:
-        yield stop
+def _lowest(scales: Scales, marks: Sequence[Watermark], goal: Totals) -> Watermark:
+    """The last one is known to fit."""
+    low, high = 0, len(marks) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if fits(scales.weigh(marks[middle]), goal):
+            high = middle
+        else:
+            low = middle + 1
+    return marks[high]
 
 
-def _last_group(survey: Survey) -> int:
-    """Where what the model has not seen yet begins: behind its last message."""
-    for at in range(len(survey.messages) - 1, -1, -1):
-        if survey.messages[at].role == "assistant":
-            return at + 1
-    return 0
+# What may be given up, in order ------------------------------------------------------------------------------------
+
+
+def _zones(survey: Survey) -> Iterator[Sequence[Ladder]]:
+    """Old turns; the turns that should be kept, first their media, then their steps; what the model has not seen."""
+    turns, keep = survey.turns, survey.target.policy.keep_turns
+    old = len(survey.messages) if keep < 1 else turns[-keep] if keep <= len(turns) else 0
+    new = newest(survey)
+    starts = {*turns, *(at for at, message in enumerate(survey.messages) if message.role == "assistant")}
+    steps = [at for at in range(old + 1, new + 1) if at in starts]
+    yield (
+        _to("result_media_before", old),
+        _to("media_before", old),
+        _to("tool_text_before", old),
+        _at("dropped_before", [start for start in turns if start <= min(old, new)]),
+    )
+    yield (
+        _to("result_media_before", new),
+        _to("media_low_before", new),
+        _to("media_before", new),
+        _to("tool_text_before", new),
+    )
+    yield (_caps(_LONG_CAPS), _at("dropped_before", steps))
+    end = len(survey.messages)
+    yield (
+        _to("media_low_before", end),
+        _to("media_before", end),
+        _unpinned(_to("media_before", end)),
+        _to("tool_text_before", end),
+        _caps(_SHORT_CAPS),
+    )
+
+
+def _to(border: str, stop: int) -> Ladder:
+    """A border rises message by message; in long paths in about fifty steps."""
+
+    def ladder(mark: Watermark) -> Sequence[Watermark]:
+        after: int = getattr(mark, border)
+        step = max((stop - after) // 50, 1)
+        ends = [*range(after + step, stop, step), stop] if stop > after else []
+        return [msgspec.structs.replace(mark, **{border: end}) for end in ends]
+
+    return ladder
+
+
+def _unpinned(ladder: Ladder) -> Ladder:
+    def unpinned(mark: Watermark) -> Sequence[Watermark]:
+        mark = msgspec.structs.replace(mark, pins_yield=True)
+        return [mark, *ladder(mark)]
+
+    return unpinned
+
+
+def _at(border: str, ends: Sequence[int]) -> Ladder:
+    def ladder(mark: Watermark) -> Sequence[Watermark]:
+        return [msgspec.structs.replace(mark, **{border: end}) for end in ends if end > getattr(mark, border)]
+
+    return ladder
+
+
+def _caps(caps: Sequence[int]) -> Ladder:
+    def ladder(mark: Watermark) -> Sequence[Watermark]:
+        return [msgspec.structs.replace(mark, text_cap=cap) for cap in caps if not mark.text_cap or cap < mark.text_cap]
+
+    return ladder
+
+
+def newest(survey: Survey) -> int:
+    """Where what the model has not seen yet begins: the user's last words, or the last calls with their results."""
+    messages = survey.messages
+    at = len(messages)
+    while at and messages[at - 1].role != "assistant":
+        at -= 1
+    if at and (at == len(messages) or messages[at].role == "tool"):
+        return at - 1
+    return min(at, len(messages) - 1)

@@ -17,9 +17,14 @@ import msgspec
 from loom.errors import ConfigError
 from loom.models import PDF, PLAIN_IMAGES, Model, Origin
 
+PLAIN_AUDIO: Final = ("audio/wav", "audio/mpeg")
 SECTIONS: Final = ("capabilities", "limits", "tokens", "thinking", "cache", "ids")
 _FIELDS: Final = ("provider", "wire", "profile", "base_url", "sampling", "user_after_tool", "calls_need_tools")
 ALIASES: Final = {"bedrock-anthropic": "bedrock", "openai-responses": "openai", "openai-compatible": "compatible"}
+
+
+KINDS: Final = (("vision", "image/", PLAIN_IMAGES[:2]), ("native_pdf", PDF, (PDF,)), ("audio", "audio/", PLAIN_AUDIO))
+"""What a capability is called, the media types that it means, and those it usually comes with."""
 
 
 class ModelOverrides(msgspec.Struct, frozen=True, kw_only=True):
@@ -73,8 +78,9 @@ def _flat(platform: str) -> dict[str, Any]:
 @cache
 def _model(platform: str, name: str) -> Model:
     facts = _flat(platform)
+    plain = re.sub(r".*\banthropic\.", "", name)  # on Bedrock: eu.anthropic.claude-…, or an ARN that ends so
     family = next(
-        (found for found in facts.get("families", []) if re.fullmatch(found["match"], name, re.IGNORECASE)),
+        (found for found in facts.get("families", []) if re.fullmatch(found["match"], plain, re.IGNORECASE)),
         cast("dict[str, Any]", {}),
     )
     always = facts.get("always", {})
@@ -94,11 +100,13 @@ def _overridden(found: Model, overrides: ModelOverrides) -> Model:
     origins: dict[str, Origin] = dict(capabilities.origins)
     accepts = capabilities.accepts if overrides.accepts is None else overrides.accepts
     inside = capabilities.result_accepts
+    if overrides.accepts is not None:
+        origins |= dict.fromkeys(("vision", "native_pdf", "audio"), "user")
     if overrides.vision is not None:
-        accepts, inside = _switched(accepts, inside, "image/", PLAIN_IMAGES[:2], on=overrides.vision)
+        accepts, inside = switched(accepts, inside, "image/", PLAIN_IMAGES[:2], on=overrides.vision)
         origins["vision"] = "user"
     if overrides.native_pdf is not None:
-        accepts, inside = _switched(accepts, inside, PDF, (PDF,), on=overrides.native_pdf)
+        accepts, inside = switched(accepts, inside, PDF, (PDF,), on=overrides.native_pdf)
         origins["native_pdf"] = "user"
     flags = {
         flag: value for flag in ("thinking", "citations", "tools") if (value := getattr(overrides, flag)) is not None
@@ -109,6 +117,7 @@ def _overridden(found: Model, overrides: ModelOverrides) -> Model:
         for field in ("context_tokens", "max_output_tokens")
         if (value := getattr(overrides, field)) is not None
     }
+    origins |= dict.fromkeys(limits, "user")
     replace = msgspec.structs.replace
     return replace(
         found,
@@ -125,7 +134,7 @@ def _overridden(found: Model, overrides: ModelOverrides) -> Model:
     )
 
 
-def _switched(
+def switched(
     accepts: tuple[str, ...], inside: tuple[str, ...], prefix: str, default: tuple[str, ...], *, on: bool
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Turn a kind of media on (its usual types, if none is there yet) or off."""

@@ -1,32 +1,33 @@
 """One provider for every wire: encode, send while reading media, decode while the answer arrives.
 
 Retries happen only before the first byte of an answer, honour Retry-After, and end at the deadline. Whatever goes wrong
-comes out as a ProviderError that says what to do.
+comes out as a ProviderError that says what to do. A stream that ends without the provider's terminal event gives no
+`Stopped`; one that ends with it is not waited for any longer.
 """
 
 from __future__ import annotations
 
 import asyncio
 import random
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack
-from datetime import UTC, datetime
-from email.utils import parsedate_to_datetime
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import AsyncExitStack, suppress
+from itertools import count
 from types import ModuleType
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-import msgspec
-
-from loom.errors import NotAuthorised, Overloaded, ProviderError, RateLimited, Unavailable
-from loom.events import DecoderEvent
+from loom.errors import Overloaded, ProviderError, RateLimited, Unavailable
+from loom.events import DecoderEvent, Stopped
 from loom.models import Model
 from loom.prompt import Prompt
-from loom.providers.catalog import key_env
+from loom.providers import answers, bedrock
+from loom.providers.connections import Connections, Keys, Patience, authorisation, endpoint, transport_errors
 from loom.providers.media_body import MediaBody, MediaSource
 from loom.wire import anthropic, gemini, ollama, openai_chat, openai_responses
 
 if TYPE_CHECKING:
     import httpx2
+
+__all__ = ["WIRES", "HttpProvider", "OnWait", "Patience"]
 
 WIRES: Final[dict[str, ModuleType]] = {
     "anthropic": anthropic,
@@ -35,171 +36,158 @@ WIRES: Final[dict[str, ModuleType]] = {
     "gemini": gemini,
     "ollama": ollama,
 }
-_MAX_ERROR_BYTES: Final = 65_536
+
+OnWait: TypeAlias = Callable[[float, ProviderError], None]
+"""Told before every pause: how many seconds it lasts, and why."""
+
 _FIRST_DELAY_SECONDS: Final = 0.5
 _MAX_DELAY_SECONDS: Final = 20.0
-
-
-class Patience(msgspec.Struct, frozen=True, kw_only=True):
-    """How long to wait, for what."""
-
-    connect_seconds: float = 10.0
-    silence_seconds: float = 300.0
-    """Between two pieces of an answer; models think before they speak."""
-    deadline_seconds: float = 600.0
-    """For all attempts together, until an answer begins."""
-    attempts: int = 5
+_FAREWELL_SECONDS: Final = 1.0
 
 
 class HttpProvider:
-    """`key(provider)` gives the secret for a service or None; it is sent to the model's own host and nowhere else."""
+    """`key(model)` gives the secret for its service or None; it is sent to the model's own host and nowhere else."""
 
     def __init__(
         self,
         source: MediaSource,
-        key: Callable[[str], str | None],
+        key: Keys,
         *,
         patience: Patience | None = None,
-        client: httpx2.AsyncClient | None = None,
+        connections: Connections | None = None,
     ) -> None:
         self._source = source
         self._key = key
-        self._patience = patience or Patience()
-        self._client = client
+        self._connections = connections or Connections(patience)
+        self._patience = self._connections.patience
+        self._aws = bedrock.Signer()
 
-    async def stream(self, prompt: Prompt) -> AsyncIterator[DecoderEvent]:
+    async def stream(self, prompt: Prompt, *, on_wait: OnWait | None = None) -> AsyncGenerator[DecoderEvent]:
         model = prompt.model
-        wire = WIRES[model.wire]
-        sent = wire.encode(prompt)
+        key = self._key(model)
         async with AsyncExitStack() as stack:
-            response = await self._answered(stack, model, wire, sent)
-            decoder = wire.Decoder(model)
+            response: httpx2.Response | None = None
             try:
-                async for chunk in response.aiter_raw():
+                wire = _wire(model)
+                response = await self._answered(_Request(model, wire, key, wire.encode(prompt), self._source), on_wait)
+                stack.push_async_callback(response.aclose)
+                decoder = wire.Decoder(model)
+                chunks = response.aiter_bytes()
+                async for chunk in chunks:
+                    stopped = False
                     for event in decoder.feed(chunk):
+                        stopped = stopped or isinstance(event, Stopped)
                         yield event
-            except self._transport_errors() as error:
-                raise _cut_off(model, error) from error
-            for event in decoder.finish():
-                yield event
+                    if stopped:
+                        for event in await _farewell(chunks, decoder):
+                            yield event
+                        return
+                for event in decoder.finish():
+                    yield event
+            except transport_errors() as error:
+                raise answers.completed(answers.cut_off(model, error), response, key) from error
+            except ProviderError as error:
+                answers.completed(error, response, key)
+                raise
 
     async def close(self) -> None:
-        if self._client is not None:
-            await self._client.aclose()
-            self._client = None
+        await self._connections.close()
 
-    async def _answered(
-        self, stack: AsyncExitStack, model: Model, wire: ModuleType, sent: dict[str, Any]
-    ) -> httpx2.Response:
+    async def _answered(self, request: _Request, on_wait: OnWait | None) -> httpx2.Response:
         """The response whose status is 200, after as many attempts as patience allows."""
-        body = MediaBody(sent, self._source)
-        deadline = asyncio.get_running_loop().time() + self._patience.deadline_seconds
-        attempt = 0
-        while True:
-            attempt += 1
+        loop = asyncio.get_running_loop()
+        deadline = loop.time() + self._patience.deadline_seconds
+        for attempt in count(1):
             try:
-                return await self._attempt(stack, model, wire, sent, body)
-            except (RateLimited, Overloaded, Unavailable) as error:
-                delay = _delay(attempt, error.retry_after)
-                late = asyncio.get_running_loop().time() + delay > deadline
-                if attempt >= self._patience.attempts or late:
-                    raise
+                async with asyncio.timeout_at(deadline):
+                    return await self._attempt(request)
+            except TimeoutError as error:
+                raise answers.late(request.model, self._patience.deadline_seconds) from error
+            except _Again as again:
+                delay = _delay(attempt, again.error.retry_after)
+                if attempt >= self._patience.attempts or loop.time() + delay > deadline:
+                    raise again.error from again.__cause__
+                if on_wait is not None:
+                    on_wait(delay, again.error)
                 await asyncio.sleep(delay)
+        raise AssertionError("counting has no end")
 
-    async def _attempt(
-        self, stack: AsyncExitStack, model: Model, wire: ModuleType, sent: dict[str, Any], body: MediaBody
-    ) -> httpx2.Response:
+    async def _attempt(self, request: _Request) -> httpx2.Response:
+        headers = await self._headers(request)
+        sent = self._connections.client().build_request("POST", request.to.url, content=request.body, headers=headers)
+        try:
+            response = await self._connections.client().send(sent, stream=True)
+        except transport_errors() as error:
+            problem = answers.unreachable(request.model, request.to, error)
+            if answers.is_lasting(error, request.to):
+                raise problem from error
+            raise _Again(problem) from error
+        try:
+            if response.status_code == 200:
+                error = await answers.unstreamed(response, request.model, request.fault, request.to.host)
+                if error is None:
+                    return response
+            else:
+                error = await answers.refusal(response, request.model, request.fault)
+            answers.completed(error, response, request.key)
+            temporary = isinstance(error, RateLimited | Overloaded | Unavailable)
+            if answers.may_retry(response.headers, otherwise=temporary):
+                raise _Again(error)
+            raise error
+        except BaseException:
+            await response.aclose()
+            raise
+
+    async def _headers(self, request: _Request) -> dict[str, str]:
+        model, body = request.model, request.body
         headers = {
             "content-type": "application/json",
             "content-length": str(body.content_length),
-            "accept-encoding": "identity",
-            **wire.HEADERS,
-            **self._authorisation(model),
+            **request.wire.HEADERS,
+            **request.to.headers,
         }
-        url = model.base_url.rstrip("/") + wire.path(model)
-        attempt = AsyncExitStack()
-        try:
-            response = await attempt.enter_async_context(
-                self._open().stream("POST", url, content=body, headers=headers)
-            )
-            if response.status_code != 200:
-                raise await _refusal(response, model, wire, sent)
-        except self._transport_errors() as error:
-            await attempt.aclose()
-            raise _unreachable(model, url, error) from error
-        except BaseException:
-            await attempt.aclose()
-            raise
-        stack.push_async_callback(attempt.aclose)
-        return response
-
-    def _authorisation(self, model: Model) -> dict[str, str]:
-        key = self._key(model.provider)
-        if key is None:
-            variable = key_env(model.provider)
-            if variable:
-                raise NotAuthorised(
-                    f"there is no key for {model.provider}",
-                    provider=model.provider,
-                    model=model.name,
-                    hint=f"Set {variable}, or run: loom keys set {model.provider}.",
-                )
-            return {}
-        if model.provider == "gemini":
-            return {"x-goog-api-key": key}
-        return {"authorization": f"Bearer {key}"}
-
-    def _open(self) -> httpx2.AsyncClient:
-        if self._client is None:
-            import httpx2
-
-            patience = self._patience
-            self._client = httpx2.AsyncClient(
-                timeout=httpx2.Timeout(
-                    connect=patience.connect_seconds, read=patience.silence_seconds, write=60.0, pool=60.0
-                ),
-                follow_redirects=False,
-            )
-        return self._client
-
-    @staticmethod
-    def _transport_errors() -> tuple[type[Exception], ...]:
-        import httpx2
-
-        return (httpx2.TransportError, httpx2.StreamError, httpx2.InvalidURL)
+        if model.provider == "bedrock-anthropic" and not request.key:
+            return headers | await self._aws.signed(request.to.url, headers, body)
+        return headers | authorisation(model, request.key)
 
 
-async def _refusal(response: httpx2.Response, model: Model, wire: ModuleType, sent: dict[str, Any]) -> ProviderError:
-    raw = b""
-    async for chunk in response.aiter_raw():
-        raw += chunk
-        if len(raw) > _MAX_ERROR_BYTES:
-            break
-    try:
-        body = msgspec.json.decode(raw, type=dict[str, Any])
-    except msgspec.DecodeError:
-        body = {"error": {"message": raw.decode("utf-8", "replace")[:2_000] or "no explanation"}}
-    error: ProviderError = wire.fault(response.status_code, body, model, sent)
-    stated = _retry_after(response.headers)
-    error.retry_after = stated if stated is not None else error.retry_after
-    error.request_id = response.headers.get("request-id") or response.headers.get("x-request-id") or ""
-    return error
+class _Request:
+    """One request, written as often as it takes."""
+
+    def __init__(
+        self, model: Model, wire: ModuleType, key: str | None, sent: dict[str, Any], source: MediaSource
+    ) -> None:
+        self.model, self.wire, self.key = model, wire, key
+        self.body = MediaBody(sent, source)
+        self.to = endpoint(bedrock.base_url(model) if wire is bedrock else model.base_url, wire.path(model))
+        self._sent = sent
+
+    def fault(self, status: int | None, body: dict[str, Any]) -> ProviderError:
+        return self.wire.fault(status, body, self.model, self._sent)
 
 
-def _retry_after(headers: httpx2.Headers) -> float | None:
-    """Seconds, milliseconds or a date: all three are in use."""
-    milliseconds = headers.get("retry-after-ms")
-    value = headers.get("retry-after")
-    try:
-        if milliseconds is not None:
-            return max(float(milliseconds) / 1000, 0.0)
-        if value is None:
-            return None
-        if value.replace(".", "", 1).isdigit():
-            return float(value)
-        return max((parsedate_to_datetime(value) - datetime.now(UTC)).total_seconds(), 0.0)
-    except (ValueError, TypeError):
-        return None
+class _Again(Exception):
+    """A refusal or a failure that may pass."""
+
+    def __init__(self, error: ProviderError) -> None:
+        super().__init__(error.code)
+        self.error = error
+
+
+def _wire(model: Model) -> ModuleType:
+    return bedrock if model.provider == "bedrock-anthropic" else WIRES[model.wire]
+
+
+async def _farewell(chunks: AsyncIterator[bytes], decoder: Any) -> list[DecoderEvent]:
+    """What still comes after the last word, for as long as is polite: then the connection can be used again. The answer
+    is whole, so nothing that goes wrong now matters."""
+    events: list[DecoderEvent] = []
+    with suppress(TimeoutError, ProviderError, *transport_errors()):
+        async with asyncio.timeout(_FAREWELL_SECONDS):
+            async for chunk in chunks:
+                events.extend(decoder.feed(chunk))
+            events.extend(decoder.finish())
+    return events
 
 
 def _delay(attempt: int, retry_after: float | None) -> float:
@@ -209,22 +197,3 @@ def _delay(attempt: int, retry_after: float | None) -> float:
         return retry_after + random.uniform(0.0, 0.25)  # noqa: S311  jitter is no secret
     longest = min(_FIRST_DELAY_SECONDS * 2 ** (attempt - 1), _MAX_DELAY_SECONDS)
     return random.uniform(longest / 2, longest)  # noqa: S311  jitter is no secret
-
-
-def _unreachable(model: Model, url: str, error: Exception) -> Unavailable:
-    host = url.split("/")[2] if url.count("/") >= 2 else url
-    return Unavailable(
-        f"{model.reference}: no answer from {host} ({type(error).__name__})",
-        provider=model.provider,
-        model=model.name,
-        hint="Check the network and the address, or choose another model.",
-    )
-
-
-def _cut_off(model: Model, error: Exception) -> Unavailable:
-    return Unavailable(
-        f"{model.reference}: the answer was cut off ({type(error).__name__})",
-        provider=model.provider,
-        model=model.name,
-        hint="What arrived is kept. Try again.",
-    )

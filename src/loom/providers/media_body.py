@@ -1,14 +1,17 @@
-"""A request body that is written part by part: JSON text, then the base64 of a medium read in blocks, then JSON text.
+"""Request bodies that are written part by part, media read in blocks: JSON with base64 inside, and multipart uploads.
 
-Nothing larger than a block is ever in memory, the length is known beforehand, and the body can be written again for a
+Nothing larger than a block is ever in memory, the length is known beforehand, and a body can be written again for a
 retry, because media never change.
 """
 
 from __future__ import annotations
 
+import asyncio
+import hashlib
 import io
 import secrets
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from contextlib import aclosing
 from typing import Any, Final, Protocol, cast
 
 import msgspec
@@ -18,8 +21,9 @@ from loom.content.media import size_label
 from loom.errors import Corrupt
 from loom.prompt import Embedded, MediaRef
 
-BLOCK_BYTES: Final = 288 * 1024
-"""A multiple of three, so that every block's base64 joins the next without padding."""
+BLOCK_BYTES: Final = 432 * 1024
+"""A multiple of three, so that every block's base64 joins the next without padding. Reading, encoding and handing over
+one takes well under a millisecond; smaller ones cost more in all, larger ones do not fit the processor's cache."""
 
 
 class MediaSource(Protocol):
@@ -34,41 +38,37 @@ class MediaSource(Protocol):
         ...
 
 
-class MediaBody:
-    """Iterate it as often as needed; `content_length` is exact."""
+class Body(Protocol):
+    """What is sent: iterate it as often as needed; `content_length` is exact."""
 
-    def __init__(self, request: dict[str, Any], source: MediaSource) -> None:
-        self._source = source
-        self._parts = _split(request)
-        self.content_length = sum(
-            part.encoded_bytes if isinstance(part, MediaRef) else len(part) for part in self._parts
+    @property
+    def content_length(self) -> int: ...
+
+    def __aiter__(self) -> AsyncGenerator[bytes]: ...
+
+
+async def media_blocks(source: MediaSource, ref: MediaRef) -> AsyncGenerator[bytes]:
+    """The bytes of a medium, never more than were announced; `Corrupt` where they are not exactly that many."""
+    left = ref.size_bytes
+    file = await source.open_local(ref)
+    if file is None:
+        async for block in source.blocks(ref, BLOCK_BYTES):
+            left -= len(block)
+            if left < 0:
+                break
+            yield block
+    else:
+        # The file was opened checked, so its pages are in memory: a read does not wait for a disk.
+        with file:
+            while left >= 0 and (block := _read_full(file)):
+                left -= len(block)
+                if left >= 0:
+                    yield block
+    if left != 0:
+        raise Corrupt(
+            f"a medium does not have the {ref.size_bytes} bytes that were announced ({ref.digest[:15]}…)",
+            hint="Run loom doctor.",
         )
-
-    async def __aiter__(self) -> AsyncIterator[bytes]:
-        for part in self._parts:
-            if isinstance(part, MediaRef):
-                async for piece in self._expand(part):
-                    yield piece
-            else:
-                yield part
-
-    async def _expand(self, ref: MediaRef) -> AsyncIterator[bytes]:
-        file = await self._source.open_local(ref)
-        written = 0
-        if file is None:
-            async for block in self._source.blocks(ref, BLOCK_BYTES):
-                written += len(block)
-                yield b64encode(block)
-        else:
-            with file:
-                while block := _read_full(file):
-                    written += len(block)
-                    yield b64encode(block)
-        if written != ref.size_bytes:
-            raise Corrupt(
-                f"a medium has {written} bytes, not the {ref.size_bytes} that were announced",
-                hint="Run loom doctor.",
-            )
 
 
 def _read_full(file: io.RawIOBase) -> bytes:
@@ -82,24 +82,48 @@ def _read_full(file: io.RawIOBase) -> bytes:
     return block
 
 
+async def sha256_of(body: Body) -> str:
+    """In hex, by one pass over the body that holds none of it."""
+    hasher = hashlib.sha256()
+    async with aclosing(aiter(body)) as pieces:
+        async for piece in pieces:
+            await asyncio.to_thread(hasher.update, piece)
+    return hasher.hexdigest()
+
+
+# JSON ---------------------------------------------------------------------------------------------------------------
+
+
+class MediaBody:
+    """A request's JSON: text, then the base64 of a medium, then text."""
+
+    def __init__(self, request: dict[str, Any], source: MediaSource) -> None:
+        self._source = source
+        self._parts = _split(request)
+        self.content_length = sum(
+            part.encoded_bytes if isinstance(part, MediaRef) else len(part) for part in self._parts
+        )
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        for part in self._parts:
+            if isinstance(part, MediaRef):
+                async with aclosing(media_blocks(self._source, part)) as blocks:
+                    async for block in blocks:
+                        yield b64encode(block)
+            else:
+                yield part
+
+
 def _split(request: dict[str, Any]) -> list[bytes | MediaRef]:
     """The JSON skeleton is written once with a mark for every medium, then cut at the marks."""
     nonce = secrets.token_hex(16)
     found: list[Embedded] = []
 
-    def marked(value: Any) -> Any:
-        match value:
-            case Embedded():
-                found.append(value)
-                return f"{value.prefix}{nonce}"
-            case dict():
-                return {key: marked(item) for key, item in cast("dict[str, Any]", value).items()}
-            case list():
-                return [marked(item) for item in cast("list[Any]", value)]
-            case _:
-                return value
+    def marked(embedded: Embedded) -> str:
+        found.append(embedded)
+        return f"{embedded.prefix}{nonce}"
 
-    texts = msgspec.json.encode(marked(request)).split(nonce.encode())
+    texts = msgspec.json.encode(_replaced(request, marked)).split(nonce.encode())
     parts: list[bytes | MediaRef] = [texts[0]]
     for embedded, text in zip(found, texts[1:], strict=True):
         parts += [embedded.ref, text]
@@ -108,16 +132,59 @@ def _split(request: dict[str, Any]) -> list[bytes | MediaRef]:
 
 def elided(request: dict[str, Any]) -> dict[str, Any]:
     """The same JSON for people: each medium as its digest and size."""
+    return _replaced(request, lambda it: f"{it.prefix}<{it.ref.digest} {size_label(it.ref.size_bytes)}>")
 
-    def readable(value: Any) -> Any:
-        match value:
-            case Embedded():
-                return f"{value.prefix}<{value.ref.digest} {size_label(value.ref.size_bytes)}>"
-            case dict():
-                return {key: readable(item) for key, item in cast("dict[str, Any]", value).items()}
-            case list():
-                return [readable(item) for item in cast("list[Any]", value)]
-            case _:
-                return value
 
-    return readable(request)
+class _Written(Protocol):
+    def __call__(self, embedded: Embedded, /) -> str: ...
+
+
+def _replaced(value: Any, written: _Written) -> Any:
+    """The same value with every medium written as text. Most of a request is text already, so that is asked first."""
+    if isinstance(value, str):
+        return value
+    if isinstance(value, dict):
+        return {key: _replaced(item, written) for key, item in cast("dict[str, Any]", value).items()}
+    if isinstance(value, list):
+        return [_replaced(item, written) for item in cast("list[Any]", value)]
+    return written(value) if isinstance(value, Embedded) else value
+
+
+# Multipart ----------------------------------------------------------------------------------------------------------
+
+
+class FormBody:
+    """multipart/form-data with a few short fields and one medium, its raw bytes."""
+
+    def __init__(self, fields: Mapping[str, str], ref: MediaRef, name: str, source: MediaSource) -> None:
+        boundary = f"loom-{secrets.token_hex(16)}"
+        self.content_type = f"multipart/form-data; boundary={boundary}"
+        self._source, self._ref = source, ref
+        parts = [
+            f'--{boundary}\r\nContent-Disposition: form-data; name="{key}"\r\n\r\n{text}\r\n'
+            for key, text in fields.items()
+        ]
+        parts.append(
+            f'--{boundary}\r\nContent-Disposition: form-data; name="file"; filename="{name}"\r\n'
+            f"Content-Type: {ref.media_type}\r\n\r\n"
+        )
+        self._head, self._tail = "".join(parts).encode(), f"\r\n--{boundary}--\r\n".encode()
+        self.content_length = len(self._head) + ref.size_bytes + len(self._tail)
+
+    async def __aiter__(self) -> AsyncGenerator[bytes]:
+        yield self._head
+        async with aclosing(media_blocks(self._source, self._ref)) as blocks:
+            async for block in blocks:
+                yield block
+        yield self._tail
+
+
+class RawBody:
+    """Just the bytes of one medium."""
+
+    def __init__(self, ref: MediaRef, source: MediaSource) -> None:
+        self._source, self._ref = source, ref
+        self.content_length = ref.size_bytes
+
+    def __aiter__(self) -> AsyncGenerator[bytes]:
+        return media_blocks(self._source, self._ref)

@@ -118,7 +118,7 @@ def _block(block: ShownBlock) -> dict[str, Any]:
             return _media(block)
         case ThinkingBlock():
             data: dict[str, Any] = block.opaque.data if block.opaque else {}
-            if block.redacted:
+            if data.get("data"):
                 return {"type": "redacted_thinking", "data": data["data"]}
             return {"type": "thinking", "thinking": block.text, "signature": data["signature"]}
         case ToolCall():

@@ -167,6 +167,8 @@ def _open(data: bytes, media_type: str) -> Image:
     match media_type:
         case "image/png":
             from PIL.PngImagePlugin import PngImageFile as Reader
+
+            data = _without_damaged_extras(data)
         case "image/jpeg":
             from PIL.JpegImagePlugin import JpegImageFile as Reader
         case "image/gif":
@@ -186,6 +188,23 @@ def _open(data: bytes, media_type: str) -> Image:
         case _:
             raise Unreadable(f"The picture is {label_of(media_type)}, which Loom cannot decode.")
     return Reader(io.BytesIO(data))
+
+
+def _without_damaged_extras(data: bytes) -> bytes:
+    """Chunks that a PNG can do without (their names begin with a small letter) are left out where their checksum is
+    wrong, as browsers do: a bad colour profile is no reason to refuse a whole picture."""
+    damaged = [
+        chunk
+        for chunk in png_chunks(data)
+        if chunk.kind[:1].islower()
+        and zlib.crc32(memoryview(data)[chunk.start + 4 : chunk.end - 4]).to_bytes(4, "big")
+        != data[chunk.end - 4 : chunk.end]
+    ]
+    if not damaged:
+        return data
+    starts = [0, *(chunk.end for chunk in damaged)]
+    ends = [*(chunk.start for chunk in damaged), len(data)]
+    return b"".join(data[start:end] for start, end in zip(starts, ends, strict=True))
 
 
 def _open_icon(data: bytes) -> Image:

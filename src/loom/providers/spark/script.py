@@ -9,7 +9,7 @@ from typing import Final, assert_never
 import msgspec
 
 from loom.errors import ContentError, ProviderError
-from loom.formats.bars import draw_bars
+from loom.formats.eyes.bars import draw_bars
 from loom.models import Model
 from loom.prompt import Embedded, Prompt
 from loom.providers.samples import samples

@@ -1,0 +1,75 @@
+"""P15: the receipt of a session of 200 blocks for five models, as `loom context` shows it before a switch.
+
+Pure functions only: survey, age, adapt, trim and assemble; sizes are known, nothing is sent.
+"""
+
+from __future__ import annotations
+
+import statistics
+import time
+
+from loom.content.blocks import DocumentBlock, ImageBlock, TextBlock, ToolCall, ToolResult
+from loom.content.media import Media
+from loom.content.messages import Message, assistant, tool, user
+from loom.context.policy import Policy, Said
+from loom.context.prepare import prepare
+from loom.providers.catalog import model
+
+MODELS = (
+    "anthropic/claude-opus-5-5",
+    "openai/gpt-6-astra",
+    "gemini/gemini-4-argon",
+    "ollama/llava",
+    "deepseek/deepseek-v4-pro",
+)
+ROUNDS = 15
+
+
+def medium(number: int, media_type: str, **facts: int) -> Media:
+    return Media(
+        digest=f"sha256:{number:064x}", media_type=media_type, size_bytes=900_000, name=f"file{number}", **facts
+    )
+
+
+def conversation(blocks: int) -> list[Said]:
+    """Turns of nine blocks: a question, a call, a result with a screenshot and a page of text, an answer."""
+    messages: list[Message] = []
+    for number in range((blocks + 8) // 9):
+        report = DocumentBlock(medium(10_000 + number, "application/pdf", pages=12))
+        shot = ImageBlock(medium(number, "image/png", width=1920, height=1080))
+        messages += [
+            user(f"Question {number}: " + "words " * 80, *([report] if number % 5 == 0 else ["a note"])),
+            assistant("I will look.", ToolCall(f"call_{number}", "screenshot", {"url": "http://localhost/" * 4})),
+            tool(ToolResult(f"call_{number}", (TextBlock("taken"), shot, TextBlock("line of a log\n" * 200)))),
+            assistant("Here is what I saw. " * 20, "And what it means: größer, 更大. " * 20),
+        ]
+    return [Said(str(at), message) for at, message in enumerate([*messages, user("And now?")])]
+
+
+def milliseconds(path: list[Said], references: tuple[str, ...], policy: Policy) -> float:
+    """The median of some rounds; within a round nothing is shared between models."""
+    found: list[float] = []
+    for _ in range(ROUNDS):
+        started = time.perf_counter()
+        for reference in references:
+            prepare(path, model(reference), policy=policy)
+        found.append((time.perf_counter() - started) * 1000)
+    return statistics.median(found)
+
+
+def main() -> None:
+    print(f"P15: prepare for {len(MODELS)} models, median of {ROUNDS} rounds (must: 200 blocks in 50 ms)")
+    print(f"{'blocks':>8}{'stepped':>12}{'no ageing':>12}{'tight budget':>14}")
+    tight = Policy(max_tokens=20_000, max_bytes=4_000_000)
+    for blocks in (20, 200, 2_000):
+        path = conversation(blocks)
+        cells = [milliseconds(path, MODELS, policy) for policy in (Policy(), Policy(aging="off"), tight)]
+        print(f"{blocks:>8}{cells[0]:>9.1f} ms{cells[1]:>9.1f} ms{cells[2]:>11.1f} ms")
+    path = conversation(200)
+    print("each model alone, 200 blocks:")
+    for reference in MODELS:
+        print(f"  {reference:32}{milliseconds(path, (reference,), Policy()):>7.1f} ms")
+
+
+if __name__ == "__main__":
+    main()

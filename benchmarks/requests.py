@@ -1,0 +1,488 @@
+"""P1–P3: build a request with 30 screenshots and 3 PDFs and send it: `python -m benchmarks.requests`.
+
+P1  over HTTP to a local server, beside the usual ways and other libraries: time, worst stall of the event loop, peak
+    memory above idle. Every case is a process of its own; they take turns, and medians are shown.
+P2  the body alone on a UNIX socket, against sending bytes that lie ready.
+P3  the same conversation after its old media have aged.
+
+Other libraries are measured where they can be imported: here, or in `.cache/peers/venv` (their pins exclude ours).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ctypes
+import gc
+import json
+import os
+import resource
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+PEERS = ROOT / ".cache" / "peers" / "venv" / "bin" / "python"
+ROUNDS = int(os.environ.get("ROUNDS", "7"))
+TURNS, PICTURES, PAPERS = 40, 30, 3
+NAME = "claude-sonnet-4-5"
+KEY = "sk-bench-0123456789"
+
+Send = Callable[[], Awaitable[None]]
+
+
+# The far side -------------------------------------------------------------------------------------------------------
+
+EVENTS = (
+    {"type": "message_start", "message": {"id": "m", "type": "message", "role": "assistant", "model": NAME,
+     "content": [], "stop_reason": None, "stop_sequence": None, "usage": {"input_tokens": 1, "output_tokens": 1}}},
+    {"type": "content_block_start", "index": 0, "content_block": {"type": "text", "text": ""}},
+    {"type": "content_block_delta", "index": 0, "delta": {"type": "text_delta", "text": "ok"}},
+    {"type": "content_block_stop", "index": 0},
+    {"type": "message_delta", "delta": {"stop_reason": "end_turn", "stop_sequence": None},
+     "usage": {"output_tokens": 1}},
+    {"type": "message_stop"},
+)  # fmt: skip
+STREAM = "".join(f"event: {event['type']}\ndata: {json.dumps(event)}\n\n" for event in EVENTS).encode()
+WHOLE = json.dumps(
+    {"id": "m", "type": "message", "role": "assistant", "model": NAME, "stop_reason": "end_turn", "stop_sequence": None,
+     "content": [{"type": "text", "text": "ok"}], "usage": {"input_tokens": 1, "output_tokens": 1}}
+).encode()  # fmt: skip
+
+
+def serve(listening: socket.socket) -> None:
+    while True:
+        connection, _ = listening.accept()
+        threading.Thread(target=converse, args=(connection,), daemon=True).start()
+
+
+def converse(connection: socket.socket) -> None:
+    """Swallow requests; a path that begins with /sse is answered with a stream."""
+    buffer = bytearray(1 << 20)
+    view = memoryview(buffer)
+    with connection:
+        while True:
+            head = b""
+            while b"\r\n\r\n" not in head:
+                piece = connection.recv(1 << 16)
+                if not piece:
+                    return
+                head += piece
+            lines, _, rest = head.partition(b"\r\n\r\n")
+            length = next(line for line in lines.lower().split(b"\r\n") if line.startswith(b"content-length:"))
+            left = int(length.split(b":")[1]) - len(rest)
+            while left > 0:
+                got = connection.recv_into(view, min(left, len(buffer)))
+                if not got:
+                    return
+                left -= got
+            body, kind = (STREAM, "text/event-stream") if b" /sse" in lines else (WHOLE, "application/json")
+            answer = f"HTTP/1.1 200 OK\r\ncontent-type: {kind}\r\ncontent-length: {len(body)}\r\n\r\n".encode()
+            connection.sendall(answer + body)
+
+
+def far_side(folder: str) -> None:
+    tcp, unix = socket.create_server(("127.0.0.1", 0)), socket.socket(socket.AF_UNIX)
+    unix.bind(f"{folder}/unix")
+    unix.listen()
+    threading.Thread(target=serve, args=(unix,), daemon=True).start()
+    print(tcp.getsockname()[1], flush=True)
+    serve(tcp)
+
+
+# The conversation ---------------------------------------------------------------------------------------------------
+
+
+def make(folder: Path) -> None:
+    """Screenshots of 1.0–1.5 MB that can be decoded, and papers."""
+    from PIL import Image
+
+    from loom.testing import sample_pdf
+
+    for number in range(PICTURES):
+        picture = Image.new("RGB", (1920, 1080), (240, 240, 244))
+        height = 175 + 5 * number // 2
+        picture.paste(Image.frombytes("RGB", (1920, height), os.urandom(1920 * height * 3)), (0, 100))
+        picture.save(folder / f"{number:02}.png", compress_level=1)
+    for number in range(PAPERS):
+        pages = [f"Paper {number}, page {page}" for page in range(20)]
+        data = sample_pdf(*pages)
+        (folder / f"{PICTURES + number:02}.pdf").write_bytes(data + b"\n%" + os.urandom(900_000).hex().encode())
+
+
+def turns(folder: Path) -> list[tuple[str, Path | None, str]]:
+    """Question, file, answer. The papers come first, and the last turns have pictures, as they have in a session."""
+    found = sorted(folder.glob("*.pdf")) + sorted(folder.glob("*.png"))
+    files: list[Path | None] = [*[None] * (TURNS - len(found)), *found]
+    return [(f"Question {at}: what does it say? " + "words " * 40, file, "It says: " + "answer " * 60)
+            for at, file in enumerate(files)]  # fmt: skip
+
+
+# The ways -----------------------------------------------------------------------------------------------------------
+
+
+def blocks(folder: Path) -> list[dict[str, Any]]:
+    """Messages as everybody builds them for Anthropic."""
+    messages: list[dict[str, Any]] = []
+    for question, file, answer in turns(folder):
+        content: list[dict[str, Any]] = []
+        if file is not None:
+            data = base64.b64encode(file.read_bytes()).decode()
+            kind, media = ("image", "image/png") if file.suffix == ".png" else ("document", "application/pdf")
+            content.append({"type": kind, "source": {"type": "base64", "media_type": media, "data": data}})
+        messages.append({"role": "user", "content": [*content, {"type": "text", "text": question}]})
+        messages.append({"role": "assistant", "content": [{"type": "text", "text": answer}]})
+    return [*messages, {"role": "user", "content": "And now?"}]
+
+
+async def plain(folder: Path, url: str) -> Send:
+    import httpx2
+
+    client = httpx2.AsyncClient(timeout=60)
+
+    async def send() -> None:
+        body = json.dumps({"model": NAME, "max_tokens": 100, "messages": blocks(folder)})
+        headers = {"content-type": "application/json"}
+        (await client.post(f"{url}/json/v1/messages", content=body, headers=headers)).raise_for_status()
+
+    return send
+
+
+async def anthropic(folder: Path, url: str) -> Send:
+    from anthropic import AsyncAnthropic
+
+    client = AsyncAnthropic(api_key=KEY, base_url=f"{url}/sse", max_retries=0)
+
+    async def send() -> None:
+        messages: Any = blocks(folder)
+        async for _ in await client.messages.create(model=NAME, max_tokens=100, messages=messages, stream=True):
+            pass
+
+    return send
+
+
+async def pydantic_ai(folder: Path, url: str) -> Send:
+    from pydantic_ai import BinaryContent
+    from pydantic_ai.direct import model_request
+    from pydantic_ai.messages import ModelRequest, ModelResponse, TextPart, UserPromptPart
+    from pydantic_ai.models.anthropic import AnthropicModel
+    from pydantic_ai.providers.anthropic import AnthropicProvider
+
+    model = AnthropicModel(NAME, provider=AnthropicProvider(api_key=KEY, base_url=f"{url}/sse"))
+
+    async def send() -> None:
+        messages: list[Any] = []
+        for question, file, answer in turns(folder):
+            media = "image/png" if file is not None and file.suffix == ".png" else "application/pdf"
+            content: list[Any] = [] if file is None else [BinaryContent(data=file.read_bytes(), media_type=media)]
+            messages.append(ModelRequest(parts=[UserPromptPart(content=[*content, question])]))
+            messages.append(ModelResponse(parts=[TextPart(content=answer)]))
+        await model_request(model, [*messages, ModelRequest(parts=[UserPromptPart(content="And now?")])])
+
+    return send
+
+
+async def langchain(folder: Path, url: str) -> Send:
+    from langchain_anthropic import ChatAnthropic
+    from langchain_core.messages import AIMessage, HumanMessage
+
+    model = ChatAnthropic(model=NAME, api_key=KEY, base_url=f"{url}/json", max_tokens=100, max_retries=0)
+
+    async def send() -> None:
+        kinds = {"user": HumanMessage, "assistant": AIMessage}
+        await model.ainvoke([kinds[message["role"]](content=message["content"]) for message in blocks(folder)])
+
+    return send
+
+
+async def litellm(folder: Path, url: str) -> Send:
+    os.environ["LITELLM_LOCAL_MODEL_COST_MAP"] = "True"
+    import litellm as library
+
+    async def send() -> None:
+        messages: list[dict[str, Any]] = []
+        for question, file, answer in turns(folder):
+            content: list[dict[str, Any]] = [{"type": "text", "text": question}]
+            if file is not None:
+                media = "image/png" if file.suffix == ".png" else "application/pdf"
+                address = f"data:{media};base64,{base64.b64encode(file.read_bytes()).decode()}"
+                content.append(
+                    {"type": "image_url", "image_url": {"url": address}}
+                    if media == "image/png"
+                    else {"type": "file", "file": {"file_data": address}}
+                )
+            messages += [{"role": "user", "content": content}, {"role": "assistant", "content": answer}]
+        messages.append({"role": "user", "content": "And now?"})
+        api = f"{url}/json/v1/messages"
+        await library.acompletion(model=f"anthropic/{NAME}", messages=messages, api_key=KEY, api_base=api)
+
+    return send
+
+
+async def loom(folder: Path, url: str) -> Send:
+    return (await Loom.open(folder, url)).send
+
+
+class Loom:
+    """The conversation lies in a store, as it does in a session; a request begins with its path."""
+
+    @classmethod
+    async def open(cls, folder: Path, url: str, aging: Any = "off") -> Loom:
+        import msgspec
+
+        from loom.agent.ingest import ingest
+        from loom.agent.renditions import Renditions
+        from loom.content.messages import assistant, user
+        from loom.context.policy import Policy, Said, Watermark
+        from loom.formats.facts import Limits
+        from loom.providers.catalog import ModelOverrides, model
+        from loom.providers.http import HttpProvider
+        from loom.store.derived import DerivedCache
+        from loom.store.media import open_media
+
+        self = cls()
+        media = open_media(folder / f"store-{os.getpid()}")
+        limits = Limits()
+        self.renditions = Renditions(media, DerivedCache(media.place), limits=limits)
+        found = model("anthropic/claude-opus-5", ModelOverrides(base_url=f"{url}/sse"))
+        if aging == "off":
+            room = msgspec.structs.replace(found.limits, max_request_bytes=None, context_tokens=100_000_000)
+            found = msgspec.structs.replace(found, limits=room)
+        self.model = found
+        self.policy = Policy(aging=aging)
+        self.mark = Watermark()
+        messages = []
+        for question, file, answer in turns(folder):
+            content = [] if file is None else (await ingest([file], media, limits=limits)).blocks
+            messages += [user(*content, question), assistant(answer)]
+        self.path = [Said(f"n{at}", message) for at, message in enumerate([*messages, user("And now?")])]
+        self.provider = HttpProvider(self.renditions, lambda _: KEY)
+        return self
+
+    async def prompt(self) -> Any:
+        from loom.context.prepare import prepare
+
+        prepared = await self.renditions.settle(
+            lambda known: prepare(self.path, self.model, policy=self.policy, watermark=self.mark, known=known)
+        )
+        self.mark = prepared.watermark
+        return prepared.prompt
+
+    async def settle(self) -> None:
+        """Until the watermark has moved and every rendition that it needs is made."""
+        for _ in range(3):
+            await self.prompt()
+
+    async def send(self) -> None:
+        async for _ in self.provider.stream(await self.prompt()):
+            pass
+
+
+CASES: dict[str, Callable[[Path, str], Awaitable[Send]]] = {
+    "loom": loom,
+    "anthropic SDK": anthropic,
+    "plain base64 + json": plain,
+    "pydantic-ai": pydantic_ai,
+    "LangChain": langchain,
+    "LiteLLM": litellm,
+}
+
+
+# Measuring ----------------------------------------------------------------------------------------------------------
+
+
+def peak_bytes(*, reset: bool = False) -> int:
+    if reset:  # what an earlier request left behind does not count as idle
+        gc.collect()
+        ctypes.CDLL(None).malloc_trim(0)
+        Path("/proc/self/clear_refs").write_text("5")
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmHWM"))
+
+
+async def watch(worst: list[float]) -> None:
+    """How much later than asked for the loop comes round: on the clock, and in this thread's own time, which does not
+    count what other programs take."""
+    while True:
+        clock, own = time.perf_counter(), time.thread_time()
+        await asyncio.sleep(0.001)
+        worst[0] = max(worst[0], time.perf_counter() - clock - 0.001)
+        worst[1] = max(worst[1], time.thread_time() - own - 0.001)
+
+
+async def work(case: str, folder: Path, url: str) -> None:
+    """A case in its own process: one request for every line that comes in."""
+    send = await CASES[case](folder, url)
+    await send()
+    print("ready", flush=True)
+    while await asyncio.to_thread(sys.stdin.readline):
+        worst = [0.0, 0.0]
+        watching = asyncio.create_task(watch(worst))
+        await asyncio.sleep(0.02)
+        idle = peak_bytes(reset=True)
+        await asyncio.sleep(0.005)
+        worst[:] = [0.0, 0.0]
+        start, busy = time.perf_counter(), time.process_time()
+        await send()
+        seconds, cpu = time.perf_counter() - start, time.process_time() - busy
+        await asyncio.sleep(0.005)
+        watching.cancel()
+        grown = peak_bytes() - idle
+        print(json.dumps([seconds * 1000, cpu * 1000, worst[0] * 1000, worst[1] * 1000, grown / 1e6]), flush=True)
+
+
+class Worker:
+    def __init__(self, case: str, folder: Path, url: str, python: str) -> None:
+        here = python == sys.executable
+        module = ["-m", "benchmarks.requests"] if here else ["-P", str(Path(__file__).resolve())]
+        self.process = subprocess.Popen(
+            [python, *module, "work", case, str(folder), url],
+            stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=ROOT,
+        )  # fmt: skip
+        self.measured: list[list[float]] = []
+        assert self.process.stdout is not None
+        self.ready = self.process.stdout.readline().strip() == "ready"
+
+    def go(self) -> None:
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.write("go\n")
+        self.process.stdin.flush()
+        self.measured.append(json.loads(self.process.stdout.readline()))
+
+    def why_not(self) -> str:
+        _, said = self.process.communicate(timeout=60)
+        return (said.strip().splitlines() or ["it said nothing"])[-1][:100]
+
+    def medians(self) -> list[float]:
+        return [statistics.median(column) for column in zip(*self.measured, strict=True)]
+
+    def stop(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait(timeout=60)
+
+
+def compare(folder: Path, url: str) -> None:
+    workers: dict[str, Worker] = {}
+    for case in CASES:
+        for python in [sys.executable, *([str(PEERS)] if PEERS.exists() else [])]:
+            worker = Worker(case, folder, url, python)
+            if worker.ready:
+                workers[case] = worker
+                break
+            reason = worker.why_not()
+        else:
+            print(f"{case}: skipped ({reason})")
+    for _ in range(ROUNDS):
+        for worker in workers.values():
+            worker.go()
+    found = {case: worker.medians() for case, worker in workers.items()}
+    for worker in workers.values():
+        worker.stop()
+    peers = [values for case, values in found.items() if case != "loom"]
+    fastest, least = min(values[0] for values in peers), min(values[1] for values in peers)
+    print(f"{'':20}{'time':>9}{'':>7}{'cpu':>9}{'':>7}{'stall':>9}{'own':>9}{'memory':>10}")
+    for case, (seconds, cpu, stall, own, memory) in found.items():
+        print(
+            f"{case:20}{seconds:6.0f} ms{seconds / fastest:6.2f}×{cpu:6.0f} ms{cpu / least:6.2f}×"
+            f"{stall:6.1f} ms{own:6.1f} ms{memory:7.1f} MB"
+        )
+    print("P1: ≤ 0.20× the fastest peer, stall ≤ 5 ms, memory ≤ 4 MB. Own: this process's time only")
+
+
+async def floor(folder: Path, path: str) -> None:
+    """P2: the same body on a UNIX socket: ready bytes, Loom's parts, the plain way."""
+    from loom.providers.media_body import MediaBody
+    from loom.wire import anthropic as wire
+
+    loop = asyncio.get_running_loop()
+    opened = await Loom.open(folder, "http://127.0.0.1:1")
+    prompt = await opened.prompt()
+    body = MediaBody(wire.encode(prompt), opened.renditions)
+    ready = b"".join([piece async for piece in body])
+    head = b"POST /sse HTTP/1.1\r\ncontent-length: %d\r\n\r\n" % len(ready)
+    connection = socket.socket(socket.AF_UNIX)
+    connection.connect(path)
+    connection.settimeout(0)
+
+    async def parts() -> None:
+        async for piece in MediaBody(wire.encode(prompt), opened.renditions):
+            await loop.sock_sendall(connection, piece)
+
+    async def usual() -> None:
+        text = json.dumps({"model": NAME, "messages": blocks(folder)}).encode()
+        await loop.sock_sendall(connection, text[: len(ready)].ljust(len(ready)))
+
+    ways: dict[str, Send] = {"floor": lambda: loop.sock_sendall(connection, ready), "loom": parts, "plain": usual}
+    took: dict[str, list[float]] = {way: [] for way in ways}
+    for _ in range(ROUNDS * 2):
+        for way, send in ways.items():
+            start = time.perf_counter()
+            await loop.sock_sendall(connection, head)
+            await send()
+            await loop.sock_recv(connection, 1 << 16)
+            took[way].append(time.perf_counter() - start)
+    least = statistics.median(took["floor"])
+    for way, seconds in took.items():
+        middle = statistics.median(seconds)
+        print(f"P2 {way:8}{middle * 1000:7.1f} ms {middle / least:6.2f}×   (loom ≤ 2.2×)")
+
+
+async def aged(folder: Path, url: str) -> None:
+    """P3: one request after another, as in a session that has gone on for a while."""
+    from loom.providers.media_body import MediaBody
+    from loom.wire import anthropic as wire
+
+    lengths: list[int] = []
+    for aging in ("off", "stepped"):
+        opened = await Loom.open(folder, url, aging=aging)
+        await opened.settle()
+        lengths.append(MediaBody(wire.encode(await opened.prompt()), opened.renditions).content_length)
+    whole, rest = lengths
+    took: list[float] = []
+    for _ in range(ROUNDS * 8):
+        start = time.perf_counter()
+        await opened.send()
+        took.append((time.perf_counter() - start) * 1000)
+    print(
+        f"P3 body {rest / 1e6:.2f} of {whole / 1e6:.1f} MB, {rest / whole:.1%} (≤ 5%);"
+        f" {statistics.median(took):.1f} ms, best {min(took):.1f} ms (≤ 5 ms)"
+    )
+    await opened.provider.close()
+
+
+def main() -> None:
+    resource.setrlimit(resource.RLIMIT_NOFILE, (4096, 4096))
+    with tempfile.TemporaryDirectory(prefix="loom-bench-") as name:
+        folder = Path(name)
+        make(folder)
+        server = subprocess.Popen(
+            [sys.executable, "-m", "benchmarks.requests", "serve", name], stdout=subprocess.PIPE, text=True, cwd=ROOT
+        )
+        try:
+            assert server.stdout is not None
+            url = f"http://127.0.0.1:{server.stdout.readline().strip()}"
+            compare(folder, url)
+            asyncio.run(floor(folder, f"{name}/unix"))
+            asyncio.run(aged(folder, url))
+        finally:
+            server.kill()
+            server.wait()
+
+
+if __name__ == "__main__":
+    match sys.argv[1:]:
+        case ["serve", folder]:
+            far_side(folder)
+        case ["work", case, folder, url]:
+            asyncio.run(work(case, Path(folder), url))
+        case _:
+            main()

@@ -1,0 +1,241 @@
+"""What servers say about their models, each in its own shape: Anthropic, Gemini, Ollama, llama.cpp, LM Studio, vLLM,
+OpenRouter, Mistral. Reading only; `discover` asks and remembers. And which servers run on this machine."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast
+from urllib.parse import quote
+
+import msgspec
+
+from loom.models import Model
+from loom.wire.framing import inner
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """None where the endpoint does not say."""
+
+    vision: bool | None = None
+    native_pdf: bool | None = None
+    audio: bool | None = None
+    tools: bool | None = None
+    thinking: bool | None = None
+    citations: bool | None = None
+    context_tokens: int | None = None
+    max_output_tokens: int | None = None
+
+
+class Ask(Protocol):
+    async def __call__(
+        self, path: str, body: dict[str, Any] | None = None, *, at_root: bool = False
+    ) -> dict[str, Any] | None: ...
+
+
+async def interview(model: Model, ask: Ask) -> Facts:
+    """Everything that the model's endpoint says of it, in as few questions as its kind of server needs."""
+    match model.provider:
+        case "anthropic":
+            return _anthropic(await ask(f"/v1/models/{quote(model.name, safe='')}") or {})
+        case "gemini":
+            return _gemini(await ask(f"/models/{quote(model.name.removeprefix('models/'), safe='')}") or {})
+        case "ollama":
+            return _ollama(await ask("/api/show", {"model": model.name}) or {}, model)
+        case "openai-compatible" | "mistral":
+            return await _compatible(model, ask)
+        case _:
+            return Facts()
+
+
+# Services -----------------------------------------------------------------------------------------------------------
+
+
+def _anthropic(said: Mapping[str, Any]) -> Facts:
+    takes = _object(said, "capabilities")
+    return Facts(
+        vision=_supported(takes, "image_input"),
+        native_pdf=_supported(takes, "pdf_input"),
+        citations=_supported(takes, "citations"),
+        thinking=_supported(takes, "thinking"),
+        context_tokens=_count(said, "max_input_tokens"),
+        max_output_tokens=_count(said, "max_tokens"),
+    )
+
+
+def _supported(takes: Mapping[str, Any], name: str) -> bool | None:
+    found = takes.get(name)
+    if isinstance(found, dict):
+        found = cast("dict[str, Any]", found).get("supported")
+    return found if isinstance(found, bool) else None
+
+
+def _gemini(said: Mapping[str, Any]) -> Facts:
+    return Facts(
+        thinking=_flag(said, "thinking"),
+        context_tokens=_count(said, "inputTokenLimit"),
+        max_output_tokens=_count(said, "outputTokenLimit"),
+    )
+
+
+# Servers on this machine --------------------------------------------------------------------------------------------
+
+
+def _ollama(said: Mapping[str, Any], model: Model) -> Facts:
+    """The length that a model was trained for is not what a machine has room for: only the server's own setting
+    raises what the catalogue allows."""
+    stated = said.get("capabilities")
+    if not isinstance(stated, list):
+        return Facts()
+    can = cast("list[Any]", stated)
+    lengths = [
+        value
+        for name, value in _object(said, "model_info").items()
+        if name.endswith(".context_length") and isinstance(value, int) and value > 0
+    ]
+    longest = min(lengths) if lengths else None
+    set_by_server = re.search(r"^num_ctx\s+(\d+)\s*$", str(said.get("parameters", "")), re.MULTILINE)
+    wanted = int(set_by_server[1]) if set_by_server else model.limits.context_tokens
+    return Facts(
+        vision="vision" in can,
+        audio="audio" in can,
+        tools="tools" in can,
+        thinking="thinking" in can,
+        context_tokens=min(wanted, longest) if longest else None,
+    )
+
+
+async def _compatible(model: Model, ask: Ask) -> Facts:
+    """The list of models says which kind of server it is; llama.cpp and LM Studio say the rest elsewhere."""
+    listed = await ask("/models")
+    if listed is None:
+        return Facts()
+    entries = _objects(listed.get("data"))
+    entry = _first(entry for entry in entries if entry.get("id") == model.name)
+    owner = str((entry or _first(entries)).get("owned_by", ""))
+    if owner == "llamacpp":
+        return _llama_cpp(await ask("/props", at_root=True) or {})
+    if not entry:
+        return Facts()
+    facts = _listed(entry)
+    if facts == Facts():
+        models = _objects((await ask("/api/v1/models", at_root=True) or {}).get("models"))
+        return _lm_studio(_first(found for found in models if model.name in (found.get("key"), found.get("id"))))
+    return facts
+
+
+def _llama_cpp(props: Mapping[str, Any]) -> Facts:
+    """Tools work with every model there: where its template has no place for them, the server writes its own."""
+    sees = _object(props, "modalities")
+    return Facts(
+        vision=_flag(sees, "vision"),
+        audio=_flag(sees, "audio"),
+        context_tokens=_count(_object(props, "default_generation_settings"), "n_ctx") or _count(props, "n_ctx"),
+    )
+
+
+def _lm_studio(said: Mapping[str, Any]) -> Facts:
+    can = _object(said, "capabilities")
+    loaded = _first(_objects(said.get("loaded_instances")))
+    reasoning = can.get("reasoning")
+    return Facts(
+        vision=_flag(can, "vision"),
+        tools=_flag(can, "trained_for_tool_use"),
+        thinking=bool(reasoning) if "reasoning" in can else None,
+        context_tokens=_count(_object(loaded, "config"), "context_length") or _count(said, "max_context_length"),
+    )
+
+
+def _listed(entry: Mapping[str, Any]) -> Facts:
+    """One entry of `/models`: OpenRouter and llama.cpp name modalities, vLLM a length, Mistral capabilities."""
+    kinds = _object(entry, "architecture").get("input_modalities")
+    takes: list[Any] | None = cast("list[Any]", kinds) if isinstance(kinds, list) else None
+    can = _object(entry, "capabilities")
+    parameters = entry.get("supported_parameters")
+    options: list[Any] | None = cast("list[Any]", parameters) if isinstance(parameters, list) else None
+    return Facts(
+        vision=_flag(can, "vision") if takes is None else "image" in takes,
+        native_pdf=None if takes is None else "file" in takes,
+        audio=None if takes is None else "audio" in takes,
+        tools=_flag(can, "function_calling") if options is None else "tools" in options,
+        thinking=None if options is None else "reasoning" in options,
+        context_tokens=_count(entry, "context_length")
+        or _count(entry, "max_model_len")
+        or _count(entry, "max_context_length"),
+        max_output_tokens=_count(_object(entry, "top_provider"), "max_completion_tokens"),
+    )
+
+
+# Which are running --------------------------------------------------------------------------------------------------
+
+Kind: TypeAlias = Literal["ollama", "lm-studio", "llama.cpp"]
+
+USUAL_PLACES: Final[tuple[tuple[Kind, str], ...]] = (
+    ("ollama", "http://127.0.0.1:11434"),
+    ("lm-studio", "http://127.0.0.1:1234/v1"),
+    ("llama.cpp", "http://127.0.0.1:8080/v1"),
+)
+
+
+class LocalServer(msgspec.Struct, frozen=True):
+    """`models` are references that can be asked at once."""
+
+    kind: Kind
+    base_url: str
+    models: tuple[str, ...]
+
+
+class AskAt(Protocol):
+    def __call__(self, base_url: str, /) -> Ask: ...
+
+
+async def running(
+    ask_at: AskAt, places: Iterable[tuple[Kind, str]] = USUAL_PLACES, *, seconds: float = 0.5
+) -> tuple[LocalServer, ...]:
+    """The servers that answer as what they are supposed to be; any other program on such a port is passed over."""
+
+    async def look(kind: Kind, base_url: str) -> LocalServer | None:
+        path, field, name, platform = (
+            ("/api/tags", "models", "name", "ollama") if kind == "ollama" else ("/models", "data", "id", "compatible")
+        )
+        try:
+            async with asyncio.timeout(seconds):
+                listed = await ask_at(base_url)(path)
+        except TimeoutError:
+            return None
+        if listed is None or not isinstance(listed.get(field), list):
+            return None
+        names = [entry.get(name) for entry in _objects(listed[field])]
+        return LocalServer(kind, base_url, tuple(f"{platform}/{found}" for found in names if isinstance(found, str)))
+
+    found = await asyncio.gather(*(look(kind, base_url) for kind, base_url in places))
+    return tuple(server for server in found if server is not None)
+
+
+# JSON of unknown manners --------------------------------------------------------------------------------------------
+
+
+def _object(value: Mapping[str, Any], key: str) -> dict[str, Any]:
+    return inner(dict(value), key)
+
+
+def _objects(value: Any) -> list[dict[str, Any]]:
+    items = cast("list[Any]", value) if isinstance(value, list) else []
+    return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
+
+
+def _first(items: Iterable[dict[str, Any]]) -> dict[str, Any]:
+    for item in items:
+        return item
+    return {}
+
+
+def _flag(value: Mapping[str, Any], key: str) -> bool | None:
+    found = value.get(key)
+    return found if isinstance(found, bool) else None
+
+
+def _count(value: Mapping[str, Any], key: str) -> int | None:
+    found = value.get(key)
+    return found if isinstance(found, int) and not isinstance(found, bool) and found > 0 else None

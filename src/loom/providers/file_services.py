@@ -1,0 +1,194 @@
+"""The Files APIs: how Anthropic, OpenAI and Gemini take bytes and give an id. Uploads are streamed in constant memory.
+
+Everything that is uploaded is told to expire there, so that nothing of a user's stays with a provider for ever.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import suppress
+from typing import TYPE_CHECKING, Any, Final, Protocol
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from loom.errors import NotAuthorised
+from loom.models import Model
+from loom.prompt import MediaRef
+from loom.providers.answers import beginning
+from loom.providers.connections import Connections, authorisation, endpoint, transport_errors
+from loom.providers.media_body import FormBody, MediaSource, RawBody
+from loom.wire import anthropic
+from loom.wire.framing import inner
+
+if TYPE_CHECKING:
+    import httpx2
+
+WEEK_SECONDS: Final = 7 * 24 * 3600
+_MARGIN_SECONDS: Final = 3600
+_GEMINI_SECONDS: Final = 48 * 3600
+_FIRST_LOOK_SECONDS: Final = 0.25
+_LOOKS: Final = 12
+_SUFFIXES: Final = {"application/pdf": ".pdf", "audio/mpeg": ".mp3", "audio/x-wav": ".wav"}
+
+
+class UploadFailed(Exception):
+    """It stays inside this room: the bytes are sent inline instead."""
+
+
+class FileService(Protocol):
+    @property
+    def lifetime_seconds(self) -> float:
+        """How long an id may be used, with an hour to spare."""
+        ...
+
+    async def upload(
+        self, connections: Connections, model: Model, key: str | None, ref: MediaRef, source: MediaSource
+    ) -> str: ...
+
+    async def delete(self, connections: Connections, model: Model, key: str | None, file_id: str) -> None:
+        """As far as it can be done; what is left expires."""
+        ...
+
+
+class _Forms:
+    """Anthropic and OpenAI: one form, whose answer is the id."""
+
+    lifetime_seconds: float = WEEK_SECONDS - _MARGIN_SECONDS
+
+    def __init__(self, path: str, headers: Mapping[str, str], fields: Mapping[str, str], *, purpose: bool) -> None:
+        self._path, self._headers, self._fields, self._purpose = path, headers, fields, purpose
+
+    async def upload(
+        self, connections: Connections, model: Model, key: str | None, ref: MediaRef, source: MediaSource
+    ) -> str:
+        fields = dict(self._fields)
+        if self._purpose:
+            fields["purpose"] = "vision" if ref.media_type.startswith("image/") else "user_data"
+        form = FormBody(fields, ref, _name(ref), source)
+        headers = {
+            **self._headers,
+            "content-type": form.content_type,
+            "content-length": str(form.content_length),
+        }
+        url = endpoint(model.base_url, self._path).url
+        answer = await _asked(connections, "POST", url, headers | _key_header(model, key), form)
+        return _text(answer.body, "id")
+
+    async def delete(self, connections: Connections, model: Model, key: str | None, file_id: str) -> None:
+        url = endpoint(model.base_url, f"{self._path}/{quote(file_id, safe='')}").url
+        with suppress(UploadFailed):
+            await _asked(connections, "DELETE", url, {**self._headers, **_key_header(model, key)})
+
+
+class _Gemini:
+    """Resumable: an address is asked for, the bytes go there, and the file is usable once it is ACTIVE."""
+
+    lifetime_seconds: float = _GEMINI_SECONDS - _MARGIN_SECONDS
+
+    async def upload(
+        self, connections: Connections, model: Model, key: str | None, ref: MediaRef, source: MediaSource
+    ) -> str:
+        base = endpoint(model.base_url, "").url
+        version = urlsplit(base).path
+        start = {
+            "x-goog-upload-protocol": "resumable",
+            "x-goog-upload-command": "start",
+            "x-goog-upload-header-content-length": str(ref.size_bytes),
+            "x-goog-upload-header-content-type": ref.media_type,
+            "content-type": "application/json",
+        }
+        opening = msgspec.json.encode({"file": {"display_name": _name(ref)}})
+        url = base.removesuffix(version) + f"/upload{version}/files"
+        answer = await _asked(connections, "POST", url, start | _key_header(model, key), opening)
+        target = answer.headers.get("x-goog-upload-url", "")
+        if urlsplit(target)[:2] != urlsplit(base)[:2]:
+            raise UploadFailed("the address to upload to is on another host")
+        body = RawBody(ref, source)
+        finish = {
+            "x-goog-upload-command": "upload, finalize",
+            "x-goog-upload-offset": "0",
+            "content-length": str(body.content_length),
+        }
+        uploaded = await _asked(connections, "POST", target, finish, body)
+        return await self._ready(connections, model, key, inner(uploaded.body, "file"))
+
+    async def _ready(self, connections: Connections, model: Model, key: str | None, file: dict[str, Any]) -> str:
+        pause = _FIRST_LOOK_SECONDS
+        for _ in range(_LOOKS):
+            state = file.get("state", "ACTIVE")
+            if state == "ACTIVE":
+                return _text(file, "uri")
+            if state != "PROCESSING":
+                break
+            await asyncio.sleep(pause)
+            pause = min(pause * 1.5, 5.0)
+            url = endpoint(model.base_url, "/" + _text(file, "name")).url
+            file = (await _asked(connections, "GET", url, _key_header(model, key))).body
+        raise UploadFailed(f"the file is {file.get('state')}")
+
+    async def delete(self, connections: Connections, model: Model, key: str | None, file_id: str) -> None:
+        url = endpoint(model.base_url, f"/files/{quote(file_id.rsplit('/', 1)[-1], safe='')}").url
+        with suppress(UploadFailed):
+            await _asked(connections, "DELETE", url, _key_header(model, key))
+
+
+SERVICES: Final[dict[str, FileService]] = {
+    "anthropic": _Forms("/v1/files", anthropic.HEADERS, {"expires_in_seconds": str(WEEK_SECONDS)}, purpose=False),
+    "openai-responses": _Forms(
+        "/files",
+        {},
+        {"expires_after[anchor]": "created_at", "expires_after[seconds]": str(WEEK_SECONDS)},
+        purpose=True,
+    ),
+    "gemini": _Gemini(),
+}
+"""By provider. The others have none, or none that pictures can be referred to by."""
+
+
+class _Answer(msgspec.Struct, frozen=True):
+    headers: Mapping[str, str]
+    body: dict[str, Any]
+
+
+async def _asked(
+    connections: Connections, method: str, url: str, headers: Mapping[str, str], content: Any = None
+) -> _Answer:
+    client = connections.client()
+    try:
+        response: httpx2.Response = await client.send(
+            client.build_request(method, url, headers=headers, content=content), stream=True
+        )
+        try:
+            raw = await beginning(response)
+        finally:
+            await response.aclose()
+    except transport_errors() as error:
+        raise UploadFailed(type(error).__name__) from error
+    if not response.is_success:
+        raise UploadFailed(f"status {response.status_code}")
+    try:
+        return _Answer(response.headers, msgspec.json.decode(raw, type=dict[str, Any]) if raw.strip() else {})
+    except msgspec.DecodeError as error:
+        raise UploadFailed("the answer is not JSON") from error
+
+
+def _key_header(model: Model, key: str | None) -> dict[str, str]:
+    try:
+        return authorisation(model, key)
+    except NotAuthorised as error:
+        raise UploadFailed("no key") from error
+
+
+def _text(value: dict[str, Any], field: str) -> str:
+    found = value.get(field)
+    if not isinstance(found, str) or not found:
+        raise UploadFailed(f"the answer has no {field}")
+    return found
+
+
+def _name(ref: MediaRef) -> str:
+    """Nothing of what the user calls the file: an upload is shared by all that say the same bytes."""
+    kind = ref.media_type
+    return ref.digest[7:19] + _SUFFIXES.get(kind, "." + kind.partition("/")[2].partition("+")[0])

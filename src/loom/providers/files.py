@@ -1,0 +1,249 @@
+"""Upload once: a large medium that is said again goes by the provider's own id instead of its bytes.
+
+A medium is uploaded when it is large and an earlier request has already carried it: what is said once is cheaper
+inline. An id belongs to the bytes, the provider and the account (address and key); nobody else is ever given it. Where
+a provider no longer knows an id, the id is forgotten and the bytes are sent inline once more. Whatever goes wrong with
+an upload, the conversation goes on inline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import re
+import time
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import aclosing
+from typing import Final, Protocol, TypeAlias
+from weakref import WeakValueDictionary
+
+import msgspec
+
+from loom.content.recipes import recipe_key
+from loom.errors import LoomError, ProviderError
+from loom.events import DecoderEvent
+from loom.models import Model
+from loom.prompt import MediaRef, Prompt, ShownBlock, ShownMedia, ShownMessage, ShownResult
+from loom.providers.connections import Connections, Keys
+from loom.providers.file_services import SERVICES, FileService, UploadFailed
+from loom.providers.http import HttpProvider, OnWait
+from loom.providers.media_body import MediaSource, RawBody, sha256_of
+
+MIN_BYTES: Final = 1_000_000
+_AT_ONCE: Final = 4
+_REST_SECONDS: Final = 600.0
+
+_Medium: TypeAlias = tuple[str, str]
+"""Digest and recipe."""
+
+
+class KeptUpload(Protocol):
+    @property
+    def provider(self) -> str: ...
+
+    @property
+    def account(self) -> str: ...
+
+    @property
+    def file_id(self) -> str: ...
+
+    @property
+    def content(self) -> str: ...
+
+
+class UploadShelf(Protocol):
+    """Which provider holds which bytes for us (`store.uploads`)."""
+
+    async def find(self, provider: str, account: str, digest: str, recipe: str) -> KeptUpload | None: ...
+
+    async def keep(
+        self,
+        *,
+        provider: str,
+        account: str,
+        digest: str,
+        recipe: str,
+        file_id: str,
+        content: str,
+        expires_at: float,
+    ) -> None: ...
+
+    async def forget(self, provider: str, account: str, file_ids: Collection[str]) -> None: ...
+
+    async def take(self, digests: Collection[str]) -> Sequence[KeptUpload]: ...
+
+
+class Uploads:
+    """`apply` gives the same prompt with ids where they are to be used; nothing else of it changes."""
+
+    def __init__(
+        self,
+        shelf: UploadShelf,
+        source: MediaSource,
+        key: Keys,
+        *,
+        connections: Connections,
+        min_bytes: int = MIN_BYTES,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._shelf, self._source, self._key = shelf, source, key
+        self._connections = connections
+        self._min_bytes = min_bytes
+        self._clock = clock
+        self._resting: dict[str, float] = {}
+        self._locks: WeakValueDictionary[tuple[str, _Medium], asyncio.Lock] = WeakValueDictionary()
+        self._slots = asyncio.Semaphore(_AT_ONCE)
+
+    async def apply(self, prompt: Prompt) -> Prompt:
+        model = prompt.model
+        service, key = SERVICES.get(model.provider), self._key(model)
+        if service is None or not key:
+            return prompt
+        large = {_medium(ref): ref for ref in prompt.media() if ref.size_bytes >= self._min_bytes and ref.exact}
+        if not large:
+            return prompt
+        said_before = {_medium(ref) for ref in _said_before(prompt)}
+        account = _account(model, key)
+        ids: dict[_Medium, str] = {}
+
+        async def look(medium: _Medium, ref: MediaRef) -> None:
+            try:
+                file_id = await self._id(service, model, account, ref, upload=medium in said_before)
+            except LoomError:  # bytes that are gone, a full disk: where it matters, the request itself will say so
+                return
+            if file_id:
+                ids[medium] = file_id
+
+        async with asyncio.TaskGroup() as group:
+            for medium, ref in large.items():
+                group.create_task(look(medium, ref))
+        return _with_ids(prompt, ids) if ids else prompt
+
+    async def forget(self, model: Model, file_ids: Collection[str]) -> None:
+        """Ids that the provider no longer knows."""
+        await self._shelf.forget(model.provider, _account(model, self._key(model) or ""), file_ids)
+
+    async def delete(self, digests: Collection[str], models: Iterable[Model]) -> None:
+        """Media that are gone here go there too, as far as one of these models has the key to them."""
+        accounts = {(model.provider, _account(model, key)): model for model in models if (key := self._key(model))}
+        for upload in await self._shelf.take(digests):
+            model, service = accounts.get((upload.provider, upload.account)), SERVICES.get(upload.provider)
+            if model is not None and service is not None:
+                await service.delete(self._connections, model, self._key(model), upload.file_id)
+
+    async def _id(self, service: FileService, model: Model, account: str, ref: MediaRef, *, upload: bool) -> str | None:
+        medium = _medium(ref)
+        lock = self._locks.setdefault((account, medium), asyncio.Lock())
+        async with lock, self._slots:
+            known = await self._shelf.find(model.provider, account, *medium)
+            if known is not None and await self._is_same(known, model, ref):
+                return known.file_id
+            if not upload or self._clock() < self._resting.get(account, 0.0):
+                return None
+            return await self._upload(service, model, account, ref)
+
+    async def _is_same(self, known: KeptUpload, model: Model, ref: MediaRef) -> bool:
+        """Thinking that is bound to its prefix is bound to the bytes, and a recipe may make others one day."""
+        if ref.recipe is None or model.thinking.replay != "bound":
+            return True
+        return known.content == await sha256_of(RawBody(ref, self._source))
+
+    async def _upload(self, service: FileService, model: Model, account: str, ref: MediaRef) -> str | None:
+        content = await sha256_of(RawBody(ref, self._source))
+        now = self._clock()
+        try:
+            async with asyncio.timeout(self._connections.patience.deadline_seconds):
+                file_id = await service.upload(self._connections, model, self._key(model), ref, self._source)
+        except (UploadFailed, TimeoutError):
+            self._resting[account] = self._clock() + _REST_SECONDS
+            return None
+        digest, recipe = _medium(ref)
+        await self._shelf.keep(
+            provider=model.provider,
+            account=account,
+            digest=digest,
+            recipe=recipe,
+            file_id=file_id,
+            content=content,
+            expires_at=now + service.lifetime_seconds,
+        )
+        return file_id
+
+
+class UploadingProvider:
+    """HttpProvider with uploads before it."""
+
+    def __init__(self, provider: HttpProvider, uploads: Uploads) -> None:
+        self._provider = provider
+        self._uploads = uploads
+
+    async def stream(self, prompt: Prompt, *, on_wait: OnWait | None = None) -> AsyncGenerator[DecoderEvent]:
+        applied = await self._uploads.apply(prompt)
+        answered = False
+        try:
+            async with aclosing(self._provider.stream(applied, on_wait=on_wait)) as events:
+                async for event in events:
+                    answered = True
+                    yield event
+            return
+        except ProviderError as error:
+            lost = () if answered else lost_files(error, applied)
+            if not lost:
+                raise
+        await self._uploads.forget(prompt.model, lost)
+        async with aclosing(self._provider.stream(prompt, on_wait=on_wait)) as events:
+            async for event in events:
+                yield event
+
+
+_LOST: Final = re.compile(
+    r"file_expired|image_file_not_found|files? (?:\S+ )?(?:was |were |is |could )?not (?:be )?found|no such file|"
+    r"no file found|file.{0,80}(?:has expired|expired|does not exist|may not exist|no longer)",
+    re.IGNORECASE | re.DOTALL,
+)
+
+
+def lost_files(error: ProviderError, prompt: Prompt) -> tuple[str, ...]:
+    """The ids of a prompt that a refusal says are gone: those that it names, else all of them."""
+    ids = tuple({ref.file_id for ref in prompt.media() if ref.file_id})
+    if not ids or error.status not in (400, 403, 404, 410):
+        return ()
+    named = tuple(file_id for file_id in ids if file_id.rsplit("/", 1)[-1] in error.message)
+    return named or (ids if error.status == 404 or _LOST.search(error.message) else ())
+
+
+def _medium(ref: MediaRef) -> _Medium:
+    return ref.digest, recipe_key(ref.recipe) if ref.recipe else ""
+
+
+def _account(model: Model, key: str) -> str:
+    """Says whose id it is without saying the key."""
+    return hashlib.sha256(f"loom upload\0{model.base_url}\0{key}".encode()).hexdigest()[:32]
+
+
+def _said_before(prompt: Prompt) -> tuple[MediaRef, ...]:
+    """What stands before the last answer went out with an earlier request, and will again with the next."""
+    answers = [at for at, message in enumerate(prompt.messages) if message.role == "assistant"]
+    return msgspec.structs.replace(prompt, messages=prompt.messages[: answers[-1]]).media() if answers else ()
+
+
+def _with_ids(prompt: Prompt, ids: Mapping[_Medium, str]) -> Prompt:
+    def shown(block: ShownMedia) -> ShownMedia:
+        file_id = ids.get(_medium(block.ref))
+        replace = msgspec.structs.replace
+        return replace(block, ref=replace(block.ref, file_id=file_id)) if file_id else block
+
+    def applied(block: ShownBlock) -> ShownBlock:
+        match block:
+            case ShownMedia():
+                return shown(block)
+            case ShownResult():
+                blocks = tuple(shown(inner) if isinstance(inner, ShownMedia) else inner for inner in block.blocks)
+                return msgspec.structs.replace(block, blocks=blocks)
+            case _:
+                return block
+
+    messages = tuple(
+        ShownMessage(message.role, tuple(applied(block) for block in message.blocks)) for message in prompt.messages
+    )
+    return msgspec.structs.replace(prompt, messages=messages)

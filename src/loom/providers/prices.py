@@ -1,0 +1,73 @@
+"""What a step costs, in US dollars, from the price list that ships with genai-prices. Nothing is ever fetched.
+
+None means that nobody knows; a model on this machine costs nothing.
+"""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from decimal import Decimal
+from functools import cache
+from importlib import import_module
+from typing import Any, Final
+
+from loom.errors import ExtraMissing
+from loom.models import Model, Usage
+from loom.prompt import Receipt
+from loom.providers.connections import is_local
+
+FREE: Final = Decimal(0)
+
+_LISTS: Final = {
+    "anthropic": "anthropic",
+    "bedrock-anthropic": "aws",
+    "openai-responses": "openai",
+    "openai-chat": "openai",
+    "gemini": "google",
+    "deepseek": "deepseek",
+    "mistral": "mistral",
+}
+"""What the price list calls a provider."""
+
+
+def cost(model: Model, usage: Usage, *, at: datetime | None = None) -> Decimal | None:
+    """The price of what was used, cached tokens at their own prices; `at` is when it was asked (now)."""
+    if is_free(model):
+        return FREE
+    prices = _prices()
+    counts = prices.Usage(
+        input_tokens=usage.input_tokens,
+        cache_read_tokens=usage.cache_read_tokens,
+        cache_write_tokens=usage.cache_write_tokens,
+        output_tokens=usage.output_tokens,
+    )
+    where: dict[str, Any] = (
+        {"provider_id": _LISTS[model.provider]} if model.provider in _LISTS else {"provider_api_url": model.base_url}
+    )
+    try:
+        found = prices.calc_price(counts, model.name, genai_request_timestamp=at or datetime.now(UTC), **where)
+    except (LookupError, ValueError):
+        return None  # a model or a unit without a price, or counts that contradict one another
+    return found.total_price
+
+
+def estimate(model: Model, receipt: Receipt) -> Decimal | None:
+    """What a prompt would cost to send, none of it cached, without the answer."""
+    return cost(model, Usage(input_tokens=receipt.totals.tokens))
+
+
+def is_free(model: Model) -> bool:
+    """Whether the work is done on this machine (what Ollama hands on to its cloud is not)."""
+    if model.provider == "loom":
+        return True
+    return is_local(model.base_url) and not (model.provider == "ollama" and model.name.endswith("-cloud"))
+
+
+@cache
+def _prices() -> Any:
+    try:
+        return import_module("genai_prices")
+    except ModuleNotFoundError:
+        raise ExtraMissing(
+            "prices need genai-prices, which is not installed", hint="Run: pip install genai-prices."
+        ) from None

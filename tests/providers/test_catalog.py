@@ -1,0 +1,101 @@
+"""The catalogue: references become models; what the user says wins; every fact has a date."""
+
+from __future__ import annotations
+
+import re
+from datetime import date
+
+import pytest
+
+from loom.errors import ConfigError
+from loom.models import PDF
+from loom.providers import catalog
+from loom.providers.catalog import ModelOverrides, model
+
+
+@pytest.mark.parametrize("platform", list(catalog.platforms()))
+def test_every_platform_gives_a_model_of_any_name_with_the_day_on_which_its_facts_were_true(platform: str) -> None:
+    found = model(f"{platform}/some-model")
+    assert found.name == "some-model"
+    assert date.fromisoformat(found.limits.as_of) <= date.today()  # noqa: DTZ011  a day, not a moment
+    assert set(found.capabilities.result_accepts) <= set(found.capabilities.accepts) or platform == "openai"
+
+
+@pytest.mark.parametrize("platform", list(catalog.platforms()))
+def test_every_family_has_a_name_and_a_pattern(platform: str) -> None:
+    for family in catalog.platforms()[platform].get("families", []):
+        assert re.compile(family["match"])
+        assert family["name"]
+
+
+@pytest.mark.parametrize(
+    ("reference", "context_tokens"),
+    [
+        ("anthropic/claude-opus-5-5", 1_000_000),
+        ("anthropic/claude-haiku-4-5", 200_000),
+        ("bedrock/anthropic.claude-opus-4-6-v1:0", 1_000_000),
+        ("bedrock/eu.anthropic.claude-opus-4-6-v1:0", 1_000_000),
+        ("bedrock/arn:aws:bedrock:eu-central-1:1:inference-profile/eu.anthropic.claude-opus-4-6-v1:0", 1_000_000),
+        ("openai/gpt-5.4-mini", 272_000),
+        ("openai/GPT-5.4", 1_050_000),
+        ("openai/o3-mini", 200_000),
+    ],
+)
+def test_a_name_finds_the_family_that_it_belongs_to(reference: str, context_tokens: int) -> None:
+    assert model(reference).family
+    assert model(reference).limits.context_tokens == context_tokens
+    assert model(reference).name == reference.partition("/")[2]
+
+
+def test_a_name_of_no_family_keeps_the_facts_of_its_platform() -> None:
+    assert model("openai/gpt-99").family == ""
+    assert model("openai/gpt-99").capabilities.vision
+
+
+@pytest.mark.parametrize("alias", ["openai-responses/gpt-5.4", "openai/gpt-5.4"])
+def test_a_platform_may_be_written_as_its_provider(alias: str) -> None:
+    assert model(alias).reference == "openai-responses/gpt-5.4"
+    assert model(model(alias).reference) == model(alias)
+
+
+@pytest.mark.parametrize("reference", ["gpt-5", "/gpt-5", "openai/", "", "nobody/x"])
+def test_what_is_no_reference_is_said_with_an_example_or_the_known_ones(reference: str) -> None:
+    with pytest.raises(ConfigError, match=r"platform/name|Known: "):
+        model(reference)
+
+
+def test_chat_completions_takes_no_pictures_inside_tool_results_whatever_the_family_says() -> None:
+    assert model("openai/gpt-6-astra").capabilities.result_accepts
+    assert model("openai-chat/gpt-6-astra").capabilities.result_accepts == ()
+
+
+def test_an_unknown_local_model_is_guessed_and_a_listed_one_declared() -> None:
+    assert model("compatible/mystery").capabilities.origins["vision"] == "guessed"
+    assert model("anthropic/claude-opus-5").capabilities.origins["vision"] == "declared"
+
+
+def test_what_the_user_says_wins_and_is_marked_as_theirs() -> None:
+    told = ModelOverrides(vision=False, native_pdf=True, tools=False, context_tokens=4096, base_url="http://x/v1")
+    found = model("anthropic/claude-opus-5", told)
+    capabilities = found.capabilities
+    assert not capabilities.vision
+    assert capabilities.native_pdf
+    assert capabilities.result_accepts == (PDF,)
+    assert not capabilities.tools
+    assert (found.limits.context_tokens, found.base_url) == (4096, "http://x/v1")
+    assert {capabilities.origins[name] for name in ("vision", "native_pdf", "tools", "context_tokens")} == {"user"}
+    assert model("anthropic/claude-opus-5").capabilities.vision  # the shared value is untouched
+
+
+def test_turning_vision_on_gives_a_text_model_the_portable_formats() -> None:
+    found = model("deepseek/deepseek-v4-pro", ModelOverrides(vision=True))
+    assert found.capabilities.accepts == ("image/png", "image/jpeg")
+
+
+def test_local_platforms_need_no_key_and_services_name_the_variable_of_theirs() -> None:
+    assert {platform for platform in catalog.platforms() if not catalog.key_env(platform)} == {
+        "ollama",
+        "compatible",
+        "loom",
+    }
+    assert catalog.key_env("openai-responses") == "OPENAI_API_KEY"
