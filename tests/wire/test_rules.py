@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from loom.prompt import Embedded, MediaRef
-from wire.rules import SENTINEL, check, made_by
+from wire.rules import check, made_by
 
 JSON = dict[str, Any]
 
@@ -132,7 +132,10 @@ def gemini() -> JSON:
             {"role": "user", "parts": [{"text": "look"}, part]},
             {"role": "model", "parts": [{"text": "I look"}, *calls]},
             {"role": "user", "parts": [*answers, {"text": "so?"}]},
-            {"role": "model", "parts": [{"text": "that"}, {"text": "", "thoughtSignature": SENTINEL}]},
+            {
+                "role": "model",
+                "parts": [{"text": "that"}, {"text": "", "thoughtSignature": "skip_thought_signature_validator"}],
+            },
             {"role": "user", "parts": [{"text": "and?"}]},
         ]
     }

@@ -24,7 +24,8 @@ from loom.formats.facts import Limits, Rendered
 from loom.formats.sniff import sniff
 from loom.prompt import MediaRef, Prompt
 
-_ROUNDS: Final = 4
+_ROUNDS: Final = 16
+"""Each round makes what the last one lacked; a history that needed six is the longest known."""
 _OCR_PAGES: Final = 20
 _UNREAD_PAGE: Final = re.compile(r"^\[page (\d+): no text layer\]$", re.MULTILINE)
 
