@@ -13,6 +13,9 @@ if [ ${#wanted[@]} -eq 0 ]; then
   )
 fi
 missing=()
+if [ $# -eq 0 ] && ! command -v npm >/dev/null; then
+  missing+=(nodejs npm) # the reference MCP server
+fi
 for package in "${wanted[@]}"; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q "install ok installed" || missing+=("$package")
 done

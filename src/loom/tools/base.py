@@ -23,8 +23,9 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, cast, overload
 
 import msgspec
 
-from loom.content.blocks import ContentBlock
+from loom.content.blocks import ContentBlock, TextBlock, ToolResult, clean_text
 from loom.content.inputs import Content
+from loom.content.media import Media
 from loom.errors import ContentError, ToolError
 from loom.formats.facts import Limits
 from loom.models import Capabilities
@@ -37,14 +38,26 @@ _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _PARAMETER: Final = re.compile(r"^\s*(\w+):\s+(\S.*)$")
 
 
-class ToolContext(Protocol):
-    """What a tool gets besides its arguments."""
+class FileContext(Protocol):
+    """What reading a file needs: where the workspace is, how bytes become blocks, whom to ask."""
 
     @property
     def workspace(self) -> Path: ...
 
     @property
     def limits(self) -> Limits: ...
+
+    async def attach(self, data: bytes, *, name: str, source: str, pages: str = "") -> Sequence[ContentBlock]:
+        """Store bytes and get the block that shows them, with what there is to say about it."""
+        ...
+
+    async def approve(self, action: str, *, why: str) -> None:
+        """Ask the user; returns when allowed, raises ToolError when not."""
+        ...
+
+
+class ToolContext(FileContext, Protocol):
+    """What a tool gets besides its arguments."""
 
     @property
     def capabilities(self) -> Capabilities:
@@ -54,7 +67,7 @@ class ToolContext(Protocol):
     async def attach(
         self, data: bytes | Path, *, name: str = "", source: str = "", pages: str = ""
     ) -> Sequence[ContentBlock]:
-        """Store bytes and get the block that shows them."""
+        """Store bytes, or a file of the workspace, and get the block that shows them."""
         ...
 
     async def inject(self, *content: Content) -> None:
@@ -65,8 +78,12 @@ class ToolContext(Protocol):
         """Tell the user how far it is."""
         ...
 
-    async def approve(self, action: str, *, why: str) -> None:
-        """Ask the user; returns when allowed, raises ToolError when not."""
+    async def media(self) -> Sequence[Media]:
+        """What the session refers to, oldest first; long outputs that were cut are texts among it."""
+        ...
+
+    async def load(self, digest: str) -> bytes:
+        """The bytes of one of these."""
         ...
 
 
@@ -132,6 +149,11 @@ def tool(
     return lambda found: Tool(found, name=name, danger=danger)
 
 
+def answered(text: str, *, data: Any = None) -> ToolResult:
+    """What a tool returns that has `data` for faces; the id of the call is filled in by who runs it."""
+    return ToolResult("-", (TextBlock(clean_text(text)),), data=data)
+
+
 def _documented(text: str) -> tuple[str, dict[str, str]]:
     """The description, and what is said of each parameter (lines such as `path: the file to read`)."""
     described: dict[str, str] = {}
@@ -158,7 +180,7 @@ def _arguments_of(
         annotation = hints.get(parameter.name)
         if annotation is None:
             raise ContentError(f"the parameter {parameter.name} of the tool {name} needs a type")
-        if annotation is ToolContext:
+        if annotation in (ToolContext, FileContext):
             context_name = parameter.name
             continue
         if parameter.name in described:

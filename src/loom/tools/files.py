@@ -7,14 +7,15 @@ from pathlib import Path
 from typing import Final
 
 from loom.content.blocks import ContentBlock, DocumentBlock, TextBlock, page_label, page_range
-from loom.content.media import size_label
+from loom.content.media import Media, size_label
 from loom.errors import ToolError, Unsupported
-from loom.formats import mislabelled
+from loom.formats import inspect, mislabelled
 from loom.formats.facts import Limits
 from loom.formats.sniff import sniff
 from loom.formats.sniff.kinds import label_of
 from loom.formats.text import decode_text
 from loom.tools.base import FileContext
+from loom.tools.words import counted
 from loom.tools.workspace import OpenFile, open_file, read_whole
 
 LINES_PER_READ: Final = 2_000
@@ -67,7 +68,20 @@ async def _attached(context: FileContext, data: bytes, path: Path, pages: str) -
         blocks = list(await context.attach(data, name=path.name, source=str(path), pages=pages))
     except Unsupported as error:
         return [TextBlock(f"[{path.name}: {error.message}]")]
-    return [part for block in blocks for part in paged(block, pages)]
+    shown = [part for block in blocks for part in paged(block, pages)]
+    for block in blocks:
+        if isinstance(block, DocumentBlock):
+            shown += await pictures_said(data, block.media, context.limits)
+    return shown
+
+
+async def pictures_said(data: bytes, media: Media, limits: Limits) -> list[ContentBlock]:
+    """A sentence that offers the pictures inside a document, where there are any."""
+    pictures = (await asyncio.to_thread(inspect, data, media.name, limits)).pictures
+    if not pictures:
+        return []
+    count = counted(len(pictures), "picture")
+    return [TextBlock(f'({media.name} holds {count}: look(media="{media.name}", picture=1) shows the first)')]
 
 
 def paged(block: ContentBlock, asked: str) -> list[ContentBlock]:

@@ -81,6 +81,46 @@ def open_file(workspace: Path, asked: str) -> Generator[OpenFile]:
         yield OpenFile(file, path, facts.st_size, path.is_relative_to(root), is_sensitive(path) or is_sensitive(wanted))
 
 
+class OpenFolder(msgspec.Struct, frozen=True):
+    """A folder that is open, and what is true of it."""
+
+    descriptor: int
+    path: Path
+    inside: bool
+    sensitive: bool
+
+
+@contextmanager
+def open_folder(workspace: Path, asked: str) -> Generator[OpenFolder]:
+    """Open what `asked` names. What is opened below its descriptor is in it, whatever is renamed meanwhile."""
+    descriptor, wanted = _open(workspace, asked, Path(asked).name or asked)
+    try:
+        if not stat.S_ISDIR(os.fstat(descriptor).st_mode):
+            raise Unreadable(f"{asked} is not a folder", name=wanted.name, hint="Read it instead.")
+        path = _true_path(descriptor, wanted)
+        root = Path(os.path.realpath(workspace))
+        hidden = is_sensitive(path / "file") or is_sensitive(wanted / "file")
+        yield OpenFolder(descriptor, path, path.is_relative_to(root), hidden)
+    finally:
+        os.close(descriptor)
+
+
+def is_folder(workspace: Path, asked: str) -> bool:
+    """Only to choose what to do with it: whoever opens it looks again."""
+    try:
+        return (workspace / Path(asked).expanduser()).is_dir()
+    except (OSError, ValueError, RuntimeError):  # not a path at all: opening it will say so
+        return False
+
+
+def visible_name(name: str) -> str:
+    """A file name on one line, with nothing in it that could deceive or fail to be written."""
+    return "".join(
+        character if character.isprintable() and not "\ud800" <= character <= "\udfff" else f"\\u{{{ord(character):x}}}"
+        for character in name
+    )
+
+
 def _open(workspace: Path, asked: str, name: str) -> tuple[int, Path]:
     try:
         wanted = workspace / Path(asked).expanduser()

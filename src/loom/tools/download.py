@@ -1,0 +1,154 @@
+"""Get what a URL names: through the egress gate, within bounds of size, time and expansion."""
+
+from __future__ import annotations
+
+import asyncio
+import zlib
+from collections.abc import AsyncIterator, Callable, Iterable
+from pathlib import PurePosixPath
+from typing import TYPE_CHECKING, Final
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from loom.content.media import size_label
+from loom.errors import TooLarge, Unreadable, Unsupported
+from loom.tools.egress import CONNECT_SECONDS, Egress, Place, place_of
+
+if TYPE_CHECKING:
+    import httpcore2
+
+MAX_BYTES: Final = 67_108_864
+DEADLINE_SECONDS: Final = 30.0
+MAX_REDIRECTS: Final = 5
+_EITHER_HEADER: Final = zlib.MAX_WBITS | 32
+_REDIRECTS: Final = (301, 302, 303, 307, 308)
+_HEADERS: Final = (
+    ("User-Agent", "Loom/0.1"),
+    ("Accept", "*/*"),
+    ("Accept-Encoding", "gzip, deflate"),
+    ("Connection", "close"),
+)
+
+
+class Download(msgspec.Struct, frozen=True, kw_only=True):
+    """`url` is where it was found after redirects; `declared` is the type that the server claims."""
+
+    url: str
+    data: bytes
+    declared: str
+    name: str
+
+
+async def download(
+    url: str, egress: Egress, *, max_bytes: int = MAX_BYTES, seconds: float = DEADLINE_SECONDS
+) -> Download:
+    """Unsupported, Unreadable or TooLarge where that cannot or must not be."""
+    place = place_of(url)
+    try:
+        async with asyncio.timeout(seconds):
+            return await _followed(place, egress, max_bytes)
+    except TimeoutError:
+        raise TooLarge(f"{place.origin} takes longer than {seconds:g} s to answer", name=place.url) from None
+
+
+async def _followed(place: Place, egress: Egress, max_bytes: int) -> Download:
+    import httpcore2
+
+    async with httpcore2.AsyncConnectionPool(network_backend=_backend(egress)) as pool:
+        for _ in range(MAX_REDIRECTS + 1):
+            try:
+                found = await _asked(pool, place, max_bytes)
+            except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
+                hint = "Check the address, or try again later."
+                raise Unreadable(f"{place.origin} cannot be read ({type(error).__name__})", hint=hint) from None
+            if isinstance(found, Download):
+                return found
+            place = found
+    raise Unreadable(f"{place.origin} redirects more than {MAX_REDIRECTS} times")
+
+
+async def _asked(pool: httpcore2.AsyncConnectionPool, place: Place, max_bytes: int) -> Download | Place:
+    """What is there, or where it has moved to."""
+    async with pool.stream("GET", place.url, headers=[("Host", place.origin), *_HEADERS]) as response:
+        headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
+        if response.status in _REDIRECTS and "location" in headers:
+            return place.hop(headers["location"])
+        if not 200 <= response.status < 300:
+            raise Unreadable(f"{place.origin} answers with HTTP {response.status} for {place.url[:200]}")
+        data = await _body(response.aiter_stream(), headers, place, max_bytes)
+    declared = headers.get("content-type", "").partition(";")[0].strip().lower()
+    return Download(url=place.url, data=data, declared=declared, name=_name(place))
+
+
+async def _body(stream: AsyncIterator[bytes], headers: dict[str, str], place: Place, max_bytes: int) -> bytes:
+    """Counted while it arrives and while it expands; what is announced as too large is not even begun."""
+    announced = headers.get("content-length", "")
+    if announced.isdecimal() and int(announced) > max_bytes:
+        raise _too_large(place, max_bytes, int(announced))
+    expand = _expander(headers.get("content-encoding", "").strip().lower(), place)
+    data = bytearray()
+    async for chunk in stream:
+        while chunk:
+            try:
+                made, chunk = expand(chunk, max_bytes + 1 - len(data))  # noqa: PLW2901  what is left of it comes next
+            except zlib.error:
+                raise Unreadable(f"{place.origin} sends damaged data") from None
+            data += made
+            if len(data) > max_bytes:
+                raise _too_large(place, max_bytes)
+    return bytes(data)
+
+
+def _expander(encoding: str, place: Place) -> Callable[[bytes, int], tuple[bytes, bytes]]:
+    """(bytes, how many more are wanted at most) → what they expand to, and the bytes that were not needed yet."""
+    if encoding in ("", "identity"):
+        return lambda chunk, most: (chunk[:most], chunk[most:])
+    if encoding not in ("gzip", "x-gzip", "deflate"):
+        raise Unsupported(f"{place.origin} sends its data as {encoding[:40]!r}, which was not asked for")
+    inflate = zlib.decompressobj(_EITHER_HEADER)
+
+    def expand(chunk: bytes, most: int) -> tuple[bytes, bytes]:
+        made = inflate.decompress(chunk, most)
+        return made, inflate.unconsumed_tail
+
+    return expand
+
+
+def _too_large(place: Place, max_bytes: int, announced: int = 0) -> TooLarge:
+    size = size_label(announced) if announced else f"more than {size_label(max_bytes)}"
+    return TooLarge(f"{place.url[:200]} has {size}; at most {size_label(max_bytes)} are fetched", name=_name(place))
+
+
+def _name(place: Place) -> str:
+    """The last part of the path, or the host where there is none."""
+    return PurePosixPath(unquote(urlsplit(place.url).path)).name or place.host
+
+
+def _backend(egress: Egress) -> httpcore2.AsyncNetworkBackend:
+    import httpcore2
+    from httpcore2 import AnyIOBackend
+
+    class Gate(httpcore2.AsyncNetworkBackend):
+        """Connects to addresses that the gate has judged, and to nothing else. TLS still checks the name."""
+
+        async def connect_tcp(
+            self,
+            host: str,
+            port: int,
+            timeout: float | None = None,  # noqa: ASYNC109  the signature of the interface
+            local_address: str | None = None,
+            socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+        ) -> httpcore2.AsyncNetworkStream:
+            addresses = await egress.addresses(host.strip("[]"), port)
+            for address in addresses[:4]:
+                try:
+                    return await AnyIOBackend().connect_tcp(str(address), port, timeout=CONNECT_SECONDS)
+                except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
+                    continue
+            raise httpcore2.ConnectError("nobody answers")
+
+        async def sleep(self, seconds: float) -> None:
+            await asyncio.sleep(seconds)
+
+    return Gate()

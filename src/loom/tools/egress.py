@@ -1,0 +1,210 @@
+"""Which addresses may be asked, and the connection to exactly the address that was checked.
+
+A model, a web page or a file can name any URL. So every URL is read strictly, its host is resolved once, the
+addresses are judged, and the connection goes to a judged address: a name that answers differently the second time, a
+redirect or an odd way to write 127.0.0.1 changes nothing. Each hop of a redirect goes through the same gate.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ipaddress
+import re
+import socket
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeAlias
+from urllib.parse import quote, urljoin, urlsplit
+
+import msgspec
+
+from loom.errors import Unreadable, Unsupported
+
+Address: TypeAlias = ipaddress.IPv4Address | ipaddress.IPv6Address
+Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
+"""(host, port) → numeric addresses."""
+
+CONNECT_SECONDS: Final = 10.0
+_PORTS: Final = {"http": 80, "https": 443}
+_ILLEGAL: Final = re.compile(r"[\x00-\x20\x7f\\\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
+_NUMERIC: Final = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*", re.IGNORECASE)
+_HOST: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
+
+# Not reachable for everybody: special-purpose registries of IANA, and the metadata services of clouds.
+_CLOSED_4_WORDS: Final = (
+    "0.0.0.0/8 10.0.0.0/8 100.64.0.0/10 127.0.0.0/8 169.254.0.0/16 172.16.0.0/12 192.0.0.0/24 192.0.2.0/24 "
+    "192.31.196.0/24 192.52.193.0/24 192.88.99.0/24 192.168.0.0/16 192.175.48.0/24 198.18.0.0/15 "
+    "198.51.100.0/24 203.0.113.0/24 224.0.0.0/4 240.0.0.0/4 168.63.129.16/32"
+)
+_CLOSED_6_WORDS: Final = "2001::/23 2001:db8::/32 3fff::/20 2620:4f:8000::/48"
+_CLOSED_4: Final = tuple(map(ipaddress.IPv4Network, _CLOSED_4_WORDS.split()))
+_CLOSED_6: Final = tuple(map(ipaddress.IPv6Network, _CLOSED_6_WORDS.split()))
+_OPEN_6: Final = ipaddress.IPv6Network("2000::/3")
+_EMBEDDING: Final = tuple(
+    (ipaddress.IPv6Network(network), shift)
+    for network, shift in (("::ffff:0:0/96", 0), ("::/96", 0), ("64:ff9b::/96", 0), ("2002::/16", 80))
+)
+"""IPv6 networks that carry an IPv4 address, and how many bits are behind it."""
+
+
+class Place(msgspec.Struct, frozen=True):
+    """Where a URL points, in one spelling."""
+
+    url: str
+    scheme: str
+    host: str
+    """A name in ASCII, or a numeric address without brackets."""
+    port: int
+
+    @property
+    def origin(self) -> str:
+        """`example.com`, or `localhost:8000` where the port is not the usual one."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
+
+    def hop(self, location: str) -> Place:
+        """Where a redirect leads; never from https back to http."""
+        place = place_of(urljoin(self.url, location))
+        if self.scheme == "https" and place.scheme == "http":
+            raise Unsupported(f"{self.origin} redirects to an address without encryption: {place.origin}")
+        return place
+
+
+class Egress(msgspec.Struct, frozen=True, kw_only=True):
+    """The gate. `allow` are hosts (`localhost:8000`, `intranet`) and networks (`10.1.0.0/16`) that may be asked besides
+    the public internet; a host with a port allows that port alone."""
+
+    allow: tuple[str, ...] = ()
+    resolve: Resolve = msgspec.field(default_factory=lambda: resolved)
+
+    async def addresses(self, host: str, port: int) -> tuple[Address, ...]:
+        """The addresses of a host that may be asked. Unsupported where there is none."""
+        found = await self._resolved(host, port)
+        allowed = tuple(address for address in found if self._is_allowed(host, port, address))
+        if not allowed:
+            raise Unsupported(
+                f"{host} is not on the public internet (it has the address {found[0]}), and may not be asked",
+                hint="Only public addresses are fetched.",
+            )
+        return allowed
+
+    async def connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        """A connection to one of them: the address that was judged is the address that is connected."""
+        addresses = await self.addresses(host, port)
+        for address in addresses[:4]:
+            try:
+                async with asyncio.timeout(CONNECT_SECONDS):
+                    return await asyncio.open_connection(str(address), port)
+            except OSError:  # TimeoutError is one: the next address may answer
+                continue
+        raise Unreadable(f"{host} does not answer on port {port}", hint="Check the address, or try again later.")
+
+    async def opened_to_this_machine(self, host: str, port: int) -> Egress | None:
+        """The same gate, open to this host and port besides, where that is this machine; None where it is not."""
+        found = await self._resolved(host, port)
+        if not all(_plain(address).is_loopback for address in found):
+            return None
+        known = [str(address) for address in found]
+
+        async def resolve(asked: str, at: int) -> Sequence[str]:
+            return known if asked == host else await self.resolve(asked, at)
+
+        bracketed = f"[{host}]" if ":" in host else host
+        return Egress(allow=(*self.allow, f"{bracketed}:{port}"), resolve=resolve)
+
+    async def _resolved(self, host: str, port: int) -> tuple[Address, ...]:
+        literal = _literal(host)
+        if literal is not None:
+            return (literal,)
+        try:
+            async with asyncio.timeout(CONNECT_SECONDS):
+                found = await self.resolve(host, port)
+        except OSError:
+            found = ()
+        if not found:
+            raise Unreadable(f"there is no host {host}", hint="Check the address.")
+        return tuple(ipaddress.ip_address(address) for address in found)
+
+    def _is_allowed(self, host: str, port: int, address: Address) -> bool:
+        return is_public(address) or any(_permits(rule, host, port, address) for rule in self.allow)
+
+
+async def resolved(host: str, port: int) -> list[str]:
+    """What the system's resolver says."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def place_of(url: str) -> Place:
+    """Read a URL strictly: http or https, a host, nothing that two programs could read differently."""
+    shown = url[:200]
+    if _ILLEGAL.search(url):
+        raise Unsupported(f"{shown!r} holds characters that do not belong into a URL", hint="Percent-encode them.")
+    try:
+        parts = urlsplit(url)
+        port = parts.port
+    except ValueError:
+        raise Unsupported(f"{shown!r} is not a URL") from None
+    if parts.scheme not in _PORTS:
+        raise Unsupported(f"{shown!r} is not fetched: only http and https URLs are")
+    if "@" in parts.netloc:
+        raise Unsupported("a URL with a user name or password in it is not fetched", hint="Leave them out.")
+    host = _host(parts.hostname or "", shown)
+    port = _PORTS[parts.scheme] if port is None else port
+    where = f"[{host}]" if ":" in host else host
+    where += "" if port == _PORTS[parts.scheme] else f":{port}"
+    path = quote(parts.path or "/", safe="/%:=&?~#+!$,;'@()*[]")
+    query = f"?{quote(parts.query, safe='/%:=&?~+!$,;@()*[]')}" if parts.query else ""
+    return Place(f"{parts.scheme}://{where}{path}{query}", parts.scheme, host, port)
+
+
+def _host(host: str, shown: str) -> str:
+    """In ASCII, without a dot at the end; numeric addresses only as everybody writes them."""
+    try:
+        literal = ipaddress.ip_address(host)
+    except ValueError:
+        literal = None
+    if literal is not None:
+        if isinstance(literal, ipaddress.IPv6Address) and literal.scope_id:
+            raise Unsupported(f"{shown!r} names a network interface, and is not fetched")
+        return str(literal)
+    try:
+        name = host.encode("idna").decode().lower().rstrip(".")
+    except UnicodeError:
+        name = ""
+    if _NUMERIC.fullmatch(name):
+        raise Unsupported(f"{shown!r} writes a numeric address in an odd way, and is not fetched")
+    if len(name) > 253 or _HOST.fullmatch(name) is None:
+        raise Unsupported(f"{shown!r} has no host that can be looked up")
+    return name
+
+
+def is_public(address: Address) -> bool:
+    """Whether everybody can reach it, so that asking it tells nothing about the network that Loom is in."""
+    plain = _plain(address)
+    if isinstance(plain, ipaddress.IPv4Address):
+        return not any(plain in network for network in _CLOSED_4)
+    return plain in _OPEN_6 and not any(plain in network for network in _CLOSED_6)
+
+
+def _plain(address: Address) -> Address:
+    """The IPv4 address inside an IPv6 one, where there is one."""
+    if isinstance(address, ipaddress.IPv6Address) and not (address.is_loopback or address.is_unspecified):
+        for network, shift in _EMBEDDING:
+            if address in network:
+                return ipaddress.IPv4Address(int(address) >> shift & 0xFFFFFFFF)
+    return address
+
+
+def _literal(host: str) -> Address | None:
+    try:
+        return ipaddress.ip_address(host)
+    except ValueError:
+        return None
+
+
+def _permits(rule: str, host: str, port: int, address: Address) -> bool:
+    if "/" in rule:
+        network = ipaddress.ip_network(rule, strict=False)
+        return _plain(address) in network
+    named, _, only = rule.rpartition(":") if re.fullmatch(r".*[^:]:\d+|\[.*\]:\d+", rule) else (rule, "", "")
+    return named.strip("[]").lower() == host and only in ("", str(port))

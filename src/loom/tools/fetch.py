@@ -1,0 +1,89 @@
+"""fetch_url: a page as readable text; pictures, PDFs, office files and sound as content that the model sees."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from typing import Final
+
+import msgspec
+
+from loom.content.blocks import ContentBlock, TextBlock, clean_text
+from loom.content.media import size_label
+from loom.errors import Unreadable
+from loom.formats.facts import Limits
+from loom.formats.names import clean_name
+from loom.formats.sniff import sniff
+from loom.formats.sniff.kinds import label_of
+from loom.formats.text import decode_text
+from loom.tools.base import Tool, ToolContext
+from loom.tools.download import Download, download
+from loom.tools.egress import Egress, place_of
+from loom.tools.files import paged
+from loom.tools.page_text import PageText
+from loom.tools.searching import text_crew
+from loom.tools.text_job import PageJob
+
+_MARKUP: Final = ("text/html", "application/xhtml+xml")
+
+
+def fetch_tool(egress: Egress) -> Tool:
+    """The tool, behind a gate of its own."""
+
+    async def fetch_url(context: ToolContext, url: str) -> list[ContentBlock]:
+        """Get a web page as readable text, or a picture, PDF, office file or sound as content you can look at.
+
+        url: a public http or https address
+        """
+        return await fetched(context, url, egress)
+
+    return Tool(fetch_url)
+
+
+async def fetched(context: ToolContext, url: str, egress: Egress) -> list[ContentBlock]:
+    """A URL can carry out what was read elsewhere, so the user is asked once for every host."""
+    place = place_of(url)
+    await egress.addresses(place.host, place.port)
+    await context.approve(f"fetch from {place.origin}", why="what is in the address is told to that host")
+    limits = context.limits
+    most = max(limits.max_image_bytes, limits.max_pdf_bytes, limits.max_office_bytes, limits.max_audio_bytes)
+    found = await download(url, egress, max_bytes=most)
+    name = clean_name(found.name)
+    sniffed = sniff(found.data, name)
+    if sniffed.category == "text":
+        return [await asyncio.to_thread(_text, found, name, sniffed.media_type, limits)]
+    if sniffed.category == "unsupported":
+        said = f"{label_of(sniffed.media_type)}, {size_label(len(found.data))}; nothing to show"
+        return [TextBlock(f"[{found.url[:500]}: {said}]")]
+    blocks = await context.attach(found.data, name=name, source=found.url)
+    shown = [part for block in blocks for part in paged(block, "")]
+    return [TextBlock(f"({found.url[:500]})"), *shown]
+
+
+def _text(found: Download, name: str, media_type: str, limits: Limits) -> TextBlock:
+    if not found.data.strip():
+        raise Unreadable(f"{found.url[:200]} is empty", name=name)
+    text, _, notices = decode_text(found.data, name)
+    title = ""
+    if media_type in _MARKUP or found.declared in _MARKUP:
+        page = _page(text, found.url, limits)
+        title, text = page.title, page.text or "(the page has no text; screenshot may show it)"
+    data = text.encode("utf-8", "replace")
+    if len(data) > limits.max_text_bytes:
+        text = data[: limits.max_text_bytes].decode("utf-8", "ignore")
+        notices = (*notices, f"the first {size_label(limits.max_text_bytes)} of {size_label(len(data))}")
+    head = [f"[{found.url[:500]}]", *([f"[title: {title}]"] if title else [])]
+    return TextBlock(clean_text("\n".join([*head, "", text, *(f"({notice})" for notice in notices)])))
+
+
+def _page(text: str, url: str, limits: Limits) -> PageText:
+    """Parsed in a worker: a page can be made so that parsing it never ends."""
+    result, _ = text_crew().call(
+        msgspec.msgpack.encode(PageJob(url)),
+        text.encode("utf-8", "replace"),
+        digest=secrets.token_hex(8),
+        name="The page",
+        limits=limits,
+        seconds=limits.deadline_seconds,
+    )
+    return msgspec.msgpack.decode(result, type=PageText)

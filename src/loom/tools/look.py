@@ -1,0 +1,174 @@
+"""look: call back what was shown, stored or cut before, or a part of it: pages, a crop, a picture inside a document."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, TextBlock, page_range
+from loom.content.media import Media
+from loom.content.recipes import Crop, Page, Picture
+from loom.errors import ContentError, ToolError
+from loom.formats import render
+from loom.formats.facts import Rendered
+from loom.formats.sniff.kinds import category_of, label_of
+from loom.tools.base import ToolContext, tool
+from loom.tools.files import numbered_lines, paged, pictures_said
+from loom.tools.finding import Source, find, made_source, short_id
+from loom.tools.slides import page_pictures
+
+MAX_LISTED: Final = 200
+_ZOOM: Final = 2
+"""A part of a page is drawn this much larger than the whole."""
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True):
+    """What of it is wanted, and how."""
+
+    pages: str = ""
+    crop: tuple[int, int, int, int] | None = None
+    picture: int | None = None
+    full: bool = False
+    offset: int = 1
+    limit: int | None = None
+
+
+@tool
+async def look(
+    context: ToolContext,
+    media: str = "",
+    *,
+    pages: str = "",
+    crop: str = "",
+    full: bool = False,
+    picture: int | None = None,
+    offset: int = 1,
+    limit: int | None = None,
+) -> list[ContentBlock]:
+    """See a picture, document, sound or long text of this session again, or a part of it. Without arguments: list them.
+
+    media: its id, its name, or a file of the workspace
+    pages: pages of a document, such as "3" or "21-40"
+    crop: a part of a picture or of one page, in pixels: "left,top,right,bottom"
+    full: in the best quality; of a document, its pages as pictures
+    picture: the number of a picture inside a document, counted from 1
+    offset: the first line of a text, counted from 1
+    limit: how many lines of a text at most
+    """
+    if not media:
+        return [TextBlock(_listed(await context.media()))]
+    if offset < 1 or (limit is not None and limit < 1) or (picture is not None and picture < 1):
+        raise ToolError("offset, limit and picture count from 1")
+    if pages:
+        page_range(pages)
+    wish = Wish(pages=pages, crop=_box(crop) if crop else None, picture=picture, full=full, offset=offset, limit=limit)
+    return await _shown(context, await find(context, media), wish)
+
+
+async def _shown(context: ToolContext, source: Source, wish: Wish) -> list[ContentBlock]:
+    match category_of(source.media.media_type):
+        case "image":
+            return [await _image(context, source, wish)]
+        case "pdf" | "office":
+            return await _document(context, source, wish)
+        case "audio":
+            return [AudioBlock(source.media) if source.is_stored else await _attached(context, source)]
+        case "text":
+            name = source.media.name or short_id(source.media)
+            return [await asyncio.to_thread(numbered_lines, source.data, name, context.limits, wish.offset, wish.limit)]
+        case "unsupported":
+            raise ToolError(f"{source.media.label} is {label_of(source.media.media_type)}: there is nothing to see")
+
+
+async def _image(context: ToolContext, source: Source, wish: Wish) -> ContentBlock:
+    if wish.pages or wish.picture:
+        raise ToolError(f"{source.media.name or 'it'} is a picture: it has no pages and no pictures inside")
+    if wish.crop is not None:
+        made = await _rendered(context, source, Crop(_inside(wish.crop, source.media.width, source.media.height)))
+        return await _made(context, made, source.media, f"part {_words(wish.crop)}")
+    block = ImageBlock(source.media) if source.is_stored else await _attached(context, source)
+    if wish.full and isinstance(block, ImageBlock):
+        return msgspec.structs.replace(block, detail="high")
+    return block
+
+
+async def _document(context: ToolContext, source: Source, wish: Wish) -> list[ContentBlock]:
+    if wish.picture is not None:
+        made = await _rendered(context, source, Picture(wish.picture))
+        return [await _made(context, made, source.media, f"picture {wish.picture}")]
+    if wish.crop is not None:
+        return [await _part_of_page(context, source, wish.pages, wish.crop)]
+    if wish.full:
+        return await page_pictures(context, source, wish.pages)
+    block = DocumentBlock(source.media, pages=wish.pages)
+    shown = block if source.is_stored else await _attached(context, source, wish.pages)
+    return [*paged(shown, wish.pages), *await pictures_said(source.data, source.media, context.limits)]
+
+
+async def _part_of_page(
+    context: ToolContext, source: Source, pages: str, box: tuple[int, int, int, int]
+) -> ContentBlock:
+    """The box is in pixels of the page as it is usually shown; the part is drawn larger."""
+    first, last = page_range(pages or "1")
+    if first != last:
+        raise ToolError('a crop is of one page: pages="3"')
+    usual = await _rendered(context, source, Page(first))
+    box = _inside(box, usual.width, usual.height)
+    dpi, side = Page(first).dpi * _ZOOM, Page(first).max_side_px * _ZOOM
+    large = await _rendered(context, source, Page(first, dpi=dpi, max_side_px=side, max_encoded_bytes=40_000_000))
+    scale = (large.width or 1) / (usual.width or 1)
+    left, top, right, bottom = (round(edge * scale) for edge in box)
+    page = made_source(large, source.media.name)
+    made = await _rendered(context, page, Crop((left, top, right, bottom)))
+    return await _made(context, made, source.media, f"page {first}, part {_words(box)}")
+
+
+async def _rendered(context: ToolContext, source: Source, recipe: Crop | Page | Picture) -> Rendered:
+    return await asyncio.to_thread(render, source.data, source.media, recipe, context.limits)
+
+
+async def _made(context: ToolContext, made: Rendered, of: Media, part: str) -> ContentBlock:
+    """A derived picture becomes a medium of its own, named after what it is a part of."""
+    name = f"{of.name or short_id(of)} {part}"
+    return (await context.attach(made.data, name=name, source=of.source or of.digest))[0]
+
+
+async def _attached(context: ToolContext, source: Source, pages: str = "") -> ContentBlock:
+    return (await context.attach(source.data, name=source.media.name, source=source.media.source, pages=pages))[0]
+
+
+def _box(crop: str) -> tuple[int, int, int, int]:
+    parts = crop.replace(" ", "").split(",")
+    if len(parts) != 4 or not all(part.isdecimal() and len(part) < 7 for part in parts):
+        raise ToolError(f'crop is "left,top,right,bottom" in pixels, not {crop[:80]!r}')
+    left, top, right, bottom = map(int, parts)
+    try:
+        return Crop((left, top, right, bottom)).box
+    except ContentError as error:
+        raise ToolError(error.message) from None
+
+
+def _inside(box: tuple[int, int, int, int], width: int | None, height: int | None) -> tuple[int, int, int, int]:
+    """As much of the box as is in the picture."""
+    if width is None or height is None:
+        return box
+    left, top, right, bottom = box
+    if left >= width or top >= height:
+        raise ToolError(f"crop is outside: the picture has {width}×{height} pixels")
+    return left, top, min(right, width), min(bottom, height)
+
+
+def _words(box: tuple[int, int, int, int]) -> str:
+    return ",".join(map(str, box))
+
+
+def _listed(stored: Sequence[Media]) -> str:
+    """The newest last, each once, with the id that `media` takes."""
+    lines = list({media.digest: f"{short_id(media)}  {media.label}" for media in stored}.values())
+    if not lines:
+        return "(nothing is stored in this session yet; list_files lists the files of the workspace)"
+    said = f"({MAX_LISTED} of {len(lines)}, the newest)\n" if len(lines) > MAX_LISTED else ""
+    return said + "\n".join(lines[-MAX_LISTED:])

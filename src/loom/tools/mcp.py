@@ -1,0 +1,308 @@
+"""Tools from MCP servers: `async with McpServers(specs) as servers`, and `servers.tools` are tools like any other.
+
+Servers are connected in the background, so that one that is dead or hangs keeps nobody waiting. One that dies is
+started again by the next call of one of its tools. Every call needs the user's word unless a rule of the user's allows
+it: what a server promises about its tools ("read-only") is not believed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import time
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from loom.content.blocks import ToolResult
+from loom.errors import ConfigError, ToolError
+from loom.tools.base import Tool, ToolContext
+from loom.tools.mcp_connection import MAX_TOOLS, Connection, Progress, ServerGone, short
+from loom.tools.mcp_content import result_of
+from loom.tools.mcp_pins import Pins
+from loom.tools.mcp_schema import checked, fingerprint, tool_name, tool_spec
+from loom.tools.mcp_specs import ServerSpec
+from loom.tools.mcp_stdio import Tail
+
+if TYPE_CHECKING:
+    import mcp_types
+
+READY_SECONDS: Final = 10.0
+RETRY_SECONDS: Final = 30.0
+PROBE_SECONDS: Final = 5.0
+PROGRESS_PAUSE_SECONDS: Final = 0.1
+
+State: TypeAlias = Literal["idle", "connecting", "ready", "failed"]
+
+
+class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
+    """What faces show of a server. `stderr` is the end of what it wrote there."""
+
+    name: str
+    state: State
+    tools: tuple[str, ...] = ()
+    error: str = ""
+    stderr: str = ""
+    process_id: int | None = None
+
+
+class McpServers:
+    """`tools` is live: it changes when a server's tools do. `notice` gets one sentence for each thing worth telling."""
+
+    def __init__(
+        self, specs: Sequence[ServerSpec], *, pins: Pins | None = None, notice: Callable[[str], None] | None = None
+    ) -> None:
+        self.tools: dict[str, Tool] = {}
+        self._pins = pins or Pins()
+        self._notice: Callable[[str], None] = notice or (lambda _: None)
+        self._servers: dict[str, _Server] = {}
+        for spec in specs:
+            if spec.name in self._servers:
+                raise ConfigError("there are two servers of this name", key=f"mcp.servers.{spec.name}")
+            self._servers[spec.name] = _Server(spec, self._changed, self._notice)
+
+    async def __aenter__(self) -> McpServers:
+        for server in self._servers.values():
+            server.connect_soon()
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.gather(*(server.close() for server in self._servers.values()))
+
+    async def ready(self, seconds: float = READY_SECONDS) -> None:
+        """Wait until every server has told its tools or failed, but not longer. What is late appears in `tools` when it
+        comes; one that failed a while ago is tried again, and nobody waits for it."""
+        attempts = [(server.has_failed, server.connect_soon()) for server in self._servers.values()]
+        waiting = [task for has_failed, task in attempts if task is not None and not has_failed]
+        if waiting:
+            await asyncio.wait(waiting, timeout=seconds)
+
+    def status(self) -> tuple[ServerStatus, ...]:
+        return tuple(server.status() for server in self._servers.values())
+
+    def _changed(self, server: _Server, found: Sequence[mcp_types.Tool]) -> None:
+        """Tools that are as they were stay the same objects, in the same order; the others are replaced."""
+        listed = {tool.name: tool for tool in found}
+        if [(tool.tool, tool.fingerprint) for tool in server.offered.values()] == [
+            (name, fingerprint(tool)) for name, tool in listed.items()
+        ]:
+            return
+        mine = {tool.tool: tool for tool in server.offered.values()}
+        for name in server.offered:
+            self.tools.pop(name, None)
+        server.offered = {}
+        names = {name: tool.name for name, tool in mine.items() if name in listed}
+        for name, tool in listed.items():
+            kept = mine.get(name)
+            if kept is None or kept.fingerprint != fingerprint(tool):
+                chosen = names.get(name) or tool_name(server.spec.name, name, {*self.tools, *names.values()})
+                kept = McpTool(server, tool, chosen, self._pins)
+            server.offered[kept.name] = self.tools[kept.name] = kept
+        if len(found) >= MAX_TOOLS:
+            self._notice(f"the MCP server {server.spec.name} has very many tools: the first {MAX_TOOLS} are used")
+
+
+class McpTool(Tool):
+    """A tool of a server, in the form that it had when it was listed."""
+
+    def __init__(self, server: _Server, found: mcp_types.Tool, name: str, pins: Pins) -> None:
+        super().__init__(_nothing, name=name, danger="ask")
+        self.spec = tool_spec(name, found)
+        self.tool = found.name
+        self.fingerprint = fingerprint(found)
+        self._server = server
+        self._pins = pins
+
+    def checked(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return checked(self.name, self.spec.parameters, arguments)
+
+    async def run(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
+        self.checked(arguments)
+        name = self._server.spec.name
+        await self._approve_change(context, name)
+        answer = await self._server.call(self, arguments, _told(context))
+        return await result_of(answer, context, name)
+
+    async def _approve_change(self, context: ToolContext, server: str) -> None:
+        known = self._pins.get(server, self.tool)
+        if known == self.fingerprint:
+            return
+        if known is not None:
+            words = f"use {self.name}, which now says: {short(self.spec.description) or 'nothing'}"
+            await context.approve(words, why=f"the MCP server {server} has changed this tool since it was last used")
+        try:
+            await asyncio.to_thread(self._pins.put, server, self.tool, self.fingerprint)
+        except OSError as error:
+            self._server.notice(f"the form of {self.name} could not be kept: {error.strerror}")
+
+
+def _nothing() -> None:
+    """What a tool of a server does, the server does."""
+
+
+class _Server:
+    """One configured server over all its connections."""
+
+    def __init__(
+        self,
+        spec: ServerSpec,
+        changed: Callable[[_Server, Sequence[mcp_types.Tool]], None],
+        notice: Callable[[str], None],
+    ) -> None:
+        self.spec = spec
+        self.offered: dict[str, McpTool] = {}
+        self.notice = notice
+        self._changed = changed
+        self._tail = Tail()
+        self._connection: Connection | None = None
+        self._connecting: asyncio.Task[Connection] | None = None
+        self._error = ""
+        self._failed_at = -math.inf
+        self._is_closed = False
+
+    def status(self) -> ServerStatus:
+        connection = self._connection
+        state: State = "idle"
+        if self._attempt:
+            state = "connecting"
+        elif connection is not None and connection.is_alive:
+            state = "ready"
+        elif self._error:
+            state = "failed"
+        return ServerStatus(
+            name=self.spec.name,
+            state=state,
+            tools=tuple(self.offered),
+            error=self._error,
+            stderr=str(self._tail),
+            process_id=connection.process_id if connection is not None and connection.is_alive else None,
+        )
+
+    @property
+    def has_failed(self) -> bool:
+        """Its last attempt, if there is no connection now."""
+        return math.isfinite(self._failed_at)
+
+    def connect_soon(self) -> asyncio.Task[Connection] | None:
+        """The task that connects; None where there is a connection, or there was no luck a moment ago."""
+        if self._attempt:
+            return self._attempt
+        if self._is_alive or time.monotonic() < self._failed_at + RETRY_SECONDS:
+            return None
+        return self._connect()
+
+    async def call(self, tool: McpTool, arguments: dict[str, Any], progress: Progress) -> mcp_types.CallToolResult:
+        """Connects first if it must. Start and call share the configured time."""
+        from mcp import MCPError
+        from pydantic import ValidationError
+
+        try:
+            async with asyncio.timeout(self.spec.timeout_seconds):
+                connection = await self._alive()
+                if self.offered.get(tool.name) is not tool:
+                    raise ToolError(f"{tool.name} has changed or is gone: look at the tools that there are now")
+                return await connection.call(tool.tool, arguments, progress)
+        except TimeoutError:
+            raise ToolError(await self._silent(tool)) from None
+        except ServerGone as error:
+            raise ToolError(self._said(error)) from None
+        except MCPError as error:
+            raise ToolError(f"the MCP server {self.spec.name} refused {tool.tool}: {short(error.message)}") from None
+        except ValidationError:
+            raise ToolError(
+                f"the MCP server {self.spec.name} answered {tool.tool} with something that the protocol does not know"
+            ) from None
+
+    async def close(self) -> None:
+        self._is_closed = True
+        if self._connecting is not None:
+            self._connecting.cancel()
+            await asyncio.wait([self._connecting])
+        if self._connection is not None:
+            await self._connection.close()
+
+    @property
+    def _is_alive(self) -> bool:
+        return self._connection is not None and self._connection.is_alive
+
+    async def _alive(self) -> Connection:
+        if self._connection is not None and self._connection.is_alive:
+            return self._connection
+        if self._is_closed:
+            raise ServerGone("it was closed")
+        return await asyncio.shield(self._attempt or self._connect())
+
+    @property
+    def _attempt(self) -> asyncio.Task[Connection] | None:
+        """The one that is under way."""
+        return self._connecting if self._connecting is not None and not self._connecting.done() else None
+
+    def _connect(self) -> asyncio.Task[Connection]:
+        """One attempt for all who wait: a turn that is cancelled does not end it."""
+        task = self._connecting = asyncio.create_task(self._connected(), name=f"mcp {self.spec.name}: connecting")
+        task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
+        return task
+
+    async def _connected(self) -> Connection:
+        connection = Connection(self.spec, self._tail, lambda found: self._changed(self, found))
+        try:
+            async with asyncio.timeout(self.spec.timeout_seconds):
+                await connection.open()
+        except TimeoutError:
+            gone = ServerGone(f"it did not answer within {self.spec.timeout_seconds:g} s")
+        except ServerGone as error:
+            gone = error
+        else:
+            self._connection, self._error, self._failed_at = connection, "", -math.inf
+            return connection
+        self._failed_at = time.monotonic()
+        self._fail(gone.message)
+        raise gone
+
+    async def _silent(self, tool: McpTool) -> str:
+        """A call took too long: is the tool slow, or does the server answer nothing any more? Then it is ended."""
+        said = f"the MCP server {self.spec.name} did not answer {tool.tool} within {self.spec.timeout_seconds:g} s"
+        from mcp import MCPError
+        from pydantic import ValidationError
+
+        connection = self._connection
+        if connection is None or not connection.is_alive:
+            return said
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                await connection.relist()
+        except (TimeoutError, ServerGone):
+            await connection.close()
+            self._fail(f"it hung in {tool.tool} and was ended")
+            return f"{said}; it hung and was ended. The next call starts it again."
+        except (MCPError, ValidationError):
+            pass  # a refusal is an answer too
+        return f"{said}; it still answers other requests."
+
+    def _said(self, error: ServerGone) -> str:
+        self._fail(error.message)
+        return f"the MCP server {self.spec.name} is gone: {error.message}. The next call starts it again."
+
+    def _fail(self, why: str) -> None:
+        """Said once for each time that it goes."""
+        if self._error != why:
+            self._error = why
+            self.notice(f"the MCP server {self.spec.name} is gone: {why}")
+
+
+def _told(context: ToolContext) -> Progress:
+    """Progress as events, a few a second at most."""
+    last = -math.inf
+
+    async def tell(progress: float, total: float | None, message: str | None) -> None:
+        nonlocal last
+        now = time.monotonic()
+        fraction = progress / total if total else None
+        if fraction is not None:
+            fraction = min(max(fraction, 0.0), 1.0) if math.isfinite(fraction) else None
+        if now >= last + PROGRESS_PAUSE_SECONDS:
+            last = now
+            await context.emit(short(message or f"{progress:g}{f' of {total:g}' if total else ''}"), fraction=fraction)
+
+    return tell

@@ -1,0 +1,168 @@
+"""What a server answered → blocks. Bytes are decoded within a budget and go through the door like any file: what they
+are is told by themselves, not by the server. Links are named, never followed, and no path in them is ever read.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import TYPE_CHECKING, Any, Final, assert_never
+from urllib.parse import unquote, urlsplit
+
+import msgspec
+
+from loom.content.blocks import NO_OUTPUT, ContentBlock, TextBlock, ToolResult, clean_text
+from loom.content.legacy.encoded import data_url, from_base64, may_hold_bytes
+from loom.content.legacy.media import lift_nested
+from loom.content.legacy.reading import Reading
+from loom.content.legacy.values import safe
+from loom.content.media import size_label
+from loom.errors import LoomError
+from loom.tools.base import ToolContext
+
+if TYPE_CHECKING:
+    from mcp_types import CallToolResult, EmbeddedResource, ResourceLink
+    from mcp_types import ContentBlock as Item
+
+MAX_ITEMS: Final = 100
+MAX_BYTES: Final = 32 * 1024 * 1024
+MAX_TEXT: Final = 1_000_000
+MAX_DATA_BYTES: Final = 262_144
+MAX_DESCRIPTION: Final = 500
+_MAX_URI: Final = 300
+_DATA_URL = re.compile(r"data:[\w.+/-]*(?:;[\w.+=-]+)*;base64,[A-Za-z0-9+/_=-]{16,}")
+
+
+async def result_of(answer: CallToolResult, context: ToolContext, server: str) -> ToolResult:
+    """Never raises for what a server may send: what cannot be shown is described."""
+    unpacking = _Unpacking(context, server)
+    for item in answer.content[:MAX_ITEMS]:
+        await unpacking.add(item)
+    left_out = len(answer.content) - MAX_ITEMS
+    if left_out > 0:
+        unpacking.say(f"[{left_out} more items are left out: at most {MAX_ITEMS} are shown]")
+    data = await unpacking.structured(answer.structured_content)
+    if not unpacking.blocks:
+        unpacking.say("it failed and said nothing" if answer.is_error else NO_OUTPUT)
+    return ToolResult("-", tuple(unpacking.blocks), is_error=answer.is_error, data=data)
+
+
+class _Unpacking:
+    """One answer, item by item, within one budget of bytes."""
+
+    def __init__(self, context: ToolContext, server: str) -> None:
+        self.blocks: list[ContentBlock] = []
+        self._context = context
+        self._server = server
+        self._bytes_left = MAX_BYTES
+
+    def say(self, text: str) -> None:
+        text = clean_text(text)
+        if text.strip():
+            cut = f"\n[cut here: {len(text) - MAX_TEXT} of {len(text)} characters are left out]"
+            self.blocks.append(TextBlock(text if len(text) <= MAX_TEXT else text[:MAX_TEXT] + cut))
+
+    async def add(self, item: Item) -> None:
+        match item.type:
+            case "text":
+                await self._text(item.text)
+            case "image" | "audio":
+                await self._encoded(item.data, item.type)
+            case "resource":
+                await self._resource(item)
+            case "resource_link":
+                self.say(_link(item))
+            case _:
+                assert_never(item)
+
+    async def structured(self, value: Any) -> Any:
+        """What faces get as data. Where no text says the same, the model is told it as JSON."""
+        if value is None:
+            return None
+        plain, found = self._lifted(value)
+        written = msgspec.json.encode(plain)
+        if not any(isinstance(block, TextBlock) for block in self.blocks):
+            self.say(written.decode())
+            await self._attach_all(found)
+        return plain if len(written) <= MAX_DATA_BYTES else None
+
+    async def _text(self, text: str) -> None:
+        """Pictures hide in text too: as `data:` URLs, and as base64 in JSON."""
+        if not may_hold_bytes(text):
+            return self.say(text)
+        try:
+            plain, found = self._lifted(msgspec.json.decode(text, type=dict[str, Any] | list[Any]))
+        except (msgspec.DecodeError, RecursionError):
+            found: list[tuple[bytes, str]] = []
+            self.say(_DATA_URL.sub(lambda url: self._label(url[0], found), text))
+        else:
+            self.say(msgspec.json.encode(plain).decode())
+        return await self._attach_all(found)
+
+    def _label(self, url: str, found: list[tuple[bytes, str]]) -> str:
+        read = data_url(url)
+        if read is None or not read.data:
+            return "[data that could not be decoded]"
+        return self._taken(read.data, read.name, found)
+
+    def _lifted(self, value: Any) -> tuple[Any, list[tuple[bytes, str]]]:
+        found: list[tuple[bytes, str]] = []
+
+        def lift(data: bytes, name: str, _declared: str) -> ContentBlock:
+            return TextBlock(self._taken(data, name, found))
+
+        plain, _ = lift_nested(safe(value), Reading(lift=lift, fetch=lambda _: None))
+        return plain, found
+
+    def _taken(self, data: bytes, name: str, found: list[tuple[bytes, str]]) -> str:
+        if len(data) > self._bytes_left or len(found) >= MAX_ITEMS:
+            return f"[{size_label(len(data))} that are not shown: the answer holds too much]"
+        self._bytes_left -= len(data)
+        found.append((data, name))
+        return f"[shown below: {len(found)}]"
+
+    async def _attach_all(self, found: list[tuple[bytes, str]]) -> None:
+        for data, name in found:
+            await self._attach(data, name)
+
+    async def _encoded(self, text: str, kind: str, name: str = "") -> None:
+        if len(text) * 3 // 4 > self._bytes_left:
+            size = size_label(len(text) * 3 // 4)
+            self.say(f"[{name or kind}, {size}, not shown: an answer may hold {size_label(MAX_BYTES)} in all]")
+            return
+        data = from_base64(text)
+        if data is None:
+            self.say(f"[{name or kind}: its base64 data could not be decoded]")
+            return
+        self._bytes_left -= len(data)
+        await self._attach(data, name)
+
+    async def _attach(self, data: bytes, name: str) -> None:
+        try:
+            self.blocks.extend(await self._context.attach(data, name=name, source=f"mcp:{self._server}"))
+        except LoomError as error:
+            self.say(f"[not shown: {error}]")
+
+    async def _resource(self, item: EmbeddedResource) -> None:
+        from mcp_types import BlobResourceContents
+
+        resource = item.resource
+        if isinstance(resource, BlobResourceContents):
+            await self._encoded(resource.blob, "resource", _last_part(resource.uri))
+        else:
+            self.say(f"[resource: {resource.uri[:_MAX_URI]}]")
+            await self._text(resource.text)
+
+
+def _link(item: ResourceLink) -> str:
+    facts = [item.title or item.name, item.mime_type or "", size_label(item.size) if item.size else ""]
+    about = ", ".join(fact for fact in facts if fact)
+    described = f": {item.description[:MAX_DESCRIPTION]}" if item.description else ""
+    return f"[link to {about} at {item.uri[:_MAX_URI]}, not fetched{described}]"
+
+
+def _last_part(uri: str) -> str:
+    """A name for people; it is never opened."""
+    try:
+        return clean_text(unquote(urlsplit(uri).path).rstrip("/").rpartition("/")[2])[:200]
+    except ValueError:
+        return ""

@@ -1,0 +1,184 @@
+"""A server as a child process: newline-delimited JSON over its pipes, with a cap, in a process group of its own.
+
+The official SDK has such a transport too; this one bounds what it buffers, keeps the child's stderr off our terminal,
+hands it a chosen environment, and leaves no process of its group behind.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from loom.content.blocks import clean_text
+from loom.content.media import size_label
+from loom.tools.mcp_specs import ServerSpec
+
+if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+    from mcp.shared.message import SessionMessage
+
+    Incoming: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
+
+MAX_MESSAGE_BYTES: Final = 48 * 1024 * 1024
+MAX_TAIL_BYTES: Final = 16_384
+PATIENCE_SECONDS: Final = 2.0
+"""How long a server may take to leave after its input is closed, and again after it is asked to end."""
+
+
+class Tail:
+    """The last words of a server: a bounded end of what it wrote to stderr, for diagnostics."""
+
+    def __init__(self) -> None:
+        self._kept = bytearray()
+
+    def add(self, data: bytes) -> None:
+        self._kept += data[-MAX_TAIL_BYTES:]
+        del self._kept[: max(len(self._kept) - MAX_TAIL_BYTES, 0)]
+
+    def __str__(self) -> str:
+        return clean_text(self._kept.decode(errors="replace")).strip()
+
+
+class ChildServer:
+    """The process of one connection. `why_ended` is set where we ended it for a reason of ours."""
+
+    def __init__(self, spec: ServerSpec, tail: Tail, on_end: Callable[[], None]) -> None:
+        self._spec = spec
+        self._tail = tail
+        self._on_end = on_end
+        self.process: asyncio.subprocess.Process | None = None
+        self.has_ended = False
+        self.why_ended = ""
+
+    @asynccontextmanager
+    async def streams(self) -> AsyncGenerator[tuple[Incoming, MemoryObjectSendStream[SessionMessage]]]:
+        """The pair of streams that the SDK's client speaks through."""
+        import anyio
+        from mcp.shared.message import SessionMessage
+
+        process = self.process = await self._start()
+        arriving, read = anyio.create_memory_object_stream[SessionMessage | Exception](16)
+        write, leaving = anyio.create_memory_object_stream[SessionMessage](16)
+        tasks = [
+            asyncio.create_task(self._receive(process, arriving)),
+            asyncio.create_task(self._send(process, leaving, arriving)),
+            asyncio.create_task(self._listen_to_stderr(process)),
+        ]
+        try:
+            yield read, write
+        finally:
+            for stream in (read, write, arriving, leaving):
+                stream.close()
+            with anyio.CancelScope(shield=True):
+                await _end(process, tasks)
+
+    def last_words(self) -> str:
+        """Why it is over, as far as is known."""
+        code = self.process.returncode if self.process is not None else None
+        if self.why_ended or code is None:
+            return self.why_ended or "it closed its output"
+        return f"it ended with exit code {code}" if code >= 0 else f"it was ended by signal {-code}"
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        spec = self._spec
+        return await asyncio.create_subprocess_exec(
+            spec.command,
+            *spec.args,
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.PIPE,
+            env=spec.environment(os.environ),
+            cwd=spec.folder,
+            start_new_session=True,
+            limit=MAX_MESSAGE_BYTES,
+        )
+
+    async def _receive(
+        self, process: asyncio.subprocess.Process, arriving: MemoryObjectSendStream[SessionMessage | Exception]
+    ) -> None:
+        """Messages until the pipe ends. What is no message (a server that prints to stdout) is kept with its stderr."""
+        import anyio
+        from mcp.shared.message import SessionMessage
+        from mcp_types import jsonrpc_message_adapter
+
+        assert process.stdout is not None
+        with suppress(anyio.BrokenResourceError, anyio.ClosedResourceError):
+            while line := await self._line(process.stdout):
+                try:
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValueError:
+                    self._tail.add(line[:MAX_TAIL_BYTES])
+                    continue
+                await arriving.send(SessionMessage(message))
+        self._finish(arriving)
+
+    def _finish(self, arriving: MemoryObjectSendStream[SessionMessage | Exception]) -> None:
+        self.has_ended = True
+        arriving.close()
+        self._on_end()
+
+    async def _line(self, stdout: asyncio.StreamReader) -> bytes:
+        try:
+            return await stdout.readuntil(b"\n")
+        except asyncio.IncompleteReadError:
+            return b""
+        except asyncio.LimitOverrunError:
+            self.why_ended = f"it sent a message of more than {size_label(MAX_MESSAGE_BYTES)}"
+            return b""
+
+    async def _send(
+        self,
+        process: asyncio.subprocess.Process,
+        leaving: MemoryObjectReceiveStream[SessionMessage],
+        arriving: MemoryObjectSendStream[SessionMessage | Exception],
+    ) -> None:
+        assert process.stdin is not None
+        try:
+            async for message in leaving:
+                process.stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                await process.stdin.drain()
+        except OSError:  # it closed its input: whoever waits for an answer is told by the end of the other stream
+            self._finish(arriving)
+
+    async def _listen_to_stderr(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        while data := await process.stderr.read(4096):
+            self._tail.add(data)
+
+
+async def _end(process: asyncio.subprocess.Process, tasks: list[asyncio.Task[None]]) -> None:
+    """Close its input, then ask, then kill: the whole group, so that no child of the server stays behind."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        if not await _has_ended(process):
+            _signal_group(process.pid, signal.SIGTERM)
+            await _has_ended(process)
+    finally:
+        _signal_group(process.pid, signal.SIGKILL)
+    await _has_ended(process)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    transport = getattr(process, "_transport", None)
+    if transport is not None:  # a grandchild outside the group may hold the pipes open: ours are closed all the same
+        transport.close()
+
+
+async def _has_ended(process: asyncio.subprocess.Process) -> bool:
+    """By its exit alone: `wait()` would also wait for pipes that a grandchild may hold."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    while process.returncode is None:
+        if asyncio.get_running_loop().time() > deadline:
+            return False
+        await asyncio.sleep(0.01)
+    return True
+
+
+def _signal_group(group: int, what: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, what)

@@ -1,0 +1,138 @@
+"""Programs that tools start: they know nothing that is secret, and nothing of them is left when they are over."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import secrets
+import signal
+import time
+from asyncio.subprocess import DEVNULL
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from loom.errors import ToolError
+
+_KEPT: Final = (
+    "PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR LD_LIBRARY_PATH VIRTUAL_ENV CONDA_PREFIX JAVA_HOME GOPATH "
+    "GOROOT CARGO_HOME RUSTUP_HOME NVM_DIR PYENV_ROOT RBENV_ROOT"
+)
+_MARK: Final = "LOOM_STARTED"
+_ROUNDS: Final = 20
+_GONE_SECONDS: Final = 2.0
+
+
+class Started(msgspec.Struct, frozen=True):
+    """`output` is what it prints, both streams in their order."""
+
+    process: asyncio.subprocess.Process
+    output: asyncio.StreamReader
+    mark: str
+    groups: set[int]
+    """The process groups that were seen to be its own."""
+
+
+def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
+    """A whitelist: keys and tokens of ours, and of anything else, stay here."""
+    kept = {name: os.environ[name] for name in _KEPT.split() if name in os.environ}
+    kept |= {name: value for name, value in os.environ.items() if name.startswith("LC_")}
+    return kept | dict(extra or {})
+
+
+@asynccontextmanager
+async def started(
+    command: Sequence[str], *, folder: Path, extra: Mapping[str, str] | None = None, stdin: int = DEVNULL
+) -> AsyncGenerator[Started]:
+    """A program in a process group of its own. At the end, also when cancelled, all that it started is ended."""
+    mark = secrets.token_hex(8)
+    async with _pipe() as (output, writing):
+        try:
+            process = await asyncio.create_subprocess_exec(
+                *command,
+                stdin=stdin,
+                stdout=writing,
+                stderr=writing,
+                cwd=folder,
+                env=environment(extra) | {_MARK: mark},
+                start_new_session=True,
+            )
+        except OSError as error:
+            raise ToolError(f"{command[0]} cannot be started: {error.strerror}") from None
+        finally:
+            os.close(writing)
+        running = Started(process, output, mark, {process.pid})
+        try:
+            yield running
+        finally:
+            end_all(running)
+            await process.wait()
+            await _gone(running)
+
+
+@asynccontextmanager
+async def _pipe() -> AsyncGenerator[tuple[asyncio.StreamReader, int]]:
+    """A reader, and the descriptor to write to. The reader is closed even where a stranger holds the other end."""
+    reading, writing = os.pipe()
+    reader = asyncio.StreamReader()
+    loop = asyncio.get_running_loop()
+    transport, _ = await loop.connect_read_pipe(
+        lambda: asyncio.StreamReaderProtocol(reader), os.fdopen(reading, "rb", buffering=0)
+    )
+    try:
+        yield reader, writing
+    finally:
+        transport.close()
+
+
+async def _gone(running: Started) -> None:
+    """Killed processes still take a moment to let go of their files."""
+    until = time.monotonic() + _GONE_SECONDS
+    while _members(running) and time.monotonic() < until:  # noqa: ASYNC110  nobody tells of processes that are not our own
+        await asyncio.sleep(0.01)
+
+
+def end_all(running: Started) -> int:
+    """Kill what it started, in its group and outside; gives how many processes there still were."""
+    ended = _members(running)
+    kill_group(running.process, signal.SIGKILL)
+    for _ in range(_ROUNDS):
+        left = _members(running)
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended, or is not ours any more
+                os.kill(pid, signal.SIGKILL)
+        if not left:
+            break
+        ended |= left
+    return len(ended - {running.process.pid})
+
+
+def kill_group(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):  # all of it has ended
+        os.killpg(process.pid, number)
+
+
+def _members(running: Started) -> set[int]:
+    """Living processes that inherited the mark, wherever they have gone, and all in the groups of such.
+
+    A double fork leaves the group, not its variables; a browser overwrites its variables, but stays in its group.
+    """
+    wanted = f"{_MARK}={running.mark}".encode()
+    found: set[int] = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            state, _, group = (folder / "stat").read_bytes().rpartition(b")")[2].split()[:3]
+            if state in (b"Z", b"X"):
+                continue
+            is_marked = wanted in (folder / "environ").read_bytes().split(b"\0")
+        except OSError:  # it has ended meanwhile, or is somebody else's
+            continue
+        if is_marked:
+            running.groups.add(int(group))
+        if int(group) in running.groups:
+            found.add(int(folder.name))
+    return found

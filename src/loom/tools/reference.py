@@ -1,0 +1,66 @@
+"""`docs/tools.md`, made from what models are told: `python -m loom.tools.reference docs/tools.md` writes it anew."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any, Final, cast
+
+from loom.tools.base import Tool
+from loom.tools.builtin import builtin_tools
+
+_INTRODUCTION: Final = """\
+# Tools
+
+What a model can do in a workspace without any set-up. This page is made from what models are told
+(`python -m loom.tools.reference docs/tools.md`).
+
+Paths are relative to the workspace. Reading outside it, files that may hold secrets (`.env`, keys, credentials, under
+any name) and large files need the user's word; writing outside it is refused. Tools marked *asks first* need the
+user's word for every call unless a rule allows them; `fetch_url` and `screenshot` ask for every host, and "always"
+holds for that host. Text beyond 30 KB of one result is cut in the middle and kept: `look` reads on. `.gitignore` is
+honoured where files are listed or searched.
+
+Only public addresses are fetched: names are resolved once, private, loopback, link-local and mapped addresses are
+refused on every hop of a redirect, and the connection goes to the address that was checked. A browser is shut up
+behind a proxy with the same rules; pages of this machine are opened after the user has agreed, pages from files have no
+network.
+"""
+
+
+def reference() -> str:
+    """The whole page."""
+    return _INTRODUCTION + "".join(_section(tool) for tool in builtin_tools().values())
+
+
+def _section(tool: Tool) -> str:
+    schema = tool.spec.parameters
+    required = cast("list[str]", schema.get("required", []))
+    properties = cast("dict[str, dict[str, Any]]", schema.get("properties", {}))
+    asks = "*Asks first.* " if tool.danger == "ask" else ""
+    description = " ".join(tool.spec.description.split())
+    rows = [
+        f"| `{name}` | {_type(facts)} | {_default(name, facts, required)} | {facts.get('description', '')} |"
+        for name, facts in properties.items()
+    ]
+    table = ["| parameter | type | default | meaning |", "|---|---|---|---|", *rows]
+    return f"\n## {tool.name}\n\n{asks}{description}\n\n" + "\n".join(table) + "\n"
+
+
+def _type(facts: dict[str, Any]) -> str:
+    words = {"string": "text", "integer": "number", "boolean": "true or false", "null": ""}
+    kinds = [facts, *cast("list[dict[str, Any]]", facts.get("anyOf", []))]
+    return ", ".join(word for kind in kinds if (word := words.get(str(kind.get("type", "null")), "")))
+
+
+def _default(name: str, facts: dict[str, Any], required: list[str]) -> str:
+    if name in required:
+        return "*needed*"
+    default = facts.get("default")
+    if default is None or default == "":
+        return "–"
+    return f"`{str(default).lower() if isinstance(default, bool) else default}`"
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(reference(), "utf-8")

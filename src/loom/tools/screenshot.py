@@ -1,0 +1,222 @@
+"""screenshot: a web page as a real browser shows it."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib.util
+import mimetypes
+import os
+import shutil
+import sys
+import tempfile
+from pathlib import Path
+from typing import Final
+from urllib.parse import quote
+
+import msgspec
+
+from loom.content.blocks import ContentBlock, TextBlock
+from loom.errors import ExtraMissing, MediaError, ToolError, Unsupported
+from loom.formats.sniff import sniff
+from loom.formats.sniff.kinds import SVG
+from loom.formats.text import encoding_of
+from loom.tools.base import Tool, ToolContext
+from loom.tools.egress import Egress, place_of
+from loom.tools.processes import started
+from loom.tools.proxy import FILES_HOST, Files, GuardProxy, guard_proxy
+from loom.tools.screenshot_job import FACTS, PICTURE, Job, Shot
+from loom.tools.workspace import open_file, visible_name
+
+BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
+DEADLINE_SECONDS: Final = 90.0
+MAX_HEIGHT_PX: Final = 8_000
+_LOAD_SECONDS: Final = 20.0
+_WIDTHS: Final = (200, 3_840)
+_HEIGHTS: Final = (200, 4_320)
+_PLACE_CHARS: Final = 40
+_SERVED_BYTES: Final = 20_000_000
+_HEAD_BYTES: Final = 65_536
+_MAX_OUTPUT_BYTES: Final = 65_536
+_EXTRA: Final = "pip install 'loom-runtime[browser]'"
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What is opened, through which gate, and what is called so in the answer."""
+
+    url: str
+    shown: str
+    egress: Egress
+    files: Files | None = None
+
+
+def screenshot_tool(egress: Egress) -> Tool:
+    """The tool, behind a gate of its own."""
+
+    async def screenshot(
+        context: ToolContext, url: str, *, full_page: bool = False, width: int = 1280, height: int = 800
+    ) -> list[ContentBlock]:
+        """Open a web page in a real browser and see how it looks.
+
+        url: an http or https address, or the path of an HTML file of the workspace
+        full_page: the whole page, not only what fits into the window
+        width: of the window, in pixels
+        height: of the window, in pixels
+        """
+        if not (_WIDTHS[0] <= width <= _WIDTHS[1] and _HEIGHTS[0] <= height <= _HEIGHTS[1]):
+            raise ToolError(f"width is {_WIDTHS[0]} to {_WIDTHS[1]} pixels, height {_HEIGHTS[0]} to {_HEIGHTS[1]}")
+        return await photographed(context, url, egress, full_page=full_page, width=width, height=height)
+
+    return Tool(screenshot)
+
+
+async def photographed(
+    context: ToolContext, url: str, egress: Egress, *, full_page: bool, width: int, height: int
+) -> list[ContentBlock]:
+    if importlib.util.find_spec("playwright") is None:
+        raise ExtraMissing("Screenshots need Playwright.", hint=f"Install it: {_EXTRA}")
+    target = await (_web(context, url, egress) if "://" in url[:12] else _file(context, url, egress))
+    with tempfile.TemporaryDirectory(prefix="loom-browser-", dir=_short_place(), ignore_cleanup_errors=True) as folder:
+        async with guard_proxy(target.egress, target.files) as proxy:
+            job = Job(
+                url=target.url,
+                folder=folder,
+                browser=next(filter(None, map(shutil.which, BROWSERS)), ""),
+                proxy_port=proxy.port,
+                proxy_user=proxy.user,
+                proxy_password=proxy.password,
+                width=width,
+                height=height,
+                full_page=full_page,
+                max_height_px=MAX_HEIGHT_PX,
+                load_ms=int(_LOAD_SECONDS * 1000),
+            )
+            shot = await _driven(job, target)
+            _check(shot, proxy, target)
+        picture = (Path(folder) / PICTURE).read_bytes()
+    name = f"screenshot of {target.shown.partition('://')[2] or target.shown}"[:120]
+    blocks = await context.attach(picture, name=f"{name.replace('/', ' ').strip()}.png", source=target.shown)
+    return [TextBlock(_label(shot, target, proxy, job)), *blocks]
+
+
+def _short_place() -> str | None:
+    """The browser makes sockets in its folder, and the path of a socket has some hundred characters at most."""
+    return "/tmp" if len(tempfile.gettempdir()) > _PLACE_CHARS and Path("/tmp").is_dir() else None  # noqa: S108  a folder of our own in it
+
+
+async def _web(context: ToolContext, url: str, egress: Egress) -> Target:
+    """A page of this machine or of the internet: the user says yes to the host, and the gate opens for that."""
+    place = place_of(url)
+    opened = await egress.opened_to_this_machine(place.host, place.port)
+    if opened is not None:
+        await context.approve(f"open {place.origin}", why="it is on this machine")
+        return Target(place.url, place.url, opened)
+    await egress.addresses(place.host, place.port)
+    await context.approve(f"open {place.origin}", why="what is in the address is told to that host")
+    return Target(place.url, place.url, egress)
+
+
+async def _file(context: ToolContext, path: str, egress: Egress) -> Target:
+    """A page of the workspace sees its neighbours there, and neither the rest of the disk nor the network."""
+    root, page, is_hidden = await asyncio.to_thread(_page, context.workspace, path)
+    if is_hidden:
+        await context.approve(f"open {path}", why=f"{page.name} may hold secrets")
+    relative = page.relative_to(root).as_posix()
+    return Target(f"http://{FILES_HOST}/{quote(relative)}", relative, egress, lambda asked: _served(root, asked, page))
+
+
+def _page(workspace: Path, path: str) -> tuple[Path, Path, bool]:
+    """The workspace and the page as they really are, and whether the page may hold secrets."""
+    root = Path(os.path.realpath(workspace))
+    with open_file(root, path) as opened:
+        if not opened.inside:
+            raise ToolError(f"{path} is outside the workspace, and only pages inside are opened")
+        kind = sniff(opened.file.read(_HEAD_BYTES), opened.path.name).media_type
+    if kind not in ("text/html", "text/xml", SVG):
+        raise ToolError(f"{path} is no HTML page", hint="read_file shows other files.")
+    return root, opened.path, opened.sensitive
+
+
+def _served(root: Path, asked: str, page: Path) -> tuple[bytes, str] | None:
+    try:
+        with open_file(root, asked.lstrip("/")) as opened:
+            hidden = opened.sensitive or ".git" in opened.path.parts
+            if not opened.inside or (hidden and opened.path != page) or opened.size_bytes > _SERVED_BYTES:
+                return None
+            data = opened.file.read(_SERVED_BYTES)
+    except MediaError:
+        return None
+    kind = mimetypes.guess_type(opened.path.name)[0] or sniff(data, opened.path.name).media_type
+    codec = encoding_of(data) if kind.startswith("text/") or kind.endswith(("javascript", "json")) else None
+    return data, f"{kind}; charset={codec.removesuffix('-sig')}" if codec else kind
+
+
+async def _driven(job: Job, target: Target) -> Shot:
+    """Run the browser in processes that know nothing of ours, in a folder that goes away with them."""
+    command = [sys.executable, "-P", "-m", "loom.tools.screenshot_job"]
+    try:
+        async with (
+            asyncio.timeout(DEADLINE_SECONDS),
+            started(
+                command, folder=Path(job.folder), extra=_variables(job.folder), stdin=asyncio.subprocess.PIPE
+            ) as running,
+        ):
+            _, output = await asyncio.gather(
+                running.process.communicate(msgspec.json.encode(job)), running.output.read(_MAX_OUTPUT_BYTES)
+            )
+    except TimeoutError:
+        raise ToolError(f"{target.shown} could not be drawn within {DEADLINE_SECONDS:.0f} s") from None
+    return _result(Path(job.folder) / FACTS, output, target)
+
+
+def _result(facts: Path, output: bytes, target: Target) -> Shot:
+    if not facts.exists():
+        last = output.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
+        raise ToolError(f"the browser ended before it had drawn {target.shown}: {last or 'it was killed'}")
+    return msgspec.json.decode(facts.read_bytes(), type=Shot)
+
+
+def _variables(folder: str) -> dict[str, str]:
+    """All that it writes goes into a folder of its own."""
+    own = dict.fromkeys(("HOME", "TMPDIR", "XDG_CONFIG_HOME", "XDG_CACHE_HOME"), folder)
+    path = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path if entry)
+    return own | {"PYTHONPATH": path, "PLAYWRIGHT_BROWSERS_PATH": _own_browsers()}
+
+
+def _own_browsers() -> str:
+    """Where Playwright keeps browsers of its own; it looks below HOME, which it is not told."""
+    named = os.environ.get("PLAYWRIGHT_BROWSERS_PATH")
+    return named or str(Path("~/.cache/ms-playwright").expanduser())
+
+
+def _check(shot: Shot, proxy: GuardProxy, target: Target) -> None:
+    if shot.no_browser:
+        raise ExtraMissing(
+            "Screenshots need Chromium.", hint="Install it: apt install chromium, or playwright install chromium"
+        )
+    main = place_of(shot.url).origin if shot.url.startswith(("http://", "https://")) else ""
+    if main and main in proxy.refused:
+        raise Unsupported(f"{target.shown} leads to {main}, which may not be asked")
+    if shot.problem:
+        raise ToolError(f"{target.shown} cannot be drawn: {shot.problem}")
+
+
+def _label(shot: Shot, target: Target, proxy: GuardProxy, job: Job) -> str:
+    height = min(shot.page_height_px, MAX_HEIGHT_PX) if job.full_page else job.height
+    facts = [f"screenshot of {target.shown}", f"{job.width}×{height}"]
+    if shot.title:
+        facts.append(f'title "{visible_name(shot.title)}"')
+    if shot.status is not None and shot.status >= 400:
+        facts.append(f"HTTP {shot.status}")
+    said = [f"[{', '.join(facts)}]"]
+    if target.files is None and shot.url.rstrip("/") != target.url.rstrip("/"):
+        said.append(f"(it leads to {shot.url[:300]})")
+    if shot.still_loading:
+        said.append("(it was still loading)")
+    if shot.page_height_px > height:
+        more = f"the page is {shot.page_height_px} px high"
+        said.append(f"({more})" if job.full_page else f"({more}: full_page=true shows all of it)")
+    if proxy.refused:
+        hosts = ", ".join(sorted(proxy.refused)[:5])
+        why = "a page from a file has no network" if target.files is not None else "addresses that may not be asked"
+        said.append(f"(not loaded, {why}: {hosts})")
+    return "\n".join(said)

@@ -1,0 +1,213 @@
+"""Write files of the workspace: whole or not at all, never through a link that leads out, and as they were before:
+encoding, line ends, mode.
+
+The folder is opened first and judged by where it really is; everything after that happens below its descriptor, so
+a link swapped in between changes nothing. Replacing a name never follows it.
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import os
+import secrets
+import stat
+from collections.abc import Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from loom.content.media import size_label
+from loom.errors import ToolError, Unreadable
+from loom.formats.text import encoding_of
+from loom.tools.workspace import is_sensitive, open_file, open_folder
+
+MAX_EDITED_BYTES: Final = 10_000_000
+_MARKS: Final = {
+    "utf-8-sig": codecs.BOM_UTF8,
+    "utf-16-le": codecs.BOM_UTF16_LE,
+    "utf-16-be": codecs.BOM_UTF16_BE,
+    "utf-32-le": codecs.BOM_UTF32_LE,
+    "utf-32-be": codecs.BOM_UTF32_BE,
+}
+_LABELS: Final = {"utf-8-sig": "UTF-8", "utf-8": "UTF-8", "cp1252": "Windows-1252"}
+
+
+class Form(msgspec.Struct, frozen=True):
+    """How a text is kept in its file."""
+
+    codec: str = "utf-8"
+    mark: bytes = b""
+    newline: str = "\n"
+    """Of most of its lines."""
+
+    def encode(self, text: str, name: str) -> bytes:
+        """Bytes that were not text before are what they were."""
+        errors = "surrogateescape" if self.codec == "utf-8" else "strict"
+        try:
+            return self.mark + text.encode(self.codec, errors)
+        except UnicodeEncodeError as error:
+            label = _LABELS.get(self.codec, self.codec.upper())
+            character = text[error.start : error.start + 1]
+            raise ToolError(
+                f"{name} is kept as {label}, which has no {character!r}",
+                hint="Use other characters, or convert the file to UTF-8 first.",
+            ) from None
+
+
+class Original(msgspec.Struct, frozen=True):
+    """A file as it is before it is changed, and where it really is."""
+
+    path: Path
+    text: str
+    form: Form
+    identity: tuple[int, int]
+    """Device and number of the file that was read."""
+
+
+def decode(data: bytes, name: str) -> tuple[str, Form]:
+    """The exact text: encoding it again gives the same bytes."""
+    codec = encoding_of(data) if data else "utf-8"
+    if codec is None:
+        raise ToolError(f"{name} is not a text file, and cannot be edited as one")
+    mark = _MARKS.get(codec, b"")
+    mark = mark if data.startswith(mark) else b""
+    codec = "utf-8" if codec == "utf-8-sig" else codec
+    try:
+        text = data[len(mark) :].decode(codec, "surrogateescape" if codec == "utf-8" else "strict")
+    except UnicodeDecodeError:
+        raise ToolError(f"{name} is damaged text ({codec.upper()}), and cannot be edited safely") from None
+    crlf = text.count("\r\n")
+    newline = "\r\n" if crlf * 2 > text.count("\n") else "\n"
+    return text, Form(codec, mark, newline)
+
+
+def original(workspace: Path, asked: str) -> Original | None:
+    """The file that `asked` names, or None where there is none. A ToolError where it must not be written."""
+    try:
+        with open_file(workspace, asked) as opened:
+            if not opened.inside:
+                raise ToolError(f"{asked} is outside the workspace, and only files inside are written")
+            if opened.size_bytes > MAX_EDITED_BYTES:
+                raise ToolError(f"{asked} has {size_label(opened.size_bytes)}: too large to be edited")
+            facts = os.fstat(opened.file.fileno())
+            data = opened.file.read(MAX_EDITED_BYTES + 1)
+    except Unreadable:
+        if os.path.lexists(_wanted(workspace, asked)):
+            raise
+        return None
+    text, form = decode(data, asked)
+    return Original(opened.path, text, form, (facts.st_dev, facts.st_ino))
+
+
+def replace(workspace: Path, found: Original, data: bytes) -> None:
+    """Put new bytes in its place, if it is still the file that was read."""
+    with open_folder(workspace, str(found.path.parent)) as folder:
+        if not folder.inside:
+            raise ToolError(f"{found.path.name} is not in the workspace any more")
+        name = found.path.name
+        facts = _facts(name, folder.descriptor)
+        if facts is None or (facts.st_dev, facts.st_ino) != found.identity:
+            raise ToolError(f"{name} was changed by somebody else meanwhile", hint="Read it again.")
+        _write(folder.descriptor, name, data, facts)
+
+
+def create(workspace: Path, asked: str, data: bytes) -> None:
+    """A new file; folders that are missing are made, inside the workspace only."""
+    wanted = _wanted(workspace, asked)
+    with _folder(workspace, wanted.parent, asked) as descriptor:
+        if _facts(wanted.name, descriptor) is not None:
+            raise ToolError(f"{asked} was made by somebody else meanwhile", hint="Read it first.")
+        _write(descriptor, wanted.name, data, None)
+
+
+def needs_word(workspace: Path, asked: str) -> str:
+    """Why writing there is more than writing a file; empty where it is not."""
+    wanted = _wanted(workspace, asked)
+    real = Path(os.path.realpath(wanted))
+    if is_sensitive(wanted) or is_sensitive(real):
+        return f"{wanted.name} may hold secrets"
+    if ".git" in (*wanted.parts, *real.parts):
+        return "git runs what stands there"
+    return ""
+
+
+def _wanted(workspace: Path, asked: str) -> Path:
+    try:
+        wanted = workspace / Path(asked).expanduser()
+        os.fsencode(wanted)
+    except (ValueError, RuntimeError):
+        raise ToolError(f"{asked[:200]!r} is not the path of a file") from None
+    if "\0" in asked or not wanted.name or asked.endswith("/") or wanted.name == "..":
+        raise ToolError(f"{asked[:200]!r} is not the path of a file")
+    return wanted
+
+
+def _facts(name: str, descriptor: int) -> os.stat_result | None:
+    try:
+        return os.stat(name, dir_fd=descriptor, follow_symlinks=False)
+    except FileNotFoundError:
+        return None
+    except OSError as error:
+        raise ToolError(f"{name[:200]} cannot be written: {error.strerror}") from None
+
+
+@contextmanager
+def _folder(workspace: Path, wanted: Path, asked: str) -> Generator[int]:
+    """The descriptor of a folder inside the workspace. Those that are missing are made one below the other."""
+    missing: list[str] = []
+    while not os.path.lexists(wanted) and wanted != wanted.parent:
+        missing.append(wanted.name)
+        wanted = wanted.parent
+    if ".." in missing:
+        raise ToolError(f"{asked} leads through a folder that does not exist")
+    with open_folder(workspace, str(wanted)) as folder, contextlib.ExitStack() as stack:
+        if not folder.inside:
+            raise ToolError(f"{asked} is outside the workspace, and only files inside are written")
+        descriptor = folder.descriptor
+        for name in reversed(missing):
+            descriptor = _made(name, descriptor, asked)
+            stack.callback(os.close, descriptor)
+        yield descriptor
+
+
+def _made(name: str, above: int, asked: str) -> int:
+    try:
+        with contextlib.suppress(FileExistsError):  # somebody was quicker; if it is a folder, it will do
+            os.mkdir(name, dir_fd=above)
+        return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
+    except OSError as error:
+        raise ToolError(f"the folders of {asked} cannot be made: {error.strerror}") from None
+
+
+def _write(descriptor: int, name: str, data: bytes, facts: os.stat_result | None) -> None:
+    """To a name of its own first, synced, then renamed: a reader sees the old file or the new one."""
+    spare = f".{name[:100]}.{secrets.token_hex(6)}.loom"
+    flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        file = os.open(spare, flags, 0o666, dir_fd=descriptor)
+        try:
+            with os.fdopen(file, "wb") as opened:
+                opened.write(data)
+                opened.flush()
+                _keep_facts(opened.fileno(), facts)
+                os.fsync(opened.fileno())
+            os.replace(spare, name, src_dir_fd=descriptor, dst_dir_fd=descriptor)
+        except BaseException:
+            with contextlib.suppress(FileNotFoundError):
+                os.unlink(spare, dir_fd=descriptor)
+            raise
+    except OSError as error:
+        raise ToolError(f"{name} cannot be written: {error.strerror}") from None
+
+
+def _keep_facts(file: int, facts: os.stat_result | None) -> None:
+    if facts is None:
+        return
+    own = os.fstat(file)
+    if (own.st_uid, own.st_gid) != (facts.st_uid, facts.st_gid):
+        with contextlib.suppress(PermissionError):  # only root may give a file away; the mode still is kept
+            os.fchown(file, facts.st_uid, facts.st_gid)
+    os.fchmod(file, stat.S_IMODE(facts.st_mode))

@@ -1,0 +1,108 @@
+"""The servers that the MCP tests talk to, and a tool context that remembers what it was told."""
+
+from __future__ import annotations
+
+import asyncio
+import fcntl
+import shutil
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loom.content.blocks import ContentBlock
+from loom.content.media import Media, digest_of
+from loom.errors import ToolError
+from loom.formats.door import admit
+from loom.formats.facts import Limits
+from loom.models import Capabilities
+from loom.tools.mcp_specs import ServerSpec
+from made import run
+
+HERE = Path(__file__).resolve().parent
+NPM = HERE.parent.parent / ".cache" / "npm"
+EVERYTHING = NPM / "node_modules" / "@modelcontextprotocol" / "server-everything" / "dist" / "index.js"
+
+
+class Context:
+    """A ToolContext whose user says yes or no."""
+
+    def __init__(self, *, allow: bool = True) -> None:
+        self.workspace = Path.cwd()
+        self.limits = Limits()
+        self.capabilities = Capabilities()
+        self.told: list[tuple[str, float | None]] = []
+        self.asked: list[str] = []
+        self.bytes: dict[str, bytes] = {}
+        self._allow = allow
+
+    async def attach(
+        self, data: bytes | Path, *, name: str = "", source: str = "", pages: str = ""
+    ) -> Sequence[ContentBlock]:
+        assert isinstance(data, bytes), "nothing that a server says is a path to read"
+        admitted = admit(data, name, source=source, pages=pages, limits=self.limits)
+        if admitted.data is not None:
+            self.bytes[digest_of(admitted.data)] = admitted.data
+        return [admitted.block]
+
+    async def emit(self, text: str, *, fraction: float | None = None) -> None:
+        self.told.append((text, fraction))
+
+    async def approve(self, action: str, *, why: str) -> None:
+        self.asked.append(f"{action} ({why})")
+        if not self._allow:
+            raise ToolError("the user said no")
+
+    async def inject(self, *content: Any) -> None:
+        raise AssertionError("nothing is injected")
+
+    async def media(self) -> Sequence[Media]:
+        return []
+
+    async def load(self, digest: str) -> bytes:
+        return self.bytes[digest]
+
+
+def hostile(mode: str = "", *, name: str = "bad", timeout_seconds: float = 20, **given: Any) -> ServerSpec:
+    args = (str(HERE / "hostile_mcp.py"), *([mode] if mode else []))
+    return ServerSpec(name=name, command=sys.executable, args=args, timeout_seconds=timeout_seconds, **given)
+
+
+def everything(*, timeout_seconds: float = 30) -> ServerSpec:
+    """The reference server of the protocol, installed once."""
+    for program in ("node", "npm"):
+        if shutil.which(program) is None:
+            pytest.fail(f"this test runs the reference MCP server, and {program} is missing: run tests/packages.sh")
+    NPM.mkdir(parents=True, exist_ok=True)
+    with (NPM / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not EVERYTHING.exists():
+            run("npm", "install", "--prefix", NPM, "@modelcontextprotocol/server-everything", timeout=300)
+    return ServerSpec(name="every", command="node", args=(str(EVERYTHING),), timeout_seconds=timeout_seconds)
+
+
+def is_running(process_id: int) -> bool:
+    """Neither gone nor a zombie."""
+    try:
+        state = Path(f"/proc/{process_id}/stat").read_text().rpartition(")")[2].split()[0]
+    except OSError:
+        return False
+    return state != "Z"
+
+
+def is_there(process_id: int) -> bool:
+    """Running, or a zombie that nobody reaped."""
+    return Path(f"/proc/{process_id}").exists()
+
+
+def open_files() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def until(condition: Callable[[], object], seconds: float = 30) -> None:
+    """Wait for what another process will do."""
+    async with asyncio.timeout(seconds):
+        while not condition():  # noqa: ASYNC110  it is another process that changes it: there is nothing to wait on
+            await asyncio.sleep(0.02)

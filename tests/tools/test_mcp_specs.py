@@ -1,0 +1,117 @@
+"""`.mcp.json`: which servers a project asks for, and when they may be started."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loom.errors import ConfigError
+from loom.tools.mcp_specs import ServerSpec, project_servers
+
+
+def written(folder: Path, content: Any) -> Path:
+    text = content if isinstance(content, str) else json.dumps(content)
+    (folder / ".mcp.json").write_text(text)
+    return folder
+
+
+def test_programs_and_addresses_are_read_in_a_trusted_folder(tmp_path: Path) -> None:
+    servers = {
+        "files": {"command": "npx", "args": ["-y", "server", "${ROOT:-/tmp}"], "env": {"TOKEN": "${MY_TOKEN}"}},
+        "web": {"type": "http", "url": "https://example.com/mcp", "headers": {"Authorization": "Bearer ${MY_TOKEN}"}},
+        "off": {"command": "never", "disabled": True},
+    }
+    found = project_servers(written(tmp_path, {"mcpServers": servers}), [tmp_path], {"MY_TOKEN": "t0ken"})
+    assert found.warnings == ()
+    assert found.specs == (
+        ServerSpec(
+            name="files",
+            command="npx",
+            args=("-y", "server", "/tmp"),
+            env={"TOKEN": "t0ken"},
+            folder=tmp_path.resolve(),
+        ),
+        ServerSpec(
+            name="web",
+            url="https://example.com/mcp",
+            headers={"Authorization": "Bearer t0ken"},
+            folder=tmp_path.resolve(),
+        ),
+    )
+    assert "t0ken" not in repr(found.specs)
+
+
+def test_in_a_folder_that_is_not_trusted_nothing_is_started_and_the_user_is_told_how_to_allow_it(
+    tmp_path: Path,
+) -> None:
+    project = tmp_path / "project"
+    project.mkdir()
+    found = project_servers(written(project, {"mcpServers": {"evil": {"command": "rm"}}}), [tmp_path / "other"])
+    assert found.specs == ()
+    (warning,) = found.warnings
+    assert warning.startswith(".mcp.json: not started: evil: this folder is not trusted.")
+    assert str(project) in warning
+
+
+def test_a_link_into_a_trusted_folder_does_not_make_its_own_folder_trusted(tmp_path: Path) -> None:
+    trusted, project = tmp_path / "trusted", tmp_path / "project"
+    trusted.mkdir()
+    project.mkdir()
+    (trusted / "link").symlink_to(project)
+    written(project, {"mcpServers": {"evil": {"command": "rm"}}})
+    assert project_servers(trusted / "link", [trusted]).specs == ()
+
+
+def test_the_key_of_another_editor_is_read_with_a_warning(tmp_path: Path) -> None:
+    found = project_servers(written(tmp_path, {"servers": {"a": {"command": "x"}}}), [tmp_path])
+    assert [spec.name for spec in found.specs] == ["a"]
+    assert found.warnings == (
+        '.mcp.json: the key "servers" belongs to another editor\'s file; here it is "mcpServers"',
+    )
+
+
+def test_the_file_is_looked_for_up_to_the_root_of_the_repository_and_no_further(tmp_path: Path) -> None:
+    written(tmp_path, {"mcpServers": {"outer": {"command": "x"}}})
+    inner = tmp_path / "repository" / "src"
+    inner.mkdir(parents=True)
+    assert project_servers(inner, [tmp_path]).specs == ()
+    (tmp_path / "repository" / ".git").mkdir()
+    assert project_servers(inner, [tmp_path]).specs == ()
+    written(tmp_path / "repository", {"mcpServers": {"own": {"command": "x"}}})
+    assert [spec.name for spec in project_servers(inner, [tmp_path]).specs] == ["own"]
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        ("{not json", "is not a JSON object"),
+        ("[]", "is not a JSON object"),
+        ("[" * 100_000, "is not a JSON object"),
+        (" " * 200_000, "is over 100000 bytes"),
+        ({"mcpServers": []}, "mcpServers is not an object"),
+        ({"mcpServers": {"a": {}}}, "a server needs a name and either a command or a url"),
+        ({"mcpServers": {"a": {"command": "x", "url": "http://y"}}}, "either a command or a url"),
+        ({"mcpServers": {"a": {"command": 3}}}, "Expected `str`, got `int`"),
+        ({"mcpServers": {"a": {"command": "${NO_SUCH}"}}}, "the environment variable NO_SUCH is not set"),
+        ({"mcpServers": {"a": {"type": "sse", "url": "http://y"}}}, "servers of type 'sse' are not supported"),
+    ],
+)
+def test_what_is_wrong_in_it_is_a_warning_and_the_rest_counts(tmp_path: Path, content: Any, said: str) -> None:
+    if isinstance(content, dict) and isinstance(content["mcpServers"], dict):
+        content["mcpServers"]["good"] = {"command": "x"}
+    found = project_servers(written(tmp_path, content), [tmp_path], {})
+    (warning,) = found.warnings
+    assert said in warning
+    assert [spec.name for spec in found.specs] == (["good"] if "good" in str(content) else [])
+
+
+def test_no_file_no_servers(tmp_path: Path) -> None:
+    assert project_servers(tmp_path, [tmp_path]).specs == ()
+
+
+def test_a_server_needs_either_a_program_or_an_address() -> None:
+    with pytest.raises(ConfigError, match="either a command or a url"):
+        ServerSpec(name="x")
