@@ -144,6 +144,8 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     profile: str = ""
     """Which server of an OpenAI-compatible kind this is, where their rules differ (`mistral`, `groq`, `vllm` …)."""
     base_url: str = ""
+    alias: str = ""
+    """The name under which it is configured, where it has one: its own key is found there."""
     capabilities: Capabilities = Capabilities()
     limits: Limits = Limits()
     tokens: TokenRule = TokenRule()

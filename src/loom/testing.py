@@ -86,6 +86,7 @@ async def memory_runtime(settings: Mapping[str, Any] | None = None) -> AsyncGene
         flags = {"store.url": "sqlite://:memory:", **(settings or {})}
         config = load_config(cwd=Path(folder), environ={"LOOM_HOME": folder}, flags=flags)
         async with Runtime.open(config) as runtime:
+            runtime.reads_instructions = False
             yield runtime
 
 

@@ -1,15 +1,22 @@
 """Approvals: what a tool may do without asking, and what the user says when asked.
 
-Answers are kept with the session, so that any face can give them, also after a restart.
+The user's rules decide; where they say nothing, the tool does. Open requests and "always" answers are kept with the
+session, so that any face can answer, and an answer still holds after a restart.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
+import re
 import secrets
 import unicodedata
-from collections.abc import Awaitable, Callable
-from typing import Literal, TypeAlias
+from collections.abc import Awaitable, Callable, Generator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
 
 from loom.content.blocks import ToolCall
 from loom.errors import ToolError
@@ -17,42 +24,92 @@ from loom.events import ApprovalAnswered, ApprovalRequested, Event
 
 Action: TypeAlias = Literal["allow", "ask", "deny"]
 Said: TypeAlias = Literal["once", "always", "deny"]
-Rule: TypeAlias = Callable[[str, str], Action]
-"""(tool, what it would do) → allow, ask or deny."""
+Rule: TypeAlias = Callable[[str, str], Action | None]
+"""(tool, what its call is about: a command, a path, an address) → what the user's policy says; None leaves it to the
+tool."""
+
+_STRICTNESS: Final[dict[Action | None, int]] = {"allow": 0, None: 1, "ask": 2, "deny": 3}
+_JOINED: Final = re.compile(r"[;&|\n`()<>]|\$\(")
+_TO_SAME: Final = re.compile(r"\d?>&\d")
+_UNSEEN: Final = ("Cc", "Cf", "Co", "Cn", "Zl", "Zp")
+
+
+class About(msgspec.Struct, frozen=True, kw_only=True):
+    """What an approval is about."""
+
+    subjects: tuple[str, ...]
+    """What rules are matched with; the strictest answer counts."""
+    pattern: str
+    """What an "always" covers: the same tool with exactly this."""
+    shown: str
+    """What the person reads before deciding."""
 
 
 class Approvals:
-    """`rule` is the user's policy, `emit` tells every face."""
+    """`emit` tells every face; `keep` is called when what must survive a restart (`open`, `always`) has changed."""
 
-    def __init__(self, rule: Rule, emit: Callable[[Event], Awaitable[None]]) -> None:
+    def __init__(
+        self, rule: Rule, emit: Callable[[Event], Awaitable[None]], keep: Callable[[], Awaitable[None]]
+    ) -> None:
         self._rule = rule
         self._emit = emit
+        self._keep = keep
         self._open: dict[str, asyncio.Future[tuple[Said, str]]] = {}
-        self._always: set[tuple[str, str]] = set()
+        self.always: set[tuple[str, str]] = set()
+        self.deadline: asyncio.Timeout | None = None
+        """Of the running turn; it stands still while a person is asked."""
+        self._left_seconds = 0.0
 
-    async def ask(self, call: ToolCall, action: str, *, needed: bool) -> None:
+    @property
+    def open(self) -> tuple[str, ...]:
+        return tuple(self._open)
+
+    async def ask(self, call: ToolCall, about: About, *, needed: bool) -> None:
         """Returns when the call may go on; a ToolError that the model reads otherwise.
 
         `needed` is whether the tool itself asks; a rule of the user's can allow, ask or deny all the same.
         """
-        decided = self._rule(call.name, action)
+        decided = self._decided(call.name, about.subjects)
         if decided == "deny":
             raise ToolError(f"the user's policy does not allow {call.name} here")
-        if decided == "allow" or not needed or (call.name, action) in self._always:
+        if decided == "allow" or (decided is None and not needed) or (call.name, about.pattern) in self.always:
             return
-        approval = secrets.token_hex(16)
-        waiting: asyncio.Future[tuple[Said, str]] = asyncio.get_running_loop().create_future()
-        self._open[approval] = waiting
-        try:
-            await self._emit(ApprovalRequested(approval=approval, call=call, action=visible(action), pattern=action))
-            answer, reason = await waiting
-        finally:
-            del self._open[approval]
-        await self._emit(ApprovalAnswered(approval=approval, answer=answer, reason=reason))
+        answer, reason = await self._asked(call, about)
         if answer == "deny":
             raise ToolError(f"the user said no{f': {reason}' if reason else ''}")
+
+    def _decided(self, tool: str, subjects: tuple[str, ...]) -> Action | None:
+        answers: list[Action | None] = [self._rule(tool, subject) for subject in subjects]
+        return max(answers, key=lambda answer: _STRICTNESS[answer])
+
+    async def _asked(self, call: ToolCall, about: About) -> tuple[Said, str]:
+        approval = secrets.token_hex(16)
+        waiting: asyncio.Future[tuple[Said, str]] = asyncio.get_running_loop().create_future()
+        with self._opened(approval, waiting):
+            await self._keep()
+            shown, pattern = visible(about.shown), visible(about.pattern)
+            await self._emit(ApprovalRequested(approval=approval, call=call, action=shown, pattern=pattern))
+            answer, reason = await waiting
         if answer == "always":
-            self._always.add((call.name, action))
+            self.always.add((call.name, about.pattern))
+        await self._emit(ApprovalAnswered(approval=approval, answer=answer, reason=reason))
+        await self._keep()
+        return answer, reason
+
+    @contextmanager
+    def _opened(self, approval: str, waiting: asyncio.Future[tuple[Said, str]]) -> Generator[None]:
+        """People may take their time: the turn's deadline stands still while any request is open."""
+        now = asyncio.get_running_loop().time
+        if not self._open and self.deadline is not None:
+            self._left_seconds = (self.deadline.when() or now()) - now()
+            self.deadline.reschedule(None)
+        self._open[approval] = waiting
+        try:
+            yield
+        finally:
+            del self._open[approval]
+            if not self._open and self.deadline is not None and not self.deadline.expired():
+                self.deadline.reschedule(now() + self._left_seconds)
 
     def answer(self, approval: str, answer: Said, reason: str = "") -> bool:
         """False where nobody waits for it any more."""
@@ -63,11 +120,74 @@ class Approvals:
         return True
 
 
+# What a call is about ------------------------------------------------------------------------------------------------
+
+
+def about(call: ToolCall, workspace: Path) -> About:
+    """A command with each of the commands that it joins, a path with where it really leads, an address, or all of the
+    arguments."""
+    match call.arguments:
+        case {"command": str() as command}:
+            subjects = (command, *_commands(command))
+            pattern = command
+        case {"path": str() as path}:
+            subjects = _places(path, workspace)
+            pattern = subjects[-1]
+        case {"url": str() as url}:
+            subjects, pattern = (url,), url
+        case _:
+            pattern = msgspec.json.encode(call.arguments).decode()
+            subjects = (pattern,)
+    return About(subjects=subjects, pattern=pattern, shown=_lines(call.arguments) or call.name)
+
+
+def about_action(call: ToolCall, workspace: Path, action: str, why: str) -> About:
+    """What a tool itself asks for while it runs."""
+    shown = f"{action} ({why})" if why else action
+    return About(subjects=about(call, workspace).subjects, pattern=action, shown=shown)
+
+
+def _commands(command: str) -> list[str]:
+    """The pieces between a shell's operators, so that a rule for one command does not cover what is joined to it.
+
+    Quotes are not understood: an operator inside them makes one more piece, and at worst one more question.
+    """
+    pieces = _JOINED.split(_TO_SAME.sub(" ", command))
+    return list(dict.fromkeys(piece.strip() for piece in pieces if piece.strip()))
+
+
+def _places(path: str, workspace: Path) -> tuple[str, ...]:
+    """As it is written and as it really is, relative to the workspace where it is inside."""
+    root = os.path.realpath(workspace)
+    try:
+        written = os.path.normpath(Path(root) / Path(path).expanduser())
+        real = os.path.realpath(written)
+    except (ValueError, RuntimeError):  # not a path: the tool will say so
+        return (path,)
+    return tuple(dict.fromkeys(_relative(found, root) for found in (written, real)))
+
+
+def _relative(path: str, root: str) -> str:
+    found = Path(path)
+    return str(found.relative_to(root)) if found.is_relative_to(root) else path
+
+
+def _lines(arguments: dict[str, Any]) -> str:
+    """The arguments as a person reads them: texts as they are, everything else as JSON."""
+    values = {
+        name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
+        for name, value in arguments.items()
+    }
+    if len(values) == 1:
+        return next(iter(values.values()))
+    return "\n".join(f"{name}:\n{text}" if "\n" in text else f"{name}: {text}" for name, text in values.items())
+
+
 def visible(text: str) -> str:
     """Control, bidirectional and invisible characters as escapes: what is approved is what is seen."""
     return "".join(
         character
-        if character in "\n\t" or (unicodedata.category(character) not in ("Cc", "Cf", "Co", "Cn", "Zl", "Zp"))
+        if character in "\n\t" or unicodedata.category(character) not in _UNSEEN
         else f"\\u{{{ord(character):04x}}}"
         for character in text
     )

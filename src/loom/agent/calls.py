@@ -3,23 +3,36 @@
 from __future__ import annotations
 
 import asyncio
+import os
+import re
+import tempfile
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
+from typing import Final
 
 import msgspec
 
-from loom.agent.approvals import Approvals
-from loom.agent.ingest import ingest
-from loom.agent.ports import Shelf
-from loom.agent.results import blocks_of, capped, data_of, error_of
-from loom.content.blocks import ContentBlock, TextBlock, ToolCall, ToolResult
-from loom.content.inputs import Attachment, Content
-from loom.errors import LoomError, ToolError
+from loom.agent.approvals import Approvals, about, about_action
+from loom.agent.ingest import FileBytes, ingest
+from loom.agent.ports import MediaShelf
+from loom.agent.results import TEXT_CAP_BYTES, blocks_of, data_of, error_of, fitted, kept_text, kept_texts, with_kept
+from loom.content.blocks import ContentBlock, TextBlock, ToolCall, ToolResult, clean_text
+from loom.content.inputs import Attachment, Content, flatten
+from loom.content.media import Media
+from loom.content.messages import Message, media_of, tool
+from loom.context.assemble import INTERRUPTED
+from loom.errors import LoomError, NotFound, ToolError
 from loom.events import Event, ToolFinished, ToolProgressed, ToolStarted
+from loom.formats.door import admit
 from loom.formats.facts import Limits
 from loom.models import Capabilities
 from loom.tools.base import Tool
+from loom.tools.workspace import open_file, read_whole
+
+LOOK: Final = "look"
+"""The tool that reads on where a text was cut."""
+_ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
 class Workshop(msgspec.Struct, frozen=True, kw_only=True):
@@ -27,11 +40,15 @@ class Workshop(msgspec.Struct, frozen=True, kw_only=True):
 
     tools: Mapping[str, Tool]
     workspace: Path
-    shelf: Shelf
+    shelf: MediaShelf
     limits: Limits
     approvals: Approvals
     emit: Callable[[Event], Awaitable[None]]
-    text_cap_bytes: int = 30_000
+    messages: Callable[[], Awaitable[Sequence[Message]]]
+    """The path of the session so far."""
+    finished: Callable[[ToolCall, ToolResult], Awaitable[None]]
+    """Told of every call that was run, before its result is stored."""
+    text_cap_bytes: int = TEXT_CAP_BYTES
 
 
 class CallContext:
@@ -48,18 +65,65 @@ class CallContext:
     async def attach(
         self, data: bytes | Path, *, name: str = "", source: str = "", pages: str = ""
     ) -> Sequence[ContentBlock]:
-        found = await ingest(Attachment(source=data, name=name, pages=pages), self._workshop.shelf, limits=self.limits)
+        if isinstance(data, Path):
+            found = await self.read(data)
+            data, name, source = found.data, name or found.name, source or found.source
+        admitted = await asyncio.to_thread(admit, data, name, source=source, pages=pages, limits=self.limits)
+        if admitted.data is not None:
+            await self._workshop.shelf.put(admitted.data)
+        return [admitted.block, *(TextBlock(f"({notice})") for notice in admitted.notices)]
+
+    async def read(self, path: Path) -> FileBytes:
+        """A file that a tool hands over: of the workspace, or one that it has just made in the folder for temporary
+        files. A model may have chosen the name, so everything else needs the user's word."""
+        with open_file(self.workspace, str(path)) as opened:
+            if not opened.inside and not opened.path.is_relative_to(_scratch()):
+                await self.approve(f"read {path}", why=f"{opened.path} is outside the workspace")
+            elif opened.sensitive:
+                await self.approve(f"read {path}", why=f"{opened.path.name} may hold secrets")
+            data = await asyncio.to_thread(read_whole, opened, self.limits)
+            return FileBytes(data, opened.path.name, str(opened.path))
+
+    async def shown(self, content: Content) -> list[ContentBlock]:
+        """Blocks whose bytes are in the store, and what there is to say about them. What has no name is called as the
+        tool that made it."""
+        named = [
+            Attachment(source=leaf, name=self._call.name) if isinstance(leaf, bytes) else leaf
+            for leaf in flatten(content)
+        ]
+        found = await ingest(named, self._workshop.shelf, limits=self.limits, read=self.read)
         return [*found.blocks, *(TextBlock(f"({notice})") for notice in found.notices)]
 
     async def inject(self, *content: Content) -> None:
-        found = await ingest(list(content), self._workshop.shelf, limits=self.limits)
-        self.injected.extend(found.blocks)
+        self.injected.extend(await self.shown(list(content)))
 
     async def emit(self, text: str, *, fraction: float | None = None) -> None:
         await self._workshop.emit(ToolProgressed(call_id=self._call.id, text=text, fraction=fraction))
 
     async def approve(self, action: str, *, why: str) -> None:
-        await self._workshop.approvals.ask(self._call, f"{action} ({why})" if why else action, needed=True)
+        asked = about_action(self._call, self.workspace, action, why)
+        await self._workshop.approvals.ask(self._call, asked, needed=True)
+
+    async def media(self) -> Sequence[Media]:
+        found: list[Media] = []
+        for message in await self._workshop.messages():
+            found += [*media_of(message), *kept_texts(message)]
+        return found
+
+    async def load(self, digest: str) -> bytes:
+        """Only what the session refers to: a digest from elsewhere opens nothing."""
+        if all(media.digest != digest for media in await self.media()):
+            raise NotFound(f"this session holds no medium {digest[:80]}")
+        return await self._workshop.shelf.load(digest)
+
+    async def keep(self, text: str) -> Media:
+        data = text.encode()
+        return kept_text(await self._workshop.shelf.put(data), len(data), self._call.name)
+
+
+def _scratch() -> str:
+    """Where tools put files that nobody else needs."""
+    return os.path.realpath(tempfile.gettempdir())
 
 
 class Acted(msgspec.Struct, frozen=True):
@@ -70,14 +134,22 @@ class Acted(msgspec.Struct, frozen=True):
 
 
 async def act(calls: Sequence[ToolCall], workshop: Workshop, capabilities: Capabilities) -> Acted:
-    """Run all calls of a message at once. Cancelling ends them all."""
+    """Run all calls of a message at once. Cancelling ends them all, and so does a store that cannot be written."""
     contexts = [CallContext(workshop, call, capabilities) for call in calls]
-    async with asyncio.TaskGroup() as group:
-        tasks = [
-            group.create_task(_run(call, workshop, context)) for call, context in zip(calls, contexts, strict=True)
-        ]
+    try:
+        async with asyncio.TaskGroup() as group:
+            tasks = [
+                group.create_task(_run(call, workshop, context)) for call, context in zip(calls, contexts, strict=True)
+            ]
+    except BaseExceptionGroup as failed:
+        raise failed.exceptions[0] from None
     injected = tuple(block for context in contexts for block in context.injected)
     return Acted(tuple(task.result() for task in tasks), injected)
+
+
+def interrupted(calls: Sequence[ToolCall]) -> Message:
+    """What answers calls that nobody will run, or that nobody knows the end of."""
+    return tool(*(ToolResult(call.id, (TextBlock(INTERRUPTED),), name=call.name, is_error=True) for call in calls))
 
 
 async def _run(call: ToolCall, workshop: Workshop, context: CallContext) -> ToolResult:
@@ -85,44 +157,41 @@ async def _run(call: ToolCall, workshop: Workshop, context: CallContext) -> Tool
     await workshop.emit(ToolStarted(call=call))
     try:
         result = await _answered(call, workshop, context)
-    except ToolError as error:
-        result = _failed(call, str(error))
     except LoomError as error:
-        result = _failed(call, str(error))
-    except Exception as error:  # noqa: BLE001  a tool is foreign code: whatever it raises is an answer to the model
-        result = _failed(call, f"{call.name} failed: {type(error).__name__}: {error}")
+        result = await _failed(call, str(error), workshop)
+    except asyncio.CancelledError as error:
+        if (task := asyncio.current_task()) is None or task.cancelling():
+            raise
+        result = await _failed(call, _crash(call, error), workshop)  # the tool cancelled itself, nobody else did
+    except (Exception, SystemExit) as error:  # noqa: BLE001  foreign code: whatever it raises is an answer to the model
+        result = await _failed(call, _crash(call, error), workshop)
+    await workshop.finished(call, result)
     await workshop.emit(ToolFinished(result=result, seconds=time.monotonic() - started))
     return result
 
 
 async def _answered(call: ToolCall, workshop: Workshop, context: CallContext) -> ToolResult:
-    tool = workshop.tools.get(call.name)
-    if tool is None:
+    found = workshop.tools.get(call.name)
+    if found is None:
         known = ", ".join(sorted(workshop.tools)) or "none"
         raise ToolError(f"there is no tool {call.name!r}; these exist: {known}")
     if call.raw_arguments is not None:
         raise ToolError(f"the arguments of {call.name} were not a JSON object: {call.raw_arguments[:500]}")
-    tool.checked(call.arguments)
-    await workshop.approvals.ask(call, _action(call), needed=tool.danger == "ask")
-    value = await tool.run(context, call.arguments)
-
-    async def attach(found: bytes | Path | Attachment) -> Sequence[ContentBlock]:
-        source = found if isinstance(found, Attachment) else Attachment(source=found)
-        return (await ingest(source, workshop.shelf, limits=workshop.limits)).blocks
-
-    blocks = await blocks_of(value, attach)
-    return ToolResult(
-        call.id,
-        capped(blocks, most_bytes=workshop.text_cap_bytes),
-        name=call.name,
-        is_error=error_of(value),
-        data=data_of(value),
-    )
+    found.checked(call.arguments)
+    await workshop.approvals.ask(call, about(call, workshop.workspace), needed=found.danger == "ask")
+    value = await found.run(context, call.arguments)
+    blocks = await blocks_of(value, context.shown)
+    keep = context.keep if LOOK in workshop.tools else None
+    shown, kept = await fitted(blocks, most_bytes=workshop.text_cap_bytes, keep=keep)
+    return ToolResult(call.id, shown, name=call.name, is_error=error_of(value), data=with_kept(data_of(value), kept))
 
 
-def _action(call: ToolCall) -> str:
-    return f"{call.name} {msgspec.json.encode(call.arguments).decode()}"
+def _crash(call: ToolCall, error: BaseException) -> str:
+    """What a tool did not say well by itself; addresses of objects help nobody."""
+    return _ADDRESS.sub("", f"{call.name} failed: {type(error).__name__}: {error}")
 
 
-def _failed(call: ToolCall, words: str) -> ToolResult:
-    return ToolResult(call.id, capped([TextBlock(words.strip() or "it failed")]), name=call.name, is_error=True)
+async def _failed(call: ToolCall, words: str, workshop: Workshop) -> ToolResult:
+    words = clean_text(words).strip() or f"{call.name} failed"
+    shown, _ = await fitted([TextBlock(words)], most_bytes=workshop.text_cap_bytes)
+    return ToolResult(call.id, shown, name=call.name, is_error=True)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import TypeAlias
 
 import msgspec
 
@@ -21,8 +23,32 @@ class Ingested(msgspec.Struct, frozen=True):
     notices: tuple[str, ...]
 
 
-async def ingest(content: Content, shelf: Shelf, *, limits: Limits = Limits()) -> Ingested:
-    """Every leaf in order. All of it is understood before any of it is stored, so a bad file leaves nothing behind."""
+class FileBytes(msgspec.Struct, frozen=True):
+    """What was in a file, what it is called, and where it was."""
+
+    data: bytes
+    name: str
+    source: str
+
+
+ReadFile: TypeAlias = Callable[[Path], Awaitable[FileBytes]]
+"""How a path becomes bytes; whoever may not read it is refused here."""
+Fetch: TypeAlias = Callable[[str], Awaitable[Attachment]]
+"""How an address becomes bytes."""
+
+
+async def ingest(
+    content: Content,
+    shelf: Shelf,
+    *,
+    limits: Limits = Limits(),
+    read: ReadFile | None = None,
+    fetch: Fetch | None = None,
+) -> Ingested:
+    """Every leaf in order. All of it is understood before any of it is stored, so a bad file leaves nothing behind.
+
+    Without `read`, paths are the user's own, taken from the working directory; without `fetch`, addresses are refused.
+    """
     blocks: list[ContentBlock] = []
     notices: list[str] = []
     kept: list[bytes] = []
@@ -39,7 +65,7 @@ async def ingest(content: Content, shelf: Shelf, *, limits: Limits = Limits()) -
                 attachment = Attachment(source=leaf)
             case Attachment():
                 attachment = leaf
-        admitted = await asyncio.to_thread(_admit, attachment, limits)
+        admitted = await _admitted(attachment, limits, read or own_file(limits), fetch)
         blocks.append(admitted.block)
         notices.extend(admitted.notices)
         if admitted.data is not None:
@@ -51,19 +77,25 @@ async def ingest(content: Content, shelf: Shelf, *, limits: Limits = Limits()) -
     return Ingested(tuple(blocks), tuple(notices))
 
 
-def _admit(attachment: Attachment, limits: Limits) -> Admitted:
-    source = attachment.source
+async def _admitted(attachment: Attachment, limits: Limits, read: ReadFile, fetch: Fetch | None) -> Admitted:
+    source, origin = attachment.source, ""
+    name = attachment.name
     if isinstance(source, str):
-        raise Unsupported(
-            f"{source} is a URL, and this session does not fetch any", hint="Download the file and attach it."
-        )
+        if fetch is None:
+            raise Unsupported(
+                f"{source} is a URL, and nothing is fetched here", hint="Download the file and attach it."
+            )
+        origin = source
+        fetched = await fetch(source)
+        source, name = fetched.source, name or fetched.name
     if isinstance(source, Path):
-        with open_file(Path.cwd(), str(source)) as opened:
-            data, name, origin = read_whole(opened, limits), attachment.name or source.name, str(opened.path)
-    else:
-        data, name, origin = source, attachment.name, ""
-    return admit(
-        data,
+        found = await read(source)
+        source, name, origin = found.data, name or found.name, found.source
+    if isinstance(source, str):
+        raise Unsupported(f"{origin} only leads to another address", hint="Download the file and attach it.")
+    return await asyncio.to_thread(
+        admit,
+        source,
         name,
         source=origin,
         alt=attachment.alt,
@@ -71,3 +103,16 @@ def _admit(attachment: Attachment, limits: Limits) -> Admitted:
         pages=attachment.pages,
         limits=limits,
     )
+
+
+def own_file(limits: Limits) -> ReadFile:
+    """Files that the user names: whatever they may read themselves."""
+
+    def read(path: Path) -> FileBytes:
+        with open_file(Path.cwd(), str(path)) as opened:
+            return FileBytes(read_whole(opened, limits), path.name, str(opened.path))
+
+    async def in_thread(path: Path) -> FileBytes:
+        return await asyncio.to_thread(read, path)
+
+    return in_thread

@@ -2,26 +2,38 @@
 
 from __future__ import annotations
 
+import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from contextlib import aclosing
 
 import msgspec
 
-from loom.agent.ask import Answer, Asking, ask
-from loom.agent.calls import Workshop, act
-from loom.agent.ports import Provider
-from loom.content.blocks import ContentBlock
+from loom.agent.ask import Answer, Desk, ask
+from loom.agent.calls import Workshop, act, interrupted
+from loom.agent.mend import Asking
 from loom.content.messages import Message, tool
-from loom.context.policy import Known, Placed
-from loom.context.prepare import Prepared
-from loom.errors import ProviderError, Unavailable
-from loom.events import Event, MessageStored, NoticeRaised, StepFinished, TurnFailed, TurnFinished, TurnStarted
+from loom.context.policy import Placed
+from loom.errors import LoomError, Unavailable
+from loom.events import (
+    Event,
+    MessageStored,
+    NoticeRaised,
+    StepFinished,
+    StepStarted,
+    TurnFailed,
+    TurnFinished,
+    TurnStarted,
+)
 from loom.models import Usage
 
 
 class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a turn ends, finished or not. The time in which a person is asked does not count."""
+
     steps: int = 50
     seconds: float = 3_600.0
+    usd: float | None = None
 
 
 class Turn(msgspec.Struct, kw_only=True):
@@ -29,78 +41,120 @@ class Turn(msgspec.Struct, kw_only=True):
 
     id: str
     asking: Asking
-    provider: Provider
+    desk: Desk
     workshop: Workshop
     limits: TurnLimits
-    settle: Callable[[Callable[[Known], Prepared]], Awaitable[Prepared]]
-    keep: Callable[[bytes], Awaitable[ContentBlock]]
-    store: Callable[[Message, Answer | None], Awaitable[Placed]]
-    """Writes a message below the head, with what is known of the answer that it came from."""
+    store: Callable[[Sequence[Message], Answer | None], Awaitable[Sequence[Placed]]]
+    """Writes messages below the head, all or none, with what is known of the answer that they came from."""
     remember: Callable[[Asking, Answer], Awaitable[None]]
-    """Keeps what the step taught: watermark, quarantine, calibration."""
+    """Keeps what the step taught: watermark, quarantine, calibration, lessons."""
+    price: Callable[[Usage], float | None]
     usage: Usage = Usage()
     answer: Answer = msgspec.field(default_factory=Answer)
+    told: set[str] = msgspec.field(default_factory=set[str])
 
 
-async def run(turn: Turn) -> AsyncIterator[Event]:
+async def run(turn: Turn) -> AsyncGenerator[Event]:
     """The events of a turn. It ends with TurnFinished or TurnFailed, whatever happens but cancellation."""
-    began = time.monotonic()
     yield TurnStarted(turn=turn.id, model=turn.asking.model.reference)
-    for step in range(1, turn.limits.steps + 1):
-        try:
-            async for event in _step(turn, step):
+    try:
+        async with aclosing(_steps(turn)) as events:
+            async for event in events:
                 yield event
-        except ProviderError as error:
-            yield TurnFailed(turn=turn.id, code=error.code, text=error.message, hint=error.hint)
-            return
+    except LoomError as error:
+        yield TurnFailed(turn=turn.id, code=error.code, text=error.message, hint=error.hint)
+
+
+async def _steps(turn: Turn) -> AsyncGenerator[Event]:
+    for step in range(1, turn.limits.steps + 1):
+        async with aclosing(_step(turn, step)) as events:
+            async for event in events:
+                yield event
         folded = turn.answer.folded
+        calls = folded.message.calls if folded is not None and folded.message is not None else ()
         if turn.answer.error is not None or folded is None or not folded.complete:
-            yield _incomplete(turn)
-            return
-        calls = folded.message.calls if folded.message else ()
+            for event in await stored(turn, [interrupted(calls)] if calls else []):
+                yield event
+            raise turn.answer.error or _incomplete(turn)
         if not calls:
             yield TurnFinished(turn=turn.id, node=turn.asking.path[-1].id, stop=folded.stop, usage=turn.usage)
             return
         acted = await act(calls, turn.workshop, turn.asking.model.capabilities)
-        messages = [tool(*acted.results), *([Message("user", acted.injected)] if acted.injected else [])]
-        for message in messages:
-            yield await _stored(turn, message, None)
-        if time.monotonic() - began > turn.limits.seconds:
-            break
-    text = f"the turn was ended after {turn.limits.steps} steps or {turn.limits.seconds:.0f} seconds"
-    yield TurnFailed(turn=turn.id, code="turn.limit", text=text, hint='Say "go on" to continue.')
+        injected = [Message("user", acted.injected)] if acted.injected else []
+        for event in await stored(turn, [tool(*acted.results), *injected]):
+            yield event
+        if turn.limits.usd is not None and (turn.price(turn.usage) or 0.0) > turn.limits.usd:
+            yield ended(turn, f"${turn.limits.usd:g}")
+            return
+    yield ended(turn, f"{turn.limits.steps} steps")
 
 
-async def _step(turn: Turn, step: int) -> AsyncIterator[Event]:
+async def _step(turn: Turn, step: int) -> AsyncGenerator[Event]:
     began = time.monotonic()
-    turn.answer = Answer()
-    async for event in ask(
-        turn.asking, turn.answer, step=step, settle=turn.settle, provider=turn.provider, keep=turn.keep
-    ):
-        yield event
-    folded = turn.answer.folded
+    answer = turn.answer = Answer()
+    try:
+        async with aclosing(ask(turn.asking, answer, turn.desk, step=step)) as events:
+            async for event in events:
+                yield event
+                for notice in _news(turn) if isinstance(event, StepStarted) else ():
+                    yield NoticeRaised(text=notice, code="receipt")
+    except LoomError:
+        await turn.remember(turn.asking, answer)
+        raise
+    await turn.remember(turn.asking, answer)
+    folded = answer.folded
     if folded is None:
         return
     turn.usage += folded.usage
-    await turn.remember(turn.asking, turn.answer)
-    if turn.answer.prepared is not None and step == 1:
-        for notice in turn.answer.prepared.receipt.notices:
-            yield NoticeRaised(text=notice, code="receipt")
-    if folded.message is not None:
-        yield await _stored(turn, folded.message, turn.answer)
+    for event in await stored(turn, [folded.message] if folded.message is not None else [], answer):
+        yield event
     yield StepFinished(step=step, usage=folded.usage, stop=folded.stop, seconds=time.monotonic() - began)
 
 
-async def _stored(turn: Turn, message: Message, answer: Answer | None) -> MessageStored:
-    placed = await turn.store(message, answer)
-    turn.asking.path = (*turn.asking.path, placed)
-    return MessageStored(node=placed.id, message=message)
+async def stored(turn: Turn, messages: Sequence[Message], answer: Answer | None = None) -> list[Event]:
+    """Write them, and give the events that say so."""
+    if not messages:
+        return []
+    writing = asyncio.create_task(_write(turn, messages, answer))
+    try:
+        placed = await asyncio.shield(writing)
+    except asyncio.CancelledError:
+        await asyncio.wait([writing])  # whoever ends the turn must know what is on disk
+        raise
+    return [MessageStored(node=found.id, message=found.message) for found in placed]
 
 
-def _incomplete(turn: Turn) -> TurnFailed:
+async def _write(turn: Turn, messages: Sequence[Message], answer: Answer | None) -> Sequence[Placed]:
+    placed = await turn.store(messages, answer)
+    turn.asking.path = (*turn.asking.path, *placed)
+    if answer is not None:
+        answer.is_stored = True
+    return placed
+
+
+def _news(turn: Turn) -> list[str]:
+    """Each notice once a turn, and what the model cannot see only once, however many pictures tools show it."""
+    if turn.answer.prepared is None:
+        return []
+    receipt = turn.answer.prepared.receipt
+    unseen = f"{receipt.model} gets "
+    news: list[str] = []
+    for notice in receipt.notices:
+        known = unseen if notice.startswith(unseen) else notice
+        if known not in turn.told:
+            turn.told.add(known)
+            news.append(notice)
+    return news
+
+
+def ended(turn: Turn, limit: str) -> TurnFailed:
+    text = f"the turn was ended after {limit}"
+    return TurnFailed(turn=turn.id, code="turn.limit", text=text, hint='Say "go on" to continue.')
+
+
+def _incomplete(turn: Turn) -> Unavailable:
     """What arrived is kept and labelled; it is never taken for an answer, and no half call was run."""
-    error = turn.answer.error or Unavailable(
+    return Unavailable(
         f"{turn.asking.model.reference}: the answer ended before it was complete",
         hint="What arrived is kept. Try again.",
     )
-    return TurnFailed(turn=turn.id, code=error.code, text=error.message, hint=error.hint)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import AsyncIterator, Mapping, Sequence
-from typing import Any, Protocol, TypeVar
+from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
@@ -100,8 +100,15 @@ class Record(Protocol):
         """The system prompt and the messages up to the head."""
         ...
 
-    async def append(self, messages: Sequence[Message], *, meta: Mapping[str, Any] | None = None) -> tuple[str, ...]:
-        """Write below the head and move it along; gives the ids of the nodes."""
+    async def append(
+        self,
+        messages: Sequence[Message],
+        *,
+        meta: Mapping[str, Any] | None = None,
+        source: Literal["system"] | None = None,
+    ) -> tuple[str, ...]:
+        """Write below the head and move it along, all or none; gives the ids of the nodes. `source` is who speaks where
+        the role does not say it."""
         ...
 
     async def save(

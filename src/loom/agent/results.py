@@ -3,7 +3,8 @@ mean what one would expect; data URLs inside JSON become blocks; long text is ca
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import io
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -23,11 +24,19 @@ from loom.content.blocks import (
 from loom.content.inputs import Attachment
 from loom.content.legacy.media import lift_nested
 from loom.content.legacy.reading import Reading
+from loom.content.media import DIGEST_TAG, Media, is_digest
+from loom.content.messages import Message
 from loom.errors import LoomError
 
 Attach = Callable[[bytes | Path | Attachment], Awaitable[Sequence[ContentBlock]]]
 
+Keep = Callable[[str], Awaitable[Media]]
+"""Stores a text that was too long to show."""
+
 TEXT_CAP_BYTES: Final = 30_000
+_LEAST_BYTES: Final = 600
+_ID_CHARS: Final = 12
+_KEPT: Final = "kept"
 
 
 async def blocks_of(value: Any, attach: Attach) -> list[ContentBlock]:
@@ -55,7 +64,7 @@ async def blocks_of(value: Any, attach: Attach) -> list[ContentBlock]:
 
 def _is_content(item: Any) -> bool:
     content = bytes | Path | Attachment | TextBlock | ImageBlock | DocumentBlock | AudioBlock | ToolResult
-    return isinstance(item, content) or hasattr(item, "save")
+    return isinstance(item, content) or hasattr(item, "save") or hasattr(item, "savefig")
 
 
 async def _attached(value: bytes | Path | Attachment, attach: Attach) -> list[ContentBlock]:
@@ -66,15 +75,18 @@ async def _attached(value: bytes | Path | Attachment, attach: Attach) -> list[Co
 
 
 def _picture(value: Any) -> bytes | None:
-    """A Pillow image or a figure: whatever can save itself as PNG."""
+    """A Pillow image or a figure: whatever can save itself as PNG. Colours that PNG does not know become RGB."""
     save = getattr(value, "save", None) or getattr(value, "savefig", None)
-    if save is None:
+    if not callable(save):
         return None
-    import io
-
     buffer = io.BytesIO()
-    save(buffer, format="PNG")
-    return buffer.getvalue()
+    try:
+        save(buffer, format="PNG")
+    except (TypeError, ValueError):  # it saves something else, or elsewhere
+        return None
+    except OSError:
+        value.convert("RGB").save(buffer, format="PNG")
+    return buffer.getvalue() or None
 
 
 async def _json(value: Any, attach: Attach) -> list[ContentBlock]:
@@ -103,26 +115,72 @@ async def _lifted(plain: Any, attach: Attach) -> list[ContentBlock]:
     return blocks
 
 
-def capped(
-    blocks: Sequence[ContentBlock], *, most_bytes: int = TEXT_CAP_BYTES, more: str = ""
-) -> tuple[ContentBlock, ...]:
-    """Text beyond the cap is cut, and the cut says so. Never empty."""
-    kept: list[ContentBlock] = []
-    left = most_bytes
+async def fitted(
+    blocks: Sequence[ContentBlock], *, most_bytes: int = TEXT_CAP_BYTES, keep: Keep | None = None
+) -> tuple[tuple[ContentBlock, ...], Media | None]:
+    """Text beyond the cap is cut: its beginning and its end stay, and the cut says how to read on. Never empty.
+
+    The whole text is kept through `keep`. No block refers to it, so it is swept when the days for such media are over
+    (`cleanup_after_days`); `look` then says that it is gone.
+    """
+    texts = [block.text for block in blocks if isinstance(block, TextBlock)]
+    if sum(len(text.encode()) for text in texts) <= most_bytes:
+        return tuple(blocks) or (TextBlock(NO_OUTPUT),), None
+    whole = "\n".join(texts)
+    kept = await keep(whole) if keep is not None else None
+    shown: list[ContentBlock] = []
+    left, lines, is_cut = most_bytes, 0, False
     for block in blocks:
         if not isinstance(block, TextBlock):
-            kept.append(block)
-            continue
-        size = len(block.text.encode())
-        if size <= left:
-            kept.append(block)
-            left -= size
-            continue
-        head = block.text.encode()[: max(left, 200)].decode("utf-8", "ignore")
-        said = f"[cut here: {size - len(head.encode())} of {size} bytes are left out{more}]"
-        kept.append(TextBlock(f"{head}\n{said}"))
-        left = 0
-    return tuple(kept) or (TextBlock(NO_OUTPUT),)
+            shown.append(block)
+        elif not is_cut and len(block.text.encode()) <= left:
+            shown.append(block)
+            left -= len(block.text.encode())
+            lines += block.text.count("\n") + 1
+        elif not is_cut:
+            is_cut = True
+            shown.append(TextBlock(_cut(block.text, max(left, _LEAST_BYTES), whole, lines, kept)))
+    return tuple(shown), kept
+
+
+def _cut(text: str, most_bytes: int, whole: str, lines_before: int, kept: Media | None) -> str:
+    data = text.encode()
+    head = data[: most_bytes * 2 // 3].decode("utf-8", "ignore")
+    tail = data[len(data) - most_bytes // 3 :].decode("utf-8", "ignore")
+    if "\n" in head[len(head) // 2 :]:
+        head = head[: head.rindex("\n")]
+    if "\n" in tail[: len(tail) // 2]:
+        tail = tail[tail.index("\n") + 1 :]
+    size = len(whole.encode())
+    said = f"{size - len(head.encode()) - len(tail.encode())} of {size} bytes are left out here"
+    if kept is not None:
+        line = lines_before + head.count("\n") + 2
+        said += f'; look(media="{kept.digest.removeprefix(DIGEST_TAG)[:_ID_CHARS]}", offset={line}) reads on'
+    return f"{head}\n[{said}]\n{tail}"
+
+
+def with_kept(data: Any, kept: Media | None) -> Any:
+    """What faces are told of a text that was cut; `look` finds it there again. A tool cannot say this itself."""
+    if isinstance(data, dict):
+        data = {key: value for key, value in cast("dict[str, Any]", data).items() if key != _KEPT}
+    if kept is None:
+        return data
+    told = cast("dict[str, Any]", data) if isinstance(data, dict) else {} if data is None else {"value": data}
+    return {**told, _KEPT: {"digest": kept.digest, "size_bytes": kept.size_bytes}}
+
+
+def kept_texts(message: Message) -> Iterator[Media]:
+    """The whole texts of results that were cut."""
+    for result in message.results:
+        match result.data:
+            case {"kept": {"digest": str(digest), "size_bytes": int(size)}} if is_digest(digest):
+                yield kept_text(digest, size, result.name)
+            case _:
+                continue
+
+
+def kept_text(digest: str, size_bytes: int, tool: str) -> Media:
+    return Media(digest=digest, media_type="text/plain", size_bytes=size_bytes, name=f"output of {tool}")
 
 
 def data_of(value: Any) -> Any:

@@ -11,7 +11,7 @@ from loom.config.entries import Findings, Source, suggest, walk_data
 from loom.config.shape import KeyPath, Names, Shape, Table, Value, shape
 
 PREFIX: Final = "LOOM_"
-NOT_SETTINGS: Final = frozenset({"LOOM_PLAIN", "LOOM_IMAGES", "LOOM_WEB", "LOOM_TOKEN"})
+NOT_SETTINGS: Final = frozenset({"LOOM_PLAIN", "LOOM_IMAGES", "LOOM_WEB", "LOOM_TOKEN", "LOOM_OFFLINE"})
 """Variables that speak to the faces, not to the configuration."""
 
 

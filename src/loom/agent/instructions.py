@@ -1,0 +1,99 @@
+"""Project instructions: what `AGENTS.md` files say to every agent that works here, as a part of the system prompt.
+
+From the outermost folder of the project to the workspace, the user's own before all of them. They are read when a
+session begins; what changes later is told as of any tracked file.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from loom.content.blocks import clean_text
+from loom.content.media import size_label
+from loom.errors import MediaError
+from loom.formats.text import decode_text, encoding_of
+from loom.tools.workspace import open_file, visible_name
+
+NAMES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
+"""In each folder the first of these that is there."""
+MAX_FILE_BYTES: Final = 32_000
+MAX_BYTES: Final = 64_000
+
+
+class InstructionFile(msgspec.Struct, frozen=True):
+    place: str
+    """As a tracked file is named: relative to the workspace, whole where it is outside."""
+    text: str
+    """All of it, also where only its beginning is shown."""
+
+
+class Instructions(msgspec.Struct, frozen=True):
+    files: tuple[InstructionFile, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+def with_instructions(system: str, files: Sequence[InstructionFile]) -> str:
+    """The system prompt with what the files say behind it; the last ones are the nearest, and come first when there is
+    not room for all."""
+    shown: list[str] = []
+    room = MAX_BYTES
+    for file in reversed(files):
+        data = file.text.encode()
+        most = min(MAX_FILE_BYTES, room)
+        if most <= 0:
+            break
+        text = file.text if len(data) <= most else f"{data[:most].decode('utf-8', 'ignore')}\n[cut here]"
+        shown.insert(0, f"[instructions: {visible_name(file.place)}]\n{text.strip()}")
+        room -= min(len(data), most)
+    return "\n\n".join(part for part in (system, *shown) if part)
+
+
+def read_instructions(workspace: Path, own_folder: Path | None) -> Instructions:
+    """Reads files. What is binary, a secret, or a link that leads out of its project is left out and said."""
+    workspace = workspace.resolve()
+    found: list[InstructionFile] = []
+    notices: list[str] = []
+    for root, folder in _folders(workspace, own_folder):
+        name = next((name for name in NAMES if (folder / name).is_file()), None)
+        if name is None:
+            continue
+        text, notice = _read(root, folder / name)
+        if notice:
+            notices.append(notice)
+        if text.strip():
+            path = folder / name
+            place = str(path.relative_to(workspace)) if folder == workspace else str(path)
+            found.append(InstructionFile(place, text))
+    return Instructions(tuple(found), tuple(notices))
+
+
+def _folders(workspace: Path, own_folder: Path | None) -> Iterator[tuple[Path, Path]]:
+    """(root that it may not leave, folder): the user's own, then from the project's top down to the workspace. Where
+    there is no repository around it, the workspace is the whole project."""
+    if own_folder is not None:
+        yield own_folder.resolve(), own_folder.resolve()
+    above = [workspace, *workspace.parents]
+    top = next((at for at, folder in enumerate(above) if (folder / ".git").exists()), 0)
+    for folder in reversed(above[: top + 1]):
+        yield above[top], folder
+
+
+def _read(root: Path, path: Path) -> tuple[str, str]:
+    """The text, and what there is to say about it."""
+    name = visible_name(path.name)
+    try:
+        with open_file(root, str(path)) as opened:
+            if not opened.inside or opened.sensitive:
+                return "", f"{name} leads elsewhere and was not read as instructions"
+            data = opened.file.read(MAX_BYTES * 4)
+            size = opened.size_bytes
+    except MediaError as error:
+        return "", error.message
+    if data and encoding_of(data) is None:
+        return "", f"{name} is no text file and was not read as instructions"
+    said = f"{name} has {size_label(size)}; only its beginning is in the instructions" if size > MAX_FILE_BYTES else ""
+    return clean_text(decode_text(data, name)[0]) if data else "", said

@@ -1,0 +1,226 @@
+"""Tracked files: text files that the user mentions (`@src/app.py`) or that `auto_context` globs match. The agent is
+told the whole text once, and from then on what has changed since it last saw it, through whatever tool; nothing else.
+
+The view (path → the text last seen, by digest, and the message that showed it) is kept with the session. It counts only
+while that message is on the path: a fork from before it has not seen the file.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Collection, Iterable, Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from loom.agent.ports import MediaShelf
+from loom.content.blocks import ToolCall, ToolResult, clean_text
+from loom.content.media import size_label
+from loom.errors import Corrupt, MediaError, NotFound
+from loom.formats.text import decode_text, encoding_of
+from loom.tools.diff import unified
+from loom.tools.files import LINES_PER_READ
+from loom.tools.ignore import glob
+from loom.tools.tree import Walk
+from loom.tools.workspace import is_folder, open_file, open_folder, visible_name
+
+MAX_FILE_BYTES: Final = 200_000
+MAX_MATCHED: Final = 200
+"""So many files do globs bring in at most."""
+MAX_TOLD_BYTES: Final = 400_000
+"""So much text is told at the beginning of one turn; the rest waits for the next."""
+IN_ROOT: Final = ""
+"""The place of what the system prompt already holds."""
+
+_MENTION: Final = re.compile(r'(?:^|(?<=[\s(\[{,;]))@(?:"([^"\n]+)"|([^\s"]+))')
+_TRAILING: Final = ".,;:!?)]}'"
+_READS: Final = frozenset({"read_file"})
+_WRITES: Final = frozenset({"write_file", "edit_file"})
+_NUMBER_CHARS: Final = 8
+_EMPTY: Final = "empty"
+"""Instead of a digest."""
+
+
+class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What the agent saw last: the digest of the text (empty: that it is gone), and in which message."""
+
+    digest: str
+    node: str = IN_ROOT
+    is_own: bool = False
+    """Whether the user's set-up names it, so that it is read outside the workspace, too."""
+
+
+class News(msgspec.Struct, frozen=True):
+    """What to tell the agent, and what to tell the user."""
+
+    texts: tuple[str, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+# What to say: pure ---------------------------------------------------------------------------------------------------
+
+
+def telling(name: str, before: str | None, now: str | None, why: str = "is gone") -> str:
+    """What to say of a file whose text was `before` (None: never seen, or gone then) and is `now` (None: `why`)."""
+    if now is None:
+        return f"[file: {name} {why}]" if before is not None else ""
+    if before == now:
+        return ""
+    if before is None:
+        return f"[file: {name}]\n{now}" if now.strip() else f"[file: {name} is empty]"
+    return f"[file: {name} has changed since you last saw it]\n{unified(before, now, name).text}"
+
+
+def mentions(text: str) -> list[str]:
+    """Every `@path` and `@"path with spaces"`, in order; who looks whether there is such a file decides what it was."""
+    found = (quoted or plain for quoted, plain in _MENTION.findall(text))
+    return list(dict.fromkeys(found))
+
+
+# The files -----------------------------------------------------------------------------------------------------------
+
+
+class Read(msgspec.Struct, frozen=True):
+    """A text, or why there is none: `why` for the agent, `notice` for the user."""
+
+    text: str | None = None
+    why: str = "is gone"
+    notice: str = ""
+
+
+def place_of(workspace: Path, asked: str) -> str | None:
+    """The name under which a file is tracked: relative to the workspace, whole where it is outside. None where there is
+    no such file, with or without the punctuation behind it."""
+    for name in (asked, asked.rstrip(_TRAILING)):
+        try:
+            path = Path(os.path.normpath(workspace / Path(name).expanduser()))
+            if name and path.exists():
+                return str(path.relative_to(workspace)) if path.is_relative_to(workspace) else str(path)
+        except (ValueError, OSError, RuntimeError):  # not a path
+            continue
+    return None
+
+
+def read_tracked(workspace: Path, name: str, *, is_own: bool = False) -> Read:
+    """The text of a file that is inside the workspace, or the user's own and still exactly there; never a secret."""
+    shown = visible_name(name)
+    if is_folder(workspace, name):
+        return Read(why="is a folder now", notice=f"{shown} is a folder; only files are tracked")
+    try:
+        with open_file(workspace, name) as opened:
+            if opened.sensitive or not (opened.inside or (is_own and str(opened.path) == name)):
+                what = "may hold secrets" if opened.inside else "is outside the workspace"
+                return Read(why="is not shown", notice=f"{shown} {what} and is not tracked; attach it to send it")
+            data = opened.file.read(MAX_FILE_BYTES + 1)
+            size = opened.size_bytes
+    except MediaError as error:
+        return Read() if not os.path.lexists(workspace / name) else Read(why="cannot be read", notice=error.message)
+    if len(data) > MAX_FILE_BYTES:
+        return Read(why="is too large to be shown", notice=f"{shown} has {size_label(size)} and is not tracked")
+    if data and encoding_of(data) is None:
+        return Read(why="is no text file", notice=f"{shown} is no text file and is not tracked; attach it to send it")
+    return Read(text=clean_text(decode_text(data, shown)[0]) if data else "")
+
+
+def matching(workspace: Path, globs: Sequence[str]) -> tuple[list[str], str]:
+    """The files that globs match, without what `.gitignore` leaves out; and a notice where there are too many."""
+    patterns = [glob(text) for text in globs]
+    found: list[str] = []
+    try:
+        with open_folder(workspace, ".") as folder:
+            walk = Walk(folder)
+            for entry in walk:
+                if entry.kind != "file" or not any(it.matches(entry.parts, is_folder=False) for it in patterns):
+                    continue
+                if len(found) == MAX_MATCHED:
+                    return found, f"auto_context matches more than {MAX_MATCHED} files; the first ones are tracked"
+                found.append(entry.path)
+    except MediaError as error:
+        return [], f"auto_context matches nothing: {error.message}"
+    return found, "the workspace is too large to look through whole: auto_context may miss files" if walk.is_cut else ""
+
+
+class TrackedFiles:
+    """The view of one session."""
+
+    def __init__(self, shelf: MediaShelf) -> None:
+        self._shelf = shelf
+        self.view: dict[str, Seen] = {}
+        self._fresh: dict[str, str] = {}
+        """Seen, but the message that shows it has no place yet."""
+        self._told: set[str] = set()
+        """Notices that were given: of a binary file that a glob matches every turn, the user hears once."""
+
+    async def news(
+        self, workspace: Path, *, asked: Iterable[str], globs: Sequence[str], standing: Collection[str]
+    ) -> News:
+        """What has changed for the agent. `asked` are mentions, `standing` the messages that it still has before it."""
+        named, matched, notice = await asyncio.to_thread(_found, workspace, list(asked), globs)
+        names = list(dict.fromkeys([*named, *self.view, *matched]))
+        own = {name for name, seen in self.view.items() if seen.is_own}
+        reads = await asyncio.to_thread(
+            lambda: {name: read_tracked(workspace, name, is_own=name in own) for name in names}
+        )
+        notices, texts, room = [notice] if notice else [], list[str](), MAX_TOLD_BYTES
+        for name, read in reads.items():
+            known = self.view.get(name)
+            text = telling(visible_name(name), await self._before(known, standing), read.text, read.why)
+            if len(text.encode()) > room:
+                notices.append(f"{visible_name(name)} is told in the next turn: this is too much at once")
+                continue
+            room -= len(text.encode())
+            if text:
+                texts.append(text)
+                await self._saw(name, read.text)
+            if read.notice and (name in named or read.notice not in self._told):
+                notices.append(read.notice)
+            self._told.add(read.notice)
+        return News(tuple(texts), tuple(dict.fromkeys(notices)))
+
+    async def _before(self, known: Seen | None, standing: Collection[str]) -> str | None:
+        """The text that the agent has before it; None where it has none."""
+        if known is None or not known.digest or (known.node != IN_ROOT and known.node not in standing):
+            return None
+        try:
+            return "" if known.digest == _EMPTY else (await self._shelf.load(known.digest)).decode()
+        except (NotFound, Corrupt):  # swept: then the whole text is told anew
+            return None
+
+    async def finished(self, workspace: Path, call: ToolCall, result: ToolResult, cap_bytes: int) -> None:
+        """A tool has shown the agent a whole file, or the agent has changed it: what it is now is what it last saw."""
+        path = call.arguments.get("path")
+        if not self.view or result.is_error or call.name not in _READS | _WRITES or not isinstance(path, str):
+            return
+        name = await asyncio.to_thread(place_of, workspace, path)
+        if name is None or name not in self.view:
+            return
+        read = await asyncio.to_thread(read_tracked, workspace, name, is_own=self.view[name].is_own)
+        if read.text is not None and (call.name in _WRITES or _is_whole(call, read.text, cap_bytes)):
+            await self._saw(name, read.text)
+
+    async def _saw(self, name: str, text: str | None) -> None:
+        """A store keeps no empty medium."""
+        self._fresh[name] = "" if text is None else await self._shelf.put(text.encode()) if text else _EMPTY
+
+    def placed(self, node: str) -> None:
+        """The message that shows what is fresh is on disk."""
+        for name, digest in self._fresh.items():
+            is_own = name in self.view and self.view[name].is_own
+            self.view[name] = Seen(digest, node, is_own)
+        self._fresh.clear()
+
+
+def _found(workspace: Path, asked: Sequence[str], globs: Sequence[str]) -> tuple[list[str], list[str], str]:
+    places = [place for name in asked if (place := place_of(workspace, name)) is not None]
+    matched, notice = matching(workspace, globs) if globs else ([], "")
+    return places, matched, notice
+
+
+def _is_whole(call: ToolCall, text: str, cap_bytes: int) -> bool:
+    """Whether one read has shown all of a text, with the numbers of its lines."""
+    lines = len(text.splitlines())
+    short = lines <= LINES_PER_READ and len(text.encode()) + _NUMBER_CHARS * lines <= cap_bytes
+    return short and not {"offset", "limit"} & call.arguments.keys()

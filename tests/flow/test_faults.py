@@ -1,0 +1,224 @@
+"""F10, F17: streams that break, hang or are left. The turn is marked, what arrived is kept, nothing half is run."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from flow.far_models import WIRES, FarModel, far_model, half, speak
+from loom.agent.loop import TurnLimits
+from loom.agent.session import LocalSession
+from loom.content.blocks import ToolCall
+from loom.content.messages import Message, broken_pairs
+from loom.events import (
+    Event,
+    MessageStored,
+    NoticeRaised,
+    TextDelta,
+    ToolStarted,
+    TurnFailed,
+    TurnFinished,
+    decode_event,
+)
+from loom.providers.http import Patience
+from loom.runtime import Runtime
+from loom.testing import ScriptedProvider, memory_runtime, sample_png
+from loom.tools.base import tool
+from providers.far_side import Reply
+
+SOON = Patience(connect_seconds=2.0, silence_seconds=0.2, deadline_seconds=3.0, attempts=1)
+ENDS = ("close", "truncate", "reset", "hang")
+
+
+@tool
+def shoot() -> bytes:
+    """Take a picture."""
+    return sample_png()
+
+
+async def meta_of(runtime: Runtime, session_id: str) -> dict[str, object]:
+    head = (await runtime.sessions.get(session_id)).head_id
+    path = await runtime.forest.path(head)
+    return next(node.meta for node in reversed(path) if node.message is not None and node.message.role == "assistant")
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("wire", WIRES)
+async def test_an_answer_that_breaks_off_is_kept_marked_and_never_taken_for_whole(wire: str, end: str) -> None:
+    async with far_model(wire, half(wire, "half an answer", end=end), "Whole.", patience=SOON) as far:
+        session = await far.runtime.session(model="far")
+        events = [event async for event in session.stream("go")]
+        assert isinstance(events[-1], TurnFailed)
+        assert "kept" in events[-1].hint
+        assert not any(isinstance(event, TurnFinished) for event in events)
+        assert [message.text for message in await session.path()] == ["go", "half an answer"]
+        assert (await meta_of(far.runtime, session.id))["finish_reason"] == "incomplete"
+        assert (await session.send("go on")).text == "Whole."
+        assert "half an answer" in far.texts(1)
+
+
+@pytest.mark.parametrize("end", ENDS)
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_call_in_an_answer_that_broke_off_is_not_run(wire: str, end: str) -> None:
+    broken = half(wire, "I do it.", ToolCall("c1", "shoot"), end=end)
+    async with far_model(wire, broken, "Whole.", patience=SOON) as far:
+        far.runtime.tools = {"shoot": shoot}
+        session = await far.runtime.session(model="far")
+        events = [event async for event in session.stream("go")]
+        assert isinstance(events[-1], TurnFailed)
+        assert not any(isinstance(event, ToolStarted) for event in events)
+        assert broken_pairs(await session.path()) == (), "every call is answered before the turn is over"
+        assert (await session.send("go on")).text == "Whole."
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_wherever_an_answer_is_cut_it_is_whole_or_it_is_marked(wire: str) -> None:
+    """Twelve cuts at random bytes: done only where the provider had said so, and then nothing is missing."""
+    whole = speak(wire, ["All of ", "the words."])
+    dice = random.Random(f"cut {wire}")
+    cuts = sorted(dice.sample(range(len(whole.body)), 12))
+    replies = [Reply(body=whole.body, content_type=whole.content_type, cut_after=cut, chunk=7) for cut in cuts]
+    async with far_model(wire, *replies, "Whole.", patience=SOON) as far:
+        session = await far.runtime.session(model="far")
+        done = 0
+        for _ in cuts:
+            events = [event async for event in session.stream("go")]
+            if isinstance(events[-1], TurnFinished):
+                done += 1
+                assert (await session.path())[-1].text == "All of the words."
+        assert done < 6
+        assert (await session.send("go on")).text == "Whole."
+        assert broken_pairs(await session.path()) == ()
+
+
+async def test_a_server_that_never_answers_fails_the_turn_and_keeps_the_question() -> None:
+    async with far_model("anthropic", Reply(before="hang"), "Awake.", patience=SOON) as far:
+        session = await far.runtime.session(model="far")
+        events = [event async for event in session.stream("hello?")]
+        assert isinstance(events[-1], TurnFailed)
+        assert [message.text for message in await session.path()] == ["hello?"]
+        assert (await session.send("anybody?")).text == "Awake."
+
+
+@pytest.mark.parametrize("seed", range(30))
+async def test_a_turn_that_is_cancelled_anywhere_leaves_a_whole_session_and_no_connection(seed: int) -> None:
+    dice = random.Random(seed)
+    wire = WIRES[seed % len(WIRES)]
+    words = [f"word {at} " for at in range(8)]
+    slow = speak(wire, [*words, ToolCall("c1", "shoot"), ToolCall("c2", "shoot")])
+    piece = max(len(slow.body) // 12, 1)
+    slow = Reply(body=slow.body, content_type=slow.content_type, chunk=piece, pause=0.002, end="hang")
+    async with far_model(wire, slow, "Seen.", "Here I am.") as far:
+        far.runtime.tools = {"shoot": shoot}
+        session = await far.runtime.session(model="far")
+        events = await left_early(session.stream("go", sample_png()), dice.randrange(1, 40), dice.choice(WAYS), session)
+        await left_alone(far)
+        path = await session.path()
+        assert broken_pairs(path) == ()
+        assert said(path).startswith(
+            "".join(event.text for event in events if isinstance(event, TextDelta)).rstrip()
+        ), path
+        kept = [decode_event(stored.data) for stored in await far.runtime.events.after(session.id, 0)]
+        ends = [event for event in kept if isinstance(event, TurnFinished | TurnFailed)]
+        assert len(ends) == 1
+        assert isinstance(ends[0], TurnFinished) or ends[0].code == "turn.cancelled"
+        stored = [event.node for event in kept if isinstance(event, MessageStored)]
+        assert len(stored) == len(path) == len(set(stored))
+        assert (await session.send("hello")).text in ("Seen.", "Here I am.")
+
+
+async def left_alone(far: FarModel) -> None:
+    """Nobody listens any more to the first answer, which has no end; a later one may be over, its connection kept."""
+    async with asyncio.timeout(2.0):
+        while far.server.open_connections > int(len(far.requests) > 1):
+            far.server.left.clear()
+            await far.server.left.wait()
+
+
+WAYS = ("cancel", "leave", "kill the watcher")
+
+
+async def left_early(stream: AsyncGenerator[Event], count: int, way: str, session: LocalSession) -> list[Event]:
+    """Watch so many events, then go away in one of three ways."""
+    events: list[Event] = []
+
+    async def watch() -> None:
+        async with aclosing(stream) as watched:
+            async for event in watched:
+                events.append(event)
+                if len(events) < count:
+                    continue
+                if way == "leave":
+                    return
+                if way == "cancel" and len(events) == count:
+                    await session.cancel()
+                if way == "kill the watcher":
+                    reached.set()
+                    await asyncio.Event().wait()
+
+    reached = asyncio.Event()
+    watching = asyncio.create_task(watch())
+    reaching = asyncio.create_task(reached.wait())
+    await asyncio.wait([watching, reaching], return_when=asyncio.FIRST_COMPLETED)
+    reaching.cancel()
+    watching.cancel()
+    await asyncio.wait([watching, reaching])
+    if not watching.cancelled():
+        watching.result()
+    return events
+
+
+def said(path: tuple[Message, ...]) -> str:
+    return "".join(message.text for message in path if message.role == "assistant")
+
+
+async def test_a_turn_that_takes_too_long_is_ended_and_its_calls_are_answered() -> None:
+    @tool
+    async def sleep() -> str:
+        """Sleep for ever."""
+        await asyncio.Event().wait()
+        return ""
+
+    async with memory_runtime() as runtime:
+        runtime.providers["anthropic"] = ScriptedProvider([["I wait.", ToolCall("a", "sleep")], "Awake."])
+        runtime.tools = {"sleep": sleep}
+        runtime.turn_limits = TurnLimits(seconds=0.3)
+        session = await runtime.session(model="anthropic/claude-opus-5")
+        events = [event async for event in session.stream("go")]
+        assert isinstance(events[-1], TurnFailed)
+        assert events[-1].code == "turn.limit"
+        assert broken_pairs(await session.path()) == ()
+        assert (await session.send("hello")).text == "Awake."
+
+
+async def test_a_turn_ends_after_so_many_steps_or_so_much_money() -> None:
+    async with memory_runtime() as runtime:
+        runtime.tools = {"shoot": shoot}
+        for limits, steps in ((TurnLimits(steps=3), 3), (TurnLimits(usd=0.000_000_1), 1)):
+            provider = ScriptedProvider(ToolCall(f"c{at}", "shoot") for at in range(9))
+            runtime.providers["anthropic"] = provider
+            runtime.turn_limits = limits
+            session = await runtime.session(model="anthropic/claude-sonnet-5")
+            events = [event async for event in session.stream("go")]
+            assert isinstance(events[-1], TurnFailed)
+            assert events[-1].code == "turn.limit"
+            assert len(provider.prompts) == steps
+            assert broken_pairs(await session.path()) == ()
+
+
+async def test_bytes_that_vanish_between_two_turns_become_text_and_the_turn_goes_on(tmp_path: Path) -> None:
+    """F7, in the same process: what was measured before is gone when the request is written."""
+    async with far_model("anthropic", "Seen.", "Only words.") as far:
+        session = await far.runtime.session(model="far")
+        await session.send("look", sample_png(99, 77))
+        (digest,) = far.pictures(0)
+        await far.runtime.media.delete(digest)
+        events = [event async for event in session.stream("and now?")]
+        assert isinstance(events[-1], TurnFinished), events[-1]
+        assert any("not in the store any more" in event.text for event in events if isinstance(event, NoticeRaised))
+        assert "99×77" in far.texts(len(far.requests) - 1)

@@ -1,0 +1,138 @@
+"""kill -9 in the middle of a turn: what a face was told is there, nothing ran twice, and the session goes on."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+from flow.judge import problems
+from flow.turner import EFFECTS, MODEL
+from loom.config import load_config
+from loom.content.messages import Message, broken_pairs, text_of
+from loom.context.policy import Said, Watermark
+from loom.context.prepare import prepare
+from loom.events import TurnFailed, TurnFinished, decode_event
+from loom.runtime import Runtime
+from loom.testing import ScriptedProvider
+
+TURNER = Path(__file__).with_name("turner.py")
+TESTS = TURNER.parent.parent
+KILLS = 50
+EVERY_WIRE = (
+    "anthropic/claude-opus-5",
+    "openai-chat/gpt-5.5",
+    "openai/gpt-5.5",
+    "gemini/gemini-4-argon",
+    "ollama/gemma3",
+    "deepseek/deepseek-v4-pro",
+    "mistral/mistral-medium-latest",
+)
+
+
+class Lives:
+    """Children that are killed, and what each had told before."""
+
+    def __init__(self, folder: Path, session_id: str) -> None:
+        command = [sys.executable, str(TURNER), "zygote", str(folder), session_id]
+        self.process = subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={"PYTHONPATH": str(TESTS)}
+        )
+
+    def live(self, length: int) -> Iterator[list[str]]:
+        assert self.process.stdin
+        assert self.process.stdout
+        self.process.stdin.write(f"{length}\n")
+        self.process.stdin.flush()
+        while (line := self.process.stdout.readline().split())[0] != "gone":
+            yield line
+        assert line[1] == str(0 if length == 0 else int(signal.SIGKILL)), line
+
+    def end(self) -> None:
+        assert self.process.stdin
+        self.process.stdin.close()
+        self.process.wait()
+        assert self.process.stdout
+        self.process.stdout.close()
+
+
+async def opened(folder: Path) -> str:
+    async with Runtime.open(load_config(cwd=folder, environ={"LOOM_HOME": str(folder)})) as runtime:
+        return (await runtime.session(model=MODEL)).id
+
+
+def killed(folder: Path, session_id: str, seed: int) -> tuple[set[str], int]:
+    """Kill at every point of a turn, or at fifty of them; gives the nodes that faces were told of."""
+    lives = Lives(folder, session_id)
+    (count,) = [int(line[1]) for line in lives.live(0) if line[0] == "points"]
+    points = random.Random(seed).sample(range(1, count + 1), min(KILLS, count))
+    told = {line[1] for point in points for line in lives.live(point) if line[0] == "stored"}
+    lives.end()
+    return told, len(points)
+
+
+async def test_fifty_kills_lose_nothing_that_was_told_and_run_nothing_twice(tmp_path: Path) -> None:
+    session_id = await opened(tmp_path)
+    told, kills = await asyncio.to_thread(killed, tmp_path, session_id, 20260214)
+    assert kills == KILLS
+    async with Runtime.open(load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)})) as runtime:
+        session = await runtime.session(session_id)
+        runtime.providers["anthropic"] = ScriptedProvider(["I am back."])
+        assert (await session.send("are you there?")).text == "I am back."
+        assert await runtime.database.check() == ()
+        assert (await runtime.forest.verify(exists=runtime.media.exists)).problems == ()
+        nodes = await runtime.forest.path((await runtime.sessions.get(session_id)).head_id)
+        assert told <= {node.id for node in nodes}
+        path = await session.path()
+        assert broken_pairs(path) == ()
+        check_effects(tmp_path, path)
+        check_interruptions(path)
+        await check_every_turn_was_ended(runtime, session_id)
+        await check_every_wire(runtime, path)
+
+
+def check_effects(folder: Path, path: tuple[Message, ...]) -> None:
+    """Every call ran at most once; one whose result is there ran."""
+    marks = (folder / EFFECTS).read_text().split()
+    assert len(marks) == len(set(marks))
+    calls = [call.id for message in path for call in message.calls]
+    assert len(calls) == len(set(calls))
+    assert set(marks) <= set(calls)
+    for message in path:
+        for result in message.results:
+            assert result.is_error or result.call_id in marks
+
+
+def check_interruptions(path: tuple[Message, ...]) -> None:
+    """Calls that were cut off are answered as such, and some were cut off in the middle."""
+    results = [result for message in path for result in message.results]
+    cut = [result for result in results if result.is_error]
+    assert len(cut) > 5
+    assert all("interrupted" in text_of(result) for result in cut)
+    assert len(results) - len(cut) > 20
+
+
+async def check_every_turn_was_ended(runtime: Runtime, session_id: str) -> None:
+    """A face that reads the events later sees no turn that runs for ever."""
+    stored = await runtime.events.after(session_id, 0, limit=100_000)
+    assert [event.seq for event in stored] == list(range(1, len(stored) + 1))
+    begun = [event.data for event in stored if event.type == "turn_started"]
+    ended = [decode_event(event.data) for event in stored if event.type in ("turn_finished", "turn_failed")]
+    codes = [event.code for event in ended if isinstance(event, TurnFailed)]
+    assert set(codes) == {"turn.interrupted"}
+    assert len(begun) <= len(ended)
+    assert isinstance(ended[-1], TurnFinished)
+
+
+async def check_every_wire(runtime: Runtime, path: tuple[Message, ...]) -> None:
+    placed = [Said(str(at), message) for at, message in enumerate(path)]
+    for reference in EVERY_WIRE:
+        model = runtime.model(reference)
+        prepared = await runtime.renditions.settle(
+            lambda known, model=model: prepare(placed, model, watermark=Watermark(), known=known)
+        )
+        assert problems(prepared) == [], reference
