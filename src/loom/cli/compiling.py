@@ -1,100 +1,154 @@
-"""A conversation, compiled for models without asking any: what `loom wire` and `loom context` share."""
+"""A conversation, compiled for models without asking any: what `wire`, `context` and `ask --dry-run` share."""
 
 from __future__ import annotations
 
+import io
 import tempfile
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
-from loom.agent.foreign import read_conversation
+from loom.agent.ports import MediaShelf
 from loom.agent.renditions import Renditions
+from loom.cli.asking import choose_tools
+from loom.cli.choosing import find_session, last_session
+from loom.cli.transcripts import read_transcripts
 from loom.config import Config, load_config
+from loom.content.messages import Message
+from loom.context.cost import Calibration
 from loom.context.policy import Placed, Request, Said, Watermark
 from loom.context.prepare import Prepared, prepare
 from loom.errors import ConfigError
 from loom.models import Model
 from loom.runtime import Runtime, resolve_model
 from loom.store.derived import Derived, DerivedCache
-from loom.store.media import open_media
+from loom.store.media import MediaStore, open_media
+from loom.store.session_rows import StoredSession
 
 
-class Compiled(msgspec.Struct, frozen=True):
+class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     """A path and everything that is needed to prepare it."""
 
+    title: str
+    model: str
+    """The one that it was last asked of; empty where that is not known."""
     path: tuple[Placed, ...]
-    system: str
-    notices: tuple[str, ...]
+    request: Request
     renditions: Renditions[Derived]
     config: Config
-    watermarks: dict[str, Watermark]
-    quarantine: dict[str, frozenset[str]]
+    notices: tuple[str, ...] = ()
+    session: StoredSession | None = None
 
     async def prepared(self, model: Model) -> Prepared:
         """With every rendition made and measured, so that sizes are exact."""
         policy = self.config.context_policy()
+        stored = self.session
+        marks = stored.watermark if stored else {}
+        calibrations: dict[str, Any] = stored.settings.get("calibration", {}) if stored else {}
+        quarantine = stored.quarantine.get(model.provider, ()) if stored else ()
         return await self.renditions.settle(
             lambda known: prepare(
                 self.path,
                 model,
                 policy=policy,
-                request=Request(system=self.system),
-                watermark=self.watermarks.get(model.reference),
+                request=self.request,
+                overrides=stored.overrides if stored else {},
+                watermark=msgspec.convert(marks.get(model.reference, {}), Watermark),
+                calibration=msgspec.convert(calibrations.get(model.reference, {}), Calibration),
                 known=known,
-                quarantine=self.quarantine.get(model.provider, frozenset()),
+                quarantine=frozenset(quarantine),
             )
         )
 
 
+class Scratch:
+    """Media of a message that is not sent: kept in a folder that vanishes, read from the store below otherwise."""
+
+    def __init__(self, folder: Path, below: MediaShelf) -> None:
+        self._own: MediaStore = open_media(folder)
+        self._below = below
+        self.derived = DerivedCache(self._own.place)
+
+    async def put(self, data: bytes) -> str:
+        return await self._own.put(data)
+
+    async def load(self, digest: str) -> bytes:
+        return await (await self._shelf(digest)).load(digest)
+
+    async def open_local(self, digest: str) -> io.RawIOBase | None:
+        return await (await self._shelf(digest)).open_local(digest)
+
+    async def read_blocks(self, digest: str, block_bytes: int) -> AsyncIterator[bytes]:
+        async for block in (await self._shelf(digest)).read_blocks(digest, block_bytes):
+            yield block
+
+    async def _shelf(self, digest: str) -> MediaShelf:
+        return self._own if await self._own.exists(digest) else self._below
+
+
 def compiled(source: str) -> AbstractAsyncContextManager[Compiled]:
-    """A file with a conversation in any shape that we know, or the id of a session. A file leaves nothing behind."""
+    """A file with a conversation in any shape that we know, or a session; nothing means the last one of this folder.
+
+    A file leaves nothing behind."""
     file = Path(source)
-    if file.is_file():
-        return _from_file(file, file.read_bytes())
+    if source and file.is_file():
+        return _from_file(file)
     if file.suffix or "/" in source:
-        raise ConfigError(f"there is no file {source}.", hint="Give a conversation's JSON file or a session's id.")
+        raise ConfigError(f"there is no file {source}.", hint="Give a conversation's file or a session's id.")
     return _from_session(source)
 
 
 @asynccontextmanager
-async def _from_file(file: Path, data: bytes) -> AsyncGenerator[Compiled]:
+async def _from_file(file: Path) -> AsyncGenerator[Compiled]:
     config = load_config()
     with tempfile.TemporaryDirectory(prefix="loom-") as folder:
         media = open_media(Path(folder))
         limits = config.media_limits()
-        found = await read_conversation(data, media, limits=limits, roots=(file.parent, Path.cwd()))
+        found, *others = await read_transcripts(file, media, limits=limits)
         if not found.messages:
             raise ConfigError(f"{file.name} holds no message.", hint="Give a conversation with something in it.")
+        more = (f"{file.name} holds {len(others) + 1} conversations; this is the first",) if others else ()
         yield Compiled(
-            tuple(Said(str(at), message) for at, message in enumerate(found.messages)),
-            found.system,
-            found.notices,
-            Renditions(media, DerivedCache(media.place), limits=limits),
-            config,
-            {},
-            {},
+            title=found.title or file.name,
+            model=found.model,
+            path=_said(found.messages),
+            request=Request(system=found.system),
+            renditions=Renditions(media, DerivedCache(media.place), limits=limits),
+            config=config,
+            notices=(*found.notices, *more),
         )
 
 
 @asynccontextmanager
-async def _from_session(session_id: str) -> AsyncGenerator[Compiled]:
+async def _from_session(wanted: str) -> AsyncGenerator[Compiled]:
     async with Runtime.open() as runtime:
-        session = await runtime.sessions.get(session_id)
-        path = await runtime.forest.path(session.head_id)
-        said = tuple(Said(node.id, node.message) for node in path if node.message is not None)
-        if not said:
-            raise ConfigError(f"the session {session.title or session.id} holds no message yet.")
-        yield Compiled(
-            said,
-            path[0].system or "",
-            (),
-            runtime.renditions,
-            runtime.config,
-            {name: msgspec.convert(mark, Watermark) for name, mark in session.watermark.items()},
-            {provider: frozenset(digests) for provider, digests in session.quarantine.items()},
-        )
+        await choose_tools(runtime, (), default="safe")
+        stored = await (find_session(runtime, wanted) if wanted else last_session(runtime, here=True))
+        found = await compiled_session(runtime, stored)
+        if not found.path:
+            raise ConfigError(f"the session {stored.title or stored.id} holds no message yet.")
+        yield found
+
+
+async def compiled_session(runtime: Runtime, stored: StoredSession, *, head: str = "") -> Compiled:
+    """A session as it would be sent from its head, or from another of its messages."""
+    root, *nodes = await runtime.forest.path(head or stored.head_id)
+    return Compiled(
+        title=stored.title or stored.id,
+        model=stored.model,
+        path=tuple(Said(node.id, node.message) for node in nodes if node.message is not None),
+        request=Request(system=root.system or "", tools=tuple(tool.spec for tool in runtime.tools.values())),
+        renditions=runtime.renditions,
+        config=runtime.config,
+        session=stored,
+    )
+
+
+def _said(messages: Sequence[Message]) -> tuple[Placed, ...]:
+    return tuple(Said(str(at), message) for at, message in enumerate(messages))
 
 
 def models(references: str, config: Config) -> list[Model]:

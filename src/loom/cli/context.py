@@ -3,72 +3,132 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import click
 import msgspec
 
-from loom.cli.compiling import compiled, models
+from loom.cli.compiling import Compiled, compiled, models
+from loom.cli.completing import complete_models
+from loom.cli.terminal import GLYPHS, clipped, money_label, one_line, say, tokens_label
+from loom.config import Config
 from loom.content.media import size_label
+from loom.context import cost
 from loom.context.trim import UNLIMITED
-from loom.models import Model
+from loom.models import Model, Usage
 from loom.prompt import Receipt, ReceiptRow
+from loom.providers.catalog import key_env
+from loom.runtime import key_for, price
 
-GLYPHS = {"full": "●", "low": "◐", "pages": "▤", "text": "○", "omitted": "✕"}
-_LABEL_WIDTH = 44
-_CELL_WIDTH = 24
+_LABEL_WIDTH = 54
+_CELL_WIDTH = 22
+_LOOKING = "a user's message was put at the end"
+"""Who looks has not said anything yet; the next message makes this untrue."""
+_WHO = {"user": "you", "assistant": "model", "tool": "tool"}
 
 
 @click.command("context")
-@click.argument("source", metavar="FILE|SESSION")
-@click.option("-m", "--model", "references", default="spark", show_default=True, help="One model, or several: a,b.")
+@click.argument("source", metavar="[FILE|SESSION]", default="")
+@click.option(
+    "-m",
+    "--model",
+    "references",
+    default="",
+    shell_complete=complete_models,
+    help="One model, or several: a,b. Without it, the session's own.",
+)
 @click.option("--json", "as_json", is_flag=True, help="The receipts as JSON, one a line.")
 @click.option("--reasons", is_flag=True, help="Say why for every block.")
 def command(source: str, references: str, as_json: bool, reasons: bool) -> None:
-    """Show what the next request would carry, for one model or several. Nothing is sent by looking."""
+    """Show what the next request would carry, for one model or several. Nothing is sent by looking.
+
+    With nothing given, the last session of this folder. ● full  ◐ low  ▤ pages  ○ text  ✕ omitted
+    """
     asyncio.run(_context(source, references, as_json, reasons))
 
 
 async def _context(source: str, references: str, as_json: bool, reasons: bool) -> None:
     async with compiled(source) as found:
-        chosen = models(references, found.config)
-        receipts = [(await found.prepared(model)).receipt for model in chosen]
+        chosen = models(references or found.model or "spark", found.config)
+        await print_table(found, chosen, as_json=as_json, reasons=reasons)
+
+
+async def print_table(found: Compiled, chosen: list[Model], *, as_json: bool = False, reasons: bool = False) -> None:
+    receipts = [(await found.prepared(model)).receipt for model in chosen]
     if as_json:
         for receipt in receipts:
             click.echo(msgspec.json.encode(receipt))
         return
-    click.echo(table(receipts, chosen, reasons=reasons))
-    for notice in (*found.notices, *(f"{r.model}: {n}" for r in receipts for n in r.notices)):
-        click.echo(f"loom: {notice}", err=True)
+    turn = sum(placed.message.role == "user" for placed in found.path)
+    title = f'next request of "{one_line(found.title, 24)}" (turn {turn})' if found.title else "this request"
+    click.echo(table(found, receipts, chosen, title=title, reasons=reasons))
+    for line in _keys_needed(chosen, found.config):
+        click.echo(f"  {line}")
+    told = (f"{receipt.model}: {notice}" for receipt in receipts for notice in receipt.notices if notice != _LOOKING)
+    for notice in (*found.notices, *told):
+        say(notice)
 
 
-def table(receipts: list[Receipt], chosen: list[Model], *, reasons: bool) -> str:
-    lines = [" " * _LABEL_WIDTH + "".join(f"{model.name[: _CELL_WIDTH - 1]:>{_CELL_WIDTH}}" for model in chosen)]
+def table(found: Compiled, receipts: list[Receipt], chosen: list[Model], *, title: str, reasons: bool) -> str:
+    lines = [_line(title, [model.name[: _CELL_WIDTH - 2] for model in chosen])]
+    system, tools = found.request.system, found.request.tools
+    if system:
+        lines.append(_line("  system", [f"{tokens_label(cost.text_tokens(system, m.tokens))}" for m in chosen]))
+    if tools:
+        specs = "".join(msgspec.json.encode(tool).decode() for tool in tools)
+        weights = [cost.text_tokens(specs, m.tokens) if m.capabilities.tools else 0 for m in chosen]
+        lines.append(_line(f"  tools ×{len(tools)}", [tokens_label(weight) if weight else "-" for weight in weights]))
+    pictures = 0
     for rows in zip(*(receipt.rows for receipt in receipts), strict=True):
-        first = rows[0]
-        label = f"{first.message + 1:>3} {first.kind:<10} {first.label}"
-        lines.append(f"{label[: _LABEL_WIDTH - 1]:<{_LABEL_WIDTH}}" + "".join(_cell(row) for row in rows))
+        pictures += rows[0].kind == "image"
+        lines.append(_line(_label(found, rows[0], pictures), [_cell(row) for row in rows]))
         if reasons:
-            lines += [
-                f"{'':8}{model.name}: {row.reason} ({row.detail})"
-                for model, row in zip(chosen, rows, strict=True)
-                if row.reason
-            ]
-    totals = [receipt.totals for receipt in receipts]
-    budgets = [receipt.budgets for receipt in receipts]
-    lines.append(_total("tokens ≈", [f"{t.tokens:,} / {_of(b.tokens)}" for t, b in zip(totals, budgets, strict=True)]))
-    lines.append(_total("bytes on the wire", [size_label(total.wire_bytes) for total in totals]))
-    lines.append(_total("images", [f"{t.images} / {_of(b.images)}" for t, b in zip(totals, budgets, strict=True)]))
-    lines.append(_total("pages", [f"{t.pages} / {_of(b.pages)}" for t, b in zip(totals, budgets, strict=True)]))
+            lines += _reasons(rows, chosen)
+    lines.append(_line("  total ≈", [_total(receipt, model) for receipt, model in zip(receipts, chosen, strict=True)]))
+    lines.append(_line("  of at most", [_limit(receipt.budgets.tokens) for receipt in receipts]))
+    lines.append(_line("  bytes on the wire", [size_label(receipt.totals.wire_bytes) for receipt in receipts]))
     return "\n".join(lines)
 
 
+def _label(found: Compiled, row: ReceiptRow, pictures: int) -> str:
+    who = _WHO[found.path[row.message].message.role]
+    name = f"[Image #{pictures}] {row.label}" if row.kind == "image" else row.label
+    if row.kind in ("document", "audio"):
+        name = f"[{row.label}]"
+    if row.kind == "thinking":
+        name = f"(thinking) {row.label}"
+    return f"{row.message + 1:>4} {who:<6} {name}"
+
+
+def _reasons(rows: Sequence[ReceiptRow], chosen: list[Model]) -> list[str]:
+    return [
+        f"{'':12}{model.name}: {row.reason}{f' ({row.detail})' if row.detail else ''}"
+        for model, row in zip(chosen, rows, strict=True)
+        if row.reason
+    ]
+
+
 def _cell(row: ReceiptRow) -> str:
-    return f"{GLYPHS[row.rendition]} {row.rendition:<8}{row.tokens:>7,}".rjust(_CELL_WIDTH)
+    return f"{GLYPHS[row.rendition]} {row.rendition:<8}{tokens_label(row.tokens):>6}"
 
 
-def _of(limit: int) -> str:
-    return "∞" if limit >= UNLIMITED else f"{limit:,}"
+def _total(receipt: Receipt, model: Model) -> str:
+    usd = price(model, Usage(input_tokens=receipt.totals.tokens))
+    return f"{tokens_label(receipt.totals.tokens)}  {money_label(usd)}"
 
 
-def _total(label: str, cells: list[str]) -> str:
-    return f"{label:<{_LABEL_WIDTH}}" + "".join(f"{cell:>{_CELL_WIDTH}}" for cell in cells)
+def _limit(limit: int) -> str:
+    return "∞" if limit >= UNLIMITED else tokens_label(limit)
+
+
+def _line(label: str, cells: Sequence[str]) -> str:
+    return f"{clipped(label, _LABEL_WIDTH - 1):<{_LABEL_WIDTH}}" + "".join(f"{cell:>{_CELL_WIDTH}}" for cell in cells)
+
+
+def _keys_needed(chosen: list[Model], config: Config) -> list[str]:
+    platforms = {model.provider: model.name for model in chosen if key_env(model.provider)}
+    return [
+        f"{name} needs a key: loom keys set {provider.removesuffix('-responses').removesuffix('-chat')}"
+        for provider, name in platforms.items()
+        if not key_for(provider, config)
+    ]

@@ -89,6 +89,7 @@ def _for_people(found: dict[str, Any]) -> str:
     if found["error"]:
         lines.append(f"{found['error']['code']}: {found['error']['message']} {found['error']['hint']}".rstrip())
     else:
-        lines += [text_of(block) for block in found["blocks"] if not isinstance(block, TextBlock)]
+        labels = [text_of(block) for block in found["blocks"] if not isinstance(block, TextBlock)]
+        lines += [label for label in labels if label not in found["text"]]
         lines.append(found["text"])
     return "\n".join(lines)

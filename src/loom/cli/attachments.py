@@ -1,0 +1,127 @@
+"""What a command line hands over: files, page ranges, standard input, words.
+
+loom report.pdf#3-7 "…"      an existing path is an attachment
+loom "…" -a photo.png        so is what follows -a
+cat x.png | loom "…"         bytes on stdin are recognised; text goes before the words
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from loom.content.blocks import ContentBlock, DocumentBlock, page_label
+from loom.content.inputs import Attachment, Content
+from loom.content.media import size_label
+from loom.errors import TooLarge, Unreadable
+from loom.formats.facts import Limits
+from loom.formats.sniff import sniff
+from loom.formats.text import decode_text
+
+STDIN: Final = "-"
+_PAGES: Final = re.compile(r"(.+)#([1-9][0-9]{0,6}(?:-[1-9][0-9]{0,6})?)")
+_LONGEST_PATH: Final = 4_096
+
+
+class Said(msgspec.Struct, frozen=True):
+    """The words and the files of one message, in the order in which they are sent: files, piped text, words."""
+
+    words: str
+    files: tuple[Attachment, ...]
+    piped: str = ""
+
+    @property
+    def content(self) -> list[Content]:
+        return [*self.files, *([self.piped] if self.piped else []), *([self.words] if self.words else [])]
+
+    @property
+    def title(self) -> str:
+        names = ", ".join(file.name or _name_of(file) for file in self.files)
+        return " ".join((self.words or names or self.piped).split())[:80]
+
+
+def read_message(words: Sequence[str], attached: Sequence[str], limits: Limits) -> Said:
+    """The message of a command line. Bytes are read only from stdin; paths are read at the door."""
+    said: list[str] = []
+    files: list[Attachment] = []
+    for word in words:
+        found = _existing(word)
+        if found is None:
+            said.append(word)
+        else:
+            files.append(found)
+    files += [attachment(name) for name in attached if name != STDIN]
+    piped = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
+    if STDIN in attached:
+        if not piped:
+            raise Unreadable("there is nothing on stdin to attach.", hint="Pipe a file into loom, or name it: -a FILE.")
+        return Said(" ".join(said), (*files, Attachment(source=piped, name="stdin")))
+    if not piped.strip():
+        return Said(" ".join(said), tuple(files))
+    if sniff(piped).category != "text":
+        return Said(" ".join(said), (*files, Attachment(source=piped, name="stdin")))
+    return Said(" ".join(said), tuple(files), _text(piped, limits))
+
+
+def attachment(name: str) -> Attachment:
+    """A file, a file with pages (`report.pdf#3-7`), or an address."""
+    if name.startswith(("http://", "https://")):
+        return Attachment(source=name)
+    found = _existing(name)
+    if found is not None:
+        return found
+    if Path(name).is_dir():
+        raise Unreadable(f"{name} is a folder.", name=name, hint="Attach the files in it that matter.")
+    raise Unreadable(f"there is no file {name}.", name=name, hint="Check the name; paths are taken from this folder.")
+
+
+def _existing(word: str) -> Attachment | None:
+    if not word or len(word) > _LONGEST_PATH or "\0" in word:
+        return None
+    if _is_file(word):
+        return Attachment(source=Path(word))
+    pages = _PAGES.fullmatch(word)
+    if pages and _is_file(pages[1]):
+        return Attachment(source=Path(pages[1]), pages=pages[2])
+    return None
+
+
+def _is_file(word: str) -> bool:
+    try:
+        return Path(word).is_file()
+    except OSError:  # a whole sentence can be longer than a file name may be
+        return False
+
+
+def _text(piped: bytes, limits: Limits) -> str:
+    if len(piped) > limits.max_text_bytes:
+        raise TooLarge(
+            f"stdin holds {size_label(len(piped))} of text, over the limit of {size_label(limits.max_text_bytes)}.",
+            hint="Pipe in the part that matters, or raise documents.max_text_bytes.",
+        )
+    return decode_text(piped)[0].strip("\n")
+
+
+def _name_of(file: Attachment) -> str:
+    return file.source.name if isinstance(file.source, Path) else "attachment"
+
+
+def shortened(blocks: Sequence[ContentBlock], pages_per_read: int) -> tuple[list[ContentBlock], list[str]]:
+    """Long documents begin with their first pages, and it is said how to get the others."""
+    shown: list[ContentBlock] = []
+    notices: list[str] = []
+    for block in blocks:
+        if not isinstance(block, DocumentBlock) or block.pages or (block.media.pages or 0) <= pages_per_read:
+            shown.append(block)
+            continue
+        count = block.media.pages or 0
+        more = page_label(pages_per_read + 1, min(2 * pages_per_read, count))
+        first = page_label(1, pages_per_read)
+        shown.append(msgspec.structs.replace(block, pages=first))
+        notices.append(f"attached {block.media.label}; sending {first}, more with {block.media.name}#{more}")
+    return shown, notices

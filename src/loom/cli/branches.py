@@ -1,0 +1,100 @@
+"""The tree of a conversation, drawn as text: straight runs stay on one level, branches step in.
+
+3f9a2b1c ● you    what is wrong here? ▣
+81c2d3e4 ● spark  A bright landscape screenshot …
+5a6b7c8d ├─○ you    shorter
+77aa88bb └─◉ you    and the first picture again?   ← head
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+import msgspec
+
+from loom.cli.exporting import speaker
+from loom.cli.terminal import clipped, one_line
+from loom.content.blocks import AudioBlock, DocumentBlock, ImageBlock, ToolCall, ToolResult
+from loom.content.messages import Message, media_blocks, text_of
+from loom.store.nodes import NODE_TAG, Node
+
+ID_DIGITS: Final = 8
+_MEDIA: Final = {ImageBlock: "▣", DocumentBlock: "▤", AudioBlock: "♪"}
+
+
+class Line(msgspec.Struct, frozen=True):
+    node: Node
+    prefix: str
+    is_head: bool
+    is_on_path: bool
+
+
+def drawn(nodes: Sequence[Node], head_id: str, *, width: int = 100) -> str:
+    return "\n".join(_text(line, width) for line in lines(nodes, head_id))
+
+
+def lines(nodes: Sequence[Node], head_id: str) -> Iterator[Line]:
+    """Every message, parents before children, the path to the head last among its siblings."""
+    children: dict[str | None, list[Node]] = {}
+    parents: dict[str, str | None] = {}
+    for node in nodes:
+        children.setdefault(node.parent_id, []).append(node)
+        parents[node.id] = node.parent_id
+    on_path: set[str] = set()
+    at: str | None = head_id
+    while at is not None:
+        on_path.add(at)
+        at = parents.get(at)
+    waiting = [(node, "", "") for node in reversed(_ordered(children.get(None, []), on_path))]
+    while waiting:
+        node, prefix, below = waiting.pop()
+        if node.message is not None:
+            yield Line(node, prefix, node.id == head_id, node.id in on_path)
+        following = _ordered(children.get(node.id, []), on_path)
+        if len(following) == 1:
+            waiting.append((following[0], below, below))
+            continue
+        for place, child in reversed(list(enumerate(following, 1))):
+            last = place == len(following)
+            waiting.append((child, below + ("└─" if last else "├─"), below + ("  " if last else "│ ")))
+
+
+def _ordered(nodes: list[Node], on_path: set[str]) -> list[Node]:
+    return sorted(nodes, key=lambda node: node.id in on_path)
+
+
+def _text(line: Line, width: int) -> str:
+    glyph = "◉" if line.is_head else "●" if line.is_on_path else "○"
+    message = line.node.message
+    assert message is not None
+    marks = glyphs_of(message)
+    tail = f"{f' {marks}' if marks else ''}{'  ← head' if line.is_head else ''}"
+    head = f"{short_id(line.node.id)} {line.prefix}{glyph} {one_line(speaker(line.node), 18):<6} "
+    return clipped(head + one_line(said(message), max(width - len(head) - len(tail), 12)), width - len(tail)) + tail
+
+
+def short_id(node_id: str) -> str:
+    return node_id.removeprefix(NODE_TAG)[:ID_DIGITS]
+
+
+def said(message: Message) -> str:
+    """A message in one line: its words, else what it did."""
+    if message.text.strip():
+        return message.text
+    if message.calls:
+        return ", ".join(call.name for call in message.calls)
+    if message.results:
+        return " ".join(text_of(result) for result in message.results)
+    return " ".join(text_of(block) for block in message.blocks)
+
+
+def glyphs_of(message: Message) -> str:
+    """▣ picture, ▤ document, ♪ sound, ⚒ tools; with a number where there are several."""
+    counts: dict[str, int] = {}
+    for block in media_blocks(message.blocks):
+        counts[_MEDIA[type(block)]] = counts.get(_MEDIA[type(block)], 0) + 1
+    tools = sum(isinstance(block, ToolCall | ToolResult) for block in message.blocks)
+    if tools:
+        counts["⚒"] = tools
+    return " ".join(f"{glyph}{count if count > 1 else ''}" for glyph, count in counts.items())

@@ -1,0 +1,151 @@
+"""What the doctor looks at. Each check gives findings; what is missing names the command that changes it."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import platform
+import shutil
+import sys
+from pathlib import Path
+from typing import Final, Literal
+
+import msgspec
+
+from loom.cli import pictures
+from loom.cli.choosing import all_sessions
+from loom.cli.keys import keys_file
+from loom.config import load_config
+from loom.content.media import size_label
+from loom.errors import LoomError
+from loom.formats import ocr
+from loom.providers.catalog import key_env
+from loom.runtime import FIRST_CHOICES, Runtime, key_for
+
+_EXTRAS: Final = {
+    "heif": ("pillow_heif", "HEIC pictures"),
+    "svg": ("resvg_py", "SVG drawn as pictures"),
+    "s3": ("obstore", "media in a bucket"),
+    "postgres": ("psycopg", "PostgreSQL"),
+    "bedrock": ("botocore", "Amazon Bedrock"),
+    "browser": ("playwright", "screenshots of web pages"),
+}
+_MANY: Final = 20
+
+
+class Finding(msgspec.Struct, frozen=True):
+    name: str
+    state: Literal["ok", "open", "warning", "problem"]
+    text: str
+    fix: str = ""
+
+
+def python() -> Finding:
+    text = f"{platform.python_version()} on {platform.system()}"
+    return Finding("python", "ok", text) if sys.version_info >= (3, 11) else Finding("python", "problem", text)
+
+
+def configuration(*, fix: bool) -> list[Finding]:
+    file = keys_file()
+    mended: list[Finding] = []
+    if fix and os.name == "posix" and file.is_file() and file.stat().st_mode & 0o077:
+        file.chmod(0o600)
+        mended.append(Finding("keys", "ok", "keys.toml was readable by others; it is 0600 now"))
+    try:
+        warnings = load_config().warnings
+    except LoomError as error:
+        return [*mended, Finding("config", "problem", str(error))]
+    return [*mended, *(Finding("config", "warning", warning) for warning in warnings)] or [
+        Finding("config", "ok", "read, nothing unknown in it")
+    ]
+
+
+async def store(runtime: Runtime, *, fix: bool) -> list[Finding]:
+    """The database's own check, then every message hashed again and its media looked for."""
+    broken = [Finding("store", "problem", text) for text in await runtime.database.check()]
+    verified = await runtime.forest.verify(exists=runtime.media.exists)
+    for problem in verified.problems[:_MANY]:
+        state = "warning" if problem.what == "media" else "problem"
+        text = f"{problem.node_id.rpartition(':')[2][:12]}: {problem.text}"
+        broken.append(Finding("store", state, text, "models get its text instead" if state == "warning" else ""))
+    if len(verified.problems) > _MANY:
+        broken.append(Finding("store", "problem", f"and {len(verified.problems) - _MANY} more"))
+    sessions = len([session async for session in all_sessions(runtime)])
+    where = _shown(runtime.config.data_folder()) if not runtime.config.store.url else runtime.database.label
+    if fix:
+        await runtime.derived.trim()
+    return broken or [
+        Finding("store", "ok", f"{where} ({sessions} sessions, {verified.nodes} messages, all hashes right)")
+    ]
+
+
+async def media(runtime: Runtime) -> list[Finding]:
+    """Every byte is read again: what the store holds is what was put."""
+    count = size = 0
+    damaged: list[Finding] = []
+    async for stored in runtime.media.listing():
+        count += 1
+        size += stored.size_bytes
+        try:
+            async for _ in runtime.media.read_blocks(stored.digest):
+                pass
+        except LoomError as error:
+            damaged.append(
+                Finding("media", "problem", error.message, "attach the file again; its digest finds its place")
+            )
+    return damaged[:_MANY] or [Finding("media", "ok", f"{count} files, {size_label(size)}, all digests right")]
+
+
+async def models(runtime: Runtime) -> list[Finding]:
+    default = await runtime.default_model()
+    found = [Finding("model", "ok", f"{default} answers"), Finding("spark", "ok", "built in")]
+    for service in FIRST_CHOICES:
+        if key_for(service, runtime.config):
+            found.append(Finding(service, "ok", "has a key"))
+        else:
+            found.append(Finding(service, "open", "no key", f"loom keys set {service}, or {key_env(service)}"))
+    servers = await runtime.local_servers()
+    found += [Finding(server.kind, "ok", f"{len(server.models)} models at {server.base_url}") for server in servers]
+    return found if servers else [*found, Finding("ollama", "open", "not running", "https://ollama.com")]
+
+
+def formats() -> list[Finding]:
+    found = [Finding("pdf", "ok", "read and drawn by pdfium")]
+    engine = ocr.available()
+    if engine:
+        found.append(Finding("ocr", "ok", engine))
+    else:
+        found.append(Finding("ocr", "open", "words in pictures are not read", "pip install 'loom-runtime[ocr]'"))
+    office = shutil.which("soffice") or shutil.which("libreoffice")
+    if office:
+        found.append(Finding("libreoffice", "ok", "office files are drawn and older ones converted"))
+    else:
+        text = "office files are read as text; their pages are not drawn"
+        found.append(Finding("libreoffice", "open", text, "install LibreOffice"))
+    return found
+
+
+def extras() -> list[Finding]:
+    return [
+        Finding(extra, "ok", what)
+        if importlib.util.find_spec(package)
+        else Finding(extra, "open", what, f"pip install 'loom-runtime[{extra}]'")
+        for extra, (package, what) in _EXTRAS.items()
+    ]
+
+
+def terminal() -> list[Finding]:
+    try:
+        chosen = pictures.protocol()
+    except LoomError as error:
+        return [Finding("terminal", "problem", str(error))]
+    if chosen == "off":
+        return [Finding("terminal", "open", "pictures as labels", "LOOM_IMAGES=halfcell, kitty or iterm2")]
+    return [Finding("terminal", "ok", f"pictures: {chosen}")]
+
+
+def _shown(folder: Path) -> str:
+    try:
+        return f"~/{folder.relative_to(Path.home())}"
+    except (ValueError, RuntimeError):
+        return str(folder)

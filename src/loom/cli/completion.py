@@ -1,0 +1,23 @@
+"""`loom completion`: the script that makes a shell complete commands, options, models and sessions."""
+
+from __future__ import annotations
+
+import click
+from click.shell_completion import get_completion_class
+
+_HOW = {
+    "bash": 'eval "$(loom completion bash)"      # in ~/.bashrc',
+    "zsh": 'eval "$(loom completion zsh)"       # in ~/.zshrc, behind compinit',
+    "fish": "loom completion fish | source       # in ~/.config/fish/config.fish",
+}
+
+
+@click.command("completion", epilog="\b\n" + "\n".join(_HOW.values()))
+@click.argument("shell", type=click.Choice(list(_HOW)))
+def command(shell: str) -> None:
+    """Print the completion script for a shell."""
+    from loom.cli.root import loom
+
+    found = get_completion_class(shell)
+    assert found is not None
+    click.echo(found(loom, {}, "loom", "_LOOM_COMPLETE").source())

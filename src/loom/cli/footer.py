@@ -1,0 +1,66 @@
+"""The line under an answer: who spoke, what it was shown, what it took."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from loom.cli.faces import Outcome
+from loom.cli.terminal import GLYPHS, money_label, one_line, tokens_label, width
+from loom.prompt import Receipt, ReceiptRow
+
+_MOST_NAMED: Final = 3
+
+
+def footer(outcome: Outcome, *, hint: str = "") -> str:
+    parts = [outcome.model.removeprefix("loom/")]
+    if outcome.receipt is not None:
+        parts += media_parts(outcome.receipt)
+    usage = outcome.usage
+    if usage.input_tokens or usage.output_tokens:
+        parts.append(f"{tokens_label(usage.input_tokens)} in · {tokens_label(usage.output_tokens)} out")
+    parts += [money_label(outcome.usd), f"{outcome.seconds:.1f} s"]
+    line = f"── {one_line(' · '.join(parts), 200)} "
+    room = width() - len(line) - len(hint) - 1
+    return f"{line}{'─' * room} {hint}" if hint and room >= 2 else line.rstrip() + " ──"
+
+
+def switch_preview(receipt: Receipt, usd: float | None) -> str:
+    """Before another model goes on: in which form it is shown what was said, how much that is, what was left out."""
+    counts: dict[str, int] = {}
+    for row in receipt.rows:
+        if row.digest:
+            counts[GLYPHS[row.rendition]] = counts.get(GLYPHS[row.rendition], 0) + 1
+    unsaid = sum(row.rendition == "omitted" and not row.digest for row in receipt.rows)
+    media = "media " + " ".join(f"{count}{glyph}" for glyph, count in counts.items()) if counts else ""
+    left_out = f"{unsaid} of another model's thoughts left out" if unsaid else ""
+    size = f"{tokens_label(receipt.totals.tokens)} tok ≈ {money_label(usd)}"
+    return f"[{' · '.join(part for part in (receipt.model, media, left_out, size) if part)}]"
+
+
+def media_parts(receipt: Receipt) -> list[str]:
+    """The media of the last message one by one, those before it in numbers."""
+    last = max((row.message for row in receipt.rows if row.kind != "thinking"), default=0)
+    newest = max((row.message for row in receipt.rows if row.digest and row.message <= last), default=-1)
+    named: list[str] = []
+    earlier: dict[str, int] = {}
+    pictures = 0
+    for row in receipt.rows:
+        if not row.digest:
+            continue
+        pictures += row.kind == "image"
+        if row.message == newest and len(named) < _MOST_NAMED:
+            named.append(f"{chip(row, pictures)} {GLYPHS[row.rendition]} {row.rendition}{_tokens(row)}")
+        else:
+            earlier[GLYPHS[row.rendition]] = earlier.get(GLYPHS[row.rendition], 0) + 1
+    if earlier:
+        named.append("media before " + " ".join(f"{count}{glyph}" for glyph, count in earlier.items()))
+    return named
+
+
+def chip(row: ReceiptRow, number: int) -> str:
+    """`[Image #1]`, `[report.pdf, 117 pages]`"""
+    return f"[Image #{number}]" if row.kind == "image" else f"[{row.label.split(', ')[0]}]"
+
+
+def _tokens(row: ReceiptRow) -> str:
+    return f" {tokens_label(row.tokens)}" if row.kind != "image" and row.tokens else ""

@@ -1,0 +1,105 @@
+"""`loom models`: what each model takes, and how Loom knows."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any, Final
+
+import click
+import msgspec
+
+from loom.cli.completing import complete_models
+from loom.cli.terminal import money_label, one_line, tokens_label
+from loom.models import Model, Origin, Usage
+from loom.providers.catalog import key_env
+from loom.runtime import FIRST_CHOICES, Runtime, key_for, price
+
+_MARKS: Final[dict[Origin, str]] = {"declared": "✔", "asked": "✓", "learned": "✓", "user": "u", "guessed": "?"}
+_FLAGS: Final = {"eyes": "vision", "pdf": "native_pdf", "audio": "audio", "think": "thinking", "tools": "tools"}
+
+
+class Listed(msgspec.Struct, frozen=True):
+    name: str
+    model: Model
+    note: str = ""
+
+
+@click.command("models")
+@click.argument("references", nargs=-1, metavar="[MODEL]...", shell_complete=complete_models)
+@click.option(
+    "--json", "as_json", is_flag=True, help="One JSON object a line, with limits and the origin of each flag."
+)
+def command(references: tuple[str, ...], as_json: bool) -> None:
+    """Show models: those configured, those that Loom would choose, and the built-in one; or those you name.
+
+    ✔ declared in the catalogue  ✓ asked of the server or learned  u said by you  ? guessed, tried once  - no
+    """
+    asyncio.run(_models(references, as_json))
+
+
+async def _models(references: tuple[str, ...], as_json: bool) -> None:
+    async with Runtime.open() as runtime:
+        default = await runtime.default_model()
+        listed = [Listed(name, runtime.model(name)) for name in references] or _known(runtime, default)
+        if as_json:
+            for found in listed:
+                click.echo(msgspec.json.encode(_facts(found, default)))
+            return
+        click.echo(f"{'':2}{'model':<36}{'ctx':>6}" + "".join(f"{name:>7}" for name in _FLAGS) + f"{'$/M in':>10}")
+        for found in listed:
+            click.echo(_row(found, default))
+
+
+def _known(runtime: Runtime, default: str) -> list[Listed]:
+    names = dict.fromkeys(
+        [default, *runtime.config.models, *(f"{p}/{n}" for p, n in FIRST_CHOICES.items()), "loom/spark"]
+    )
+    found: list[Listed] = []
+    for name in names:
+        model = runtime.model(name)
+        lacks_key = key_env(model.provider) and not key_for(model.provider, runtime.config)
+        found.append(Listed(name, model, f"no key: loom keys set {name.partition('/')[0]}" if lacks_key else ""))
+    return found
+
+
+def _row(found: Listed, default: str) -> str:
+    model = found.model
+    flags = "".join(f"{_mark(model, flag):>7}" for flag in _FLAGS.values())
+    usd = _usd_per_million(model)
+    cost = "free" if usd == 0 else money_label(usd)
+    mark = "▸" if found.name == default else " "
+    line = f"{mark} {one_line(found.name, 35):<36}{tokens_label(model.limits.context_tokens):>6}{flags}{cost:>10}"
+    return f"{line}   {found.note}" if found.note else line
+
+
+def _usd_per_million(model: Model) -> float | None:
+    """At the price of a short request; some services ask more for each token of a long one."""
+    usd = price(model, Usage(input_tokens=1_000))
+    return None if usd is None else usd * 1_000
+
+
+def _mark(model: Model, flag: str) -> str:
+    origin = model.capabilities.origins.get(flag, "declared")
+    if origin != "guessed" and not getattr(model.capabilities, flag):
+        return "-"
+    return _MARKS[origin]
+
+
+def _facts(found: Listed, default: str) -> dict[str, Any]:
+    model = found.model
+    capabilities = model.capabilities
+    return {
+        "name": found.name,
+        "reference": model.reference,
+        "is_default": found.name == default,
+        "capabilities": {
+            flag: {"value": getattr(capabilities, flag), "origin": capabilities.origins.get(flag, "declared")}
+            for flag in (*_FLAGS.values(), "citations")
+        },
+        "accepts": capabilities.accepts,
+        "context_tokens": model.limits.context_tokens,
+        "max_output_tokens": model.limits.max_output_tokens,
+        "limits_as_of": model.limits.as_of,
+        "usd_per_million_input_tokens": _usd_per_million(model),
+        "note": found.note,
+    }

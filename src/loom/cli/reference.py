@@ -1,0 +1,53 @@
+"""The help pages as one document. `python -m loom.cli.reference FILE` writes them anew behind the marker in FILE."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+import click
+
+from loom.cli.exits import MEANINGS
+from loom.cli.root import loom
+
+MARKER: Final = "<!-- Everything below is generated: python -m loom.cli.reference docs/cli.md -->"
+_WIDTH: Final = 100
+
+
+def reference() -> str:
+    """Exit codes, then every command with its help as the terminal shows it."""
+    codes = "\n".join(f"| {code} | {meaning} |" for code, meaning in MEANINGS.items())
+    pages = "\n".join(f"### {name}\n\n```text\n{text}\n```\n" for name, text in _pages(loom, "loom", None))
+    return f"{MARKER}\n\n## Exit codes\n\n| code | meaning |\n|---|---|\n{codes}\n\n## Commands\n\n{pages}"
+
+
+def updated(page: str) -> str:
+    """The page with everything behind its marker written anew."""
+    head, found, _ = page.partition(MARKER)
+    if not found:
+        raise ValueError("the page has no marker behind which help pages go")
+    return head + reference()
+
+
+def _pages(command: click.Command, name: str, parent: click.Context | None) -> Iterator[tuple[str, str]]:
+    context = click.Context(
+        command,
+        info_name=name.rpartition(" ")[2],
+        parent=parent,
+        terminal_width=_WIDTH,
+        max_content_width=_WIDTH,
+        help_option_names=["-h", "--help"],
+    )
+    yield name, "\n".join(line.rstrip() for line in command.get_help(context).splitlines())
+    if isinstance(command, click.Group):
+        for below in command.list_commands(context):
+            found = command.get_command(context, below)
+            assert found is not None
+            yield from _pages(found, f"{name} {below}", context)
+
+
+if __name__ == "__main__":
+    file = Path(sys.argv[1])
+    file.write_text(updated(file.read_text(encoding="utf-8")), encoding="utf-8")

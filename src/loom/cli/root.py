@@ -1,0 +1,142 @@
+"""The group of commands. Each is imported when it is used; what is no command is a question, so `loom "…"` asks it."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import sys
+from typing import Final
+
+import click
+
+from loom.cli import exits
+from loom.errors import LoomError
+
+COMMANDS: Final = {
+    "ask": 'Ask a model, with files. `loom "…"` is the same.',
+    "chat": "Talk on the line. `loom` alone is the same.",
+    "sessions": "List, search, rename, delete and export conversations.",
+    "log": "Show a conversation, or with --graph its tree.",
+    "tree": "Show a conversation with all its branches.",
+    "context": "Show what the next request would carry, for one model or several.",
+    "wire": "Show the exact request that a model would be sent.",
+    "read": "Show what Loom makes of files: blocks, text, errors.",
+    "models": "Show models, what they take, and how Loom knows.",
+    "keys": "Keep the keys of model services.",
+    "config": "Show where each setting comes from.",
+    "import": "Take in conversations from elsewhere.",
+    "doctor": "Check the set-up, the store or a foreign transcript; repair it.",
+    "sweep": "Delete media that no conversation refers to.",
+    "mcp-serve": "Serve read_file and look to an MCP client.",
+    "completion": "Print the completion script for a shell.",
+}
+_MODULES: Final = {"import": "import_", "mcp-serve": "mcp_serve"}
+_OWN_OPTIONS: Final = ("-h", "--help", "--version")
+_DEFAULT: Final = "ask"
+
+
+class LazyGroup(click.Group):
+    """Knows the names and one-line helps; imports `loom.cli.<name>` only to run it."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        return importlib.import_module(f"loom.cli.{_MODULES.get(cmd_name, cmd_name)}").command
+
+    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args and args[0] not in COMMANDS and args[0] not in _OWN_OPTIONS:
+            _refuse_typing_error(args)
+            args = [_DEFAULT, *args]
+        return super().parse_args(ctx, args)
+
+
+def _refuse_typing_error(args: list[str]) -> None:
+    """`loom sesions` is hardly a question, and asking it would cost money."""
+    import difflib
+    from pathlib import Path
+
+    word = args[0]
+    if len(args) > 1 or not word.isalpha() or Path(word).exists():
+        return
+    close = difflib.get_close_matches(word, COMMANDS, n=1, cutoff=0.75)
+    if close:
+        raise click.UsageError(
+            f"there is no command {word!r}. Did you mean `loom {close[0]}`? To ask it: loom ask {word}"
+        )
+
+
+def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
+    if value and not ctx.resilient_parsing:
+        from loom.cli.main import version
+
+        click.echo(f"loom {version()}")
+        ctx.exit()
+
+
+_EPILOG: Final = """\b
+Examples:
+  loom "what is wrong here?" -a login.png
+  loom report.pdf "which pages talk about timeouts?"
+  loom -c "and the first picture again?"
+  git diff | loom "explain this"
+"""
+
+
+@click.group(
+    cls=LazyGroup,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog=_EPILOG,
+    subcommand_metavar='"QUESTION" [FILE]... | COMMAND [ARGS]...',
+)
+@click.option(
+    "--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version and exit."
+)
+def loom() -> None:
+    """Text, pictures, documents and sound, for any model.
+
+    With no key and no network, the built-in model loom/spark answers: it looks, it does not reason. `--debug` with any
+    command shows tracebacks.
+    """
+
+
+def run(arguments: list[str], *, debug: bool = False) -> int:
+    """Run a command line and give its exit code."""
+    try:
+        result = loom.main(args=arguments, prog_name="loom", standalone_mode=False)
+        sys.stdout.flush()
+    except click.ClickException as error:
+        error.show()
+        return error.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("loom: interrupted", err=True)
+        return exits.INTERRUPTED
+    except BrokenPipeError:
+        # Whoever read us has gone (`| head`): nothing is wrong, and Python must not complain when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return exits.OK
+    except LoomError as error:
+        if debug:
+            import traceback
+
+            traceback.print_exc()
+        from loom.cli.terminal import say, sentence
+
+        say(sentence(error))
+        return exits.exit_code(error)
+    except Exception as error:
+        if debug:
+            raise
+        click.echo(
+            f"loom: something went wrong inside Loom ({type(error).__name__})."
+            " Run it again with --debug and report what it says.",
+            err=True,
+        )
+        return exits.FAILED
+    return result if isinstance(result, int) else exits.OK

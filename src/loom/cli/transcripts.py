@@ -1,0 +1,222 @@
+"""Conversations from files of other programs: which program wrote a file, and its messages as a list that we can read.
+
+    JSON    Loom's own export; messages of OpenAI, Anthropic, Gemini, Ollama in a list or a request body
+    JSONL   sessions of Claude Code and Codex, or one message a line; a last line that was cut off is left out
+    SQLite  logs.db of `llm`, one conversation for each of its own
+
+What a message looks like inside is the business of `content/legacy`; here is only how they are strung together.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+import msgspec
+
+from loom.agent.foreign import read_conversation
+from loom.agent.ports import Shelf
+from loom.cli.flaws import flaws_of
+from loom.cli.llm_logs import read_logs
+from loom.content.messages import Message, broken_pairs
+from loom.errors import ContentError, Unreadable
+from loom.formats.facts import Limits
+
+SQLITE: Final = b"SQLite format 3\0"
+_CODEX_LINES: Final = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
+_MAX_FILE_BYTES: Final = 1_000_000_000
+
+
+class Transcript(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation as it was found, upgraded. `notices` tell what was repaired or left out."""
+
+    kind: str
+    title: str = ""
+    model: str = ""
+    workspace: str = ""
+    system: str = ""
+    messages: tuple[Message, ...] = ()
+    notices: tuple[str, ...] = ()
+
+
+class Strung(msgspec.Struct, kw_only=True):
+    """The messages of a file, in order, in whatever shape they have."""
+
+    kind: str
+    messages: list[Any] = msgspec.field(default_factory=list[Any])
+    title: str = ""
+    model: str = ""
+    workspace: str = ""
+    system: str = ""
+    notices: list[str] = msgspec.field(default_factory=list[str])
+
+
+async def read_transcripts(file: Path, shelf: Shelf, *, limits: Limits) -> list[Transcript]:
+    """Every conversation of a file; bytes that were inside are on the shelf."""
+    strung = await asyncio.to_thread(_strung, file)
+    return [await _upgraded(found, shelf, limits, roots=(file.parent, Path.cwd())) for found in strung]
+
+
+def _strung(file: Path) -> list[Strung]:
+    try:
+        size = file.stat().st_size
+        with file.open("rb") as opened:
+            head = opened.read(len(SQLITE))
+    except FileNotFoundError:
+        raise Unreadable("there is no such file.", name=file.name, hint="Check the name.") from None
+    except OSError as error:
+        raise Unreadable(f"it cannot be read: {error.strerror}.", name=file.name, hint="Give a file.") from None
+    if head == SQLITE:
+        return [Strung(**found) for found in read_logs(file)]
+    if size > _MAX_FILE_BYTES:
+        raise Unreadable(f"{file.name} is too large for a conversation.", name=file.name, hint="Split it.")
+    data = file.read_bytes()
+    if not data.strip():
+        raise Unreadable(f"{file.name} is empty.", name=file.name, hint="Give a conversation with something in it.")
+    return [_from_text(data, file.name)]
+
+
+def _from_text(data: bytes, name: str) -> Strung:
+    try:
+        return Strung(kind="JSON", messages=[msgspec.json.decode(data)])
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        pass
+    lines, notices = _lines(data)
+    if not lines:
+        raise ContentError(
+            f"{name} is neither JSON nor lines of JSON.",
+            hint="Give a conversation's JSON, a .jsonl transcript of Claude Code or Codex, or logs.db of llm.",
+        )
+    if any(line.get("type") in _CODEX_LINES and "payload" in line for line in lines):
+        found = _codex(lines)
+    elif any("sessionId" in line or "parentUuid" in line for line in lines):
+        found = _claude_code(lines)
+    else:
+        found = Strung(kind="JSON lines", messages=[line for line in lines if line])
+    found.notices = [*notices, *found.notices]
+    return found
+
+
+def _lines(data: bytes) -> tuple[list[dict[str, Any]], list[str]]:
+    """The objects of a JSONL file. A line that is not whole is said and left out: programs die while they write."""
+    found: list[dict[str, Any]] = []
+    notices: list[str] = []
+    lines = data.splitlines()
+    last = len(lines)
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            value = msgspec.json.decode(line)
+        except (msgspec.DecodeError, RecursionError):
+            what = "the last line was cut off" if number == last else f"line {number} is not JSON"
+            notices.append(f"{what} and is left out")
+            continue
+        if isinstance(value, dict):
+            found.append(cast("dict[str, Any]", value))
+    return found, notices
+
+
+def _claude_code(lines: list[dict[str, Any]]) -> Strung:
+    """One path: up from the last message by `parentUuid`. Side conversations of other agents are not part of it."""
+    found = Strung(kind="Claude Code")
+    entries = [line for line in lines if line.get("type") in ("user", "assistant") and not line.get("isSidechain")]
+    for line in lines:
+        found.title = _text(line.get("summary")) or found.title
+        found.workspace = _text(line.get("cwd")) or found.workspace
+        found.model = _model_of(line.get("message")) or found.model
+    path = _path(entries)
+    if len(path) < len(entries):
+        found.notices.append(f"{len(entries) - len(path)} messages of abandoned branches are left out")
+    found.messages = [line.get("message") for line in path if not line.get("isMeta")]
+    return found
+
+
+def _path(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """From the last entry upwards; where the chain is broken, everything as it stands in the file."""
+    by_id = {_text(entry.get("uuid")): entry for entry in entries if entry.get("uuid")}
+    if not entries or len(by_id) < len(entries):
+        return entries
+    path: list[dict[str, Any]] = []
+    at: dict[str, Any] | None = entries[-1]
+    seen: set[str] = set()
+    while at is not None and at["uuid"] not in seen:
+        seen.add(at["uuid"])
+        path.append(at)
+        parent = _text(at.get("parentUuid")) or _text(at.get("logicalParentUuid"))
+        if parent and parent not in by_id:
+            return entries
+        at = by_id.get(parent)
+    return path[::-1]
+
+
+def _codex(lines: list[dict[str, Any]]) -> Strung:
+    """`response_item` lines hold what was said; `compacted` begins anew with a summary of what was before."""
+    found = Strung(kind="Codex")
+    for line in lines:
+        payload = line.get("payload")
+        facts = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
+        match line.get("type"):
+            case "response_item" if facts.get("type") != "ghost_snapshot":
+                found.messages.append(facts)
+            case "session_meta":
+                found.workspace = _text(facts.get("cwd"))
+                instructions = facts.get("base_instructions") or facts.get("instructions")
+                found.system = _text(instructions) or _text(_fields(instructions).get("text"))
+            case "turn_context":
+                found.model = _text(facts.get("model")) or found.model
+            case "compacted":
+                found.notices.append("what was said before was summarised by Codex; the summary stands for it")
+                replaced = facts.get("replacement_history")
+                found.messages = (
+                    list(cast("list[Any]", replaced))
+                    if isinstance(replaced, list)
+                    else [{"role": "user", "content": _text(facts.get("message"))}]
+                )
+            case _:
+                pass
+    return found
+
+
+async def _upgraded(strung: Strung, shelf: Shelf, limits: Limits, roots: Sequence[Path]) -> Transcript:
+    whole = strung.messages[0] if strung.kind == "JSON" else {"messages": strung.messages}
+    if strung.model and isinstance(whole, dict):
+        whole = {**cast("dict[str, Any]", whole), "model": strung.model}
+    found = await read_conversation(msgspec.json.encode(whole), shelf, limits=limits, roots=roots)
+    return Transcript(
+        kind=strung.kind,
+        title=strung.title or _first_words(found.messages),
+        model=strung.model or _text(_fields(whole).get("model")),
+        workspace=strung.workspace,
+        system="\n\n".join(text for text in (strung.system, found.system) if text.strip()),
+        messages=found.messages,
+        notices=(*strung.notices, *flaws_of(strung.messages), *found.notices, *_pairs(found.messages)),
+    )
+
+
+def _pairs(messages: Sequence[Message]) -> Iterable[str]:
+    for broken in broken_pairs(messages):
+        place = f"message {broken.message + 1}"
+        if broken.problem == "orphan":
+            yield f"{place}: a result answers no call ({broken.call_id[:40]}); models are told of it as text"
+        else:
+            yield f"{place}: a call was never answered ({broken.call_id[:40]}); models are told that it was interrupted"
+
+
+def _first_words(messages: Sequence[Message]) -> str:
+    said = next((message.text for message in messages if message.role == "user" and message.text.strip()), "")
+    return " ".join(said.split())[:80]
+
+
+def _model_of(message: Any) -> str:
+    return _text(_fields(message).get("model")).removeprefix("<synthetic>")
+
+
+def _fields(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def _text(value: Any) -> str:
+    return value if isinstance(value, str) else ""

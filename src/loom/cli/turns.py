@@ -1,0 +1,119 @@
+"""One turn on the command line: say something, show what happens, and tell what came of it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from contextlib import aclosing
+
+import msgspec
+
+from loom.agent.session import LocalSession
+from loom.cli.approving import Permission, answer
+from loom.cli.exits import TurnEnded
+from loom.cli.faces import Face, Outcome
+from loom.content.blocks import ContentBlock, ThinkingBlock
+from loom.content.messages import Message, text_of
+from loom.errors import LoomError
+from loom.events import (
+    ApprovalRequested,
+    Event,
+    MessageStored,
+    NoticeRaised,
+    ToolStarted,
+    TurnFailed,
+    TurnFinished,
+)
+from loom.runtime import Runtime
+
+
+class _Seen:
+    """What a turn has shown so far."""
+
+    def __init__(self) -> None:
+        self.node = ""
+        self.answers: list[Message] = []
+        self.notices: list[str] = []
+        self.tool_calls = 0
+        self.finished: TurnFinished | None = None
+        self.error: LoomError | None = None
+
+    def add(self, event: Event) -> None:
+        match event:
+            case MessageStored():
+                self.node = event.node
+                if event.message.role == "assistant":
+                    self.answers.append(event.message)
+            case NoticeRaised():
+                self.notices.append(event.text)
+            case ToolStarted():
+                self.tool_calls += 1
+            case TurnFinished():
+                self.finished = event
+            case TurnFailed():
+                self.error = TurnEnded(event.code, event.text, hint=event.hint)
+            case _:
+                pass
+
+
+async def speak(
+    runtime: Runtime,
+    session: LocalSession,
+    blocks: Sequence[ContentBlock],
+    face: Face,
+    *,
+    permission: Permission = "ask",
+    notices: Sequence[str] = (),
+    priced: bool = True,
+) -> Outcome:
+    """Run one turn. A turn that fails is an outcome, too; only a bug or an interruption leaves by exception.
+
+    `priced` False spares the time to load the price list where nobody reads the price.
+    """
+    stored = await runtime.sessions.get(session.id)
+    began = time.monotonic()
+    seen = _Seen()
+    seen.notices += notices
+    await face.begin(session.id, runtime.model(stored.model).reference, "\n".join(text_of(block) for block in blocks))
+    try:
+        turn = session.stream(*blocks)
+        # Closed here and now, also when a face fails: a turn must not outlive the runtime that it writes to.
+        async with aclosing(turn) as events:
+            async for event in events:
+                seen.add(event)
+                await face.event(event)
+                if isinstance(event, ApprovalRequested):
+                    await answer(session, event, permission)
+    except LoomError as error:
+        seen.error = error
+    outcome = await _outcome(runtime, session, seen, time.monotonic() - began, priced=priced)
+    await face.finish(outcome)
+    return outcome
+
+
+async def _outcome(runtime: Runtime, session: LocalSession, seen: _Seen, seconds: float, *, priced: bool) -> Outcome:
+    stored = await runtime.sessions.get(session.id)
+    model = runtime.model(stored.model)
+    outcome = Outcome(
+        session=session.id,
+        model=model.reference,
+        node=seen.node,
+        text=seen.answers[-1].text if seen.answers else "",
+        reasoning="\n".join(
+            block.text for said in seen.answers for block in said.blocks if isinstance(block, ThinkingBlock)
+        ),
+        seconds=seconds,
+        tool_calls=seen.tool_calls,
+        notices=tuple(seen.notices),
+        error=seen.error,
+    )
+    if seen.finished is None:
+        return outcome
+    (receipt,) = await session.plan()
+    return msgspec.structs.replace(
+        outcome,
+        stop=seen.finished.stop,
+        usage=seen.finished.usage,
+        usd=runtime.cost(model, seen.finished.usage) if priced else None,
+        receipt=receipt,
+    )

@@ -1,0 +1,96 @@
+"""`loom` alone: a conversation on the line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from cli.loom_command import Loom, Terminal
+from cli.model_server import model_server
+from loom.cli.chat import mentions
+from loom.testing import sample_pdf
+
+
+def test_a_conversation_on_a_terminal(tmp_path: Path):
+    loom = Loom(tmp_path)
+    loom.file("my notes.pdf", sample_pdf("The timeout is 30 seconds."))
+
+    with Terminal(loom, "chat", "-R", LOOM_PLAIN="1") as terminal:
+        terminal.wait_for("/help, Ctrl+D leaves")
+        terminal.wait_for("› ")
+        terminal.type("hello\n")
+        terminal.wait_for("I am loom/spark")
+        terminal.wait_for("› ")
+        terminal.type("/attach my notes.pdf\n")
+        terminal.wait_for("[my notes.pdf] › ")
+        terminal.type("what does it say about the timeout?\n")
+        terminal.wait_for("30 seconds")
+        terminal.wait_for("› ")
+        terminal.type("/context spark,gpt-5.5\n")
+        assert "my notes.pdf" in terminal.wait_for("total ≈")
+        terminal.type("/fork\n")
+        terminal.wait_for("you are in ")
+        terminal.type("/model gpt-5.5\n")
+        terminal.wait_for("openai-responses/gpt-5.5 answers from now on")
+        terminal.type("and now?\n")
+        terminal.wait_for("loom keys set openai")
+        terminal.type("/nonsense\n")
+        terminal.wait_for("there is no such command. /help")
+        terminal.type("/quit\n")
+        assert terminal.end() == 0
+
+    titles = [row["title"] for row in loom("sessions", "--json").rows]
+    assert titles == ["hello", "hello"]
+
+
+def test_bare_loom_on_a_terminal_is_a_conversation(tmp_path: Path):
+    loom = Loom(tmp_path)
+
+    with Terminal(loom) as terminal:
+        terminal.wait_for("loom · loom/spark")
+        terminal.wait_for("› ")
+        terminal.type("\x04")
+        assert terminal.end() == 0
+
+    assert loom("sessions", "--json").rows == []
+
+
+def test_ctrl_c_ends_an_answer_and_not_the_conversation(tmp_path: Path):
+    loom = Loom(tmp_path)
+
+    with model_server(("It begins and",), "whole") as server:
+        (loom.home / "loom.toml").write_text(server.config)
+        with Terminal(loom, "chat", "-m", "local") as terminal:
+            terminal.wait_for("› ")
+            terminal.type("hello\n")
+            terminal.wait_for("It begins")
+            terminal.interrupt()
+            terminal.wait_for("interrupted; what was said is kept")
+            terminal.wait_for("› ")
+            terminal.type("hello\n")
+            terminal.wait_for("whole")
+            terminal.type("/quit\n")
+            assert terminal.end() == 0
+
+
+def test_lines_from_a_pipe_are_a_conversation_too(tmp_path: Path):
+    loom = Loom(tmp_path)
+
+    ran = loom("chat", "-R", stdin=b"hello\n\nand what can you do?\n/quit\n")
+
+    assert ran.code == 0
+    assert ran.out.count("I am loom/spark") >= 1
+    assert len(loom("log", "--json").rows) == 4
+
+
+def test_files_come_along_by_mention_and_by_drop(tmp_path: Path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("login.png", "my notes.txt"):
+        (tmp_path / name).write_text("x")
+
+    assert [file.source for file in mentions("look at @login.png and @nobody")[1]] == [Path("login.png")]
+    assert mentions("look at @login.png, ok")[0] == "look at @login.png, ok"
+    assert mentions('see @"my notes.txt" now') == ("see my notes.txt now", mentions('@"my notes.txt"')[1])
+    for dropped in ("my\\ notes.txt", "'my notes.txt'", f"file://{tmp_path}/login.png"):
+        words, files = mentions(dropped)
+        assert words == "" and len(files) == 1, dropped
+    assert mentions("mail me@example.org") == ("mail me@example.org", [])

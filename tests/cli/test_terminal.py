@@ -1,0 +1,228 @@
+"""What a terminal is shown: Markdown while it streams, pictures, the footer, approvals; nothing that could harm it."""
+
+from __future__ import annotations
+
+import io
+import re
+from pathlib import Path
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from PIL import Image
+
+from cli.loom_command import Loom, Terminal
+from cli.model_server import model_server
+from loom.cli import pictures
+from loom.cli.faces import Outcome
+from loom.cli.footer import footer
+from loom.cli.markdown import Markdown
+from loom.cli.terminal import clipped, harmless, has_colour, money_label, one_line, tokens_label
+from loom.errors import ConfigError
+from loom.models import Usage
+from loom.prompt import Receipt, ReceiptRow, Totals
+from loom.testing import sample_png
+
+_CODES = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def streamed(text: str, size: int, width: int = 0) -> str:
+    markdown = Markdown(width)
+    return "".join(markdown.feed(text[at : at + size]) for at in range(0, len(text), size)) + markdown.finish()
+
+
+def test_markdown_is_drawn():
+    text = "# Title\nsome **bold**, *soft* and `code`\n- one\n2. two\n> said\n```py\nx = **y**\n```\n---\n"
+
+    drawn = streamed(text, 1)
+
+    assert _CODES.sub("", drawn) == (
+        "Title\nsome bold, soft and code\n• one\n2. two\n│ said\n```py\nx = **y**\n```\n" + "─" * 40 + "\n"
+    )
+    assert "\x1b[1mbold\x1b[22m" in drawn and "\x1b[36mcode\x1b[39m" in drawn and "\x1b[3msoft\x1b[23m" in drawn
+
+
+def test_words_are_written_before_their_line_ends():
+    markdown = Markdown()
+
+    assert markdown.feed("A plain sentence th") == "A plain sentence th"
+    assert markdown.feed("at holds a **bol") == "at holds a "
+    assert markdown.feed("d** word") == "\x1b[1mbold\x1b[22m word"
+
+
+def test_marks_that_are_none_stay_as_they_are():
+    assert streamed("2**3 and 5 * 3 and a `tick\nnext", 1) == "2**3 and 5 * 3 and a `tick\nnext"
+
+
+@settings(max_examples=60)
+@given(st.text(alphabet="ab 日*`\n#->1.~_|\x1b", max_size=60), st.integers(1, 9), st.sampled_from([0, 12, 30]))
+def test_the_outcome_does_not_depend_on_where_the_stream_was_cut(text: str, size: int, width: int):
+    assert streamed(text, size, width) == streamed(text, 1_000, width)
+
+
+@settings(max_examples=40)
+@given(st.text(max_size=200))
+def test_no_control_character_gets_through(text: str):
+    shown = _CODES.sub("", streamed(text, 3))
+
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown)
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", harmless(text))
+    assert "\n" not in one_line(text) and len(clipped(text, 20)) <= 20
+
+
+def test_lines_break_between_words_and_items_keep_their_margin():
+    assert streamed("- one two three four five\nsix seven eight nine", 4, 14) == (
+        "• one two\n  three four\n  five\nsix seven\neight nine"
+    )
+    assert streamed("```\na line of code that is long\n```", 4, 14).count("\n") == 2
+
+
+def test_numbers_are_short():
+    assert [tokens_label(count) for count in (0, 950, 5_400, 31_200, 999_700)] == ["0", "950", "5.4k", "31k", "1.0M"]
+    assert [money_label(usd) for usd in (None, 0.0, 0.0001, 0.094, 2.5)] == ["$?", "$0", "<$0.001", "$0.094", "$2.50"]
+
+
+def test_the_footer_names_what_was_shown():
+    rows = (
+        ReceiptRow(message=0, block=0, kind="image", label="a.png, 9×9", rendition="low", digest="sha256:a", tokens=9),
+        ReceiptRow(message=2, block=0, kind="image", label="b.png, 9×9", rendition="full", digest="sha256:b", tokens=9),
+        ReceiptRow(
+            message=2,
+            block=1,
+            kind="document",
+            label="r.pdf, 3 pages",
+            rendition="text",
+            digest="sha256:c",
+            tokens=5_400,
+        ),
+    )
+    receipt = Receipt(model="loom/spark", rows=rows, totals=Totals(), budgets=Totals())
+    outcome = Outcome(
+        session="s", model="loom/spark", usage=Usage(input_tokens=31_200, output_tokens=38), usd=0.094, seconds=4.1,
+        receipt=receipt,
+    )  # fmt: skip
+
+    assert footer(outcome) == (
+        "── spark · [Image #2] ● full · [r.pdf] ○ text 5.4k · media before 1◐ · 31k in · 38 out · $0.094 · 4.1 s ──"
+    )
+
+
+@pytest.mark.parametrize(
+    ("environ", "expected"),
+    [
+        ({"TERM": "xterm-kitty", "KITTY_WINDOW_ID": "1"}, "kitty"),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "WezTerm"}, "kitty"),
+        ({"TERM": "xterm-256color", "TERM_PROGRAM": "iTerm.app"}, "iterm2"),
+        ({"TERM": "tmux-256color", "TMUX": "/tmp/x", "KITTY_WINDOW_ID": "1"}, "halfcell"),
+        ({"TERM": "xterm", "COLORTERM": "truecolor"}, "halfcell"),
+        ({"TERM": "xterm"}, "off"),
+        ({"TERM": "xterm-256color", "NO_COLOR": "1"}, "off"),
+        ({"TERM": "xterm-256color", "LOOM_PLAIN": "1"}, "off"),
+        ({"TERM": "dumb", "LOOM_IMAGES": "iterm2"}, "iterm2"),
+        ({}, "off"),
+    ],
+)
+def test_the_terminal_is_recognised(environ: dict[str, str], expected: str):
+    assert pictures.protocol(environ) == expected
+
+
+def test_an_unknown_protocol_is_said():
+    with pytest.raises(ConfigError, match="off, halfcell, kitty or iterm2"):
+        pictures.protocol({"LOOM_IMAGES": "sixel"})
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA"])
+def test_pixels_are_decoded_as_pillow_decodes_them(mode: str):
+    image = Image.effect_noise((23, 11), 90).convert("RGB").convert(mode)
+    file = io.BytesIO()
+    image.save(file, "PNG")
+
+    found = pictures.decode_png(file.getvalue())
+
+    white = Image.new("RGBA", image.size, "white")
+    white.alpha_composite(image.convert("RGBA"))
+    expected = white.convert("RGB")
+    assert found is not None
+    for y, row in enumerate(found.rows):
+        for x, pixel in enumerate(row):
+            shown = expected.getpixel((x, y))
+            assert isinstance(shown, tuple)
+            assert max(abs(a - b) for a, b in zip(pixel, shown, strict=True)) <= 1
+
+
+def test_a_png_that_our_encoder_would_not_write_is_not_guessed_at():
+    assert pictures.decode_png(b"") is None
+    assert pictures.decode_png(sample_png()[:60]) is None
+    assert pictures.decode_png(b"\x89PNG\r\n\x1a\n" + b"\0" * 40) is None
+
+
+def test_each_protocol_writes_its_own_escapes():
+    png = sample_png(64, 48)
+
+    assert pictures.drawn(png, 64, 48, "kitty").startswith("\x1b_Ga=T,f=100,q=2,c=8,r=3,m=0;")
+    assert pictures.drawn(png, 64, 48, "iterm2").startswith("\x1b]1337;File=inline=1;")
+    assert pictures.drawn(png, 64, 48, "halfcell").count("\n") == 24
+    assert pictures.drawn(png, 64, 48, "off") == ""
+
+
+def test_colours_are_for_terminals_that_want_them():
+    class Tty(io.StringIO):
+        def isatty(self) -> bool:
+            return True
+
+    assert has_colour(Tty(), {"TERM": "xterm"})
+    assert not has_colour(Tty(), {"TERM": "xterm", "NO_COLOR": "1"})
+    assert not has_colour(Tty(), {"TERM": "xterm", "LOOM_PLAIN": "1"})
+    assert not has_colour(io.StringIO(), {"TERM": "xterm"})
+
+
+def test_a_terminal_gets_a_footer_and_drawn_markdown(tmp_path: Path):
+    loom = Loom(tmp_path)
+
+    with model_server("It is **bold**, ends with \x1b[2J and stops.") as server:
+        (loom.home / "loom.toml").write_text(server.config)
+        with Terminal(loom, "-m", "local", "hello") as terminal:
+            assert terminal.end() == 0
+
+    assert "It is \x1b[1mbold\x1b[22m, ends with ␛[2J and stops." in terminal.screen
+    assert re.search(
+        r"── openai-compatible/scripted · 12 in · 5 out · \$0 · [0-9.]+ s ─+ loom -c to go on", terminal.text
+    )
+
+
+def test_plain_means_plain(tmp_path: Path):
+    loom = Loom(tmp_path)
+
+    with Terminal(loom, "--plain", "-R", "hello", LOOM_PLAIN="1") as terminal:
+        assert terminal.end() == 0
+
+    assert "I am loom/spark" in terminal.text
+    assert "\x1b" not in terminal.screen
+
+
+def test_a_picture_that_a_model_makes_is_shown(tmp_path: Path):
+    loom = Loom(tmp_path)
+
+    with Terminal(loom, "-R", "!image bars", LOOM_IMAGES="halfcell") as terminal:
+        assert terminal.end() == 0
+
+    assert terminal.screen.count("▀") > 200
+    assert "[image:" in terminal.text
+
+
+def test_an_approval_is_asked_and_answered_on_the_terminal(tmp_path: Path):
+    loom = Loom(tmp_path)
+    outside = tmp_path / "outside.txt"
+    outside.write_text("the secret plan")
+    call = {"name": "read_file", "arguments": {"path": str(outside)}}
+
+    for typed, expected in (("what\ny\n", "the secret plan"), ("n not now\n", "the user said no: not now")):
+        with model_server(call, "done") as server:
+            (loom.home / "loom.toml").write_text(server.config)
+            with Terminal(loom, "-m", "local", "read it") as terminal:
+                shown = terminal.wait_for("[n] no ›")
+                for line in typed.splitlines(keepends=True):
+                    terminal.type(line)
+                assert terminal.end() == 0
+        assert "approve read_file" in shown and str(outside) in shown
+        assert expected in str(server.requests[-1]["messages"][-1]["content"])
