@@ -21,7 +21,7 @@ from loom.content.media import size_label
 from loom.errors import Corrupt
 from loom.prompt import Embedded, MediaRef
 
-BLOCK_BYTES: Final = 432 * 1024
+BLOCK_BYTES: Final = 576 * 1024
 """A multiple of three, so that every block's base64 joins the next without padding. Reading, encoding and handing over
 one takes well under a millisecond; smaller ones cost more in all, larger ones do not fit the processor's cache."""
 

@@ -1,0 +1,72 @@
+"""`make docs`: write anew every page that is made from the code. `--check` writes nothing and names the pages that are
+not up to date; names of pages behind it limit either to those."""
+
+from __future__ import annotations
+
+import runpy
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Final
+
+from docs import error_page, event_page
+from loom.cli import reference as cli_reference
+from loom.config import reference as config_reference
+from loom.tools import reference as tools_reference
+
+_DOCS: Final = Path(__file__).resolve().parent
+
+
+def _config(page: str) -> str:
+    """Its own writer works on a file."""
+    with TemporaryDirectory() as folder:
+        copy = Path(folder, "config.md")
+        copy.write_text(page, "utf-8")
+        config_reference.update_page(copy)
+        return copy.read_text("utf-8")
+
+
+def _fallback_matrix(_: str) -> str:
+    """The matrix is data of the tests; it is read from its file, for `tests` is no package."""
+    return str(runpy.run_path(str(_DOCS.parent / "tests" / "context" / "matrix.py"))["page"]())
+
+
+PAGES: Final[dict[str, Callable[[str], str]]] = {
+    "cli.md": cli_reference.updated,
+    "config.md": _config,
+    "errors.md": lambda _: error_page.page(),
+    "events.md": lambda _: event_page.page(),
+    "fallback-matrix.md": _fallback_matrix,
+    "tools.md": lambda _: tools_reference.reference(),
+}
+"""Each takes the page as it is and gives the page as it should be."""
+
+
+def main(arguments: list[str]) -> int:
+    only_check = "--check" in arguments
+    names = [name for name in arguments if name != "--check"] or list(PAGES)
+    unknown = [name for name in names if name not in PAGES]
+    if unknown:
+        sys.stderr.write(f"no generated page: {', '.join(unknown)}; these are: {', '.join(PAGES)}\n")
+        return 2
+    stale = [name for name in names if _renew(name, only_check=only_check)]
+    for name in stale:
+        sys.stdout.write(f"docs/{name} {'is not up to date: run make docs' if only_check else 'is written anew'}\n")
+    return 1 if stale and only_check else 0
+
+
+def _renew(name: str, *, only_check: bool) -> bool:
+    """Whether the page was not as it should be."""
+    file = _DOCS / name
+    before = file.read_text("utf-8") if file.exists() else ""
+    after = PAGES[name](before)
+    if after == before:
+        return False
+    if not only_check:
+        file.write_text(after, "utf-8")
+    return True
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
