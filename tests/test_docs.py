@@ -267,8 +267,8 @@ def test_no_turn_ever_unpickles_anything() -> None:
     assert words in done.stdout
 
 
-MACHINE = re.compile(r"(?<![\w~.}\-/])/(?:work|root|home/(?!a/)\w+)(?![\w-])|(?<![\w.])[A-Z]:\\Users\\")
-"""Folders of somebody's machine. `/home/a/` is the home of nobody, for examples."""
+MACHINE = re.compile(r"(?<![\w~.}\-/])/(?:(?:work|root)/|home/(?!a/)\w+/)[\w.]|(?<![\w.])[A-Z]:\\Users\\(?!me\b)")
+"""What lies in folders of somebody's machine. `/home/a/` is the home of nobody, for examples."""
 
 
 def test_no_committed_file_names_a_folder_of_somebodys_machine() -> None:

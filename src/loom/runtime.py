@@ -258,7 +258,11 @@ class Runtime:
 
     def _world(self) -> World:
         async def fork(session_id: str, node: str | None) -> str:
-            return (await self.sessions.fork(session_id, node)).id
+            made = await self.sessions.fork(session_id, node)
+            if "running" in made.settings:  # the turn that runs there is not the fork's
+                others = {key: value for key, value in made.settings.items() if key != "running"}
+                await self.sessions.update(made.id, settings=others)
+            return made.id
 
         return World(
             shelf=self.media,

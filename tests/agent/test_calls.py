@@ -235,9 +235,7 @@ async def test_long_output_is_cut_at_the_configured_size_and_says_so() -> None:
         assert text_of(result).endswith("line 9999")
 
 
-async def test_parallel_calls_wait_for_their_own_approval_each_and_the_clock_stands_still() -> None:
-    from loom.agent.loop import TurnLimits
-
+async def test_parallel_calls_wait_for_their_own_approval_each() -> None:
     @tool(danger="ask")
     async def push(to: str) -> str:
         """Push."""
@@ -247,7 +245,6 @@ async def test_parallel_calls_wait_for_their_own_approval_each_and_the_clock_sta
         calls = [ToolCall("a", "push", {"to": "one"}), ToolCall("b", "push", {"to": "two"})]
         runtime.providers["anthropic"] = ScriptedProvider([calls, "Done."])
         runtime.tools = {"push": push}
-        runtime.turn_limits = TurnLimits(seconds=0.5)
         session = await runtime.session(model=MODEL)
         asked: list[ApprovalRequested] = []
         results: list[ToolResult] = []
@@ -256,7 +253,6 @@ async def test_parallel_calls_wait_for_their_own_approval_each_and_the_clock_sta
                 case ApprovalRequested():
                     asked.append(event)
                     if len(asked) == 2:
-                        await asyncio.sleep(0.8)  # a person takes longer than the turn may
                         await session.answer(asked[1].approval, "once")
                         await session.answer(asked[0].approval, "deny", "not there")
                 case ToolFinished():

@@ -13,7 +13,8 @@ from pathlib import Path
 from flow.judge import problems
 from flow.turner import EFFECTS, MODEL
 from loom.config import load_config
-from loom.content.messages import Message, broken_pairs, text_of
+from loom.content.media import digest_of
+from loom.content.messages import Message, broken_pairs, media_of, text_of
 from loom.context.policy import Said, Watermark
 from loom.context.prepare import prepare
 from loom.events import TurnFailed, TurnFinished, decode_event
@@ -89,6 +90,8 @@ async def test_fifty_kills_lose_nothing_that_was_told_and_run_nothing_twice(tmp_
         assert told <= {node.id for node in nodes}
         path = await session.path()
         assert broken_pairs(path) == ()
+        for digest in {media.digest for message in path for media in media_of(message)}:
+            assert digest_of(await runtime.media.load(digest)) == digest
         check_effects(tmp_path, path)
         check_interruptions(path)
         await check_every_turn_was_ended(runtime, session_id)
@@ -113,7 +116,7 @@ def check_interruptions(path: tuple[Message, ...]) -> None:
     cut = [result for result in results if result.is_error]
     assert len(cut) > 5
     assert all("interrupted" in text_of(result) for result in cut)
-    assert len(results) - len(cut) > 20
+    assert len(results) - len(cut) > 5
 
 
 async def check_every_turn_was_ended(runtime: Runtime, session_id: str) -> None:

@@ -102,7 +102,7 @@ async def take_turns(folder: Path, session_id: str, life: str, length: int) -> N
         runtime.tools = {"leave": leaving(folder, fuse)}
         session = await runtime.session(session_id)
         for number in range(1_000):
-            picture = sample_png(30 + number, 30 + length)
+            picture = sample_png(30, 30 + length % 5)
             async for event in session.stream(f"life {life}, turn {number}", picture):
                 match event:
                     case MessageStored():

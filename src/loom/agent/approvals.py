@@ -128,8 +128,7 @@ def about(call: ToolCall, workspace: Path) -> About:
     arguments."""
     match call.arguments:
         case {"command": str() as command}:
-            subjects = (command, *_commands(command))
-            pattern = command
+            subjects, pattern = _commands(command), command
         case {"path": str() as path}:
             subjects = _places(path, workspace)
             pattern = subjects[-1]
@@ -147,13 +146,14 @@ def about_action(call: ToolCall, workspace: Path, action: str, why: str) -> Abou
     return About(subjects=about(call, workspace).subjects, pattern=action, shown=shown)
 
 
-def _commands(command: str) -> list[str]:
-    """The pieces between a shell's operators, so that a rule for one command does not cover what is joined to it.
+def _commands(command: str) -> tuple[str, ...]:
+    """All of it, and the pieces between a shell's operators: a rule for one command does not cover what is joined to
+    it.
 
     Quotes are not understood: an operator inside them makes one more piece, and at worst one more question.
     """
-    pieces = _JOINED.split(_TO_SAME.sub(" ", command))
-    return list(dict.fromkeys(piece.strip() for piece in pieces if piece.strip()))
+    pieces = (piece.strip() for piece in _JOINED.split(_TO_SAME.sub(" ", command)))
+    return tuple(dict.fromkeys([command, *(piece for piece in pieces if piece)]))
 
 
 def _places(path: str, workspace: Path) -> tuple[str, ...]:

@@ -36,14 +36,29 @@ class Outbox:
         while self._waiting or (self._writer is not None and not self._writer.done()):
             await asyncio.shield(self._writing())
 
+    def drop(self) -> None:
+        """Give up what could not be written."""
+        self._waiting.clear()
+
     def _writing(self) -> asyncio.Task[None]:
         if self._writer is None or self._writer.done():
             self._writer = asyncio.create_task(self._write_all())
+            self._writer.add_done_callback(_seen)
         return self._writer
 
     async def _write_all(self) -> None:
         while self._waiting:
             batch, self._waiting = self._waiting, []
-            await self._write(batch)
+            try:
+                await self._write(batch)
+            except BaseException:
+                self._waiting = batch + self._waiting
+                raise
             for event in batch:
                 self._show(event)
+
+
+def _seen(writer: asyncio.Task[None]) -> None:
+    """What failed while nobody waited is still waiting, and fails again for whoever does."""
+    if not writer.cancelled():
+        writer.exception()

@@ -83,6 +83,7 @@ class LocalSession:
         self._outbox = Outbox(record.emit, self._show)
         self._approvals = Approvals(world.rule, self._outbox.put, self._keep_approvals)
         self._files = TrackedFiles(world.shelf)
+        self._tracked: list[str] = []
         self._running = ""
         self._is_over = True
         self._receipt: Receipt | None = None
@@ -103,7 +104,9 @@ class LocalSession:
             events = self._watching = asyncio.Queue()
             self._notices += found.notices
             self._is_over = False
-            turn = self._turn = asyncio.create_task(self._run(message, mentions("\n".join(words))))
+            mentioned = [*self._tracked, *mentions("\n".join(words))]
+            self._tracked.clear()
+            turn = self._turn = asyncio.create_task(self._run(message, mentioned))
             turn.add_done_callback(lambda _: events.put_nowait(None))
             try:
                 while (event := await events.get()) is not None:
@@ -145,6 +148,11 @@ class LocalSession:
 
     async def fork(self, node: str | None = None) -> LocalSession:
         return await self._world.open(await self._world.fork(self.id, node))
+
+    def track(self, *paths: str) -> None:
+        """Text files that the agent is told of with the next turn, and of their changes from then on. `@path` in what
+        the user says does the same."""
+        self._tracked += paths
 
     async def plan(self, models: Sequence[str] = ()) -> tuple[Receipt, ...]:
         """What the next request would carry. Nothing is sent by looking."""
@@ -199,6 +207,7 @@ class LocalSession:
         try:
             await self._outbox.put(event)
         except StoreError:
+            self._outbox.drop()
             self._watching.put_nowait(event)
 
     async def _say(self, message: Message, mentioned: Sequence[str]) -> None:

@@ -158,6 +158,7 @@ class TrackedFiles:
         self, workspace: Path, *, asked: Iterable[str], globs: Sequence[str], standing: Collection[str]
     ) -> News:
         """What has changed for the agent. `asked` are mentions, `standing` the messages that it still has before it."""
+        self._fresh.clear()  # of a turn that was ended before it could say so
         named, matched, notice = await asyncio.to_thread(_found, workspace, list(asked), globs)
         names = list(dict.fromkeys([*named, *self.view, *matched]))
         own = {name for name, seen in self.view.items() if seen.is_own}

@@ -28,7 +28,7 @@ from loom.tools.screenshot_job import FACTS, PICTURE, Job, Shot
 from loom.tools.workspace import open_file, visible_name
 
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
-DEADLINE_SECONDS: Final = 90.0
+DEADLINE_SECONDS: Final = 60.0
 MAX_HEIGHT_PX: Final = 8_000
 _LOAD_SECONDS: Final = 20.0
 _WIDTHS: Final = (200, 3_840)
@@ -37,6 +37,7 @@ _PLACE_CHARS: Final = 40
 _SERVED_BYTES: Final = 20_000_000
 _HEAD_BYTES: Final = 65_536
 _MAX_OUTPUT_BYTES: Final = 65_536
+_OUTPUT_SECONDS: Final = 0.2
 _EXTRA: Final = "pip install 'loom-runtime[browser]'"
 
 
@@ -160,12 +161,20 @@ async def _driven(job: Job, target: Target) -> Shot:
                 command, folder=Path(job.folder), extra=_variables(job.folder), stdin=asyncio.subprocess.PIPE
             ) as running,
         ):
-            _, output = await asyncio.gather(
-                running.process.communicate(msgspec.json.encode(job)), running.output.read(_MAX_OUTPUT_BYTES)
-            )
+            await running.process.communicate(msgspec.json.encode(job))
+            output = await _printed(running.output)
     except TimeoutError:
         raise ToolError(f"{target.shown} could not be drawn within {DEADLINE_SECONDS:.0f} s") from None
     return _result(Path(job.folder) / FACTS, output, target)
+
+
+async def _printed(output: asyncio.StreamReader) -> bytes:
+    """What there is by now: a browser that is still about to end would keep the rest of it open."""
+    try:
+        async with asyncio.timeout(_OUTPUT_SECONDS):
+            return await output.read(_MAX_OUTPUT_BYTES)
+    except TimeoutError:
+        return b""
 
 
 def _result(facts: Path, output: bytes, target: Target) -> Shot:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, NoReturn
 
 import msgspec
 
@@ -66,15 +66,19 @@ def main() -> None:
     job = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
     with sync_playwright() as playwright:
         if not job.browser and not Path(playwright.chromium.executable_path).exists():
-            shot = Shot(problem="there is no browser", no_browser=True)
-        else:
-            try:
-                browser = _launched(playwright, job)
-                shot = _shot(browser, job)
-                browser.close()
-            except Error as error:
-                shot = Shot(problem=_said(error.message))
+            _finish(job, Shot(problem="there is no browser", no_browser=True))
+        try:
+            browser = _launched(playwright, job)
+            browser.on("disconnected", lambda _: _finish(job, Shot(problem="the browser ended")))
+            _finish(job, _shot(browser, job))
+        except Error as error:
+            _finish(job, Shot(problem=_said(error.message)))
+
+
+def _finish(job: Job, shot: Shot) -> NoReturn:
+    """Leave at once: who started this process ends the browser with it, and closing one that hangs would hang too."""
     (Path(job.folder) / FACTS).write_bytes(msgspec.json.encode(shot))
+    os._exit(0)
 
 
 def _launched(playwright: Playwright, job: Job) -> Browser:

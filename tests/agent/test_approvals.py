@@ -1,0 +1,191 @@
+"""Approvals: what rules are matched with, what an "always" covers, what a person reads, what survives."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from loom.agent.approvals import Action, Approvals, about, about_action, visible
+from loom.config import load_config
+from loom.content.blocks import ToolCall
+from loom.errors import ToolError
+from loom.events import ApprovalAnswered, ApprovalRequested, Event
+from loom.runtime import approval_rule
+
+
+def call(name: str, **arguments: Any) -> ToolCall:
+    return ToolCall("c1", name, arguments)
+
+
+@pytest.mark.parametrize(
+    ("command", "subjects"),
+    [
+        ("git status", ["git status"]),
+        ("git status; rm -rf /", ["git status; rm -rf /", "git status", "rm -rf /"]),
+        ("a && b || c & d | e", ["a && b || c & d | e", "a", "b", "c", "d", "e"]),
+        ("echo $(whoami) `id`", ["echo $(whoami) `id`", "echo", "whoami", "id"]),
+        ("diff <(a) >(b)", ["diff <(a) >(b)", "diff", "a", "b"]),
+        ("make 2>&1", ["make 2>&1", "make"]),
+        ("a\nb", ["a\nb", "a", "b"]),
+        ("cat < /etc/passwd", ["cat < /etc/passwd", "cat", "/etc/passwd"]),
+    ],
+)
+def test_a_command_is_about_every_command_that_it_joins(command: str, subjects: list[str]) -> None:
+    found = about(call("run_command", command=command, timeout=5), Path("/work"))
+    assert list(found.subjects) == subjects
+    assert found.pattern == command
+    assert found.shown == f"command:\n{command}\ntimeout: 5" if "\n" in command else f"command: {command}\ntimeout: 5"
+
+
+def test_a_path_is_about_where_it_is_written_and_where_it_leads(tmp_path: Path) -> None:
+    workspace = tmp_path / "work"
+    (workspace / "src").mkdir(parents=True)
+    (workspace / "link").symlink_to(tmp_path)
+    places = {
+        "src/a.py": ("src/a.py",),
+        "./src/../src/a.py": ("src/a.py",),
+        str(workspace / "src" / "a.py"): ("src/a.py",),
+        "../b.txt": (str(tmp_path / "b.txt"),),
+        "link/b.txt": ("link/b.txt", str(tmp_path / "b.txt")),
+        "a\0b": ("a\0b",),
+    }
+    for path, subjects in places.items():
+        found = about(call("read_file", path=path), workspace)
+        assert (found.subjects, found.pattern, found.shown) == (subjects, subjects[-1], path)
+
+
+def test_other_calls_are_about_their_address_or_all_of_their_arguments() -> None:
+    workspace = Path("/work")
+    assert about(call("fetch_url", url="https://x.org/a"), workspace).subjects == ("https://x.org/a",)
+    found = about(call("mcp_pay", amount=3, to="Eve"), workspace)
+    assert found.subjects == ('{"amount":3,"to":"Eve"}',)
+    assert found.shown == "amount: 3\nto: Eve"
+    asked = about_action(call("fetch_url", url="https://x.org/a"), workspace, "fetch from https://x.org", "it is told")
+    assert (asked.subjects, asked.pattern) == (("https://x.org/a",), "fetch from https://x.org")
+    assert asked.shown == "fetch from https://x.org (it is told)"
+    assert about(call("now"), workspace).shown == "now"
+
+
+def test_what_is_approved_is_what_is_seen() -> None:
+    hidden = "rm a\u202egnp.txt \x1b[2K\r\u200b\u2028\U000e0041 tab\tline\nÜ 東京 🙂"
+    assert visible(hidden) == (
+        "rm a\\u{202e}gnp.txt \\u{001b}[2K\\u{000d}\\u{200b}\\u{2028}\\u{e0041} tab\tline\nÜ 東京 🙂"
+    )
+
+
+class Asked:
+    """Approvals with a fixed rule, answered by a script."""
+
+    def __init__(self, rule: Action | None, *answers: tuple[Any, str]) -> None:
+        self.events: list[Event] = []
+        self.kept = 0
+        self._answers = list(answers)
+        self.approvals = Approvals(lambda _tool, _subject: rule, self._emit, self._keep)
+
+    async def _emit(self, event: Event) -> None:
+        self.events.append(event)
+        if isinstance(event, ApprovalRequested):
+            assert event.approval in self.approvals.open
+            assert self.approvals.answer(event.approval, *self._answers.pop(0))
+            assert not self.approvals.answer(event.approval, "once"), "it is answered once"
+
+    async def _keep(self) -> None:
+        self.kept += 1
+
+    async def ask(self, found: ToolCall, *, needed: bool = True) -> bool:
+        try:
+            await self.approvals.ask(found, about(found, Path("/work")), needed=needed)
+        except ToolError:
+            return False
+        return True
+
+
+@pytest.mark.parametrize(
+    ("rule", "needed", "asks", "runs"),
+    [
+        ("allow", True, False, True),
+        ("deny", False, False, False),
+        ("ask", False, True, True),
+        ("ask", True, True, True),
+        (None, False, False, True),
+        (None, True, True, True),
+    ],
+)
+async def test_the_rule_decides_and_where_it_says_nothing_the_tool_does(
+    rule: Action | None, needed: bool, asks: bool, runs: bool
+) -> None:
+    asked = Asked(rule, ("once", ""))
+    assert await asked.ask(call("run_command", command="make"), needed=needed) == runs
+    assert bool(asked.events) == asks
+
+
+async def test_always_covers_the_same_tool_with_the_same_subject_and_nothing_else() -> None:
+    asked = Asked(None, ("always", ""), ("deny", "no"), ("deny", ""))
+    assert await asked.ask(call("write_file", path="a.txt", content="one"))
+    assert await asked.ask(call("write_file", path="./a.txt", content="two"))
+    assert not await asked.ask(call("edit_file", path="a.txt", old="one", new="two"))
+    assert not await asked.ask(call("write_file", path="a.txt.exe", content="one"))
+    assert [type(event) for event in asked.events] == [ApprovalRequested, ApprovalAnswered] * 3
+    assert asked.approvals.always == {("write_file", "a.txt")}
+    assert asked.kept == 6, "an open request and its answer are both kept"
+
+
+async def test_the_clock_of_a_turn_stands_still_while_a_person_is_asked() -> None:
+    seen: list[float | None] = []
+
+    async def emit(event: Event) -> None:
+        seen.append(approvals.deadline.when() if approvals.deadline else None)
+        if isinstance(event, ApprovalRequested):
+            approvals.answer(event.approval, "once")
+
+    async def keep() -> None:
+        pass
+
+    approvals = Approvals(lambda _tool, _subject: None, emit, keep)
+    async with asyncio.timeout(100) as approvals.deadline:
+        before = approvals.deadline.when()
+        await approvals.ask(call("x"), about(call("x"), Path("/work")), needed=True)
+        after = approvals.deadline.when()
+    requested, answered = seen
+    assert requested is None
+    assert before is not None
+    assert after is not None
+    assert answered == after
+    assert 0 <= after - before < 50
+
+
+@pytest.mark.parametrize(
+    ("approval", "tool", "subject", "decided"),
+    [
+        ({}, "run_command", "make", None),
+        ({"default": "allow"}, "run_command", "make", "allow"),
+        ({"default": "deny"}, "read_file", "a.txt", "deny"),
+        ({"rules": [{"tool": "read_file", "pattern": "*.md", "action": "ask"}]}, "read_file", "a.md", "ask"),
+        ({"rules": [{"tool": "read_file", "pattern": "*.md", "action": "ask"}]}, "read_file", "a.txt", None),
+        ({"rules": [{"tool": "*", "action": "allow"}]}, "run_command", "make", "allow"),
+    ],
+)
+def test_the_default_ask_leaves_it_to_the_tool_and_a_rule_that_asks_always_asks(
+    approval: dict[str, Any], tool: str, subject: str, decided: Action | None, tmp_path: Path
+) -> None:
+    config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)}, flags={"approval": approval})
+    assert approval_rule(config)(tool, subject) == decided
+
+
+def test_a_project_can_make_the_rules_stricter_and_never_looser(tmp_path: Path) -> None:
+    home, project = tmp_path / "home", tmp_path / "project"
+    home.mkdir()
+    project.mkdir()
+    (home / "loom.toml").write_text('[[approval.rules]]\ntool = "run_command"\npattern = "git *"\naction = "allow"\n')
+    (project / "loom.toml").write_text(
+        '[approval]\ndefault = "allow"\n'
+        '[[approval.rules]]\ntool = "run_command"\npattern = "*"\naction = "allow"\n'
+        '[[approval.rules]]\ntool = "run_command"\npattern = "git push*"\naction = "ask"\n'
+    )
+    rule = approval_rule(load_config(cwd=project, environ={"LOOM_HOME": str(home)}))
+    assert rule("run_command", "git log") == "allow"
+    assert rule("run_command", "git push -f") == "ask"
+    assert rule("run_command", "make") is None

@@ -1,0 +1,220 @@
+"""LocalSession: turns one after the other, whoever asks; nothing is shown that is not kept."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from loom.agent.outbox import Outbox
+from loom.content.blocks import ToolCall
+from loom.content.inputs import image
+from loom.content.messages import broken_pairs
+from loom.errors import ConfigError, Full, LoomError
+from loom.events import Event, MediaArrived, NoticeRaised, StepStarted, Stopped, TextDelta, TurnFailed, TurnFinished
+from loom.testing import ScriptedProvider, memory_runtime, sample_png
+from loom.tools.base import tool
+from providers.far_side import Reply, far_side
+
+MODEL = "anthropic/claude-opus-5"
+
+
+async def test_two_holders_of_one_session_take_turns() -> None:
+    """F16, in one process: both are kept, in one order."""
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        begun.set()
+        await release.wait()
+        return "waited"
+
+    async with memory_runtime() as runtime:
+        runtime.providers["anthropic"] = ScriptedProvider([ToolCall("a", "wait"), "first", "second"])
+        runtime.tools = {"wait": wait}
+        one = await runtime.session(model=MODEL)
+        other = await runtime.session(one.id)
+        watching = asyncio.create_task(one.send("one"))
+        await begun.wait()
+        second = asyncio.create_task(other.send("other"))
+        await asyncio.sleep(0)
+        release.set()
+        assert (await watching).text == "first"
+        assert (await second).text == "second"
+        assert [message.text for message in await one.path() if message.role == "user"] == ["one", "other"]
+        assert broken_pairs(await one.path()) == ()
+
+
+async def test_a_fork_of_a_running_session_does_not_believe_that_it_runs() -> None:
+    begun, release = asyncio.Event(), asyncio.Event()
+
+    @tool
+    async def wait() -> str:
+        """Wait."""
+        begun.set()
+        await release.wait()
+        return "waited"
+
+    async with memory_runtime() as runtime:
+        runtime.providers["anthropic"] = ScriptedProvider([ToolCall("a", "wait"), "in the fork", "in the original"])
+        runtime.tools = {"wait": wait}
+        session = await runtime.session(model=MODEL)
+        watching = asyncio.create_task(session.send("go"))
+        await begun.wait()
+        fork = await session.fork()
+        assert (await fork.send("instead")).text == "in the fork"
+        assert broken_pairs(await fork.path()) == ()
+        kept = [stored.type for stored in await runtime.events.after(fork.id, 0)]
+        assert "turn_failed" not in kept
+        release.set()
+        assert (await watching).text == "in the original"
+
+
+async def test_a_turn_that_is_cancelled_before_it_begins_ends_the_stream() -> None:
+    async with memory_runtime() as runtime:
+        runtime.providers["anthropic"] = ScriptedProvider(["never said", "hello"])
+        session = await runtime.session(model=MODEL)
+        watching = asyncio.create_task(session.send("go"))
+        while session._turn is None:  # noqa: ASYNC110 - nothing tells of a task that has not begun
+            await asyncio.sleep(0)
+        await session.cancel()
+        with pytest.raises(LoomError, match="cancelled"):
+            await watching
+        assert (await session.send("again")).text in ("never said", "hello")
+
+
+async def test_an_unknown_model_fails_the_turn_and_stores_nothing() -> None:
+    async with memory_runtime() as runtime:
+        session = await runtime.session(model=MODEL)
+        with pytest.raises(ConfigError):
+            await session.use("nonsense")
+        await runtime.sessions.update(session.id, model="nowhere/at-all")
+        events = [event async for event in session.stream("hello")]
+        assert [type(event) for event in events] == [TurnFailed]
+        assert await session.path() == ()
+        runtime.providers["anthropic"] = ScriptedProvider(["hi"])
+        await session.use(MODEL)
+        assert (await session.send("hello")).text == "hi"
+
+
+async def test_a_picture_by_address_is_fetched_for_the_user() -> None:
+    """Row 33."""
+    picture = sample_png(21, 12)
+    async with far_side(Reply(body=picture, content_type="image/png")) as server, memory_runtime() as runtime:
+        provider = ScriptedProvider(["seen"])
+        runtime.providers["anthropic"] = provider
+        session = await runtime.session(model=MODEL)
+        await session.send("look", image(f"{server.url}/logo.png", alt="our logo"))
+        (block,) = [block for block in (await session.path())[0].blocks if block.__class__.__name__ == "ImageBlock"]
+        assert (block.media.name, block.alt) == ("logo.png", "our logo")
+        assert block.media.source == f"{server.url}/logo.png"
+        assert provider.prompts[0].media()[0].width == 21
+
+
+async def test_an_empty_answer_is_not_the_users_own_question() -> None:
+    async with memory_runtime() as runtime:
+        runtime.providers["anthropic"] = ScriptedProvider([[Stopped(reason="end")], "words"])
+        session = await runtime.session(model=MODEL)
+        with pytest.raises(LoomError, match="empty answer"):
+            await session.send("hello?")
+        assert (await session.send("again")).text == "words"
+
+
+async def test_what_a_model_sends_that_is_no_picture_is_said_and_the_words_stay() -> None:
+    drawn = [
+        TextDelta(index=0, text="Here:"),
+        MediaArrived(index=1, media_type="image/png", data=b"no picture at all"),
+        MediaArrived(index=2, media_type="image/png", data=b"\x89PNG\r\n\x1a\nbroken"),
+        TextDelta(index=3, text="There."),
+        Stopped(reason="end"),
+    ]
+    async with memory_runtime() as runtime:
+        runtime.providers["anthropic"] = ScriptedProvider([drawn])
+        session = await runtime.session(model=MODEL)
+        events = [event async for event in session.stream("draw")]
+        assert isinstance(events[-1], TurnFinished)
+        assert (await session.path())[1].text == "Here:There."
+        assert sum("the model sent image/png" in event.text for event in events if isinstance(event, NoticeRaised)) == 2
+
+
+async def test_a_stream_that_contradicts_itself_is_a_cut_answer_and_no_crash() -> None:
+    from loom.events import CallDelta
+
+    spliced = [TextDelta(index=0, text="half "), CallDelta(index=0, arguments="{}"), Stopped(reason="end")]
+    async with memory_runtime() as runtime:
+        runtime.providers["anthropic"] = ScriptedProvider([spliced, "whole"])
+        session = await runtime.session(model=MODEL)
+        events = [event async for event in session.stream("go")]
+        assert isinstance(events[-1], TurnFailed)
+        assert events[-1].code == "provider.wire"
+        assert [message.text for message in await session.path()] == ["go", "half "]
+        assert (await session.send("again")).text == "whole"
+
+
+async def test_the_receipt_of_a_reply_is_of_the_request_that_was_sent() -> None:
+    async with memory_runtime() as runtime:
+        runtime.providers["anthropic"] = ScriptedProvider(["seen"])
+        session = await runtime.session(model=MODEL)
+        reply = await session.send("look", sample_png())
+        assert [row.kind for row in reply.receipt.rows] == ["text", "image"]
+
+
+async def test_a_long_answer_is_written_in_few_batches_and_shown_whole(tmp_path: Path) -> None:
+    async with memory_runtime() as runtime:
+        runtime.providers["anthropic"] = ScriptedProvider(["word\n" * 2_000])
+        session = await runtime.session(model=MODEL)
+        batches: list[int] = []
+        append = runtime.events.append
+
+        async def counted(session_id: str, events: Sequence[tuple[str, bytes]]) -> int:
+            batches.append(len(events))
+            return await append(session_id, events)
+
+        runtime.events.append = counted
+        events = [event async for event in session.stream("go")]
+        assert sum(isinstance(event, TextDelta) for event in events) == 2_000
+        assert isinstance(events[-1], TurnFinished)
+        assert len(batches) < 100
+        kept = await runtime.events.after(session.id, 0, limit=5_000)
+        assert [event.type for event in events] == [stored.type for stored in kept]
+
+
+async def test_events_are_shown_in_order_and_only_when_they_are_written() -> None:
+    written: list[Event] = []
+    shown: list[Event] = []
+
+    async def write(events: Sequence[Event]) -> None:
+        await asyncio.sleep(0)
+        assert len(shown) == len(written)
+        written.extend(events)
+
+    outbox = Outbox(write, shown.append)
+    words = [TextDelta(text=str(number)) for number in range(500)]
+    await asyncio.gather(*(outbox.put(word) for word in words))
+    await outbox.put(StepStarted(step=1, model="m"))
+    assert shown == written
+    assert shown[:500] == words
+
+
+async def test_an_event_that_cannot_be_written_is_an_error_for_whoever_waits_for_it() -> None:
+    async def write(events: Sequence[Event]) -> None:
+        if full:
+            raise Full("No space is left.")
+
+        written.extend(events)
+
+    full = True
+    written: list[Event] = []
+    outbox = Outbox(write, lambda event: None)
+    await outbox.put(TextDelta(text="a word"))
+    with pytest.raises(Full):
+        await outbox.flush()
+    step = StepStarted(step=1, model="m")
+    with pytest.raises(Full):
+        await outbox.put(step)
+    full = False
+    await outbox.flush()
+    assert written == [TextDelta(text="a word"), step], "nothing was lost meanwhile"
