@@ -66,7 +66,7 @@ FIRST_CHOICES: Final = {
 """The model to begin with where a service's key is there and nothing is configured; in this order."""
 LOCAL_KINDS: Final = ("lm-studio", "llama.cpp")
 """Servers of the compatible kind that have a usual port, and so a name of their own: `lm-studio/qwen3-vl`."""
-_PROBE_SECONDS: Final = 0.15
+_PROBE_SECONDS: Final = 2.5
 
 
 class StoredRecord:

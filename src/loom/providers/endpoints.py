@@ -191,7 +191,7 @@ class AskAt(Protocol):
 
 
 async def running(
-    ask_at: AskAt, places: Iterable[tuple[Kind, str]] = USUAL_PLACES, *, seconds: float = 0.5
+    ask_at: AskAt, places: Iterable[tuple[Kind, str]] = USUAL_PLACES, *, seconds: float = 2.0
 ) -> tuple[LocalServer, ...]:
     """The servers that answer as what they are supposed to be; any other program on such a port is passed over."""
 
