@@ -4,7 +4,7 @@ set -euo pipefail
 wanted=("$@")
 if [ ${#wanted[@]} -eq 0 ]; then
   wanted=(
-    postgresql           # the second database
+    postgresql redis-server # the second database, and the bus between daemons
     libreoffice-writer libreoffice-impress libreoffice-calc # office files by another program, and conversion
     imagemagick webp libheif-examples libavif-bin ffmpeg    # pictures and sound by other programs
     ghostscript poppler-utils qpdf                          # PDFs by other programs
@@ -14,7 +14,7 @@ if [ ${#wanted[@]} -eq 0 ]; then
 fi
 missing=()
 if [ $# -eq 0 ] && ! command -v npm >/dev/null; then
-  missing+=(nodejs npm) # the reference MCP server
+  missing+=(nodejs npm) # the web client, and the reference MCP server
 fi
 for package in "${wanted[@]}"; do
   dpkg-query -W -f='${Status}' "$package" 2>/dev/null | grep -q "install ok installed" || missing+=("$package")
