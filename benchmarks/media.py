@@ -1,7 +1,8 @@
 """The media store and the cache of derived bytes: `python -m benchmarks.media`.
 
 A 1.3 MB picture is put (synced to disk), put again, loaded and streamed; a derived form of it is looked up for the
-first and the second time. Beside it stands what the disk itself needs for a write with the same two syncs.
+first and the second time. Beside it, in every round, stands the floor: what the disk itself needs to write the same
+bytes to a temporary file, sync, rename, and sync the directory.
 """
 
 from __future__ import annotations
@@ -13,7 +14,6 @@ import tempfile
 import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeVar
 
 from loom.content.recipes import Low
 from loom.formats.facts import Rendered
@@ -23,82 +23,92 @@ from loom.store.media import MediaStore, open_media
 PICTURE_BYTES = 1_300_000
 DERIVED_BYTES = 120_000
 ROUNDS = 60
+FLOOR = "floor: write, sync, rename, sync"
 
-T = TypeVar("T")
+Way = Callable[[int], Awaitable[object]]
 
 
 async def main() -> None:
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as folder:  # not /tmp, which may live in memory
         root = Path(folder)
         media = open_media(root / "data")
-        for number in range(256):  # as in a store that has been used for a while
-            for top in ("media", "derived"):
-                (root / "data" / top / f"{number:02x}").mkdir(mode=0o700, parents=True)
-        pictures = [os.urandom(PICTURE_BYTES) for _ in range(ROUNDS)]
-        raw = await _each(pictures, lambda data: asyncio.to_thread(_write_synced, root, data))
-        put = await _each(pictures, media.put)
-        again = await _each(pictures, media.put)
-        digests = [await media.put(data) for data in pictures]
-        load = await _each(digests, media.load)
-        opened = await _each(digests, _opened(media))
-        streamed = await _each(digests, _streamed(media))
+        rounds = pictures(ROUNDS)
+        digests: list[str] = []
+
+        async def put(number: int) -> None:
+            digests.append(await media.put(rounds[number]))
 
         rendered = Rendered(data=os.urandom(DERIVED_BYTES), media_type="image/png", width=512, height=288)
         writer = DerivedCache(media.place)
-        derive = await _each(digests, lambda digest: writer.put(digest, Low(), rendered))
-        cache = DerivedCache(open_media(root / "data").place)
-        first = await _each(digests, lambda digest: cache.get(digest, Low()))
-        second = await _each(digests, lambda digest: cache.get(digest, Low()))
-
-    print(f"1.3 MB picture, median and worst of {ROUNDS}, ms")
-    for name, times in {
-        "plain write, fsync file and directory": raw,
-        "put": put,
-        "put again (refreshed, not written)": again,
-        "load (hash checked)": load,
-        "open, already checked": opened,
-        "stream in blocks": streamed,
-        "derived: put 120 kB": derive,
-        "derived: first lookup (bytes checked)": first,
-        "derived: second lookup": second,
-    }.items():
-        print(f"  {name:<40}{statistics.median(times):>9.3f}{max(times):>9.3f}")
-
-
-async def _each(things: list[T], do: Callable[[T], Awaitable[object]]) -> list[float]:
-    times: list[float] = []
-    for thing in things:
-        started = time.perf_counter()
-        await do(thing)
-        times.append((time.perf_counter() - started) * 1000)
-    return times
+        reader = DerivedCache(open_media(root / "data").place)
+        found = await interleaved(
+            {
+                FLOOR: floor(root / "floor", pictures(ROUNDS)),
+                "put": put,
+                "put again (refreshed, not written)": lambda number: media.put(rounds[number]),
+                "load (hash checked)": lambda number: media.load(digests[number]),
+                "open, already checked": lambda number: _opened(media, digests[number]),
+                "stream in blocks": lambda number: _streamed(media, digests[number]),
+                "derived: put 120 kB": lambda number: writer.put(digests[number], Low(), rendered),
+                "derived: first lookup (bytes checked)": lambda number: reader.get(digests[number], Low()),
+                "derived: second lookup": lambda number: reader.get(digests[number], Low()),
+            },
+            ROUNDS,
+        )
+    print(f"1.3 MB picture in a store that begins empty; {ROUNDS} rounds")
+    show(found, FLOOR)
 
 
-def _write_synced(folder: Path, data: bytes) -> None:
-    with (folder / os.urandom(8).hex()).open("wb") as file:
-        file.write(data)
-        file.flush()
-        os.fsync(file.fileno())
-    directory = os.open(folder, os.O_RDONLY)
-    os.fsync(directory)
-    os.close(directory)
+def pictures(count: int) -> list[bytes]:
+    """No two of one size, as pictures are."""
+    return [os.urandom(PICTURE_BYTES + number) for number in range(count)]
 
 
-def _opened(media: MediaStore) -> Callable[[str], Awaitable[None]]:
-    async def open_and_close(digest: str) -> None:
-        file = await media.open_local(digest)
-        assert file is not None
-        file.close()
+def floor(folder: Path, data: list[bytes]) -> Way:
+    """The least that makes bytes last under a name that is whole or not there."""
+    folder.mkdir()
 
-    return open_and_close
+    async def write(number: int) -> None:
+        descriptor = os.open(folder / "tmp", os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+        os.write(descriptor, data[number])
+        os.fsync(descriptor)
+        os.close(descriptor)
+        (folder / "tmp").rename(folder / str(number))
+        directory = os.open(folder, os.O_RDONLY)
+        os.fsync(directory)
+        os.close(directory)
+
+    return write
 
 
-def _streamed(media: MediaStore) -> Callable[[str], Awaitable[None]]:
-    async def read(digest: str) -> None:
-        async for _ in media.read_blocks(digest):
-            pass
+async def interleaved(ways: dict[str, Way], rounds: int) -> dict[str, list[float]]:
+    """Milliseconds of each way in each round; all of them in every round, so that a busy disk hurts all alike."""
+    found: dict[str, list[float]] = {name: [] for name in ways}
+    for number in range(rounds):
+        for name, way in ways.items():
+            started = time.perf_counter()
+            await way(number)
+            found[name].append((time.perf_counter() - started) * 1000)
+    return found
 
-    return read
+
+def show(found: dict[str, list[float]], against: str) -> None:
+    """One line a way; the ratio is the median over the rounds, each against its own."""
+    print(f"    {'ms':<42}{'median':>10}{'best':>10}{'ratio':>10}")
+    for name, times in found.items():
+        ratio = statistics.median(time / base for time, base in zip(times, found[against], strict=True))
+        print(f"    {name:<42}{statistics.median(times):>10.3f}{min(times):>10.3f}{ratio:>9.2f}×")
+
+
+async def _opened(media: MediaStore, digest: str) -> None:
+    file = await media.open_local(digest)
+    assert file is not None
+    file.close()
+
+
+async def _streamed(media: MediaStore, digest: str) -> None:
+    async for _ in media.read_blocks(digest):
+        pass
 
 
 if __name__ == "__main__":

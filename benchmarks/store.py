@@ -1,6 +1,8 @@
 """P5 and P6, the database: `python -m benchmarks.store`.
 
-P5: append a message to sessions of 10 to 10,000 messages, load paths, bytes per turn.
+P5: append a message to sessions of 10 to 10,000 messages and load their paths; append with a new picture; bytes per
+turn; the same conversation kept as others keep it. Disks and machines are noisy, so the floor (the syncs that
+durability needs, without Loom) runs in every round, and the ratio to it stands beside the milliseconds.
 P6: rows per second with 16 producers, each row durable before the next, beside aiosqlite and plain sqlite3 in one
 interleaved run; then one producer alone, with `synchronous = NORMAL` as its peers have it.
 
@@ -11,8 +13,10 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import base64
 import contextlib
-import os
+import hashlib
+import itertools
 import sqlite3
 import statistics
 import sys
@@ -22,8 +26,11 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import aiosqlite
+import msgspec
 
+from benchmarks.media import Way, floor, interleaved, pictures, show
 from loom.content.blocks import ImageBlock
+from loom.content.codec import encode_message
 from loom.content.media import Media
 from loom.content.messages import Message, assistant, user
 from loom.store.database import Database, Transaction, open_database
@@ -40,7 +47,19 @@ ROW = '{"text":"' + "a row of two hundred bytes " * 7 + '"}'
 TABLE = "CREATE TABLE IF NOT EXISTS bench (key INTEGER PRIMARY KEY, producer INTEGER, data TEXT)"
 INSERT = "INSERT INTO bench (producer, data) VALUES (:producer, :data)"
 
+PEER_TABLES = (
+    "CREATE TABLE session (id INTEGER PRIMARY KEY, head INTEGER)",
+    "CREATE TABLE node (key INTEGER PRIMARY KEY, id TEXT UNIQUE, parent INTEGER, data TEXT)",
+    "CREATE INDEX node_parent ON node (parent)",
+)
+LENGTHS = (10, 80, 100, 1_000, 10_000)
+ROUNDS_WITH_PICTURE = 40
+PEER_ROUNDS = 5
+
+FLOOR = "floor: the same syncs, without Loom"
+MESSAGE = "Loom: message appended, head moved"
 PEER = "aiosqlite: one row (WAL, FULL)"
+MESSAGE_PEER = "aiosqlite: message appended, head moved"
 
 Append = Callable[[int], Awaitable[object]]
 
@@ -61,40 +80,77 @@ def turn(number: int) -> list[Message]:
 META = {"provider": "anthropic", "model": "claude", "usage": {"input": 1200, "output": 300}, "stop": "end"}
 
 
-async def timed(do: Callable[[], Awaitable[object]], times: int) -> float:
-    """The median, in milliseconds."""
+async def timed(do: Callable[[], Awaitable[object]], times: int) -> list[float]:
+    """In milliseconds."""
     found: list[float] = []
     for _ in range(times):
         started = time.perf_counter()
         await do()
         found.append((time.perf_counter() - started) * 1000)
-    return statistics.median(found)
+    return found
 
 
-async def history(folder: Path) -> None:
+def raw_commit(path: Path) -> Way:
+    """The floor of an append: one row of the same text, one sync, nothing else."""
+    connection = sqlite3.connect(path, isolation_level=None)
+    for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", TABLE):
+        connection.execute(statement)
+    text = encode_message(turn(0)[0]).decode()
+
+    async def commit(number: int) -> None:
+        connection.execute(INSERT, {"producer": number, "data": text})
+
+    return commit
+
+
+async def growth(folder: Path) -> None:
     database = await open_database(str(folder / "history.db"))
-    sessions, forest, media = Sessions(database), Forest(database), open_media(folder / "media")
-    print("P5  append one message (durable), by the length of the session; load the whole path; ms")
-    print(f"    {'messages':>10}{'append':>10}{'load':>10}")
-    for length in (10, 40, 100, 1_000, 10_000):
-        session = await sessions.create(system=f"length {length}")
+    sessions, forest = Sessions(database), Forest(database)
+    ids: dict[int, str] = {}
+    for length in LENGTHS:
+        ids[length] = (await sessions.create(system=f"length {length}")).id
         for start in range(0, length, 1000):
             said = [message for number in range(start, min(start + 1000, length), 2) for message in turn(number)]
-            await sessions.append_to_head(session.id, said, meta=META)
-        head = (await sessions.get(session.id)).head_id
-        load = await timed(lambda at=head: forest.path(at), 40 if length < 5000 else 5)
-        append = await timed(lambda at=session.id: sessions.append_to_head(at, turn(0)[:1]), 60)
-        print(f"    {length:>10,}{append:>10.3f}{load:>10.3f}")
-
-    session = await sessions.create(system="pictures")
-
-    async def with_picture() -> None:
-        await media.put(os.urandom(1_300_000))
-        await sessions.append_to_head(session.id, turn(0)[:1])
-
-    print(f"    append with a new picture of 1.3 MB {await timed(with_picture, 40):.3f} ms")
+            await sessions.append_to_head(ids[length], said, meta=META)
+    heads = {length: (await sessions.get(ids[length])).head_id for length in LENGTHS}
+    ways: dict[str, Way] = {FLOOR: raw_commit(folder / "floor.db")}
+    for length in LENGTHS:
+        ways[str(length)] = lambda _, at=ids[length]: sessions.append_to_head(at, turn(0)[:1])
+    appended = await interleaved(ways, 60)
+    floor_ms = statistics.median(appended[FLOOR])
+    print(f"P5  append one message (durable; a raw commit beside it: {floor_ms:.3f} ms); load the whole path")
+    print(f"    {'messages':>10}{'append ms':>12}{'ratio':>8}{'load ms':>12}{'best':>10}{'µs a message':>15}")
+    for length in LENGTHS:
+        append = appended[str(length)]
+        ratio = statistics.median(ours / raw for ours, raw in zip(append, appended[FLOOR], strict=True))
+        load = await timed(lambda at=heads[length]: forest.path(at), 40 if length < 5000 else 8)
+        middle = statistics.median(load)
+        print(
+            f"    {length:>10,}{statistics.median(append):>12.3f}{ratio:>7.2f}×"
+            f"{middle:>12.3f}{min(load):>10.3f}{min(load) / length * 1000:>15.1f}"
+        )
     await database.close()
-    await bytes_per_turn(folder)
+
+
+async def with_picture(folder: Path) -> None:
+    database = await open_database(str(folder / "pictures.db"))
+    sessions, media = Sessions(database), open_media(folder / "media")
+    session = await sessions.create(system="pictures")
+    mine = pictures(ROUNDS_WITH_PICTURE)
+    sync_twice = floor(folder / "floor", pictures(ROUNDS_WITH_PICTURE))
+    commit = raw_commit(folder / "floor-pictures.db")
+
+    async def bare(number: int) -> None:
+        await sync_twice(number)
+        await commit(number)
+
+    async def ours(number: int) -> None:
+        await media.put(mine[number])
+        await sessions.append_to_head(session.id, turn(number)[:1])
+
+    print("\n    append a message with a new picture of 1.3 MB")
+    show(await interleaved({FLOOR: bare, "Loom: picture put, message appended": ours}, ROUNDS_WITH_PICTURE), FLOOR)
+    await database.close()
 
 
 async def bytes_per_turn(folder: Path) -> None:
@@ -106,7 +162,79 @@ async def bytes_per_turn(folder: Path) -> None:
     for number in range(1000):
         await sessions.append_to_head(session.id, turn(number), meta=META)
     await database.close()
-    print(f"    stored per turn, pictures aside: {(path.stat().st_size - empty) / 1000:,.0f} bytes")
+    print(f"\n    stored per turn, pictures aside: {(path.stat().st_size - empty) / 1000:,.0f} bytes")
+
+
+def spelled(number: int, picture: bytes) -> str:
+    """A turn with its picture inside, as JSON."""
+    said = [encode_message(message).decode() for message in turn(number)]
+    return f'{{"said":[{",".join(said)}],"picture":"{base64.b64encode(picture).decode()}"}}'
+
+
+async def peers(folder: Path) -> None:
+    """40 turns with a picture each. Others keep the conversation as one JSON document that they write anew each time,
+    or as a row for each turn; in both the pictures are inside, in base64."""
+    turns = 40
+    shots = pictures(turns + PEER_ROUNDS)
+    database = await open_database(str(folder / "ours.db"))
+    sessions, forest, media = Sessions(database), Forest(database), open_media(folder / "ours")
+    session = await sessions.create(system="W")
+    document = sqlite3.connect(folder / "document.db", isolation_level=None)
+    by_row = sqlite3.connect(folder / "rows.db", isolation_level=None)
+    for connection in (document, by_row):
+        for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", TABLE):
+            connection.execute(statement)
+
+    async def append_ours(number: int) -> None:
+        await media.put(shots[number])
+        await sessions.append_to_head(session.id, turn(number), meta=META)
+
+    async def append_row(number: int) -> None:
+        by_row.execute(INSERT, {"producer": number, "data": spelled(number, shots[number])})
+
+    kept: list[object] = []
+
+    async def append_document(number: int) -> None:
+        kept.append(msgspec.json.decode(spelled(number, shots[number])))
+        text = msgspec.json.encode(kept).decode()
+        document.execute("INSERT OR REPLACE INTO bench (key, producer, data) VALUES (1, 0, :data)", {"data": text})
+
+    async def load_ours(_: int) -> None:
+        await forest.path((await sessions.get(session.id)).head_id)
+
+    async def load_rows(_: int) -> None:
+        for (text,) in by_row.execute("SELECT data FROM bench ORDER BY key"):
+            msgspec.json.decode(text)
+
+    async def load_document(_: int) -> None:
+        msgspec.json.decode(document.execute("SELECT data FROM bench").fetchone()[0])
+
+    for number in range(turns - 1):
+        kept.append(msgspec.json.decode(spelled(number, shots[number])))
+        await append_ours(number)
+        await append_row(number)
+    await append_document(turns - 1)
+    await append_ours(turns - 1)
+    await append_row(turns - 1)
+    ways: dict[str, tuple[Way, Way, str]] = {
+        "Loom": (load_ours, append_ours, "ours.db"),
+        "a row for each turn, pictures inside": (load_rows, append_row, "rows.db"),
+        "one JSON document, pictures inside": (load_document, append_document, "document.db"),
+    }
+    loads = await interleaved({name: way[0] for name, way in ways.items()}, PEER_ROUNDS)
+    appends = await interleaved(
+        {name: lambda number, do=way[1]: do(turns + number) for name, way in ways.items()}, PEER_ROUNDS
+    )
+    await database.close()
+    document.close()
+    by_row.close()
+    print(
+        f"\n    {turns} turns with a picture each, kept as others do{'database MB':>18}{'load ms':>10}{'append ms':>11}"
+    )
+    for name, (_, _, file) in ways.items():
+        size = (folder / file).stat().st_size / 1e6
+        load, append = statistics.median(loads[name]), statistics.median(appends[name])
+        print(f"    {name:<51}{size:>16.1f}{load:>10.2f}{append:>11.2f}")
 
 
 async def produce(append: Append) -> float:
@@ -139,6 +267,26 @@ def aiosqlite_row(connection: aiosqlite.Connection, turn_taking: asyncio.Lock | 
     return append
 
 
+def aiosqlite_message(connection: aiosqlite.Connection, text: str) -> Append:
+    """The statements of an append, as one would write them with aiosqlite."""
+    turn_taking = asyncio.Lock()
+    numbers = itertools.count()
+
+    async def append(name: int) -> None:
+        async with turn_taking:
+            await connection.execute("BEGIN IMMEDIATE")
+            rows = await connection.execute_fetchall("SELECT head FROM session WHERE id = ?", (name,))
+            head = next(iter(rows))[0]
+            rows = await connection.execute_fetchall("SELECT id FROM node WHERE key = ?", (head,))
+            parent = next(iter(rows), ("",))[0]
+            node = hashlib.sha256(f"{parent}\n{next(numbers)}\n{text}".encode()).hexdigest()
+            added = await connection.execute("INSERT INTO node (id, parent, data) VALUES (?, ?, ?)", (node, head, text))
+            await connection.execute("UPDATE session SET head = ? WHERE id = ?", (added.lastrowid, name))
+            await connection.commit()
+
+    return append
+
+
 def plain_row(connection: sqlite3.Connection) -> Append:
     turn_taking = asyncio.Lock()
 
@@ -162,13 +310,18 @@ async def rates(folder: Path) -> None:
     peer = await aiosqlite.connect(folder / "aiosqlite.db")
     for statement in ("PRAGMA journal_mode = WAL", "PRAGMA synchronous = FULL", TABLE):
         await peer.execute(statement)
+    for statement in PEER_TABLES:
+        await peer.execute(statement)
+    await peer.executemany("INSERT INTO session VALUES (?, 0)", [(name,) for name in range(PRODUCERS)])
+    await peer.commit()
     plain = sqlite3.connect(folder / "plain.db", check_same_thread=False)
     plain.execute(TABLE)
     ways: dict[str, Append] = {
         "Loom: one row": loom_row(database),
         "Loom: one event": lambda name: events.append(ids[name], [("said", ROW.encode())]),
-        "Loom: message appended, head moved": lambda name: sessions.append_to_head(ids[name], [message]),
+        MESSAGE: lambda name: sessions.append_to_head(ids[name], [message]),
         PEER: aiosqlite_row(peer, asyncio.Lock()),
+        MESSAGE_PEER: aiosqlite_message(peer, encode_message(message).decode()),
         "aiosqlite: one row, not isolated": aiosqlite_row(peer, None),
         "sqlite3 in threads: one row (defaults)": plain_row(plain),
     }
@@ -180,7 +333,9 @@ async def rates(folder: Path) -> None:
     print(f"\nP6  {PRODUCERS} producers, every row durable before the next; rows per second, median of {ROUNDS}")
     for name, rows in found.items():
         middle = statistics.median(rows)
-        print(f"    {name:<42}{middle:>10,.0f}{middle / base:>8.1f}×")
+        print(f"    {name:<46}{middle:>10,.0f}{middle / base:>8.1f}×")
+    same = statistics.median(ours / theirs for ours, theirs in zip(found[MESSAGE], found[MESSAGE_PEER], strict=True))
+    print(f"    a message against the same statements in aiosqlite: {same:.1f}×")
     await database.close()
     await peer.close()
     plain.close()
@@ -203,11 +358,14 @@ async def alone(folder: Path) -> None:
         async def plainly() -> None:
             raw.execute(INSERT, {"producer": 0, "data": ROW})
 
-        print("\n    one producer alone, synchronous = NORMAL, ms for each awaited append")
-        print(f"    {'sqlite3 in the same thread: one row':<42}{await timed(plainly, 2000):>10.3f}")
-        print(f"    {'Loom: one row':<42}{await timed(lambda: row(0), 2000):>10.3f}")
-        appended = await timed(lambda: sessions.append_to_head(session.id, [message]), 2000)
-        print(f"    {'Loom: message appended, head moved':<42}{appended:>10.3f}")
+        print("\n    one producer alone, synchronous = NORMAL, each append awaited")
+        ways: dict[str, Way] = {
+            "sqlite3 in the same thread: one row": lambda _: plainly(),
+            "Loom: nothing (there and back)": lambda _: database.write(lambda _: None),
+            "Loom: one row": lambda _: row(0),
+            MESSAGE: lambda _: sessions.append_to_head(session.id, [message]),
+        }
+        show(await interleaved(ways, 2000), "sqlite3 in the same thread: one row")
     await database.close()
 
 
@@ -230,7 +388,8 @@ def main() -> None:
         if kills:
             asyncio.run(kill(folder, kills))
             return
-        asyncio.run(history(folder))
+        for part in (growth, with_picture, bytes_per_turn, peers):
+            asyncio.run(part(folder))
         asyncio.run(rates(folder))
         asyncio.run(alone(folder))
 

@@ -47,7 +47,7 @@ async def test_an_id_is_a_hash_over_the_parent_and_the_stored_bytes(forest: Fore
     root = await forest.root("")
     message = user("same words")
     (node,) = await forest.append(root.id, [message])
-    assert node.id == node_id_of(root.id, encode_message(message))
+    assert node.id == node_id_of(root.id, encode_message(message).decode())
     assert node.id.startswith("node:sha256:")
     assert len(node.id) == len("node:sha256:") + 64
     (below,) = await forest.append(node.id, [message])
@@ -296,13 +296,13 @@ async def test_a_damaged_root_is_named(forest: Forest, database: Database):
 
 async def test_a_message_of_a_newer_version_says_so_and_survives(forest: Forest, database: Database):
     root = await forest.root("")
-    stored = b'{"v":99,"role":"user","blocks":[{"type":"hologram"}]}'
+    stored = '{"v":99,"role":"user","blocks":[{"type":"hologram"}]}'
     node_id = node_id_of(root.id, stored)
     insert = (
         "INSERT INTO node (id, parent_key, root_key, depth, role, message, source, meta, tags, bookmark, created_at)"
         " SELECT :id, key, key, 1, 'user', :message, 'user', '{}', '[]', '', 0 FROM node WHERE id = :root"
     )
-    params = {"id": node_id, "message": stored.decode(), "root": root.id}
+    params = {"id": node_id, "message": stored, "root": root.id}
     await database.write(lambda tx: tx.execute(insert, params))
     report = await forest.verify()
     assert [(problem.node_id, problem.what) for problem in report.problems] == [(node_id, "message")]

@@ -212,6 +212,7 @@ async def test_a_full_disk_stores_nothing_by_halves_and_works_again_with_space(t
     with disk(root):
         media = open_media(root)
         small = await media.put(b"stored before")
+        picture = await media.put(DATA[1:])
         with no_room(root):
             with pytest.raises(Full, match=r"No space is left.*Free some space") as caught:
                 await media.put(DATA)
@@ -219,7 +220,9 @@ async def test_a_full_disk_stores_nothing_by_halves_and_works_again_with_space(t
                 await media.put_stream(upload(), max_bytes=10**9)
             assert str(root) not in str(caught.value)
             assert await media.load(small) == b"stored before"
-        assert await stored(media) == {small}
+            for again in (media, open_media(root)):
+                assert await again.put(DATA[1:]) == picture, "what is there already needs no space"
+        assert await stored(media) == {small, picture}
         assert leftovers(root) == []
 
         assert await media.load(await media.put(DATA)) == DATA
@@ -259,6 +262,41 @@ async def test_a_disk_that_fails_to_sync_acknowledges_nothing(
     assert await stored(media) == {before}
     assert leftovers(tmp_path) == []
     assert await media.load(await media.put(DATA)) == DATA
+
+
+@pytest.mark.parametrize("data", [b"small", DATA], ids=["small", "picture"])
+async def test_what_is_acknowledged_is_synced_with_every_new_name_on_its_way(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, data: bytes
+) -> None:
+    really = os.fsync
+    synced: list[tuple[Path, set[Path]]] = []
+
+    def seen(descriptor: int) -> None:
+        path = Path(f"/proc/self/fd/{descriptor}").readlink()
+        synced.append((path, set(path.iterdir()) if path.is_dir() else set()))
+        really(descriptor)
+
+    root = tmp_path / "new" / "data"
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "fsync", seen)
+        file = path_of(root, await open_media(root).put(data))
+
+    assert synced[2][0].parent == root / "tmp", "after the folders of the store itself, the bytes"
+    for name in (file, file.parent, file.parent.parent, root, root.parent):
+        assert any(name in names for _, names in synced), name
+
+
+async def test_pictures_of_one_size_are_told_apart_and_written_once(tmp_path: Path) -> None:
+    media = open_media(tmp_path)
+    pictures = [number.to_bytes(2) + DATA for number in range(4)]
+
+    digests = await asyncio.gather(*(media.put(picture) for picture in (*pictures, *pictures)))
+    again = await open_media(tmp_path).put(pictures[0])
+
+    assert digests == [digest_of(picture) for picture in (*pictures, *pictures)]
+    assert again == digests[0]
+    assert await stored(media) == set(digests)
+    assert leftovers(tmp_path) == []
 
 
 def test_running_out_of_file_handles_is_an_error_and_not_the_end(tmp_path: Path) -> None:

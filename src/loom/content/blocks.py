@@ -75,7 +75,8 @@ class TextBlock(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
     def __post_init__(self) -> None:
         if not self.text or self.text.isspace():
             raise ContentError("text must hold something other than white space")
-        check_text(self.text)
+        if not self.text.isascii():
+            check_text(self.text)
 
 
 class ImageBlock(msgspec.Struct, frozen=True, tag="image", omit_defaults=True):
@@ -88,7 +89,8 @@ class ImageBlock(msgspec.Struct, frozen=True, tag="image", omit_defaults=True):
 
     def __post_init__(self) -> None:
         _check_kind(self.media, "image/", "ImageBlock")
-        check_text(self.alt, self.description)
+        if self.alt or self.description:
+            check_text(self.alt, self.description)
 
 
 class DocumentBlock(msgspec.Struct, frozen=True, tag="document", omit_defaults=True):

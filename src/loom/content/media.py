@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 import re
 from typing import Final, Literal
@@ -35,6 +36,11 @@ def check_text(*texts: str) -> None:
             ) from None
 
 
+@functools.lru_cache(256)
+def _is_media_type(text: str) -> bool:
+    return _MEDIA_TYPE.fullmatch(text) is not None
+
+
 def is_digest(text: str) -> bool:
     return _DIGEST.fullmatch(text) is not None
 
@@ -54,13 +60,14 @@ class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     source: str = ""
 
     def __post_init__(self) -> None:
-        if not is_digest(self.digest):
+        if _DIGEST.fullmatch(self.digest) is None:
             raise ContentError(f"a digest is 'sha256:' and 64 hex digits, not {self.digest[:80]!r}")
-        if _MEDIA_TYPE.fullmatch(self.media_type) is None:
+        if not _is_media_type(self.media_type):
             raise ContentError(f"a media type looks like 'image/png', not {self.media_type[:80]!r}")
         if self.size_bytes < 0:
             raise ContentError("size_bytes cannot be negative")
-        check_text(self.name, self.source)
+        if not (self.name.isascii() and self.source.isascii()):
+            check_text(self.name, self.source)
 
     @property
     def label(self) -> str:

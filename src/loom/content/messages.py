@@ -44,6 +44,8 @@ class Message(msgspec.Struct, frozen=True):
         if not self.blocks:
             raise ContentError(f"a {self.role} message is never empty")
         allowed = _ALLOWED[self.role]
+        if (self.role == "user" or len(self.blocks) == 1) and allowed.issuperset(map(type, self.blocks)):
+            return  # no two calls or results to share an id
         pairs: list[str] = []
         for block in self.blocks:
             if type(block) not in allowed:

@@ -6,6 +6,7 @@ a recipe is executed raises `RECIPES_VERSION`.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final, TypeAlias, cast
 
 import msgspec
@@ -105,9 +106,17 @@ class Picture(msgspec.Struct, frozen=True, tag="picture"):
             raise ContentError("pictures count from one")
 
 
-Recipe: TypeAlias = Fit | Low | Crop | Thumb | Page | Slice | Text | Ocr | Picture
+class Describe(msgspec.Struct, frozen=True, tag="describe"):
+    """What a picture shows, in a model's words. That model writes it; `formats.render` cannot."""
+
+    by: str
+    """The model's reference."""
 
 
+Recipe: TypeAlias = Fit | Low | Crop | Thumb | Page | Slice | Text | Ocr | Picture | Describe
+
+
+@lru_cache(maxsize=4096)
 def recipe_key(recipe: Recipe) -> str:
     """A short stable name, fit for a file name and a database column."""
     fields = msgspec.structs.asdict(recipe)

@@ -20,8 +20,8 @@ from typing import IO, TYPE_CHECKING, Final, Literal, cast
 from urllib.parse import parse_qsl, urlsplit
 
 from loom.errors import ConfigError, ExtraMissing, Full, LoomError, ReadOnly, StoreError, Unreachable
-from loom.store.folder import faults
-from loom.store.place import BLOCK_BYTES, GRACE, MAX_BLOB_BYTES, Entry, Mark, Seal, damaged, missing
+from loom.store.directories import faults
+from loom.store.place import BLOCK_BYTES, GRACE, MAX_BLOB_BYTES, Entry, KeyOf, Mark, Seal, damaged, missing
 
 if TYPE_CHECKING:
     from obstore import ObjectMeta
@@ -46,6 +46,11 @@ class Bucket:
         self._store = store
         self._conditional = True
         self._suspect: set[str] = set()
+
+    async def put(self, data: bytes | memoryview, key_of: KeyOf) -> str:
+        sha256 = (await asyncio.to_thread(hashlib.sha256, data)).hexdigest()
+        await self.write(key_of(sha256), data, Seal(sha256))
+        return sha256
 
     async def write(self, key: str, data: bytes | memoryview, seal: Seal, *, durable: bool = True) -> None:
         del seal, durable  # an answered PUT is durable, and the server checks the hash that signs the request

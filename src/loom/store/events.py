@@ -12,9 +12,12 @@ from loom.content.blocks import clean_text
 from loom.store.database import Database, Row, Transaction, shaped
 from loom.store.forest import Clock
 from loom.store.nodes import plain_text
-from loom.store.session_rows import check_session_id, no_session
+from loom.store.session_rows import check_session_id, no_session, taken_over
 
-_TAKE_SEQ: Final = "UPDATE session SET last_seq = last_seq + :count WHERE id = :id RETURNING key, last_seq"
+_TAKE_SEQ: Final = (
+    "UPDATE session SET last_seq = last_seq + :count WHERE id = :id"
+    " AND (:fence = 0 OR (fence = :fence AND holder <> '')) RETURNING key, last_seq"
+)
 _INSERT: Final = "INSERT INTO event (session_key, seq, type, data, created_at) VALUES (:key, :seq, :type, :data, :now)"
 _SELECT_AFTER: Final = (
     "SELECT e.seq, e.type, e.data, e.created_at FROM event e WHERE e.session_key = :key AND e.seq > :seq"
@@ -38,16 +41,18 @@ class Events:
         self._database = database
         self._clock = clock
 
-    async def append(self, session_id: str, events: Sequence[tuple[str, bytes]]) -> int:
-        """Write (type, JSON) pairs in this order, next to each other; gives the sequence number of the last."""
+    async def append(self, session_id: str, events: Sequence[tuple[str, bytes]], *, fence: int | None = None) -> int:
+        """Write (type, JSON) pairs in this order, next to each other; gives the sequence number of the last. With the
+        `fence` of a lease, only while that holds (else `Conflict`)."""
         now = self._clock()
         rows = [{"type": plain_text(kind, "an event type"), "data": data.decode(), "now": now} for kind, data in events]
-        params = {"count": len(rows), "id": check_session_id(session_id)}
+        params = {"count": len(rows), "id": check_session_id(session_id), "fence": fence or 0}
 
         def work(tx: Transaction) -> int:
             taken = tx.execute(_TAKE_SEQ, params)
             if not taken:
-                raise no_session()
+                _head(tx, session_id)
+                raise taken_over()
             key, last = shaped(taken[0], tuple[int, int], _RECORD)
             first = last - len(rows) + 1
             tx.executemany(_INSERT, [{**row, "key": key, "seq": first + at} for at, row in enumerate(rows)])

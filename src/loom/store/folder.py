@@ -1,8 +1,9 @@
 """Folder: a place on a local disk.
 
-Bytes are written to an unpredictable temporary name, synced, renamed, and the directory is synced. Every directory and
-file is opened relative to its parent without following links, so nothing planted inside leads outside. A lock file
-orders "refresh what is there" against "delete what is old", across processes.
+Bytes are written to an unpredictable temporary name, synced, renamed, and the directory is synced; a picture is hashed
+while the disk is busy with it. Every directory and file is opened relative to its parent without following links, so
+nothing planted inside leads outside. A lock file orders "refresh what is there" against "delete what is old", across
+processes.
 """
 
 from __future__ import annotations
@@ -17,36 +18,45 @@ import secrets
 import stat
 import threading
 import time
-from collections.abc import AsyncIterator, Generator, Iterator
-from contextlib import contextmanager, suppress
+from collections.abc import AsyncIterator, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Final, Literal
+from typing import Final
 
-from loom.errors import Corrupt, Full, LoomError, ReadOnly, StoreError
-from loom.store.place import MAX_BLOB_BYTES, Entry, Mark, Seal, damaged, missing
+from loom.errors import Corrupt, Full
+from loom.store.directories import Directories, faults
+from loom.store.place import MAX_BLOB_BYTES, Entry, KeyOf, Mark, Seal, damaged
 
 TEMPORARY: Final = "tmp"
-LOCK: Final = "lock"
 LEFTOVER_SECONDS: Final = 3600
 HASH_STEP_BYTES: Final = 1 << 20
+HASHED_ASIDE: Final = range(1 << 18, 1 << 23)
+"""Sizes in bytes that are hashed while they are written. Less is hashed before another thread has even begun; more
+would take long to write for nothing where it turns out to be there already."""
+HASHERS: Final = 2
 REMEMBERED_FILES: Final = 20_000
 LISTED_AT_ONCE: Final = 16
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
-_READ_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 # O_NONBLOCK: opening a planted FIFO must not hang
 _READ_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Folder:
     def __init__(self, root: Path) -> None:
-        self._root = root
+        self.tree: Final = Directories(root)
         self._whole: dict[str, tuple[Mark, frozenset[Seal]]] = {}
         self._whole_lock = threading.Lock()
+        self._sizes: set[int] = set()
+        self._hashers = ThreadPoolExecutor(HASHERS, thread_name_prefix="loom-media-hasher")
         with faults("write"):
             self._clear_leftovers()
+
+    async def put(self, data: bytes | memoryview, key_of: KeyOf) -> str:
+        return await asyncio.to_thread(self._put, data, key_of)
 
     async def write(self, key: str, data: bytes | memoryview, seal: Seal, *, durable: bool = True) -> None:
         await asyncio.to_thread(self._write, key, data, seal, durable)
@@ -106,18 +116,51 @@ class Folder:
 
     # What follows blocks, and runs in threads.
 
+    def _put(self, data: bytes | memoryview, key_of: KeyOf) -> str:
+        # Bytes of a size that was seen before may be the same ones, and then there is nothing to write.
+        if len(data) in HASHED_ASIDE and len(data) not in self._sizes:
+            with suppress(Full):  # what is there already needs no space: the plain way finds it, or fails the same
+                return self._put_aside(data, key_of)
+        sha256 = hashlib.sha256(data).hexdigest()
+        self._write(key_of(sha256), data, Seal(sha256), durable=True)
+        return sha256
+
+    def _put_aside(self, data: bytes | memoryview, key_of: KeyOf) -> str:
+        """Write and sync while another thread hashes; then the file gets its name, unless there is one already."""
+        hashing = self._hashers.submit(hashlib.sha256, data)
+        spool = self._spooled(data, durable=True)
+        try:
+            sha256 = hashing.result().hexdigest()
+            key, seal = key_of(sha256), Seal(sha256)
+            with faults("write", key):
+                if not self.refresh(key, seal, len(data), durable=True):
+                    spool.rename(key, seal, durable=True)
+        finally:
+            spool.discard()
+        return sha256
+
+    def _spooled(self, data: bytes | memoryview, *, durable: bool) -> FolderSpool:
+        spool = FolderSpool(self)
+        try:
+            spool.append(data)
+            if durable:
+                spool.sync()
+        except BaseException:
+            spool.discard()
+            raise
+        return spool
+
     def _write(self, key: str, data: bytes | memoryview, seal: Seal, durable: bool) -> None:
         with faults("write", key):
-            if self.refresh(key, seal, len(data)):
+            if self.refresh(key, seal, len(data), durable=durable):
                 return
-            spool = FolderSpool(self)
+            spool = self._spooled(data, durable=durable)
             try:
-                spool.append(data)
                 spool.rename(key, seal, durable=durable)
             finally:
                 spool.discard()
 
-    def refresh(self, key: str, seal: Seal, size_bytes: int) -> bool:
+    def refresh(self, key: str, seal: Seal, size_bytes: int, *, durable: bool) -> bool:
         """Whether the right bytes are there already; if so they are young again."""
         try:
             file = self._open(key)
@@ -126,15 +169,19 @@ class Folder:
         with file:
             if os.fstat(file.fileno()).st_size != size_bytes:
                 return False
+            known = self._is_remembered(file, key, seal)
             try:
                 self._check(file, key, seal)
             except Corrupt:
                 return False
-            with self.lock(fcntl.LOCK_SH):
+            with self.tree.lock(fcntl.LOCK_SH):
                 there = self._lstat(key)
                 if there is None or not os.path.samestat(there, os.fstat(file.fileno())):
                     return False
                 _make_young(file.fileno())
+            if durable and not known:  # whoever wrote them may not have come to it yet
+                with self.tree.directory_of(key) as (directory, _):
+                    self.tree.sync(directory, key)
             self.remember(file.fileno(), key, frozenset({seal}))
         return True
 
@@ -154,7 +201,7 @@ class Folder:
             return file.read(length), _entry(key, os.fstat(file.fileno()))
 
     def _open(self, key: str) -> io.FileIO:
-        with self.directory_of(key) as (directory, leaf):
+        with self.tree.directory_of(key) as (directory, leaf):
             try:
                 file = io.FileIO(os.open(leaf, _READ_FILE, dir_fd=directory), "rb")
             except OSError as error:
@@ -191,10 +238,13 @@ class Folder:
             self._whole[key] = (mark, seals | others if known == mark else seals)
             if len(self._whole) > REMEMBERED_FILES:
                 self._whole.pop(next(iter(self._whole)))
+            if len(self._sizes) > REMEMBERED_FILES:
+                self._sizes.clear()
+            self._sizes.add(mark[2])
 
     def _lstat(self, key: str) -> os.stat_result | None:
         try:
-            with self.directory_of(key) as (directory, leaf):
+            with self.tree.directory_of(key) as (directory, leaf):
                 found = os.stat(leaf, dir_fd=directory, follow_symlinks=False)
         except FileNotFoundError:
             return None
@@ -211,7 +261,7 @@ class Folder:
                 file = self._open(key)
             except FileNotFoundError:
                 return False
-            with file, self.lock(fcntl.LOCK_SH):
+            with file, self.tree.lock(fcntl.LOCK_SH):
                 there, opened = self._lstat(key), os.fstat(file.fileno())
                 if there is None or not os.path.samestat(there, opened):
                     return False
@@ -224,8 +274,8 @@ class Folder:
     def _delete(self, key: str, unless_since: datetime | None) -> bool:
         with faults("write", key):
             try:
-                with self.directory_of(key) as (directory, leaf):
-                    with self.lock(fcntl.LOCK_EX):
+                with self.tree.directory_of(key) as (directory, leaf):
+                    with self.tree.lock(fcntl.LOCK_EX):
                         found = os.stat(leaf, dir_fd=directory, follow_symlinks=False)
                         if unless_since is not None and _modified_at(found) >= unless_since:
                             return False
@@ -239,7 +289,7 @@ class Folder:
         """Where the files lie: in the directories of a top one (`media`), or in just this one (`media/ab`)."""
         with faults("read"):
             try:
-                with self.directory(under.split("/")) as directory, os.scandir(directory) as found:
+                with self.tree.directory(under.split("/")) as directory, os.scandir(directory) as found:
                     names = sorted(entry.name for entry in found)
             except FileNotFoundError:
                 return []
@@ -250,45 +300,18 @@ class Folder:
         with faults("read"):
             for under in directories:
                 # What is no directory is not of the store's making; what is gone by now is not listed.
-                with suppress(FileNotFoundError, NotADirectoryError), self.directory(under.split("/")) as directory:
+                with (
+                    suppress(FileNotFoundError, NotADirectoryError),
+                    self.tree.directory(under.split("/")) as directory,
+                ):
                     entries += _regular_files(directory, under)
         return entries
-
-    @contextmanager
-    def directory(self, parts: list[str], *, create: bool = False) -> Generator[int]:
-        if create:
-            self._root.mkdir(mode=0o700, parents=True, exist_ok=True)
-        descriptor = os.open(self._root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-        try:
-            for part in parts:
-                child = _child(descriptor, part, create=create)
-                os.close(descriptor)
-                descriptor = child
-            yield descriptor
-        finally:
-            os.close(descriptor)
-
-    @contextmanager
-    def directory_of(self, key: str, *, create: bool = False) -> Generator[tuple[int, str]]:
-        *parts, leaf = key.split("/")
-        with self.directory(parts, create=create) as directory:
-            yield directory, leaf
-
-    @contextmanager
-    def lock(self, kind: int) -> Generator[None]:
-        with self.directory([]) as root:
-            descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=root)
-        try:
-            fcntl.flock(descriptor, kind)
-            yield
-        finally:
-            os.close(descriptor)
 
     def _clear_leftovers(self) -> None:
         """A killed process leaves its temporary files; they are nobody's after an hour."""
         oldest = time.time() - LEFTOVER_SECONDS
         try:
-            with self.directory([TEMPORARY]) as directory, os.scandir(directory) as files:
+            with self.tree.directory([TEMPORARY]) as directory, os.scandir(directory) as files:
                 for file in files:
                     found = file.stat(follow_symlinks=False)
                     if stat.S_ISREG(found.st_mode) and found.st_mtime < oldest:
@@ -304,7 +327,7 @@ class FolderSpool:
         self._folder = folder
         self._name = secrets.token_hex(16)
         self._lock = threading.Lock()
-        with faults("write"), folder.directory([TEMPORARY], create=True) as directory:
+        with faults("write"), folder.tree.directory([TEMPORARY], create=True) as directory:
             flags = os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
             self._file = io.FileIO(os.open(self._name, flags, 0o600, dir_fd=directory), "r+b")
 
@@ -321,25 +344,29 @@ class FolderSpool:
     def _keep(self, key: str, seal: Seal) -> None:
         with faults("write", key):
             size = os.fstat(self._file.fileno()).st_size
-            if self._folder.refresh(key, seal, size):
+            if self._folder.refresh(key, seal, size, durable=True):
                 self.discard()
             else:
+                self.sync()
                 self.rename(key, seal, durable=True)
 
+    def sync(self) -> None:
+        with self._lock, faults("write"):
+            os.fsync(self._file.fileno())
+
     def rename(self, key: str, seal: Seal, *, durable: bool) -> None:
-        with self._lock:
+        """Give synced bytes their name, which lasts if it is to be durable."""
+        with (
+            self._lock,
+            self._folder.tree.directory([TEMPORARY]) as source,
+            self._folder.tree.directory_of(key, create=True) as (target, leaf),
+        ):
             descriptor = self._file.fileno()
-            if durable:
-                os.fsync(descriptor)
             _make_young(descriptor)
-            with (
-                self._folder.directory([TEMPORARY]) as source,
-                self._folder.directory_of(key, create=True) as (target, leaf),
-            ):
-                with self._folder.lock(fcntl.LOCK_SH):
-                    os.replace(self._name, leaf, src_dir_fd=source, dst_dir_fd=target)
-                if durable:
-                    os.fsync(target)
+            with self._folder.tree.lock(fcntl.LOCK_SH):
+                os.replace(self._name, leaf, src_dir_fd=source, dst_dir_fd=target)
+            if durable:
+                self._folder.tree.sync(target, key)
             self._folder.remember(descriptor, key, frozenset({seal}))
             self._file.close()
 
@@ -348,7 +375,7 @@ class FolderSpool:
             if self._file.closed:
                 return
             self._file.close()
-            with self._folder.directory([TEMPORARY]) as directory, suppress(FileNotFoundError):  # renamed already
+            with self._folder.tree.directory([TEMPORARY]) as directory, suppress(FileNotFoundError):  # renamed already
                 os.unlink(self._name, dir_fd=directory)
 
 
@@ -359,18 +386,6 @@ def _regular_files(directory: int, under: str) -> Iterator[Entry]:
                 found = file.stat(follow_symlinks=False)
                 if stat.S_ISREG(found.st_mode):
                     yield _entry(f"{under}/{file.name}", found)
-
-
-def _child(parent: int, name: str, *, create: bool) -> int:
-    try:
-        return os.open(name, _READ_DIRECTORY, dir_fd=parent)
-    except FileNotFoundError:
-        if not create:
-            raise
-    with suppress(FileExistsError):  # another process was faster, but may not have synced yet
-        os.mkdir(name, 0o700, dir_fd=parent)
-    os.fsync(parent)
-    return os.open(name, _READ_DIRECTORY, dir_fd=parent)
 
 
 def _mark(found: os.stat_result) -> Mark:
@@ -388,39 +403,3 @@ def _modified_at(found: os.stat_result) -> datetime:
 
 def _entry(key: str, found: os.stat_result) -> Entry:
     return Entry(key=key, size_bytes=found.st_size, modified_at=_modified_at(found))
-
-
-@contextmanager
-def faults(doing: Literal["read", "write"], key: str = "") -> Generator[None]:
-    """What the operating system refuses, in our words."""
-    try:
-        yield
-    except OSError as error:
-        raise _fault(error, doing, key) from error
-
-
-def _fault(error: OSError, doing: Literal["read", "write"], key: str) -> LoomError:
-    reason = os.strerror(error.errno) if error.errno else "unknown error"
-    match error.errno:
-        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
-            return Full(
-                "No space is left in the media folder; nothing was stored.", hint="Free some space, then try again."
-            )
-        case errno.EROFS | errno.EACCES | errno.EPERM if doing == "write":
-            return ReadOnly(
-                f"The media folder cannot be written ({reason}); nothing was stored.",
-                hint="Give Loom's user write access to it, or choose another data folder.",
-            )
-        case errno.ENOENT if key:
-            return missing(key)
-        case errno.ELOOP | errno.ENOTDIR | errno.EISDIR:
-            return Corrupt(
-                "Something that Loom did not make stands in its way in the media folder.",
-                hint="Remove links and foreign files from it.",
-            )
-        case errno.EMFILE | errno.ENFILE:
-            return StoreError(
-                "Too many files are open to use the media folder.", hint="Raise the limit: ulimit -n 4096."
-            )
-        case _:
-            return StoreError(f"The media folder could not be used: {reason}.", hint="Check the disk that it lies on.")

@@ -39,6 +39,7 @@ from loom.store.nodes import (
     read_path,
     ref_of,
     stored_node,
+    stored_nodes,
 )
 
 Clock: TypeAlias = Callable[[], float]
@@ -204,9 +205,8 @@ def _rows_after(key: int) -> Work[list[Row]]:
     return lambda tx: tx.execute(_SELECT_AFTER, {"after": key, "limit": _VERIFY_ROWS})
 
 
-def _nodes(rows: Iterable[Row]) -> tuple[Node, ...]:
-    found = [stored_node(row) for row in rows]
-    return tuple(node_of(row, row.parent_id) for row in found)
+def _nodes(rows: list[Row]) -> tuple[Node, ...]:
+    return tuple(node_of(row, row.parent_id) for row in stored_nodes(rows))
 
 
 def _children(tx: Transaction, node_id: str, session_id: str | None) -> tuple[Node, ...]:
@@ -223,11 +223,10 @@ def _inspect(row: StoredNode) -> tuple[list[Problem], tuple[Media, ...]]:
         problems.append(Problem(row.id, "parent", "the message before it is gone"))
     elif row.depth != (0 if row.parent_depth is None else row.parent_depth + 1):
         problems.append(Problem(row.id, "depth", f"it stands at {row.depth}, below {row.parent_depth}"))
-    stored = row.stored
-    if not has_true_id(row, row.parent_id, stored):
+    if not has_true_id(row, row.parent_id):
         problems.append(Problem(row.id, "hash", "its text is not the text that was written"))
     try:
-        message, _ = content_of(row, stored)
+        message, _ = content_of(row)
         if not problems:
             node_of(row, row.parent_id)
     except LoomError as error:

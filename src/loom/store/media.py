@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
-from collections.abc import AsyncIterable, AsyncIterator
+from collections.abc import AsyncIterable, AsyncIterator, Callable
 from datetime import datetime
 from pathlib import Path
 from typing import Final
@@ -13,7 +13,7 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from loom.content.media import DIGEST_TAG, digest_of, is_digest, size_label
+from loom.content.media import DIGEST_TAG, is_digest, size_label
 from loom.errors import ConfigError, ContentError, TooLarge
 from loom.store.place import BLOCK_BYTES, MAX_BLOB_BYTES, Place, Seal, missing
 
@@ -42,9 +42,7 @@ class MediaStore:
             data = data.cast("B")  # whose length is in bytes
         if len(data) > MAX_BLOB_BYTES:
             raise _too_large(MAX_BLOB_BYTES)
-        digest = await asyncio.to_thread(digest_of, data)
-        await self.place.write(digest_key(digest), data, _seal(digest))
-        return digest
+        return DIGEST_TAG + await self.place.put(data, _key_of)
 
     async def put_stream(self, chunks: AsyncIterable[bytes], *, max_bytes: int) -> tuple[str, int]:
         """The same for bytes in pieces, in constant memory. Over the limit: `TooLarge`, and nothing stays."""
@@ -59,11 +57,9 @@ class MediaStore:
                     raise _too_large(max_bytes)
                 pending += chunk
                 if len(pending) >= SPOOL_STEP_BYTES:
-                    await asyncio.to_thread(hasher.update, pending)
-                    await asyncio.to_thread(spool.append, pending)
+                    await _feed(pending, hasher.update, spool.append)
                     pending = bytearray()
-            hasher.update(pending)
-            await asyncio.to_thread(spool.append, pending)
+            await _feed(pending, hasher.update, spool.append)
             digest = DIGEST_TAG + hasher.hexdigest()
             await spool.keep(digest_key(digest), _seal(digest))
         finally:
@@ -108,6 +104,11 @@ class MediaStore:
                 yield Stored(digest=digest, size_bytes=entry.size_bytes, modified_at=entry.modified_at)
 
 
+async def _feed(data: bytearray, *takers: Callable[[bytearray], None]) -> None:
+    """To all at the same time: hashing and writing do not hold the interpreter."""
+    await asyncio.gather(*(asyncio.to_thread(take, data) for take in takers))
+
+
 def open_media(address: str | Path) -> MediaStore:
     """The store in a folder (a path or `file:///path`) or in a bucket (`s3://bucket/prefix`)."""
     if isinstance(address, Path) or "://" not in address:
@@ -129,7 +130,10 @@ def open_media(address: str | Path) -> MediaStore:
 
 def digest_key(digest: str) -> str:
     """`media/ab/cdef…`. The only way from a digest to a path; what is no digest never becomes one."""
-    hexadecimal = hex_of(digest)
+    return _key_of(hex_of(digest))
+
+
+def _key_of(hexadecimal: str) -> str:
     return f"{TOP}/{hexadecimal[:2]}/{hexadecimal[2:]}"
 
 

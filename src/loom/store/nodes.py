@@ -31,7 +31,7 @@ _SOURCE_OF_ROLE: Final[dict[str, Source]] = {"user": "user", "assistant": "model
 _RACES: Final = 3
 
 
-class Node(msgspec.Struct, frozen=True, kw_only=True):
+class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A message in its place. The root holds the system prompt instead of a message."""
 
     id: str
@@ -64,33 +64,28 @@ class Draft(msgspec.Struct, frozen=True, kw_only=True):
     """A message that is ready to be written."""
 
     message: Message
-    stored: bytes
+    stored: str
     digests: tuple[str, ...]
     source: Source
     meta: dict[str, Any]
     meta_stored: str
 
 
-class StoredNode(msgspec.Struct, frozen=True, array_like=True):
-    """A row as it is, before anybody has looked whether it is what was written."""
+class StoredNode(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A row as it is, before anybody has looked whether it is what was written. On a path the row before it is its
+    parent, so its own columns say nothing of that."""
 
     id: str
-    parent_id: str | None
-    parent_depth: int | None
     depth: int
-    role: str
     message: str
     source: Source
     meta: str
     tags: str
     bookmark: str
     created_at: float
+    parent_id: str | None = None
+    parent_depth: int | None = None
     key: int = 0
-
-    @property
-    def stored(self) -> bytes:
-        """The very bytes of the message, even where they are no longer UTF-8."""
-        return self.message.encode("utf-8", "surrogateescape")
 
 
 class _StoredRoot(msgspec.Struct):
@@ -98,23 +93,28 @@ class _StoredRoot(msgspec.Struct):
     system: str
 
 
+_rows = list[StoredNode]
 _root_decoder = msgspec.json.Decoder(_StoredRoot)
 _meta_decoder = msgspec.json.Decoder(dict[str, Any])
 _tags_decoder = msgspec.json.Decoder(tuple[str, ...])
 
 
-def root_id_of(stored: bytes) -> str:
-    return NODE_TAG + hashlib.sha256(b"loom.root.1\n" + stored).hexdigest()
+def root_id_of(stored: str) -> str:
+    return _id_of(f"loom.root.1\n{stored}")
 
 
-def node_id_of(parent_id: str, stored: bytes) -> str:
-    parent = parent_id.encode("utf-8", "surrogateescape")  # an id that was damaged has bytes, too
-    return NODE_TAG + hashlib.sha256(b"loom.node.1\n%b\n%b" % (parent, stored)).hexdigest()
+def node_id_of(parent_id: str, stored: str) -> str:
+    return _id_of(f"loom.node.1\n{parent_id}\n{stored}")
 
 
-def encode_root(system: str) -> bytes:
+def _id_of(text: str) -> str:
+    # What was damaged has bytes, too, even where they are no longer UTF-8.
+    return NODE_TAG + hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+
+
+def encode_root(system: str) -> str:
     check_text(system)
-    return msgspec.json.encode(_StoredRoot(_ROOT_VERSION, system))
+    return msgspec.json.encode(_StoredRoot(_ROOT_VERSION, system)).decode()
 
 
 def plain_text(text: str, what: str) -> str:
@@ -136,12 +136,12 @@ def drafts_of(messages: Sequence[Message], source: Source | None, meta: Mapping[
     meta_stored = plain_json(plain_meta, "meta") if plain_meta else "{}"
     drafts: list[Draft] = []
     for message in messages:
-        stored = encode_message(message)
+        stored = encode_message(message).decode()
         drafts.append(
             Draft(
                 message=message,
                 stored=stored,
-                digests=tuple(sorted(digests_of(message))) if b'"sha256:' in stored else (),
+                digests=tuple(sorted(digests_of(message))) if '"sha256:' in stored else (),
                 source=source or _SOURCE_OF_ROLE[message.role],
                 meta=plain_meta,
                 meta_stored=meta_stored,
@@ -214,7 +214,7 @@ def insert_root(tx: Transaction, system: str, now: float) -> NodeRef:
         "root_key": None,
         "depth": 0,
         "role": "system",
-        "message": stored.decode(),
+        "message": stored,
         "source": "system",
         "meta": "{}",
         "now": now,
@@ -236,7 +236,7 @@ def insert_path(
             "root_key": parent.tree,
             "depth": parent.depth + 1,
             "role": draft.message.role,
-            "message": draft.stored.decode(),
+            "message": draft.stored,
             "source": draft.source,
             "meta": draft.meta_stored,
             "now": now,
@@ -285,17 +285,15 @@ def _fresh_node(node_id: str, parent: NodeRef, draft: Draft, now: float) -> Node
 
 # Reading
 
-SELECT_NODES: Final = (
-    "SELECT n.id, p.id, p.depth, n.depth, n.role, n.message, n.source, n.meta, n.tags, n.bookmark, n.created_at,"
-    " n.key FROM node n LEFT JOIN node p ON p.key = n.parent_key"
-)
+_COLUMNS: Final = "n.id, n.depth, n.message, n.source, n.meta, n.tags, n.bookmark, n.created_at"
+SELECT_NODES: Final = f"SELECT {_COLUMNS}, p.id, p.depth, n.key FROM node n LEFT JOIN node p ON p.key = n.parent_key"  # noqa: S608  constants only
+# No ORDER BY: SQLite would sort whole rows, which takes longer than reading them.
 _SELECT_PATH: Final = (
-    "WITH RECURSIVE up (key, parent_key, depth) AS ("
+    "WITH RECURSIVE up (key, parent_key, depth) AS ("  # noqa: S608  constants only
     " SELECT key, parent_key, depth FROM node WHERE id = :id"
     " UNION ALL"
     " SELECT n.key, n.parent_key, n.depth FROM up JOIN node n ON n.key = up.parent_key WHERE n.depth < up.depth)"
-    " SELECT n.id, NULL, NULL, n.depth, n.role, n.message, n.source, n.meta, n.tags, n.bookmark, n.created_at, n.key"
-    " FROM up JOIN node n ON n.key = up.key"
+    f" SELECT {_COLUMNS} FROM up JOIN node n ON n.key = up.key"
 )
 
 
@@ -323,12 +321,19 @@ def read_node(tx: Transaction, node_id: str) -> StoredNode:
 
 
 def read_path(tx: Transaction, node_id: str) -> list[StoredNode]:
-    """From the root to a node; each is the parent of the next, and does not name its own (that would cost a join)."""
-    path = [stored_node(row) for row in tx.execute(_SELECT_PATH, {"id": full_id(tx, node_id)})]
+    """From the root to a node; each is the parent of the next."""
+    path = stored_nodes(tx.execute(_SELECT_PATH, {"id": full_id(tx, node_id)}))
     path.sort(key=attrgetter("depth"))
     if [row.depth for row in path] != list(range(len(path))):
         raise damaged(path[-1].id, "messages above it are gone")
     return path
+
+
+def stored_nodes(rows: list[Row]) -> list[StoredNode]:
+    try:
+        return msgspec.convert(rows, _rows)
+    except (msgspec.ValidationError, UnicodeError):
+        return [stored_node(row) for row in rows]  # which raises, and says which one it is
 
 
 def stored_node(row: Row) -> StoredNode:
@@ -340,10 +345,9 @@ def stored_node(row: Row) -> StoredNode:
 
 def node_of(row: StoredNode, parent_id: str | None) -> Node:
     """The value of a row; `Corrupt` with the node's id where the row is not what was written."""
-    stored = row.stored
-    if not has_true_id(row, parent_id, stored):
+    if not has_true_id(row, parent_id):
         raise damaged(row.id, "its text is not the text that was written")
-    message, system = content_of(row, stored)
+    message, system = content_of(row)
     try:
         meta = _meta_decoder.decode(row.meta) if row.meta != "{}" else {}
         tags = _tags_decoder.decode(row.tags) if row.tags != "[]" else ()
@@ -363,18 +367,18 @@ def node_of(row: StoredNode, parent_id: str | None) -> Node:
     )
 
 
-def has_true_id(row: StoredNode, parent_id: str | None, stored: bytes) -> bool:
+def has_true_id(row: StoredNode, parent_id: str | None) -> bool:
     if row.depth == 0:
-        return row.id == root_id_of(stored)
-    return parent_id is not None and row.id == node_id_of(parent_id, stored)
+        return row.id == root_id_of(row.message)
+    return parent_id is not None and row.id == node_id_of(parent_id, row.message)
 
 
-def content_of(row: StoredNode, stored: bytes) -> tuple[Message | None, str | None]:
+def content_of(row: StoredNode) -> tuple[Message | None, str | None]:
     """What a node says: a message, or a root's system prompt."""
     try:
         if row.depth > 0:
-            return decode_message(stored), None
-        root = _root_decoder.decode(stored)
+            return decode_message(row.message), None
+        root = _root_decoder.decode(row.message)
     except (ContentError, msgspec.DecodeError, UnicodeError):
         raise damaged(row.id, "it is not a message") from None
     if root.v > _ROOT_VERSION:

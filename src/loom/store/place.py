@@ -8,7 +8,7 @@ last window of a stream leaves.
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from datetime import datetime, timedelta
 from typing import Final, Protocol, TypeAlias
 
@@ -42,6 +42,9 @@ class Entry(msgspec.Struct, frozen=True, kw_only=True):
 Mark: TypeAlias = tuple[int, ...]
 """Changes whenever what lies under a key changes."""
 
+KeyOf: TypeAlias = Callable[[str], str]
+"""From the hex SHA-256 of bytes to the key that they lie under."""
+
 
 class Spool(Protocol):
     """Bytes on their way in: no key yet, invisible until kept. The two plain methods block; call them in a thread."""
@@ -56,6 +59,10 @@ class Spool(Protocol):
 
 
 class Place(Protocol):
+    async def put(self, data: bytes | memoryview, key_of: KeyOf) -> str:
+        """Write bytes under a key made from their own hash, and give that (hex SHA-256) once they are safe."""
+        ...
+
     async def write(self, key: str, data: bytes | memoryview, seal: Seal, *, durable: bool = True) -> None:
         """Put once: whole bytes that are already there are only refreshed, damaged ones are replaced."""
         ...

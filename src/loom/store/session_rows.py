@@ -17,6 +17,7 @@ import msgspec
 from loom.content.blocks import clean_text
 from loom.errors import Conflict, Corrupt, NotFound
 from loom.store.database import Row, Transaction, shaped
+from loom.store.holders import is_gone
 from loom.store.nodes import Draft, Node, NodeRef, insert_path
 
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
@@ -95,6 +96,7 @@ _INSERT_SESSION: Final = (
     " last_seq, rev, created_at, updated_at) VALUES (:id, :title, :head_key, :model, :workspace, :overrides,"
     " :watermark, :quarantine, :settings, 0, 0, 1, :now, :now)"
 )
+_LOCK_SESSION: Final = "SELECT key, head_key, rev, fence, holder, held_until FROM session WHERE id = :id FOR UPDATE"
 _INSERT_TIP: Final = "INSERT INTO tip (session_key, node_key) VALUES (:key, :node)"
 # From a node up to a depth.
 _UP: Final = (
@@ -140,7 +142,12 @@ SELECT_LOST: Final = (
     " UNION SELECT s.id FROM session s JOIN tip t ON t.session_key = s.key"
     " LEFT JOIN node n ON n.key = t.node_key WHERE n.key IS NULL"
 )
-SELECT_USE: Final = "SELECT 1 FROM node_media WHERE digest = :digest LIMIT 1"
+SELECT_USE: Final = (
+    "SELECT 1 FROM node_media WHERE digest = :digest UNION SELECT 1 FROM queued_media WHERE digest = :digest"
+)
+SELECT_QUEUED_DIGESTS: Final = (
+    "SELECT DISTINCT m.digest FROM queued_media m JOIN queued q ON q.key = m.queued_key WHERE q.session_key = :key"
+)
 
 
 def check_session_id(session_id: str) -> str:
@@ -160,14 +167,43 @@ def overtaken() -> Conflict:
     )
 
 
-def lock_session(tx: Transaction, session_id: str) -> tuple[int, int, int]:
-    """Key, key of the head and revision of a session that nobody else can change until we are done."""
-    rows = tx.execute(
-        "SELECT key, head_key, rev FROM session WHERE id = :id FOR UPDATE", {"id": check_session_id(session_id)}
+def taken_over() -> Conflict:
+    return Conflict(
+        "This session was taken over by another process; what this one still had to say was not kept.",
+        hint="Load it again to see how it went on.",
     )
+
+
+def is_running() -> Conflict:
+    return Conflict("A turn of this session is running.", hint="Wait until it is over, or cancel it.")
+
+
+def lock_session(tx: Transaction, session_id: str, *, fence: int | None = None) -> tuple[int, int, int]:
+    """Key, key of the head and revision of a session that nobody else can change until we are done.
+
+    With the `fence` of a lease, only if that lease still holds (else `Conflict`).
+    """
+    key, head_key, rev, found, holder, _ = _locked(tx, session_id)
+    if fence is not None and (found != fence or not holder):
+        raise taken_over()
+    return key, head_key, rev
+
+
+def lock_head(tx: Transaction, session_id: str, *, fence: int | None, now: float) -> tuple[int, int, int]:
+    """The same for whoever moves the head: while a turn runs, only that turn may."""
+    if fence is not None:
+        return lock_session(tx, session_id, fence=fence)
+    key, head_key, rev, _, holder, held_until = _locked(tx, session_id)
+    if holder and held_until > now and not is_gone(holder):
+        raise is_running()
+    return key, head_key, rev
+
+
+def _locked(tx: Transaction, session_id: str) -> tuple[int, int, int, int, str, float]:
+    rows = tx.execute(_LOCK_SESSION, {"id": check_session_id(session_id)})
     if not rows:
         raise no_session()
-    return shaped(rows[0], tuple[int, int, int], f"The record of session {session_id}")
+    return shaped(rows[0], tuple[int, int, int, int, str, float], f"The record of session {session_id}")
 
 
 def check_session(tx: Transaction, session_id: str) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from loom.content.messages import Message
 from loom.errors import NotFound, Unreachable
 from loom.store.database import Database, Transaction
 from loom.store.forest import Clock
+from loom.store.media_text import forget_texts
 from loom.store.nodes import Node, Source, drafts_of, insert_root, plain_json, plain_text, ref_at, ref_of
 from loom.store.session_rows import (
     PRUNE,
@@ -22,6 +23,7 @@ from loom.store.session_rows import (
     SELECT_DIGESTS,
     SELECT_LOST,
     SELECT_NEWEST,
+    SELECT_QUEUED_DIGESTS,
     SELECT_TIPS,
     SELECT_USE,
     UPDATE_SESSION,
@@ -32,6 +34,7 @@ from loom.store.session_rows import (
     insert_session,
     jump,
     keeps,
+    lock_head,
     lock_session,
     new_session_id,
     one_line,
@@ -103,8 +106,10 @@ class Sessions:
         quarantine: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
         archived: bool | None = None,
+        fence: int | None = None,
     ) -> StoredSession:
-        """Change what is given. With `rev`, only if nobody has changed the session since (else `Conflict`)."""
+        """Change what is given. With `rev`, only if nobody has changed the session since (else `Conflict`); with the
+        `fence` of a lease, only while that holds."""
         changes = {
             "title": None if title is None else one_line(title),
             "model": None if model is None else plain_text(model, "the name of a model"),
@@ -118,7 +123,7 @@ class Sessions:
         }
 
         def work(tx: Transaction) -> StoredSession:
-            key, _, found_rev = lock_session(tx, session_id)
+            key, _, found_rev = lock_session(tx, session_id, fence=fence)
             if rev is not None and rev != found_rev:
                 raise overtaken()
             tx.execute(UPDATE_SESSION, {**changes, "key": key})
@@ -134,16 +139,18 @@ class Sessions:
         expected_head: str | None = None,
         source: Source | None = None,
         meta: Mapping[str, Any] | None = None,
+        fence: int | None = None,
     ) -> tuple[Node, ...]:
         """Write messages below the head and move it to the last of them, as one change.
 
-        With `expected_head`, only if the head is still there (else `Conflict`).
+        With `expected_head`, only if the head is still there (else `Conflict`). While a turn runs, only who has its
+        `fence` may.
         """
         drafts = drafts_of(messages, source, meta)
         now = self._clock()
 
         def work(tx: Transaction) -> tuple[Node, ...]:
-            key, head_key, _ = lock_session(tx, session_id)
+            key, head_key, _ = lock_head(tx, session_id, fence=fence, now=now)
             head = ref_at(tx, head_key)
             if expected_head is not None and head.id != expected_head:
                 raise overtaken()
@@ -174,13 +181,16 @@ class Sessions:
 
         return await self._database.write(work)
 
-    async def move_head(self, session_id: str, expected_head: str, new_head: str) -> StoredSession:
-        """Point the session at another node, if its head is still `expected_head` (else `Conflict`)."""
+    async def move_head(
+        self, session_id: str, expected_head: str, new_head: str, *, fence: int | None = None
+    ) -> StoredSession:
+        """Point the session at another node, if its head is still `expected_head` (else `Conflict`). While a turn runs,
+        only who has its `fence` may."""
         now = self._clock()
 
         def work(tx: Transaction) -> StoredSession:
             tx.lock(PRUNE)
-            key, head_key, _ = lock_session(tx, session_id)
+            key, head_key, _ = lock_head(tx, session_id, fence=fence, now=now)
             head, target = ref_at(tx, head_key), ref_of(tx, new_head)
             if head.id != expected_head:
                 raise overtaken()
@@ -227,9 +237,12 @@ class Sessions:
             tx.lock(PRUNE)
             key, head_key, _ = lock_session(tx, session_id)
             tips = [row[0] for row in tx.execute("SELECT node_key FROM tip WHERE session_key = :key", {"key": key})]
+            unsaid = {row[0] for row in tx.execute(SELECT_QUEUED_DIGESTS, {"key": key})}
             tx.execute("DELETE FROM session WHERE key = :key", {"key": key})
-            digests = {digest for end in (*tips, head_key) for digest in prune(tx, end)}
-            return tuple(sorted(digest for digest in digests if not tx.execute(SELECT_USE, {"digest": digest})))
+            digests = unsaid | {digest for end in (*tips, head_key) for digest in prune(tx, end)}
+            freed = tuple(sorted(digest for digest in digests if not tx.execute(SELECT_USE, {"digest": digest})))
+            forget_texts(tx, freed)
+            return freed
 
         freed = await self._database.write(work)
         with contextlib.suppress(Unreachable):  # a file that is busy is scrubbed by the next who deletes or closes it
@@ -256,17 +269,19 @@ class Sessions:
         return await self._database.read(work)
 
     async def digests(self, session_id: str) -> frozenset[str]:
-        """Every digest that a message of this session refers to, on any branch."""
+        """Every digest that a message of this session refers to, on any branch or waiting."""
 
         def work(tx: Transaction) -> frozenset[str]:
-            params = {"key": check_session(tx, session_id)[0], "head": 1, "depth": 0}
-            return frozenset(row[0] for row in tx.execute(SELECT_DIGESTS, params))
+            key = check_session(tx, session_id)[0]
+            said = tx.execute(SELECT_DIGESTS, {"key": key, "head": 1, "depth": 0})
+            return frozenset(row[0] for row in (*said, *tx.execute(SELECT_QUEUED_DIGESTS, {"key": key})))
 
         return await self._database.read(work)
 
     async def referenced_digests(self) -> frozenset[str]:
-        """Every digest that any message refers to: what a sweep must keep."""
-        rows = await self._database.read(lambda tx: tx.execute("SELECT DISTINCT digest FROM node_media"))
+        """Every digest that any message refers to, said or waiting: what a sweep must keep."""
+        sql = "SELECT digest FROM node_media UNION SELECT digest FROM queued_media"
+        rows = await self._database.read(lambda tx: tx.execute(sql))
         return frozenset(row[0] for row in rows)
 
     async def lost(self) -> tuple[str, ...]:

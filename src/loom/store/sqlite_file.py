@@ -16,12 +16,14 @@ from typing import Final, cast
 
 from loom.errors import Conflict, Corrupt, ExtraMissing, Full, LoomError, ReadOnly, StoreError, Unreachable
 from loom.store.database import NO_PARAMS, Params, Row
+from loom.store.directories import make_folders
 from loom.store.migrations import SELECT_APPLIED, apply_pending, known_migrations, pending
 
 WORDS: Final = {"key": "INTEGER PRIMARY KEY", "name": "TEXT", "clustered": " WITHOUT ROWID"}
 BUSY_CODES: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 _OLDEST_SQLITE: Final = (3, 35, 0)
+_LEAST_BYTES: Final = 64 * 1024
 _LOCK_WORDS = re.compile(r"\s+FOR UPDATE\b")
 _UNDECODABLE: Final = "Could not decode to UTF-8"
 _EVERYWHERE: Final = (
@@ -190,22 +192,11 @@ def _make_file(path: Path) -> None:
             raise Unreachable(f"{label} is a folder.", hint="A store needs the name of a file.")
         if path.exists():
             return
-        missing = [folder for folder in (path.parent, *path.parent.parents) if not folder.exists()]
-        for folder in reversed(missing):
-            folder.mkdir(mode=0o700, exist_ok=True)
-            _sync_folder(folder.parent)
+        make_folders(path.parent)
         with contextlib.suppress(FileExistsError):  # another process was quicker
             os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise _typed_os(error, label) from error
-
-
-def _sync_folder(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
 
 
 def _typed_os(error: OSError, label: str) -> StoreError:
@@ -241,6 +232,8 @@ def typed(error: sqlite3.Error, path: Path | None) -> Exception:
                 hint="Close the other Loom, or try again.",
             )
         case sqlite3.SQLITE_IOERR:
+            if path is not None and _has_no_space(path.parent):
+                return _full(label)
             return Unreachable(
                 f"The disk under {label} reports an error ({error.sqlite_errorname}); nothing of this was stored.",
                 hint="Check the disk: what was stored before is safe.",
@@ -251,6 +244,15 @@ def typed(error: sqlite3.Error, path: Path | None) -> Exception:
             return _corrupt(label)
         case _:
             return error
+
+
+def _has_no_space(folder: Path) -> bool:
+    """SQLite calls a disk that is too full for its shared memory, or for a log, a failing one."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return False
+    return found.f_bavail * found.f_frsize < _LEAST_BYTES
 
 
 def _corrupt(label: str) -> Corrupt:

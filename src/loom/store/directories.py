@@ -1,0 +1,138 @@
+"""Directories: what lies inside one folder, reached without following links, locked, and made to last.
+
+Every directory is opened relative to its parent, so nothing planted inside leads outside.
+"""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+from collections.abc import Generator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final, Literal
+
+from loom.errors import Corrupt, Full, LoomError, ReadOnly, StoreError
+from loom.store.place import missing
+
+LOCK: Final = "lock"
+
+_READ_ROOT: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
+_READ_DIRECTORY: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+class Directories:
+    def __init__(self, root: Path) -> None:
+        self._root = root
+        self._unsynced: set[str] = set()
+
+    def sync(self, directory: int, key: str) -> None:
+        """Make a name in a directory last, and the names of the directories above it that are new."""
+        os.fsync(directory)
+        parts = key.split("/")[:-1]
+        while parts:
+            made = "/".join(parts)
+            parts.pop()
+            if made in self._unsynced:
+                with self.directory(parts) as parent:
+                    os.fsync(parent)
+                self._unsynced.discard(made)
+
+    @contextmanager
+    def directory(self, parts: list[str], *, create: bool = False) -> Generator[int]:
+        descriptor = self._open_root(create=create)
+        try:
+            for at, part in enumerate(parts):
+                child, is_new = _child(descriptor, part, create=create)
+                if is_new:
+                    self._unsynced.add("/".join(parts[: at + 1]))
+                os.close(descriptor)
+                descriptor = child
+            yield descriptor
+        finally:
+            os.close(descriptor)
+
+    def _open_root(self, *, create: bool) -> int:
+        try:
+            return os.open(self._root, _READ_ROOT)
+        except FileNotFoundError:
+            if not create:
+                raise
+        make_folders(self._root)
+        return os.open(self._root, _READ_ROOT)
+
+    @contextmanager
+    def directory_of(self, key: str, *, create: bool = False) -> Generator[tuple[int, str]]:
+        *parts, leaf = key.split("/")
+        with self.directory(parts, create=create) as directory:
+            yield directory, leaf
+
+    @contextmanager
+    def lock(self, kind: int) -> Generator[None]:
+        with self.directory([]) as root:
+            descriptor = os.open(LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600, dir_fd=root)
+        try:
+            fcntl.flock(descriptor, kind)
+            yield
+        finally:
+            os.close(descriptor)
+
+
+def _child(parent: int, name: str, *, create: bool) -> tuple[int, bool]:
+    """A directory, opened, and whether it was not there before."""
+    try:
+        return os.open(name, _READ_DIRECTORY, dir_fd=parent), False
+    except FileNotFoundError:
+        if not create:
+            raise
+    with suppress(FileExistsError):  # another process was faster
+        os.mkdir(name, 0o700, dir_fd=parent)
+    return os.open(name, _READ_DIRECTORY, dir_fd=parent), True
+
+
+def make_folders(folder: Path) -> None:
+    """Make a folder, and those above it that are missing, for their owner alone; they last."""
+    for made in reversed([above for above in (folder, *folder.parents) if not above.exists()]):
+        made.mkdir(mode=0o700, exist_ok=True)
+        descriptor = os.open(made.parent, _READ_ROOT)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def faults(doing: Literal["read", "write"], key: str = "") -> Generator[None]:
+    """What the operating system refuses, in our words."""
+    try:
+        yield
+    except OSError as error:
+        raise _fault(error, doing, key) from error
+
+
+def _fault(error: OSError, doing: Literal["read", "write"], key: str) -> LoomError:
+    reason = os.strerror(error.errno) if error.errno else "unknown error"
+    match error.errno:
+        case errno.ENOSPC | errno.EDQUOT | errno.EFBIG:
+            return Full(
+                "No space is left in the media folder; nothing was stored.", hint="Free some space, then try again."
+            )
+        case errno.EROFS | errno.EACCES | errno.EPERM if doing == "write":
+            return ReadOnly(
+                f"The media folder cannot be written ({reason}); nothing was stored.",
+                hint="Give Loom's user write access to it, or choose another data folder.",
+            )
+        case errno.ENOENT if key:
+            return missing(key)
+        case errno.ELOOP | errno.ENOTDIR | errno.EISDIR:
+            return Corrupt(
+                "Something that Loom did not make stands in its way in the media folder.",
+                hint="Remove links and foreign files from it.",
+            )
+        case errno.EMFILE | errno.ENFILE:
+            return StoreError(
+                "Too many files are open to use the media folder.", hint="Raise the limit: ulimit -n 4096."
+            )
+        case _:
+            return StoreError(f"The media folder could not be used: {reason}.", hint="Check the disk that it lies on.")

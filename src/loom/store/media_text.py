@@ -1,0 +1,66 @@
+"""MediaTexts: the words inside media, kept for search. Never a source of truth: a row that is missing is read again."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from typing import Final, Literal, TypeAlias
+
+from loom.content.blocks import clean_text
+from loom.content.recipes import Ocr, Recipe, Text
+from loom.store.database import Database, Transaction
+from loom.store.forest import Clock
+
+Kind: TypeAlias = Literal["document", "picture", "other", "unread"]
+"""`unread`: a picture that was looked at and not read, for want of time or of an engine."""
+
+MAX_CHARACTERS: Final = 2_000_000
+_PUT: Final = (
+    "INSERT INTO media_text (digest, kind, text, created_at) VALUES (:digest, :kind, :text, :now)"
+    " ON CONFLICT (digest) DO UPDATE SET kind = :kind, text = :text, created_at = :now"
+)
+_IS_UNREAD: Final = (
+    "FROM node_media m LEFT JOIN media_text t ON t.digest = m.digest"
+    " WHERE t.digest IS NULL OR (:pictures = 1 AND t.kind = 'unread')"
+)
+_SELECT_UNREAD: Final = "".join(
+    ("SELECT m.digest, MAX(m.node_key) AS newest ", _IS_UNREAD, " GROUP BY m.digest ORDER BY newest DESC, m.digest")
+)
+_COUNT_UNREAD: Final = "".join(("SELECT COUNT(DISTINCT m.digest) ", _IS_UNREAD))
+
+
+class MediaTexts:
+    def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def put(self, digest: str, kind: Kind, text: str) -> None:
+        """Takes the place of what was known. An empty text says that there are no words, so nobody looks again."""
+        kept = clean_text(text[:MAX_CHARACTERS]).replace("\0", "")
+        values = {"digest": digest, "kind": kind, "text": kept, "now": self._clock()}
+        await self._database.write(lambda tx: tx.execute(_PUT, values))
+
+    async def made(self, digest: str, recipe: Recipe, text: str) -> None:
+        """Somebody needed the words of a whole medium: then search has them, too."""
+        match recipe:
+            case Text(pages=""):
+                await self.put(digest, "document", text)
+            case Ocr(page=0):
+                await self.put(digest, "picture", text)
+            case _:
+                pass
+
+    async def unread(self, *, pictures: bool = True) -> tuple[str, ...]:
+        """Media of any conversation whose words are not known, the newest first; without `pictures`, only those that
+        nobody has looked at yet."""
+        rows = await self._database.read(lambda tx: tx.execute(_SELECT_UNREAD, {"pictures": int(pictures)}))
+        return tuple(row[0] for row in rows)
+
+    async def count_unread(self) -> int:
+        ((count,),) = await self._database.read(lambda tx: tx.execute(_COUNT_UNREAD, {"pictures": 1}))
+        return count
+
+
+def forget_texts(tx: Transaction, digests: Collection[str]) -> None:
+    """What belongs to media that are deleted goes with them."""
+    tx.executemany("DELETE FROM media_text WHERE digest = :digest", [{"digest": digest} for digest in digests])

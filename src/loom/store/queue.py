@@ -1,0 +1,168 @@
+"""Queue: what waits to be said, kept until its turn comes, said once.
+
+A message leaves the queue in the very transaction that puts it below the head, so a process that dies has either said
+it or still has it waiting. Its row stays for a while: whoever sends the same key again, because an acknowledgement got
+lost, gets the first one back.
+"""
+
+from __future__ import annotations
+
+import secrets
+import time
+from typing import Final
+
+import msgspec
+
+from loom.content.codec import decode_message, encode_message
+from loom.content.messages import Message
+from loom.errors import ContentError, NotFound
+from loom.session import Options, Queued
+from loom.store.database import Database, Row, Transaction, shaped
+from loom.store.forest import Clock
+from loom.store.nodes import digests_of, drafts_of, plain_json, plain_text, ref_at, ref_of
+from loom.store.session_rows import PRUNE, append_below_head, check_session, jump, keeps, lock_session
+
+MAX_ANSWERS: Final = 100
+_PLAIN: Final = Options()
+_REMEMBERED_SECONDS: Final = 7 * 86_400.0
+
+_SELECT: Final = "SELECT id, request_key, message, options, node, answers_left, created_at FROM queued"
+_SELECT_KNOWN: Final = f"{_SELECT} WHERE session_key = :session_key AND request_key = :request_key"
+_SELECT_WAITING: Final = f"{_SELECT} WHERE session_key = :session_key AND answers_left > 0 ORDER BY key"
+_SELECT_SESSIONS: Final = (
+    "SELECT s.id FROM queued q JOIN session s ON s.key = q.session_key WHERE q.answers_left > 0"
+    " GROUP BY s.id ORDER BY MIN(q.key)"
+)
+_INSERT: Final = (
+    "INSERT INTO queued (session_key, id, request_key, message, options, node, answers_left, created_at)"
+    " VALUES (:session_key, :id, :request_key, :message, :options, :node, :answers_left, :now) RETURNING key"
+)
+_INSERT_MEDIA: Final = "INSERT INTO queued_media (queued_key, digest) VALUES (:key, :digest)"
+_DELETE_OLD: Final = "DELETE FROM queued WHERE session_key = :session_key AND answers_left = 0 AND created_at < :before"
+_UPDATE: Final = "UPDATE queued SET message = :message, node = :node, answers_left = :answers_left WHERE id = :id"
+_DELETE_MEDIA: Final = "DELETE FROM queued_media WHERE queued_key = (SELECT key FROM queued WHERE id = :id)"
+
+
+class _QueuedRow(msgspec.Struct, frozen=True, array_like=True):
+    id: str
+    request_key: str
+    message: str
+    options: str
+    node: str
+    answers_left: int
+    created_at: float
+
+
+class Queue:
+    def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def put(self, session_id: str, key: str, message: Message | None, options: Options = _PLAIN) -> Queued:
+        """Keep a message until its turn comes. With a `key` that was put before, nothing happens and what came of the
+        first one is given, `is_new` False. Without a message, `options.parent` is answered anew.
+
+        An `options.parent` that the session does not keep is `NotFound`.
+        """
+        if not 1 <= options.n <= MAX_ANSWERS:
+            raise ContentError(f"a message gets 1 to {MAX_ANSWERS} answers, not {options.n}")
+        if message is None and not options.parent:
+            raise ContentError("another answer needs the message that it answers")
+        values: dict[str, object] = {
+            "id": secrets.token_hex(16),
+            "request_key": plain_text(key, "a key") or secrets.token_hex(16),
+            "message": "" if message is None else encode_message(message).decode(),
+            "options": plain_json({**msgspec.to_builtins(options), "mentioned": [*options.mentioned]}, "options"),
+            "answers_left": options.n,
+            "now": self._clock(),
+        }
+        digests = digests_of(message) if message is not None else frozenset[str]()
+
+        def work(tx: Transaction) -> Queued:
+            session_key, _, _ = lock_session(tx, session_id)
+            at = {"session_key": session_key}
+            known = tx.execute(_SELECT_KNOWN, {**at, "request_key": values["request_key"]})
+            if known:
+                return msgspec.structs.replace(_queued(known[0]), is_new=False)
+            parent = ref_of(tx, options.parent) if options.parent else None
+            if parent is not None and not keeps(tx, session_key, parent):
+                raise NotFound("That message is not part of this session.", hint="Look at its tree: `loom tree`.")
+            tx.execute(_DELETE_OLD, {**at, "before": self._clock() - _REMEMBERED_SECONDS})
+            node = parent.id if parent is not None and message is None else ""
+            (row,) = tx.execute(_INSERT, {**values, **at, "node": node})
+            tx.executemany(_INSERT_MEDIA, [{"key": row[0], "digest": digest} for digest in sorted(digests)])
+            (stored,) = tx.execute(_SELECT_KNOWN, {**at, "request_key": values["request_key"]})
+            return _queued(stored)
+
+        return await self._database.write(work)
+
+    async def list(self, session_id: str) -> tuple[Queued, ...]:
+        """What waits, in order. One with a `node` has begun, or asks for another answer to that node."""
+
+        def work(tx: Transaction) -> tuple[Queued, ...]:
+            rows = tx.execute(_SELECT_WAITING, {"session_key": check_session(tx, session_id)[0]})
+            return tuple(_queued(row) for row in rows)
+
+        return await self._database.read(work)
+
+    async def remove(self, session_id: str, queued_id: str) -> bool:
+        """Leave it unsaid; False where it was taken, or is not there. Of one that has begun, no further answers are
+        made."""
+        plain_text(queued_id, "an id")
+
+        def work(tx: Transaction) -> bool:
+            session_key, _, _ = lock_session(tx, session_id)
+            rows = tx.execute(_SELECT_WAITING, {"session_key": session_key})
+            found = next((queued for row in rows if (queued := _queued(row)).id == queued_id), None)
+            if found is not None:
+                _settle(tx, found.id, node=found.node, answers_left=0)
+            return found is not None
+
+        return await self._database.write(work)
+
+    async def waiting(self) -> tuple[str, ...]:
+        """The ids of the sessions in which something waits, the one that waits longest first."""
+        return tuple(row[0] for row in await self._database.read(lambda tx: tx.execute(_SELECT_SESSIONS)))
+
+    async def take(self, session_id: str, queued_id: str, *, fence: int) -> str | None:
+        """Say it: the message goes below the head, or the head goes back to the message that gets another answer, and
+        one answer less is left to make, all at once. Gives the node; None where it does not wait any more."""
+
+        def work(tx: Transaction) -> str | None:
+            tx.lock(PRUNE)
+            session_key, head_key, _ = lock_session(tx, session_id, fence=fence)
+            rows = tx.execute(_SELECT_WAITING, {"session_key": session_key})
+            found = next((queued for row in rows if (queued := _queued(row)).id == queued_id), None)
+            if found is None:
+                return None
+            head, now = ref_at(tx, head_key), self._clock()
+            if found.message is not None:
+                (node,) = append_below_head(tx, session_key, head, drafts_of([found.message], None, None), now)
+                _settle(tx, found.id, node=node.id, answers_left=found.answers_left - 1)
+                return node.id
+            target = ref_of(tx, found.node)
+            if target.key != head.key:
+                jump(tx, session_key, head, target, now)
+            _settle(tx, found.id, node=target.id, answers_left=found.answers_left - 1)
+            return target.id
+
+        return await self._database.write(work)
+
+
+def _settle(tx: Transaction, queued_id: str, *, node: str, answers_left: int) -> None:
+    """What a message says is not kept twice: the forest has it now, or nobody wants it."""
+    tx.execute(_UPDATE, {"id": queued_id, "message": "", "node": node, "answers_left": answers_left})
+    tx.execute(_DELETE_MEDIA, {"id": queued_id})
+
+
+def _queued(row: Row) -> Queued:
+    found = shaped(row, _QueuedRow, "A waiting message")
+    return Queued(
+        id=found.id,
+        key=found.request_key,
+        message=decode_message(found.message) if found.message else None,
+        options=msgspec.json.decode(found.options, type=Options),
+        node=found.node,
+        answers_left=found.answers_left,
+        created_at=found.created_at,
+    )

@@ -1,0 +1,181 @@
+"""Conversations are found by their words, wherever these stand: typed, answered, in a document, in a picture."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from PIL import Image, ImageDraw, ImageFont
+
+from loom.content.blocks import DocumentBlock, ImageBlock, TextBlock, ToolCall, ToolResult
+from loom.content.media import Media
+from loom.content.messages import Message, assistant, tool, user
+from loom.errors import ContentError
+from loom.formats.facts import Limits
+from loom.store.database import Database, Transaction
+from loom.store.derived import DerivedCache
+from loom.store.indexing import index_media
+from loom.store.media import MediaStore, open_media
+from loom.store.media_text import MediaTexts, forget_texts
+from loom.store.search import Search
+from loom.store.sessions import Sessions
+from loom.testing import sample_pdf
+
+
+async def said(sessions: Sessions, title: str, *messages: Message, system: str = "") -> str:
+    session = await sessions.create(title=title, system=system)
+    await sessions.append_to_head(session.id, messages)
+    return session.id
+
+
+def document(digest: str) -> DocumentBlock:
+    return DocumentBlock(Media(digest=digest, media_type="application/pdf", size_bytes=1, name="report.pdf"))
+
+
+def picture(digest: str) -> ImageBlock:
+    return ImageBlock(Media(digest=digest, media_type="image/png", size_bytes=1, name="shot.png"))
+
+
+def drawn(words: str) -> bytes:
+    image = Image.new("RGB", (700, 120), "white")
+    ImageDraw.Draw(image).text((30, 30), words, fill="black", font=ImageFont.load_default(48))
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+async def test_every_word_must_be_there_and_the_newest_conversation_comes_first(database: Database):
+    sessions = Sessions(database)
+    old = await said(sessions, "one", user("the gateway times out"), assistant("Raise the Timeout."))
+    new = await said(sessions, "two", user("is the gateway up?"))
+
+    found = await Search(database).find("GATEWAY")
+
+    assert [hit.session for hit in found] == [new, old]
+    assert (found[1].role, found[1].where, found[1].snippet) == ("user", "text", "the gateway times out")
+    assert [hit.session for hit in await Search(database).find("gateway times")] == [old]
+    assert [hit.role for hit in await Search(database).find("timeout")] == ["assistant"]
+    assert await Search(database).find("gateway nowhere") == ()
+
+
+async def test_titles_tool_results_and_file_names_are_searched_and_system_prompts_are_not(database: Database):
+    sessions = Sessions(database)
+    call = ToolCall(id="c1", name="read_file", arguments={"path": "nginx.conf"})
+    result = ToolResult(call_id="c1", name="read_file", blocks=(TextBlock("proxy_read_timeout 30s"),))
+    session = await said(
+        sessions, "Error triage", user("look"), assistant(call), tool(result), system="You are a zebra."
+    )
+    search = Search(database)
+
+    assert [hit.session for hit in await search.find("triage")] == [session]
+    assert [hit.role for hit in await search.find("nginx.conf")] == ["assistant"]
+    assert [hit.role for hit in await search.find("proxy_read_timeout")] == ["tool"]
+    assert await search.find("zebra") == ()
+
+
+@pytest.mark.parametrize(
+    "word", ["100%", "a_b", 'say "hi"', "back\\slash", "!bang", "Straße", "oﬃce", "ПРИВЕТ", "'; DROP--"]
+)
+async def test_signs_that_mean_something_to_the_database_or_to_json_are_words_like_others(
+    database: Database, word: str
+):
+    sessions = Sessions(database)
+    right = await said(sessions, "right", user(f"x {word}y"))
+    await said(sessions, "wrong", user("x 100 aXb say hi backslash bang Strase DROP"))
+
+    assert [hit.session for hit in await Search(database).find(word.swapcase())] == [right]
+
+
+async def test_the_names_of_json_fields_and_digests_are_no_words(database: Database):
+    sessions = Sessions(database)
+    await said(sessions, "x", user("hello", picture("sha256:" + "ab" * 32)))
+
+    for word in ("media_type", "blocks", "abababab", "tool_call"):
+        assert await Search(database).find(word) == (), word
+
+
+async def test_words_inside_media_are_found_where_they_are_shown(database: Database):
+    sessions = Sessions(database)
+    texts = MediaTexts(database)
+    pdf, shot = "sha256:" + "11" * 32, "sha256:" + "22" * 32
+    session = await said(sessions, "x", user("compare", document(pdf), picture(shot)))
+    await texts.put(pdf, "document", "Chapter one.\nThe   quokka\nis small.")
+    await texts.put(shot, "picture", "Error 502 \0 upstream")
+
+    (hit,) = await Search(database).find("quokka")
+    (seen,) = await Search(database).find("upstream compare")
+
+    assert (hit.session, hit.where, hit.media, hit.snippet) == (
+        session, "document", pdf, "Chapter one. The quokka is small."
+    )  # fmt: skip
+    assert (seen.where, seen.media) == ("picture", shot)
+    assert await Search(database).find("quokka nowhere") == ()
+
+
+async def test_branches_that_were_left_are_searched_and_a_fork_is_a_conversation_of_its_own(database: Database):
+    sessions = Sessions(database)
+    session = await said(sessions, "x", user("alpha"), assistant("beta"))
+    before = await sessions.get(session)
+    fork = await sessions.fork(session)
+    await sessions.append_to_head(session, [user("gamma")])
+    left = (await sessions.get(session)).head_id
+    await sessions.move_head(session, left, before.head_id)
+
+    assert [hit.session for hit in await Search(database).find("gamma")] == [session]
+    assert {hit.session for hit in await Search(database).find("alpha")} == {session, fork.id}
+
+
+async def test_no_conversation_takes_the_place_of_the_others(database: Database):
+    sessions = Sessions(database)
+    quiet = await said(sessions, "quiet", user("needle"))
+    loud = await said(sessions, "loud", *(user(f"needle {at}") for at in range(30)))
+
+    found = await Search(database).find("needle", limit=10, per_session=3)
+
+    assert [hit.session for hit in found] == [loud, loud, loud, quiet]
+    assert len(await Search(database).find("needle", limit=2)) == 2
+
+
+async def test_nothing_and_far_too_much_are_refused(database: Database):
+    for text in ("", "  \n", "x " * 30 + " ".join(map(str, range(30))), "x" * 1_000):
+        with pytest.raises(ContentError):
+            await Search(database).find(text)
+
+
+async def test_a_word_that_stands_only_in_a_pdf_or_only_in_a_picture_is_found(database: Database, tmp_path: Path):
+    sessions, texts = Sessions(database), MediaTexts(database)
+    media: MediaStore = open_media(tmp_path / "media")
+    derived = DerivedCache(media.place)
+    pdf = await media.put(sample_pdf("Nothing here.", "The wombat sleeps."))
+    shot = await media.put(drawn("Platypus 42"))
+    lost = "sha256:" + "33" * 32
+    await said(sessions, "x", user("look", document(pdf), picture(shot)), assistant("fine"))
+    await said(sessions, "y", user("gone", picture(lost)))
+    assert set(await texts.unread()) == {pdf, shot, lost}
+
+    quick = await index_media(texts, media, derived, limits=Limits(), pictures=False)
+    told: list[tuple[int, int]] = []
+    whole = await index_media(texts, media, derived, limits=Limits(), told=lambda *at: told.append(at))
+
+    assert (quick.read, quick.left, whole.read, whole.left) == (1, 2, 1, 1)
+    assert told == [(0, 2), (1, 2)]
+    assert await texts.unread(pictures=False) == (lost,)
+    assert [hit.where for hit in await Search(database).find("wombat")] == ["document"]
+    assert [hit.where for hit in await Search(database).find("platypus")] == ["picture"]
+
+
+async def test_words_go_with_the_media_that_they_are_from(database: Database):
+    sessions, texts = Sessions(database), MediaTexts(database)
+    pdf = "sha256:" + "44" * 32
+    session = await said(sessions, "x", user("look", document(pdf)))
+    await texts.put(pdf, "document", "quokka")
+
+    def work(tx: Transaction) -> object:
+        forget_texts(tx, [pdf])
+        return tx.execute("SELECT COUNT(*) FROM media_text")
+
+    assert await database.write(work) == [(0,)]
+    assert await Search(database).find("quokka") == ()
+    assert await texts.unread() == (pdf,)
+    assert session
