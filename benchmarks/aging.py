@@ -75,7 +75,7 @@ def cost(rows: Sequence[ReceiptRow], before: Sequence[tuple[object, ...]], targe
 
 
 def borders(mark: Watermark) -> Watermark:
-    return msgspec.structs.replace(mark, thinking_from=0, sent_blocks=0, sent_hash="")
+    return msgspec.structs.replace(mark.borders, thinking_from=0)
 
 
 def session(target: Model, aging: Aging) -> tuple[float, int]:

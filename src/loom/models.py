@@ -10,6 +10,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from loom.content.blocks import Detail
+
 Wire: TypeAlias = Literal["anthropic", "openai_chat", "openai_responses", "gemini", "ollama", "spark"]
 """The protocol: one module in `wire/` each (`spark` is the built-in model and needs none)."""
 
@@ -158,10 +160,17 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a history with calls is refused where the request defines no tool."""
     sampling: bool = True
     """Whether temperature and its like are taken at all."""
+    detail: Detail = "auto"
+    """How closely pictures are looked at where they do not say so themselves."""
 
     @property
     def reference(self) -> str:
         return f"{self.provider}/{self.name}"
+
+    @property
+    def has_detail(self) -> bool:
+        """Whether a request can say how closely to look; where it cannot, a smaller picture is sent."""
+        return self.wire in ("openai_chat", "openai_responses") or self.tokens.image == "ceiling"
 
     def without(self, kind: str) -> Model:
         """The same model after it refused a kind of media (`image/`, `audio/`, `application/pdf`): not sent again."""

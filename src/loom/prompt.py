@@ -6,7 +6,7 @@ prompt is one that the model accepts; media are references that become base64 at
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, final
 
 import msgspec
 
@@ -117,11 +117,25 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
         return tuple(found)
 
 
-class Embedded(msgspec.Struct, frozen=True):
-    """A place in a request's JSON where the base64 of a medium goes, behind `prefix`."""
+@final
+class Embedded:
+    """A place in a request's JSON where the base64 of a medium goes, behind `prefix`. Not a struct: an encoder of JSON
+    must stop at it and ask."""
 
-    ref: MediaRef
-    prefix: str = ""
+    __slots__ = ("prefix", "ref")
+
+    def __init__(self, ref: MediaRef, prefix: str = "") -> None:
+        self.ref = ref
+        self.prefix = prefix
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Embedded) and (self.ref, self.prefix) == (other.ref, other.prefix)
+
+    def __hash__(self) -> int:
+        return hash((self.ref, self.prefix))
+
+    def __repr__(self) -> str:
+        return f"Embedded({self.ref!r}, {self.prefix!r})"
 
 
 class ReceiptRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -155,3 +169,5 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     totals: Totals
     budgets: Totals
     notices: tuple[str, ...] = ()
+    cached_rows: int = 0
+    """So many leading rows stand as the last request to this model held them: its provider's cache may hold them."""

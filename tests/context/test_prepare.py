@@ -5,15 +5,16 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from context.world import report, said, screenshot, settled, tool_turn
-from loom.content.blocks import Opaque, TextBlock, ThinkingBlock, ToolCall, ToolResult
+from context.world import all_known, report, said, screenshot, settled, tool_turn
+from loom.content.blocks import ImageBlock, Opaque, TextBlock, ThinkingBlock, ToolCall, ToolResult
 from loom.content.messages import Message, assistant, tool, user
+from loom.content.recipes import Low
 from loom.context.policy import Known, Policy, Request, Watermark, override_key
 from loom.context.prepare import Prepared, prepare
 from loom.errors import ContentError
 from loom.models import Model
 from loom.prompt import ReceiptRow, ShownMedia, ShownMessage, ShownResult, ToolSpec
-from loom.providers.catalog import model
+from loom.providers.catalog import ModelOverrides, model
 
 CLAUDE = model("anthropic/claude-opus-5")
 BOUND = model("anthropic/claude-opus-5-5")
@@ -254,7 +255,7 @@ def test_ageing_never_moves_while_a_tool_loop_is_open() -> None:
     begun = prepare(said(*messages, user("now")), CLAUDE, policy=Policy(aging="every-turn"))
     loop = [user("now"), assistant(ToolCall("a", "t")), tool(ToolResult("a", (screenshot(9),)))]
     inside = prepare(said(*messages, *loop), CLAUDE, policy=Policy(aging="every-turn"), watermark=begun.watermark)
-    assert inside.watermark == begun.watermark
+    assert inside.watermark.borders == begun.watermark.borders
     assert inside.prompt.messages[: len(begun.prompt.messages)] == begun.prompt.messages
 
 
@@ -291,7 +292,7 @@ def test_after_a_cut_there_is_headroom_and_the_next_prompts_extend_it() -> None:
         messages += tool_turn(number)
         prompts.append(prepare(said(*messages, user("now")), CLAUDE, policy=policy, watermark=mark))
         mark = prompts[-1].watermark
-    assert len({prompt.watermark for prompt in prompts}) == 1
+    assert len({prompt.watermark.borders for prompt in prompts}) == 1
 
 
 def test_the_last_two_turns_are_kept_and_pairs_are_never_split() -> None:
@@ -336,3 +337,28 @@ def test_the_same_inputs_give_the_same_prompt() -> None:
 def test_an_empty_path_is_refused() -> None:
     with pytest.raises(ContentError, match="nothing to prepare"):
         prepare([], CLAUDE)
+
+
+@pytest.mark.parametrize(
+    "reference",
+    ["anthropic/claude-opus-5", "ollama/llava", "openai/gpt-5.5", "openai-chat/gpt-5.5", "gemini/gemini-4-argon"],
+)
+def test_low_detail_is_said_where_a_request_can_say_it_and_otherwise_the_picture_is_small(reference: str) -> None:
+    """The picture's own word counts, then the model's."""
+    plain = screenshot(1)
+    for target, picture in (
+        (model(reference, ModelOverrides(detail="low")), plain),
+        (model(reference), ImageBlock(plain.media, detail="low")),
+    ):
+        prepared = prepare(said(user("look", picture)), target, known=all_known())
+        (shown,) = [block for block in prepared.prompt.messages[0].blocks if isinstance(block, ShownMedia)]
+        (row,) = [row for row in prepared.receipt.rows if row.kind == "image"]
+        assert shown.detail == "low"
+        if target.has_detail:
+            assert (row.rendition, row.reason) == ("full", "")
+        else:
+            assert (row.rendition, row.reason) == ("low", "override")
+            assert isinstance(shown.ref.recipe, Low)
+    close = model(reference, ModelOverrides(detail="low"))
+    (row,) = prepare(said(user(ImageBlock(plain.media, detail="high"))), close, known=all_known()).receipt.rows
+    assert row.rendition == "full"

@@ -11,6 +11,8 @@ from loom.errors import ConfigError
 from loom.models import PDF
 from loom.providers import catalog
 from loom.providers.catalog import ModelOverrides, model
+from loom.providers.connections import endpoint
+from loom.providers.http import WIRES
 
 
 @pytest.mark.parametrize("platform", list(catalog.platforms()))
@@ -99,3 +101,38 @@ def test_local_platforms_need_no_key_and_services_name_the_variable_of_theirs() 
         "loom",
     }
     assert catalog.key_env("openai-responses") == "OPENAI_API_KEY"
+
+
+@pytest.mark.parametrize(
+    ("reference", "address"),
+    [
+        ("anthropic/claude-opus-5", "https://api.anthropic.com/v1/messages"),
+        ("openai/gpt-5.5", "https://api.openai.com/v1/responses"),
+        ("openai-chat/gpt-5.5", "https://api.openai.com/v1/chat/completions"),
+        (
+            "gemini/gemini-4-argon",
+            "https://generativelanguage.googleapis.com/v1beta/models/gemini-4-argon:streamGenerateContent?alt=sse",
+        ),
+        ("ollama/llava", "http://127.0.0.1:11434/api/chat"),
+        ("deepseek/deepseek-flash", "https://api.deepseek.com/chat/completions"),
+        ("mistral/mistral-large-latest", "https://api.mistral.ai/v1/chat/completions"),
+        ("compatible/qwen3-vl", "http://127.0.0.1:8080/v1/chat/completions"),
+    ],
+)
+def test_a_request_goes_where_the_services_own_sdk_sends_it(reference: str, address: str) -> None:
+    found = model(reference)
+    assert endpoint(found.base_url, WIRES[found.wire].path(found)).url == address
+
+
+def test_the_services_own_sdks_say_the_same_addresses() -> None:
+    from anthropic import Anthropic
+    from mistralai.client.sdkconfiguration import SERVERS
+    from openai import OpenAI
+
+    spoken = {
+        "anthropic/claude-opus-5": str(Anthropic(api_key="k").base_url),
+        "openai/gpt-5.5": str(OpenAI(api_key="k").base_url),
+        "mistral/mistral-large-latest": f"{next(iter(SERVERS.values()))}/v1",
+    }
+    for reference, address in spoken.items():
+        assert model(reference).base_url == address.rstrip("/"), reference

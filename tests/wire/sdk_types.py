@@ -70,6 +70,8 @@ def _bare(expected: Any) -> Any:
     while True:
         if isinstance(expected, typing_extensions.TypeAliasType):
             expected = expected.__value__
+        elif isinstance(typing.get_origin(expected), typing_extensions.TypeAliasType):
+            expected = typing.get_origin(expected).__value__[typing.get_args(expected)]
         elif typing.get_origin(expected) in (typing.Annotated, *_MARKS):
             expected = typing.get_args(expected)[0]
         else:
@@ -186,6 +188,12 @@ def check_openai_responses(body: dict[str, Any]) -> None:
     from openai.types.responses.response_create_params import ResponseCreateParamsStreaming
 
     check(body, ResponseCreateParamsStreaming)
+
+
+def check_mistral(body: dict[str, Any]) -> None:
+    from mistralai.client.models import ChatCompletionStreamRequestTypedDict
+
+    check(body, ChatCompletionStreamRequestTypedDict)
 
 
 def check_gemini(body: dict[str, Any]) -> None:

@@ -1,9 +1,11 @@
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
-from loom.content.blocks import Citation, TextBlock, ThinkingBlock, ToolCall
+from loom.content.blocks import Citation, Opaque, TextBlock, ThinkingBlock, ToolCall
 from loom.content.messages import assistant
 from loom.events import CallFinished
 from loom.models import Model, ThinkingRule, Usage
@@ -180,3 +182,36 @@ def test_a_call_that_the_token_limit_cut_off_is_not_whole() -> None:
     events = decode(anthropic, CLAUDE, [ANTHROPIC["cut call"]])
     assert [event.index for event in events if isinstance(event, CallFinished)] == [0]
     assert told(anthropic, CLAUDE, ANTHROPIC["cut call"]).cut_calls == ("look",)
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"document_index": None},
+        {"document_index": "0"},
+        {"start_page_number": True},
+        {"cited_text": None},
+        {"file_id": "file_1"},
+        {"type": "hologram_location"},
+        {"document_title": 5},
+    ],
+)
+def test_a_citation_that_is_not_whole_is_not_sent_back(change: dict[str, Any]) -> None:
+    whole = {
+        "type": "page_location",
+        "document_index": 0,
+        "document_title": None,
+        "start_page_number": 1,
+        "end_page_number": 2,
+        "cited_text": "so",
+    }
+
+    def sent(data: dict[str, Any]) -> list[Any]:
+        cited = Citation(quote="so", opaque=Opaque(provider="anthropic", model=CLAUDE.name, data=data))
+        messages = (ShownMessage("user", (TextBlock("a"),)), ShownMessage("assistant", (TextBlock("b", (cited,)),)))
+        return anthropic.encode(Prompt(model=CLAUDE, messages=messages))["messages"][1]["content"][0].get(
+            "citations", []
+        )
+
+    assert sent(whole) == [whole]
+    assert sent(whole | change) == []

@@ -13,6 +13,7 @@ from wire.sdk_types import (
     check,
     check_anthropic,
     check_gemini,
+    check_mistral,
     check_ollama,
     check_openai_chat,
     check_openai_responses,
@@ -114,6 +115,16 @@ def test_types_of_the_openai_sdk_are_walked() -> None:
     )
     with pytest.raises(Mismatch, match="summary"):
         check_openai_responses({"model": "m", "stream": True, "input": [{"type": "reasoning", "id": "rs_1"}]})
+
+
+def test_types_of_the_mistral_sdk_are_walked() -> None:
+    image = {"type": "image_url", "image_url": "data:image/png;base64,AAAA"}
+    results = {"role": "tool", "tool_call_id": "abcdefghi", "name": "shot", "content": [image]}
+    check_mistral({"model": "m", "stream": True, "messages": [{"role": "user", "content": "a"}, results]})
+    with pytest.raises(Mismatch, match="max_completion_tokens"):
+        check_mistral({"model": "m", "messages": [], "max_completion_tokens": 5})
+    with pytest.raises(Mismatch, match="has no 'file'"):
+        check_mistral({"model": "m", "messages": [{"role": "user", "content": [{"type": "file", "file": {}}]}]})
 
 
 def test_types_of_the_gemini_and_ollama_sdks_are_walked() -> None:

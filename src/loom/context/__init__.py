@@ -8,6 +8,7 @@ measure    what one block becomes, and what that takes
 adapt      what this model cannot take becomes what it can (words: texts, calls, thinking)
 trim       to fit four budgets
 assemble   pairs, ids, hoisting: blocks in the order and places that a platform allows
+receipt    what became of every block, and why
 cost       tokens by the published formulas
 limits     the recipe that fits a medium to a platform
 """

@@ -87,16 +87,17 @@ def _image(block: ImageBlock, wish: Rendition, target: Target, cap: int) -> Meas
     accepts = target.model.capabilities.accepts
     if not limits.image_formats(accepts):
         return _fallback(block, "capability", "the model cannot see", target, cap)
+    told: Detail = block.detail if block.detail != "auto" else target.model.detail
+    as_asked = wish != "low" and told == "low" and not target.model.has_detail
+    is_low = wish == "low" or as_asked
     recipe: Fit | Low = (
-        limits.low_image(target.policy, accepts)
-        if wish == "low"
-        else limits.full_image(target.model, target.policy, accepts)
+        limits.low_image(target.policy, accepts) if is_low else limits.full_image(target.model, target.policy, accepts)
     )
     failure = target.known.failure(block.media.digest, recipe)
     if failure is not None:
         return _fallback(block, "missing", failure, target, cap)
-    detail: Detail = "low" if wish == "low" else block.detail
-    return _picture(block.media, recipe, detail, "low" if wish == "low" else "full", target)
+    shown = _picture(block.media, recipe, "low" if is_low else told, "low" if is_low else "full", target)
+    return msgspec.structs.replace(shown, reason="override", detail="low detail was asked for") if as_asked else shown
 
 
 def _picture(media: Media, recipe: Fit | Low | Page, detail: Detail, rendition: Rendition, target: Target) -> Measure:
@@ -104,7 +105,7 @@ def _picture(media: Media, recipe: Fit | Low | Page, detail: Detail, rendition: 
     tokens = cost.image_tokens(ref.width or 1, ref.height or 1, target.model.tokens, detail)
     return Measure(
         rendition=rendition,
-        shown=(ShownMedia(kind="image", ref=ref, name=_name(media.name), detail=detail),),
+        shown=(ShownMedia(kind="image", ref=ref, name=plain_name(media.name), detail=detail),),
         tokens=tokens,
         wire_bytes=ref.encoded_bytes + BLOCK_BYTES,
         images=1,
@@ -189,7 +190,7 @@ def _native(block: DocumentBlock, target: Target) -> Measure | None:
     shown = ShownMedia(
         kind="document",
         ref=ref,
-        name=_name(block.title) or _name(media.name),
+        name=plain_name(block.title) or plain_name(media.name),
         citations=target.model.capabilities.citations,
     )
     native = Measure(
@@ -278,7 +279,7 @@ def _audio(block: AudioBlock, wish: Rendition, target: Target, cap: int) -> Meas
     ref = MediaRef(digest=media.digest, media_type=media.media_type, size_bytes=media.size_bytes)
     return Measure(
         rendition="full",
-        shown=(ShownMedia(kind="audio", ref=ref, name=_name(media.name)),),
+        shown=(ShownMedia(kind="audio", ref=ref, name=plain_name(media.name)),),
         tokens=cost.audio_tokens(media.duration_seconds or 0.0, target.model.tokens),
         wire_bytes=ref.encoded_bytes + BLOCK_BYTES,
     )
@@ -290,18 +291,27 @@ def _fallback(block: MediaBlock, reason: Reason, detail: str, target: Target, ca
     found = ""
     needs: tuple[Need, ...] = ()
     if isinstance(block, ImageBlock) and not (block.alt or block.description):
-        seen = target.known.descriptions.get(block.media.digest) or target.known.text(block.media.digest, Ocr())
-        found = " ".join((seen or "").split())
-        if seen is None and reason == "capability":
-            needs = (Need(block.media.digest, block.media.media_type, Ocr()),)
+        found, author, needs = _seen(block.media, reason, target)
+        detail = "; ".join(part for part in (detail, author) if part)
     label = text_of(block)
     text = f"{label[:-1]}: {found}]" if found else label
-    if reason in ("", "age", "budget") and any(t.name == target.request.look_tool for t in target.request.tools):
+    if reason in ("", "age", "budget") and target.has_look:
         text = f'{text[:-1]}; {target.request.look_tool}(media="{short_id(block.media)}") shows it]'
     return msgspec.structs.replace(spoken(text, reason, detail, target, cap), needs=needs)
 
 
-def _name(name: str) -> str:
+def _seen(media: Media, reason: Reason, target: Target) -> tuple[str, str, tuple[Need, ...]]:
+    """The words for a picture that nobody gave any to, whose they are, and what could still be read in it."""
+    described = target.known.descriptions.get(media.digest)
+    if described is not None:
+        author = f"description by {described.by}"
+        return f"{author}: {' '.join(described.text.split())}", author, ()
+    read = target.known.text(media.digest, Ocr())
+    unread = read is None and reason == "capability" and not target.known.may_be_described(media.digest)
+    return " ".join((read or "").split()), "", (Need(media.digest, media.media_type, Ocr()),) if unread else ()
+
+
+def plain_name(name: str) -> str:
     """A medium's name as platforms take it: one line, visible, not long."""
     visible = "".join(character if character.isprintable() else " " for character in name)
     return " ".join(visible.split())[:_NAME_CHARS].rstrip()

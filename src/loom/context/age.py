@@ -44,10 +44,9 @@ def _raised(mark: Watermark, *, low_before: int, text_before: int) -> Watermark:
 
 def _pays(survey: Survey, before: Watermark, after: Watermark, cache: CacheRule) -> bool:
     saved, behind, rewritten = 0, 0, False
-    for item in survey.items:
-        old, new = survey.measured(item, before), survey.measured(item, after)
+    for old, new in zip(survey.measures(before), survey.measures(after), strict=True):
         saved += old.tokens - new.tokens
-        rewritten = rewritten or old.shown != new.shown
+        rewritten = rewritten or (old is not new and old.shown != new.shown)
         if rewritten:
             behind += new.tokens
     # Rent or buy: move when what the delay has cost since the last move (it grew from nothing, so half of what it costs

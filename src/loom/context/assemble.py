@@ -22,6 +22,7 @@ INTERRUPTED: Final = "[interrupted: this call was cut off before it gave a resul
 BEGINNING: Final = "[the conversation begins with the assistant]"
 CONTINUE: Final = "[go on]"
 HIDDEN: Final = "[a message that is not shown]"
+SEEN_AGAIN: Final = "[the pictures above are visible here; some answers above were given without seeing them]"
 RESULTS: Final = "[the results are in]"
 _NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _RAW_CHARS: Final = 2_000
@@ -36,9 +37,11 @@ class _Assembly:
     def __init__(self, survey: Survey, mark: Watermark) -> None:
         self.survey = survey
         self.mark = mark
+        self.measures = dict(zip(survey.items, survey.measures(mark), strict=True))
         self.out: list[ShownMessage] = []
         self.repairs: list[str] = []
         self.ids = _legal_ids(survey.messages, survey.target.model.ids)
+        self.first_media = next((item.message for item in survey.items if _has_media(self.measures[item])), None)
         self.documents = 0
         self.documents_stand = True
 
@@ -51,7 +54,8 @@ class _Assembly:
                 position = self._exchange(position)
                 continue
             if messages[position].role == "user":
-                self._add("user", self._shown(position) or [TextBlock(HIDDEN)])
+                again = [TextBlock(SEEN_AGAIN)] if self._is_seen_again(position) else []
+                self._add("user", [*again, *(self._shown(position) or [TextBlock(HIDDEN)])])
             else:
                 self._orphans(position, frozenset())
             position += 1
@@ -64,14 +68,25 @@ class _Assembly:
             if item.message < border and not self.survey.survives(item.message, self.mark):
                 self._measure(item)
         turns = sum(1 for start in self.survey.turns if start < min(border, torn))
+        held = self.survey.left_out(self.mark)
         if turns:
-            self._add("user", [TextBlock(f"[{turns} earlier {'turn is' if turns == 1 else 'turns are'} not shown]")])
+            what = "turn is" if turns == 1 else "turns are"
+            self._add("user", [TextBlock(f"[{turns} earlier {what} not shown{held if torn >= border else ''}]")])
         for at in range(torn, border):
             if self.survey.messages[at].role == "user":
                 self._add("user", self._shown(at))
         if torn < border:
             steps = sum(1 for message in self.survey.messages[torn:border] if message.role == "assistant")
-            self._add("user", [TextBlock(f"[{steps} earlier {'step is' if steps == 1 else 'steps are'} not shown]")])
+            what = "step is" if steps == 1 else "steps are"
+            self._add("user", [TextBlock(f"[{steps} earlier {what} not shown{held}]")])
+
+    def _is_seen_again(self, position: int) -> bool:
+        """Whether the answer before a user's message came from a model that could not see what this one can: its words
+        stay, and what it said of the pictures would be believed."""
+        before = position - 1
+        while before > 0 and self.survey.messages[before].role == "tool":
+            before -= 1
+        return before in self.survey.blind and self.first_media is not None and self.first_media < before
 
     def _exchange(self, position: int) -> int:
         """An assistant's message, and the results of its calls directly behind it; returns where to go on."""
@@ -172,7 +187,7 @@ class _Assembly:
 
     def _measure(self, item: Item) -> Measure:
         """Counts documents on the way, and notes whether every one that the model could take is there as one."""
-        measure = self.survey.measured(item, self.mark)
+        measure = self.measures[item]
         if isinstance(item.block, DocumentBlock):
             shown = any(isinstance(part, ShownMedia) and part.kind == "document" for part in measure.shown)
             self.documents += shown
@@ -233,6 +248,10 @@ class _Assembly:
             self.out.append(ShownMessage("user", (TextBlock(CONTINUE),)))
             self.repairs.append("a user's message was put at the end")
         return self.out
+
+
+def _has_media(measure: Measure) -> bool:
+    return any(isinstance(part, ShownMedia) for part in measure.shown)
 
 
 def _what(blocks: Sequence[ShownBlock]) -> str:

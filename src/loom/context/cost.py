@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from functools import lru_cache
 from typing import Final, assert_never
 
 import msgspec
@@ -46,7 +47,7 @@ def text_tokens(text: str, rule: TokenRule) -> int:
     """Scripts without spaces take about a token a character; the ratio holds for the rest."""
     if text.isascii():
         return math.ceil(len(text) / rule.chars_per_token)
-    dense = len(text) - len(_DENSE.sub("", text))
+    dense = sum(map(len, _DENSE.findall(text)))
     return math.ceil(dense + (len(text) - dense) / rule.chars_per_token)
 
 
@@ -55,6 +56,7 @@ def message_tokens() -> int:
     return _MESSAGE_TOKENS
 
 
+@lru_cache(maxsize=1024)
 def image_tokens(width: int, height: int, rule: TokenRule, detail: Detail = "auto") -> int:
     width, height = max(width, 1), max(height, 1)
     match rule.image:

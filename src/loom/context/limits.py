@@ -6,6 +6,7 @@ of the twenty before it: a cache lost, and thinking bound to them refused.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Final
 
 from loom.content.recipes import Fit, Low, Page
@@ -33,13 +34,19 @@ def max_side_px(limits: Limits, policy: Policy) -> int:
 
 
 def full_image(model: Model, policy: Policy, accepts: tuple[str, ...]) -> Fit:
+    return _fit(model.limits, policy, accepts)
+
+
+@lru_cache(maxsize=256)
+def _fit(limits: Limits, policy: Policy, accepts: tuple[str, ...]) -> Fit:
     return Fit(
-        max_side_px=max_side_px(model.limits, policy),
-        max_encoded_bytes=model.limits.max_image_encoded_bytes or DEFAULT_IMAGE_BYTES,
+        max_side_px=max_side_px(limits, policy),
+        max_encoded_bytes=limits.max_image_encoded_bytes or DEFAULT_IMAGE_BYTES,
         formats=image_formats(accepts),
     )
 
 
+@lru_cache(maxsize=256)
 def low_image(policy: Policy, accepts: tuple[str, ...]) -> Low:
     return Low(side_px=policy.low_side_px, formats=image_formats(accepts))
 

@@ -43,6 +43,11 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     request: Request
     quarantine: frozenset[str] = frozenset()
 
+    @property
+    def has_look(self) -> bool:
+        """Whether the model can call back what was reduced."""
+        return any(tool.name == self.request.look_tool for tool in self.request.tools)
+
     def nested(self, media_type: str) -> bool:
         return media_type in self.model.capabilities.result_accepts
 

@@ -24,12 +24,18 @@ class Placed(Protocol):
     @property
     def message(self) -> Message: ...
 
+    @property
+    def is_blind(self) -> bool:
+        """Whether it was answered by a model that could not see pictures which stood before it."""
+        ...
+
 
 class Said(msgspec.Struct, frozen=True):
     """A message outside the forest (a file, a test) with an id of its own."""
 
     id: str
     message: Message
+    is_blind: bool = False
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -72,6 +78,14 @@ class Watermark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sent_blocks: int = 0
     sent_hash: str = ""
     """What the last prompt held, where a platform binds thinking to it: so many blocks, and their hash."""
+    sent_messages: int = 0
+    sent_path: str = ""
+    """How many messages of the path the last request was made of, and a hash of which they were."""
+
+    @property
+    def borders(self) -> Watermark:
+        """Without the note of the last request: two that are equal show the same path the same way."""
+        return msgspec.structs.replace(self, sent_blocks=0, sent_hash="", sent_messages=0, sent_path="")
 
 
 class DerivedFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -84,16 +98,31 @@ class DerivedFacts(msgspec.Struct, frozen=True, kw_only=True):
     pages: int | None = None
 
 
+class Description(msgspec.Struct, frozen=True):
+    """What a picture shows, in the words of the model `by`."""
+
+    text: str
+    by: str
+
+
 class Known(msgspec.Struct, frozen=True, kw_only=True):
     """Facts about derived bytes and texts, by (digest, recipe key). What is not here is asked for in `needs`."""
 
     derived: Mapping[tuple[str, str], DerivedFacts] = msgspec.field(default_factory=dict[tuple[str, str], DerivedFacts])
     texts: Mapping[tuple[str, str], str] = msgspec.field(default_factory=dict[tuple[str, str], str])
-    descriptions: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    descriptions: Mapping[str, Description] = msgspec.field(default_factory=dict[str, Description])
+    """By digest."""
+    describes: bool = False
+    """Somebody describes pictures on demand: what lacks a description is named in `Prepared.undescribed`."""
+    indescribable: frozenset[str] = frozenset()
+    """Digests of pictures that nobody could describe."""
     failed: Mapping[tuple[str, str], str] = msgspec.field(default_factory=dict[tuple[str, str], str])
     """Recipes that could not be made, and why."""
     missing: frozenset[str] = frozenset()
     """Digests whose bytes are gone."""
+
+    def may_be_described(self, digest: str) -> bool:
+        return self.describes and digest not in self.indescribable and digest not in self.descriptions
 
     def facts(self, digest: str, recipe: Recipe) -> DerivedFacts | None:
         return self.derived.get((digest, recipe_key(recipe)))

@@ -14,19 +14,19 @@ from typing import Final
 
 import msgspec
 
-from loom.content.blocks import AudioBlock, DocumentBlock, ImageBlock, ThinkingBlock, ToolCall
-from loom.content.messages import text_of
-from loom.context import cost
+from loom.content.blocks import ImageBlock, ThinkingBlock, ToolCall
+from loom.content.media import Media
+from loom.context import cost, receipt
 from loom.context.age import aged
-from loom.context.assemble import assemble, tool_name
+from loom.context.assemble import SEEN_AGAIN, assemble, tool_name
 from loom.context.cost import Calibration
-from loom.context.measure import Target, json_bytes
+from loom.context.measure import BLOCK_BYTES, Target, json_bytes
 from loom.context.policy import Known, Need, Override, Placed, Policy, Request, Watermark
-from loom.context.survey import Item, Survey
-from loom.context.trim import Scales, budgets, fits, newest, trimmed
+from loom.context.survey import Survey
+from loom.context.trim import Scales, budgets, newest, trimmed
 from loom.errors import ContentError
 from loom.models import Model
-from loom.prompt import Prompt, Receipt, ReceiptRow, Sampling, ShownMessage, ToolSpec, Totals
+from loom.prompt import Prompt, Receipt, Sampling, ShownMessage, ToolSpec, Totals
 
 _MIN_BUDGET_TOKENS: Final = 1_024
 """The least that may be asked for where thinking has a budget, and an answer must have more room than that."""
@@ -39,6 +39,8 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     receipt: Receipt
     watermark: Watermark
     needs: tuple[Need, ...]
+    undescribed: tuple[Media, ...] = ()
+    """Pictures that are shown as text and might be described, the newest first."""
 
 
 def prepare(
@@ -59,7 +61,7 @@ def prepare(
     request = _with_tools(request, path, model)
     target = Target(model=model, policy=policy, known=known, request=request, quarantine=quarantine)
     survey = Survey(path, target, overrides or {})
-    scales = Scales(survey, _fixed(request, model), (calibration or Calibration()).ratio)
+    scales = Scales(survey, _fixed(request, survey), (calibration or Calibration()).ratio)
     allowed = budgets(model, policy)
     before = _within(watermark or Watermark(), survey)
     by_age = aged(survey, before, policy)
@@ -67,7 +69,7 @@ def prepare(
     mark, messages, repairs = _assembled(survey, before, mark)
     used = scales.weigh(mark)
     sampling, unasked = _sampling(request.sampling, messages, model)
-    notices = (*repairs, *unasked, *_tightness(survey, mark, used, allowed), *_losses(survey, mark))
+    notices = (*repairs, *unasked, *receipt.tightness(survey, mark, used, allowed), *receipt.losses(survey, mark))
     return Prepared(
         prompt=Prompt(
             model=model,
@@ -79,13 +81,15 @@ def prepare(
         ),
         receipt=Receipt(
             model=model.reference,
-            rows=tuple(_row(item, survey, mark, scales.ratio) for item in survey.items),
+            rows=receipt.rows(survey, mark, scales.ratio),
             totals=used,
             budgets=allowed,
             notices=notices,
+            cached_rows=_cached_rows(survey, before, mark, path),
         ),
-        watermark=mark,
+        watermark=_sent(mark, path, survey, messages),
         needs=_needs(survey, mark, by_age),
+        undescribed=_undescribed(survey, mark) if known.describes else (),
     )
 
 
@@ -117,11 +121,17 @@ def _with_tools(request: Request, path: Sequence[Placed], model: Model) -> Reque
     return msgspec.structs.replace(request, tools=gone, sampling=sampling)
 
 
-def _fixed(request: Request, model: Model) -> Totals:
+def _fixed(request: Request, survey: Survey) -> Totals:
+    """The system prompt, the tools, and what may be said of pictures that are visible again."""
+    rule = survey.target.model.tokens
     tools = "".join(msgspec.json.encode(tool).decode() for tool in request.tools)
+    notes = SEEN_AGAIN * len(survey.blind)
     return Totals(
-        tokens=cost.text_tokens(request.system, model.tokens) + cost.text_tokens(tools, model.tokens),
-        wire_bytes=json_bytes(request.system) + len(tools.encode()) + 100 * len(request.tools),
+        tokens=sum(cost.text_tokens(text, rule) for text in (request.system, tools, notes)),
+        wire_bytes=json_bytes(request.system)
+        + len(tools.encode())
+        + 100 * len(request.tools)
+        + len(survey.blind) * (BLOCK_BYTES + len(SEEN_AGAIN)),
     )
 
 
@@ -133,17 +143,11 @@ def _assembled(survey: Survey, before: Watermark, mark: Watermark) -> tuple[Wate
     border moved, a picture was quarantined or is gone, the user hid one, the tools are others."""
     if mark != before:
         mark = msgspec.structs.replace(mark, thinking_from=len(survey.messages))
-    survey.choose(mark)
     messages, repairs = assemble(survey, mark)
-    if survey.target.model.thinking.replay != "bound":
-        return mark, messages, repairs
-    if mark == before and _print(survey, messages, before.sent_blocks)[1] != before.sent_hash and before.sent_hash:
+    bound = survey.target.model.thinking.replay == "bound" and before.sent_hash
+    if bound and mark == before and _print(survey, messages, before.sent_blocks)[1] != before.sent_hash:
         mark = msgspec.structs.replace(mark, thinking_from=len(survey.messages))
-        survey.choose(mark)
         messages, repairs = assemble(survey, mark)
-    blocks, fingerprint = _print(survey, messages, None)
-    mark = msgspec.structs.replace(mark, sent_blocks=blocks, sent_hash=fingerprint)
-    survey.choose(mark)
     return mark, messages, repairs
 
 
@@ -153,6 +157,33 @@ def _print(survey: Survey, messages: Sequence[ShownMessage], first: int | None) 
     shown = [(message.role, block) for message in messages for block in message.blocks][:first]
     data = msgspec.msgpack.encode((request.system, request.tools, shown))
     return len(shown), hashlib.sha256(data).hexdigest()[:32]
+
+
+# What the last request held ----------------------------------------------------------------------------------------
+
+
+def _sent(mark: Watermark, path: Sequence[Placed], survey: Survey, messages: Sequence[ShownMessage]) -> Watermark:
+    """The watermark with a note of this request: the next one is compared with it."""
+    bound = survey.target.model.thinking.replay == "bound"
+    blocks, fingerprint = _print(survey, messages, None) if bound else (0, "")
+    return msgspec.structs.replace(
+        mark, sent_blocks=blocks, sent_hash=fingerprint, sent_messages=len(path), sent_path=_path_print(path, survey)
+    )
+
+
+def _cached_rows(survey: Survey, before: Watermark, mark: Watermark, path: Sequence[Placed]) -> int:
+    """None where the platform has no cache, this model was not asked before, or it was asked about another path."""
+    count = before.sent_messages
+    if survey.target.model.cache.mode == "none" or not 0 < count <= len(path):
+        return 0
+    same = _path_print(path[:count], survey) == before.sent_path
+    return receipt.cached_rows(survey, before, mark, count) if same else 0
+
+
+def _path_print(path: Sequence[Placed], survey: Survey) -> str:
+    """A node's id covers everything before it."""
+    request = survey.target.request
+    return hashlib.sha256(msgspec.msgpack.encode((path[-1].id, request.system, request.tools))).hexdigest()[:16]
 
 
 # How to answer -----------------------------------------------------------------------------------------------------
@@ -180,80 +211,26 @@ def _thoughtless(messages: Sequence[ShownMessage], model: Model) -> bool:
     return called and not isinstance(last.blocks[0], ThinkingBlock)
 
 
-# What was given up -------------------------------------------------------------------------------------------------
-
-
-def _row(item: Item, survey: Survey, mark: Watermark, ratio: float) -> ReceiptRow:
-    measure = survey.measured(item, mark)
-    media = item.block.media if isinstance(item.block, ImageBlock | DocumentBlock | AudioBlock) else None
-    reason = measure.reason or survey.wish(item, mark)[1]
-    tag = item.block.__struct_config__.tag
-    return ReceiptRow(
-        message=item.message,
-        block=item.position,
-        inner=item.inner,
-        kind=tag if isinstance(tag, str) else "",
-        label=media.label if media else " ".join(text_of(item.block)[:400].split())[:80],
-        rendition=measure.rendition,
-        digest=media.digest if media else "",
-        reason=reason,
-        detail=measure.detail or _detail(item, survey, mark),
-        tokens=round(measure.tokens * ratio),
-        wire_bytes=measure.wire_bytes,
-    )
-
-
-def _detail(item: Item, survey: Survey, mark: Watermark) -> str:
-    match survey.wish(item, mark)[1]:
-        case "age":
-            age = survey.age(item.message)
-            return "1 turn old" if age == 1 else f"{age} turns old"
-        case "limit":
-            return f"over {survey.images_per_message} pictures in one message"
-        case "override":
-            return "chosen by the user"
-        case "prefix":
-            return "what it belongs to was rewritten"
-        case "budget":
-            return "an old turn, left out" if item.message < mark.dropped_before else "to fit"
-        case _:
-            return ""
+# What is still lacking ---------------------------------------------------------------------------------------------
 
 
 def _needs(survey: Survey, mark: Watermark, by_age: Watermark) -> tuple[Need, ...]:
     """What the chosen renditions lack, and what they would be if nothing had been trimmed now: a bound may have been
     what broke a budget."""
-    marks = (mark,) if mark == by_age else (mark, by_age)
-    found = {need: None for item in survey.items for border in marks for need in survey.measured(item, border).needs}
-    return tuple(found)
+    measures = [*survey.measures(mark), *(survey.measures(by_age) if mark != by_age else ())]
+    return tuple({need: None for measure in measures for need in measure.needs})
 
 
-def _losses(survey: Survey, mark: Watermark) -> list[str]:
-    """One sentence for what a person must know at once: the model cannot see or hear what is new in this turn."""
-    unseen: list[str] = []
-    for item in survey.items:
-        if item.message < survey.turns[-1] or not isinstance(item.block, ImageBlock | DocumentBlock | AudioBlock):
+def _undescribed(survey: Survey, mark: Watermark) -> tuple[Media, ...]:
+    known = survey.target.known
+    found: dict[str, Media] = {}
+    for item, measure in zip(reversed(survey.items), reversed(survey.measures(mark)), strict=True):
+        block = item.block
+        if not isinstance(block, ImageBlock) or block.alt or block.description or measure.rendition != "text":
             continue
-        measure = survey.measured(item, mark)
-        reason = measure.reason or survey.wish(item, mark)[1]
-        if reason in ("capability", "missing", "quarantine", "limit", "budget"):
-            unseen.append(f"{item.block.media.name or item.block.media.media_type} as {measure.rendition}")
-    return [f"{survey.target.model.reference} gets {', '.join(unseen)}"] if unseen else []
-
-
-def _tightness(survey: Survey, mark: Watermark, used: Totals, allowed: Totals) -> list[str]:
-    notices: list[str] = []
-    model = survey.target.model
-    pins = [item for item in survey.items if item.override in ("full", "low")]
-    if mark.text_cap:
-        notices.append(
-            f"texts of more than {mark.text_cap} characters were cut: the window of {model.reference} is full"
-        )
-    if any(survey.wish(item, mark)[1] != "override" for item in pins):
-        notices.append(f"what was pinned is reduced as well: {model.reference} takes no more")
-    if not fits(used, allowed):
-        notices.append(f"this is more than {model.reference} takes, whatever is left out")
-    return notices
+        if block.media.digest not in known.missing and known.may_be_described(block.media.digest):
+            found.setdefault(block.media.digest, block.media)
+    return tuple(found.values())
 
 
 def _stable(messages: Sequence[ShownMessage]) -> int:

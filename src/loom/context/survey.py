@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from loom.content.blocks import (
     AudioBlock,
@@ -16,11 +17,13 @@ from loom.content.blocks import (
     ToolResult,
 )
 from loom.content.messages import Message
-from loom.context.adapt import adapt
+from loom.context.adapt import adapt, plain_name, short_id
 from loom.context.measure import Measure, Place, Target, omitted
 from loom.context.policy import Override, Placed, Watermark, override_key
 from loom.prompt import Reason, Rendition
 
+_NAMED: Final = 8
+_NAME_CHARS: Final = 40
 MEDIA = (ImageBlock, DocumentBlock, AudioBlock)
 
 
@@ -33,6 +36,7 @@ class Item:
         "extra_image",
         "inner",
         "is_media",
+        "is_plain",
         "is_thinking",
         "message",
         "override",
@@ -59,6 +63,8 @@ class Item:
         self.is_media = isinstance(block, MEDIA)
         self.is_thinking = isinstance(block, ThinkingBlock)
         self.override: Rendition | None = override if self.is_media or isinstance(block, TextBlock) else None
+        self.is_plain = not (self.is_media or self.is_thinking or self.override or place == "result")
+        """Whether it is words that stay as they are for as long as they are not dropped."""
         self.extra_image = False
         self.refused: Measure | None = None
         """Set on thinking that cannot go back from where it stands."""
@@ -75,11 +81,11 @@ class Survey:
     def __init__(self, path: Sequence[Placed], target: Target, overrides: Mapping[str, Override]) -> None:
         self.target = target
         self.messages: list[Message] = [placed.message for placed in path]
+        self.blind = frozenset(at for at, placed in enumerate(path) if placed.is_blind)
         self.turns = turn_starts(self.messages)
         self.by_message: list[list[Item]] = [_items(at, placed, overrides) for at, placed in enumerate(path)]
         self.items: list[Item] = [item for items in self.by_message for item in items]
-        self._chosen: Watermark | None = None
-        self._measures: dict[Item, Measure] = {}
+        self._measures: dict[Watermark, list[Measure]] = {}
         self._mark_extra_images()
         self._mark_misplaced_thinking()
 
@@ -143,6 +149,29 @@ class Survey:
         """Where only the first steps of a turn are dropped, its question stays."""
         return self.messages[at].role == "user" and self.torn_turn(mark) <= at
 
+    def left_out(self, mark: Watermark) -> str:
+        """What the messages that are not shown held: media are named, so that they can be called back. Nothing where
+        even words are cut."""
+        if mark.text_cap or not mark.dropped_before:
+            return ""
+        found: dict[str, str] = {}
+        for item in reversed(self.items):
+            block = item.block
+            if (
+                item.message < mark.dropped_before
+                and isinstance(block, MEDIA)
+                and not self.survives(item.message, mark)
+            ):
+                name = plain_name(block.media.name) or block.media.media_type
+                found.setdefault(block.media.digest, f"{name[:_NAME_CHARS]} ({short_id(block.media)})")
+        if not found:
+            return ""
+        named = ", ".join(list(found.values())[:_NAMED])
+        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        look = self.target.request.look_tool
+        how = f"; {look}(media=…) shows one" if self.target.has_look else ""
+        return f"; they held {named}{more}{how}"
+
     def torn_turn(self, mark: Watermark) -> int:
         """Where the turn begins whose first steps are dropped; the border itself where turns are dropped whole."""
         start = self.turns[bisect_right(self.turns, mark.dropped_before) - 1]
@@ -169,22 +198,23 @@ class Survey:
             return "omitted", "prefix"
         return "full", ""
 
-    def _is_whole(self, item: Item, mark: Watermark) -> bool:
-        return item.is_thinking or self.measured(item, mark).rendition == "full"
+    def measures(self, mark: Watermark) -> Sequence[Measure]:
+        """What every item becomes under this watermark, in the order of `items`. Looked at once for each watermark."""
+        found = self._measures.get(mark)
+        if found is None:
+            found = self._measures[mark] = [self._measured(item, mark) for item in self.items]
+        return found
 
-    def choose(self, mark: Watermark) -> None:
-        """The watermark is found: everything is measured under it once more, and then only looked up."""
-        self._chosen = None
-        self._measures = {item: self.measured(item, mark) for item in self.items}
-        self._chosen = mark
-
-    def measured(self, item: Item, mark: Watermark) -> Measure:
-        if mark is self._chosen:
-            return self._measures[item]
+    def _measured(self, item: Item, mark: Watermark) -> Measure:
+        if item.is_plain and item.message >= mark.dropped_before:
+            return item.measure("full", mark.text_cap, self.target)
         wish = self.wish(item, mark)[0]
         if item.refused is not None and wish == "full":
             return item.refused
         return item.measure(wish, mark.text_cap, self.target)
+
+    def _is_whole(self, item: Item, mark: Watermark) -> bool:
+        return item.is_thinking or self._measured(item, mark).rendition == "full"
 
     def age(self, message: int) -> int:
         """How many turns ago."""

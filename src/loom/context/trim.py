@@ -14,6 +14,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from loom.context import cost
+from loom.context.measure import json_bytes
 from loom.context.policy import Policy, Watermark
 from loom.context.survey import Survey
 from loom.models import Model
@@ -57,16 +58,17 @@ class Scales(msgspec.Struct, frozen=True):
 
     def weigh(self, mark: Watermark) -> Totals:
         tokens = wire_bytes = images = pages = 0
-        for item in self.survey.items:
-            measure = self.survey.measured(item, mark)
+        for measure in self.survey.measures(mark):
             tokens += measure.tokens
             wire_bytes += measure.wire_bytes
             images += measure.images
             pages += measure.pages
+        held = self.survey.left_out(mark)
+        tokens += cost.text_tokens(held, self.survey.target.model.tokens)
         tokens += self.fixed.tokens + cost.message_tokens() * (len(self.survey.messages) - mark.dropped_before + 1)
         return Totals(
             tokens=round(tokens * self.ratio),
-            wire_bytes=wire_bytes + self.fixed.wire_bytes + _REQUEST_BYTES,
+            wire_bytes=wire_bytes + json_bytes(held) + self.fixed.wire_bytes + _REQUEST_BYTES,
             images=images,
             pages=pages,
         )

@@ -25,6 +25,8 @@ def text(block: TextBlock, wish: Rendition, place: Place, target: Target, cap: i
         return spoken(short, "budget", "shortened", target, cap)
     if is_cut(block.text, cap):
         return spoken(block.text, "budget", "cut in the middle", target, cap)
+    if not block.citations and block.opaque is None:
+        return measured("full", block, block.text, target)
     if place != "assistant":
         return measured("full", TextBlock(block.text), block.text, target)
     model = target.model

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
@@ -13,7 +13,7 @@ import msgspec
 
 from loom.errors import ProviderError, Refused, Unavailable, WireError
 from loom.models import Model
-from loom.providers.connections import Endpoint, transport_errors, without_key
+from loom.providers.connections import Endpoint, masked, transport_errors
 
 if TYPE_CHECKING:
     import httpx2
@@ -178,10 +178,10 @@ def cut_off(model: Model, error: Exception) -> Unavailable:
     )
 
 
-def completed(error: ProviderError, response: httpx2.Response | None, key: str | None) -> ProviderError:
-    """The same error with the request's id, and without the key where the server repeated it."""
+def completed(error: ProviderError, response: httpx2.Response | None, secrets: Iterable[str]) -> ProviderError:
+    """The same error with the request's id, and without the secrets that the server repeated."""
     if response is not None:
         error.request_id = error.request_id or request_id(response.headers)
-    error.message = without_key(error.message, key)
+    error.message = masked(error.message, secrets)
     error.args = (error.message,)
     return error

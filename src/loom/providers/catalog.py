@@ -14,6 +14,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from loom.content.blocks import Detail
 from loom.errors import ConfigError
 from loom.models import PDF, PLAIN_IMAGES, Model, Origin
 
@@ -35,11 +36,13 @@ class ModelOverrides(msgspec.Struct, frozen=True, kw_only=True):
     thinking: bool | None = None
     citations: bool | None = None
     tools: bool | None = None
+    audio: bool | None = None
     accepts: tuple[str, ...] | None = None
     context_tokens: int | None = None
     max_output_tokens: int | None = None
     base_url: str = ""
     profile: str = ""
+    detail: Detail = "auto"
 
 
 def model(reference: str, overrides: ModelOverrides | None = None) -> Model:
@@ -58,6 +61,11 @@ def model(reference: str, overrides: ModelOverrides | None = None) -> Model:
 def platforms() -> dict[str, dict[str, Any]]:
     text = resources.files("loom.providers").joinpath("catalog.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)["platforms"]
+
+
+def first_choices() -> dict[str, str]:
+    """The model to begin with at each service that has a key, by platform, in the order of the file."""
+    return {name: facts["first_choice"] for name, facts in platforms().items() if "first_choice" in facts}
 
 
 def key_env(platform: str) -> str:
@@ -102,12 +110,11 @@ def _overridden(found: Model, overrides: ModelOverrides) -> Model:
     inside = capabilities.result_accepts
     if overrides.accepts is not None:
         origins |= dict.fromkeys(("vision", "native_pdf", "audio"), "user")
-    if overrides.vision is not None:
-        accepts, inside = switched(accepts, inside, "image/", PLAIN_IMAGES[:2], on=overrides.vision)
-        origins["vision"] = "user"
-    if overrides.native_pdf is not None:
-        accepts, inside = switched(accepts, inside, PDF, (PDF,), on=overrides.native_pdf)
-        origins["native_pdf"] = "user"
+    for field, prefix, usual in KINDS:
+        wanted: bool | None = getattr(overrides, field)
+        if wanted is not None:
+            accepts, inside = switched(accepts, inside, prefix, usual, on=wanted)
+            origins[field] = "user"
     flags = {
         flag: value for flag in ("thinking", "citations", "tools") if (value := getattr(overrides, flag)) is not None
     }
@@ -131,6 +138,7 @@ def _overridden(found: Model, overrides: ModelOverrides) -> Model:
         limits=replace(found.limits, **limits),
         base_url=overrides.base_url or found.base_url,
         profile=overrides.profile or found.profile,
+        detail=overrides.detail,
     )
 
 

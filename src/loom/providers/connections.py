@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import base64
 import ipaddress
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Final, TypeAlias
 from urllib.parse import unquote, urlsplit, urlunsplit
 
@@ -24,6 +25,13 @@ if TYPE_CHECKING:
 Keys: TypeAlias = Callable[[Model], str | None]
 """The secret for a model's service, or None where there is none."""
 
+Headers: TypeAlias = Callable[[Model], Mapping[str, str]]
+"""What the user adds to the requests to a model's own host; values are secrets."""
+
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_HEADER_VALUE: Final = re.compile(r"[\t\x20-\x7e]*")
+_FRAMING: Final = ("host", "content-length", "content-type", "transfer-encoding", "connection", "accept-encoding")
+_KEY_HEADERS: Final = ("authorization", "x-api-key", "api-key", "x-goog-api-key")
 _LOOPBACK: Final = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 _KEPT_CONNECTIONS: Final = 20
 _KEPT_SECONDS: Final = 30.0
@@ -44,8 +52,9 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
 class Connections:
     """The HTTP client, opened when it is first needed. Close it when done."""
 
-    def __init__(self, patience: Patience | None = None) -> None:
+    def __init__(self, patience: Patience | None = None, *, headers: Headers | None = None) -> None:
         self.patience: Final = patience or Patience()
+        self._headers = headers
         self._client: httpx2.AsyncClient | None = None
 
     def client(self) -> httpx2.AsyncClient:
@@ -67,6 +76,27 @@ class Connections:
                 follow_redirects=False,
             )
         return self._client
+
+    def access(self, model: Model, key: str | None) -> dict[str, str]:
+        """What opens the door of a model's host: its key, and the headers that the user configured for it, which may
+        carry a key of their own."""
+        own = self.own_headers(model)
+        return own if not key and any(name in own for name in _KEY_HEADERS) else authorisation(model, key) | own
+
+    def own_headers(self, model: Model) -> dict[str, str]:
+        own: Mapping[str, str] = self._headers(model) if self._headers is not None else {}
+        for name, value in own.items():
+            if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value) or name.lower() in _FRAMING:
+                raise ConfigError(
+                    f"{name!r} cannot be sent as a header",
+                    key=f"models.{model.alias}.headers",
+                    hint="A name without spaces, a value of one line; the length and type of a request are Loom's.",
+                )
+        return {name.lower(): value.strip() for name, value in own.items()}
+
+    def secrets(self, model: Model, key: str | None) -> tuple[str, ...]:
+        """What must never be repeated in a message."""
+        return (key or "", *self.own_headers(model).values())
 
     async def close(self) -> None:
         if self._client is not None:
@@ -150,6 +180,9 @@ def authorisation(model: Model, key: str | None) -> dict[str, str]:
     return {"x-goog-api-key": key} if model.provider == "gemini" else {"authorization": f"Bearer {key}"}
 
 
-def without_key(text: str, key: str | None) -> str:
-    """What a server says about a key may repeat it."""
-    return text.replace(key, "****") if key and len(key) >= _MASKED_FROM else text
+def masked(text: str, secrets: Iterable[str]) -> str:
+    """What a server says may repeat what it was sent."""
+    for secret in sorted(secrets, key=len, reverse=True):
+        if len(secret) >= _MASKED_FROM:
+            text = text.replace(secret, "****")
+    return text

@@ -19,7 +19,7 @@ from loom.errors import LoomError
 from loom.models import PDF, Model, Origin
 from loom.providers import catalog
 from loom.providers.answers import beginning
-from loom.providers.connections import Connections, Keys, authorisation, endpoint, is_local, transport_errors
+from loom.providers.connections import Connections, Keys, endpoint, is_local, transport_errors
 from loom.providers.endpoints import USUAL_PLACES, Ask, Facts, Kind, LocalServer, interview, running
 from loom.wire import anthropic
 
@@ -126,7 +126,7 @@ def worth_asking(model: Model) -> bool:
 async def asked(model: Model, key: str | None, connections: Connections) -> Facts | None:
     """What the endpoint says of this model; None where it does not answer in time, or knows nothing of use."""
     try:
-        headers = authorisation(model, key) if key else {}
+        headers = connections.access(model, key) if key else connections.own_headers(model)
         if model.wire == "anthropic":
             headers |= anthropic.HEADERS
         async with asyncio.timeout(_TIMEOUT_SECONDS):

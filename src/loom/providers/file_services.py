@@ -17,7 +17,7 @@ from loom.errors import NotAuthorised
 from loom.models import Model
 from loom.prompt import MediaRef
 from loom.providers.answers import beginning
-from loom.providers.connections import Connections, authorisation, endpoint, transport_errors
+from loom.providers.connections import Connections, endpoint, transport_errors
 from loom.providers.media_body import FormBody, MediaSource, RawBody
 from loom.wire import anthropic
 from loom.wire.framing import inner
@@ -73,13 +73,13 @@ class _Forms:
             "content-length": str(form.content_length),
         }
         url = endpoint(model.base_url, self._path).url
-        answer = await _asked(connections, "POST", url, headers | _key_header(model, key), form)
+        answer = await _asked(connections, "POST", url, headers | _access(connections, model, key), form)
         return _text(answer.body, "id")
 
     async def delete(self, connections: Connections, model: Model, key: str | None, file_id: str) -> None:
         url = endpoint(model.base_url, f"{self._path}/{quote(file_id, safe='')}").url
         with suppress(UploadFailed):
-            await _asked(connections, "DELETE", url, {**self._headers, **_key_header(model, key)})
+            await _asked(connections, "DELETE", url, {**self._headers, **_access(connections, model, key)})
 
 
 class _Gemini:
@@ -101,7 +101,7 @@ class _Gemini:
         }
         opening = msgspec.json.encode({"file": {"display_name": _name(ref)}})
         url = base.removesuffix(version) + f"/upload{version}/files"
-        answer = await _asked(connections, "POST", url, start | _key_header(model, key), opening)
+        answer = await _asked(connections, "POST", url, start | _access(connections, model, key), opening)
         target = answer.headers.get("x-goog-upload-url", "")
         if urlsplit(target)[:2] != urlsplit(base)[:2]:
             raise UploadFailed("the address to upload to is on another host")
@@ -111,7 +111,7 @@ class _Gemini:
             "x-goog-upload-offset": "0",
             "content-length": str(body.content_length),
         }
-        uploaded = await _asked(connections, "POST", target, finish, body)
+        uploaded = await _asked(connections, "POST", target, finish | connections.own_headers(model), body)
         return await self._ready(connections, model, key, inner(uploaded.body, "file"))
 
     async def _ready(self, connections: Connections, model: Model, key: str | None, file: dict[str, Any]) -> str:
@@ -125,13 +125,13 @@ class _Gemini:
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 5.0)
             url = endpoint(model.base_url, "/" + _text(file, "name")).url
-            file = (await _asked(connections, "GET", url, _key_header(model, key))).body
+            file = (await _asked(connections, "GET", url, _access(connections, model, key))).body
         raise UploadFailed(f"the file is {file.get('state')}")
 
     async def delete(self, connections: Connections, model: Model, key: str | None, file_id: str) -> None:
         url = endpoint(model.base_url, f"/files/{quote(file_id.rsplit('/', 1)[-1], safe='')}").url
         with suppress(UploadFailed):
-            await _asked(connections, "DELETE", url, _key_header(model, key))
+            await _asked(connections, "DELETE", url, _access(connections, model, key))
 
 
 SERVICES: Final[dict[str, FileService]] = {
@@ -174,9 +174,9 @@ async def _asked(
         raise UploadFailed("the answer is not JSON") from error
 
 
-def _key_header(model: Model, key: str | None) -> dict[str, str]:
+def _access(connections: Connections, model: Model, key: str | None) -> dict[str, str]:
     try:
-        return authorisation(model, key)
+        return connections.access(model, key)
     except NotAuthorised as error:
         raise UploadFailed("no key") from error
 

@@ -20,7 +20,7 @@ from loom.events import DecoderEvent, Stopped
 from loom.models import Model
 from loom.prompt import Prompt
 from loom.providers import answers, bedrock
-from loom.providers.connections import Connections, Keys, Patience, authorisation, endpoint, transport_errors
+from loom.providers.connections import Connections, Keys, Patience, endpoint, transport_errors
 from loom.providers.media_body import MediaBody, MediaSource
 from loom.wire import anthropic, gemini, ollama, openai_chat, openai_responses
 
@@ -85,9 +85,9 @@ class HttpProvider:
                 for event in decoder.finish():
                     yield event
             except transport_errors() as error:
-                raise answers.completed(answers.cut_off(model, error), response, key) from error
+                raise answers.completed(answers.cut_off(model, error), response, self._secrets(model)) from error
             except ProviderError as error:
-                answers.completed(error, response, key)
+                answers.completed(error, response, self._secrets(model))
                 raise
 
     async def close(self) -> None:
@@ -129,7 +129,7 @@ class HttpProvider:
                     return response
             else:
                 error = await answers.refusal(response, request.model, request.fault)
-            answers.completed(error, response, request.key)
+            answers.completed(error, response, self._secrets(request.model))
             temporary = isinstance(error, RateLimited | Overloaded | Unavailable)
             if answers.may_retry(response.headers, otherwise=temporary):
                 raise _Again(error)
@@ -147,8 +147,12 @@ class HttpProvider:
             **request.to.headers,
         }
         if model.provider == "bedrock-anthropic" and not request.key:
-            return headers | await self._aws.signed(request.to.url, headers, body)
-        return headers | authorisation(model, request.key)
+            signed = await self._aws.signed(request.to.url, headers, body)
+            return headers | signed | self._connections.own_headers(model)
+        return headers | self._connections.access(model, request.key)
+
+    def _secrets(self, model: Model) -> tuple[str, ...]:
+        return self._connections.secrets(model, self._key(model))
 
 
 class _Request:

@@ -12,7 +12,7 @@ import io
 import secrets
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing
-from typing import Any, Final, Protocol, cast
+from typing import Any, Final, Protocol
 
 import msgspec
 from pybase64 import b64encode
@@ -21,9 +21,10 @@ from loom.content.media import size_label
 from loom.errors import Corrupt
 from loom.prompt import Embedded, MediaRef
 
-BLOCK_BYTES: Final = 576 * 1024
+BLOCK_BYTES: Final = 384 * 1024
 """A multiple of three, so that every block's base64 joins the next without padding. Reading, encoding and handing over
-one takes well under a millisecond; smaller ones cost more in all, larger ones do not fit the processor's cache."""
+one takes well under a millisecond; smaller ones cost more in all, larger ones more memory."""
+_SHORT_BYTES: Final = 128 * 1024
 
 
 class MediaSource(Protocol):
@@ -105,13 +106,23 @@ class MediaBody:
         )
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:
+        """Every piece costs a way through the client, so short ones wait for each other; long ones are not copied."""
+        waiting: list[bytes] = []
         for part in self._parts:
-            if isinstance(part, MediaRef):
-                async with aclosing(media_blocks(self._source, part)) as blocks:
-                    async for block in blocks:
-                        yield b64encode(block)
-            else:
-                yield part
+            if not isinstance(part, MediaRef):
+                waiting.append(part)
+                continue
+            async with aclosing(media_blocks(self._source, part)) as blocks:
+                async for block in blocks:
+                    waiting.append(b64encode(block))
+                    if len(waiting[-1]) >= _SHORT_BYTES:
+                        last = waiting.pop()
+                        if waiting:
+                            yield b"".join(waiting)
+                        waiting.clear()
+                        yield last
+                        del last
+        yield b"".join(waiting)
 
 
 def _split(request: dict[str, Any]) -> list[bytes | MediaRef]:
@@ -119,11 +130,13 @@ def _split(request: dict[str, Any]) -> list[bytes | MediaRef]:
     nonce = secrets.token_hex(16)
     found: list[Embedded] = []
 
-    def marked(embedded: Embedded) -> str:
+    def marked(embedded: Any) -> str:
+        if not isinstance(embedded, Embedded):
+            raise TypeError(f"a request holds {type(embedded).__name__}, which JSON cannot")
         found.append(embedded)
         return f"{embedded.prefix}{nonce}"
 
-    texts = msgspec.json.encode(_replaced(request, marked)).split(nonce.encode())
+    texts = msgspec.json.encode(request, enc_hook=marked).split(nonce.encode())
     parts: list[bytes | MediaRef] = [texts[0]]
     for embedded, text in zip(found, texts[1:], strict=True):
         parts += [embedded.ref, text]
@@ -132,22 +145,11 @@ def _split(request: dict[str, Any]) -> list[bytes | MediaRef]:
 
 def elided(request: dict[str, Any]) -> dict[str, Any]:
     """The same JSON for people: each medium as its digest and size."""
-    return _replaced(request, lambda it: f"{it.prefix}<{it.ref.digest} {size_label(it.ref.size_bytes)}>")
+    return msgspec.json.decode(msgspec.json.encode(request, enc_hook=_elided))
 
 
-class _Written(Protocol):
-    def __call__(self, embedded: Embedded, /) -> str: ...
-
-
-def _replaced(value: Any, written: _Written) -> Any:
-    """The same value with every medium written as text. Most of a request is text already, so that is asked first."""
-    if isinstance(value, str):
-        return value
-    if isinstance(value, dict):
-        return {key: _replaced(item, written) for key, item in cast("dict[str, Any]", value).items()}
-    if isinstance(value, list):
-        return [_replaced(item, written) for item in cast("list[Any]", value)]
-    return written(value) if isinstance(value, Embedded) else value
+def _elided(embedded: Embedded) -> str:
+    return f"{embedded.prefix}<{embedded.ref.digest} {size_label(embedded.ref.size_bytes)}>"
 
 
 # Multipart ----------------------------------------------------------------------------------------------------------

@@ -132,9 +132,41 @@ def _block(block: ShownBlock) -> dict[str, Any]:
 
 
 def _text(block: TextBlock) -> dict[str, Any]:
-    citations = [citation.opaque.data for citation in block.citations if citation.opaque is not None]
+    owed = [citation.opaque.data for citation in block.citations if citation.opaque is not None]
+    citations = [data for data in owed if _is_whole(data)]
     text: dict[str, Any] = {"type": "text", "text": block.text}
     return text | {"citations": citations} if citations else text
+
+
+_PLACES: Final = {
+    "char_location": (("document_index", "start_char_index", "end_char_index"), "document_title", ("cited_text",)),
+    "page_location": (("document_index", "start_page_number", "end_page_number"), "document_title", ("cited_text",)),
+    "content_block_location": (
+        ("document_index", "start_block_index", "end_block_index"),
+        "document_title",
+        ("cited_text",),
+    ),
+    "search_result_location": (
+        ("search_result_index", "start_block_index", "end_block_index"),
+        "title",
+        ("cited_text", "source"),
+    ),
+    "web_search_result_location": ((), "title", ("cited_text", "url", "encrypted_index")),
+}
+"""By the type of a citation: its numbers, its title, which may be null, and its words. It has nothing else."""
+
+
+def _is_whole(data: dict[str, Any]) -> bool:
+    """A citation that came out of a foreign file may lack something, and has no form then."""
+    if data.get("type") not in _PLACES:
+        return False
+    numbers, title, texts = _PLACES[data["type"]]
+    return (
+        data.keys() == {"type", title, *numbers, *texts}
+        and all(type(data[key]) is int for key in numbers)
+        and all(isinstance(data[key], str) for key in texts)
+        and isinstance(data[title], str | None)
+    )
 
 
 def _media(block: ShownMedia) -> dict[str, Any]:
