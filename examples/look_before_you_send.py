@@ -6,7 +6,8 @@ from loom.testing import sample_png
 with loom.Loom(model="spark") as lm:
     session = lm.session()
     session.send("what is this?", loom.image(sample_png(900, 500), name="login.png"))
-    for receipt in session.plan(["anthropic/claude-opus-5-5", "openai/gpt-5.5", "ollama/llama3.2"]):
-        row = next(row for row in receipt.rows if row.kind == "image")
-        print(f"{receipt.model:32} {row.rendition:8} {row.tokens:>6} tokens  {row.reason}")
-    assert row.rendition == "text"
+    plan = session.plan(["anthropic/claude-opus-5-5", "openai/gpt-5.5", "ollama/llama3.2"])
+    print(plan.table())
+    assert plan["ollama/llama3.2"].row("login.png").rendition == "text"
+    request = plan["anthropic/claude-opus-5-5"].wire()  # the exact JSON, each medium as its digest and size
+    print(request["messages"][0]["content"])

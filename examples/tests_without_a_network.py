@@ -1,13 +1,12 @@
 """Your own code, tested against a model that follows a script and remembers what it was shown."""
 
-import loom
-from loom.testing import ScriptedProvider, sample_png
+from pathlib import Path
 
-model = ScriptedProvider(["it says 502"])
-reply = loom.ask(
-    "what does it say?", loom.image(sample_png(900, 500)), model="anthropic/claude-opus-5-5", provider=model
-)
-assert reply.text == "it says 502"
-(shown,) = model.prompts[0].media()
-assert (shown.width, shown.height) == (900, 500)
-print("the model was shown", shown.width, "×", shown.height, shown.media_type)
+import loom
+from loom.testing import FakeModel, sample_png
+
+Path("login.png").write_bytes(sample_png(900, 500))
+model = FakeModel(["it says 502"])
+assert loom.ask("what does it say?", "login.png", model=model).text == "it says 502"
+assert model.requests[0].images[0].size == (900, 500)
+print("the model was shown", model.requests[0].images[0])

@@ -9,6 +9,7 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from loom.agent.custom import register_block
     from loom.content.blocks import (
         AudioBlock,
         Block,
@@ -26,16 +27,19 @@ if TYPE_CHECKING:
     from loom.content.inputs import Attachment, Content, audio, document, image
     from loom.content.media import Media
     from loom.content.messages import Message, text_of
-    from loom.doors import Loom, ask
+    from loom.daemon.embedded import asgi
+    from loom.doors import Loom, ask, diff
     from loom.errors import LoomError
     from loom.events import Event
     from loom.models import Capabilities, Model, Usage
     from loom.prompt import Prompt, Receipt
     from loom.runtime import Runtime
+    from loom.runtime.own import register_provider
     from loom.session import Reply, Session
     from loom.tools.base import ToolContext, tool
 
 _HOMES = {
+    "loom.agent.custom": ("register_block",),
     "loom.content.blocks": (
         "AudioBlock",
         "Block",
@@ -53,12 +57,14 @@ _HOMES = {
     "loom.content.inputs": ("Attachment", "Content", "audio", "document", "image"),
     "loom.content.media": ("Media",),
     "loom.content.messages": ("Message", "text_of"),
-    "loom.doors": ("Loom", "ask"),
+    "loom.daemon.embedded": ("asgi",),
+    "loom.doors": ("Loom", "ask", "diff"),
     "loom.errors": ("LoomError",),
     "loom.events": ("Event",),
     "loom.models": ("Capabilities", "Model", "Usage"),
     "loom.prompt": ("Prompt", "Receipt"),
     "loom.runtime": ("Runtime",),
+    "loom.runtime.own": ("register_provider",),
     "loom.session": ("Reply", "Session"),
     "loom.tools.base": ("ToolContext", "tool"),
 }
@@ -93,10 +99,14 @@ __all__ = [
     "ToolResult",
     "UnknownBlock",
     "Usage",
+    "asgi",
     "ask",
     "audio",
+    "diff",
     "document",
     "image",
+    "register_block",
+    "register_provider",
     "text_of",
     "tool",
 ]

@@ -26,24 +26,33 @@ from loom.content.inputs import Content
 from loom.content.messages import Message
 from loom.errors import LoomError
 from loom.events import Event
-from loom.prompt import Receipt
 from loom.runtime import Runtime
+from loom.runtime.own import Answering, OwnProvider
+from loom.runtime.plan import Plan, planned
 from loom.session import Reply
 from loom.tools.base import Tool, tool
+from loom.tools.diff import unified
 
 T = TypeVar("T")
 _MAX_PATH_CHARS = 4_096
 
 
-def ask(*content: Content, model: str = "", provider: Provider | None = None) -> Reply:
+def ask(*content: Content, model: str | OwnProvider = "", provider: Provider | None = None) -> Reply:
     """One question, one answer. Strings after the first that name existing files are attached."""
     with Loom(model=model, provider=provider) as loom:
         return loom.ask(*content)
 
 
+def diff(one: Reply | Message | str, other: Reply | Message | str) -> str:
+    """What two answers say differently, as a unified diff; empty where they say the same."""
+    before, after = (found if isinstance(found, str) else found.text for found in (one, other))
+    return unified(f"{before.rstrip()}\n", f"{after.rstrip()}\n", "answer").text
+
+
 class Loom:
     """A runtime for code that does not await. Use it in a `with` block, or close it.
 
+    `model` is a name or a provider of your own. `tools` are typed functions, or "all" for those that Loom comes with.
     `provider` answers instead of the one that the model would have (a scripted one, in tests). `approve` decides on
     calls instead of asking a person: it gets (tool, what it would do) and says "allow", "ask" or "deny".
     """
@@ -51,13 +60,13 @@ class Loom:
     def __init__(
         self,
         *,
-        model: str = "",
-        tools: Iterable[Tool | Callable[..., Any]] = (),
+        model: str | OwnProvider = "",
+        tools: Iterable[Tool | Callable[..., Any]] | Literal["all"] = (),
         approve: Callable[[str, str], Literal["allow", "ask", "deny"]] | None = None,
         provider: Provider | None = None,
         config: Config | None = None,
     ) -> None:
-        self._model = model
+        self._model = model if isinstance(model, str) else model.name
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="loom", daemon=True)
         self._thread.start()
@@ -65,11 +74,13 @@ class Loom:
         self._closed = False
         try:
             self.runtime = self.run(self._stack.enter_async_context(Runtime.open(config)))
-            for found in tools:
+            for found in self.runtime.built_in_tools().values() if tools == "all" else tools:
                 made = found if isinstance(found, Tool) else tool(found)
                 self.runtime.tools[made.name] = made
+            if not isinstance(model, str):
+                self.runtime.own_models[model.name] = Answering(model)
             if provider is not None:
-                self.runtime.providers[self.runtime.model(model).provider] = provider
+                self.runtime.providers[self.runtime.model(self._model).provider] = provider
             if approve is not None:
                 self.runtime.rule = approve
         except BaseException:
@@ -142,11 +153,27 @@ class SyncSession:
     def id(self) -> str:
         return self._session.id
 
-    def stream(self, *content: Content) -> Iterator[Event]:
-        return self._loom.iterate(self._session.stream(*content))
+    @property
+    def head(self) -> str:
+        """The node that the session points at. Set it to a node, or to a reply, to go there."""
+        return self._run(self._session.head())
 
-    def send(self, *content: Content) -> Reply:
-        return self._run(self._session.send(*content))
+    @head.setter
+    def head(self, node: str | Reply) -> None:
+        self._run(self._session.go(node if isinstance(node, str) else node.node))
+
+    def at(self, node: str | Reply) -> Place:
+        """A place to say something from: below that node."""
+        return Place(self, node if isinstance(node, str) else node.node)
+
+    def stream(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> Iterator[Event]:
+        return self._loom.iterate(self._session.stream(*content, model=model, parent=parent, n=n))
+
+    def send(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> Reply:
+        return self._run(self._session.send(*content, model=model, parent=parent, n=n))
+
+    def again(self, node: str | None = None, *, model: str = "", n: int = 1) -> Iterator[Event]:
+        return self._loom.iterate(self._session.again(node, model=model, n=n))
 
     def path(self) -> tuple[Message, ...]:
         return self._run(self._session.path())
@@ -157,11 +184,26 @@ class SyncSession:
     def fork(self, node: str | None = None) -> SyncSession:
         return SyncSession(self._loom, self._run(self._session.fork(node)))
 
-    def plan(self, models: Sequence[str] = ()) -> tuple[Receipt, ...]:
-        return self._run(self._session.plan(models))
+    def plan(self, models: Sequence[str] = (), *content: Content) -> Plan:
+        """What the next request would carry for these models, with `content` said. Nothing is sent by looking."""
+        return self._run(planned(self._session, models, content))
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
         return self._loom.run(coroutine)
+
+
+class Place:
+    """A node of a session, to say something below it."""
+
+    def __init__(self, session: SyncSession, node: str) -> None:
+        self._session = session
+        self.node = node
+
+    def stream(self, *content: Content, model: str = "", n: int = 1) -> Iterator[Event]:
+        return self._session.stream(*content, model=model, parent=self.node, n=n)
+
+    def send(self, *content: Content, model: str = "", n: int = 1) -> Reply:
+        return self._session.send(*content, model=model, parent=self.node, n=n)
 
 
 async def _next(events: AsyncIterator[Event]) -> Event:

@@ -138,8 +138,11 @@ DecoderEvent: TypeAlias = ModelEvent | MediaArrived
 
 
 class TurnStarted(_Event, frozen=True, tag="turn_started"):
+    """`message` is the id of the queued message that it answers, where it was queued."""
+
     turn: str
     model: str
+    message: str = ""
 
 
 class MessageStored(_Event, frozen=True, tag="message_stored"):
@@ -202,7 +205,10 @@ class NoticeRaised(_Event, frozen=True, tag="notice"):
 
 
 class MessageQueued(_Event, frozen=True, tag="message_queued"):
+    """`id` is its place in the queue; empty where only who asked waits."""
+
     message: Message
+    id: str = ""
 
 
 class TurnFinished(_Event, frozen=True, tag="turn_finished"):

@@ -22,6 +22,10 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage
     stop: StopReason | None
     receipt: Receipt
+    parent: str = ""
+    """The node below which the question stands: say something else there, and it is a sibling of the question."""
+    siblings: tuple[Reply, ...] = ()
+    """The other answers to the same question, where several were asked for."""
 
     @property
     def text(self) -> str:
@@ -31,24 +35,68 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
         return self.text
 
 
+class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a message is to be answered."""
+
+    model: str = ""
+    """Whom to ask this once; empty means the session's model."""
+    parent: str = ""
+    """The node below which it is said; empty means the head as it is then."""
+    n: int = 1
+    """How many answers are wanted; they are siblings."""
+    mentioned: tuple[str, ...] = ()
+    """Text files that the agent is kept informed of from then on."""
+
+
+class Queued(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that is kept until its turn comes."""
+
+    id: str
+    key: str
+    """Who sends the same key again gets the first one back."""
+    message: Message | None
+    """None where it was taken already, or where another answer to what `node` says is wanted."""
+    options: Options = Options()
+    node: str = ""
+    """Where the message stands in the forest, once it does."""
+    answers_left: int = 1
+    """Zero: all of it is done, or it was removed."""
+    created_at: float = 0.0
+    is_new: bool = True
+    notices: tuple[str, ...] = ()
+    """What there was to say of its media when it was posted."""
+
+
 class Session(Protocol):
     """What a person resumes: a named head in the forest."""
 
     @property
     def id(self) -> str: ...
 
-    def stream(self, *content: Content) -> AsyncIterator[Event]:
-        """Say something and watch the turn. Every message is on disk before the next step begins."""
+    def stream(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> AsyncIterator[Event]:
+        """Say something and watch the turn. Every message is on disk before the next step begins.
+
+        `model` answers this once; `parent` is the node to say it below (the head moves there); of `n` answers each is a
+        turn of its own, and the head ends at the last.
+        """
         ...
 
-    async def send(self, *content: Content) -> Reply:
+    async def send(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> Reply:
         """The same, folded."""
+        ...
+
+    def again(self, node: str | None = None, *, model: str = "", n: int = 1) -> AsyncIterator[Event]:
+        """Another answer to the question above `node`, beside those that are there."""
         ...
 
     async def path(self) -> tuple[Message, ...]: ...
 
     async def use(self, model: str) -> None:
         """Ask another model from now on."""
+        ...
+
+    async def go(self, node: str) -> None:
+        """Move the head to any node that the session keeps."""
         ...
 
     async def fork(self, node: str | None = None) -> Session: ...

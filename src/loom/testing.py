@@ -18,15 +18,41 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, TypeAlias
 
+import msgspec
+
 from loom.config import load_config
-from loom.content.blocks import ToolCall
+from loom.content.blocks import TextBlock, ToolCall
 from loom.errors import LoomError
 from loom.events import CallDelta, CallFinished, CallStarted, DecoderEvent, Stopped, TextDelta, UsageReported
-from loom.models import Usage
+from loom.models import PDF, PLAIN_IMAGES, Capabilities, Usage
 from loom.prompt import Prompt
 from loom.runtime import Runtime
 
 Answer: TypeAlias = "str | ToolCall | Sequence[str | ToolCall | DecoderEvent] | LoomError"
+
+
+class SeenImage(msgspec.Struct, frozen=True):
+    """A picture that a model was shown."""
+
+    media_type: str
+    size: tuple[int, int]
+
+
+class SeenRequest(msgspec.Struct, frozen=True):
+    """What a model was asked."""
+
+    prompt: Prompt
+
+    @property
+    def text(self) -> str:
+        """The words of the last message."""
+        blocks = self.prompt.messages[-1].blocks
+        return "\n".join(block.text for block in blocks if isinstance(block, TextBlock))
+
+    @property
+    def images(self) -> tuple[SeenImage, ...]:
+        found = (ref for ref in self.prompt.media() if ref.media_type.startswith("image/"))
+        return tuple(SeenImage(ref.media_type, (ref.width or 0, ref.height or 0)) for ref in found)
 
 
 class ScriptedProvider:
@@ -51,6 +77,17 @@ class ScriptedProvider:
             yield event
 
 
+class FakeModel(ScriptedProvider):
+    """The same as a model of its own: `loom.ask("what does it say?", "login.png", model=FakeModel(["502"]))`."""
+
+    name = "fake"
+    capabilities = Capabilities(accepts=(*PLAIN_IMAGES, PDF), result_accepts=(*PLAIN_IMAGES, PDF))
+
+    @property
+    def requests(self) -> tuple[SeenRequest, ...]:
+        return tuple(SeenRequest(prompt) for prompt in self.prompts)
+
+
 def events_of(answer: str | ToolCall | Sequence[str | ToolCall | DecoderEvent]) -> list[DecoderEvent]:
     """A script's answer as a model would stream it."""
     parts = [answer] if isinstance(answer, str | ToolCall) else list(answer)
@@ -66,8 +103,6 @@ def _part(index: int, part: str | ToolCall | DecoderEvent) -> list[DecoderEvent]
     if isinstance(part, str):
         return [TextDelta(index=index, text=word) for word in part.splitlines(keepends=True)]
     if isinstance(part, ToolCall):
-        import msgspec
-
         return [
             CallStarted(index=index, id=part.id, name=part.name),
             CallDelta(index=index, arguments=msgspec.json.encode(part.arguments).decode()),

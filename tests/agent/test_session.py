@@ -78,7 +78,7 @@ async def test_a_turn_that_is_cancelled_before_it_begins_ends_the_stream() -> No
         runtime.providers["anthropic"] = ScriptedProvider(["never said", "hello"])
         session = await runtime.session(model=MODEL)
         watching = asyncio.create_task(session.send("go"))
-        while session._turn is None:  # noqa: ASYNC110 - nothing tells of a task that has not begun
+        while session._runner.turn is None:  # noqa: ASYNC110 - nothing tells of a task that has not begun
             await asyncio.sleep(0)
         await session.cancel()
         with pytest.raises(LoomError, match="cancelled"):
@@ -169,9 +169,9 @@ async def test_a_long_answer_is_written_in_few_batches_and_shown_whole(tmp_path:
         batches: list[int] = []
         append = runtime.events.append
 
-        async def counted(session_id: str, events: Sequence[tuple[str, bytes]]) -> int:
+        async def counted(session_id: str, events: Sequence[tuple[str, bytes]], *, fence: int | None) -> int:
             batches.append(len(events))
-            return await append(session_id, events)
+            return await append(session_id, events, fence=fence)
 
         runtime.events.append = counted
         events = [event async for event in session.stream("go")]

@@ -29,7 +29,18 @@ from loom.content.media import Media
 from loom.content.messages import Message
 from loom.content.recipes import Fit, Low, Ocr, Page, Slice, Text, recipe_key
 from loom.context.cost import Calibration
-from loom.context.policy import DerivedFacts, Known, Need, Override, Policy, Request, Said, Watermark, override_key
+from loom.context.policy import (
+    DerivedFacts,
+    Description,
+    Known,
+    Need,
+    Override,
+    Policy,
+    Request,
+    Said,
+    Watermark,
+    override_key,
+)
 from loom.context.prepare import Prepared, prepare
 from loom.models import Model
 from loom.prompt import Sampling, ToolSpec
@@ -124,7 +135,7 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     calibration: Calibration
     quarantine: frozenset[str]
     missing: frozenset[str]
-    descriptions: dict[str, str]
+    descriptions: dict[str, Description]
     luck: int
 
     def prepared(self, model: Model, known: Known) -> Prepared:
@@ -449,11 +460,16 @@ def _watermark(rng: Random, length: int) -> Watermark:
         pins_yield=rng.random() < 0.2,
         sent_blocks=rng.randint(0, 9),
         sent_hash=rng.choice(("", "stale")),
+        sent_messages=rng.randint(0, 9),
+        sent_path=rng.choice(("", "stale")),
     )
 
 
 def history(rng: Random, model: Model) -> History:
-    path = [Said(f"n{at}", message) for at, message in enumerate(messages_of(rng, model))]
+    path = [
+        Said(f"n{at}", message, message.role == "assistant" and rng.random() < 0.2)
+        for at, message in enumerate(messages_of(rng, model))
+    ]
     keys = [
         override_key(said.id, at, inner)
         for said in path
@@ -472,6 +488,6 @@ def history(rng: Random, model: Model) -> History:
         calibration=Calibration(ratio=rng.choice((1.0, 1.0, 0.25, 1.3, 4.0)), samples=1),
         quarantine=frozenset(_digest(rng) for _ in range(rng.choice((0, 0, 40)))),
         missing=frozenset(_digest(rng) for _ in range(rng.choice((0, 0, 40)))),
-        descriptions={_digest(rng): "described\nby a model" for _ in range(20)},
+        descriptions={_digest(rng): Description("described\nby a model", "openai/gpt-5.5") for _ in range(20)},
         luck=rng.randint(0, 10**9),
     )

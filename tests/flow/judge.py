@@ -15,6 +15,7 @@ from wire.sdk_types import (
     Mismatch,
     check_anthropic,
     check_gemini,
+    check_mistral,
     check_ollama,
     check_openai_chat,
     check_openai_responses,
@@ -62,7 +63,7 @@ def problems(prepared: Prepared) -> list[str]:
     """Everything that is wrong with a prepared prompt and the request that is made of it."""
     prompt, receipt = prepared.prompt, prepared.receipt
     request = encode(prompt)
-    found = [*check(prompt.model.provider, prompt.model.name, request), *_shape_problems(prompt.model, request)]
+    found = [*check(prompt.model.provider, prompt.model.name, request), *shape_problems(prompt.model, request)]
     if not all(ref.exact for ref in prompt.media()):
         found.append("a size is still a guess")
     size = body_bytes(request)
@@ -71,7 +72,7 @@ def problems(prepared: Prepared) -> list[str]:
     return found
 
 
-def _shape_problems(model: Model, request: dict[str, Any]) -> list[str]:
+def shape_problems(model: Model, request: dict[str, Any]) -> list[str]:
     """The types of a request do not depend on the words in it: every shape of a message is walked once."""
     key = _LISTS[model.wire]
     body = _with_model(plain(request), model)
@@ -120,22 +121,9 @@ def _walk(model: Model, body: dict[str, Any]) -> None:
 
 def _walk_chat(model: Model, body: dict[str, Any]) -> None:
     if model.provider == "mistral":
-        body = body | {"messages": [_as_openai(message) for message in body["messages"]]}
-    check_openai_chat(
-        body, beyond=() if model.provider == "openai-chat" else ("reasoning_content", "reasoning", "thinking")
-    )
-
-
-def _as_openai(message: dict[str, Any]) -> dict[str, Any]:
-    """Mistral takes pictures in a tool's message, and sound without its format; the rest is OpenAI's shape."""
-    content = message.get("content")
-    if not isinstance(content, list):
-        return message
-    sound = {"input_audio": {"data": "AAAA", "format": "wav"}}
-    parts = [part | sound if part["type"] == "input_audio" else part for part in content]
-    if message["role"] == "tool":
-        parts = [part for part in parts if part["type"] == "text"] or [{"type": "text", "text": "…"}]
-    return message | {"content": parts}
+        return check_mistral(body)
+    beyond = () if model.provider == "openai-chat" else ("reasoning_content", "reasoning", "thinking")
+    return check_openai_chat(body, beyond=beyond)
 
 
 def _shape(value: Any, key: str = "") -> Any:

@@ -17,8 +17,9 @@ from loom.content.blocks import ContentBlock, ImageBlock, Opaque, TextBlock, Thi
 from loom.content.media import Media
 from loom.content.messages import Message, assistant, tool, user
 from loom.content.recipes import Fit
+from loom.context.assemble import SEEN_AGAIN
 from loom.context.cost import image_tokens
-from loom.context.policy import DerivedFacts, Known, Policy, Request
+from loom.context.policy import DerivedFacts, Known, Placed, Policy, Request, Said
 from loom.context.prepare import Prepared, prepare
 from loom.errors import CapabilityMissing, ContentError, ContextOverflow, MediaRefused, TooManyBytes
 from loom.models import Model
@@ -143,6 +144,24 @@ def test_pain_11_a_summary_can_be_asked_for_without_any_media() -> None:
         assert body_bytes(encode(prepared.prompt)) < 20_000
 
 
+@pytest.mark.parametrize("target", EVERYONE)
+def test_pain_11_what_is_left_out_is_still_named_and_can_be_called_back(target: Model) -> None:
+    long = [m for n in range(40) for m in (user(f"{n} " + "words " * 400, screenshot(n)), assistant("answer " * 400))]
+    prepared = compiled([*long, user("And?")], target, policy=Policy(max_tokens=6_000))
+    dropped = [row for row in rows(prepared, "image") if row.rendition == "omitted"]
+    assert len(dropped) > 30
+    (note,) = [
+        block.text
+        for message in prepared.prompt.messages
+        for block in message.blocks
+        if isinstance(block, TextBlock) and "earlier turns are not shown" in block.text
+    ]
+    newest = dropped[-1]
+    assert f"shot{len(dropped) - 1}.png ({newest.digest.removeprefix('sha256:')[:12]})" in note
+    assert f"and {len(dropped) - 8} more" in note
+    assert "look(media=…) shows one" in note
+
+
 @pytest.mark.parametrize(
     ("status", "kind", "message", "expected"),
     [
@@ -216,6 +235,29 @@ def test_pain_26_the_fallback_is_neutral_and_the_picture_comes_back() -> None:
         word in request.lower() for word in ("error", "cannot", "unable", "not supported", "inform the user")
     )
     assert len(pictures(compiled(path, CLAUDE))) == 1
+
+
+@pytest.mark.parametrize("target", EVERYONE)
+def test_pain_26_where_pictures_are_visible_again_it_is_said_once_and_stays_said(target: Model) -> None:
+    path: list[Placed] = [
+        Said("n0", user("What is this?", screenshot(1))),
+        Said("n1", assistant("I cannot see any picture."), is_blind=True),
+        Said("n2", user("Now you look.")),
+        Said("n3", assistant("A flag.")),
+        Said("n4", user("Sure?")),
+    ]
+
+    def texts(path: list[Placed]) -> list[str]:
+        prepared = prepare(path, target, known=all_known(), policy=Policy(aging="off"))
+        assert problems(prepared) == []
+        return [b.text for m in prepared.prompt.messages for b in m.blocks if isinstance(b, TextBlock)]
+
+    sees = target.capabilities.vision
+    first, later = texts(path[:3]), texts(path)
+    assert first.count(SEEN_AGAIN) == later.count(SEEN_AGAIN) == int(sees)
+    assert later[: len(first)] == first, "the next request extends this one"
+    if sees:
+        assert first.index(SEEN_AGAIN) == first.index("Now you look.") - 1
 
 
 def test_pain_27_a_model_of_unknown_abilities_is_tried_and_the_user_is_told_when_it_is_blind() -> None:

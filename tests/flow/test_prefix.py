@@ -94,8 +94,8 @@ AGE = ("low_before", "text_before")
 
 
 def borders(mark: Watermark, *without: str) -> dict[str, Any]:
-    skipped = ("thinking_from", "sent_blocks", "sent_hash", *without)
-    return {name: value for name, value in msgspec.structs.asdict(mark).items() if name not in skipped}
+    skipped = ("thinking_from", *without)
+    return {name: value for name, value in msgspec.structs.asdict(mark.borders).items() if name not in skipped}
 
 
 @pytest.mark.parametrize("reference", TARGETS)
@@ -120,6 +120,42 @@ def test_a_long_session_is_rewritten_only_where_the_watermark_moves(reference: s
     assert requests == TURNS * 5 // 2
     if session.target.cache.mode != "none":
         assert rewrites <= TURNS / 2
+
+
+@pytest.mark.parametrize("reference", TARGETS)
+def test_the_receipt_says_which_rows_the_last_request_held(reference: str) -> None:
+    """The line ends where the last request did, or where the first old message was rewritten."""
+    session = Session(model(reference), Policy())
+    before: Prepared | None = None
+    whole = 0
+    for number in range(TURNS // 2):
+        for new in turn(number, session.target):
+            prepared = session.ask(*new)
+            line = prepared.receipt.cached_rows
+            if before is None or session.target.cache.mode == "none":
+                assert line == 0
+            else:
+                sent, now = before.receipt.rows, prepared.receipt.rows
+                assert [(row.message, row.rendition, row.tokens) for row in now[:line]] == [
+                    (row.message, row.rendition, row.tokens) for row in sent[:line]
+                ]
+                assert line == len(sent) or borders(prepared.watermark) != borders(before.watermark)
+                whole += line == len(sent)
+            before = prepared
+        session.messages.append(assistant(f"Turn {number} is done."))
+    if session.target.cache.mode != "none":
+        assert whole > TURNS / 2
+
+
+def test_nothing_is_cached_for_another_path_another_prompt_or_another_model() -> None:
+    path = [Said(f"n{at}", message) for at, message in enumerate([user("a"), assistant("b"), user("c")])]
+    target = model("anthropic/claude-opus-5")
+    mark = prepare(path[:1], target).watermark
+    assert prepare(path, target, watermark=mark).receipt.cached_rows == 1
+    assert prepare(path, target).receipt.cached_rows == 0, "it was never asked"
+    assert prepare(path, target, watermark=mark, request=Request(system="Other.")).receipt.cached_rows == 0
+    edited = [Said("edited", user("a!")), *path[1:]]
+    assert prepare(edited, target, watermark=mark).receipt.cached_rows == 0
 
 
 @pytest.mark.parametrize("reference", TARGETS)

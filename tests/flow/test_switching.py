@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from context.world import all_known, report, screenshot
 from flow.judge import WIRES, encode, problems
+from loom.config import load_config
 from loom.content.blocks import Block, ImageBlock, TextBlock, ThinkingBlock, ToolCall, ToolResult
 from loom.content.messages import Message, tool, user
+from loom.context.assemble import SEEN_AGAIN
 from loom.context.policy import Policy, Request, Said, Watermark
 from loom.context.prepare import Prepared, prepare
 from loom.models import Model
 from loom.prompt import ReceiptRow, ShownMedia, ShownResult, ToolSpec
 from loom.providers.catalog import model
+from loom.runtime import Runtime
+from loom.testing import ScriptedProvider, sample_png
 from wire.streams import ANTHROPIC, GEMINI, OLLAMA, OPENAI_CHAT, OPENAI_RESPONSES, told
 
 TOOLS = tuple(ToolSpec(name=name, description=name, parameters={"type": "object"}) for name in ("look", "now"))
@@ -195,3 +200,22 @@ def test_the_words_of_everyone_reach_everyone(reference: str) -> None:
                 assert block.text.strip() in sent
             if isinstance(block, ImageBlock):
                 assert any(row.digest == block.media.digest for row in prepared.receipt.rows)
+
+
+async def test_a_seeing_model_is_told_that_the_pictures_are_visible_again_also_after_a_restart(tmp_path: Path) -> None:
+    config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path / "home")})
+    provider = ScriptedProvider(["I see no picture.", "It is blue.", "Still blue."])
+    session_id = ""
+    for reference, words in (
+        ("deepseek/deepseek-v4-pro", "what colour?"),
+        *[("anthropic/claude-opus-5", "and now?")] * 2,
+    ):
+        async with Runtime.open(config) as runtime:
+            runtime.providers |= {"anthropic": provider, "deepseek": provider}
+            session = await runtime.session(session_id, model=reference)
+            session_id = session.id
+            await session.use(reference)
+            await session.send(words, *([] if provider.prompts else [sample_png(320, 200)]))
+    blind, *seeing = [repr(prompt.messages) for prompt in provider.prompts]
+    assert SEEN_AGAIN not in blind
+    assert [words.count(SEEN_AGAIN) for words in seeing] == [1, 1]

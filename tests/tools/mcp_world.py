@@ -50,6 +50,9 @@ class Context:
     async def emit(self, text: str, *, fraction: float | None = None) -> None:
         self.told.append((text, fraction))
 
+    async def confirm(self, action: str, *, why: str) -> None:
+        await self.approve(action, why=why)
+
     async def approve(self, action: str, *, why: str) -> None:
         self.asked.append(f"{action} ({why})")
         if not self._allow:

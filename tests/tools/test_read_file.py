@@ -7,11 +7,12 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
+import openpyxl
 import pytest
 
 from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, TextBlock
 from loom.content.messages import text_of
-from loom.errors import ContentError, TooLarge, ToolError, Unreadable
+from loom.errors import ContentError, TooLarge, ToolError, Unreadable, Unsupported
 from loom.formats.door import admit
 from loom.formats.facts import Limits
 from loom.testing import sample_pdf, sample_png, sample_wav
@@ -69,6 +70,66 @@ async def test_a_line_longer_than_one_read_is_cut_and_said(tmp_path: Path) -> No
     (tmp_path / "min.js").write_text("y" * 2_000_000)
     (block,) = await read_file(Context(tmp_path), "min.js")
     assert "longer than one read" in text_of(block)
+
+
+async def test_a_table_comes_as_numbered_rows_of_cells(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text('name,says\nAna,"a, ""b"""\nBo,"two\nlines"\n')
+    (block,) = await read_file(Context(tmp_path), "a.csv")
+    assert text_of(block).splitlines() == [
+        "     1\tname | says",
+        '     2\tAna | a, "b"',
+        "     3\tBo | two<br>lines",
+        "(a.csv is a table: its cells stand between commas)",
+    ]
+    (tmp_path / "a.tsv").write_text("x\ty\n1\t2,5\n")
+    (block,) = await read_file(Context(tmp_path), "a.tsv")
+    assert "     2\t1 | 2,5" in text_of(block)
+
+
+async def test_rows_of_a_table_are_paged_and_every_page_says_what_the_columns_are(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("id;name\n" + "".join(f"{n};n{n}\n" for n in range(2, 30_001)), "utf-16")
+    (block,) = await read_file(Context(tmp_path), "a.csv", offset=25_001, limit=2)
+    assert text_of(block).splitlines() == [
+        " 25001\t25001 | n25001",
+        " 25002\t25002 | n25002",
+        "(a.csv is a table: its cells stand between semicolons)",
+        "(row 1: id | name)",
+        "(a.csv: rows 25001–25002 of 30000; next: offset=25003)",
+    ]
+    with pytest.raises(ToolError, match="30000 rows; row 30001 is behind its end"):
+        await read_file(Context(tmp_path), "a.csv", offset=30_001)
+
+
+async def test_rows_of_a_sheet_are_paged(tmp_path: Path) -> None:
+    workbook = openpyxl.Workbook(write_only=True)
+    workbook.create_sheet("First").append(["little"])
+    sheet = workbook.create_sheet("Long")
+    for number in range(1, 3_001):
+        sheet.append([number, f"n{number}"])
+    workbook.save(tmp_path / "a.xlsx")
+    context = Context(tmp_path)
+    (block,) = await read_file(context, "a.xlsx", pages="2", offset=2_998, limit=2)
+    assert text_of(block).splitlines() == [
+        "2998 | n2998",
+        "2999 | n2999",
+        "(a.xlsx: 2 rows from row 2998 on; the cells are in A1:B3000; next: offset=3000)",
+    ]
+    (block,) = await read_file(context, "a.xlsx", limit=5)
+    assert text_of(block).splitlines()[0] == "little"
+    with pytest.raises(ToolError, match="nothing in row 2 "):
+        await read_file(context, "a.xlsx", offset=2)
+    with pytest.raises(Unsupported, match="one sheet"):
+        await read_file(context, "a.xlsx", pages="1-2", offset=2)
+
+
+async def test_a_large_file_needs_approval(tmp_path: Path) -> None:
+    (tmp_path / "big.log").write_text("a line of a log\n" * 700_000)
+    context = Context(tmp_path)
+    with pytest.raises(ToolError, match="said no"):
+        await read_file(context, "big.log")
+    assert context.asked == ["read big.log: it is large (11 MB)"]
+    (block,) = await read_file(Context(tmp_path, allow=True), "big.log", offset=700_000)
+    assert text_of(block).splitlines()[0] == "700000\ta line of a log"
 
 
 async def test_pictures_documents_and_sound_come_as_blocks(tmp_path: Path) -> None:

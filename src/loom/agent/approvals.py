@@ -19,7 +19,7 @@ from typing import Any, Final, Literal, TypeAlias
 import msgspec
 
 from loom.content.blocks import ToolCall
-from loom.errors import ToolError
+from loom.errors import ContentError, ToolError
 from loom.events import ApprovalAnswered, ApprovalRequested, Event
 
 Action: TypeAlias = Literal["allow", "ask", "deny"]
@@ -34,6 +34,12 @@ _TO_SAME: Final = re.compile(r"\d?>&\d")
 _UNSEEN: Final = ("Cc", "Cf", "Co", "Cn", "Zl", "Zp")
 
 
+class ApprovalGone(ContentError):
+    """Somebody else has answered, or the turn is over."""
+
+    code = "approval.gone"
+
+
 class About(msgspec.Struct, frozen=True, kw_only=True):
     """What an approval is about."""
 
@@ -45,6 +51,16 @@ class About(msgspec.Struct, frozen=True, kw_only=True):
     """What the person reads before deciding."""
 
 
+class OpenApproval(msgspec.Struct, frozen=True, kw_only=True):
+    """What is kept of a request while nobody has answered it."""
+
+    call: str
+    action: str
+    pattern: str = ""
+    is_gate: bool = False
+    """Whether the call has not begun: answered after a restart, it can still run."""
+
+
 class Approvals:
     """`emit` tells every face; `keep` is called when what must survive a restart (`open`, `always`) has changed."""
 
@@ -54,27 +70,40 @@ class Approvals:
         self._rule = rule
         self._emit = emit
         self._keep = keep
-        self._open: dict[str, asyncio.Future[tuple[Said, str]]] = {}
+        self._waiting: dict[str, asyncio.Future[tuple[Said, str]]] = {}
+        self.open: dict[str, OpenApproval] = {}
+        self.taken_up: dict[str, str] = {}
+        """Calls of a turn that a restart cut off while they waited for an answer, and under which name."""
+        self._early: dict[str, tuple[Said, str]] = {}
+        self._answered: set[str] = set()
         self.always: set[tuple[str, str]] = set()
         self.deadline: asyncio.Timeout | None = None
         """Of the running turn; it stands still while a person is asked."""
         self._left_seconds = 0.0
 
-    @property
-    def open(self) -> tuple[str, ...]:
-        return tuple(self._open)
+    async def ask(self, call: ToolCall, about: About, *, needed: bool, is_gate: bool = False) -> bool:
+        """Returns when the call may go on, and says whether somebody was asked; a ToolError that the model reads
+        otherwise.
 
-    async def ask(self, call: ToolCall, about: About, *, needed: bool) -> None:
-        """Returns when the call may go on; a ToolError that the model reads otherwise.
-
-        `needed` is whether the tool itself asks; a rule of the user's can allow, ask or deny all the same.
+        `needed` is whether the tool itself asks; a rule of the user's can allow, ask or deny all the same. `is_gate`
+        says that nothing of the call has happened yet.
         """
         decided = self._decided(call.name, about.subjects)
         if decided == "deny":
-            raise ToolError(f"the user's policy does not allow {call.name} here")
+            raise _not_allowed(call)
         if decided == "allow" or (decided is None and not needed) or (call.name, about.pattern) in self.always:
-            return
-        answer, reason = await self._asked(call, about)
+            return False
+        await self._allowed(call, about, is_gate=is_gate)
+        return True
+
+    async def confirm(self, call: ToolCall, about: About) -> None:
+        """The same where a word that was given earlier, by a rule or by "always", is not enough."""
+        if self._decided(call.name, about.subjects) == "deny":
+            raise _not_allowed(call)
+        await self._allowed(call, about, is_gate=False)
+
+    async def _allowed(self, call: ToolCall, about: About, *, is_gate: bool) -> None:
+        answer, reason = await self._asked(call, about, is_gate=is_gate)
         if answer == "deny":
             raise ToolError(f"the user said no{f': {reason}' if reason else ''}")
 
@@ -82,13 +111,16 @@ class Approvals:
         answers: list[Action | None] = [self._rule(tool, subject) for subject in subjects]
         return max(answers, key=lambda answer: _STRICTNESS[answer])
 
-    async def _asked(self, call: ToolCall, about: About) -> tuple[Said, str]:
-        approval = secrets.token_hex(16)
-        waiting: asyncio.Future[tuple[Said, str]] = asyncio.get_running_loop().create_future()
-        with self._opened(approval, waiting):
+    async def _asked(self, call: ToolCall, about: About, *, is_gate: bool) -> tuple[Said, str]:
+        approval = (self.taken_up.pop(call.id, "") if is_gate else "") or secrets.token_hex(16)
+        opened = OpenApproval(
+            call=call.id, action=visible(about.shown), pattern=visible(about.pattern), is_gate=is_gate
+        )
+        with self._opened(approval, opened) as waiting:
             await self._keep()
-            shown, pattern = visible(about.shown), visible(about.pattern)
-            await self._emit(ApprovalRequested(approval=approval, call=call, action=shown, pattern=pattern))
+            await self._emit(
+                ApprovalRequested(approval=approval, call=call, action=opened.action, pattern=opened.pattern)
+            )
             answer, reason = await waiting
         if answer == "always":
             self.always.add((call.name, about.pattern))
@@ -97,27 +129,45 @@ class Approvals:
         return answer, reason
 
     @contextmanager
-    def _opened(self, approval: str, waiting: asyncio.Future[tuple[Said, str]]) -> Generator[None]:
+    def _opened(self, approval: str, opened: OpenApproval) -> Generator[asyncio.Future[tuple[Said, str]]]:
         """People may take their time: the turn's deadline stands still while any request is open."""
         now = asyncio.get_running_loop().time
-        if not self._open and self.deadline is not None:
+        if not self.open and self.deadline is not None:
             self._left_seconds = (self.deadline.when() or now()) - now()
             self.deadline.reschedule(None)
-        self._open[approval] = waiting
+        waiting = self._waiting[approval] = asyncio.get_running_loop().create_future()
+        self.open[approval] = opened
+        if approval in self._early:
+            waiting.set_result(self._early.pop(approval))
         try:
-            yield
+            yield waiting
         finally:
-            del self._open[approval]
-            if not self._open and self.deadline is not None and not self.deadline.expired():
+            del self.open[approval], self._waiting[approval]
+            if not self.open and self.deadline is not None and not self.deadline.expired():
                 self.deadline.reschedule(now() + self._left_seconds)
 
     def answer(self, approval: str, answer: Said, reason: str = "") -> bool:
         """False where nobody waits for it any more."""
-        waiting = self._open.get(approval)
+        waiting = self._waiting.get(approval)
         if waiting is None or waiting.done():
             return False
         waiting.set_result((answer, reason))
+        self._answered.add(approval)
         return True
+
+    def answer_early(self, approval: str, answer: Said, reason: str = "") -> bool:
+        """The same for a request that may not be open yet, in a turn that is just being taken up again."""
+        if self.answer(approval, answer, reason):
+            return True
+        if approval in self._answered:
+            return False
+        self._early[approval] = (answer, reason)
+        self._answered.add(approval)
+        return True
+
+
+def _not_allowed(call: ToolCall) -> ToolError:
+    return ToolError(f"the user's policy does not allow {call.name} here")
 
 
 # What a call is about ------------------------------------------------------------------------------------------------

@@ -40,6 +40,8 @@ class Answer(msgspec.Struct, kw_only=True):
     error: ProviderError | None = None
     """Set where the answer was cut off; what arrived before it is in `folded`."""
     is_stored: bool = False
+    seconds: float = 0.0
+    """From the question to the last word."""
 
     @property
     def folded(self) -> Folded | None:
@@ -77,7 +79,7 @@ async def ask(
                     yield shown
             return
         except (NotFound, Corrupt) as error:
-            notice = None if begun else await _gone(prepared.prompt, desk, tried)
+            notice = await _gone(prepared.prompt, desk, tried)
             if notice is None:
                 raise
             yield NoticeRaised(text=notice, code=error.code)
@@ -118,7 +120,8 @@ async def _stored(event: MediaArrived, desk: Desk) -> ModelEvent | NoticeRaised:
 
 
 async def _gone(prompt: Prompt, desk: Desk, tried: list[str]) -> str | None:
-    """Bytes that vanished after the prompt was settled: once, it is made anew without them."""
+    """Bytes that vanished after the prompt was settled: once, it is made anew without them, and the step begins again.
+    What a model that reads them while it speaks had said until then is given up."""
     if "gone" in tried:
         return None
     tried.append("gone")

@@ -7,13 +7,14 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from loom.agent.approvals import Approvals, about, about_action
+from loom.agent.custom import spelled_out
 from loom.agent.ingest import FileBytes, ingest
 from loom.agent.ports import MediaShelf
 from loom.agent.results import TEXT_CAP_BYTES, blocks_of, data_of, error_of, fitted, kept_text, kept_texts, with_kept
@@ -89,7 +90,7 @@ class CallContext:
         tool that made it."""
         named = [
             Attachment(source=leaf, name=self._call.name) if isinstance(leaf, bytes) else leaf
-            for leaf in flatten(content)
+            for leaf in flatten(spelled_out(content))
         ]
         found = await ingest(named, self._workshop.shelf, limits=self.limits, read=self.read)
         return [*found.blocks, *(TextBlock(f"({notice})") for notice in found.notices)]
@@ -103,6 +104,9 @@ class CallContext:
     async def approve(self, action: str, *, why: str) -> None:
         asked = about_action(self._call, self.workspace, action, why)
         await self._workshop.approvals.ask(self._call, asked, needed=True)
+
+    async def confirm(self, action: str, *, why: str) -> None:
+        await self._workshop.approvals.confirm(self._call, about_action(self._call, self.workspace, action, why))
 
     async def media(self) -> Sequence[Media]:
         found: list[Media] = []
@@ -133,6 +137,15 @@ class Acted(msgspec.Struct, frozen=True):
     injected: tuple[ContentBlock, ...]
 
 
+async def act_on(
+    calls: Sequence[ToolCall], waiting: Collection[str], workshop: Workshop, capabilities: Capabilities
+) -> Acted:
+    """Run those calls of an earlier process that had not begun; of the others nobody knows the end."""
+    acted = await act([call for call in calls if call.id in waiting], workshop, capabilities)
+    results = iter(acted.results)
+    return Acted(tuple(next(results) if call.id in waiting else _interrupted(call) for call in calls), acted.injected)
+
+
 async def act(calls: Sequence[ToolCall], workshop: Workshop, capabilities: Capabilities) -> Acted:
     """Run all calls of a message at once. Cancelling ends them all, and so does a store that cannot be written."""
     contexts = [CallContext(workshop, call, capabilities) for call in calls]
@@ -147,9 +160,13 @@ async def act(calls: Sequence[ToolCall], workshop: Workshop, capabilities: Capab
     return Acted(tuple(task.result() for task in tasks), injected)
 
 
-def interrupted(calls: Sequence[ToolCall]) -> Message:
+def interrupted_results(calls: Sequence[ToolCall]) -> Message:
     """What answers calls that nobody will run, or that nobody knows the end of."""
-    return tool(*(ToolResult(call.id, (TextBlock(INTERRUPTED),), name=call.name, is_error=True) for call in calls))
+    return tool(*(_interrupted(call) for call in calls))
+
+
+def _interrupted(call: ToolCall) -> ToolResult:
+    return ToolResult(call.id, (TextBlock(INTERRUPTED),), name=call.name, is_error=True)
 
 
 async def _run(call: ToolCall, workshop: Workshop, context: CallContext) -> ToolResult:
@@ -178,12 +195,32 @@ async def _answered(call: ToolCall, workshop: Workshop, context: CallContext) ->
     if call.raw_arguments is not None:
         raise ToolError(f"the arguments of {call.name} were not a JSON object: {call.raw_arguments[:500]}")
     found.checked(call.arguments)
-    await workshop.approvals.ask(call, about(call, workshop.workspace), needed=found.danger == "ask")
+    await _approved(call, found, workshop)
     value = await found.run(context, call.arguments)
     blocks = await blocks_of(value, context.shown)
     keep = context.keep if LOOK in workshop.tools else None
     shown, kept = await fitted(blocks, most_bytes=workshop.text_cap_bytes, keep=keep)
     return ToolResult(call.id, shown, name=call.name, is_error=error_of(value), data=with_kept(data_of(value), kept))
+
+
+async def _approved(call: ToolCall, found: Tool, workshop: Workshop) -> None:
+    """What the user is shown is what would happen, where the tool can tell; and it is still that when they answer."""
+    plain = about(call, workshop.workspace)
+    shown = await _shown(call, found, workshop.workspace, plain.shown)
+    asked = msgspec.structs.replace(plain, shown=shown)
+    was_asked = await workshop.approvals.ask(call, asked, needed=found.danger == "ask", is_gate=True)
+    if was_asked and shown != await _shown(call, found, workshop.workspace, plain.shown):
+        raise ToolError("something else changed it while the user was asked", hint="Look at it again.")
+
+
+async def _shown(call: ToolCall, found: Tool, workspace: Path, arguments: str) -> str:
+    """Where it cannot be done the user still decides: what the model is told of a file, it is told with their word."""
+    if found.preview is None:
+        return arguments
+    try:
+        return await asyncio.to_thread(found.preview, workspace, found.checked(call.arguments))
+    except LoomError as error:
+        return f"{arguments}\n\n({error.message})"
 
 
 def _crash(call: ToolCall, error: BaseException) -> str:

@@ -9,6 +9,7 @@ from typing import TypeAlias
 
 import msgspec
 
+from loom.agent.custom import spelled_out
 from loom.agent.ports import Shelf
 from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, TextBlock, UnknownBlock, clean_text
 from loom.content.inputs import Attachment, Content, flatten
@@ -52,7 +53,7 @@ async def ingest(
     blocks: list[ContentBlock] = []
     notices: list[str] = []
     kept: list[bytes] = []
-    for leaf in flatten(content):
+    for leaf in flatten(spelled_out(content)):
         match leaf:
             case str():
                 if leaf.strip():

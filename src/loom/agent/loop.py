@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
+from typing import Any, TypeVar
 
 import msgspec
 
 from loom.agent.ask import Answer, Desk, ask
-from loom.agent.calls import Workshop, act, interrupted
+from loom.agent.calls import Acted, Workshop, act, act_on, interrupted_results
+from loom.agent.failures import failed
 from loom.agent.mend import Asking
 from loom.content.messages import Message, tool
 from loom.context.policy import Placed
@@ -26,6 +28,8 @@ from loom.events import (
     TurnStarted,
 )
 from loom.models import Usage
+
+T = TypeVar("T")
 
 
 class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,20 +56,30 @@ class Turn(msgspec.Struct, kw_only=True):
     usage: Usage = Usage()
     answer: Answer = msgspec.field(default_factory=Answer)
     told: set[str] = msgspec.field(default_factory=set[str])
+    message: str = ""
+    """The id that the message had in the queue, where it waited there."""
+    waiting: frozenset[str] | None = None
+    """Of a turn that is taken up again at the calls that end its path: those of them that have not begun."""
 
 
 async def run(turn: Turn) -> AsyncGenerator[Event]:
     """The events of a turn. It ends with TurnFinished or TurnFailed, whatever happens but cancellation."""
-    yield TurnStarted(turn=turn.id, model=turn.asking.model.reference)
+    if turn.waiting is None:
+        yield TurnStarted(turn=turn.id, model=turn.asking.model.reference, message=turn.message)
     try:
         async with aclosing(_steps(turn)) as events:
             async for event in events:
                 yield event
     except LoomError as error:
-        yield TurnFailed(turn=turn.id, code=error.code, text=error.message, hint=error.hint)
+        yield failed(turn.id, error)
 
 
 async def _steps(turn: Turn) -> AsyncGenerator[Event]:
+    if turn.waiting is not None:
+        calls = turn.asking.path[-1].message.calls
+        acted = await act_on(calls, turn.waiting, turn.workshop, turn.asking.model.capabilities)
+        for event in await _answered(turn, acted):
+            yield event
     for step in range(1, turn.limits.steps + 1):
         async with aclosing(_step(turn, step)) as events:
             async for event in events:
@@ -73,20 +87,23 @@ async def _steps(turn: Turn) -> AsyncGenerator[Event]:
         folded = turn.answer.folded
         calls = folded.message.calls if folded is not None and folded.message is not None else ()
         if turn.answer.error is not None or folded is None or not folded.complete:
-            for event in await stored(turn, [interrupted(calls)] if calls else []):
+            for event in await stored(turn, [interrupted_results(calls)] if calls else []):
                 yield event
             raise turn.answer.error or _incomplete(turn)
         if not calls:
             yield TurnFinished(turn=turn.id, node=turn.asking.path[-1].id, stop=folded.stop, usage=turn.usage)
             return
-        acted = await act(calls, turn.workshop, turn.asking.model.capabilities)
-        injected = [Message("user", acted.injected)] if acted.injected else []
-        for event in await stored(turn, [tool(*acted.results), *injected]):
+        for event in await _answered(turn, await act(calls, turn.workshop, turn.asking.model.capabilities)):
             yield event
         if turn.limits.usd is not None and (turn.price(turn.usage) or 0.0) > turn.limits.usd:
             yield ended(turn, f"${turn.limits.usd:g}")
             return
     yield ended(turn, f"{turn.limits.steps} steps")
+
+
+async def _answered(turn: Turn, acted: Acted) -> list[Event]:
+    injected = [Message("user", acted.injected)] if acted.injected else []
+    return await stored(turn, [tool(*acted.results), *injected])
 
 
 async def _step(turn: Turn, step: int) -> AsyncGenerator[Event]:
@@ -106,22 +123,28 @@ async def _step(turn: Turn, step: int) -> AsyncGenerator[Event]:
     if folded is None:
         return
     turn.usage += folded.usage
+    answer.seconds = time.monotonic() - began
     for event in await stored(turn, [folded.message] if folded.message is not None else [], answer):
         yield event
-    yield StepFinished(step=step, usage=folded.usage, stop=folded.stop, seconds=time.monotonic() - began)
+    yield StepFinished(step=step, usage=folded.usage, stop=folded.stop, seconds=answer.seconds)
 
 
 async def stored(turn: Turn, messages: Sequence[Message], answer: Answer | None = None) -> list[Event]:
     """Write them, and give the events that say so."""
     if not messages:
         return []
-    writing = asyncio.create_task(_write(turn, messages, answer))
-    try:
-        placed = await asyncio.shield(writing)
-    except asyncio.CancelledError:
-        await asyncio.wait([writing])  # whoever ends the turn must know what is on disk
-        raise
+    placed = await finished(_write(turn, messages, answer))
     return [MessageStored(node=found.id, message=found.message) for found in placed]
+
+
+async def finished(writing: Coroutine[Any, Any, T]) -> T:
+    """Write to the end, also where the turn is cancelled meanwhile: whoever ends it must know what is on disk."""
+    task = asyncio.create_task(writing)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise
 
 
 async def _write(turn: Turn, messages: Sequence[Message], answer: Answer | None) -> Sequence[Placed]:

@@ -14,6 +14,7 @@ from loom.context.policy import Override, Placed, Watermark
 from loom.events import DecoderEvent, Event
 from loom.formats.facts import Rendered
 from loom.prompt import Prompt
+from loom.session import Options, Queued
 
 
 class Shelf(Protocol):
@@ -88,6 +89,16 @@ class DerivedShelf(Protocol[E]):
     def read_blocks(self, derived: E, block_bytes: int) -> AsyncIterator[bytes]: ...
 
 
+class Asked(Protocol):
+    """What another process asks of the turn that runs."""
+
+    @property
+    def kind(self) -> Literal["cancel", "answer"]: ...
+
+    @property
+    def data(self) -> Mapping[str, Any]: ...
+
+
 class Record(Protocol):
     """A session as it is kept: every change is on disk when the call returns."""
 
@@ -105,10 +116,22 @@ class Record(Protocol):
         messages: Sequence[Message],
         *,
         meta: Mapping[str, Any] | None = None,
-        source: Literal["system"] | None = None,
+        source: Literal["system", "tool"] | None = None,
     ) -> tuple[str, ...]:
         """Write below the head and move it along, all or none; gives the ids of the nodes. `source` is who speaks where
         the role does not say it."""
+        ...
+
+    async def question(self, node: str | None) -> str:
+        """The node of what the user said last at or above this one (None: at or above the head)."""
+        ...
+
+    async def parent(self, node: str) -> str:
+        """The node above."""
+        ...
+
+    async def move(self, node: str) -> None:
+        """Point the head at another node that the session keeps."""
         ...
 
     async def save(
@@ -122,6 +145,37 @@ class Record(Protocol):
 
     async def emit(self, events: Sequence[Event]) -> int:
         """Keep events for faces that come later; gives the number of the last."""
+        ...
+
+    async def take(self) -> bool:
+        """Become the only one, of all processes, who runs this session; False where somebody else is. Every write from
+        now on fails with `Conflict` once somebody else has taken it over."""
+        ...
+
+    async def beat(self) -> Sequence[Asked] | None:
+        """Say that we are still here; gives what others ask of the turn that runs, None where the session was taken
+        over."""
+        ...
+
+    async def release(self) -> None:
+        """Let others run it."""
+        ...
+
+    async def ask(self, kind: Literal["cancel", "answer"], data: Mapping[str, Any]) -> None:
+        """Ask something of whoever runs it."""
+        ...
+
+    async def enqueue(self, key: str, message: Message | None, options: Options) -> Queued:
+        """Keep a message until its turn comes; the same key again gives the first one back."""
+        ...
+
+    async def waiting(self) -> Sequence[Queued]:
+        """What waits to be said, in order."""
+        ...
+
+    async def dequeue(self, queued: Queued) -> str | None:
+        """Say it: put it below the head and take it from the queue, at once. Gives its node; None where somebody has
+        removed it."""
         ...
 
 

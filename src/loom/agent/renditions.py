@@ -6,23 +6,26 @@ This is where `prepare`, which is pure, meets the store: it asks for what it lac
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import io
 import re
-from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Final, Generic
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from typing import Final, Generic, TypeAlias
 
 import msgspec
 
 from loom.agent.ports import DerivedShelf, E, MediaShelf
 from loom.content.media import Media
-from loom.content.recipes import Ocr, Recipe, Text, recipe_key
+from loom.content.recipes import Ocr, Page, Recipe, Slice, Text, recipe_key
 from loom.context.policy import DerivedFacts, Known, Need
 from loom.context.prepare import Prepared
-from loom.errors import Corrupt, ExtraMissing, MediaError, NotFound
+from loom.errors import Corrupt, ExtraMissing, MediaError, NotFound, StoreError
 from loom.formats import ocr, render
 from loom.formats.facts import Limits, Rendered
 from loom.formats.sniff import sniff
 from loom.prompt import MediaRef, Prompt
+
+OnText: TypeAlias = Callable[[str, Recipe, str], Awaitable[None]]
 
 _ROUNDS: Final = 16
 """Each round makes what the last one lacked; a history that needed six is the longest known."""
@@ -31,10 +34,17 @@ _UNREAD_PAGE: Final = re.compile(r"^\[page (\d+): no text layer\]$", re.MULTILIN
 
 
 class Renditions(Generic[E]):
-    def __init__(self, media: MediaShelf, derived: DerivedShelf[E], *, limits: Limits) -> None:
+    """`on_text` is told the words of a medium when they were read for the first time."""
+
+    def __init__(
+        self, media: MediaShelf, derived: DerivedShelf[E], *, limits: Limits, on_text: OnText | None = None
+    ) -> None:
         self._media = media
         self._derived = derived
         self._limits = limits
+        self._on_text = on_text
+        self.on_progress: Callable[[str], None] | None = None
+        """Told in a few words what is being made, where that takes time."""
         self._facts: dict[tuple[str, str], DerivedFacts] = {}
         self._texts: dict[tuple[str, str], str] = {}
         self._failed: dict[tuple[str, str], str] = {}
@@ -71,7 +81,7 @@ class Renditions(Generic[E]):
         try:
             derived = await self._derived.get(digest, recipe)
             if derived is None:
-                derived = await self._derived.put(digest, recipe, await self._render(digest, media_type, recipe))
+                derived = await self._made(digest, media_type, recipe)
             if isinstance(recipe, Text | Ocr):
                 source = self._media.load(digest) if derived.is_original else self._derived.load(derived)
                 self._texts[key] = (await source).decode()
@@ -81,6 +91,16 @@ class Renditions(Generic[E]):
             self._missing.add(digest)
         except (MediaError, ExtraMissing) as error:
             self._failed[key] = error.message
+
+    async def _made(self, digest: str, media_type: str, recipe: Recipe) -> E:
+        if self.on_progress is not None and (words := _work(recipe)):
+            self.on_progress(words)
+        rendered = await self._render(digest, media_type, recipe)
+        derived = await self._derived.put(digest, recipe, rendered)
+        if self._on_text is not None and isinstance(recipe, Text | Ocr):
+            with contextlib.suppress(StoreError):  # only search would miss it, and that catches up by itself
+                await self._on_text(digest, recipe, rendered.data.decode())
+        return derived
 
     async def _render(self, digest: str, media_type: str, recipe: Recipe) -> Rendered:
         data = await self._media.load(digest)
@@ -138,5 +158,21 @@ class Renditions(Generic[E]):
         derived = await self._derived.get(ref.digest, recipe)
         if derived is not None:
             return derived
-        media_type = sniff(await self._media.load(ref.digest)).media_type
-        return await self._derived.put(ref.digest, recipe, await self._render(ref.digest, media_type, recipe))
+        return await self._made(ref.digest, sniff(await self._media.load(ref.digest)).media_type, recipe)
+
+
+def _work(recipe: Recipe) -> str:
+    """What a recipe does, for who waits for it; empty where it takes no time to speak of."""
+    match recipe:
+        case Page():
+            return f"drawing page {recipe.number}"
+        case Text():
+            return f"reading pages {recipe.pages}" if recipe.pages else "reading the document"
+        case Ocr(page=0):
+            return "reading the words in a picture"
+        case Ocr():
+            return f"reading the words on page {recipe.page}"
+        case Slice():
+            return f"taking pages {recipe.pages} out of the document"
+        case _:
+            return ""

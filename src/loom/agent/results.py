@@ -10,6 +10,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from loom.agent.custom import is_own, spelled_out
 from loom.content.blocks import (
     NO_OUTPUT,
     AudioBlock,
@@ -52,6 +53,8 @@ async def blocks_of(value: Any, attach: Attach) -> list[ContentBlock]:
             return list(value.blocks)
         case bytes() | Path() | Attachment():
             return await _attached(value, attach)
+        case _ if is_own(value):
+            return await blocks_of(spelled_out(value), attach)
         case list() | tuple():
             items = cast("Sequence[Any]", value)
             if any(_is_content(item) for item in items):
@@ -63,8 +66,10 @@ async def blocks_of(value: Any, attach: Attach) -> list[ContentBlock]:
 
 
 def _is_content(item: Any) -> bool:
-    content = bytes | Path | Attachment | TextBlock | ImageBlock | DocumentBlock | AudioBlock | ToolResult
-    return isinstance(item, content) or hasattr(item, "save") or hasattr(item, "savefig")
+    content = (
+        bytes | Path | Attachment | TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ToolResult
+    )
+    return isinstance(item, content) or is_own(item) or hasattr(item, "save") or hasattr(item, "savefig")
 
 
 async def _attached(value: bytes | Path | Attachment, attach: Attach) -> list[ContentBlock]:

@@ -66,6 +66,9 @@ class ModelEntry(Section, frozen=True, kw_only=True):
     )
     max_tokens: Annotated[Tokens | None, about("The longest answer to ask for.")] = None
     temperature: Annotated[Temperature | None, about("How freely it chooses its words.")] = None
+    detail: Annotated[
+        Literal["auto", "low", "high"], about("How closely it looks at pictures that do not say so themselves.")
+    ] = "auto"
     roles: Annotated[tuple[str, ...], about('What you use it for, such as `"describe"`.')] = ()
     tier: Annotated[str, about("How strong or how dear it is, in your own word, such as `fast`.")] = ""
     headers: Annotated[Mapping[str, Secret], about("HTTP headers to send along.")] = msgspec.field(
@@ -146,9 +149,37 @@ class Context(Section, frozen=True, kw_only=True):
     max_pages: Annotated[Count | None, about("Document pages in one request.")] = None
     keep_turns: Annotated[Positive, about("The last turns, which are never cut to fit a budget.")] = 2
     tool_output_bytes: Annotated[Bytes, about("Text of one tool result; the rest can be read on.")] = 30_000
+    auto_context: Annotated[
+        tuple[str, ...],
+        about('Text files that the agent is told of, and of their changes: globs such as `"docs/**/*.md"`.'),
+    ] = ()
     describer: Annotated[
         str, about("The model that describes pictures once, for models without eyes; empty means none.")
     ] = ""
+
+
+class Turn(Section, frozen=True, kw_only=True):
+    """Where a turn ends, finished or not; "go on" continues it."""
+
+    max_steps: Annotated[Positive, about("Model calls of one turn.")] = 50
+    max_seconds: Annotated[
+        Annotated[float, Meta(ge=1, le=604_800)], about("Its length; the time in which you are asked does not count.")
+    ] = 3_600.0
+    max_usd: Annotated[
+        Annotated[float, Meta(ge=0, le=FEW)] | None, about("What it may cost, where the price is known.")
+    ] = None
+
+
+class Tools(Section, frozen=True, kw_only=True):
+    """What the built-in tools may reach."""
+
+    allow_hosts: Annotated[
+        tuple[str, ...],
+        about(
+            "Hosts (`intranet`, `localhost:8000`) and networks (`10.1.0.0/16`) that `fetch_url` and `screenshot` may"
+            " ask besides the public internet."
+        ),
+    ] = ()
 
 
 class Store(Section, frozen=True, kw_only=True):
@@ -259,6 +290,8 @@ class Settings(Section, frozen=True, kw_only=True):
     audio: Audio = msgspec.field(default_factory=Audio)
     worker: Worker = msgspec.field(default_factory=Worker)
     context: Context = msgspec.field(default_factory=Context)
+    turn: Turn = msgspec.field(default_factory=Turn)
+    tools: Tools = msgspec.field(default_factory=Tools)
     store: Store = msgspec.field(default_factory=Store)
     media: MediaFiles = msgspec.field(default_factory=MediaFiles)
     bus: Bus = msgspec.field(default_factory=Bus)
@@ -277,6 +310,8 @@ PROTECTED: Final = (
     "models.*.headers",
     "worker",
     "context.describer",
+    "turn",
+    "tools",
     "store",
     "media",
     "bus",

@@ -33,6 +33,8 @@ from loom.prompt import ToolSpec
 
 Danger: TypeAlias = Literal["none", "ask"]
 """Whether a call needs the user's approval unless a rule says otherwise."""
+Preview: TypeAlias = Callable[[Path, dict[str, Any]], str]
+"""(workspace, arguments) → what the call would do, as the user reads it before allowing it. It changes nothing."""
 
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _PARAMETER: Final = re.compile(r"^\s*(\w+):\s+(\S.*)$")
@@ -78,6 +80,10 @@ class ToolContext(FileContext, Protocol):
         """Tell the user how far it is."""
         ...
 
+    async def confirm(self, action: str, *, why: str) -> None:
+        """Ask the user, also where a rule allows the tool; raises ToolError when not allowed."""
+        ...
+
     async def media(self) -> Sequence[Media]:
         """What the session refers to, oldest first; long outputs that were cut are texts among it."""
         ...
@@ -90,9 +96,17 @@ class ToolContext(FileContext, Protocol):
 class Tool:
     """A function with its description. Call it with `run`; `spec` is what models are told."""
 
-    def __init__(self, function: Callable[..., Any], *, name: str = "", danger: Danger = "none") -> None:
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str = "",
+        danger: Danger = "none",
+        preview: Preview | None = None,
+    ) -> None:
         self.function = function
         self.danger: Danger = danger
+        self.preview = preview
         summary, described = _documented(inspect.getdoc(function) or "")
         chosen = name or function.__name__
         if _LEGAL_NAME.fullmatch(chosen) is None:
@@ -137,16 +151,22 @@ def tool(function: Callable[..., Any]) -> Tool: ...
 
 
 @overload
-def tool(*, name: str = ..., danger: Danger = ...) -> Callable[[Callable[..., Any]], Tool]: ...
+def tool(
+    *, name: str = ..., danger: Danger = ..., preview: Preview | None = ...
+) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
 def tool(
-    function: Callable[..., Any] | None = None, *, name: str = "", danger: Danger = "none"
+    function: Callable[..., Any] | None = None,
+    *,
+    name: str = "",
+    danger: Danger = "none",
+    preview: Preview | None = None,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
     """Make a tool of a typed function, sync or async."""
     if function is not None:
         return Tool(function)
-    return lambda found: Tool(found, name=name, danger=danger)
+    return lambda found: Tool(found, name=name, danger=danger, preview=preview)
 
 
 def answered(text: str, *, data: Any = None) -> ToolResult:

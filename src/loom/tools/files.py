@@ -12,7 +12,7 @@ from loom.errors import ToolError, Unsupported
 from loom.formats import inspect, mislabelled
 from loom.formats.facts import Limits
 from loom.formats.sniff import sniff
-from loom.formats.sniff.kinds import label_of
+from loom.formats.sniff.kinds import DELIMITED, label_of
 from loom.formats.text import decode_text
 from loom.tools.base import FileContext
 from loom.tools.words import counted
@@ -22,16 +22,18 @@ LINES_PER_READ: Final = 2_000
 PAGES_PER_READ: Final = 20
 MANY_PAGES: Final = 100
 LARGE_BYTES: Final = 10_485_760
+_DELIMITERS: Final = {",": "commas", ";": "semicolons", "\t": "tabs", "|": "bars"}
+_LONGEST_HEAD: Final = 2_000
 
 
 async def read_file(
     context: FileContext, path: str, *, offset: int = 1, limit: int | None = None, pages: str = ""
 ) -> list[ContentBlock]:
-    """Read a file. Text comes with line numbers; pictures, PDFs, office files and sound as content you can look at.
+    """Read a file. Text comes with line numbers, .csv as rows; pictures, PDFs, office files and sound as content.
 
     path: the file, relative to the workspace
-    offset: the first line of a text, counted from 1
-    limit: how many lines of a text at most
+    offset: the first line of a text, or row of a table, counted from 1
+    limit: how many lines or rows at most
     pages: pages, slides or sheets of a document, such as "3" or "21-40"
     """
     if offset < 1 or (limit is not None and limit < 1):
@@ -43,12 +45,26 @@ async def read_file(
         data = await asyncio.to_thread(read_whole, opened, context.limits)
     sniffed = sniff(data, opened.path.name)
     if sniffed.category == "text":
-        lines = await asyncio.to_thread(numbered_lines, data, opened.path.name, context.limits, offset, limit)
+        lines = await asyncio.to_thread(
+            numbered_lines,
+            data,
+            opened.path.name,
+            context.limits,
+            offset=offset,
+            limit=limit,
+            media_type=sniffed.media_type,
+        )
         said = mislabelled(opened.path.name, sniffed)
         return [TextBlock(f"({said})"), lines] if said else [lines]
     if sniffed.category == "unsupported":
         kind = f"{label_of(sniffed.media_type)} ({sniffed.media_type}, {size_label(len(data))})"
         return [TextBlock(f"[{opened.path.name} is {kind}: it has nothing to show to a model]")]
+    if sniffed.category == "office" and (offset > 1 or limit is not None):
+        rows = await asyncio.to_thread(
+            _sheet_rows, data, opened.path.name, context.limits, pages=pages, offset=offset, limit=limit
+        )
+        if rows is not None:
+            return [rows]
     return await _attached(context, data, opened.path, pages)
 
 
@@ -109,26 +125,39 @@ def page_sentence(name: str, first: int, last: int, count: int) -> str:
     return said
 
 
-def numbered_lines(data: bytes, name: str, limits: Limits, offset: int, limit: int | None) -> TextBlock:
-    """Lines from `offset`, as many as asked for and as fit into one read."""
+def numbered_lines(
+    data: bytes, name: str, limits: Limits, *, offset: int, limit: int | None, media_type: str
+) -> TextBlock:
+    """Lines (of a table: rows) from `offset`, as many as asked for and as fit into one read."""
     text, _, notices = decode_text(data)
-    lines = text.splitlines()
-    if offset > max(len(lines), 1):
-        raise ToolError(f"{name} has {len(lines)} lines; line {offset} is behind its end")
-    chosen, end = _fitting(lines, offset, limit or LINES_PER_READ, limits.max_text_bytes)
     said = [f"({notice})" for notice in notices]
-    if offset > 1 or end < len(lines):
-        said.append(f"({name}: lines {offset}–{end} of {len(lines)}")
-        said[-1] += f"; next: offset={end + 1})" if end < len(lines) else ")"
-    if not lines:
-        said.append(f"({name} is empty)")
+    most = limit or LINES_PER_READ
+    if media_type in DELIMITED:
+        from loom.formats.office.delimited import read_rows
+
+        table = read_rows(text, offset, most)
+        lines, total, noun = table.lines, table.total, "rows"
+        said.append(f"({name} is a table: its cells stand between {_DELIMITERS[table.delimiter]})")
+        if offset > 1:
+            said.append(f"(row 1: {table.head[:_LONGEST_HEAD]})")
+    else:
+        every = text.splitlines()
+        lines, total, noun = every[offset - 1 : offset - 1 + most], len(every), "lines"
+    if offset > max(total, 1):
+        raise ToolError(f"{name} has {total} {noun}; {noun[:-1]} {offset} is behind its end")
+    chosen, end = _fitting(lines, offset, limits.max_text_bytes)
+    if offset > 1 or end < total:
+        said.append(f"({name}: {noun} {offset}–{end} of {total}")
+        said[-1] += f"; next: offset={end + 1})" if end < total else ")"
+    if not total:
+        said = [f"({name} is empty)"]
     return TextBlock("\n".join([*chosen, *said]))
 
 
-def _fitting(lines: list[str], offset: int, limit: int, most_bytes: int) -> tuple[list[str], int]:
+def _fitting(lines: list[str], offset: int, most_bytes: int) -> tuple[list[str], int]:
     chosen: list[str] = []
     size = 0
-    for number, line in enumerate(lines[offset - 1 : offset - 1 + limit], offset):
+    for number, line in enumerate(lines, offset):
         numbered = f"{number:>6}\t{line}"
         size += len(numbered.encode("utf-8", "replace")) + 1
         if size > most_bytes:
@@ -137,3 +166,21 @@ def _fitting(lines: list[str], offset: int, limit: int, most_bytes: int) -> tupl
             break
         chosen.append(numbered)
     return chosen, offset + len(chosen) - 1
+
+
+def _sheet_rows(
+    data: bytes, name: str, limits: Limits, *, pages: str, offset: int, limit: int | None
+) -> TextBlock | None:
+    """Rows of one sheet, beyond those that are shown of it as a document; None where it is no spreadsheet."""
+    from loom.formats.office import is_spreadsheet, sheet_rows
+
+    media = inspect(data, name, limits).media
+    if not is_spreadsheet(media.media_type):
+        return None
+    found = sheet_rows(data, media, limits, pages=pages, first_row=offset, max_rows=limit or LINES_PER_READ)
+    if not found.rows:
+        raise ToolError(f"there is nothing in row {offset} of the sheet or below it ({found.area or 'it is empty'})")
+    said = f"{media.name}: {counted(found.rows, 'row')} from row {offset} on; the cells are in {found.area}"
+    if found.next_row is not None:
+        said += f"; next: offset={found.next_row}"
+    return TextBlock(f"{found.text}\n({said})")

@@ -55,8 +55,8 @@ async def look(
     crop: a part of a picture or of one page, in pixels: "left,top,right,bottom"
     full: in the best quality; of a document, its pages as pictures
     picture: the number of a picture inside a document, counted from 1
-    offset: the first line of a text, counted from 1
-    limit: how many lines of a text at most
+    offset: the first line of a text, or row of a table, counted from 1
+    limit: how many lines or rows at most
     """
     if not media:
         return [TextBlock(_listed(await context.media()))]
@@ -77,8 +77,16 @@ async def _shown(context: ToolContext, source: Source, wish: Wish) -> list[Conte
         case "audio":
             return [AudioBlock(source.media) if source.is_stored else await _attached(context, source)]
         case "text":
-            name = source.media.name or short_id(source.media)
-            return [await asyncio.to_thread(numbered_lines, source.data, name, context.limits, wish.offset, wish.limit)]
+            lines = await asyncio.to_thread(
+                numbered_lines,
+                source.data,
+                source.media.name or short_id(source.media),
+                context.limits,
+                offset=wish.offset,
+                limit=wish.limit,
+                media_type=source.media.media_type,
+            )
+            return [lines]
         case "unsupported":
             raise ToolError(f"{source.media.label} is {label_of(source.media.media_type)}: there is nothing to see")
 

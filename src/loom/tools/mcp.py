@@ -130,7 +130,7 @@ class McpTool(Tool):
             return
         if known is not None:
             words = f"use {self.name}, which now says: {short(self.spec.description) or 'nothing'}"
-            await context.approve(words, why=f"the MCP server {server} has changed this tool since it was last used")
+            await context.confirm(words, why=f"the MCP server {server} has changed this tool since it was last used")
         try:
             await asyncio.to_thread(self._pins.put, server, self.tool, self.fingerprint)
         except OSError as error:

@@ -112,6 +112,9 @@ class ServedCall:
         how = " Whoever started it can allow this with --allow-outside." if self._is_outside else ""
         raise ToolError(f"not allowed: {action} ({why}). This server has no user to ask.{how}")
 
+    async def confirm(self, action: str, *, why: str) -> None:
+        raise ToolError(f"not allowed: {action} ({why}). This server has no user to ask.")
+
     async def inject(self, *content: Content) -> None:
         raise ToolError("there is no conversation at this end")
 

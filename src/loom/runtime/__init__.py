@@ -4,120 +4,60 @@ parts of Loom are put together."""
 from __future__ import annotations
 
 import asyncio
-import os
-import re
 import time
 from collections import ChainMap
-from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, Literal
-from urllib.parse import urlsplit
+from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 import msgspec
 
-from loom.agent.approvals import Action, Rule
+from loom.agent.approvals import Rule
+from loom.agent.describe import Describer, Prepare
 from loom.agent.ingest import Ingested, ingest
 from loom.agent.instructions import Instructions, read_instructions, with_instructions
 from loom.agent.loop import TurnLimits
-from loom.agent.ports import Provider, State
+from loom.agent.ports import Provider
 from loom.agent.renditions import Renditions
-from loom.agent.session import LocalSession, World
+from loom.agent.session import LocalSession, Shared, World
 from loom.agent.tracked_files import Seen
 from loom.config import Config, load_config, user_folder
-from loom.config.approval import decide
 from loom.content.inputs import Attachment, Content
-from loom.content.messages import Message
-from loom.context.policy import Placed, Said, Watermark
-from loom.errors import ConfigError
-from loom.events import Event, encode_event
+from loom.context.prepare import Prepared
 from loom.models import PDF, Model, Usage
-from loom.providers import catalog
+from loom.prompt import Sampling
+from loom.runtime.choices import FIRST_CHOICES, key_for, key_names, local_servers, price, resolve_model
+from loom.runtime.own import REGISTERED, Answering
+from loom.runtime.record import StoredRecord
+from loom.runtime.servers import approval_rule, mcp_servers
 from loom.store.database import Database, open_database
 from loom.store.derived import DerivedCache
 from loom.store.events import Events
 from loom.store.forest import Forest
+from loom.store.holders import Holder
 from loom.store.learned import Learned
+from loom.store.leases import Leases
 from loom.store.media import MediaStore, open_media
+from loom.store.media_text import MediaTexts
+from loom.store.queue import Queue
+from loom.store.requests import Requests
 from loom.store.sessions import Sessions
 from loom.store.sweep import SweepReport, forget, sweep
 from loom.store.uploads import Uploads as StoredUploads
 from loom.tools.base import Tool
-from loom.tools.mcp import McpServers
-from loom.tools.mcp_pins import Pins
-from loom.tools.mcp_specs import ServerSpec, project_servers
 
 if TYPE_CHECKING:
     from loom.providers.connections import Connections
     from loom.providers.discover import Discovery
     from loom.providers.endpoints import LocalServer
 
+__all__ = ["FIRST_CHOICES", "Runtime", "approval_rule", "key_for", "key_names", "mcp_servers", "price", "resolve_model"]
+
 DATABASE = "loom.db"
 MEDIA = "media"
-FIRST_CHOICES: Final = {
-    "anthropic": "claude-sonnet-5",
-    "openai": "gpt-5.5",
-    "gemini": "gemini-4-argon",
-    "mistral": "mistral-medium-latest",
-    "deepseek": "deepseek-flash",
-}
-"""The model to begin with where a service's key is there and nothing is configured; in this order."""
-LOCAL_KINDS: Final = ("lm-studio", "llama.cpp")
-"""Servers of the compatible kind that have a usual port, and so a name of their own: `lm-studio/qwen3-vl`."""
-_PROBE_SECONDS: Final = 2.5
-
-
-class StoredRecord:
-    """A session of the database, as the agent sees it."""
-
-    def __init__(self, runtime: Runtime, session_id: str) -> None:
-        self._runtime = runtime
-        self.id = session_id
-
-    async def state(self) -> State:
-        found = await self._runtime.sessions.get(self.id)
-        return State(
-            head=found.head_id,
-            model=found.model,
-            workspace=found.workspace,
-            title=found.title,
-            overrides=found.overrides,
-            watermarks=msgspec.convert(found.watermark, dict[str, Watermark]),
-            quarantine=msgspec.convert(found.quarantine, dict[str, list[str]]),
-            settings=found.settings,
-        )
-
-    async def path(self) -> tuple[str, tuple[Placed, ...]]:
-        head = (await self._runtime.sessions.get(self.id)).head_id
-        root, *nodes = await self._runtime.forest.path(head)
-        return root.system or "", tuple(Said(node.id, node.message) for node in nodes if node.message is not None)
-
-    async def append(
-        self,
-        messages: Sequence[Message],
-        *,
-        meta: Mapping[str, Any] | None = None,
-        source: Literal["system"] | None = None,
-    ) -> tuple[str, ...]:
-        nodes = await self._runtime.sessions.append_to_head(self.id, messages, source=source, meta=meta)
-        return tuple(node.id for node in nodes)
-
-    async def save(
-        self,
-        *,
-        model: str | None = None,
-        watermark: Mapping[str, Any] | None = None,
-        quarantine: Mapping[str, Any] | None = None,
-        settings: Mapping[str, Any] | None = None,
-    ) -> None:
-        await self._runtime.sessions.update(
-            self.id, model=model, watermark=watermark, quarantine=quarantine, settings=settings
-        )
-
-    async def emit(self, events: Sequence[Event]) -> int:
-        return await self._runtime.events.append(self.id, [(event.type, encode_event(event)) for event in events])
 
 
 class Runtime:
@@ -132,13 +72,29 @@ class Runtime:
         self.forest = Forest(database)
         self.sessions = Sessions(database)
         self.events = Events(database)
+        self.queue = Queue(database)
+        self.leases = Leases(database)
+        self.requests = Requests(database)
+        self.holder = Holder()
+        self.on_events: list[Callable[[str, int], None]] = []
+        """Told the session and the number of its last event whenever events were written."""
         self.derived = DerivedCache(media.place, max_bytes=config.media.derived_max_bytes)
-        self.renditions = Renditions(media, self.derived, limits=config.media_limits())
+        self.renditions = Renditions(
+            media, self.derived, limits=config.media_limits(), on_text=MediaTexts(database).made
+        )
+        self.describer: str = config.context.describer
+        """The model that describes pictures for those without eyes; empty means nobody."""
+        self._describing = Describer(
+            self.renditions, self.derived, resolve=self.model, model=self.informed, provider=self.provider
+        )
         self.tools: dict[str, Tool] = {}
         self.providers: dict[str, Provider] = {}
+        self.own_models: ChainMap[str, Answering] = ChainMap({}, REGISTERED)
+        """Providers that are no service: `NAME` and `NAME/MODEL` mean them. Those of all runtimes, and its own."""
         self.rule: Rule = approval_rule(config)
-        self.turn_limits = TurnLimits()
-        self.auto_context: tuple[str, ...] = ()
+        limits = config.turn
+        self.turn_limits = TurnLimits(steps=limits.max_steps, seconds=limits.max_seconds, usd=limits.max_usd)
+        self.auto_context: tuple[str, ...] = config.context.auto_context
         """Globs of text files that every session is kept informed of."""
         self.reads_instructions = True
         """Whether a new session begins with what AGENTS.md says."""
@@ -149,7 +105,7 @@ class Runtime:
         self._http: Provider | None = None
         self._discovery: Discovery | None = None
         self._connections: Connections | None = None
-        self._busy: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._shared: WeakValueDictionary[str, Shared] = WeakValueDictionary()
 
     @classmethod
     @asynccontextmanager
@@ -167,10 +123,12 @@ class Runtime:
             if runtime is not None and runtime._connections is not None:
                 await runtime._connections.close()
             await database.close()
+            if runtime is not None:
+                runtime.holder.close()
 
     def model(self, reference: str = "") -> Model:
         """A configured name or `platform/name`; where nothing is said, the configured default or the built-in model."""
-        return resolve_model(reference or self.config.model or self.BUILT_IN, self.config)
+        return resolve_model(reference or self.config.model or self.BUILT_IN, self.config, self.own_models)
 
     async def default_model(self) -> str:
         """Whom to ask where nobody says: the configured model, a service whose key is there, a server on this machine,
@@ -185,31 +143,15 @@ class Runtime:
         return next(iter([*seeing, *local]), self.BUILT_IN)
 
     async def local_servers(self) -> tuple[LocalServer, ...]:
-        """Model servers on this machine. Where no port of theirs is open, nothing is asked and next to no time lost;
-        LOOM_OFFLINE keeps even that from happening."""
-        if os.environ.get("LOOM_OFFLINE", "0") not in ("", "0"):
-            return ()
-        from loom.providers.endpoints import USUAL_PLACES
-
-        opened = await asyncio.gather(*(_is_open(base_url) for _, base_url in USUAL_PLACES))
-        places = [place for place, is_open in zip(USUAL_PLACES, opened, strict=True) if is_open]
-        if not places:
-            return ()
-        from loom.providers.discover import local_servers
-
-        found = await local_servers(places)
-        return tuple(
-            msgspec.structs.replace(
-                server, models=tuple(f"{server.kind}/{name.partition('/')[2]}" for name in server.models)
-            )
-            for server in found
-        )
+        """Model servers on this machine; none where LOOM_OFFLINE is set."""
+        return await local_servers()
 
     def built_in_tools(self) -> dict[str, Tool]:
         """Every tool that comes with Loom, by name; `tools` are those that sessions may use."""
         from loom.tools.builtin import builtin_tools
+        from loom.tools.egress import Egress
 
-        return builtin_tools()
+        return builtin_tools(Egress(allow=self.config.tools.allow_hosts))
 
     async def fetch(self, url: str) -> Attachment:
         """The file at an address that the user named: of all private hosts, only that one may be asked."""
@@ -275,14 +217,37 @@ class Runtime:
             tools=ChainMap(self.tools, self.mcp.tools) if self.offers_mcp else self.tools,
             rule=self.rule,
             model=self.informed,
+            sampling=self._sampling,
             learn=self._learn,
             provider=self.provider,
             price=self.cost,
             fetch=self.fetch,
+            settle=lambda prepare: self._describing.settle(prepare, by=self.describer),
+            look=self.look,
             open=self.session,
             fork=fork,
-            busy=lambda session_id: self._busy.setdefault(session_id, asyncio.Lock()),
+            shared=self._shared_by,
         )
+
+    async def look(self, prepare: Prepare) -> Prepared:
+        """The prompt with every rendition made, and with descriptions that exist; nothing is sent by looking."""
+        return await self._describing.settle(prepare, by=self.describer, asks=False)
+
+    def _shared_by(self, session_id: str) -> Shared:
+        return self._shared.setdefault(session_id, Shared())
+
+    def nudge(self, session_id: str) -> None:
+        """Another process has asked something of a turn that may run here (`requests`): look at once."""
+        found = self._shared.get(session_id)
+        if found is not None:
+            found.nudged.set()
+
+    def _sampling(self, model: Model) -> Sampling:
+        """How a configured model is to answer."""
+        entry = self.config.models.get(model.alias) if model.alias else None
+        if entry is None:
+            return Sampling()
+        return Sampling(max_tokens=entry.max_tokens, temperature=entry.temperature)
 
     async def informed(self, reference: str = "") -> Model:
         """The same as `model`, with what its endpoint says of it and what refusals have taught."""
@@ -295,7 +260,7 @@ class Runtime:
 
     def _is_given(self, model: Model) -> bool:
         """Whether there is no endpoint to ask: the built-in model, or a provider given by hand."""
-        return model.provider == "loom" or model.provider in self.providers
+        return model.provider in ("loom", *self.providers, *self.own_models)
 
     def _discover(self) -> Discovery:
         if self._discovery is None:
@@ -309,8 +274,13 @@ class Runtime:
         if self._connections is None:
             from loom.providers.connections import Connections
 
-            self._connections = Connections()
+            self._connections = Connections(headers=self._headers)
         return self._connections
+
+    def _headers(self, model: Model) -> dict[str, str]:
+        """What the user adds to the requests to a model's host."""
+        entry = self.config.models.get(model.alias)
+        return self.config.secrets("models", model.alias, "headers") if entry is not None else {}
 
     def _key(self, model: Model) -> str | None:
         """A model's own key, else that of its service."""
@@ -319,7 +289,7 @@ class Runtime:
 
     def provider(self, model: Model) -> Provider:
         """Who answers for a model: one given by hand, the built-in one, or the network."""
-        given = self.providers.get(model.provider)
+        given = self.providers.get(model.provider) or self.own_models.get(model.provider)
         if given is not None:
             return given
         if model.provider == "loom":
@@ -359,112 +329,3 @@ class Runtime:
             cleanup_after_days=self.config.cleanup_after_days,
             max_bytes=max_bytes,
         )
-
-
-def mcp_servers(config: Config, cwd: Path, notice: Callable[[str], None]) -> McpServers:
-    """The configured servers and, in a trusted folder, the project's; one of the user's own wins over its name."""
-    own = [
-        ServerSpec(
-            name=name,
-            command=entry.command,
-            args=entry.args,
-            env=config.secrets("mcp", "servers", name, "env"),
-            url=config.secret("mcp", "servers", name, "url"),
-            headers=config.secrets("mcp", "servers", name, "headers"),
-            timeout_seconds=entry.timeout_seconds,
-        )
-        for name, entry in config.mcp.servers.items()
-        if entry.enabled
-    ]
-    project = project_servers(cwd, [Path(folder).expanduser() for folder in config.trusted_folders])
-    for warning in project.warnings:
-        notice(warning)
-    theirs = [spec for spec in project.specs if spec.name not in config.mcp.servers]
-    return McpServers([*own, *theirs], pins=Pins(config.state_folder() / "mcp-tools.json"), notice=notice)
-
-
-def approval_rule(config: Config) -> Rule:
-    """What the user's and the project's rules say. The default `ask` is no rule: it leaves it to the tool whether a
-    call needs the user's word; a rule that says `ask` asks for every call that it matches."""
-    rules_only = msgspec.structs.replace(config.approval, default="allow")
-
-    def rule(tool: str, subject: str) -> Action | None:
-        decided = config.action_for(tool, subject)
-        by_default = decide(rules_only, config.project_approval, tool, (subject,)) == "allow"
-        return None if decided == "ask" and by_default else decided
-
-    return rule
-
-
-def resolve_model(reference: str, config: Config) -> Model:
-    """Configured names first; `spark` alone means the built-in model."""
-    if reference == "spark":
-        reference = "loom/spark"
-    entry = config.models.get(reference)
-    if entry is None:
-        platform, _, name = reference.partition("/")
-        if platform in LOCAL_KINDS and name:
-            from loom.providers.endpoints import USUAL_PLACES
-
-            base_url = next(url for kind, url in USUAL_PLACES if kind == platform)
-            return catalog.model(f"compatible/{name}", catalog.ModelOverrides(base_url=base_url))
-        return catalog.model(reference if "/" in reference else f"{_platform_of(reference, config)}/{reference}")
-    told = entry.capabilities
-    overrides = catalog.ModelOverrides(
-        **{
-            field: getattr(told, field)
-            for field in catalog.ModelOverrides.__struct_fields__
-            if getattr(told, field, None) is not None
-        }
-    )
-    overrides = msgspec.structs.replace(overrides, base_url=config.secret("models", reference, "base_url"))
-    written = f"{entry.provider}/{entry.model or reference}" if entry.provider else entry.model or reference
-    return msgspec.structs.replace(catalog.model(written, overrides), alias=reference)
-
-
-def _platform_of(name: str, config: Config) -> str:
-    """Whose model a bare name is, where a family of the catalogue tells: `gpt-5.5` is OpenAI's."""
-    for platform in FIRST_CHOICES:
-        families = catalog.platforms()[platform].get("families", [])
-        if any(re.fullmatch(family["match"], name, re.IGNORECASE) for family in families):
-            return platform
-    known = ", ".join([*config.models, "spark"])
-    raise ConfigError(
-        f"there is no model {name!r}.", hint=f"Configured: {known}. Or write platform/name, such as ollama/llava."
-    )
-
-
-def price(model: Model, usage: Usage) -> float | None:
-    """US dollars for this usage; None where the price is not known."""
-    from loom.providers import prices
-
-    found = prices.cost(model, usage)
-    return None if found is None else float(found)
-
-
-async def _is_open(base_url: str) -> bool:
-    """Whether something listens there; on this machine that is known at once."""
-    place = urlsplit(base_url)
-    try:
-        async with asyncio.timeout(_PROBE_SECONDS):
-            _, writer = await asyncio.open_connection(place.hostname, place.port)
-    except OSError:  # TimeoutError is one
-        return False
-    writer.close()
-    return True
-
-
-def key_for(provider: str, config: Config, environ: Mapping[str, str] | None = None) -> str | None:
-    """The key of a service: the configured one, else the variable that the service itself names."""
-    environ = os.environ if environ is None else environ
-    keys = config.secrets("keys")
-    own = next((keys[name] for name in key_names(provider) if keys.get(name)), None)
-    return own or environ.get(catalog.key_env(provider)) or None
-
-
-def key_names(provider: str) -> tuple[str, ...]:
-    """The names under which the key of a service may be kept: one key opens all doors of a house."""
-    platform = catalog.ALIASES.get(provider, provider)
-    facts = catalog.platforms().get(platform, {})
-    extended = "" if "key_env" in facts else facts.get("extends", "")
-    return tuple(dict.fromkeys(name for name in (platform, provider, extended) if name))

@@ -1,0 +1,22 @@
+"""The daemon inside an application of your own: sessions, media and events under /loom."""
+
+import asyncio
+
+import httpx2
+from starlette.applications import Starlette
+from starlette.routing import Mount
+
+import loom
+
+daemon = loom.asgi()
+app = Starlette(routes=[Mount("/loom", daemon)])
+
+
+async def main() -> None:
+    async with httpx2.AsyncClient(transport=httpx2.ASGITransport(app), base_url="http://localhost") as client:
+        print((await client.get("/loom/v1/health")).json())
+        assert (await client.get("/loom/v1/sessions")).status_code == 401  # nobody has shown a token
+    await daemon.close()
+
+
+asyncio.run(main())

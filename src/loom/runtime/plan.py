@@ -1,0 +1,94 @@
+"""Plan: what the next request would carry, for several models side by side."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from loom.agent.session import LocalSession
+from loom.content.inputs import Content
+from loom.context.prepare import Prepared
+from loom.errors import ConfigError, ContentError
+from loom.prompt import Receipt, ReceiptRow
+
+
+class Planned(msgspec.Struct, frozen=True):
+    """The request for one model."""
+
+    prepared: Prepared
+
+    @property
+    def receipt(self) -> Receipt:
+        return self.prepared.receipt
+
+    def row(self, name: str) -> ReceiptRow:
+        """What became of the block of that name: a file's name, or the beginning of a text."""
+        rows = self.receipt.rows
+        found = [row for row in rows if row.label.startswith(name)] or [row for row in rows if name in row.label]
+        if not found:
+            known = ", ".join(row.label for row in rows)
+            raise ContentError(f"nothing is called {name!r}; there are: {known}")
+        return found[-1]
+
+    def wire(self) -> dict[str, Any]:
+        """The exact JSON of the request; each medium as its digest and size."""
+        from loom.providers.http import WIRES
+        from loom.providers.media_body import elided
+
+        model = self.prepared.prompt.model
+        if model.wire not in WIRES:
+            raise ConfigError(f"{model.reference} has no wire: it answers inside Loom.", hint="Choose another model.")
+        return elided(WIRES[model.wire].encode(self.prepared.prompt))
+
+
+class Plan:
+    """The receipts in the order of the models; `plan["openai/gpt-5.5"]` is the whole request for that one."""
+
+    def __init__(self, planned: Sequence[tuple[str, Planned]]) -> None:
+        self._planned = tuple(planned)
+
+    def __getitem__(self, model: str) -> Planned:
+        for name, found in self._planned:
+            if model in (name, found.receipt.model):
+                return found
+        raise KeyError(model)
+
+    def __iter__(self) -> Iterator[Receipt]:
+        return iter([found.receipt for _, found in self._planned])
+
+    def __len__(self) -> int:
+        return len(self._planned)
+
+    def table(self) -> str:
+        """One line for each block, one column for each model: the form in which it is shown, and its tokens."""
+        receipts = list(self)
+        places = dict.fromkeys((row.message, row.block, row.inner) for found in receipts for row in found.rows)
+        by_place = [{(row.message, row.block, row.inner): row for row in found.rows} for found in receipts]
+        lines = [["", *(receipt.model for receipt in receipts)]]
+        for place in places:
+            rows = [rows.get(place) for rows in by_place]
+            label = next(f"{row.kind} {row.label}" for row in rows if row is not None)
+            lines.append([_cut(label), *("" if row is None else f"{row.rendition} {row.tokens:,}" for row in rows)])
+        lines.append(["tokens", *(f"{receipt.totals.tokens:,}" for receipt in receipts)])
+        lines.append(["bytes", *(f"{receipt.totals.wire_bytes:,}" for receipt in receipts)])
+        widths = [max(len(line[column]) for line in lines) for column in range(len(receipts) + 1)]
+        return "\n".join(
+            "  ".join(
+                cell.ljust(width) if column == 0 else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        )
+
+
+async def planned(session: LocalSession, models: Sequence[str] = (), content: Sequence[Content] = ()) -> Plan:
+    """Nothing is sent by looking."""
+    found = [(name, Planned(await session.prepared(name, content=content))) for name in models or ("",)]
+    return Plan(found)
+
+
+def _cut(label: str) -> str:
+    line = " ".join(label.split())
+    return line if len(line) <= 48 else f"{line[:47]}…"
