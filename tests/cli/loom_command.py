@@ -17,7 +17,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
@@ -47,7 +47,8 @@ class Loom:
         self.folder.mkdir(exist_ok=True)
         self.home.mkdir(exist_ok=True)
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "HOME", "PYTHONPATH") if name in os.environ}
-        self.environ = {**kept, "LOOM_HOME": str(self.home), "LOOM_MODEL": "loom/spark", "PYTHONUTF8": "1", **environ}
+        usual = {"LOOM_HOME": str(self.home), "LOOM_MODEL": "loom/spark", "LOOM_OFFLINE": "1", "PYTHONUTF8": "1"}
+        self.environ = {**kept, **usual, **environ}
 
     def __call__(self, *arguments: str, stdin: bytes = b"", cwd: Path | None = None, **environ: str) -> Ran:
         out, err = io.TextIOWrapper(io.BytesIO(), "utf-8"), io.TextIOWrapper(io.BytesIO(), "utf-8")
@@ -97,10 +98,11 @@ def _checked(ran: Ran, arguments: tuple[str, ...]) -> Ran:
 class Terminal:
     """A program on a pseudo-terminal: wait for words, type words."""
 
-    def __init__(self, loom: Loom, *arguments: str, **environ: str) -> None:
+    def __init__(self, loom: Loom, *arguments: str, command: Sequence[str] = COMMAND, **environ: str) -> None:
         self.screen = ""
         self._seen = 0
-        self._process, self._master = _started(loom, arguments, {"TERM": "xterm-256color", **environ})
+        started = _started(loom, [*command, *arguments], {"TERM": "xterm-256color", **environ})
+        self._process, self._master = started
 
     def wait_for(self, words: str, seconds: float = 60) -> str:
         """Everything up to and including these words, which come behind what was waited for before."""
@@ -110,7 +112,7 @@ class Terminal:
             if at >= 0:
                 seen, self._seen = self.text[self._seen : at + len(words)], at + len(words)
                 return seen
-            if not self._read(deadline - time.monotonic()):
+            if not self.read(deadline - time.monotonic()):
                 raise AssertionError(f"{words!r} never came; the screen shows:\n{self.text}")
 
     def type(self, text: str) -> None:
@@ -122,7 +124,7 @@ class Terminal:
     def end(self, seconds: float = 60) -> int:
         """Its exit code, when it has ended by itself."""
         deadline = time.monotonic() + seconds
-        while self._read(deadline - time.monotonic()):
+        while self.read(deadline - time.monotonic()):
             pass
         return self._process.wait(timeout=seconds)
 
@@ -131,7 +133,8 @@ class Terminal:
         """What a person reads: without escapes."""
         return _ESCAPES.sub("", self.screen)
 
-    def _read(self, seconds: float) -> bool:
+    def read(self, seconds: float) -> bool:
+        """What has come within so many seconds, if anything."""
         ready, _, _ = select.select([self._master], [], [], max(seconds, 0))
         if not ready:
             return False
@@ -152,10 +155,10 @@ class Terminal:
         os.close(self._master)
 
 
-def _started(loom: Loom, arguments: tuple[str, ...], environ: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:
+def _started(loom: Loom, command: list[str], environ: Mapping[str, str]) -> tuple[subprocess.Popen[bytes], int]:
     master, slave = pty.openpty()
     process = subprocess.Popen(
-        [*COMMAND, *arguments],
+        command,
         stdin=slave,
         stdout=slave,
         stderr=slave,

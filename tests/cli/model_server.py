@@ -18,6 +18,7 @@ class ModelServer(ThreadingHTTPServer):
         super().__init__(("127.0.0.1", 0), _Handler)
         self.answer = answer
         self.requests: list[dict[str, Any]] = []
+        self.headers: list[dict[str, str]] = []
         self.over = threading.Event()
 
     @property
@@ -28,11 +29,12 @@ class ModelServer(ThreadingHTTPServer):
 
 
 @contextmanager
-def model_server(*answers: Answer) -> Generator[ModelServer]:
-    """Gives its answers in turn; the last one for ever."""
+def model_server(*answers: Answer, delay_seconds: float = 0.0) -> Generator[ModelServer]:
+    """Gives its answers in turn; the last one for ever. A slow one thinks first."""
     left = list(answers)
 
     def answer(_: dict[str, Any]) -> Answer:
+        server.over.wait(delay_seconds)
         return left.pop(0) if len(left) > 1 else left[0]
 
     server = ModelServer(answer)
@@ -56,6 +58,7 @@ class _Handler(BaseHTTPRequestHandler):
     def do_POST(self) -> None:
         body = json.loads(self.rfile.read(int(self.headers["content-length"])))
         self.server.requests.append(body)
+        self.server.headers.append({name.lower(): value for name, value in self.headers.items()})
         answer = self.server.answer(body)
         if isinstance(answer, int):
             self._json(answer, {"error": {"message": "not today", "type": "invalid_request_error"}})

@@ -32,7 +32,7 @@ def test_a_conversation_on_a_terminal(tmp_path: Path):
         terminal.type("/model gpt-5.5\n")
         terminal.wait_for("openai-responses/gpt-5.5 answers from now on")
         terminal.type("and now?\n")
-        terminal.wait_for("loom keys set openai")
+        terminal.wait_for("OPENAI_API_KEY, or run: loom keys set")
         terminal.type("/nonsense\n")
         terminal.wait_for("there is no such command. /help")
         terminal.type("/quit\n")
@@ -40,6 +40,25 @@ def test_a_conversation_on_a_terminal(tmp_path: Path):
 
     titles = [row["title"] for row in loom("sessions", "--json").rows]
     assert titles == ["hello", "hello"]
+
+
+def test_what_is_typed_during_an_answer_waits_for_the_next_prompt(tmp_path: Path):
+    loom = Loom(tmp_path)
+
+    with model_server("It takes a while.", delay_seconds=1.0) as server:
+        (loom.home / "loom.toml").write_text(server.config)
+        with Terminal(loom, "chat", "-m", "local", LOOM_PLAIN="1") as terminal:
+            terminal.wait_for("› ")
+            terminal.type("first\n")
+            terminal.wait_for("first")
+            while not server.requests:
+                terminal.read(0.1)
+            terminal.type("second\n/quit\n")
+            assert "second" not in terminal.wait_for("It takes a while.")
+            assert "second" in terminal.wait_for("It takes a while.")
+            assert terminal.end() == 0
+
+    assert [request["messages"][-1]["content"] for request in server.requests] == ["first", "second"]
 
 
 def test_bare_loom_on_a_terminal_is_a_conversation(tmp_path: Path):
@@ -70,6 +89,19 @@ def test_ctrl_c_ends_an_answer_and_not_the_conversation(tmp_path: Path):
             terminal.wait_for("whole")
             terminal.type("/quit\n")
             assert terminal.end() == 0
+
+
+def test_a_template_begins_a_conversation(tmp_path: Path):
+    loom = Loom(tmp_path)
+    loom.file("t.toml", 'prompt = "Explain $input."\nsystem = "Be brief."\nmodel = "local"\ntools = ["none"]\n')
+
+    with model_server("fine") as server:
+        (loom.home / "loom.toml").write_text(server.config)
+        assert loom("chat", "-t", "t.toml", stdin=b"tides\nand more\n").code == 0
+
+    said = [request["messages"] for request in server.requests]
+    assert [message["content"] for message in said[0]] == ["Be brief.", "Explain tides."]
+    assert said[1][-1]["content"] == "and more"
 
 
 def test_lines_from_a_pipe_are_a_conversation_too(tmp_path: Path):

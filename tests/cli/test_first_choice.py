@@ -47,7 +47,7 @@ sys.exit(subprocess.run([sys.executable, "-m", "loom.cli.main", "models", "--jso
     ],
 )
 def test_a_server_on_this_machine_is_found_at_its_usual_port(tmp_path: Path, port: int, expected: str, address: str):
-    loom = Loom(tmp_path, LOOM_MODEL="")
+    loom = Loom(tmp_path, LOOM_MODEL="", LOOM_OFFLINE="0")
 
     ran = subprocess.run(
         ["unshare", "--net", "--map-root-user", sys.executable, "-c", SCRIPT, str(port)],

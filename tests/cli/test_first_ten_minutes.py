@@ -1,4 +1,5 @@
-"""The newcomer's first ten minutes (docs/cli.md), without a key and without a network: a namespace with no interfaces.
+"""The newcomer's first ten minutes (docs/cli.md), from a fresh virtual environment that holds the built package and
+nothing of this repository, without a key and without a network: a namespace with no interfaces.
 
 What the commands mean is compared, not how it is spaced.
 """
@@ -9,9 +10,12 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
-from cli.loom_command import COMMAND, Ran
+import pytest
+
+from cli.loom_command import Ran
 from loom.providers.samples import samples
 from loom.testing import sample_pdf
 
@@ -19,24 +23,37 @@ OFFLINE = ["unshare", "-n", "--"] if os.name == "posix" and os.geteuid() == 0 an
 """Only root may take the network away; for others nothing is configured that could use it."""
 
 
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The command, as `pip install .` gives it to somebody who has nothing yet."""
+    fresh = tmp_path_factory.mktemp("fresh") / "venv"
+    subprocess.run([sys.executable, "-m", "venv", fresh], check=True)
+    subprocess.run([fresh / "bin/pip", "install", "-q", ROOT], check=True, capture_output=True)
+    return fresh / "bin/loom"
+
+
 class Newcomer:
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, command: Path) -> None:
         self.folder = folder
+        self.command = command
         for sample in samples():
             (folder / sample.name).write_bytes(sample.data)
         pages = ["Introduction."] * 30
         pages[2], pages[13] = "A timeout of 30 seconds is usual.", "Raise the timeout to 60 seconds."
         (folder / "report.pdf").write_bytes(sample_pdf(*pages))
         (folder / "home").mkdir()
-        kept = {name: os.environ[name] for name in ("PATH", "PYTHONPATH") if name in os.environ}
+        kept = {name: os.environ[name] for name in ("PATH",) if name in os.environ}
         self.environ = {**kept, "LOOM_HOME": str(folder / "home"), "PYTHONUTF8": "1"}
 
-    def types(self, *words: str) -> Ran:
+    def types(self, *words: str, typed: bytes = b"") -> Ran:
         ran = subprocess.run(
-            [*OFFLINE, *COMMAND, *words],
+            [*OFFLINE, self.command, *words],
             cwd=self.folder,
             env=self.environ,
-            stdin=subprocess.DEVNULL,
+            input=typed,
             capture_output=True,
             timeout=180,
             check=False,
@@ -44,8 +61,8 @@ class Newcomer:
         return Ran(ran.returncode, ran.stdout.decode(), ran.stderr.decode())
 
 
-def test_a_newcomer_gets_through_them_offline(tmp_path: Path):
-    newcomer = Newcomer(tmp_path)
+def test_a_newcomer_gets_through_them_offline(tmp_path: Path, installed: Path):
+    newcomer = Newcomer(tmp_path, installed)
 
     look = newcomer.types("what is wrong here?", "-a", "login.png")
     assert look.code == 0
@@ -78,7 +95,15 @@ def test_a_newcomer_gets_through_them_offline(tmp_path: Path):
     assert newcomer.types("ask", "--from", node, "shorter").code == 0
     assert "8 messages, 2 leaves" in newcomer.types("tree").out
 
+    found = newcomer.types("sessions", "search", "raise the timeout")
+    assert found.code == 0 and "what is wrong here?" in found.out and "▤" in found.out
+
+    key = newcomer.types("keys", "set", "mistral", typed=b"sk-mistral-1234567890\n")
+    assert key.code == 0
+    assert "could not be checked (mistral cannot be reached from here), stored in" in key.out
+
     doctor = newcomer.types("doctor")
     assert doctor.code == 0
-    for words in ("✔ python", "✔ store", "1 sessions", "✔ spark", "○ anthropic", "→ loom keys set anthropic"):
+    expected = ["✔ python", "✔ store", "1 sessions", "✔ spark", "○ anthropic", "→ loom keys set anthropic", "✔ mistral"]
+    for words in [*expected, "✔ pdf", " terminal ", " clipboard ", "○ ollama", "○ daemon"]:
         assert words in doctor.out, doctor.out

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.loom_command import COMMAND, Loom
+from cli.loom_command import COMMAND, Loom, Terminal
 from loom.cli.exits import MEANINGS, exit_code_of
 from loom.cli.reference import updated
 from loom.cli.root import COMMANDS
@@ -67,7 +67,8 @@ def test_every_exit_code_is_documented():
 @pytest.mark.parametrize(
     ("words", "expected"),
     [
-        ("loom se", ["sessions"]),
+        ("loom ses", ["sessions"]),
+        ("loom ask -t sh", ["short"]),
         ("loom ask --per", ["--permission"]),
         ("loom ask --permission ", ["ask", "auto", "deny"]),
         ("loom -m oll", ["ollama/"]),
@@ -75,6 +76,8 @@ def test_every_exit_code_is_documented():
     ],
 )
 def test_bash_completes(tmp_path: Path, words: str, expected: list[str]):
+    (tmp_path / "templates").mkdir()
+    (tmp_path / "templates" / "short.toml").write_text("prompt = 'x'")
     script = Loom(tmp_path)("completion", "bash").out
     typed = f'{words}""' if words.endswith(" ") else words
     line = (
@@ -99,15 +102,43 @@ def test_zsh_completes(tmp_path: Path):
     assert "sessions" in _in_shell(["zsh", "-f", "-c", line], tmp_path)
 
 
+@pytest.mark.parametrize(
+    ("shell", "begin"),
+    [
+        (["bash", "--norc", "--noprofile", "-i"], 'eval "$(loom completion bash)"; PS1="> "'),
+        (["zsh", "-f", "-i"], 'autoload -U compinit; compinit -D; eval "$(loom completion zsh)"; PS1="> "'),
+    ],
+    ids=["bash", "zsh"],
+)
+def test_a_person_presses_tab(tmp_path: Path, shell: list[str], begin: str):
+    loom = Loom(tmp_path, PATH=f"{_program(tmp_path)}:{os.environ['PATH']}")
+
+    with Terminal(loom, command=shell) as terminal:
+        terminal.type(f"{begin}; echo re''ady\n")
+        terminal.wait_for("ready")
+        terminal.type("loom sess\t")
+        terminal.wait_for("loom sessions")
+        terminal.type("--her\t")
+        terminal.wait_for("--here")
+        terminal.type("\n")
+        terminal.wait_for("no conversations yet")
+        terminal.type("exit\n")
+        terminal.end()
+
+
 def test_fish_gets_a_script_too(tmp_path: Path):
     assert "complete --no-files --command loom" in Loom(tmp_path)("completion", "fish").out
 
 
 def _in_shell(command: list[str], folder: Path) -> str:
-    """`loom` is on the path as a small program, as an installation would put it there."""
+    environ = {**os.environ, "PATH": f"{_program(folder)}:{os.environ['PATH']}", "LOOM_HOME": str(folder)}
+    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=True).stdout
+
+
+def _program(folder: Path) -> Path:
+    """`loom` as a small program, as an installation would put it on the path."""
     program = folder / "bin" / "loom"
     program.parent.mkdir()
     program.write_text(f'#!/bin/sh\nexec {" ".join(COMMAND)} "$@"\n')
     program.chmod(0o755)
-    environ = {**os.environ, "PATH": f"{program.parent}:{os.environ['PATH']}", "LOOM_HOME": str(folder)}
-    return subprocess.run(command, env=environ, capture_output=True, text=True, timeout=60, check=True).stdout
+    return program.parent

@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import io
 import json
+import re
+import zipfile
+from html.parser import HTMLParser
 from pathlib import Path
 
-from cli.loom_command import Loom
+from PIL import Image, ImageDraw, ImageFont
+
+from cli.loom_command import Loom, Terminal
+from cli.model_server import model_server
 from loom.testing import sample_pdf, sample_png
 
 
@@ -35,9 +42,113 @@ def test_words_are_found_in_questions_answers_and_file_names(tmp_path: Path):
 
     for words in (["gives", "30"], ["MANUAL.pdf"], ["'; DROP TABLE session; --"], ["100%"]):
         found = loom("sessions", "search", "--json", "--", *words).rows
-        assert len(found) == (0 if "%" in words[0] or "DROP" in words[0] else 1), words
+        assert len({row["id"] for row in found}) == (0 if "%" in words[0] or "DROP" in words[0] else 1), words
     assert "gateway" in loom("sessions", "search", "gives up").out
     assert loom("sessions", "search", "   ").code == 2
+
+
+def test_a_word_is_found_that_stands_only_inside_a_document_or_a_picture(tmp_path: Path):
+    loom = Loom(tmp_path)
+    loom.file("manual.pdf", sample_pdf("Cover.", "The wombat sleeps at noon."))
+    loom.file("shot.png", drawn("Platypus 42"))
+    with model_server("fine") as server:
+        (loom.home / "loom.toml").write_text(server.config)
+        loom("-m", "local", "-T", "none", "read this", "manual.pdf")
+        loom("-m", "local", "-T", "none", "see this", "shot.png")
+
+        found = loom("sessions", "search", "wombat")
+        before = loom("sessions", "search", "platypus")
+        indexed = loom("sessions", "search", "--index")
+        after = loom("sessions", "search", "platypus", "--json")
+
+    assert "read this" in found.out and "▤" in found.out and "wombat sleeps" in found.out
+    assert before.out == "" and "1 media were not read yet: `loom sessions search --index`" in before.err
+    assert indexed.err == "1 media read\n"
+    (row,) = after.rows
+    assert (row["where"], row["role"], row["title"]) == ("picture", "user", "see this") and "Platypus" in row["excerpt"]
+    loom("sessions", "delete", row["session"], "--yes")
+    assert loom("sessions", "search", "platypus").out == ""
+
+
+def drawn(words: str) -> bytes:
+    image = Image.new("RGB", (700, 120), "white")
+    ImageDraw.Draw(image).text((30, 30), words, fill="black", font=ImageFont.load_default(48))
+    file = io.BytesIO()
+    image.save(file, "PNG")
+    return file.getvalue()
+
+
+def test_a_zip_holds_the_conversation_and_every_medium_under_a_name_of_our_own(tmp_path: Path):
+    loom = Loom(tmp_path)
+    picture, document = sample_png(), sample_pdf("The timeout is 30 seconds.")
+    loom.file("..%2f..%2fevil.png", picture)
+    loom.file("manual.pdf", document)
+    loom("-R", "manual.pdf", "..%2f..%2fevil.png", "what is it?")
+
+    assert loom("sessions", "export", "-f", "zip", "-o", "talk.zip").code == 0
+
+    with zipfile.ZipFile(loom.folder / "talk.zip") as archive:
+        names = archive.namelist()
+        data = {archive.read(name) for name in names}
+        conversation = archive.read("conversation.json")
+    assert {picture, document} <= data and len(names) == 5
+    assert all(re.fullmatch(r"conversation\.(md|html|json)|media/[0-9a-f]{64}\.(png|pdf)", name) for name in names)
+    loom.file("back.json", conversation)
+    assert "already here" in loom("import", "back.json").out
+    with Terminal(loom, "sessions", "export", "-f", "zip") as terminal:
+        assert terminal.end() == 2
+
+
+HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>\"'><svg/onload=alert(3)> [a](javascript:alert(4))"
+
+
+def test_markup_in_words_and_names_does_nothing_on_the_page(tmp_path: Path):
+    loom = Loom(tmp_path)
+    name = 'a"><script>alert(5)<' + "b.png"
+    loom.file(name, sample_png())
+    with model_server(f"{HOSTILE}\x1b[2J") as server:
+        (loom.home / "loom.toml").write_text(server.config)
+        loom("-m", "local", "-s", HOSTILE, HOSTILE, name)
+        loom("sessions", "rename", "1", HOSTILE)
+
+    page = loom("sessions", "export", "-f", "html").out
+
+    found = Tags()
+    found.feed(page)
+    assert set(found.tags) <= {
+        *(
+            "html",
+            "head",
+            "meta",
+            "title",
+            "style",
+            "body",
+            "h1",
+            "h2",
+            "article",
+            "pre",
+            "p",
+            "img",
+            "details",
+            "summary",
+        )
+    }
+    assert all(not name.startswith("on") for name in found.attributes)
+    assert [source for source in found.sources if not source.startswith("data:image/")] == []
+    assert "\x1b" not in page and page.count("default-src 'none'") == 1
+
+
+class Tags(HTMLParser):
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: list[str] = []
+        self.attributes: list[str] = []
+        self.sources: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        self.attributes += [name for name, _ in attrs]
+        self.sources += [value or "" for name, value in attrs if name in ("src", "href")]
 
 
 def test_a_conversation_is_renamed_and_deleted(tmp_path: Path):

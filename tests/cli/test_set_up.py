@@ -50,6 +50,14 @@ def test_what_is_no_key_or_no_service_is_refused(tmp_path: Path):
     assert loom("keys", "remove", "openai").code == 2
 
 
+def test_a_key_opens_all_doors_of_a_service_by_whichever_name_an_error_says(tmp_path: Path):
+    loom = Loom(tmp_path)
+
+    assert loom("keys", "set", "openai-responses", stdin=b"sk-1234567890\n").code == 0
+    assert loom("keys", "set", "openai-chat", stdin=b"sk-1234567890\n").code == 0
+    assert [row["service"] for row in loom("keys", "list", "--json").rows if row["key"]] == ["openai"]
+
+
 def test_models_tell_what_they_take_and_how_loom_knows(tmp_path: Path):
     loom = Loom(tmp_path)
     (loom.home / "loom.toml").write_text(
@@ -114,6 +122,7 @@ def test_the_doctor_finds_lost_and_damaged_media_and_keys_that_others_can_read(t
 
     assert damaged.code == 1 and "✖ media" in damaged.out
     assert lost.code == 0 and "! store" in lost.out and "manual.pdf" in lost.out
+    assert loom("-c", "-R", "still there?").code == 0
 
 
 def test_the_doctor_survives_a_store_that_does_not_open(tmp_path: Path):

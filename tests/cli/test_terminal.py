@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageChops
 
 from cli.loom_command import Loom, Terminal
 from cli.model_server import model_server
@@ -17,11 +17,14 @@ from loom.cli import pictures
 from loom.cli.faces import Outcome
 from loom.cli.footer import footer
 from loom.cli.markdown import Markdown
+from loom.cli.qr import drawn_qr, qr_matrix
+from loom.cli.sixel import sixels
 from loom.cli.terminal import clipped, harmless, has_colour, money_label, one_line, tokens_label
-from loom.errors import ConfigError
+from loom.errors import ConfigError, TooLarge
 from loom.models import Usage
 from loom.prompt import Receipt, ReceiptRow, Totals
 from loom.testing import sample_png
+from made import run
 
 _CODES = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -82,7 +85,7 @@ def test_numbers_are_short():
     assert [money_label(usd) for usd in (None, 0.0, 0.0001, 0.094, 2.5)] == ["$?", "$0", "<$0.001", "$0.094", "$2.50"]
 
 
-def test_the_footer_names_what_was_shown():
+def test_the_footer_names_what_was_shown_as_far_as_there_is_room(monkeypatch: pytest.MonkeyPatch):
     rows = (
         ReceiptRow(message=0, block=0, kind="image", label="a.png, 9×9", rendition="low", digest="sha256:a", tokens=9),
         ReceiptRow(message=2, block=0, kind="image", label="b.png, 9×9", rendition="full", digest="sha256:b", tokens=9),
@@ -102,9 +105,16 @@ def test_the_footer_names_what_was_shown():
         receipt=receipt,
     )  # fmt: skip
 
+    monkeypatch.setenv("COLUMNS", "120")
     assert footer(outcome) == (
         "── spark · [Image #2] ● full · [r.pdf] ○ text 5.4k · media before 1◐ · 31k in · 38 out · $0.094 · 4.1 s ──"
     )
+    monkeypatch.setenv("COLUMNS", "90")
+    assert footer(outcome) == "── spark · [Image #2] ● full · [r.pdf] ○ text 5.4k · 31k in · 38 out · $0.094 · 4.1 s ──"
+    monkeypatch.setenv("COLUMNS", "40")
+    assert footer(outcome) == "── spark · $0.094 · 4.1 s ──"
+    monkeypatch.setenv("LOOM_PLAIN", "1")
+    assert footer(outcome, hint="go on").startswith("(spark, ") and footer(outcome, hint="go on").endswith("; go on)")
 
 
 @pytest.mark.parametrize(
@@ -115,6 +125,10 @@ def test_the_footer_names_what_was_shown():
         ({"TERM": "xterm-256color", "TERM_PROGRAM": "iTerm.app"}, "iterm2"),
         ({"TERM": "tmux-256color", "TMUX": "/tmp/x", "KITTY_WINDOW_ID": "1"}, "halfcell"),
         ({"TERM": "xterm", "COLORTERM": "truecolor"}, "halfcell"),
+        ({"TERM": "foot"}, "sixel"),
+        ({"TERM": "foot", "TMUX": "/tmp/x"}, "off"),
+        ({"TERM": "xterm-256color", "KONSOLE_VERSION": "230805"}, "sixel"),
+        ({"TERM": "xterm-256color", "KONSOLE_VERSION": "210402"}, "halfcell"),
         ({"TERM": "xterm"}, "off"),
         ({"TERM": "xterm-256color", "NO_COLOR": "1"}, "off"),
         ({"TERM": "xterm-256color", "LOOM_PLAIN": "1"}, "off"),
@@ -127,8 +141,8 @@ def test_the_terminal_is_recognised(environ: dict[str, str], expected: str):
 
 
 def test_an_unknown_protocol_is_said():
-    with pytest.raises(ConfigError, match="off, halfcell, kitty or iterm2"):
-        pictures.protocol({"LOOM_IMAGES": "sixel"})
+    with pytest.raises(ConfigError, match="off, halfcell, sixel, kitty or iterm2"):
+        pictures.protocol({"LOOM_IMAGES": "ascii"})
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA"])
@@ -161,8 +175,71 @@ def test_each_protocol_writes_its_own_escapes():
 
     assert pictures.drawn(png, 64, 48, "kitty").startswith("\x1b_Ga=T,f=100,q=2,c=8,r=3,m=0;")
     assert pictures.drawn(png, 64, 48, "iterm2").startswith("\x1b]1337;File=inline=1;")
+    assert pictures.drawn(png, 64, 48, "sixel").startswith('\x1bPq"1;1;64;48#0;2;')
     assert pictures.drawn(png, 64, 48, "halfcell").count("\n") == 24
     assert pictures.drawn(png, 64, 48, "off") == ""
+
+
+@pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA"])
+@pytest.mark.parametrize("size", [(1, 1), (7, 5), (64, 13)])
+def test_sixels_are_drawn_by_another_program_as_the_picture_that_they_were(
+    tmp_path: Path, mode: str, size: tuple[int, int]
+):
+    image = Image.linear_gradient("L").resize(size).convert("RGB")
+    image.putpixel((0, 0), (200, 30, 40))
+    image = image.convert(mode)
+    file = io.BytesIO()
+    image.save(file, "PNG")
+
+    (tmp_path / "x.six").write_text(sixels(file.getvalue()))
+    run("/usr/bin/convert", f"sixel:{tmp_path / 'x.six'}", tmp_path / "x.png")
+
+    shown = Image.open(tmp_path / "x.png").convert("RGB")
+    expected = image.convert("RGBA").convert("RGB")
+    assert shown.size == expected.size
+    errors = ImageChops.difference(shown, expected).getextrema()
+    assert max(high for _, high in errors) <= 12  # a palette of 128 colours, in hundredths
+
+
+@pytest.mark.parametrize("length", [1, 17, 32, 53, 72, 78, 106, 134])
+def test_a_phone_reads_the_code(length: int):
+    import cv2
+    import numpy as np
+
+    link = ("http://192.168.1.20:5666/?t=" + "aB3-xY9_" * 20)[:length]
+    modules = np.pad(np.array(qr_matrix(link), dtype=np.uint8), 4)
+    picture = 255 - 255 * np.kron(modules, np.ones((10, 10), dtype=np.uint8))
+
+    assert cv2.QRCodeDetector().detectAndDecode(picture)[0] == link
+    assert len(qr_matrix(link)) in (21, 25, 29, 33, 37, 41)
+
+
+def test_a_code_is_drawn_dark_on_light_with_room_around_it():
+    drawn = drawn_qr("http://127.0.0.1:5666/?t=x")
+    lines = [_CODES.sub("", line) for line in drawn.splitlines()]
+
+    assert len({len(line) for line in lines}) == 1 and all("\x1b[30;107m" in line for line in drawn.splitlines())
+    assert lines[0].strip() == lines[-1].strip() == "" and all(line.startswith("    ") for line in lines)
+    with pytest.raises(TooLarge):
+        drawn_qr("x" * 135)
+
+
+def test_what_takes_long_is_said_on_one_line_that_goes_again(tmp_path: Path):
+    loom = Loom(tmp_path)
+
+    with model_server("at last", delay_seconds=1.5) as server:
+        (loom.home / "loom.toml").write_text(server.config)
+        with Terminal(loom, "-m", "local", "hello") as terminal:
+            assert terminal.end() == 0
+        with Terminal(loom, "--plain", "-m", "local", "hello") as plain:
+            assert plain.end() == 0
+        piped = loom("-m", "local", "hello")
+
+    assert "asking scripted… 1 s" in terminal.screen
+    assert terminal.screen.rfind("\r\x1b[K") < terminal.screen.find("at last")
+    assert "asking scripted" not in terminal.screen[terminal.screen.rfind("\r\x1b[K") :]
+    assert "\x1b" not in plain.screen and "…" not in plain.screen and "─" not in plain.screen
+    assert piped.err == ""
 
 
 def test_colours_are_for_terminals_that_want_them():

@@ -7,9 +7,9 @@ import os
 import sys
 from typing import Literal, TypeAlias
 
-from loom.agent.session import LocalSession
-from loom.cli.terminal import Ink, one_line
+from loom.cli.terminal import Ink, one_line, quiet_keys
 from loom.events import ApprovalRequested
+from loom.session import Session
 
 Permission: TypeAlias = Literal["ask", "auto", "deny"]
 Answer: TypeAlias = Literal["once", "always", "deny"]
@@ -17,7 +17,7 @@ Answer: TypeAlias = Literal["once", "always", "deny"]
 _ANSWERS: dict[str, Answer] = {"y": "once", "yes": "once", "a": "always", "always": "always", "n": "deny", "no": "deny"}
 
 
-async def answer(session: LocalSession, event: ApprovalRequested, permission: Permission) -> None:
+async def answer(session: Session, event: ApprovalRequested, permission: Permission) -> None:
     match permission:
         case "auto":
             await session.answer(event.approval, "once")
@@ -28,7 +28,9 @@ async def answer(session: LocalSession, event: ApprovalRequested, permission: Pe
                 reason = "nobody is at the terminal to ask; --permission auto would allow it"
                 await session.answer(event.approval, "deny", reason)
                 return
-            await session.answer(event.approval, *await _asked(event))
+            with quiet_keys(on=False):
+                said = await _asked(event)
+            await session.answer(event.approval, *said)
 
 
 async def _asked(event: ApprovalRequested) -> tuple[Answer, str]:

@@ -1,46 +1,67 @@
-"""`loom ask`, which is also `loom "…"`: one message, one answer, and a session to go on from."""
+"""`loom ask`, which is also `loom "…"`: one message, one answer or several, and a session to go on from."""
 
 from __future__ import annotations
 
 import asyncio
 import sys
-from typing import Any
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Literal
 
 import click
 import msgspec
 
 from loom.agent.session import LocalSession
-from loom.cli.approving import Permission
-from loom.cli.asking import Format, choose_tools, face_for, model_for, tell, warn
-from loom.cli.attachments import Said, read_message, shortened
-from loom.cli.choosing import LATEST, Place, open_place, stored_session
-from loom.cli.completing import complete_models, complete_sessions
+from loom.cli.advice import advice
+from loom.cli.asking import (
+    Format,
+    choose_tools,
+    face_for,
+    model_asked,
+    model_for,
+    taken_in,
+    tell,
+    templated,
+    use_key,
+    warn,
+)
+from loom.cli.attachments import Said, attachment, named_files, read_message
+from loom.cli.choosing import open_place, stored_session
+from loom.cli.daemons import voice
 from loom.cli.exits import exit_code
-from loom.cli.faces import JsonFace, Outcome
-from loom.cli.footer import footer, switch_preview
-from loom.cli.terminal import Ink, is_plain, say, sentence
+from loom.cli.extracting import CodeFace
+from loom.cli.faces import Face, JsonFace, Outcome
+from loom.cli.footer import footer, switch_preview, usage_line
+from loom.cli.options import Speaking, speaking_of, speaking_options
+from loom.cli.preparing import declared, hinting, prepared
+from loom.cli.progress import Progress
+from loom.cli.templates import Template, save_template
+from loom.cli.terminal import Ink, say, sentence
 from loom.cli.turns import speak
+from loom.client import RemoteSession
+from loom.config import load_config
+from loom.content.blocks import ContentBlock
+from loom.content.messages import text_of
 from loom.errors import ContentError, LoomError
 from loom.models import Usage
 from loom.runtime import Runtime
 
+_MOST_ANSWERS = 20
 
-class Asked(msgspec.Struct, frozen=True, kw_only=True):
+
+class Asked(Speaking, frozen=True, kw_only=True):
     """The command line, understood."""
 
     words: tuple[str, ...]
     attached: tuple[str, ...]
-    model: str
-    place: Place
-    system: str
-    tools: tuple[str, ...]
-    permission: Permission
-    form: Format
-    dry_run: bool
-    full: bool
-    streams: bool
-    plain: bool
-    shows_reasoning: bool
+    declared: tuple[tuple[str, str], ...] = ()
+    form: Format = "text"
+    dry_run: bool = False
+    full: bool = False
+    streams: bool = True
+    extracts: Literal["", "first", "last"] = ""
+    shows_usage: bool = False
+    answers: int = 1
 
 
 @click.command("ask")
@@ -53,37 +74,27 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
     metavar="FILE",
     help="A file, FILE#3-7 for pages, an address, or - for stdin.",
 )
-@click.option("-i", "--image", "images", multiple=True, hidden=True)
-@click.option("-m", "--model", default="", shell_complete=complete_models, help="platform/name, or a configured name.")
-@click.option("-c", "--continue", "last_here", is_flag=True, help="Go on with the last session of this folder.")
 @click.option(
-    "-r",
-    "--resume",
-    is_flag=False,
-    flag_value=LATEST,
-    default="",
-    metavar="[ID|N|latest]",
-    shell_complete=complete_sessions,
-    help="Go on with a session: its id, its number in `loom sessions`, its title.",
-)
-@click.option("--from", "node", default="", metavar="NODE", help="Go on from this message; nothing is overwritten.")
-@click.option("--fork", is_flag=True, help="Go on in a new session and leave the old one as it is.")
-@click.option("-s", "--system", default="", help="The system prompt of a new session.")
-@click.option(
-    "-T",
-    "--tool",
-    "tools",
+    "--at",
+    "declared",
+    nargs=2,
     multiple=True,
-    metavar="NAME",
-    help="A tool that the model may call; also all, safe (the default: those that only read) or none.",
+    metavar="FILE MIME",
+    help="A file and what it should be; its bytes decide, and it is said where they differ.",
 )
+@click.option("-i", "--image", "images", multiple=True, hidden=True)
+@speaking_options(tools="safe")
 @click.option(
-    "--permission",
-    type=click.Choice(["ask", "auto", "deny"]),
-    default="ask",
-    show_default=True,
-    help="What happens when a tool needs your word. Without a terminal, ask means deny.",
+    "-n",
+    "answers",
+    type=click.IntRange(1, _MOST_ANSWERS),
+    default=1,
+    metavar="N",
+    help="So many answers, beside each other in the tree.",
 )
+@click.option("-x", "--extract", is_flag=True, help="Only the first block of code of the answer.")
+@click.option("--xl", "--extract-last", "extract_last", is_flag=True, help="Only the last block of code.")
+@click.option("-u", "--usage", is_flag=True, help="Say on stderr how many tokens it took.")
 @click.option("--json", "as_json", is_flag=True, help="The same as --output-format json.")
 @click.option(
     "--output-format", "form", type=click.Choice(["text", "json", "stream-json"]), default="text", show_default=True
@@ -91,8 +102,7 @@ class Asked(msgspec.Struct, frozen=True, kw_only=True):
 @click.option("--dry-run", is_flag=True, help="Show the request instead of sending it; media as digest and size.")
 @click.option("--full", is_flag=True, help="With --dry-run: with all media, exactly as on the wire.")
 @click.option("--no-stream", is_flag=True, help="Write the answer when it is whole.")
-@click.option("--plain", is_flag=True, help="No colours, boxes or pictures (also LOOM_PLAIN=1).")
-@click.option("-R", "--hide-reasoning", is_flag=True, help="Do not show the model's reasoning on stderr.")
+@click.option("--save", default="", metavar="NAME", help="Keep this as a template for -t, and ask nothing.")
 @click.option("-p", "--print", "printing", is_flag=True, hidden=True)
 def command(words: tuple[str, ...], attached: tuple[str, ...], images: tuple[str, ...], **given: Any) -> int:
     """Ask a model. `loom "QUESTION" FILE...` is the same.
@@ -100,45 +110,72 @@ def command(words: tuple[str, ...], attached: tuple[str, ...], images: tuple[str
     A word that names an existing file is an attachment. Text on stdin goes before the question; a picture or a
     document on stdin is attached. The answer goes to stdout, everything about it to stderr.
     """
-    place = Place(last_here=given["last_here"], resume=given["resume"], node=given["node"], fork=given["fork"])
-    asked = Asked(
-        words=words,
-        attached=(*attached, *images),
-        model=given["model"],
-        place=place,
-        system=given["system"],
-        tools=given["tools"],
-        permission=given["permission"],
-        form="json" if given["as_json"] else given["form"],
-        dry_run=given["dry_run"],
-        full=given["full"],
-        streams=not given["no_stream"],
-        plain=given["plain"] or is_plain(),
-        shows_reasoning=not given["hide_reasoning"],
+    form: Format = "json" if given["as_json"] else given["form"]
+    try:
+        asked = Asked(
+            words=words,
+            attached=(*attached, *images, *(name for name, _ in given["declared"])),
+            declared=given["declared"],
+            form=form,
+            dry_run=given["dry_run"],
+            full=given["full"],
+            streams=not given["no_stream"],
+            extracts="last" if given["extract_last"] else "first" if given["extract"] else "",
+            shows_usage=given["usage"],
+            answers=given["answers"],
+            **speaking_of(given),
+        )
+        return _save(given["save"], asked) if given["save"] else asyncio.run(_ask(asked))
+    except LoomError as error:
+        if form == "text":
+            raise
+        # A program that asked for JSON gets JSON, also where nothing could be asked.
+        asyncio.run(JsonFace().finish(Outcome(session="", model=given["model"], error=error)))
+        return exit_code(error)
+
+
+def _save(name: str, asked: Asked) -> int:
+    said, files = named_files(asked.words)
+    attached = (*files, *asked.attached)
+    for item in attached:
+        attachment(item)
+    template = Template(
+        prompt=" ".join(said) or asked.template.prompt,
+        system=asked.system or asked.template.system,
+        model=asked.model,
+        tools=asked.tools,
+        attach=tuple(item if item.startswith("http") else str(Path(item).absolute()) for item in attached)
+        or asked.template.attach,
+        params={**asked.template.params, **dict(asked.params)},
+        context=asked.template.context,
+        images=asked.template.images,
+        documents=asked.template.documents,
     )
-    return asyncio.run(_ask(asked))
+    if template == Template():
+        raise ContentError("there is nothing to keep.", hint='Say it: loom "Summarise $input." --save short')
+    file = save_template(name, template)
+    click.echo(f"kept as {file.stem}: loom -t {file.stem}", err=True)
+    return 0
 
 
 async def _ask(asked: Asked) -> int:
-    try:
-        async with Runtime.open() as runtime:
-            said = read_message(asked.words, asked.attached, runtime.config.media_limits())
-            if not said.content:
-                raise ContentError(
-                    "there is nothing to ask.", hint='Say something: loom "what is wrong here?" -a login.png'
-                )
-            if asked.dry_run:
-                from loom.cli.dry_run import show_request
+    async with Runtime.open(load_config(flags=asked.flags)) as runtime:
+        said = read_message(asked.words, (*asked.template.attach, *asked.attached), runtime.config.media_limits())
+        said, system = templated(asked, said)
+        if not said.content:
+            raise ContentError(
+                "there is nothing to ask.", hint='Say something: loom "what is wrong here?" -a login.png'
+            )
+        asked = msgspec.structs.replace(asked, system=system, model=await model_asked(runtime, asked))
+        if asked.dry_run:
+            from loom.cli.dry_run import show_request
 
-                await show_request(runtime, asked, said)
-                return 0
-            outcome = await _turn(runtime, asked, said)
-    except LoomError as error:
-        if asked.form == "text":
-            raise
-        # A program that asked for JSON gets JSON, also where nothing could be asked.
-        await JsonFace().finish(Outcome(session="", model=asked.model, error=error))
-        return exit_code(error)
+            with hinting(asked.wishes):
+                files = await prepared(said.files, asked.wishes, runtime)
+                await show_request(runtime, asked, msgspec.structs.replace(said, files=files))
+            return 0
+        async with Progress(plain=asked.plain) as progress:
+            outcome = await _turns(runtime, asked, said, progress)
     if outcome.error is None:
         return 0
     if asked.form == "text":
@@ -160,33 +197,71 @@ async def _preview(runtime: Runtime, session: LocalSession, model: str) -> None:
         click.echo(switch_preview(receipt, usd), err=True)
 
 
-async def _turn(runtime: Runtime, asked: Asked, said: Said) -> Outcome:
+async def _turns(runtime: Runtime, asked: Asked, said: Said, progress: Progress) -> Outcome:
     await choose_tools(runtime, asked.tools, default="safe")
-    ingested = await runtime.ingest(*said.content)
-    blocks, notices = shortened(ingested.blocks, runtime.config.documents.pages_per_read)
-    notices = [*ingested.notices, *notices]
+    blocks, notices = await taken_in(runtime, asked, said.files, said.spoken, progress)
+    notices = [*declared(asked.declared), *notices]
     model = await model_for(runtime, asked.model) if asked.place.is_new else asked.model
     switches = bool(asked.model) and not asked.place.is_new and await _is_other(runtime, asked)
     session = await open_place(runtime, asked.place, model=model, system=asked.system, title=said.title)
+    use_key(runtime, asked, (await runtime.sessions.get(session.id)).model)
     warn(runtime)
     if asked.form == "text":
         tell(notices)
         if switches:
             await _preview(runtime, session, asked.model)
-    face = face_for(
-        runtime, asked.form, streams=asked.streams, shows_reasoning=asked.shows_reasoning, plain=asked.plain
-    )
-    is_shown = asked.form == "text" and sys.stdout.isatty()
+    async with voice(runtime, asked, session) as speaker:
+        outcome = await _answer(runtime, asked, speaker, blocks, notices=notices, progress=progress)
+        for number in range(2, asked.answers + 1):
+            if outcome.error is not None:
+                break
+            if asked.form == "text" and not sys.stdout.isatty():
+                click.echo("\n---\n")
+            outcome = await _answer(runtime, asked, speaker, None, progress=progress, number=number)
+    return outcome
+
+
+async def _answer(
+    runtime: Runtime,
+    asked: Asked,
+    session: LocalSession | RemoteSession,
+    blocks: list[ContentBlock] | None,
+    *,
+    progress: Progress,
+    notices: Sequence[str] = (),
+    number: int = 1,
+) -> Outcome:
+    """One answer; without blocks, another one to what was said last."""
+    is_shown = asked.form == "text" and sys.stdout.isatty() and not asked.extracts
     outcome = await speak(
         runtime,
         session,
-        blocks,
-        face,
+        session.again() if blocks is None else session.stream(*blocks),
+        _face(runtime, asked),
+        said="" if blocks is None else "\n".join(text_of(block) for block in blocks),
         permission=asked.permission,
         notices=notices,
-        priced=is_shown or asked.form != "text",
+        priced=is_shown or asked.shows_usage or asked.form != "text",
+        shows_reasoning=asked.shows_reasoning,
+        progress=progress,
     )
-    if is_shown and not outcome.error:
-        hint = "" if not asked.place.is_new else "loom -c to go on"
+    if outcome.error:
+        return outcome
+    if is_shown:
+        of_several = f"answer {number} of {asked.answers}" if asked.answers > 1 else ""
+        hint = of_several or ("loom -c to go on" if asked.place.is_new else "")
         click.echo(Ink(sys.stdout).dim(footer(outcome, hint=hint)))
+    if asked.form == "text":
+        for told in await advice(runtime, outcome, blocks or ()):
+            say(told)
+    if asked.shows_usage and asked.form == "text":
+        click.echo(usage_line(outcome), err=True)
     return outcome
+
+
+def _face(runtime: Runtime, asked: Asked) -> Face:
+    if asked.extracts and asked.form == "text":
+        return CodeFace(last=asked.extracts == "last", shows_reasoning=asked.shows_reasoning)
+    return face_for(
+        runtime, asked.form, streams=asked.streams, shows_reasoning=asked.shows_reasoning, plain=asked.plain
+    )

@@ -8,10 +8,22 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
+import msgspec
+
+from loom.agent.ingest import Ingested
+from loom.cli import terminal
+from loom.cli.attachments import Said, shortened
 from loom.cli.faces import Face, JsonFace, StreamJsonFace, TerminalFace, TextFace
+from loom.cli.options import Speaking
+from loom.cli.preparing import hinting, prepared
+from loom.cli.progress import Progress
+from loom.cli.templates import filled
 from loom.cli.terminal import harmless, has_colour, say
+from loom.config import load_config
+from loom.content.blocks import ContentBlock
+from loom.content.inputs import Attachment, Content
 from loom.errors import ConfigError
-from loom.runtime import Runtime
+from loom.runtime import Runtime, key_names
 from loom.tools.base import Tool
 
 Format: TypeAlias = Literal["text", "json", "stream-json"]
@@ -20,7 +32,27 @@ SPARK_NOTICE: Final = (
     "loom: no API key and no local model found, so loom/spark answers (built in, offline: it looks,\n"
     "      it does not reason). `loom keys set anthropic` or a running Ollama changes that.\n\n"
 )
+_SHRUNK: Final = ": a copy of "
 _NOTICE_FILE: Final = "spark-notice"
+
+
+async def model_asked(runtime: Runtime, speaking: Speaking) -> str:
+    """What -m or -q names; nothing where neither is given. That --describe-with names a model is made sure of, too."""
+    if speaking.describer:
+        runtime.model(speaking.describer)
+    if speaking.model or not speaking.queries:
+        return speaking.model
+    from loom.cli.models import names_known
+
+    words = [word.casefold() for query in speaking.queries for word in query.split()]
+    known = await names_known(runtime)
+    found = next((name for name in known if all(word in name.casefold() for word in words)), "")
+    if not found:
+        raise ConfigError(
+            f"no model that Loom knows of has {' and '.join(words) or 'nothing'} in its name.",
+            hint="See them: `loom models`. Any other: -m platform/name.",
+        )
+    return found
 
 
 async def model_for(runtime: Runtime, asked: str) -> str:
@@ -45,6 +77,50 @@ def _is_first_today(runtime: Runtime) -> bool:
     stamp.parent.mkdir(parents=True, exist_ok=True)
     stamp.write_text(f"{today}\n", encoding="utf-8")
     return True
+
+
+def use_key(runtime: Runtime, speaking: Speaking, reference: str) -> None:
+    """`--key NAME`: a stored key by its name, for this model's service and this run alone. The key itself is never an
+    argument, where every program on the machine could read it."""
+    if not speaking.key:
+        return
+    key = runtime.config.secrets("keys").get(speaking.key, "")
+    if not key:
+        raise ConfigError(
+            "there is no stored key of that name.",
+            hint="Store one: loom keys set SERVICE --as NAME. See what is there: loom keys list.",
+        )
+    model = runtime.model(reference)
+    own = {"models": {model.alias: {"api_key": key}}} if model.alias else {}
+    runtime.config = load_config(flags={**speaking.flags, "keys": {key_names(model.provider)[0]: key}, **own})
+
+
+async def taken_in(
+    runtime: Runtime, speaking: Speaking, files: Sequence[Attachment], words: Sequence[Content], progress: Progress
+) -> tuple[list[ContentBlock], list[str]]:
+    """A message's files and words as blocks whose bytes are in the store, and what happened to them on the way."""
+    if files:
+        first = files[0].name or getattr(files[0].source, "name", "") or "the attachment"
+        progress.show(f"reading {first}" + (f" and {len(files) - 1} more" if len(files) > 1 else ""))
+    try:
+        with hinting(speaking.wishes):
+            ready = await prepared(files, speaking.wishes, runtime)
+            found: Ingested = await runtime.ingest(*ready, *words)
+    finally:
+        progress.clear()
+    blocks, notices = shortened(found.blocks, runtime.config.documents.pages_per_read)
+    shrunk = "; --no-resize refuses it instead"
+    told = [f"{notice}{shrunk if _SHRUNK in notice else ''}" for notice in found.notices]
+    return blocks, [*told, *notices]
+
+
+def templated(speaking: Speaking, said: Said) -> tuple[Said, str]:
+    """The message that a template makes of what was said, and the system prompt of a new session."""
+    template = speaking.template
+    given = "\n\n".join(part for part in (said.piped, said.words) if part)
+    prompt, theirs = filled(template, given, speaking.params)
+    system = speaking.system or (theirs if speaking.place.is_new else "")
+    return (msgspec.structs.replace(said, words=prompt, piped="") if template.prompt else said), system
 
 
 async def choose_tools(runtime: Runtime, names: Sequence[str], *, default: Literal["safe", "all"]) -> None:
@@ -96,5 +172,4 @@ def face_for(
 def tell(notices: Sequence[str]) -> None:
     """What happened to the attachments on their way in."""
     for notice in notices:
-        sys.stderr.write(f"[{harmless(notice)}]\n")
-    sys.stderr.flush()
+        terminal.tell(f"[{harmless(notice)}]")

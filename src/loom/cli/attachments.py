@@ -3,6 +3,8 @@
 loom report.pdf#3-7 "…"      an existing path is an attachment
 loom "…" -a photo.png        so is what follows -a
 cat x.png | loom "…"         bytes on stdin are recognised; text goes before the words
+
+What is asked of the files themselves (`--no-resize`, `--pdf-password-file`, `--at`) is done in `preparing`.
 """
 
 from __future__ import annotations
@@ -36,8 +38,12 @@ class Said(msgspec.Struct, frozen=True):
     piped: str = ""
 
     @property
+    def spoken(self) -> list[Content]:
+        return [text for text in (self.piped, self.words) if text]
+
+    @property
     def content(self) -> list[Content]:
-        return [*self.files, *([self.piped] if self.piped else []), *([self.words] if self.words else [])]
+        return [*self.files, *self.spoken]
 
     @property
     def title(self) -> str:
@@ -47,15 +53,8 @@ class Said(msgspec.Struct, frozen=True):
 
 def read_message(words: Sequence[str], attached: Sequence[str], limits: Limits) -> Said:
     """The message of a command line. Bytes are read only from stdin; paths are read at the door."""
-    said: list[str] = []
-    files: list[Attachment] = []
-    for word in words:
-        found = _existing(word)
-        if found is None:
-            said.append(word)
-        else:
-            files.append(found)
-    files += [attachment(name) for name in attached if name != STDIN]
+    said, names = named_files(words)
+    files = [attachment(name) for name in (*names, *attached) if name != STDIN]
     piped = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
     if STDIN in attached:
         if not piped:
@@ -66,6 +65,12 @@ def read_message(words: Sequence[str], attached: Sequence[str], limits: Limits) 
     if sniff(piped).category != "text":
         return Said(" ".join(said), (*files, Attachment(source=piped, name="stdin")))
     return Said(" ".join(said), tuple(files), _text(piped, limits))
+
+
+def named_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Words, and those of them that name an existing file."""
+    names = [word for word in words if _existing(word) is not None]
+    return [word for word in words if word not in names], names
 
 
 def attachment(name: str) -> Attachment:

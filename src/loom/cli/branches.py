@@ -13,10 +13,10 @@ from typing import Final
 
 import msgspec
 
-from loom.cli.exporting import speaker
 from loom.cli.terminal import clipped, one_line
 from loom.content.blocks import AudioBlock, DocumentBlock, ImageBlock, ToolCall, ToolResult
 from loom.content.messages import Message, media_blocks, text_of
+from loom.runtime.exporting import speaker
 from loom.store.nodes import NODE_TAG, Node
 
 ID_DIGITS: Final = 8

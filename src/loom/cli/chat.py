@@ -16,19 +16,24 @@ from typing import Any, Final
 import click
 
 from loom.agent.session import LocalSession
-from loom.cli.approving import Permission
-from loom.cli.asking import choose_tools, face_for, model_for, tell, warn
-from loom.cli.attachments import attachment, shortened
-from loom.cli.choosing import LATEST, Place, open_place
+from loom.cli.advice import advice
+from loom.cli.asking import choose_tools, face_for, model_asked, model_for, taken_in, tell, templated, use_key, warn
+from loom.cli.attachments import Said, attachment
+from loom.cli.choosing import open_place
+from loom.cli.clipboard import pasted
 from loom.cli.compiling import compiled_session
 from loom.cli.compiling import models as models_of
-from loom.cli.completing import complete_models, complete_sessions
 from loom.cli.context import print_table
+from loom.cli.daemons import voice
 from loom.cli.footer import footer
-from loom.cli.terminal import Ink, is_plain, one_line, say, sentence
+from loom.cli.options import Speaking, speaking_of, speaking_options
+from loom.cli.progress import Progress
+from loom.cli.terminal import Ink, one_line, quiet_keys, say, sentence
 from loom.cli.turns import speak
+from loom.config import load_config
 from loom.content.blocks import ContentBlock
 from loom.content.inputs import Attachment
+from loom.content.messages import text_of
 from loom.errors import LoomError
 from loom.runtime import Runtime
 
@@ -37,6 +42,7 @@ _HELP: Final = """\
 /model [NAME]      whom to ask from now on; without a name, who it is
 /context [A,B]     what the next request would carry, for these models
 /attach FILE       send a file with the next message; also @FILE inside a message
+/paste             the same for the picture on the clipboard
 /fork              go on in a new session; the old one stays as it is
 /tree              the conversation with its branches
 /help              this
@@ -44,69 +50,33 @@ _HELP: Final = """\
 
 
 @click.command("chat")
-@click.option("-m", "--model", default="", shell_complete=complete_models, help="platform/name, or a configured name.")
-@click.option("-c", "--continue", "last_here", is_flag=True, help="Go on with the last session of this folder.")
-@click.option(
-    "-r",
-    "--resume",
-    is_flag=False,
-    flag_value=LATEST,
-    default="",
-    metavar="[ID|N|latest]",
-    shell_complete=complete_sessions,
-    help="Go on with a session: its id, its number in `loom sessions`, its title.",
-)
-@click.option("--from", "node", default="", metavar="NODE", help="Go on from this message; nothing is overwritten.")
-@click.option("--fork", is_flag=True, help="Go on in a new session and leave the old one as it is.")
-@click.option("-s", "--system", default="", help="The system prompt of a new session.")
-@click.option(
-    "-T",
-    "--tool",
-    "tools",
-    multiple=True,
-    metavar="NAME",
-    help="A tool that the model may call; all (the default), safe or none.",
-)
-@click.option(
-    "--permission",
-    type=click.Choice(["ask", "auto", "deny"]),
-    default="ask",
-    show_default=True,
-    help="What happens when a tool needs your word.",
-)
-@click.option("--plain", is_flag=True, help="No colours, boxes or pictures (also LOOM_PLAIN=1).")
-@click.option("-R", "--hide-reasoning", is_flag=True, help="Do not show the model's reasoning.")
+@speaking_options(tools="all")
 def command(**given: Any) -> int:
     """Talk on the line. Files come along with @FILE or /attach; /help tells the rest."""
+    speaking = Speaking(**speaking_of(given))
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
-        runtime = runner.run(stack.enter_async_context(Runtime.open()))
+        runtime = runner.run(stack.enter_async_context(Runtime.open(load_config(flags=speaking.flags))))
         try:
-            return Chat(runner, runtime, given).run()
+            return Chat(runner, runtime, speaking).run()
         finally:
             runner.run(stack.aclose())
 
 
 class Chat:
-    def __init__(self, runner: asyncio.Runner, runtime: Runtime, given: dict[str, Any]) -> None:
+    def __init__(self, runner: asyncio.Runner, runtime: Runtime, speaking: Speaking) -> None:
         self._runner = runner
         self._runtime = runtime
-        self._given = given
-        self._permission: Permission = given["permission"]
-        self._model: str = given["model"]
-        self._place = Place(
-            last_here=given["last_here"], resume=given["resume"], node=given["node"], fork=given["fork"]
-        )
+        self._speaking = speaking
+        self._model = speaking.model
         self._session: LocalSession | None = None
-        self._waiting: list[Attachment] = []
+        self._waiting = [attachment(name) for name in speaking.template.attach]
         self._ink = Ink(sys.stdout)
-        self._plain = given["plain"] or is_plain()
 
     def run(self) -> int:
         self._runner.run(self._open())
-        if sys.stdin.isatty():
-            _use_line_editing()
-        while (line := self._read()) is not None:
+        use_line_editing()
+        while (line := read_line(self._prompt())) is not None:
             if line.strip() == "/quit":
                 break
             self._guarded(line.strip())
@@ -114,41 +84,34 @@ class Chat:
 
     async def _open(self) -> None:
         """A new session is written with its first message, so that looking in leaves nothing behind."""
-        await choose_tools(self._runtime, self._given["tools"], default="all")
+        speaking = self._speaking
+        await choose_tools(self._runtime, speaking.tools, default="all")
         await self._runtime.mcp.ready()
         warn(self._runtime)
-        if self._place.is_new:
+        self._model = await model_asked(self._runtime, speaking)
+        if speaking.place.is_new:
             self._model = await model_for(self._runtime, self._model)
             who = self._runtime.model(self._model).reference
         else:
             self._session = await open_place(
-                self._runtime, self._place, model=self._model, system=self._given["system"], title=""
+                self._runtime, speaking.place, model=self._model, system=speaking.system, title=""
             )
             stored = await self._runtime.sessions.get(self._session.id)
             who = f"{self._runtime.model(stored.model).reference}, {one_line(stored.title or stored.id, 50)}"
         sys.stdout.write(self._ink.dim(f"loom · {who} · /help, Ctrl+D leaves") + "\n")
         sys.stdout.flush()
 
-    def _read(self) -> str | None:
-        while True:
-            try:
-                return input(self._prompt())
-            except EOFError:
-                sys.stdout.write("\n")
-                return None
-            except KeyboardInterrupt:
-                sys.stdout.write("\n")
-
     def _prompt(self) -> str:
         chips = "".join(f"[{item.name or getattr(item.source, 'name', '')}] " for item in self._waiting)
-        return f"{chips}› " if sys.stdin.isatty() else ""
+        return f"{chips}› "
 
     def _guarded(self, line: str) -> None:
         """What goes wrong is said, and the conversation goes on."""
         if not line:
             return
         try:
-            self._runner.run(self._command(line) if line.startswith("/") else self._say(line))
+            with quiet_keys():
+                self._runner.run(self._command(line) if line.startswith("/") else self._say(line))
         except LoomError as error:
             say(sentence(error))
         except KeyboardInterrupt:
@@ -160,6 +123,7 @@ class Chat:
             "model": self._switch,
             "context": self._context,
             "attach": self._attach,
+            "paste": self._paste,
             "fork": self._fork,
             "tree": self._tree,
             "help": self._help,
@@ -168,28 +132,42 @@ class Chat:
 
     async def _say(self, line: str) -> None:
         words, mentioned = mentions(line)
-        files, self._waiting = [*self._waiting, *mentioned], []
-        ingested = await self._runtime.ingest(*files, *([words] if words else []))
-        blocks, notices = shortened(ingested.blocks, self._runtime.config.documents.pages_per_read)
-        tell([*ingested.notices, *notices])
-        await self._speak(await self._opened(words or files[0].name), blocks)
-
-    async def _opened(self, title: str) -> LocalSession:
+        said = Said(words, (*self._waiting, *mentioned))
+        self._waiting = []
+        system = self._speaking.system
         if self._session is None:
-            self._session = await self._runtime.session(
-                title=" ".join(title.split())[:80], model=self._model, system=self._given["system"]
-            )
+            said, system = templated(self._speaking, said)
+        async with Progress(plain=self._speaking.plain) as progress:
+            blocks, notices = await taken_in(self._runtime, self._speaking, said.files, said.spoken, progress)
+            tell(notices)
+            await self._speak(await self._opened(said.title, system), blocks, progress)
+
+    async def _opened(self, title: str, system: str) -> LocalSession:
+        if self._session is None:
+            self._session = await self._runtime.session(title=title, model=self._model, system=system)
         return self._session
 
-    async def _speak(self, session: LocalSession, blocks: list[ContentBlock]) -> None:
-        face = face_for(self._runtime, "text", shows_reasoning=not self._given["hide_reasoning"], plain=self._plain)
-        outcome = await speak(
-            self._runtime, session, blocks, face, permission=self._permission, priced=sys.stdout.isatty()
-        )
+    async def _speak(self, session: LocalSession, blocks: list[ContentBlock], progress: Progress) -> None:
+        speaking = self._speaking
+        use_key(self._runtime, speaking, (await self._runtime.sessions.get(session.id)).model)
+        async with voice(self._runtime, speaking, session) as speaker:
+            outcome = await speak(
+                self._runtime,
+                speaker,
+                speaker.stream(*blocks),
+                face_for(self._runtime, "text", shows_reasoning=speaking.shows_reasoning, plain=speaking.plain),
+                said="\n".join(text_of(block) for block in blocks),
+                permission=speaking.permission,
+                priced=sys.stdout.isatty(),
+                shows_reasoning=speaking.shows_reasoning,
+                progress=progress,
+            )
         if outcome.error is not None:
             say(sentence(outcome.error))
         elif sys.stdout.isatty():
-            click.echo(self._ink.dim(footer(outcome)))
+            click.echo(self._ink.dim(footer(outcome)) + "\n")
+        for told in await advice(self._runtime, outcome, blocks):
+            say(told)
 
     async def _switch(self, name: str) -> None:
         if name:
@@ -213,6 +191,9 @@ class Chat:
         if not name:
             raise LoomError("name a file.", hint="/attach report.pdf#3-7")
         self._waiting.append(attachment(name.strip("\"'")))
+
+    async def _paste(self, _: str) -> None:
+        self._waiting += await asyncio.to_thread(pasted)
 
     async def _fork(self, _: str) -> None:
         if self._session is None:
@@ -256,8 +237,22 @@ def mentions(line: str) -> tuple[str, list[Attachment]]:
     return _MENTION.sub(taken, line), found
 
 
-def _use_line_editing() -> None:
-    """Arrow keys and history, where Python was built with them."""
+def read_line(prompt: str) -> str | None:
+    """None at the end of the input; Ctrl+C begins the line anew."""
+    while True:
+        try:
+            return input(prompt if sys.stdin.isatty() else "")
+        except EOFError:
+            sys.stdout.write("\n")
+            return None
+        except KeyboardInterrupt:
+            sys.stdout.write("\n")
+
+
+def use_line_editing() -> None:
+    """Arrow keys and history on a terminal, where Python was built with them."""
+    if not sys.stdin.isatty():
+        return
     try:
         import readline
     except ImportError:

@@ -14,8 +14,8 @@ import msgspec
 
 from loom.cli import pictures
 from loom.cli.choosing import all_sessions
-from loom.cli.keys import keys_file
-from loom.config import load_config
+from loom.config import Config, load_config
+from loom.config.keys import keys_file
 from loom.content.media import size_label
 from loom.errors import LoomError
 from loom.formats import ocr
@@ -140,8 +140,30 @@ def terminal() -> list[Finding]:
     except LoomError as error:
         return [Finding("terminal", "problem", str(error))]
     if chosen == "off":
-        return [Finding("terminal", "open", "pictures as labels", "LOOM_IMAGES=halfcell, kitty or iterm2")]
+        return [Finding("terminal", "open", "pictures as labels", "LOOM_IMAGES=halfcell, sixel, kitty or iterm2")]
     return [Finding("terminal", "ok", f"pictures: {chosen}")]
+
+
+def clipboard() -> Finding:
+    """What /paste needs. Pillow asks these programs; on other systems it needs none."""
+    if sys.platform != "linux":
+        return Finding("clipboard", "ok", "pictures can be pasted")
+    if os.environ.get("SSH_CONNECTION") or not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return Finding("clipboard", "open", "none here", "scp the file and @mention it, or loom web --lan")
+    wanted, package = ("wl-paste", "wl-clipboard") if os.environ.get("WAYLAND_DISPLAY") else ("xclip", "xclip")
+    if shutil.which(wanted):
+        return Finding("clipboard", "ok", f"pictures can be pasted ({wanted})")
+    return Finding("clipboard", "warning", "pictures cannot be pasted", f"install {package}")
+
+
+async def daemon(config: Config) -> Finding:
+    from loom.client import find
+
+    found = await find(config)
+    if found is None:
+        return Finding("daemon", "open", "not running", "loom serve, or loom service install")
+    await found.close()
+    return Finding("daemon", "ok", f"runs at {found.url}")
 
 
 def _shown(folder: Path) -> str:

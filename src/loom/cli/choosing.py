@@ -103,11 +103,11 @@ async def open_place(runtime: Runtime, place: Place, *, model: str, system: str,
     node = (await runtime.forest.node(place.node)).id if place.node else None
     if place.fork:
         stored = await runtime.sessions.fork(stored.id, node)
-    elif node is not None and node != stored.head_id:
+    session = await runtime.session(stored.id)
+    if node is not None and node != stored.head_id:
         if not await runtime.sessions.keeps(stored.id, node):
             raise NotFound("that message is not part of this session.", hint="See its messages: `loom tree`.")
-        stored = await runtime.sessions.move_head(stored.id, stored.head_id, node)
-    session = await runtime.session(stored.id)
+        await session.go(node)
     if model:
         await session.use(model)
     return session

@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from loom.agent.describe import Settle
 from loom.agent.ports import MediaShelf
 from loom.agent.renditions import Renditions
 from loom.cli.asking import choose_tools
@@ -41,6 +42,8 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     config: Config
     notices: tuple[str, ...] = ()
     session: StoredSession | None = None
+    look: Settle | None = None
+    """Gives descriptions that were written earlier too; a file has none."""
 
     async def prepared(self, model: Model) -> Prepared:
         """With every rendition made and measured, so that sizes are exact."""
@@ -49,7 +52,7 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
         marks = stored.watermark if stored else {}
         calibrations: dict[str, Any] = stored.settings.get("calibration", {}) if stored else {}
         quarantine = stored.quarantine.get(model.provider, ()) if stored else ()
-        return await self.renditions.settle(
+        return await (self.look or self.renditions.settle)(
             lambda known: prepare(
                 self.path,
                 model,
@@ -139,11 +142,14 @@ async def compiled_session(runtime: Runtime, stored: StoredSession, *, head: str
     return Compiled(
         title=stored.title or stored.id,
         model=stored.model,
-        path=tuple(Said(node.id, node.message) for node in nodes if node.message is not None),
+        path=tuple(
+            Said(node.id, node.message, bool(node.meta.get("is_blind"))) for node in nodes if node.message is not None
+        ),
         request=Request(system=root.system or "", tools=tuple(tool.spec for tool in runtime.tools.values())),
         renditions=runtime.renditions,
         config=runtime.config,
         session=stored,
+        look=runtime.look,
     )
 
 

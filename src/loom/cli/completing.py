@@ -43,3 +43,13 @@ async def _sessions(incomplete: str) -> list[CompletionItem]:
         for session in newest
         if session.id.startswith(incomplete.upper())
     ]
+
+
+def complete_templates(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from loom.cli.templates import names
+    from loom.errors import LoomError
+
+    try:
+        return [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+    except LoomError:
+        return []

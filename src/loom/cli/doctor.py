@@ -47,10 +47,11 @@ async def _set_up(fix: bool, as_json: bool) -> int:
                 *await checks.store(runtime, fix=fix),
                 *await checks.media(runtime),
                 *await checks.models(runtime),
+                await checks.daemon(runtime.config),
             ]
     except LoomError as error:
         findings.append(Finding("store", "problem", sentence(error)))
-    findings += [*checks.formats(), *checks.extras(), *checks.terminal()]
+    findings += [*checks.formats(), *checks.extras(), *checks.terminal(), checks.clipboard()]
     for finding in findings:
         click.echo(msgspec.json.encode(finding) if as_json else _row(finding))
     return FAILED if any(finding.state == "problem" for finding in findings) else 0

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import tempfile
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from loom.agent.describe import Describer
 from loom.agent.ingest import ingest
 from loom.agent.renditions import Renditions
 from loom.cli.asking import choose_tools, tell, warn
@@ -37,10 +39,15 @@ async def show_request(runtime: Runtime, asked: Asked, said: Said) -> None:
         warn(runtime)
         tell([*found.notices, *notices])
         before = await _before(runtime, asked)
+        renditions = Renditions(scratch, scratch.derived, limits=limits)
+        describer = Describer(
+            renditions, runtime.derived, resolve=runtime.model, model=runtime.informed, provider=runtime.provider
+        )
         now = msgspec.structs.replace(
             before,
             path=(*before.path, Placed("new", Message("user", tuple(blocks)))),
-            renditions=Renditions(scratch, scratch.derived, limits=limits),
+            renditions=renditions,
+            look=partial(describer.settle, by=runtime.describer, asks=False),
         )
         reference = asked.model or before.model or await runtime.default_model()
         model = runtime.model(reference)

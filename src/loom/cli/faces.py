@@ -15,6 +15,7 @@ import msgspec
 from loom.cli import pictures
 from loom.cli.markdown import Markdown
 from loom.cli.terminal import Ink, harmless, one_line, say, width
+from loom.cli.wrapping import Wrap
 from loom.content.blocks import ImageBlock, TextBlock, ToolCall, ToolResult
 from loom.content.messages import text_of
 from loom.content.recipes import Fit
@@ -76,6 +77,7 @@ class TextFace:
         self._whole: list[str] = []
         self._at_line_start = True
         self._thinking = False
+        self._thoughts = Wrap(width() if sys.stderr.isatty() else 0)
 
     async def begin(self, session: str, model: str, said: str) -> None:
         """Nothing is said before the model speaks."""
@@ -143,14 +145,15 @@ class TextFace:
         if not self._thinking:
             self.end_line()
             self._thinking = True
-        sys.stderr.write(self._ink.dim(harmless(text)))
+        sys.stderr.write(self._ink.dim(self._thoughts.text(harmless(text))))
         sys.stderr.flush()
         self._thought_ends_line = text.endswith("\n")
 
     def _end_thinking(self) -> None:
         if self._thinking:
             self._thinking = False
-            sys.stderr.write("\n" if self._thought_ends_line else "\n\n")
+            sys.stderr.write(self._ink.dim(self._thoughts.flush()) + ("\n" if self._thought_ends_line else "\n\n"))
+            self._thoughts = Wrap(width() if sys.stderr.isatty() else 0)
             sys.stderr.flush()
 
     def _beside(self, line: str) -> None:

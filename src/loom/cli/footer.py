@@ -5,13 +5,17 @@ from __future__ import annotations
 from typing import Final
 
 from loom.cli.faces import Outcome
-from loom.cli.terminal import GLYPHS, money_label, one_line, tokens_label, width
+from loom.cli.terminal import GLYPHS, is_plain, money_label, one_line, tokens_label, width
 from loom.prompt import Receipt, ReceiptRow
 
 _MOST_NAMED: Final = 3
+_LEAST_PARTS: Final = 3
+"""Who, for how much, how fast."""
+_RULES: Final = 6
 
 
 def footer(outcome: Outcome, *, hint: str = "") -> str:
+    """On one line: where it is too narrow, what is said of media goes first, then the tokens."""
     parts = [outcome.model.removeprefix("loom/")]
     if outcome.receipt is not None:
         parts += media_parts(outcome.receipt)
@@ -19,9 +23,21 @@ def footer(outcome: Outcome, *, hint: str = "") -> str:
     if usage.input_tokens or usage.output_tokens:
         parts.append(f"{tokens_label(usage.input_tokens)} in · {tokens_label(usage.output_tokens)} out")
     parts += [money_label(outcome.usd), f"{outcome.seconds:.1f} s"]
+    if is_plain():
+        return f"({', '.join(parts)}{f'; {hint}' if hint else ''})"
+    while len(" · ".join(parts)) > width() - _RULES and len(parts) > _LEAST_PARTS:
+        del parts[-4 if len(parts) > _LEAST_PARTS + 1 else 1]
     line = f"── {one_line(' · '.join(parts), 200)} "
     room = width() - len(line) - len(hint) - 1
     return f"{line}{'─' * room} {hint}" if hint and room >= 2 else line.rstrip() + " ──"
+
+
+def usage_line(outcome: Outcome) -> str:
+    """`-u`: what an answer took, for stderr."""
+    usage = outcome.usage
+    cached = f" ({tokens_label(usage.cache_read_tokens)} from the cache)" if usage.cache_read_tokens else ""
+    size = f"{tokens_label(usage.input_tokens)} in{cached}, {tokens_label(usage.output_tokens)} out"
+    return f"usage: {outcome.model}, {size}, {money_label(outcome.usd)}, {outcome.seconds:.1f} s"
 
 
 def switch_preview(receipt: Receipt, usd: float | None) -> str:
@@ -49,11 +65,13 @@ def media_parts(receipt: Receipt) -> list[str]:
             continue
         pictures += row.kind == "image"
         if row.message == newest and len(named) < _MOST_NAMED:
-            named.append(f"{chip(row, pictures)} {GLYPHS[row.rendition]} {row.rendition}{_tokens(row)}")
+            mark = "" if is_plain() else f"{GLYPHS[row.rendition]} "
+            named.append(f"{chip(row, pictures)} {mark}{row.rendition}{_tokens(row)}")
         else:
-            earlier[GLYPHS[row.rendition]] = earlier.get(GLYPHS[row.rendition], 0) + 1
+            earlier[row.rendition] = earlier.get(row.rendition, 0) + 1
     if earlier:
-        named.append("media before " + " ".join(f"{count}{glyph}" for glyph, count in earlier.items()))
+        counts = (f"{n} {name}" if is_plain() else f"{n}{GLYPHS[name]}" for name, n in earlier.items())
+        named.append("media before " + " ".join(counts))
     return named
 
 

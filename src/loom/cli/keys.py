@@ -2,24 +2,23 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import sys
-import tempfile
-import tomllib
 from pathlib import Path
-from typing import Final, cast
 
 import click
 import msgspec
 
+from loom.cli.key_check import Checked, check_key
 from loom.cli.terminal import harmless
-from loom.config import load_config, user_folder
+from loom.config import load_config
+from loom.config.keys import keys_file, read_keys, services, write_keys
 from loom.config.secret import mask
-from loom.errors import ConfigError
+from loom.config.sources import shown
+from loom.errors import ConfigError, NotAuthorised
 from loom.providers.catalog import key_env, platforms
 from loom.runtime import key_names
-
-FILE: Final = "keys.toml"
 
 
 @click.group("keys")
@@ -28,31 +27,46 @@ def command() -> None:
 
 
 def _complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
-    return [name for name in _services() if name.startswith(incomplete)]
+    return [name for name in services() if name.startswith(incomplete)]
 
 
 @command.command("set")
 @click.argument("service", shell_complete=_complete)
-def set_(service: str) -> None:
+@click.option("--as", "name", default="", metavar="NAME", help="Keep it under another name, for --key NAME.")
+@click.option("--no-check", is_flag=True, help="Do not ask the service whether it works.")
+def set_(service: str, name: str, no_check: bool) -> int:
     """Store the key of a service, such as anthropic, openai or gemini.
 
-    It is asked for and not shown; a pipe works too.
+    It is asked for and not shown; a pipe works too. The service is asked whether it works, which costs nothing; a key
+    that it refuses is not stored.
     """
-    name = _service(service)
+    found = _service(service)
+    kept_as = _name(name) if name else found
     asks = sys.stdin.isatty()
     key = (click.prompt("key (hidden)", hide_input=True, err=True) if asks else sys.stdin.readline()).strip()
     if not key or not key.isascii() or not key.isprintable() or " " in key:
         raise ConfigError("that is no key: a key is one word of plain characters.", hint="Nothing was stored.")
     file = keys_file()
-    write_keys(file, {**read_keys(file), name: key})
-    click.echo(f"✔ {name}: {mask(key)} stored in {_shown(file)} (0600)")
+    keys = {**read_keys(file), kept_as: key}
+    checked = None if no_check else asyncio.run(check_key(found, key))
+    if checked is not None and checked.state == "refused":
+        raise NotAuthorised(f"{checked.text}; nothing was stored.", hint="Copy the key again, or use --no-check.")
+    write_keys(file, keys)
+    click.echo(f"✔ {kept_as}: {mask(key)} {_verdict(checked)}stored in {shown(file, Path.cwd())} (0600)")
+    return 0
+
+
+def _verdict(checked: Checked | None) -> str:
+    if checked is None:
+        return ""
+    return f"works: {checked.text}, " if checked.state == "works" else f"could not be checked ({checked.text}), "
 
 
 @command.command("remove")
 @click.argument("service", shell_complete=_complete)
 def remove(service: str) -> None:
-    """Forget the stored key of a service."""
-    name = _service(service)
+    """Forget the stored key of a service, or one of a name of your own."""
+    name = service.strip().lower()
     file = keys_file()
     keys = read_keys(file)
     if name not in keys:
@@ -70,18 +84,24 @@ def list_(as_json: bool) -> None:
     stored = config.secrets("keys")
     for warning in config.warnings:
         click.echo(f"loom: {warning}", err=True)
-    for service in sorted({*_services(), *stored}):
+    for service in sorted({*services(), *stored}):
         found = next((stored[name] for name in key_names(service) if stored.get(name)), "")
         variable = key_env(service) if service in platforms() else ""
         value = found or os.environ.get(variable, "")
-        origin = _shown(keys_file()) if service in read_keys(keys_file()) else "configuration" if found else variable
+        origin = (
+            shown(keys_file(), Path.cwd())
+            if service in read_keys(keys_file())
+            else "configuration"
+            if found
+            else variable
+        )
         if as_json:
             row = {"service": service, "key": mask(value) if value else None, "origin": origin if value else None}
             click.echo(msgspec.json.encode(row))
         elif value:
             click.echo(f"✔ {harmless(service):<12} {mask(value):<10} {origin}")
         else:
-            click.echo(f"○ {harmless(service):<12} no key     loom keys set {service}, or {variable}")
+            click.echo(f"○ {harmless(service):<12} no key     loom keys set {harmless(service)}, or {variable}")
 
 
 @command.command("path")
@@ -90,59 +110,19 @@ def path() -> None:
     click.echo(str(keys_file()))
 
 
-def keys_file() -> Path:
-    return user_folder(os.environ, Path.cwd()) / FILE
-
-
-def read_keys(file: Path) -> dict[str, str]:
-    try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
-        raise ConfigError(f"{_shown(file)} cannot be read as TOML.", hint="Correct or delete it.") from None
-    keys = data.get("keys", {})
-    if set(data) - {"keys"} or not all(isinstance(value, str) for value in keys.values()):
-        raise ConfigError(f"{_shown(file)} holds more than keys.", hint="Edit it by hand; it is left as it is.")
-    return cast("dict[str, str]", keys)
-
-
-def write_keys(file: Path, keys: dict[str, str]) -> None:
-    """Whole or not at all, and never readable by others, not even for a moment."""
-    lines = [
-        f"{msgspec.json.encode(name).decode()} = {msgspec.json.encode(key).decode()}" for name, key in keys.items()
-    ]
-    text = "# Written by `loom keys`.\n[keys]\n" + "".join(f"{line}\n" for line in lines)
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=".keys-")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-                opened.write(text)
-                opened.flush()
-                os.fsync(opened.fileno())
-            Path(name).replace(file)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise ConfigError(f"{_shown(file)} cannot be written: {error.strerror}.") from None
-
-
-def _services() -> list[str]:
-    return [name for name, facts in platforms().items() if facts.get("key_env") and name != "bedrock"]
-
-
 def _service(name: str) -> str:
     """A service that Loom knows, or one of the user's own, in small letters."""
-    found = name.strip().lower()
-    if found not in _services():
-        raise ConfigError(f"there is no service {name!r} that needs a key.", hint=f"Known: {', '.join(_services())}.")
+    written = name.strip().lower()
+    found = next((known for known in (written, *key_names(written)) if known in services()), "")
+    if not found:
+        raise ConfigError(f"there is no service {name!r} that needs a key.", hint=f"Known: {', '.join(services())}.")
     return found
 
 
-def _shown(file: Path) -> str:
-    try:
-        return f"~/{file.relative_to(Path.home())}"
-    except (ValueError, RuntimeError):
-        return str(file)
+def _name(name: str) -> str:
+    found = name.strip().lower()
+    if not found.isascii() or not found.replace("-", "").replace("_", "").isalnum() or found in platforms():
+        raise ConfigError(
+            f"{name!r} is no name for a key.", hint="Use letters, digits, - and _, and not the name of a service."
+        )
+    return found

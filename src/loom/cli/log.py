@@ -11,13 +11,13 @@ import msgspec
 from loom.cli.branches import short_id
 from loom.cli.choosing import find_session, last_session
 from loom.cli.completing import complete_sessions
-from loom.cli.exporting import speaker
 from loom.cli.terminal import Ink, harmless, one_line
 from loom.cli.tree import print_tree
 from loom.content.blocks import TextBlock, ThinkingBlock
 from loom.content.codec import encode_message
 from loom.content.messages import text_of
 from loom.runtime import Runtime
+from loom.runtime.exporting import speaker
 from loom.store.nodes import Node
 
 

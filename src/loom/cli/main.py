@@ -11,6 +11,7 @@ COMPLETING = "_LOOM_COMPLETE"
 
 def main(arguments: list[str] | None = None) -> None:
     """One clear sentence for every error; a traceback only with --debug."""
+    _open_streams()
     arguments = sys.argv[1:] if arguments is None else arguments
     if arguments == ["--version"]:
         print(f"loom {version()}")
@@ -19,6 +20,13 @@ def main(arguments: list[str] | None = None) -> None:
     from loom.cli.root import run
 
     sys.exit(run(arguments or _when_bare(), debug=debug))
+
+
+def _open_streams() -> None:
+    """A stream that was closed before we began leads nowhere; else the first file that we open would take its place."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115, PTH123  open as long as we run
 
 
 def version() -> str:

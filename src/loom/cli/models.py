@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 from typing import Any, Final
 
 import click
 import msgspec
 
 from loom.cli.completing import complete_models
-from loom.cli.terminal import money_label, one_line, tokens_label
+from loom.cli.terminal import money_label, one_line, say, tokens_label
+from loom.cli.toml_files import set_key, user_config_file
+from loom.config import load_config
+from loom.config.sources import shown
 from loom.models import Model, Origin, Usage
 from loom.providers.catalog import key_env
-from loom.runtime import FIRST_CHOICES, Runtime, key_for, price
+from loom.runtime import FIRST_CHOICES, Runtime, key_for, price, resolve_model
 
 _MARKS: Final[dict[Origin, str]] = {"declared": "✔", "asked": "✓", "learned": "✓", "user": "u", "guessed": "?"}
 _FLAGS: Final = {"eyes": "vision", "pdf": "native_pdf", "audio": "audio", "think": "thinking", "tools": "tools"}
@@ -25,7 +29,7 @@ class Listed(msgspec.Struct, frozen=True):
 
 
 @click.command("models")
-@click.argument("references", nargs=-1, metavar="[MODEL]...", shell_complete=complete_models)
+@click.argument("references", nargs=-1, metavar="[MODEL]... | default [MODEL]", shell_complete=complete_models)
 @click.option(
     "--json", "as_json", is_flag=True, help="One JSON object a line, with limits and the origin of each flag."
 )
@@ -33,8 +37,27 @@ def command(references: tuple[str, ...], as_json: bool) -> None:
     """Show models: those configured, those that Loom would choose, and the built-in one; or those you name.
 
     ✔ declared in the catalogue  ✓ asked of the server or learned  u said by you  ? guessed, tried once  - no
+
+    `loom models default MODEL` makes one the model that answers from now on; without MODEL, says which it is.
     """
-    asyncio.run(_models(references, as_json))
+    if references[:1] == ("default",) and len(references) <= 2:
+        asyncio.run(_default(*references[1:]))
+    else:
+        asyncio.run(_models(references, as_json))
+
+
+async def _default(reference: str = "") -> None:
+    if not reference:
+        async with Runtime.open() as runtime:
+            click.echo(await runtime.default_model())
+        return
+    model = resolve_model(reference, load_config())
+    file = user_config_file()
+    set_key(file, "model", reference)
+    click.echo(f"{model.reference} answers from now on ({shown(file, Path.cwd())})")
+    chosen = load_config().model
+    if chosen != reference:
+        say(f"but not here: {chosen or 'another'} is set by {load_config().origin('model')}")
 
 
 async def _models(references: tuple[str, ...], as_json: bool) -> None:
@@ -60,6 +83,13 @@ def _known(runtime: Runtime, default: str) -> list[Listed]:
         lacks_key = key_env(model.provider) and not key_for(model.provider, runtime.config)
         found.append(Listed(name, model, f"no key: loom keys set {name.partition('/')[0]}" if lacks_key else ""))
     return found
+
+
+async def names_known(runtime: Runtime) -> list[str]:
+    """What `-q` looks through: your own names, models of servers on this machine, those that Loom would choose."""
+    local = [name for server in await runtime.local_servers() for name in server.models]
+    chosen = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items()]
+    return list(dict.fromkeys([*runtime.config.models, *local, *chosen, runtime.BUILT_IN]))
 
 
 def _row(found: Listed, default: str) -> str:

@@ -1,7 +1,8 @@
-"""Pictures in a terminal: Kitty's and iTerm2's protocols, else two pixels a character as half blocks, else a label.
+"""Pictures in a terminal: Kitty's and iTerm2's protocols, Sixel, else two pixels a character as half blocks, else a
+label.
 
-`LOOM_IMAGES` is `off`, `halfcell`, `kitty` or `iterm2`; without it the terminal is recognised by its variables, and
-nothing is asked of it.
+`LOOM_IMAGES` is `off`, `halfcell`, `sixel`, `kitty` or `iterm2`; without it the terminal is recognised by its
+variables, and nothing is asked of it.
 """
 
 from __future__ import annotations
@@ -17,11 +18,13 @@ import msgspec
 from loom.cli.terminal import is_plain
 from loom.errors import ConfigError
 
-Protocol: TypeAlias = Literal["off", "halfcell", "kitty", "iterm2"]
+Protocol: TypeAlias = Literal["off", "halfcell", "sixel", "kitty", "iterm2"]
 
 COLUMNS: Final = 60
 ROWS: Final = 20
 _KITTY_CHUNK: Final = 4096
+_SIXEL_TERMS: Final = ("foot", "mlterm", "contour", "yaft")
+_KONSOLE_WITH_SIXEL: Final = 220400
 _CHANNELS: Final = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 
 
@@ -30,8 +33,8 @@ def protocol(environ: Mapping[str, str] | None = None) -> Protocol:
     environ = os.environ if environ is None else environ
     told = environ.get("LOOM_IMAGES", "")
     if told:
-        if told not in ("off", "halfcell", "kitty", "iterm2"):
-            raise ConfigError(f"LOOM_IMAGES is off, halfcell, kitty or iterm2, not {told!r}.")
+        if told not in ("off", "halfcell", "sixel", "kitty", "iterm2"):
+            raise ConfigError(f"LOOM_IMAGES is off, halfcell, sixel, kitty or iterm2, not {told!r}.")
         return told
     if is_plain(environ) or environ.get("NO_COLOR") or environ.get("TERM", "dumb") == "dumb":
         return "off"
@@ -41,13 +44,20 @@ def protocol(environ: Mapping[str, str] | None = None) -> Protocol:
         return "kitty"
     if not in_multiplexer and (program == "iTerm.app" or environ.get("LC_TERMINAL") == "iTerm2"):
         return "iterm2"
+    if not in_multiplexer and (environ.get("TERM", "").startswith(_SIXEL_TERMS) or _is_konsole(environ)):
+        return "sixel"
     has_colours = environ.get("COLORTERM") in ("truecolor", "24bit") or "256color" in environ.get("TERM", "")
     return "halfcell" if has_colours else "off"
 
 
+def _is_konsole(environ: Mapping[str, str]) -> bool:
+    version = environ.get("KONSOLE_VERSION", "")
+    return version.isdigit() and int(version) >= _KONSOLE_WITH_SIXEL
+
+
 def side_px(chosen: Protocol) -> int:
     """The longest side of the PNG that `drawn` wants: a character is half as wide as it is high."""
-    return COLUMNS if chosen == "halfcell" else 800
+    return {"halfcell": COLUMNS, "sixel": COLUMNS * 8}.get(chosen, 800)
 
 
 def drawn(png: bytes, width: int, height: int, chosen: Protocol) -> str:
@@ -59,6 +69,10 @@ def drawn(png: bytes, width: int, height: int, chosen: Protocol) -> str:
         case "iterm2":
             data = base64.b64encode(png).decode()
             return f"\x1b]1337;File=inline=1;size={len(png)};width={columns};preserveAspectRatio=1:{data}\x07\n"
+        case "sixel":
+            from loom.cli.sixel import sixels
+
+            return sixels(png) + "\n"
         case "halfcell":
             pixels = decode_png(png)
             return "" if pixels is None else _half_blocks(pixels)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import io
 import os
 import sys
 from typing import Final
@@ -10,6 +11,7 @@ from typing import Final
 import click
 
 from loom.cli import exits
+from loom.cli.main import COMPLETING
 from loom.errors import LoomError
 
 COMMANDS: Final = {
@@ -27,7 +29,13 @@ COMMANDS: Final = {
     "import": "Take in conversations from elsewhere.",
     "doctor": "Check the set-up, the store or a foreign transcript; repair it.",
     "sweep": "Delete media that no conversation refers to.",
+    "mcp": "Use the tools of MCP servers.",
     "mcp-serve": "Serve read_file and look to an MCP client.",
+    "serve": "Run the daemon: the web client, the HTTP API, live events.",
+    "web": "Open Loom in the browser.",
+    "attach": "Talk through a daemon, here or elsewhere.",
+    "token": "Print the token of the daemon.",
+    "service": "Run the daemon whenever you are logged in.",
     "completion": "Print the completion script for a shell.",
 }
 _MODULES: Final = {"import": "import_", "mcp-serve": "mcp_serve"}
@@ -106,13 +114,27 @@ def loom() -> None:
     """
 
 
+def _invoked(arguments: list[str]) -> object:
+    """As click's own `main` does, which would end the process by itself where nobody reads what it writes."""
+    if COMPLETING in os.environ:
+        return loom.main(args=arguments, prog_name="loom", standalone_mode=False)
+    with loom.make_context("loom", arguments) as context:
+        return loom.invoke(context)
+
+
 def run(arguments: list[str], *, debug: bool = False) -> int:
     """Run a command line and give its exit code."""
     try:
-        result = loom.main(args=arguments, prog_name="loom", standalone_mode=False)
+        result = _invoked(arguments)
         sys.stdout.flush()
+    except click.exceptions.Exit as ended:
+        return ended.exit_code
     except click.ClickException as error:
-        error.show()
+        from loom.content.harmless import harmless
+
+        written = io.StringIO()
+        error.show(written)
+        click.echo(harmless(written.getvalue()), err=True, nl=False)
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         click.echo("loom: interrupted", err=True)
@@ -121,22 +143,30 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
         # Whoever read us has gone (`| head`): nothing is wrong, and Python must not complain when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exits.OK
-    except LoomError as error:
-        if debug:
-            import traceback
-
-            traceback.print_exc()
-        from loom.cli.terminal import say, sentence
-
-        say(sentence(error))
-        return exits.exit_code(error)
     except Exception as error:
-        if debug:
+        if debug and not isinstance(error, LoomError):
             raise
-        click.echo(
-            f"loom: something went wrong inside Loom ({type(error).__name__})."
-            " Run it again with --debug and report what it says.",
-            err=True,
-        )
-        return exits.FAILED
+        return _explained(error, debug=debug)
     return result if isinstance(result, int) else exits.OK
+
+
+def _explained(error: Exception, *, debug: bool) -> int:
+    """One sentence and the next step; what is left is a fault of ours, and says so."""
+    from loom.cli.terminal import say, sentence
+
+    match error:
+        case LoomError():
+            if debug:
+                import traceback
+
+                traceback.print_exception(error)
+            say(sentence(error))
+            return exits.exit_code(error)
+        case OSError():
+            what = f"{error.filename}: " if isinstance(error.filename, str) else ""
+            why = error.strerror or "the system refused"
+            say(f"{what}{why}. Check the file, its permissions and the room on the disk.")
+        case _:
+            name = type(error).__name__
+            say(f"something went wrong inside Loom ({name}). Run it again with --debug and report what it says.")
+    return exits.FAILED

@@ -3,21 +3,33 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import time
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Final
 
 import click
 import msgspec
 
 from loom.cli.choosing import all_sessions, find_session, last_session
 from loom.cli.completing import complete_sessions
-from loom.cli.terminal import harmless, one_line, width
+from loom.cli.progress import Progress
+from loom.cli.terminal import harmless, is_plain, one_line, say, width
 from loom.content.media import size_label
-from loom.content.messages import text_of
-from loom.errors import ConfigError
+from loom.errors import ConfigError, Full, ReadOnly
+from loom.formats import ocr
 from loom.runtime import Runtime
+from loom.runtime.exporting import FORMS, Form, exported
+from loom.store.indexing import Indexed, index_media
+from loom.store.media_text import MediaTexts
+from loom.store.search import Found, Search
 from loom.store.session_rows import StoredSession
+
+_PLACES: Final = 3
+"""How many places of one conversation are shown."""
+_PASSING_SECONDS: Final = 5.0
+_MARKS: Final = {"text": " ", "document": "▤", "picture": "▣"}
 
 
 @click.group("sessions", invoke_without_command=True)
@@ -51,11 +63,18 @@ async def _list(count: int, here: bool, as_json: bool) -> None:
 
 
 @command.command()
-@click.argument("words", nargs=-1, required=True)
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def search(words: tuple[str, ...], as_json: bool) -> None:
-    """Find conversations by their words: titles, questions, answers, tool results, file names."""
-    asyncio.run(_search(words, as_json))
+@click.argument("words", nargs=-1)
+@click.option("-n", "--number", "count", default=20, show_default=True, help="How many conversations.")
+@click.option("--index", is_flag=True, help="First read every medium that was not read yet, pictures too.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line for each place.")
+def search(words: tuple[str, ...], count: int, index: bool, as_json: bool) -> None:
+    """Find conversations by their words: titles, questions, answers, tool results, file names, and what stands inside
+    documents and pictures.
+
+    Documents are read when they are searched for the first time; the words in pictures need an OCR engine and time, so
+    they are read with --index, or when a model needed them. --index alone only reads.
+    """
+    asyncio.run(_search(" ".join(words), count, index, as_json))
 
 
 @command.command()
@@ -76,49 +95,78 @@ def delete(session: str, yes: bool) -> None:
 
 @command.command()
 @click.argument("session", default="", shell_complete=complete_sessions)
-@click.option("-f", "--format", "form", type=click.Choice(["md", "html", "json"]), default="md", show_default=True)
+@click.option("-f", "--format", "form", type=click.Choice(FORMS), default="md", show_default=True)
 @click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="A file; without it, stdout.")
-def export(session: str, form: Literal["md", "html", "json"], output: Path | None) -> None:
-    """Write a conversation as Markdown, as one HTML page with its pictures, or as JSON that `loom import` reads.
+def export(session: str, form: Form, output: Path | None) -> None:
+    """Write a conversation as Markdown, as one HTML page with its pictures, as JSON that `loom import` reads, or as a
+    zip of all three with every medium as it was attached.
 
     With nothing given, the last one of this folder.
     """
     asyncio.run(_export(session, form, output))
 
 
-async def _search(words: tuple[str, ...], as_json: bool) -> None:
-    wanted = [word.casefold() for words_ in words for word in words_.split()]
-    if not wanted:
-        raise ConfigError("there is nothing to search for.", hint="Give a word or more.")
-    found = number = 0
+async def _search(words: str, count: int, index: bool, as_json: bool) -> None:
     async with Runtime.open() as runtime:
-        async for session in all_sessions(runtime):
-            number += 1
-            hit = await _hit(runtime, session, wanted)
-            if hit is None:
-                continue
-            found += 1
-            if as_json:
-                click.echo(msgspec.json.encode({**_facts(session), "node": hit[0], "excerpt": hit[1]}))
-            else:
-                click.echo(f"{_row(number, session)}\n      {hit[1]}")
-    if not found and not as_json:
+        indexed = await _indexed(runtime, index)
+        if not words.strip() and index:
+            click.echo(f"{indexed.read} media read{_not_read(indexed.left)}", err=True)
+            return
+        found = await Search(runtime.database).find(words, limit=count * _PLACES, per_session=_PLACES)
+        numbers = {session.id: (number, session) async for number, session in _numbered(runtime)} if found else {}
+    if as_json:
+        for hit in found:
+            session = numbers[hit.session][1]
+            click.echo(msgspec.json.encode({**_facts(session), **msgspec.to_builtins(hit), "excerpt": hit.snippet}))
+    else:
+        _show_found(found, numbers, count)
+        if indexed.left:
+            say(f"{indexed.left} media were not read yet: `loom sessions search --index` reads them")
+
+
+def _show_found(found: Sequence[Found], numbers: dict[str, tuple[int, StoredSession]], count: int) -> None:
+    if not found:
         click.echo("nothing found.", err=True)
+    for session in list(dict.fromkeys(hit.session for hit in found))[:count]:
+        click.echo(_row(*numbers[session]))
+        for hit in found:
+            if hit.session == session and hit.snippet != numbers[session][1].title:
+                click.echo(f"      {_MARKS[hit.where]} {one_line(hit.snippet, width() - 9)}")
 
 
-async def _hit(runtime: Runtime, session: StoredSession, wanted: list[str]) -> tuple[str, str] | None:
-    """The first message that holds all the words, and the words around the first of them."""
-    if all(word in session.title.casefold() for word in wanted):
-        return session.head_id, one_line(session.title)
-    for node in await runtime.forest.tree(session.id):
-        if node.message is None:
-            continue
-        text = " ".join(" ".join(text_of(block) for block in node.message.blocks).split())
-        folded = text.casefold()
-        if all(word in folded for word in wanted):
-            at = max(folded.find(wanted[0]) - 30, 0)
-            return node.id, ("…" if at else "") + one_line(text[at:], 90)
-    return None
+async def _indexed(runtime: Runtime, everything: bool) -> Indexed:
+    """Documents in passing and for a few seconds; with --index, everything. A store that cannot be written to is
+    searched as it is."""
+    async with Progress(plain=is_plain()) as progress:
+        try:
+            return await index_media(
+                MediaTexts(runtime.database),
+                runtime.media,
+                runtime.derived,
+                limits=runtime.config.media_limits(),
+                pictures=everything,
+                seconds=None if everything else _PASSING_SECONDS,
+                told=lambda done, of: progress.show(f"reading media, {done} of {of}"),
+            )
+        except (ReadOnly, Full):
+            if everything:
+                raise
+            return Indexed()
+
+
+def _not_read(left: int) -> str:
+    if not left:
+        return ""
+    why = "their bytes are gone" if ocr.available() else "the words in pictures need: pip install 'loom-runtime[ocr]'"
+    return f", {left} not read ({why})"
+
+
+async def _numbered(runtime: Runtime) -> AsyncIterator[tuple[int, StoredSession]]:
+    """As `loom sessions` counts them."""
+    number = 0
+    async for session in all_sessions(runtime):
+        number += 1
+        yield number, session
 
 
 async def _rename(wanted: str, title: str) -> None:
@@ -138,9 +186,9 @@ async def _delete(wanted: str, yes: bool) -> None:
         click.echo(f'deleted "{title}"' + (f", {size_label(freed)} freed" if freed else ""))
 
 
-async def _export(wanted: str, form: Literal["md", "html", "json"], output: Path | None) -> None:
-    from loom.cli.exporting import exported
-
+async def _export(wanted: str, form: Form, output: Path | None) -> None:
+    if form == "zip" and output is None and sys.stdout.isatty():
+        raise ConfigError("a zip is nothing for a terminal.", hint="Name a file: -o talk.zip")
     async with Runtime.open() as runtime:
         session = await (find_session(runtime, wanted) if wanted else last_session(runtime, here=True))
         data = await exported(runtime, session, form)

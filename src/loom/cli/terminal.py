@@ -6,28 +6,37 @@ import os
 import re
 import shutil
 import sys
-from collections.abc import Mapping
+import textwrap
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import Final, TextIO
 
+from loom.content.harmless import harmless
 from loom.errors import LoomError
 
+__all__ = [
+    "GLYPHS",
+    "PLAIN",
+    "Ink",
+    "clipped",
+    "harmless",
+    "has_colour",
+    "is_plain",
+    "money_label",
+    "one_line",
+    "quiet_keys",
+    "say",
+    "sentence",
+    "tell",
+    "tokens_label",
+    "width",
+]
+
+PLAIN: Final = "LOOM_PLAIN"
 GLYPHS: Final = {"full": "●", "low": "◐", "pages": "▤", "text": "○", "omitted": "✕"}
 """The five renditions, the same in every face."""
 
-_HARMFUL: Final = {
-    **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t\r"},
-    0x7F: "␡",
-    **dict.fromkeys(range(0x80, 0xA0), "\N{REPLACEMENT CHARACTER}"),
-    0x0D: None,
-}
-"""Escapes become pictures of themselves; a carriage return, which could overwrite what was read, goes."""
-
 _INVISIBLE: Final = re.compile("[\u202a-\u202e\u2066-\u2069\u200b\u200e\u200f\ufeff]")
-
-
-def harmless(text: str) -> str:
-    """Model output and file names for a terminal: nothing in it moves the cursor, sets a title or answers a query."""
-    return text.translate(_HARMFUL)
 
 
 def one_line(text: str, width: int = 72) -> str:
@@ -44,7 +53,7 @@ def clipped(line: str, width: int) -> str:
 def is_plain(environ: Mapping[str, str] | None = None) -> bool:
     """`LOOM_PLAIN=1`: for screen readers; no colours, boxes or pictures."""
     environ = os.environ if environ is None else environ
-    return environ.get("LOOM_PLAIN", "") not in ("", "0")
+    return environ.get(PLAIN, "") not in ("", "0")
 
 
 def has_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
@@ -78,9 +87,37 @@ class Ink:
 
 
 def say(text: str) -> None:
-    """One sentence to the person, beside the output."""
-    sys.stderr.write(f"loom: {harmless(text)}\n")
+    """One sentence to the person, beside the output; on a terminal its lines break between words."""
+    tell(f"loom: {harmless(text)}", indent=6)
+
+
+def tell(text: str, *, indent: int = 1) -> None:
+    """A line on stderr that is harmless already; the lines that it takes on a terminal are indented."""
+    if sys.stderr.isatty() and "\n" not in text:
+        margin = " " * indent
+        text = textwrap.fill(text, width(), subsequent_indent=margin, break_long_words=False, break_on_hyphens=False)
+    sys.stderr.write(f"{text}\n")
     sys.stderr.flush()
+
+
+@contextmanager
+def quiet_keys(*, on: bool = True) -> Generator[None]:
+    """What is typed while an answer is written waits unseen for the next prompt instead of standing in the answer.
+    With `on` False it is seen again, for a question in between."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    import termios
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    changed = termios.tcgetattr(descriptor)
+    changed[3] = changed[3] & ~termios.ECHO if on else changed[3] | termios.ECHO
+    termios.tcsetattr(descriptor, termios.TCSANOW, changed)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSANOW, before)
 
 
 def sentence(error: LoomError) -> str:

@@ -10,7 +10,9 @@ What a message looks like inside is the business of `content/legacy`; here is on
 from __future__ import annotations
 
 import asyncio
+import json
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -79,10 +81,9 @@ def _strung(file: Path) -> list[Strung]:
 
 
 def _from_text(data: bytes, name: str) -> Strung:
-    try:
-        return Strung(kind="JSON", messages=[msgspec.json.decode(data)])
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        pass
+    for decode in (msgspec.json.decode, _lenient):
+        with suppress(ValueError, RecursionError):
+            return Strung(kind="JSON", messages=[decode(data)])
     lines, notices = _lines(data)
     if not lines:
         raise ContentError(
@@ -97,6 +98,12 @@ def _from_text(data: bytes, name: str) -> Strung:
         found = Strung(kind="JSON lines", messages=[line for line in lines if line])
     found.notices = [*notices, *found.notices]
     return found
+
+
+def _lenient(data: bytes) -> Any:
+    """What other writers let through: halves of characters, NaN, UTF-16."""
+    value = json.loads(data, parse_constant=lambda _: None)
+    return msgspec.json.decode(json.dumps(value, ensure_ascii=False).encode("utf-8", "replace"))
 
 
 def _lines(data: bytes) -> tuple[list[dict[str, Any]], list[str]]:

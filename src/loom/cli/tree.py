@@ -10,10 +10,10 @@ import msgspec
 from loom.cli.branches import drawn, glyphs_of, said
 from loom.cli.choosing import find_session, last_session
 from loom.cli.completing import complete_sessions
-from loom.cli.exporting import speaker
 from loom.cli.terminal import one_line, width
 from loom.errors import NotFound
 from loom.runtime import Runtime
+from loom.runtime.exporting import speaker
 
 
 @click.command("tree")

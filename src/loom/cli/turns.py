@@ -3,28 +3,33 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 
 import msgspec
 
-from loom.agent.session import LocalSession
 from loom.cli.approving import Permission, answer
 from loom.cli.exits import TurnEnded
 from loom.cli.faces import Face, Outcome
-from loom.content.blocks import ContentBlock, ThinkingBlock
-from loom.content.messages import Message, text_of
+from loom.cli.progress import Progress
+from loom.content.blocks import ThinkingBlock
+from loom.content.messages import Message
 from loom.errors import LoomError
 from loom.events import (
     ApprovalRequested,
     Event,
     MessageStored,
     NoticeRaised,
+    StepStarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
     ToolStarted,
     TurnFailed,
     TurnFinished,
 )
 from loom.runtime import Runtime
+from loom.session import Session
 
 
 class _Seen:
@@ -58,40 +63,65 @@ class _Seen:
 
 async def speak(
     runtime: Runtime,
-    session: LocalSession,
-    blocks: Sequence[ContentBlock],
+    session: Session,
+    turn: AsyncGenerator[Event],
     face: Face,
     *,
+    said: str,
     permission: Permission = "ask",
     notices: Sequence[str] = (),
     priced: bool = True,
+    shows_reasoning: bool = True,
+    progress: Progress,
 ) -> Outcome:
-    """Run one turn. A turn that fails is an outcome, too; only a bug or an interruption leaves by exception.
+    """Show one turn. A turn that fails is an outcome, too; only a bug or an interruption leaves by exception.
 
     `priced` False spares the time to load the price list where nobody reads the price.
     """
-    stored = await runtime.sessions.get(session.id)
+    model = runtime.model((await runtime.sessions.get(session.id)).model)
     began = time.monotonic()
     seen = _Seen()
     seen.notices += notices
-    await face.begin(session.id, runtime.model(stored.model).reference, "\n".join(text_of(block) for block in blocks))
+    await face.begin(session.id, model.reference, said)
+    progress.show(f"asking {model.name}")
+    runtime.renditions.on_progress = progress.show
     try:
-        turn = session.stream(*blocks)
         # Closed here and now, also when a face fails: a turn must not outlive the runtime that it writes to.
         async with aclosing(turn) as events:
             async for event in events:
                 seen.add(event)
+                _follow(progress, event, model.name, shows_reasoning=shows_reasoning)
                 await face.event(event)
                 if isinstance(event, ApprovalRequested):
+                    progress.clear()
                     await answer(session, event, permission)
     except LoomError as error:
         seen.error = error
+    finally:
+        runtime.renditions.on_progress = None
+        progress.clear()
     outcome = await _outcome(runtime, session, seen, time.monotonic() - began, priced=priced)
     await face.finish(outcome)
     return outcome
 
 
-async def _outcome(runtime: Runtime, session: LocalSession, seen: _Seen, seconds: float, *, priced: bool) -> Outcome:
+def _follow(progress: Progress, event: Event, model: str, *, shows_reasoning: bool) -> None:
+    """What is waited for now. Nothing stays drawn where words may be about to be written."""
+    progress.step_aside()
+    match event:
+        case StepStarted():
+            progress.show(f"asking {model}")
+        case ToolStarted():
+            progress.show(f"running {event.call.name}")
+        case ThinkingDelta() if not shows_reasoning:
+            progress.show(f"{model} is thinking")
+        case ToolFinished() | TextDelta() | ThinkingDelta() | NoticeRaised() | TurnFailed() | TurnFinished():
+            progress.clear()
+        case _:
+            pass
+
+
+async def _outcome(runtime: Runtime, session: Session, seen: _Seen, seconds: float, *, priced: bool) -> Outcome:
     stored = await runtime.sessions.get(session.id)
     model = runtime.model(stored.model)
     outcome = Outcome(

@@ -1,7 +1,8 @@
 """Tools from MCP servers: `async with McpServers(specs) as servers`, and `servers.tools` are tools like any other.
 
-Servers are connected in the background, so that one that is dead or hangs keeps nobody waiting. One that dies is
-started again by the next call of one of its tools. Every call needs the user's word unless a rule of the user's allows
+Servers are started when tools are first wanted (`ready`), so that looking at old sessions starts nothing; they connect in
+the background, so that one that is dead or hangs keeps nobody waiting for long. One that dies is started again by the
+next call of one of its tools. Every call needs the user's word unless a rule of the user's allows
 it: what a server promises about its tools ("read-only") is not believed.
 """
 
@@ -63,8 +64,6 @@ class McpServers:
             self._servers[spec.name] = _Server(spec, self._changed, self._notice)
 
     async def __aenter__(self) -> McpServers:
-        for server in self._servers.values():
-            server.connect_soon()
         return self
 
     async def __aexit__(self, *_: object) -> None:

@@ -1,0 +1,48 @@
+"""What a person could do about media that a model was shown only as text: said once, under the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from loom.cli.faces import Outcome
+from loom.content.blocks import ContentBlock, DocumentBlock, ImageBlock
+from loom.content.messages import text_of
+from loom.content.recipes import Text
+from loom.formats import ocr
+from loom.prompt import ReceiptRow
+from loom.runtime import Runtime
+
+
+async def advice(runtime: Runtime, outcome: Outcome, blocks: Sequence[ContentBlock]) -> list[str]:
+    """For the media of this message alone; for others it was said before."""
+    if outcome.receipt is None or outcome.error is not None:
+        return []
+    as_text = {row.digest: row for row in outcome.receipt.rows if row.rendition == "text" and _is_blind(row)}
+    model = outcome.model.rpartition("/")[2]
+    sentences: list[str] = []
+    for block in blocks:
+        if isinstance(block, ImageBlock) and block.media.digest in as_text and not sentences:
+            sentences.append(
+                f'{model} cannot see images; sent as text: "{text_of(block)}".'
+                " Let another model describe it: --describe-with MODEL"
+            )
+        if isinstance(block, DocumentBlock) and block.media.digest in as_text and await _is_scan(runtime, block):
+            name = block.media.name or "the document"
+            sentences.append(
+                f"{name} has no text layer and {model} cannot see."
+                " pip install 'loom-runtime[ocr]', or pick a model with eyes"
+            )
+    return sentences
+
+
+def _is_blind(row: ReceiptRow) -> bool:
+    """It lies with the model, and nobody described the picture."""
+    return row.reason == "capability" and "description by" not in row.detail
+
+
+async def _is_scan(runtime: Runtime, block: DocumentBlock) -> bool:
+    """Whether nothing could be read: no page has text, and no engine reads pictures of pages."""
+    if ocr.available():
+        return False
+    text = await runtime.derived.get(block.media.digest, Text(pages=block.pages))
+    return text is not None and bool(text.pages) and len(text.pages_without_text) == text.pages

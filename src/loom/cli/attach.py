@@ -1,0 +1,147 @@
+"""`loom attach`: a conversation on the line through a daemon, on this machine or elsewhere."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+from contextlib import aclosing
+from pathlib import Path
+
+import click
+
+from loom.cli.approving import answer
+from loom.cli.chat import mentions, read_line, use_line_editing
+from loom.cli.exits import TurnEnded
+from loom.cli.faces import Outcome, TextFace
+from loom.cli.progress import Progress
+from loom.cli.terminal import Ink, is_plain, one_line, quiet_keys, say, sentence
+from loom.client import Client, RemoteSession, find
+from loom.config import load_config
+from loom.errors import ConfigError, LoomError, NotFound
+from loom.events import ApprovalRequested, TextDelta, ThinkingDelta, TurnFailed
+
+_PATIENCE_SECONDS = 5.0
+_HELP = """\
+@FILE              send a file along; so does a line that is nothing but its path
+/model [NAME]      whom to ask from now on; without a name, who it is
+/help              this
+/quit              leave; so does Ctrl+D. The session stays with the daemon"""
+
+
+@click.command("attach")
+@click.argument("url", default="")
+@click.option("-c", "--continue", "last", is_flag=True, help="Go on with the daemon's newest session.")
+@click.option("-r", "--resume", "session", default="", metavar="ID", help="Go on with a session by its id.")
+@click.option("-m", "--model", default="", help="The model of a new session.")
+@click.option("--token-file", default="", metavar="FILE", help="The token of a daemon elsewhere (also LOOM_TOKEN).")
+@click.option("-R", "--hide-reasoning", is_flag=True, help="Do not show the model's reasoning on stderr.")
+def command(url: str, *, last: bool, session: str, model: str, token_file: str, hide_reasoning: bool) -> int:
+    """Talk through a daemon: the one of this machine, or the one at URL.
+
+    Whoever else watches the session sees the same, and a turn goes on when you leave.
+    """
+    token = _token(token_file) if url else ""
+    with asyncio.Runner() as runner:
+        client = runner.run(_client(url, token))
+        try:
+            chosen = runner.run(_session(client, last=last, session_id=session, model=model))
+            return _Talk(runner, chosen, shows_reasoning=not hide_reasoning).run(client.url)
+        finally:
+            runner.run(client.close())
+
+
+async def _client(url: str, token: str) -> Client:
+    config = load_config()
+    if not url:
+        found = await find(config)
+        if found is None:
+            raise NotFound("no daemon runs here.", hint="Start it: loom serve")
+        return found
+    if not url.startswith(("http://", "https://")):
+        raise ConfigError(f"{url} is no address.", hint="It looks like http://127.0.0.1:5666")
+    return Client(url, token, limits=config.media_limits(), patience_seconds=_PATIENCE_SECONDS)
+
+
+def _token(file: str) -> str:
+    """From a file, the environment or the terminal; never an argument, which other programs could read."""
+    if file:
+        try:
+            return Path(file).read_text(encoding="ascii").strip()
+        except (OSError, UnicodeDecodeError):
+            raise ConfigError(
+                f"{file} cannot be read.", hint="Give the file that `loom token` was written to."
+            ) from None
+    token = os.environ.get("LOOM_TOKEN", "").strip()
+    if not token and sys.stdin.isatty():
+        token = str(click.prompt("token (hidden)", hide_input=True, err=True)).strip()
+    return token
+
+
+async def _session(client: Client, *, last: bool, session_id: str, model: str) -> RemoteSession:
+    if last and not session_id:
+        newest = await client.sessions(limit=1)
+        if not newest:
+            raise NotFound("the daemon has no conversation yet.", hint="Begin one: loom attach")
+        session_id = newest[0].id
+    return await client.session(session_id.upper(), model=model, workspace="" if session_id else str(Path.cwd()))
+
+
+class _Talk:
+    def __init__(self, runner: asyncio.Runner, session: RemoteSession, *, shows_reasoning: bool) -> None:
+        self._runner = runner
+        self._session = session
+        self._shows_reasoning = shows_reasoning
+
+    def run(self, url: str) -> int:
+        info = self._runner.run(self._session.info())
+        title = f", {one_line(info.title, 50)}" if info.title else ""
+        click.echo(Ink(sys.stdout).dim(f"loom · {url} · {info.model}{title} · /help, Ctrl+D leaves"))
+        use_line_editing()
+        while (line := read_line("› ")) is not None:
+            words = line.strip()
+            if words == "/quit":
+                break
+            if not words:
+                continue
+            try:
+                with quiet_keys():
+                    self._runner.run(self._command(words) if words.startswith("/") else self._say(words))
+            except LoomError as error:
+                say(sentence(error))
+            except KeyboardInterrupt:
+                say("interrupted; what was said is kept")
+        return 0
+
+    async def _command(self, line: str) -> None:
+        name, _, rest = line[1:].partition(" ")
+        match name:
+            case "model" if rest.strip():
+                await self._session.use(rest.strip())
+                click.echo(f"{(await self._session.info()).model} answers from now on")
+            case "model":
+                click.echo((await self._session.info()).model)
+            case "help":
+                click.echo(_HELP)
+            case _:
+                raise LoomError("there is no such command.", hint="/help shows those that there are.")
+
+    async def _say(self, line: str) -> None:
+        words, files = mentions(line)
+        face = TextFace(shows_reasoning=self._shows_reasoning)
+        failed: LoomError | None = None
+        async with Progress(plain=is_plain()) as progress:
+            progress.show("asking")
+            async with aclosing(self._session.stream(*files, *([words] if words else []))) as events:
+                async for event in events:
+                    progress.step_aside()
+                    if isinstance(event, TextDelta | ThinkingDelta | ApprovalRequested):
+                        progress.clear()
+                    await face.event(event)
+                    if isinstance(event, ApprovalRequested):
+                        await answer(self._session, event, "ask")
+                    if isinstance(event, TurnFailed):
+                        failed = TurnEnded(event.code, event.text, hint=event.hint)
+        await face.finish(Outcome(session=self._session.id, model=""))
+        if failed is not None:
+            say(sentence(failed))

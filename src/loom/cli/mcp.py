@@ -1,0 +1,182 @@
+"""`loom mcp`: servers of tools, in your own loom.toml or, with --project, in the project's .mcp.json."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final, cast
+
+import click
+import msgspec
+
+from loom.cli.terminal import harmless, one_line, say
+from loom.cli.toml_files import add_table, remove_table, user_config_file, write_whole
+from loom.config import Config, load_config
+from loom.config.sources import shown
+from loom.errors import ConfigError
+from loom.runtime import Runtime
+from loom.tools.mcp_specs import PROJECT_FILE, ProjectServers, project_servers
+
+_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_PATH: Final = ("mcp", "servers")
+
+
+@click.group("mcp")
+def command() -> None:
+    """Use the tools of MCP servers: programs that Loom starts, or addresses."""
+
+
+@command.command(context_settings={"ignore_unknown_options": True})
+@click.argument("name")
+@click.argument("target", nargs=-1, required=True, metavar="COMMAND [ARGS]... | URL", type=click.UNPROCESSED)
+@click.option("-e", "--env", "env", multiple=True, metavar="NAME=VALUE", help="A variable for the program.")
+@click.option("-H", "--header", "headers", multiple=True, metavar="NAME: VALUE", help="A header for the address.")
+@click.option("--project", is_flag=True, help=f"In {PROJECT_FILE} of this folder, for everybody who works here.")
+def add(name: str, target: tuple[str, ...], env: tuple[str, ...], headers: tuple[str, ...], project: bool) -> None:
+    """Add a server.
+
+    \b
+    loom mcp add files -- npx -y @modelcontextprotocol/server-filesystem .
+    loom mcp add search https://example.org/mcp -H "Authorization: Bearer {env:SEARCH_KEY}"
+
+    Options of Loom stand before the name or the --. A secret is better named than written: {env:NAME} in your own
+    file, ${NAME} in the project's.
+    """
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{name!r} is no name for a server.", hint="Use letters, digits, - and _.")
+    entry = _entry(target, env, headers)
+    if project:
+        file = Path.cwd() / PROJECT_FILE
+        _change_project(file, name, entry)
+        _say_if_untrusted()
+    else:
+        file = user_config_file()
+        if name in load_config().mcp.servers:
+            raise ConfigError(f"there is a server {name} already.", hint=f"Remove it first: loom mcp remove {name}")
+        add_table(file, (*_PATH, name), entry)
+    click.echo(f"✔ {name} added to {shown(file, Path.cwd())}; `loom mcp list --check` starts it and counts its tools")
+
+
+def _entry(target: Sequence[str], env: Sequence[str], headers: Sequence[str]) -> dict[str, Any]:
+    first, *rest = target
+    if first.startswith(("http://", "https://")):
+        if rest or env:
+            raise ConfigError("an address takes neither arguments nor variables.", hint='Headers: -H "Name: value"')
+        told = {"headers": _pairs(headers, ":", "a header looks like Name: value")} if headers else {}
+        return {"url": first, **told}
+    if headers:
+        raise ConfigError("a program takes no headers.", hint="Variables: -e NAME=VALUE")
+    return {
+        "command": first,
+        **({"args": rest} if rest else {}),
+        **({"env": _pairs(env, "=", "a variable looks like NAME=VALUE")} if env else {}),
+    }
+
+
+def _pairs(written: Sequence[str], sign: str, how: str) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for item in written:
+        name, has_sign, value = item.partition(sign)
+        if not has_sign or not name.strip():
+            raise ConfigError(f"{how}.")
+        found[name.strip()] = value.strip()
+    return found
+
+
+@command.command("list")
+@click.option("--check", is_flag=True, help="Start or ask each of them and count its tools.")
+@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+def list_(check: bool, as_json: bool) -> None:
+    """Show the servers, and with --check whether they work."""
+    asyncio.run(_list(check, as_json))
+
+
+async def _list(check: bool, as_json: bool) -> None:
+    config = load_config()
+    project = _project_servers(config)
+    rows = [
+        {"name": name, "where": "loom.toml", "target": entry.command or "(address)", "enabled": entry.enabled}
+        for name, entry in config.mcp.servers.items()
+    ]
+    rows += [
+        {"name": spec.name, "where": PROJECT_FILE, "target": spec.command or "(address)", "enabled": True}
+        for spec in project.specs
+        if spec.name not in config.mcp.servers
+    ]
+    states = await _states() if check else {}
+    for row in rows:
+        state = states.get(str(row["name"]), {})
+        click.echo(msgspec.json.encode({**row, **state}) if as_json else _row(row, state))
+    for warning in project.warnings:
+        say(warning)
+    if not rows and not as_json:
+        click.echo("no servers. Add one: loom mcp add NAME -- COMMAND", err=True)
+
+
+async def _states() -> dict[str, dict[str, Any]]:
+    async with Runtime.open() as runtime:
+        await runtime.mcp.ready()
+        return {
+            status.name: {"tools": len(status.tools), "error": status.error or None} for status in runtime.mcp.status()
+        }
+
+
+def _row(row: dict[str, Any], state: dict[str, Any]) -> str:
+    mark = "○" if not row["enabled"] or state.get("error") else "✔" if state else "·"
+    told = one_line(state["error"], 80) if state.get("error") else f"{state['tools']} tools" if state else ""
+    line = f"{mark} {harmless(row['name']):<16} {one_line(row['target'], 30):<30} {row['where']:<10} {told}"
+    return line.rstrip()
+
+
+@command.command()
+@click.argument("name")
+@click.option("--project", is_flag=True, help=f"From {PROJECT_FILE} of this folder.")
+def remove(name: str, project: bool) -> None:
+    """Remove a server."""
+    if project:
+        file = Path.cwd() / PROJECT_FILE
+        _change_project(file, name, None)
+    else:
+        file = user_config_file()
+        if name not in load_config().mcp.servers:
+            raise ConfigError(f"there is no server {name!r}.", hint="See them: loom mcp list")
+        remove_table(file, (*_PATH, name))
+    click.echo(f"✔ {harmless(name)} removed from {shown(file, Path.cwd())}")
+
+
+def _change_project(file: Path, name: str, entry: dict[str, Any] | None) -> None:
+    """Everything else in the file stays; JSON has no comments to lose."""
+    data = _project(file)
+    servers = data.get("mcpServers", {})
+    if not isinstance(servers, dict):
+        raise ConfigError("mcpServers is not an object.", file=PROJECT_FILE, hint="Correct it by hand.")
+    table = cast("dict[str, Any]", servers)
+    if (name in table) == (entry is not None):
+        said = f"there is {'a' if entry else 'no'} server {name}{' already' if entry else ''}."
+        raise ConfigError(said, file=PROJECT_FILE, hint="See them: loom mcp list")
+    changed = {**table, name: entry} if entry else {key: value for key, value in table.items() if key != name}
+    whole = msgspec.json.encode({**data, "mcpServers": changed})
+    write_whole(file, msgspec.json.format(whole, indent=2).decode() + "\n", mode=0o644)
+
+
+def _project(file: Path) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=dict[str, Any])
+    except FileNotFoundError:
+        return {}
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}.", file=PROJECT_FILE) from None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        raise ConfigError("is not a JSON object.", file=PROJECT_FILE, hint="Correct it; it is left as it is.") from None
+
+
+def _say_if_untrusted() -> None:
+    """A project's file counts only where its folder is trusted."""
+    for warning in _project_servers(load_config()).warnings:
+        say(warning)
+
+
+def _project_servers(config: Config) -> ProjectServers:
+    return project_servers(Path.cwd(), [Path(folder).expanduser() for folder in config.trusted_folders])

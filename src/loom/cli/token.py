@@ -1,0 +1,40 @@
+"""`loom token`: what programs show to the daemon."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+import msgspec
+
+from loom.cli.daemons import running
+from loom.config import load_config
+from loom.errors import NotFound
+
+
+class _Token(msgspec.Struct):
+    token: str
+
+
+@click.command("token")
+@click.option("--rotate", is_flag=True, help="Make a new one; the old one is refused at once.")
+def command(rotate: bool) -> None:
+    """Print the token of the daemon on this machine: `curl -H "Authorization: Bearer $(loom token)" …`"""
+    config = load_config()
+    if rotate:
+        click.echo(asyncio.run(_rotated()))
+        return
+    try:
+        click.echo((config.state_folder() / "token").read_text(encoding="ascii").strip())
+    except (OSError, UnicodeDecodeError):
+        raise NotFound("there is no token yet.", hint="The daemon makes it: loom serve") from None
+
+
+async def _rotated() -> str:
+    link = await running(load_config())
+    if link is None:
+        raise NotFound("no daemon runs here.", hint="Start it: loom serve")
+    try:
+        return msgspec.json.decode(await link.ask("POST", "/v1/token/rotate", repeats=False), type=_Token).token
+    finally:
+        await link.close()

@@ -1,0 +1,36 @@
+"""What runs inside the worker that unlocks PDFs (`python -m loom.formats.pdf.unlock_job`)."""
+
+from __future__ import annotations
+
+import io
+
+import msgspec
+
+from loom.errors import Encrypted, Unreadable
+from loom.formats.pdf.pdfium import library, raw
+from loom.formats.worker.loop import Task, serve
+
+
+def run(task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
+    if data is None:
+        return None
+    password = msgspec.msgpack.decode(task.job, type=str)
+    try:
+        document = library().PdfDocument(data, password=password)
+    except library().PdfiumError as error:
+        if error.err_code == raw().FPDF_ERR_PASSWORD:
+            raise Encrypted("needs another password", hint="Check the password in the file.") from None
+        raise Unreadable("is not a PDF that can be read, or has no pages") from None
+    out = io.BytesIO()
+    try:
+        document.save(out, flags=raw().FPDF_REMOVE_SECURITY)
+    except library().PdfiumError:
+        raise Unreadable("is damaged") from None
+    finally:
+        document.close()
+    return msgspec.msgpack.encode(None), out.getvalue()
+
+
+if __name__ == "__main__":
+    library()
+    serve(run)

@@ -1,0 +1,194 @@
+"""Whatever is typed, and whatever the machine is short of: one clear sentence, a code of its own, never a traceback.
+
+`Loom` itself fails a test whose command shows a traceback or speaks of a fault inside Loom.
+"""
+
+from __future__ import annotations
+
+import os
+import resource
+import subprocess
+from pathlib import Path
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from cli.loom_command import COMMAND, Loom, Ran
+from loom.cli.root import COMMANDS
+from loom.testing import sample_png
+
+SERVING = {"serve", "web", "mcp-serve", "chat", "attach"}
+"""These wait for somebody; what is wrong with their arguments is tried below."""
+OPTIONS = [
+    *("--json", "-n", "-r", "-c", "--from", "--fork", "-s", "-T", "--permission", "--dry-run", "--full", "-x", "-u"),
+    *("-a", "--at", "-t", "--param", "--save", "-q", "--key", "--describe-with", "--no-resize", "--graph", "--index"),
+    *("-f", "-o", "--fix", "--check", "--project", "--origin", "--pages", "--as", "--rotate", "--print", "--", "-"),
+]
+WORDS = [
+    *("", " ", ".", "/", "..", "/dev/null", "/proc/self/mem", "nowhere.png", "folder", "bad.json", "picture.png#0-0"),
+    *("picture.png", "picture.png#99-98", "01ARZ3NDEKTSV4RRFFQ69G5FAV", "deadbeef", "0", "-1", "99999999999999999999"),
+    *("search", "export", "delete", "rename", "set", "list", "show", "add", "remove", "path", "default", "zip", "html"),
+    *("\x1b[2J", "\u202e", "a\nb", "x" * 5_000, "@", "$input", "%s", "'; --", "http://", "https://[", "file:///etc"),
+    *("anthropic", "spark", "loom/", "/x", "a,b,", "hello", "\udcff"),
+]
+
+
+def world(folder: Path) -> Loom:
+    loom = Loom(folder)
+    (loom.folder / "folder").mkdir(exist_ok=True)
+    loom.file("bad.json", "{not json")
+    loom.file("picture.png", sample_png())
+    return loom
+
+
+def is_fair(ran: Ran) -> bool:
+    """A code that is documented; where it failed, something was said about it, and no escape reached the terminal."""
+    said = bool(ran.err.strip() or ran.out.strip())
+    return ran.code in (0, 1, 2, 3, 4, 5, 6, 130) and (ran.code == 0 or said) and "\x1b" not in ran.err + ran.out
+
+
+@pytest.fixture(scope="module")
+def used(tmp_path_factory: pytest.TempPathFactory) -> Loom:
+    loom = world(tmp_path_factory.mktemp("fuzz"))
+    loom("-R", "picture.png", "hello")
+    return loom
+
+
+@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    command=st.sampled_from([name for name in COMMANDS if name not in SERVING]),
+    words=st.lists(st.sampled_from(OPTIONS) | st.sampled_from(WORDS), max_size=5),
+    stdin=st.sampled_from([b"", b"text\n", sample_png(), b"\xff\xfe\x00", b"%PDF-1.4 broken"]),
+)
+def test_no_command_line_breaks_it(used: Loom, command: str, words: list[str], stdin: bytes):
+    if command == "service" and words[:1] in (["install"], ["uninstall"]):
+        return
+    ran = used(command, *words, stdin=stdin)
+
+    assert is_fair(ran), (command, words, ran)
+
+
+@pytest.mark.parametrize("command", sorted(COMMANDS))
+def test_unknown_options_and_ids_are_named(used: Loom, command: str):
+    ran = used(command, "--no-such-option-anywhere")
+
+    assert ran.code == 2 and "no-such-option" in ran.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["log", "01ARZ3NDEKTSV4RRFFQ69G5FAV"],
+        ["tree", "zzzz"],
+        ["context", "zzzz"],
+        ["wire", "zzzz", "-m", "gpt-5.5"],
+        ["wire", "bad.json", "-m", "gpt-5.5"],
+        ["wire", "folder", "-m", "gpt-5.5"],
+        ["context", "nowhere.json"],
+        ["import", "bad.json"],
+        ["import", "folder"],
+        ["import", "nowhere.json"],
+        ["doctor", "bad.json"],
+        ["doctor", "folder"],
+        ["read", "nowhere.txt"],
+        ["read", "folder"],
+        ["sessions", "rename", "zzzz", "x"],
+        ["sessions", "delete", "zzzz", "-y"],
+        ["sessions", "export", "zzzz"],
+        ["sessions", "export", "-o", "folder"],
+        ["sessions", "search"],
+        ["-c", "--from", "deadbeef00", "x"],
+        ["-t", "folder/", "x"],
+        ["-a", "https://[", "x"],
+        ["-m", "compatible/x", "hello"],
+        ["--describe-with", "nobody", "x", "picture.png"],
+        ["attach", "http://127.0.0.1:1"],
+        ["serve", "--password-file", "nowhere", "--port", "0"],
+    ],
+)
+def test_what_is_not_there_is_one_sentence(used: Loom, words: list[str]):
+    ran = used(*words)
+
+    assert ran.code != 0 and is_fair(ran), ran
+    assert len([line for line in ran.err.splitlines() if line.strip()]) <= 5, ran.err
+
+
+@pytest.mark.parametrize("words", [["hello"], ["log"], ["sessions"], ["--help"], ["models"], ["doctor"], ["tree"]])
+def test_a_reader_that_went_away_is_no_failure(used: Loom, words: list[str]):
+    """Its stdout is a pipe whose other end is closed before it begins."""
+    reading, writing = os.pipe()
+    os.close(reading)
+    process = subprocess.run(
+        [*COMMAND, *words], stdout=writing, stderr=subprocess.PIPE, stdin=subprocess.DEVNULL, cwd=used.folder,
+        env=used.environ, timeout=120, check=False,
+    )  # fmt: skip
+    os.close(writing)
+
+    assert process.returncode == 0
+    assert b"Traceback" not in process.stderr and b"Exception ignored" not in process.stderr, process.stderr
+
+
+def test_closed_streams_are_survived(used: Loom):
+    for closed in ("<&-", ">&-", "2>&-", "<&- >&- 2>&-"):
+        line = f"{' '.join(COMMAND)} sessions {closed}"
+        ran = subprocess.run(
+            line, shell=True, cwd=used.folder, env=used.environ, capture_output=True, timeout=60, check=False
+        )
+        assert ran.returncode == 0, (closed, ran)
+        assert b"Traceback" not in ran.stderr, (closed, ran.stderr)
+
+
+def test_without_a_home_it_says_what_to_set(tmp_path: Path):
+    loom = Loom(tmp_path)
+    environ = {name: value for name, value in loom.environ.items() if name not in ("HOME", "LOOM_HOME")}
+
+    for words in (["hello"], ["sessions"], ["keys", "path"], ["config", "path"], ["doctor"], ["service", "status"]):
+        ran = subprocess.run(
+            ["unshare", "--user", "--map-user=54321", "--map-group=54321", *COMMAND, *words],
+            cwd="/", env=environ, capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert ran.returncode in (1, 2), (words, ran)
+        assert "LOOM_HOME" in ran.stderr + ran.stdout or "HOME" in ran.stderr, (words, ran)
+        assert "Traceback" not in ran.stderr
+
+
+def test_a_data_folder_that_cannot_be_written_is_said(tmp_path: Path):
+    loom = world(tmp_path)
+    loom("-R", "hello")
+    for path in [loom.home, *loom.home.rglob("*")]:
+        path.chmod(0o555 if path.is_dir() else 0o444)
+    unprivileged = ["unshare", "--user", "--map-user=54321", "--map-group=54321"]
+
+    for words in (
+        ["hello"],
+        ["keys", "set", "openai", "--no-check"],
+        ["sessions", "rename", "1", "x"],
+        ["x", "--save", "y"],
+    ):
+        ran = subprocess.run(
+            [*unprivileged, *COMMAND, *words], cwd=loom.folder, env=loom.environ, input="sk-1234567\n",
+            capture_output=True, text=True, timeout=60, check=False,
+        )  # fmt: skip
+        assert ran.returncode in (1, 2), (words, ran)
+        assert "Traceback" not in ran.stderr and "inside Loom" not in ran.stderr, (words, ran.stderr)
+        assert ran.stderr.startswith("loom: "), (words, ran.stderr)
+
+
+def test_a_full_disk_is_said_and_what_was_there_stays(tmp_path: Path):
+    loom = world(tmp_path)
+    loom("-R", "hello")
+    size = max(path.stat().st_size for path in loom.home.rglob("*") if path.is_file())
+    loom.file("noise.png", sample_png(64, 48) + os.urandom(1_000_000))
+
+    def no_room() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (size + 8_192, size + 8_192))
+
+    ran = subprocess.run(
+        [*COMMAND, "-R", "hello", "noise.png"], cwd=loom.folder, env=loom.environ, stdin=subprocess.DEVNULL,
+        capture_output=True, text=True, timeout=60, check=False, preexec_fn=no_room,
+    )  # fmt: skip
+
+    assert ran.returncode in (1, 5), ran
+    assert "Traceback" not in ran.stderr and "inside Loom" not in ran.stderr, ran.stderr
+    assert loom("log").code == 0 and loom("doctor").code == 0
