@@ -337,6 +337,17 @@ async def test_a_damaged_record_names_its_session(sessions: Sessions, database: 
     assert (await sessions.get(other.id)).id == other.id
 
 
+async def test_a_damaged_record_hides_no_other_and_is_listed_with_what_can_be_read(
+    sessions: Sessions, database: Database
+):
+    session, other = await sessions.create(title="the damaged one"), await sessions.create(title="the sound one")
+    await database.write(lambda tx: tx.execute("UPDATE session SET settings = '{' WHERE id = :id", {"id": session.id}))
+    listed = {found.id: found for found in await sessions.list()}
+    assert listed[session.id].title == "the damaged one"
+    assert session.id in listed[session.id].damage
+    assert (listed[other.id].title, listed[other.id].damage) == ("the sound one", "")
+
+
 async def test_forks_made_while_others_are_deleted_never_lose_their_path(sessions: Sessions, forest: Forest):
     origin = await sessions.create()
     nodes = await sessions.append_to_head(origin.id, [user(str(number)) for number in range(5)])

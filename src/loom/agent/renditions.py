@@ -56,13 +56,13 @@ class Renditions(Generic[E]):
 
     async def settle(self, prepare: Callable[[Known], Prepared]) -> Prepared:
         """Run `prepare` until it lacks nothing that can be made. Every round makes what the last one asked for."""
-        prepared = prepare(self.known)
+        prepared = await asyncio.to_thread(prepare, self.known)  # thousands of messages would hold up everybody else
         for _ in range(_ROUNDS):
             needs = [need for need in prepared.needs if not self._settled(need)]
             if not needs:
                 break
             await self._make(needs)
-            prepared = prepare(self.known)
+            prepared = await asyncio.to_thread(prepare, self.known)
         return prepared
 
     def _settled(self, need: Need) -> bool:

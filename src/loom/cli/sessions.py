@@ -221,6 +221,8 @@ def _facts(session: StoredSession) -> dict[str, Any]:
 def _row(number: int, session: StoredSession) -> str:
     room = max(width() - 58, 20)
     title = one_line(session.title or "(untitled)", room)
+    if session.damage:
+        title = one_line("(damaged: loom doctor)", room)
     model = one_line(session.model.removeprefix("loom/"), 18)
     return f"{number:>3}  {session.id}  {ago(session.updated_at):>6}  {title:<{room}}  {model}"
 

@@ -25,7 +25,8 @@ _SESSION_ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 
 
 class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
-    """`rev` counts every change of this record; `last_seq` is the sequence number of its last event."""
+    """`rev` counts every change of this record; `last_seq` is the sequence number of its last event. `damage` says what
+    is wrong with a record that can only be listed."""
 
     id: str
     title: str
@@ -42,6 +43,7 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
     rev: int
     created_at: float
     updated_at: float
+    damage: str = ""
 
 
 class _SessionRow(msgspec.Struct, frozen=True, array_like=True):
@@ -232,6 +234,25 @@ def session_of(row: Row) -> StoredSession:
     except (msgspec.DecodeError, UnicodeError):
         raise Corrupt(f"{what} is damaged.", hint="Run `loom doctor`; the rest can still be read.") from None
     return StoredSession(**values)
+
+
+def listed_session(row: Row) -> StoredSession:
+    """One damaged record hides no other: it is listed with what can still be read of it."""
+    try:
+        return session_of(row)
+    except Corrupt as error:
+        return _damaged(row, error.message)
+
+
+def _damaged(row: Row, damage: str) -> StoredSession:
+    values: dict[str, Any] = {}
+    for (name, kind), value in zip(_SessionRow.__annotations__.items(), row, strict=True):
+        empty: object = {"str": "", "int": 0, "float": 0.0}[kind]
+        fits = isinstance(value, (int, float)) if kind == "float" else isinstance(value, type(empty))
+        values[name] = value if fits else empty
+    values |= {"overrides": {}, "watermark": {}, "quarantine": {}, "settings": {}, "archived": bool(values["archived"])}
+    values["title"] = clean_text(values["title"])
+    return StoredSession(**values, damage=damage)
 
 
 _objects = msgspec.json.Decoder(dict[str, Any])

@@ -34,6 +34,7 @@ from loom.store.session_rows import (
     insert_session,
     jump,
     keeps,
+    listed_session,
     lock_head,
     lock_session,
     new_session_id,
@@ -41,7 +42,6 @@ from loom.store.session_rows import (
     overtaken,
     prune,
     read_session,
-    session_of,
 )
 
 
@@ -91,7 +91,7 @@ class Sessions:
         else:
             place = {"updated_at": before[0], "id": plain_text(before[1], "an id")}
             rows = await self._database.read(lambda tx: tx.execute(SELECT_BEFORE, {**wanted, **place}))
-        return tuple(session_of(row) for row in rows)
+        return tuple(listed_session(row) for row in rows)
 
     async def update(
         self,
