@@ -1,0 +1,22 @@
+# The daemon with everything that several machines need. Build: docker build -t loom .
+FROM node:22-slim AS built
+RUN apt-get update && apt-get install -y --no-install-recommends python3 python3-pip && rm -rf /var/lib/apt/lists/*
+WORKDIR /loom
+COPY . .
+RUN LOOM_WEB=require pip wheel --break-system-packages --no-deps --wheel-dir /wheels .
+
+FROM python:3.13-slim
+RUN apt-get update && apt-get install -y --no-install-recommends tesseract-ocr && rm -rf /var/lib/apt/lists/*
+COPY --from=built /wheels /wheels
+RUN pip install --no-cache-dir "$(echo /wheels/loom_runtime-*.whl)[postgres,redis,s3,svg,heif]" && rm -rf /wheels \
+    && useradd --create-home --uid 10001 loom && install -d -o loom -g loom -m 0700 /data
+USER loom
+ENV LOOM_HOME=/data LOOM_SERVER__HOST=0.0.0.0
+WORKDIR /data
+VOLUME /data
+EXPOSE 5666
+HEALTHCHECK --interval=10s --timeout=3s --start-period=20s \
+    CMD ["python", "-c", "import urllib.request as u; u.urlopen(u.Request('http://127.0.0.1:5666/healthz'))"]
+# It listens beyond the container only with a password: LOOM_SERVER__PASSWORD.
+ENTRYPOINT ["loom"]
+CMD ["serve"]

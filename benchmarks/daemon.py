@@ -1,0 +1,376 @@
+"""The daemon: `python -m benchmarks.daemon`.
+
+F11: 200 sessions at once, each with a picture, on the built-in model at 20 tokens a second: how soon a message is
+accepted, how late its events are, how many events a second, and whether anything failed.
+Memory: many short turns with pictures, one after the other in each of 20 sessions; what the daemon holds on the way.
+P16: events with a picture to 10 and 40 clients, sent as a reference with a preview, as bytes, and as base64 in JSON
+(the way it is usually done, by plain python-socketio); the longest time that the server's loop stood still.
+
+`--turns 10000` makes the memory run longer. `--kills 50` only kills: one of two daemons on PostgreSQL, Redis and S3,
+and one alone on SQLite, in the middle of turns; what the tests check is checked.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import base64
+import contextlib
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import socketio
+import uvicorn
+import websockets
+
+from loom.client import RemoteSession
+from loom.content.blocks import ContentBlock, ImageBlock
+from loom.content.media import Media
+from loom.events import ImageAdded, TextDelta, TurnFailed, TurnFinished, encode_event
+from loom.testing import memory_runtime, sample_png
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
+from daemon.running import TOKEN, serving
+from daemon.running import daemon as running
+from daemon.test_kills import lives
+from daemon.test_two_daemons import taken_up, two_daemons, woken
+
+SESSIONS = 200
+TURNS = 1_000
+WALKERS = 20
+PICTURE_BYTES = 1_000_000
+UNLIMITED = {"LOOM_APPROVAL__DEFAULT": "allow"}
+
+
+def percentile(values: list[float], part: float) -> float:
+    return sorted(values)[min(len(values) - 1, int(len(values) * part))]
+
+
+def icon(number: int) -> bytes:
+    """All different; too small for the built-in model to look for words in, which would take most of the time."""
+    return sample_png(20 + number % 16, 16 + number // 16)
+
+
+def held_mb(pid: int) -> float:
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    return int(next(line.split()[1] for line in lines if line.startswith("VmRSS"))) / 1000
+
+
+def files_of(pid: int) -> int:
+    return len(list(Path(f"/proc/{pid}/fd").iterdir()))
+
+
+# Two hundred at once -------------------------------------------------------------------------------------------------
+
+
+class Crowd:
+    def __init__(self) -> None:
+        self.accepted_ms: list[float] = []
+        self.events = 0
+        self.failed = 0
+
+    async def one(self, session: RemoteSession, number: int, picture: Sequence[ContentBlock]) -> None:
+        began = time.perf_counter()
+        await session.post(f"{number}\n!slow 20tps\n!tokens 60", *picture)
+        self.accepted_ms.append((time.perf_counter() - began) * 1000)
+        async for _, event in session.events():
+            self.events += 1
+            if isinstance(event, TurnFailed):
+                self.failed += 1
+            if isinstance(event, TurnFinished | TurnFailed):
+                return
+
+
+async def crowd(folder: Path) -> None:
+    with running(folder / "crowd", UNLIMITED) as house:
+        async with house.client() as client:
+            sessions = [await client.session() for _ in range(SESSIONS)]
+            pictures = [await client.upload(icon(number)) for number in range(SESSIONS)]
+            await Crowd().one(await client.session(), -1, pictures[0])
+            seen = Crowd()
+            began = time.perf_counter()
+            await asyncio.gather(*(seen.one(sessions[at], at, pictures[at]) for at in range(SESSIONS)))
+            seconds = time.perf_counter() - began
+            stored = sum(line.last_seq for line in await client.sessions(limit=SESSIONS + 1))
+        print(f"    {SESSIONS} sessions with a picture each, {seconds:.1f} s, failed: {seen.failed}")
+        print(
+            f"    accepted with its picture: median {statistics.median(seen.accepted_ms):.0f} ms,"
+            f" p99 {percentile(seen.accepted_ms, 0.99):.0f} ms"
+        )
+        print(f"    events stored {stored / seconds:.0f}/s, envelopes seen {seen.events / seconds:.0f}/s")
+        print(f"    the daemon holds {held_mb(house.pid):.0f} MB, {files_of(house.pid)} files")
+
+
+async def latency(folder: Path) -> None:
+    """How late the words are with 50 talking sessions: a small message is sent and its echo awaited."""
+    with running(folder / "late", UNLIMITED) as house:
+        async with house.client() as client:
+            others = [await client.session() for _ in range(50)]
+            for session in others:
+                await session.post("!slow 20tps\n!tokens 200")
+            mine = await client.session()
+            times = [await first_word_ms(mine, f"!echo {number}") for number in range(40)]
+        late = f"median {statistics.median(times):.0f} ms, p95 {percentile(times, 0.95):.0f} ms"
+        print(f"    said → first word seen, beside 50 talking sessions: {late}")
+
+
+async def first_word_ms(session: RemoteSession, text: str) -> float:
+    began = time.perf_counter()
+    found = 0.0
+    async for event in session.stream(text):
+        if isinstance(event, TextDelta) and not found:
+            found = (time.perf_counter() - began) * 1000
+    return found
+
+
+# Memory --------------------------------------------------------------------------------------------------------------
+
+
+async def memory(folder: Path, turns: int) -> None:
+    with running(folder / "memory", UNLIMITED) as house:
+        async with house.client() as client:
+            pictures = [icon(number) for number in range(10)]
+
+            async def walk(count: int) -> None:
+                session = await client.session()
+                for number in range(count):
+                    if number % 50 == 49:
+                        session = await client.session()
+                    await spoken(session, f"!echo {number}", pictures[number % 10])
+
+            await asyncio.gather(*(walk(2) for _ in range(WALKERS)))
+            marks = [(0, held_mb(house.pid), files_of(house.pid))]
+            began = time.perf_counter()
+            for part in range(1, 6):
+                await asyncio.gather(*(walk(turns // WALKERS // 5) for _ in range(WALKERS)))
+                marks.append((turns * part // 5, held_mb(house.pid), files_of(house.pid)))
+            rate = turns / (time.perf_counter() - began)
+        print(f"    {turns:,} turns with pictures, {rate:.0f} turns/s")
+        for done, megabytes, files in marks:
+            print(f"      after {done:>6,} turns: {megabytes:6.1f} MB, {files} files")
+
+
+async def spoken(session: RemoteSession, *content: str | bytes) -> None:
+    async for event in session.stream(*content):
+        if isinstance(event, TurnFailed):
+            raise RuntimeError(event.text)
+
+
+# Pictures to many clients --------------------------------------------------------------------------------------------
+
+
+class Lag:
+    """The longest time that the loop of this process stood still."""
+
+    def __init__(self) -> None:
+        self.worst_ms = 0.0
+
+    @contextlib.asynccontextmanager
+    async def watched(self) -> AsyncGenerator[None]:
+        async def watch() -> None:
+            while True:
+                began = time.perf_counter()
+                await asyncio.sleep(0.001)
+                self.worst_ms = max(self.worst_ms, (time.perf_counter() - began) * 1000 - 1)
+
+        task = asyncio.create_task(watch())
+        try:
+            yield
+        finally:
+            task.cancel()
+
+
+def readers(url: str, session: str, clients: int, count: int, inline: bool) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "benchmarks.daemon", "--read", url, session, str(clients), str(count)]
+    environ = {**os.environ, "INLINE": "1" if inline else ""}
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ)
+
+
+async def read(url: str, session: str, clients: int, count: int) -> None:
+    """The other process: so many clients, each until it has seen so many pictures."""
+    ready: list[asyncio.Future[None]] = [asyncio.get_running_loop().create_future() for _ in range(clients)]
+    inline = "true" if os.environ.get("INLINE") else "false"
+
+    async def one(number: int) -> None:
+        address = f"{url.replace('http', 'ws')}/socket.io/?EIO=4&transport=websocket"
+        async with websockets.connect(address, max_size=None, compression=None) as socket:
+            await socket.recv()
+            await socket.send(f'40/events,{{"token":"{TOKEN}"}}')
+            await socket.recv()
+            await socket.send(f'42/events,1["join",{{"session":"{session}","after":0,"inline":{inline}}}]')
+            await socket.recv()
+            ready[number].set_result(None)
+            seen = 0
+            while seen < count:
+                data = await socket.recv()
+                if data == "2":
+                    await socket.send("3")
+                elif isinstance(data, str) and data[:2] in ("42", "45") and '"image"' in data[:40]:
+                    seen += 1
+
+    tasks = [asyncio.create_task(one(number)) for number in range(clients)]
+    await asyncio.gather(*ready)
+    print("ready", flush=True)
+    await asyncio.gather(*tasks)
+    print("done", flush=True)
+
+
+async def timed(process: subprocess.Popen[str], work: Callable[[], Awaitable[None]], lag: Lag) -> float:
+    assert process.stdout
+    line = await asyncio.to_thread(process.stdout.readline)
+    assert line == "ready\n", line
+    async with lag.watched():
+        began = time.perf_counter()
+        await work()
+        await asyncio.to_thread(process.stdout.readline)
+        seconds = time.perf_counter() - began
+    process.wait()
+    process.stdout.close()
+    return seconds
+
+
+async def ours(clients: int, count: int, *, inline: bool, pause_seconds: float = 0.0) -> tuple[float, float]:
+    """Events a second that all clients have seen, and the longest stall."""
+    async with memory_runtime() as runtime, serving(runtime) as house:
+        session = await runtime.session()
+        data = noise_png(PICTURE_BYTES)
+        digest = await runtime.media.put(data)
+        media = Media(digest=digest, media_type="image/png", size_bytes=len(data), width=577, height=577)
+        await house.app.daemon.feeds.previews.preview(media)
+        await house.app.daemon.feeds.previews.inline(media)
+        event = ImageAdded(index=0, image=ImageBlock(media, alt="a picture"))
+        at_once = 1 if pause_seconds else 20
+        lag = Lag()
+
+        async def work() -> None:
+            for _ in range(count // at_once):
+                seq = await runtime.events.append(session.id, [(event.type, encode_event(event))] * at_once)
+                for tell in runtime.on_events:
+                    tell(session.id, seq)
+                await asyncio.sleep(pause_seconds)
+
+        seconds = await timed(readers(house.url, session.id, clients, count, inline), work, lag)
+        return count / seconds, lag.worst_ms
+
+
+async def base64_in_json(clients: int, count: int, *, deflate: bool, pause_seconds: float = 0.0) -> tuple[float, float]:
+    """Plain python-socketio, a room, the picture inside the event."""
+    server: Any = socketio.AsyncServer(async_mode="asgi", namespaces=["/events"])
+    server.on("connect", lambda *_: None, namespace="/events")
+    server.on("join", lambda *_: {"ok": True}, namespace="/events")
+    picture = base64.b64encode(noise_png(PICTURE_BYTES)).decode()
+    with listening() as listener:
+        config = uvicorn.Config(socketio.ASGIApp(server), log_level="error", ws_per_message_deflate=deflate)
+        web = uvicorn.Server(config)
+        task = asyncio.create_task(web.serve([listener]))
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        lag = Lag()
+
+        async def work() -> None:
+            for number in range(count):
+                await server.emit("image", {"seq": number, "image": picture}, namespace="/events")
+                if number % 5 == 4:
+                    await asyncio.gather(*(found.queue.join() for found in server.eio.sockets.values()))
+                await asyncio.sleep(pause_seconds)
+
+        seconds = await timed(readers(url, "any", clients, count, inline=False), work, lag)
+        web.should_exit = True
+        await task
+        return count / seconds, lag.worst_ms
+
+
+@contextlib.contextmanager
+def listening() -> Iterator[Any]:
+    import socket
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        yield listener
+
+
+def noise_png(size_bytes: int) -> bytes:
+    """A picture that no compression makes smaller."""
+    import io
+    import math
+
+    from PIL import Image
+
+    side = math.isqrt(size_bytes // 3)
+    file = io.BytesIO()
+    Image.frombytes("RGB", (side, side), os.urandom(side * side * 3)).save(file, "PNG")
+    return file.getvalue()
+
+
+async def pictures() -> None:
+    """As fast as it goes to 10 clients; then at leisure to 40, which shows how long one event holds up all others."""
+    ways: dict[str, tuple[Callable[..., Awaitable[tuple[float, float]]], int]] = {
+        "base64 in JSON, deflate on (uvicorn's default)": (partial(base64_in_json, deflate=True), 10),
+        "base64 in JSON, deflate off": (partial(base64_in_json, deflate=False), 40),
+        "Loom: bytes (inline: true)": (partial(ours, inline=True), 40),
+        "Loom: reference and preview": (partial(ours, inline=False), 4_000),
+    }
+    megabytes = PICTURE_BYTES / 1e6
+    print(f"    {f'a picture of {megabytes:.0f} MB':<50}{'events/s, 10 clients':>22}{'stall ms, 40 clients':>22}")
+    idle = Lag()
+    async with idle.watched():
+        await asyncio.sleep(4)
+    print(f"    {'nothing at all (what the machine itself does)':<50}{'':>22}{idle.worst_ms:>22.1f}")
+    for name, (way, count) in ways.items():
+        rate, _ = await way(10, count)
+        _, stall = await way(40, 20, pause_seconds=0.2)
+        print(f"    {name:<50}{rate:>22.1f}{stall:>22.1f}")
+
+
+async def kill(folder: Path, kills: int) -> None:
+    for name in ("one", "two"):
+        (folder / name).mkdir()
+    began = time.perf_counter()
+    accepted, slowest = await lives(folder / "one", kills, int(time.time()))
+    print(f"    alone on SQLite: {kills} kills in {time.perf_counter() - began:.0f} s, {accepted} messages accepted,")
+    print(f"      none lost, none doubled, nothing ran twice; slowest start {slowest:.1f} s")
+    began = time.perf_counter()
+    with two_daemons(folder / "two") as house:
+        count = await taken_up(house, kills, int(time.time()))
+        seconds = time.perf_counter() - began
+        await woken(house, 2)
+    print(f"    one of two: {kills} kills in {seconds:.0f} s, {count} messages accepted,")
+    print("      all finished or closed by the other, none lost, none doubled, nothing ran twice")
+    print("    one that stood still until the other had taken over, and woke up: it wrote nothing more")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=TURNS, help="of the memory run")
+    parser.add_argument("--kills", type=int, default=0, help="only kill daemons this often, and check")
+    parser.add_argument("--only", choices=("crowd", "latency", "memory", "pictures"), help="one part")
+    parser.add_argument("--read", nargs=4, help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.read:
+        url, session, clients, count = given.read
+        asyncio.run(read(url, session, int(clients), int(count)))
+        return
+    with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
+        folder = Path(name)
+        if given.kills:
+            asyncio.run(kill(folder, given.kills))
+            return
+        parts: dict[str, Callable[[], Any]] = {
+            "crowd": lambda: crowd(folder),
+            "latency": lambda: latency(folder),
+            "memory": lambda: memory(folder, given.turns),
+            "pictures": pictures,
+        }
+        for part, work in parts.items():
+            if given.only in (None, part):
+                asyncio.run(work())
+
+
+if __name__ == "__main__":
+    main()

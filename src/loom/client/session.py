@@ -1,0 +1,328 @@
+"""RemoteSession: a session that a daemon keeps. What holds for a local one holds for it."""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
+from typing import Any, Final, Literal
+from urllib.parse import quote
+
+import msgspec
+
+from loom.agent.failures import GO_ON, error_of
+from loom.client.link import Link
+from loom.client.receipts import Plan, receipt_of
+from loom.client.uploads import upload
+from loom.content.blocks import Block
+from loom.content.inputs import Content
+from loom.content.messages import Message, Role
+from loom.errors import LoomError, NotFound
+from loom.events import (
+    ApprovalRequested,
+    Event,
+    MessageQueued,
+    MessageStored,
+    NoticeRaised,
+    TurnFailed,
+    TurnFinished,
+    TurnStarted,
+)
+from loom.formats.facts import Limits
+from loom.prompt import Receipt
+from loom.session import Queued, Reply
+
+_PAGE: Final = 1_000
+
+
+class _Posted(msgspec.Struct):
+    message: str
+    node: str | None
+    queued: bool
+    notices: tuple[str, ...] = ()
+
+
+class SessionLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A session as the daemon lists it."""
+
+    id: str
+    title: str
+    model: str
+    workspace: str
+    head: str
+    rev: int
+    archived: bool
+    created_at: float
+    updated_at: float
+    last_seq: int
+    state: Literal["idle", "running", "waiting", "queued"]
+    snippet: str = ""
+
+
+class _Line(msgspec.Struct):
+    node: str
+    parent: str | None
+    role: Role
+    blocks: tuple[Block, ...]
+
+
+class _History(msgspec.Struct):
+    messages: tuple[_Line, ...]
+    more: bool
+    approvals: tuple[ApprovalRequested, ...] = ()
+
+
+class RemoteSession:
+    def __init__(self, link: Link, session_id: str, limits: Limits) -> None:
+        self._link = link
+        self._limits = limits
+        self.id = session_id
+
+    # Say something ---------------------------------------------------------------------------------------------------
+
+    async def stream(
+        self, *content: Content, model: str = "", parent: str | None = None, n: int = 1
+    ) -> AsyncGenerator[Event]:
+        """Say something and watch the turn; leaving it early cancels it. A connection that is lost on the way is
+        opened anew, and nothing is missed."""
+        found = await upload(self._link, content, self._limits)
+        message = Message("user", found.blocks)
+        body = {"blocks": found.blocks, "model": model, "parent": parent, "n": n}
+        for notice in found.notices:
+            yield NoticeRaised(text=notice, code="door")
+        async with aclosing(self._asked("messages", body, n, message)) as events:
+            async for event in events:
+                yield event
+
+    async def again(self, node: str | None = None, *, model: str = "", n: int = 1) -> AsyncGenerator[Event]:
+        """Another answer to the question above `node`, beside those that are there."""
+        async with aclosing(self._asked("regenerate", {"node": node, "model": model, "n": n}, n)) as events:
+            async for event in events:
+                yield event
+
+    async def send(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> Reply:
+        """The same as `stream`, folded; a turn that fails raises the error that its event tells of."""
+        replies: list[Reply] = []
+        answers: list[MessageStored] = []
+        asked = ""
+        async with aclosing(self.stream(*content, model=model, parent=parent, n=n)) as events:
+            async for event in events:
+                match event:
+                    case TurnStarted():
+                        asked = event.model
+                    case MessageStored() if event.message.role == "assistant":
+                        answers.append(event)
+                    case TurnFailed():
+                        raise error_of(event.code, event.text, event.hint)
+                    case TurnFinished():
+                        replies.append(await self._reply(event, answers, asked))
+                        answers.clear()
+                    case _:
+                        pass
+        if not replies:
+            raise LoomError("the turn was cancelled", hint=GO_ON)
+        *others, last = replies
+        return msgspec.structs.replace(last, siblings=tuple(others))
+
+    async def post(
+        self, *content: Content, key: str = "", model: str = "", parent: str | None = None, n: int = 1
+    ) -> Queued:
+        """Hand it over and do not wait. It is on the daemon's disk when this returns; the same `key` again gives the
+        first one back."""
+        found = await upload(self._link, content, self._limits)
+        key = key or secrets.token_hex(16)
+        body = {"blocks": found.blocks, "model": model, "parent": parent, "n": n}
+        posted = await self._post("messages", body, key)
+        return Queued(
+            id=posted.message,
+            key=key,
+            message=Message("user", found.blocks),
+            node=posted.node or "",
+            answers_left=int(posted.queued),
+            notices=(*found.notices, *posted.notices),
+        )
+
+    async def events(self, after: int = 0) -> AsyncGenerator[tuple[int, Event]]:
+        """Everything that happens in this session after the event with this number, for ever, each with its number."""
+        async with aclosing(self._link.events(self.id, after)) as events:
+            async for numbered in events:
+                yield numbered
+
+    async def _asked(
+        self, route: str, body: dict[str, Any], n: int, message: Message | None = None
+    ) -> AsyncGenerator[Event]:
+        """Ask, and give what belongs to the answer."""
+        key = secrets.token_hex(16)
+        before = (await self.info()).last_seq
+        posting = asyncio.create_task(self._post(route, body, key))
+        is_over = False
+        try:
+            posted = await asyncio.shield(posting)
+            async with aclosing(_Turns(posted.message, message, n).of(self._link.events(self.id, before))) as events:
+                async for event in events:
+                    if event is None:
+                        await self._check_waits(route, body, key)
+                    else:
+                        yield event
+            is_over = True
+        finally:
+            if not is_over:
+                await self._give_up(posting)
+
+    async def _check_waits(self, route: str, body: dict[str, Any], key: str) -> None:
+        posted = await self._post(route, body, key)
+        if posted.node is None and not posted.queued:
+            raise LoomError("the message was taken back before it was said", hint="Say it again.")
+
+    async def _give_up(self, posting: asyncio.Task[_Posted]) -> None:
+        """Leave unsaid what still waits; what runs is cancelled. What was never accepted needs neither."""
+        await asyncio.wait([posting])
+        if posting.cancelled() or posting.exception() is not None:
+            return
+        try:
+            await self._link.ask("DELETE", self._path(f"/queue/{posting.result().message}"), repeats=False)
+        except NotFound:  # it does not wait any more
+            await self.cancel()
+
+    async def _post(self, route: str, body: dict[str, Any], key: str) -> _Posted:
+        answer = await self._link.ask("POST", self._path(f"/{route}"), json=body, headers={"idempotency-key": key})
+        return msgspec.json.decode(answer, type=_Posted)
+
+    async def _reply(self, finished: TurnFinished, answers: Sequence[MessageStored], model: str) -> Reply:
+        if not answers:
+            raise LoomError(f"the model gave an empty answer (stop: {finished.stop})", hint="Ask again.")
+        last = answers[-1]
+        (receipt,) = await self.plan([model])
+        path = await self._lines(last.node)
+        question = next((line for line in reversed(path) if line.role == "user"), None)
+        return Reply(
+            node=last.node,
+            message=last.message,
+            usage=finished.usage,
+            stop=finished.stop,
+            receipt=receipt,
+            parent=(question.parent or "") if question else "",
+        )
+
+    # Look and change -------------------------------------------------------------------------------------------------
+
+    async def info(self) -> SessionLine:
+        return msgspec.json.decode(await self._link.ask("GET", self._path()), type=SessionLine)
+
+    async def path(self) -> tuple[Message, ...]:
+        return tuple(Message(line.role, line.blocks) for line in await self._lines())
+
+    async def head(self) -> str:
+        return (await self.info()).head
+
+    async def use(self, model: str) -> None:
+        """Ask another model from now on."""
+        await self._link.ask("PATCH", self._path(), json={"model": model})
+
+    async def rename(self, title: str) -> None:
+        await self._link.ask("PATCH", self._path(), json={"title": title})
+
+    async def go(self, node: str) -> None:
+        """Move the head to any node that the session keeps."""
+        await self._link.ask("POST", self._path("/head"), json={"node": node})
+
+    async def fork(self, node: str | None = None) -> RemoteSession:
+        made = await self._link.ask("POST", self._path("/fork"), json={"node": node}, repeats=False)
+        return RemoteSession(self._link, msgspec.json.decode(made, type=SessionLine).id, self._limits)
+
+    async def plan(self, models: Sequence[str] = ()) -> tuple[Receipt, ...]:
+        """What the next request would carry, for these models. Nothing is sent by looking."""
+        wanted = list(models) or [(await self.info()).model]
+        answer = await self._link.ask("POST", self._path("/plan"), json={"models": wanted})
+        plan = msgspec.json.decode(answer, type=Plan)
+        return tuple(receipt_of(plan, model) for model in wanted)
+
+    async def cancel(self) -> None:
+        await self._link.ask("POST", self._path("/cancel"))
+
+    async def approvals(self) -> tuple[ApprovalRequested, ...]:
+        """What waits for an answer."""
+        answer = await self._link.ask("GET", self._path("/messages"), params={"limit": 1})
+        return msgspec.json.decode(answer, type=_History).approvals
+
+    async def answer(self, approval: str, answer: Literal["once", "always", "deny"], reason: str = "") -> None:
+        body = {"answer": answer, "reason": reason}
+        await self._link.ask("POST", self._path(f"/approvals/{quote(approval, safe='')}"), json=body, repeats=False)
+
+    async def delete(self) -> None:
+        await self._link.ask("DELETE", self._path())
+
+    async def _lines(self, head: str = "") -> list[_Line]:
+        lines: list[_Line] = []
+        place: dict[str, str | int] = {"limit": _PAGE, **({"head": head} if head else {})}
+        while True:
+            answer = await self._link.ask("GET", self._path("/messages"), params=place)
+            page = msgspec.json.decode(answer, type=_History)
+            lines = [*page.messages, *lines]
+            if not page.more or not page.messages:
+                return lines
+            place["before"] = page.messages[0].node
+
+    def _path(self, below: str = "") -> str:
+        return f"/v1/sessions/{self.id}{below}"
+
+
+class _Turns:
+    """Picks the turns of one message out of everything that happens in a session."""
+
+    def __init__(self, queued: str, message: Message | None, n: int) -> None:
+        self._queued = queued
+        self._message = message
+        self._left = n
+        self._turn = ""
+        self._held: list[Event] = []
+        """Since the last turn of others: it may be the beginning of ours."""
+        self._is_told = False
+
+    async def of(self, events: AsyncGenerator[tuple[int, Event]]) -> AsyncGenerator[Event | None]:
+        """None stands for the end of a turn of others: what was asked may not be there any more."""
+        async with aclosing(events):
+            async for _, event in events:
+                if self._turn:
+                    yield event
+                    if isinstance(event, TurnFinished | TurnFailed) and event.turn == self._turn:
+                        self._turn, self._left = "", self._left - 1
+                        if not self._left:
+                            return
+                    continue
+                for found in self._before(event):
+                    yield found
+                if not self._left:
+                    return
+
+    def _before(self, event: Event) -> list[Event | None]:
+        match event:
+            case TurnStarted() if event.message == self._queued:
+                self._turn = event.turn
+                held, self._held = self._held, []
+                return [*held, event]
+            case TurnFailed() if self._is_placed():
+                self._left = 0
+                return [*self._held, event]
+            case TurnFinished() | TurnFailed():
+                self._held.clear()
+                return [None]
+            case MessageStored() | NoticeRaised():
+                self._held.append(event)
+                return []
+            case MessageQueued():
+                return []
+            case _:
+                return self._others()
+
+    def _is_placed(self) -> bool:
+        """Whether ours was said and nothing came of it: such a turn has an end and no beginning."""
+        said = [event.message for event in self._held if isinstance(event, MessageStored)]
+        return self._message is not None and self._message in said
+
+    def _others(self) -> list[Event | None]:
+        if self._is_told or self._message is None:
+            return []
+        self._is_told = True
+        return [MessageQueued(message=self._message, id=self._queued)]

@@ -1,0 +1,84 @@
+"""The daemon as an ASGI application: guard → Socket.IO → the table of routes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route as StarletteRoute
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from loom.daemon.auth import Auth, open_auth
+from loom.daemon.calls import Endpoint, endpoint
+from loom.daemon.core import Daemon
+from loom.daemon.guard import Guard
+from loom.daemon.problems import NoSuchRoute, NotUnderstood, WrongMethod, refused
+from loom.daemon.routes import ROUTES
+from loom.daemon.sockets import socket_app
+from loom.runtime import Runtime
+
+
+class App:
+    """What `create_app` gives: call it as ASGI. `daemon` is for whoever runs it."""
+
+    def __init__(self, daemon: Daemon, asgi: ASGIApp) -> None:
+        self.daemon = daemon
+        self._asgi = asgi
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan":
+            await self.daemon.start()  # mounted in another application, it is not told when that one starts
+        await self._asgi(scope, receive, send)
+
+
+def create_app(runtime: Runtime, *, auth: Auth | None = None) -> App:
+    """Without `auth`, the token is that of the data folder's own file and the password the configured one."""
+    config = runtime.config
+    auth = auth or open_auth(config.state_folder(), password=config.secret("server", "password"))
+    daemon = Daemon(runtime, auth)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+        await daemon.start()
+        yield
+        await daemon.stop()
+
+    inner = Starlette(routes=_routes(daemon), lifespan=lifespan, exception_handlers={HTTPException: _http_error})
+    server = config.server
+    guarded = Guard(socket_app(daemon, inner), hosts=server.allowed_hosts, origins=server.allowed_origins)
+    return App(daemon, guarded)
+
+
+def _routes(daemon: Daemon) -> list[StarletteRoute]:
+    """One for each address, so that whoever asks in a wrong way is told all right ones. Where no row says what HEAD
+    means, it is GET without a body."""
+    places: dict[str, dict[str, Endpoint]] = {}
+    for row in ROUTES:
+        places.setdefault(row.path, {})[row.method] = endpoint(daemon, row)
+
+    def by_method(methods: dict[str, Endpoint]) -> Endpoint:
+        async def answer(request: Request) -> Response:
+            return await (methods.get(request.method) or methods["GET"])(request)
+
+        return answer
+
+    return [StarletteRoute(path, by_method(methods), methods=list(methods)) for path, methods in places.items()]
+
+
+async def _http_error(_: Request, error: Exception) -> Response:
+    """What the router itself turns down."""
+    status = error.status_code if isinstance(error, HTTPException) else 400
+    match status:
+        case 404:
+            return refused(NoSuchRoute("There is nothing at this address.", hint="See /docs."))
+        case 405:
+            answer = refused(WrongMethod("This address does not take that method.", hint="See /docs."))
+            if isinstance(error, HTTPException) and error.headers:
+                answer.headers.update(error.headers)
+            return answer
+        case _:
+            return refused(NotUnderstood("The request cannot be read."))

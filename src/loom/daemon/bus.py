@@ -1,0 +1,206 @@
+"""Bus: daemons tell each other that a session moved. Only ids and numbers travel; what happened is read from the store.
+
+So a word that is lost costs time and nothing else: whoever waits looks at the store now and then, and every second
+while the bus is down.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import secrets
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import Any, ClassVar, Final, Literal, TypeAlias
+
+import msgspec
+
+from loom.config import Config
+from loom.errors import ConfigError, ExtraMissing
+
+CHANNEL: Final = "loom:sessions"
+_FIRST_WAIT_SECONDS: Final = 0.1
+_LONGEST_WAIT_SECONDS: Final = 2.0
+_HEALTH_SECONDS: Final = 5
+_log = logging.getLogger(__name__)
+
+What: TypeAlias = Literal["events", "work", "request", "changed", "deleted", "all"]
+
+
+class Told(msgspec.Struct, frozen=True, array_like=True):
+    """`events`: there are events up to `seq`. `work`: something is queued. `request`: a running turn is asked for
+    something. `changed`, `deleted`: the record of the session. `all`: words may have been lost, look at everything."""
+
+    what: What
+    session: str = ""
+    seq: int = 0
+
+
+class _Letter(msgspec.Struct, frozen=True, array_like=True):
+    sender: str
+    told: tuple[Told, ...]
+
+
+Listener: TypeAlias = Callable[[Told], None]
+
+
+class Bus:
+    """Within one process; what is told is heard at once."""
+
+    def __init__(self) -> None:
+        self.listeners: list[Listener] = []
+
+    is_shared: ClassVar = False
+    """Whether it reaches all who write to the store."""
+
+    @property
+    def is_up(self) -> bool:
+        return True
+
+    async def start(self) -> None:
+        pass
+
+    async def stop(self) -> None:
+        pass
+
+    def tell(self, told: Told) -> None:
+        """Never waits."""
+        self.hear(told)
+
+    def hear(self, told: Told) -> None:
+        for listener in self.listeners:
+            listener(told)
+
+
+class RedisBus(Bus):
+    """The same, and through Redis to all others. Words that gather while Redis is slow or away are sent as one."""
+
+    is_shared: ClassVar = True
+
+    def __init__(self, url: str) -> None:
+        super().__init__()
+        self._url = url
+        self._me = secrets.token_hex(8)
+        self._waiting: dict[tuple[What, str], Told] = {}
+        self._is_waiting = asyncio.Event()
+        self._hears = False
+        self._is_missed = False
+        self._redis: Any = None
+        """The client; what it gives has no types."""
+        self._tasks: list[asyncio.Task[None]] = []
+
+    @property
+    def is_up(self) -> bool:
+        return self._hears
+
+    async def start(self) -> None:
+        self._redis = _connect(self._url)
+        self._tasks = [asyncio.create_task(self._kept_up(self._listen)), asyncio.create_task(self._kept_up(self._send))]
+
+    async def stop(self) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        self._tasks.clear()
+        if self._redis is not None:
+            await self._redis.aclose()
+            self._redis = None
+
+    def tell(self, told: Told) -> None:
+        self.hear(told)
+        self._waiting[told.what, told.session] = told
+        self._is_waiting.set()
+
+    async def _kept_up(self, work: Callable[[Any], Awaitable[None]]) -> None:
+        """Do it for ever, with a growing pause after each failure."""
+        from redis.exceptions import RedisError
+
+        loop = asyncio.get_running_loop()
+        pause = _FIRST_WAIT_SECONDS
+        while self._redis is not None:
+            began = loop.time()
+            try:
+                await work(self._redis)
+            except (RedisError, OSError) as error:
+                self._note(type(error).__name__)
+            pause = min(pause * 2, _LONGEST_WAIT_SECONDS)
+            if loop.time() - began > _LONGEST_WAIT_SECONDS:
+                pause = _FIRST_WAIT_SECONDS
+            await asyncio.sleep(pause)
+
+    def _note(self, reason: str = "") -> None:
+        """Say it when it goes and when it comes, not all the time."""
+        if reason and not self._is_missed:
+            _log.warning("the bus is away (%s): sessions are looked at every second", reason)
+        elif not reason and self._is_missed:
+            _log.warning("the bus is back")
+        self._is_missed = bool(reason)
+
+    async def _listen(self, redis: Any) -> None:
+        try:
+            async with redis.pubsub() as mail:
+                await mail.subscribe(CHANNEL)
+                is_asked = False
+                while True:
+                    letter = await mail.get_message(timeout=_HEALTH_SECONDS)
+                    if letter is not None:
+                        is_asked = False
+                        self._take(letter)
+                    elif is_asked:
+                        raise ConnectionResetError("Redis does not answer")  # an OSError: the line is opened anew
+                    else:
+                        is_asked = True
+                        await mail.ping()
+        finally:
+            self._hears = False
+
+    def _take(self, letter: dict[str, Any]) -> None:
+        if letter["type"] == "subscribe":
+            self._hears = True
+            self._note()
+            self.hear(Told("all"))
+        elif letter["type"] == "message":
+            self._read(letter["data"])
+
+    def _read(self, data: bytes) -> None:
+        try:
+            letter = msgspec.json.decode(data, type=_Letter)
+        except msgspec.DecodeError:
+            _log.warning("a word on the bus could not be read; another version of Loom may be speaking")
+            return
+        if letter.sender != self._me:
+            for told in letter.told:
+                self.hear(told)
+
+    async def _send(self, redis: Any) -> None:
+        while True:
+            await self._is_waiting.wait()
+            self._is_waiting.clear()
+            told, self._waiting = self._waiting, {}
+            try:
+                await redis.publish(CHANNEL, msgspec.json.encode(_Letter(self._me, tuple(told.values()))))
+            except BaseException:
+                self._waiting = told | self._waiting
+                self._is_waiting.set()
+                raise
+
+
+def open_bus(config: Config) -> Bus:
+    """The configured bus; without one, there is one daemon."""
+    url = config.secret("bus", "url")
+    return RedisBus(url) if url else Bus()
+
+
+def _connect(url: str) -> Any:
+    try:
+        redis: Any = import_module("redis.asyncio")
+    except ModuleNotFoundError:
+        raise ExtraMissing(
+            "A bus between daemons needs redis, which is not installed.", hint="Run: pip install 'loom-runtime[redis]'"
+        ) from None
+    try:
+        return redis.Redis.from_url(
+            url, socket_connect_timeout=_HEALTH_SECONDS, socket_keepalive=True, health_check_interval=_HEALTH_SECONDS
+        )
+    except ValueError:  # its words would show the password in the address
+        raise ConfigError("is no address of a Redis server.", key="bus.url", hint="redis://HOST:6379/0") from None

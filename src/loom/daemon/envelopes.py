@@ -1,0 +1,238 @@
+"""Envelopes: stored events as clients see them. Pieces of words are joined, pictures become references with a preview.
+
+An envelope is `{"seq", "type", "session", "data"}`; its JSON is made once, whoever is sent it. `data` is the event as
+it is stored, and more where a client would otherwise have to ask:
+
+    tool_finished    is sent as `tool_call`, with the call's arguments and its pictures
+    image            carries what is needed to show it
+    message_stored   names the parent of the node
+    step_finished    says what it cost, where that is known
+
+A joined envelope carries the number of the last event that it joins: a client's place is the last number it saw.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from loom.content.blocks import ImageBlock, ToolCall
+from loom.content.media import Media
+from loom.daemon.previews import Previews
+from loom.errors import ContentError, LoomError, NotFound
+from loom.events import (
+    ImageAdded,
+    MessageStored,
+    NoticeRaised,
+    StepFinished,
+    StepStarted,
+    ToolFinished,
+    ToolStarted,
+    decode_event,
+    encode_event,
+)
+from loom.runtime import Runtime
+from loom.store.events import StoredEvent
+
+TOOL_CALL: Final = "tool_call"
+_JOINED: Final = {"text": "text", "thinking": "text", "call": "arguments"}
+"""The field that grows, by type."""
+_LOOKED_AT: Final = frozenset(
+    {"tool_started", "tool_finished", "image", "message_stored", "step_started", "step_finished"}
+)
+_REMEMBERED_CALLS: Final = 200
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """`json` is what is sent. It stands for the events from `first` to `seq`."""
+
+    first: int
+    seq: int
+    type: str
+    json: bytes
+    pictures: tuple[Media, ...] = ()
+
+
+class Picture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A picture in an event: a reference and something to show at once."""
+
+    image_id: str
+    url: str
+    mime: str
+    width: int | None = None
+    height: int | None = None
+    alt: str = ""
+    source: str = ""
+    preview: str = ""
+
+
+class _Delta(msgspec.Struct):
+    """What is read of a piece of words."""
+
+    text: str = ""
+    arguments: str = ""
+    index: int = 0
+
+
+_delta = msgspec.json.Decoder(_Delta)
+
+
+class Composer:
+    """Makes the envelopes of one session, for one reader of it: it remembers the calls that it saw begin, to name their
+    arguments, and which model speaks."""
+
+    def __init__(self, runtime: Runtime, previews: Previews, session_id: str) -> None:
+        self._runtime = runtime
+        self._previews = previews
+        self._session = session_id
+        self._calls: OrderedDict[str, ToolCall] = OrderedDict()
+        self._model = ""
+
+    async def compose(self, events: Iterable[StoredEvent]) -> list[Envelope]:
+        made: list[Envelope] = []
+        for run in _runs(_whole(event) for event in events):
+            first, last = run[0], run[-1]
+            if len(run) > 1:
+                made.append(Envelope(first.seq, last.seq, last.type, self._json(last.seq, last.type, _join(run))))
+            elif last.type in _LOOKED_AT:
+                made.append(await self._looked_at(last))
+            else:
+                made.append(Envelope(last.seq, last.seq, last.type, self._json(last.seq, last.type, last.data)))
+        return made
+
+    def _json(self, seq: int, kind: str, data: bytes) -> bytes:
+        return b'{"seq":%d,"type":"%s","session":"%s","data":%s}' % (seq, kind.encode(), self._session.encode(), data)
+
+    async def _looked_at(self, stored: StoredEvent) -> Envelope:
+        kind, data, pictures = stored.type, stored.data, ()
+        match decode_event(stored.data):
+            case ToolStarted(call=call):
+                self._remember(call)
+            case ToolFinished() as finished:
+                kind, (data, pictures) = TOOL_CALL, await self._tool_call(finished)
+            case ImageAdded() as added:
+                shown = await self._picture(added.image)
+                data = _with(stored.data, msgspec.to_builtins(shown))
+                pictures = (added.image.media,)
+            case MessageStored() as message:
+                data = _with(stored.data, {"parent": await self._placed(message.node)})
+            case StepStarted(model=model):
+                self._model = model
+            case StepFinished() as step:
+                data = _with(stored.data, {"usd": await asyncio.to_thread(self._cost, step)})
+            case _:
+                pass
+        return Envelope(stored.seq, stored.seq, kind, self._json(stored.seq, kind, data), pictures)
+
+    async def _tool_call(self, finished: ToolFinished) -> tuple[bytes, tuple[Media, ...]]:
+        result = finished.result
+        call = self._calls.pop(result.call_id, None) or await self._find(result.call_id)
+        blocks = [block for block in result.blocks if isinstance(block, ImageBlock)]
+        shown = [await self._picture(block) for block in blocks]
+        data: dict[str, Any] = {
+            "type": TOOL_CALL,
+            "call_id": result.call_id,
+            "name": result.name or (call.name if call else ""),
+            "arguments": call.arguments if call else {},
+            "result": result,
+            "seconds": finished.seconds,
+            "is_error": result.is_error,
+            **(msgspec.to_builtins(shown[0]) if shown else {}),
+            "images": shown,
+        }
+        return msgspec.json.encode(data), tuple(block.media for block in blocks)
+
+    async def _picture(self, block: ImageBlock) -> Picture:
+        media = block.media
+        return Picture(
+            image_id=media.digest,
+            url=f"/v1/media/{media.digest}",
+            mime=media.media_type,
+            width=media.width,
+            height=media.height,
+            alt=block.alt or block.description or media.label,
+            source=media.source or media.name,
+            preview=await self._previews.preview(media),
+        )
+
+    async def _placed(self, node: str) -> str | None:
+        """Its parent; and who wrote it, where that was a model: what follows is its price."""
+        try:
+            found = await self._runtime.forest.node(node)
+        except NotFound:  # deleted since
+            return None
+        if found.meta.get("model"):
+            self._model = f"{found.meta.get('provider', '')}/{found.meta['model']}"
+        return found.parent_id
+
+    def _cost(self, step: StepFinished) -> float | None:
+        try:
+            return self._runtime.cost(self._runtime.model(self._model), step.usage) if self._model else None
+        except LoomError:  # the model is configured no more, or no prices are installed
+            return None
+
+    def _remember(self, call: ToolCall) -> None:
+        self._calls[call.id] = call
+        if len(self._calls) > _REMEMBERED_CALLS:
+            self._calls.popitem(last=False)
+
+    async def _find(self, call_id: str) -> ToolCall | None:
+        """A call that began before this reading did: it stands in the message that asked for it."""
+        try:
+            head = (await self._runtime.sessions.get(self._session)).head_id
+            path = await self._runtime.forest.path(head)
+        except NotFound:
+            return None
+        calls = (call for node in reversed(path) if node.message is not None for call in node.message.calls)
+        return next((call for call in calls if call.id == call_id), None)
+
+
+def _whole(event: StoredEvent) -> StoredEvent:
+    """The event; where its row was damaged, a notice in its place: the sequence goes on."""
+    try:
+        if event.type in _LOOKED_AT:
+            decode_event(event.data)
+        elif event.type in _JOINED:
+            _delta.decode(event.data)
+        else:
+            msgspec.json.decode(event.data, type=dict[str, msgspec.Raw])
+    except (ContentError, msgspec.DecodeError):
+        notice = NoticeRaised(text=f"Event {event.seq} of this session is damaged.", code="event.damaged")
+        return msgspec.structs.replace(event, type=notice.type, data=encode_event(notice))
+    return event
+
+
+def _runs(events: Iterable[StoredEvent]) -> Iterable[Sequence[StoredEvent]]:
+    """Neighbours that can be joined: pieces of one block."""
+    run: list[StoredEvent] = []
+    index = 0
+    for event in events:
+        grows = event.type in _JOINED
+        at = _delta.decode(event.data).index if grows else 0
+        if run and not (grows and event.type == run[-1].type and at == index):
+            yield run
+            run = []
+        run.append(event)
+        index = at
+        if not grows:
+            yield run
+            run = []
+    if run:
+        yield run
+
+
+def _join(run: Sequence[StoredEvent]) -> bytes:
+    kind, field = run[0].type, _JOINED[run[0].type]
+    pieces = [_delta.decode(event.data) for event in run]
+    return msgspec.json.encode(
+        {"type": kind, "index": pieces[0].index, field: "".join(getattr(piece, field) for piece in pieces)}
+    )
+
+
+def _with(data: bytes, more: dict[str, Any]) -> bytes:
+    """A JSON object with fields added at its end."""
+    return data[:-1] + b"," + msgspec.json.encode(more)[1:]

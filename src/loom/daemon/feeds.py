@@ -1,0 +1,234 @@
+"""Feeds: who watches a session, and from where. Everything that is sent is read from the store.
+
+Each watched session has one reader, whatever the number of its watchers. It reads at most thirty times a second, so
+that pieces of words gather, and keeps the last envelopes at hand. A watcher has no queue, only a place in the sequence:
+it takes what comes next when it can use it, from what is at hand or, where it is late, from the store. So a watcher
+that stands still holds up nobody and costs next to nothing.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Final
+
+from loom.daemon.bus import Bus, Told
+from loom.daemon.envelopes import Composer, Envelope
+from loom.daemon.previews import Previews
+from loom.errors import LoomError, NotFound
+from loom.runtime import Runtime
+
+PER_SECOND: Final = 30
+"""Readings of one session."""
+READINGS_PER_SECOND: Final = 1_000
+"""Of all sessions together."""
+AT_HAND: Final = 500
+AT_HAND_BYTES: Final = 500_000
+PAGE: Final = 200
+"""Events of one reading."""
+_TAKEN: Final = 20
+"""Envelopes that a watcher takes at once."""
+LOOK_SECONDS: Final = 1.0
+"""How often the store is asked where words may be lost: the bus is away, or another program writes to the same file."""
+LOOK_SELDOM_SECONDS: Final = 5.0
+
+
+class Feed:
+    """One session that somebody watches."""
+
+    def __init__(
+        self, runtime: Runtime, previews: Previews, session_id: str, seq: int, pause_seconds: Callable[[], float]
+    ) -> None:
+        """`pause_seconds` says how long words gather between two readings."""
+        self.watchers = 0
+        self.seq = seq
+        """The number of the last event that was read."""
+        self._runtime = runtime
+        self._previews = previews
+        self._composer = Composer(runtime, previews, session_id)
+        self._id = session_id
+        self._known = seq
+        self._pause_seconds = pause_seconds
+        self._at_hand: deque[Envelope] = deque()
+        self._at_hand_bytes = 0
+        self._news = asyncio.Event()
+        self._moved = asyncio.Event()
+        self._is_over = False
+        self._error: LoomError | None = None
+        self._reader = asyncio.create_task(self._read_on())
+
+    def hear(self, seq: int) -> None:
+        """There are events up to this number."""
+        if seq > self._known:
+            self._known = seq
+            self._news.set()
+
+    async def look(self) -> None:
+        """Ask the store how far the session is."""
+        try:
+            self.hear(await self._runtime.events.head(self._id))
+        except NotFound as error:
+            self.end(error)
+        except LoomError:  # the store is away: a later look finds what this one missed
+            return
+
+    def end(self, error: LoomError | None = None) -> None:
+        """Nothing follows; with an error, whoever waits is told so."""
+        self._is_over, self._error = True, error
+        self._reader.cancel()
+        self._moved.set()
+
+    async def after(self, seq: int) -> list[Envelope]:
+        """The next envelopes, as soon as there are some; none when it is over."""
+        while seq >= self.seq:
+            if self._error is not None:
+                raise self._error
+            if self._is_over:
+                return []
+            await self._moved.wait()
+        found = self._nearby(seq)
+        if not found:
+            stored = await self._runtime.events.after(self._id, seq, PAGE)
+            found = await Composer(self._runtime, self._previews, self._id).compose(stored)
+        return found
+
+    def _nearby(self, seq: int) -> list[Envelope]:
+        """What is at hand after this number; nothing where it is not at the edge of an envelope that is at hand."""
+        found: list[Envelope] = []
+        for envelope in reversed(self._at_hand):
+            if envelope.first <= seq:
+                break
+            found.append(envelope)
+        found.reverse()
+        return found[:_TAKEN] if found and found[0].first == seq + 1 else []
+
+    async def _read_on(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            while self.seq < self._known:
+                try:
+                    await self._read()
+                except NotFound as error:
+                    self.end(error)
+                except LoomError:  # the store is away
+                    await asyncio.sleep(LOOK_SECONDS)
+                await asyncio.sleep(self._pause_seconds())
+
+    async def _read(self) -> None:
+        known = self._known
+        stored = await self._runtime.events.after(self._id, self.seq, PAGE)
+        if not stored:
+            if self._known == known:  # it was said of something that is not there
+                self._known = self.seq
+            return
+        for envelope in await self._composer.compose(stored):
+            self._at_hand.append(envelope)
+            self._at_hand_bytes += len(envelope.json)
+        while len(self._at_hand) > AT_HAND or self._at_hand_bytes > AT_HAND_BYTES:
+            self._at_hand_bytes -= len(self._at_hand.popleft().json)
+        self.seq = stored[-1].seq
+        self._moved.set()
+        self._moved = asyncio.Event()
+
+
+class Watch:
+    """A place in a session's sequence."""
+
+    def __init__(self, feed: Feed, seq: int) -> None:
+        self.seq = seq
+        """The number of the last event that was given."""
+        self.head = feed.seq
+        """How far the session was when the watch began."""
+        self._feed = feed
+
+    async def take(self) -> list[Envelope]:
+        """What comes next, as much at once as is there; nothing when the daemon stops. Raises where the session is
+        gone. Nothing is lost by not waiting for it."""
+        page = await self._feed.after(self.seq)
+        if page:
+            self.seq = page[-1].seq
+        return page
+
+
+class Feeds:
+    def __init__(self, runtime: Runtime, bus: Bus) -> None:
+        self.previews = Previews(runtime)
+        self.on_stop: list[Callable[[], Awaitable[None]]] = []
+        self._runtime = runtime
+        self._bus = bus
+        self._feeds: dict[str, Feed] = {}
+        self._looker: asyncio.Task[None] | None = None
+        self._next_look = 0.0
+
+    @property
+    def watching(self) -> int:
+        return sum(feed.watchers for feed in self._feeds.values())
+
+    async def start(self) -> None:
+        self._bus.listeners.append(self._hear)
+        self._looker = asyncio.create_task(self._look_on())
+
+    async def stop(self) -> None:
+        """Ends every watch, and whatever stands on them."""
+        self.end_all()
+        while self.on_stop:
+            await self.on_stop.pop()()
+        if self._looker is not None:
+            self._looker.cancel()
+            await asyncio.gather(self._looker, return_exceptions=True)
+            self._bus.listeners.remove(self._hear)
+            self._looker = None
+
+    def end_all(self) -> None:
+        """Whoever watches has to come again, and to show again that they may."""
+        for feed in self._feeds.values():
+            feed.end()
+        self._feeds.clear()
+
+    @asynccontextmanager
+    async def watch(self, session_id: str, after: int | None = 0) -> AsyncGenerator[Watch]:
+        """Watch what follows the event with this number; None means from now on."""
+        head = await self._runtime.events.head(session_id)
+        feed = self._feeds.get(session_id)
+        if feed is None:
+            feed = Feed(self._runtime, self.previews, session_id, head, self._pause_seconds)
+            self._feeds[session_id] = feed
+        feed.hear(head)
+        feed.watchers += 1
+        try:
+            yield Watch(feed, head if after is None else max(0, min(after, head)))
+        finally:
+            feed.watchers -= 1
+            if not feed.watchers:
+                feed.end()
+                if self._feeds.get(session_id) is feed:
+                    del self._feeds[session_id]
+
+    def _pause_seconds(self) -> float:
+        """With hundreds of sessions that talk at once, each is read a little less often."""
+        return max(1 / PER_SECOND, len(self._feeds) / READINGS_PER_SECOND)
+
+    def _hear(self, told: Told) -> None:
+        match told.what:
+            case "events" if feed := self._feeds.get(told.session):
+                feed.hear(told.seq)
+            case "deleted" if feed := self._feeds.get(told.session):
+                feed.end(NotFound("This session was deleted."))
+            case "all":
+                self._next_look = 0.0
+            case _:
+                pass
+
+    async def _look_on(self) -> None:
+        """What the bus did not say."""
+        loop = asyncio.get_running_loop()
+        while True:
+            await asyncio.sleep(LOOK_SECONDS)
+            if self._bus.is_shared and self._bus.is_up and loop.time() < self._next_look:
+                continue
+            self._next_look = loop.time() + LOOK_SELDOM_SECONDS
+            for feed in list(self._feeds.values()):
+                await feed.look()

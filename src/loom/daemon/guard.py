@@ -1,0 +1,175 @@
+"""The guard stands in front of everything, Socket.IO included: it lets in only requests that name this daemon as their
+host and come from its own pages, and it puts the headers on every answer that keep browsers careful.
+
+A page elsewhere can make a browser send requests to this machine, also under a name that it has just pointed here. Such
+a request carries the wrong Host or a foreign Origin.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from starlette.datastructures import Headers
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from loom.daemon.limits import Rate, Rates
+from loom.daemon.problems import Forbidden, refused
+from loom.errors import LoomError
+
+MESSAGES: Final = Rate(per_second=100, burst=1_000)
+UPLOADS: Final = Rate(per_second=20, burst=200)
+_LOOPBACK_NAMES: Final = frozenset(("localhost", "127.0.0.1", "::1"))
+_PORTS: Final = {"http": 80, "https": 443, "ws": 80, "wss": 443}
+_ALWAYS: Final = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"x-frame-options", b"DENY"),
+)
+_CLOSED: Final = (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'")
+_CORS_METHODS: Final = "GET, HEAD, POST, PUT, PATCH, DELETE"
+_CORS_HEADERS: Final = "Authorization, Content-Type, Idempotency-Key, If-Match, If-None-Match, Last-Event-ID, X-Loom"
+_CORS_SHOWN: Final = "ETag, Location, Retry-After, Content-Range"
+_MISDIRECTED: Final = 4003
+"""The code that a refused WebSocket is closed with."""
+
+
+class Guard:
+    """An ASGI application around another."""
+
+    def __init__(self, app: ASGIApp, *, hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> None:
+        """`hosts` it answers to besides its own address; `origins` of other pages that may call it."""
+        self._app = app
+        self._hosts = frozenset(host.strip().lower() for host in hosts)
+        self._origins = frozenset(origin.strip().lower().rstrip("/") for origin in origins)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        try:
+            self._check_host(scope, headers)
+            foreign = self._check_origin(headers)
+        except LoomError as error:
+            await _turn_away(error, scope, receive, send)
+            return
+        if scope["type"] == "websocket":
+            await self._app(scope, receive, send)
+            return
+        if foreign and scope["method"] == "OPTIONS":
+            await _preflight(foreign, send)
+            return
+        await self._app(scope, receive, _careful(send, foreign))
+
+    def _check_host(self, scope: Scope, headers: Headers) -> None:
+        written = headers.getlist("host")
+        place = _place(f"//{written[0]}") if len(written) == 1 else None
+        if place is None or not self._is_ours(place, scope):
+            raise Forbidden(
+                "This daemon does not answer to that host name.",
+                hint="Use its own address, or add the name to server.allowed_hosts.",
+            )
+
+    def _is_ours(self, place: tuple[str, int | None], scope: Scope) -> bool:
+        host, port = place
+        if host in self._hosts or (port is not None and f"{host}:{port}" in self._hosts):
+            return True
+        server: Any = scope.get("server")
+        if not server:  # a socket without a port: whoever reaches it is on this machine
+            return host in _LOOPBACK_NAMES
+        address, own_port = str(server[0]).lower(), server[1]
+        if own_port is not None and (port or _PORTS[scope["scheme"]]) != own_port:
+            return False
+        return host == address or (host in _LOOPBACK_NAMES and _is_loopback(address))
+
+    def _check_origin(self, headers: Headers) -> str:
+        """The origin of another page that may call; empty for our own and for programs."""
+        written = headers.getlist("origin")
+        if not written:
+            return ""
+        origin = written[0].lower()
+        if len(written) == 1 and origin in self._origins:
+            return written[0]
+        parts = origin.partition("://")
+        if len(written) == 1 and parts[0] in ("http", "https") and parts[2] == headers["host"].lower():
+            return ""
+        raise Forbidden(
+            "A page of another origin may not call this daemon.",
+            hint="Add the origin to server.allowed_origins where it is yours.",
+        )
+
+
+class RateLimits:
+    """What one client may do in a while."""
+
+    def __init__(self) -> None:
+        self._messages = Rates(MESSAGES)
+        self._uploads = Rates(UPLOADS)
+
+    def message(self, client: str) -> None:
+        self._messages.spend(client, "Too many messages at once.")
+
+    def upload(self, client: str) -> None:
+        self._uploads.spend(client, "Too many uploads at once.")
+
+
+def _place(url: str) -> tuple[str, int | None] | None:
+    """Host and port, where there is nothing else and nothing odd."""
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    if not host or parts.path or parts.query or parts.fragment or "@" in parts.netloc or "\\" in url:
+        return None
+    return host, port
+
+
+def _is_loopback(address: str) -> bool:
+    try:
+        return ipaddress.ip_address(address).is_loopback
+    except ValueError:
+        return address == "localhost"
+
+
+def _careful(send: Send, foreign: str) -> Send:
+    async def careful(message: Message) -> None:
+        if message["type"] == "http.response.start":
+            headers: Iterable[tuple[bytes, bytes]] = message.get("headers", ())
+            given = {name.lower() for name, _ in headers}
+            added = [header for header in (*_ALWAYS, _CLOSED) if header[0] not in given]
+            if foreign:
+                added += [
+                    (b"access-control-allow-origin", foreign.encode()),
+                    (b"access-control-expose-headers", _CORS_SHOWN.encode()),
+                    (b"vary", b"Origin"),
+                ]
+                added = [(name, b"cross-origin" if name == b"cross-origin-resource-policy" else v) for name, v in added]
+            message = {**message, "headers": [*headers, *added]}
+        await send(message)
+
+    return careful
+
+
+async def _preflight(origin: str, send: Send) -> None:
+    headers = {
+        "access-control-allow-origin": origin,
+        "access-control-allow-methods": _CORS_METHODS,
+        "access-control-allow-headers": _CORS_HEADERS,
+        "access-control-max-age": "600",
+        "vary": "Origin",
+    }
+    lines = [(name.encode(), value.encode()) for name, value in headers.items()]
+    await send({"type": "http.response.start", "status": 204, "headers": lines})
+    await send({"type": "http.response.body", "body": b""})
+
+
+async def _turn_away(error: LoomError, scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "websocket":
+        await send({"type": "websocket.close", "code": _MISDIRECTED, "reason": error.message})
+        return
+    await refused(error)(scope, receive, _careful(send, ""))

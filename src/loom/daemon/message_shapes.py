@@ -1,0 +1,231 @@
+"""The same for messages, events and plans."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from loom.content.blocks import AudioBlock, Block, DocumentBlock, ImageBlock, TextBlock, UnknownBlock
+from loom.daemon.shapes import Key, Name, Override, Words
+from loom.events import ApprovalRequested
+from loom.models import Usage
+from loom.prompt import Reason, Rendition
+
+# Messages -------------------------------------------------------------------------------------------------------------
+
+
+class ImageNamed(msgspec.Struct, frozen=True, tag="image_ref"):
+    """A picture of the store."""
+
+    image_id: Key
+    name: Name = ""
+
+
+class MediaNamed(msgspec.Struct, frozen=True, tag="media"):
+    """Any file of the store, of a document perhaps only some pages."""
+
+    digest: Key
+    name: Name = ""
+    pages: Annotated[str, Meta(max_length=40)] = ""
+
+
+class FileNamed(msgspec.Struct, frozen=True, tag="file"):
+    """A file of the session's workspace."""
+
+    path: Annotated[str, Meta(min_length=1, max_length=4_096)]
+
+
+Given: TypeAlias = (
+    TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ImageNamed | MediaNamed | FileNamed
+)
+
+
+class GivenImage(msgspec.Struct, frozen=True, kw_only=True):
+    """`data` is base64, or a data: URL. `mime` is not trusted: the bytes say what they are."""
+
+    data: str = ""
+    url: Annotated[str, Meta(max_length=8_000)] = ""
+    mime: Name = ""
+    name: Name = ""
+
+
+class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
+    message: Words = ""
+    text: Words = ""
+    """The same as `message`."""
+    blocks: Annotated[tuple[Given, ...], Meta(max_length=200)] = ()
+    images: Annotated[tuple[GivenImage, ...], Meta(max_length=64)] = ()
+    workspace: Annotated[str, Meta(max_length=4_096)] = ""
+    model: Name = ""
+    parent: Key | None = None
+    """Answer this node instead of the head: edit and resend."""
+    n: Annotated[int, Meta(ge=1, le=10)] = 1
+
+
+class Posted(msgspec.Struct, frozen=True, kw_only=True):
+    """It is on disk. `events` is where to watch what becomes of it."""
+
+    message: str
+    node: str | None
+    turn: str | None
+    queued: bool
+    events: str
+    notices: tuple[str, ...]
+
+
+class Regenerate(msgspec.Struct, frozen=True, kw_only=True):
+    node: Key | None = None
+    model: Name = ""
+    n: Annotated[int, Meta(ge=1, le=10)] = 1
+
+
+class Answer(msgspec.Struct, frozen=True, kw_only=True):
+    answer: Literal["once", "always", "deny"]
+    reason: Annotated[str, Meta(max_length=10_000)] = ""
+
+
+class MessageQuery(msgspec.Struct, frozen=True, kw_only=True):
+    before: Annotated[str, Meta(max_length=300)] = ""
+    head: Annotated[str, Meta(max_length=300)] = ""
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 200
+
+
+class MessageView(msgspec.Struct, frozen=True, kw_only=True):
+    node: str
+    parent: str | None
+    role: str
+    source: str
+    blocks: tuple[Block, ...]
+    model: str
+    usage: Usage | None
+    usd: float | None
+    stop: str
+    seconds: float | None
+    created_at: float
+    bookmark: str
+    tags: tuple[str, ...]
+    siblings: tuple[str, ...]
+    """All answers to the same parent, this one among them, oldest first."""
+
+
+class Children(msgspec.Struct, frozen=True):
+    children: tuple[MessageView, ...]
+
+
+class QueuedView(msgspec.Struct, frozen=True, kw_only=True):
+    message: str
+    text: str
+    blocks: tuple[Block, ...]
+    created_at: float
+
+
+class Queue(msgspec.Struct, frozen=True):
+    queue: tuple[QueuedView, ...]
+
+
+class Approvals(msgspec.Struct, frozen=True):
+    approvals: tuple[ApprovalRequested, ...]
+
+
+class Running(msgspec.Struct, frozen=True, kw_only=True):
+    turn: str
+    model: str
+    partial: tuple[Any, ...]
+    """Envelopes since the last stored message, as a watcher was sent them."""
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """A snapshot: watching on with `after=seq` continues it exactly."""
+
+    messages: tuple[MessageView, ...]
+    more: bool
+    system: str
+    head: str
+    seq: int
+    queue: tuple[QueuedView, ...]
+    approvals: tuple[ApprovalRequested, ...]
+    running: Running | None
+
+
+# Plans ----------------------------------------------------------------------------------------------------------------
+
+
+class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
+    models: Annotated[tuple[Name, ...], Meta(max_length=20)] = ()
+    overrides: dict[Key, Override] = msgspec.field(default_factory=dict[Key, Override])
+    text: Words = ""
+    blocks: Annotated[tuple[Given, ...], Meta(max_length=200)] = ()
+    max_tokens: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
+
+
+class PlanTokens(msgspec.Struct, frozen=True, kw_only=True, rename={"incoming": "in"}):
+    incoming: int
+    budget: int | None
+    """None where there is no limit."""
+    exact: bool
+
+
+class PlanProblem(msgspec.Struct, frozen=True):
+    code: str
+    message: str
+    hint: str
+
+
+class PlanModel(msgspec.Struct, frozen=True, kw_only=True):
+    tokens: PlanTokens
+    bytes: int
+    images: int
+    pages: int
+    usd: float | None
+    limit: int
+    cached_rows: int
+    notices: tuple[str, ...]
+    error: PlanProblem | None
+
+
+class PlanCell(msgspec.Struct, frozen=True, kw_only=True):
+    rendition: Rendition
+    tokens: int
+    bytes: int
+    reason: Reason
+    detail: str
+
+
+class PlanRow(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    """The name of this block in overrides."""
+    node: str
+    message: int
+    block: int
+    inner: int | None
+    role: str
+    kind: str
+    label: str
+    digest: str
+    by_model: dict[str, PlanCell]
+
+
+class Plan(msgspec.Struct, frozen=True, kw_only=True):
+    models: dict[str, PlanModel]
+    rows: tuple[PlanRow, ...]
+    rev: int
+
+
+class WireQuery(msgspec.Struct, frozen=True):
+    model: Name = ""
+
+
+class WireView(msgspec.Struct, frozen=True):
+    """The very body, media shown as digest and size."""
+
+    provider: str
+    model: str
+    request: dict[str, Any]
+
+
+class EventQuery(msgspec.Struct, frozen=True):
+    """`after`: the number of the last event that was seen, or `now`."""
+
+    after: Annotated[str, Meta(max_length=20, pattern="^([0-9]+|now)$")] = "0"

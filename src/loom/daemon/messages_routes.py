@@ -1,0 +1,174 @@
+"""Messages: say something, watch, wait in line, stop, answer what is asked, say it again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import msgspec
+from starlette.responses import Response
+
+from loom.content.blocks import ContentBlock
+from loom.daemon import sse
+from loom.daemon.calls import Call, answered, decoded, json_body
+from loom.daemon.core import Daemon
+from loom.daemon.gather import blocks_of
+from loom.daemon.history import history, moment_of, queued_view
+from loom.daemon.media_routes import MAX_INLINE_JSON_BYTES, bytes_of
+from loom.daemon.message_shapes import (
+    Answer,
+    Approvals,
+    EventQuery,
+    Given,
+    GivenImage,
+    History,
+    MessageQuery,
+    NewMessage,
+    Posted,
+    Queue,
+    Regenerate,
+)
+from loom.daemon.problems import NotUnderstood
+from loom.daemon.sessions_routes import folder_of
+from loom.daemon.turns import Posted as Accepted
+from loom.daemon.uploads import FORM_OVERHEAD_BYTES, Part, form
+from loom.errors import ContentError, NotFound
+from loom.store.session_rows import StoredSession
+
+MAX_KEY_CHARACTERS: Final = 200
+MAX_FORM_FILES: Final = 4
+"""So many of the largest uploads fit into one form."""
+_FIELDS: Final = ("message", "text", "model", "workspace", "parent", "n")
+
+
+async def read(call: Call[MessageQuery, None]) -> History:
+    return await history(call.daemon, call.path("session"), call.query)
+
+
+async def posted(call: Call[None, None]) -> Response:
+    """It is on disk when this answers."""
+    daemon = call.daemon
+    daemon.rates.message(call.client)
+    key = call.request.headers.get("idempotency-key", "")
+    if len(key) > MAX_KEY_CHARACTERS or not key.isprintable():
+        raise NotUnderstood(f"An Idempotency-Key has at most {MAX_KEY_CHARACTERS} plain characters.")
+    stored = await daemon.runtime.sessions.get(call.path("session"))
+    declared = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if declared == "multipart/form-data":
+        most = daemon.runtime.config.server.max_upload_bytes
+        bounds = {"max_file_bytes": most, "max_bytes": most * MAX_FORM_FILES + FORM_OVERHEAD_BYTES}
+        async with form(call.request, daemon.intake.folder, **bounds) as parts:
+            return await _say(daemon, stored, _from_fields(parts), key, parts)
+    async with json_body(daemon, call.request, NewMessage, max_bytes=MAX_INLINE_JSON_BYTES) as body:
+        return await _say(daemon, stored, body, key)
+
+
+def _from_fields(parts: Sequence[Part]) -> NewMessage:
+    """The fields of a form are those of the JSON body; `blocks` is JSON itself."""
+    fields: dict[str, Any] = {part.name: part.text for part in parts if part.spool is None and part.name in _FIELDS}
+    if not fields.get("parent"):
+        fields.pop("parent", None)
+    blocks: tuple[Given, ...] = ()
+    for part in parts:
+        if part.spool is None and part.name == "blocks":
+            blocks += decoded(bytes(part.data), tuple[Given, ...])
+    try:
+        return msgspec.structs.replace(msgspec.convert(fields, NewMessage, strict=False), blocks=blocks)
+    except msgspec.ValidationError as error:
+        raise NotUnderstood(f"A field of the form cannot be read: {error}") from None
+
+
+async def _say(
+    daemon: Daemon, stored: StoredSession, body: NewMessage, key: str, parts: Sequence[Part] = ()
+) -> Response:
+    if body.model:
+        daemon.runtime.model(body.model)
+    if body.workspace:
+        await daemon.runtime.sessions.update(stored.id, workspace=await folder_of(body.workspace))
+    content, notices = await blocks_of(daemon, stored, body.message or body.text, body.blocks)
+    for block, said in [*await _images(daemon, body.images), *await _files(daemon, parts)]:
+        content, notices = (*content, block), (*notices, *said)
+    if not content:
+        raise ContentError("There is nothing to say: send a message, blocks, images or files.")
+    accepted = await daemon.turns.post(stored.id, *content, key=key, model=body.model, parent=body.parent, n=body.n)
+    return _accepted(stored.id, accepted, notices)
+
+
+async def _images(daemon: Daemon, images: Sequence[GivenImage]) -> list[tuple[ContentBlock, tuple[str, ...]]]:
+    found: list[tuple[ContentBlock, tuple[str, ...]]] = []
+    for image in images:
+        if bool(image.data) == bool(image.url):
+            raise ContentError("An image is given by data or by url.")
+        data, name, source = await bytes_of(daemon, image.data, image.url)
+        taken = await daemon.intake.take(data, image.name or name, source=source)
+        found.append((taken.block, taken.notices))
+    return found
+
+
+async def _files(daemon: Daemon, parts: Sequence[Part]) -> list[tuple[ContentBlock, tuple[str, ...]]]:
+    found: list[tuple[ContentBlock, tuple[str, ...]]] = []
+    for part in parts:
+        if part.spool is not None and (part.spool.size_bytes or part.filename):
+            taken = await daemon.intake.take(part.spool, part.filename)
+            daemon.metrics.uploaded_bytes += part.spool.size_bytes
+            found.append((taken.block, taken.notices))
+    return found
+
+
+def _accepted(session_id: str, accepted: Accepted, notices: Sequence[str] = ()) -> Response:
+    answer = Posted(
+        message=accepted.message,
+        node=accepted.node,
+        turn=accepted.turn,
+        queued=accepted.queued,
+        events=f"/v1/sessions/{session_id}/events?after={accepted.seq}",
+        notices=(*notices, *accepted.notices),
+    )
+    return answered(answer, 202)
+
+
+async def again(call: Call[None, Regenerate]) -> Response:
+    daemon, body = call.daemon, call.body
+    daemon.rates.message(call.client)
+    if body.model:
+        daemon.runtime.model(body.model)
+    session_id = call.path("session")
+    await daemon.runtime.sessions.get(session_id)
+    return _accepted(session_id, await daemon.turns.again(session_id, node=body.node, model=body.model, n=body.n))
+
+
+async def cancelled(call: Call[None, None]) -> Response:
+    session_id = call.path("session")
+    await call.daemon.runtime.sessions.get(session_id)
+    await call.daemon.turns.cancel(session_id)
+    return answered({}, 202)
+
+
+async def waiting(call: Call[None, None]) -> Queue:
+    queue = await call.daemon.runtime.queue.list(call.path("session"))
+    return Queue(tuple(queued_view(queued) for queued in queue if queued.message is not None))
+
+
+async def unsaid(call: Call[None, None]) -> None:
+    session_id = call.path("session")
+    if not await call.daemon.runtime.queue.remove(session_id, call.path("message")):
+        raise NotFound("That message does not wait any more.", hint="It was said, or removed before.")
+    await call.daemon.turns.changed(session_id)
+
+
+async def asked(call: Call[None, None]) -> Approvals:
+    stored = await call.daemon.runtime.sessions.get(call.path("session"))
+    head = await call.daemon.runtime.forest.node(stored.head_id)
+    return Approvals((await moment_of(call.daemon, stored, head)).approvals)
+
+
+async def decided(call: Call[None, Answer]) -> None:
+    session_id = call.path("session")
+    await call.daemon.runtime.sessions.get(session_id)
+    await call.daemon.turns.answer(session_id, call.path("approval"), call.body.answer, call.body.reason)
+
+
+async def events(call: Call[EventQuery, None]) -> Response:
+    if call.request.method == "HEAD":
+        return Response(media_type="text/event-stream")
+    return await sse.events(call.daemon, call.request)

@@ -1,0 +1,138 @@
+"""The OpenAPI 3.1 document, made from the table of routes and the types in it."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from importlib import metadata
+from typing import Any, Final
+
+import msgspec
+
+from loom.daemon.calls import Route
+from loom.daemon.problems import JSON, Problem
+
+_REF: Final = "#/components/schemas/{name}"
+_HEADERS: Final = {
+    "If-Match": "The revision (ETag) that is to be changed; another one: 412.",
+    "Idempotency-Key": "The same key is the same request, however often it is sent.",
+    "If-None-Match": "ETags that the client has.",
+    "Range": "One range of bytes.",
+    "Last-Event-ID": "The number of the last event that was seen.",
+}
+_PATHS: Final = {
+    "session": ("The id of a session.", {"type": "string", "pattern": "^[0-7][0-9A-HJKMNP-TV-Z]{25}$"}),
+    "digest": ("`sha256:` and 64 hex digits.", {"type": "string", "pattern": "^sha256:[0-9a-f]{64}$"}),
+    "node": ("The id of a node.", {"type": "string", "pattern": "^node:sha256:[0-9a-f]{64}$"}),
+    "message": ("The id of a queued message.", {"type": "string", "minLength": 1}),
+    "approval": ("The id of an approval.", {"type": "string", "minLength": 1}),
+    "provider": ("The name of a service.", {"type": "string", "minLength": 1}),
+}
+
+
+def document(routes: Sequence[Route]) -> dict[str, Any]:
+    listed = [route for route in routes if route.is_listed]
+    schemas, components = _schemas(listed)
+    paths: dict[str, dict[str, Any]] = {}
+    for route in listed:
+        paths.setdefault(route.path, {})[route.method.lower()] = _operation(route, schemas, components)
+    return {
+        "openapi": "3.1.0",
+        "info": {
+            "title": "Loom",
+            "version": metadata.version("loom-runtime"),
+            "description": "Sessions of a multimodal agent. Events are described in /asyncapi.json.",
+        },
+        "paths": paths,
+        "components": {
+            "schemas": components,
+            "securitySchemes": {
+                "token": {"type": "http", "scheme": "bearer"},
+                "cookie": {"type": "apiKey", "in": "cookie", "name": "loom"},
+            },
+        },
+        "security": [{"token": []}, {"cookie": []}],
+    }
+
+
+def _schemas(routes: Iterable[Route]) -> tuple[dict[Any, Any], dict[str, Any]]:
+    """The schema of every type that is named in the table, and the components that they refer to."""
+    kinds: list[Any] = list(
+        dict.fromkeys(
+            kind
+            for route in routes
+            for kind in (route.body, route.answer, route.query, *route.sent.values())
+            if kind is not None and not isinstance(kind, dict)
+        )
+    )
+    kinds.append(Problem)
+    found, components = msgspec.json.schema_components(kinds, ref_template=_REF)
+    return dict(zip(kinds, found, strict=True)), components
+
+
+def _operation(route: Route, schemas: Mapping[Any, Any], components: Mapping[str, Any]) -> dict[str, Any]:
+    operation: dict[str, Any] = {
+        "operationId": "_".join([route.method.lower(), *re.findall(r"\w+", route.path)]),
+        "summary": route.summary,
+        "parameters": [*_in_path(route), *_in_query(route, schemas, components), *_in_headers(route)],
+        "responses": _responses(route, schemas),
+    }
+    content: dict[str, Any] = {
+        kind: {"schema": schema if isinstance(schema, dict) else schemas[schema]} for kind, schema in route.sent.items()
+    }
+    if route.body is not None:
+        content[JSON] = {"schema": schemas[route.body]}
+    if content:
+        operation["requestBody"] = {
+            "content": content,
+            "required": route.body is None or _has_required(route, schemas, components),
+        }
+    if route.is_open:
+        operation["security"] = []
+    return operation
+
+
+def _has_required(route: Route, schemas: Mapping[Any, Any], components: Mapping[str, Any]) -> bool:
+    """An empty body is the same as `{}`: enough where every field has a default."""
+    name = schemas[route.body].get("$ref", "").rpartition("/")[2]
+    return bool(components.get(name, {}).get("required"))
+
+
+def _in_path(route: Route) -> list[dict[str, Any]]:
+    found: list[dict[str, Any]] = []
+    for name in re.findall(r"{(\w+)}", route.path):
+        text, schema = _PATHS[name]
+        found.append({"name": name, "in": "path", "required": True, "description": text, "schema": schema})
+    return found
+
+
+def _in_query(route: Route, schemas: Mapping[Any, Any], components: Mapping[str, Any]) -> list[dict[str, Any]]:
+    if route.query is None:
+        return []
+    schema = components[schemas[route.query]["$ref"].rpartition("/")[2]]
+    required: Sequence[str] = schema.get("required", ())
+    return [
+        {"name": name, "in": "query", "required": name in required, "schema": field}
+        for name, field in schema["properties"].items()
+    ]
+
+
+def _in_headers(route: Route) -> list[dict[str, Any]]:
+    return [
+        {"name": name, "in": "header", "description": _HEADERS[name], "schema": {"type": "string"}}
+        for name in route.headers
+    ]
+
+
+def _responses(route: Route, schemas: Mapping[Any, Any]) -> dict[str, Any]:
+    good: dict[str, Any] = {"description": "Done."}
+    content = {kind: {"schema": schema} for kind, schema in route.given.items()}
+    if route.answer is not None:
+        content[JSON] = {"schema": schemas[route.answer]}
+    if content:
+        good["content"] = content
+    responses: dict[str, Any] = {str(route.status): good}
+    for status, text in route.also.items():
+        responses[str(status)] = {**good, "description": text} if status < 300 else {"description": text}
+    problem = {"description": "What went wrong, and what to do.", "content": {JSON: {"schema": schemas[Problem]}}}
+    return {**responses, "default": problem}

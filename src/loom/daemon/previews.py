@@ -1,0 +1,74 @@
+"""Previews: a picture small enough to travel inside an event, and a scaled one for clients that ask for bytes."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from typing import Final
+
+import msgspec
+import pybase64
+
+from loom.content.media import Media
+from loom.content.recipes import Fit, Low, Recipe
+from loom.errors import ExtraMissing, MediaError, StoreError
+from loom.formats import render
+from loom.runtime import Runtime
+
+_SIDES_PX: Final = (64, 40, 24, 12)
+_FORMATS: Final = ("image/webp",)
+PREVIEW_CHARACTERS: Final = 1_500
+"""Of the whole data: URL."""
+INLINE_BYTES: Final = 1_000_000
+_INLINE: Final = Fit(max_side_px=1280, max_encoded_bytes=INLINE_BYTES)
+_REMEMBERED: Final = 1_000
+
+
+class Inline(msgspec.Struct, frozen=True):
+    media_type: str
+    data: bytes
+
+
+class Previews:
+    """Made once for each medium and kept among the derived bytes. A picture that cannot be shown has none."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._known: OrderedDict[str, str] = OrderedDict()
+
+    async def preview(self, media: Media) -> str:
+        """A data: URL, or nothing."""
+        known = self._known.get(media.digest)
+        if known is None:
+            known = self._known[media.digest] = await self._make(media)
+            if len(self._known) > _REMEMBERED:
+                self._known.popitem(last=False)
+        self._known.move_to_end(media.digest)
+        return known
+
+    async def inline(self, media: Media) -> Inline | None:
+        """Its bytes for a socket, scaled where they are too many."""
+        return await self._rendered(media, _INLINE)
+
+    async def _make(self, media: Media) -> str:
+        for side_px in _SIDES_PX:
+            made = await self._rendered(media, Low(side_px, _FORMATS))
+            if made is None:
+                return ""
+            url = f"data:{made.media_type};base64,{pybase64.b64encode(made.data).decode()}"
+            if len(url) <= PREVIEW_CHARACTERS:
+                return url
+        return ""
+
+    async def _rendered(self, media: Media, recipe: Recipe) -> Inline | None:
+        derived = self._runtime.derived
+        try:
+            found = await derived.get(media.digest, recipe)
+            if found is None:
+                data = await self._runtime.media.load(media.digest)
+                made = await asyncio.to_thread(render, data, media, recipe, self._runtime.config.media_limits())
+                found = await derived.put(media.digest, recipe, made)
+            source = self._runtime.media.load(media.digest) if found.is_original else derived.load(found)
+            return Inline(found.media_type, await source)
+        except (MediaError, ExtraMissing, StoreError):
+            return None

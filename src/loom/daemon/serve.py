@@ -1,0 +1,310 @@
+"""Run the daemon: one for each data folder, on this machine alone unless a password is set, stopped without loss."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import fcntl
+import ipaddress
+import logging
+import os
+import secrets
+import signal
+import socket
+import sys
+import threading
+from collections.abc import AsyncGenerator, Callable, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
+from typing import Final
+
+import msgspec
+import uvicorn
+
+from loom.config import Config, load_config, redact
+from loom.daemon.app import App, create_app
+from loom.daemon.auth import open_auth
+from loom.errors import ConfigError, LoomError
+from loom.runtime import Runtime
+
+LOCK: Final = "daemon.lock"
+FOUND: Final = "daemon.json"
+MAX_SOCKET_BYTES: Final = 1_000_000
+USER_TIMEOUT_MS: Final = 60_000
+LARGE_BLOCK_BYTES: Final = 1 << 20
+_M_MMAP_THRESHOLD: Final = -3
+_EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  what may have been bound to, not a choice
+_SOMEWHERE: Final = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
+"""Addresses that are set aside for documentation."""
+_TCP_USER_TIMEOUT: Final = getattr(socket, "TCP_USER_TIMEOUT", 18)
+
+
+class Found(msgspec.Struct, frozen=True):
+    """A daemon that runs."""
+
+    pid: int
+    url: str
+
+
+class Listening(msgspec.Struct, frozen=True):
+    """`url` is for this machine; `link` opens the web client in a browser, once, from wherever it may be opened."""
+
+    url: str
+    link: str
+
+
+def run(
+    config: Config,
+    *,
+    host: str = "",
+    port: int | None = None,
+    on_listening: Callable[[Listening], None] | None = None,
+    log_level: str = "warning",
+) -> None:
+    """Until SIGTERM or SIGINT. `on_listening` is told the addresses; without it they are printed."""
+    _log_without_secrets()
+    _give_memory_back()
+    asyncio.run(serve(config, host=host, port=port, on_listening=on_listening or _print, log_level=log_level))
+
+
+class _Redacting(logging.Formatter):
+    """Whatever looks like a key is masked in the finished line, tracebacks included."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return redact(super().format(record))
+
+
+def _log_without_secrets() -> None:
+    lines = logging.StreamHandler()
+    lines.setFormatter(_Redacting("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    logging.basicConfig(level=logging.WARNING, handlers=[lines])
+
+
+def _give_memory_back() -> None:
+    """Large blocks return to the system when they are freed. Left alone, glibc learns from the first ones to keep them,
+    for each thread anew: twenty pictures of 10 MB at once then cost 120 MB for good instead of 1."""
+    with suppress(OSError, AttributeError):  # another C library than glibc
+        ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
+
+
+async def serve(
+    config: Config,
+    *,
+    host: str = "",
+    port: int | None = None,
+    on_listening: Callable[[Listening], None],
+    log_level: str = "warning",
+) -> None:
+    host = host or config.server.host
+    port = config.server.port if port is None else port
+    password = config.secret("server", "password")
+    check_bind(host, password)
+    with _only_one(config), _listen(host, port) as listener:
+        async with Runtime.open(config) as runtime:
+            runtime.tools = runtime.built_in_tools()
+            app = create_app(runtime, auth=open_auth(config.state_folder(), password=password))
+            url = _url(listener)
+            page = f"{_url(listener, from_elsewhere=True)}/?t={app.daemon.auth.new_link()}"
+            listening = Listening(url, page)
+            server = _Server(_uvicorn(app, log_level), app, lambda: on_listening(listening))
+            with _told(config, url):
+                async with _rotating(app):
+                    await server.serve([listener])
+
+
+def check_bind(host: str, password: str) -> None:
+    """Elsewhere than on this machine it is served only with a password."""
+    try:
+        is_here = ipaddress.ip_address(host.strip("[]")).is_loopback
+    except ValueError:
+        is_here = host == "localhost"
+    if not is_here and not password:
+        raise ConfigError(
+            f"The daemon is not served on {host} without a password.",
+            hint="Set server.password (loom serve --password-file FILE), or serve it on 127.0.0.1.",
+        )
+
+
+class _Server(uvicorn.Server):
+    """Says when it listens, and drains before connections are closed: whoever watches sees the end of the turns."""
+
+    def __init__(self, config: uvicorn.Config, app: App, on_started: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._app = app
+        self._on_started = on_started
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        if self.started:
+            self._on_started()
+
+    @contextmanager
+    def capture_signals(self) -> Generator[None]:
+        """Ends as after any other work: uvicorn would raise the signal again, before anything is closed."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        loop = asyncio.get_running_loop()
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, self.handle_exit, number, None)
+        try:
+            yield
+        finally:
+            for number in (signal.SIGINT, signal.SIGTERM):
+                loop.remove_signal_handler(number)
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        await self._app.daemon.stop()
+        await super().shutdown(sockets)
+
+
+def _uvicorn(app: App, log_level: str) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
+        lifespan="on",
+        log_config=None,
+        log_level=log_level,
+        access_log=False,
+        proxy_headers=False,
+        server_header=False,
+        date_header=False,
+        ws_per_message_deflate=False,
+        ws_max_size=MAX_SOCKET_BYTES,
+        ws_ping_interval=20,
+        ws_ping_timeout=20,
+        timeout_graceful_shutdown=2,
+        h11_max_incomplete_event_size=65_536,
+    )
+
+
+@contextmanager
+def _listen(host: str, port: int) -> Generator[socket.socket]:
+    """Bound here, so that a taken port is one clear sentence."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        if sys.platform == "linux":
+            listener.setsockopt(socket.IPPROTO_TCP, _TCP_USER_TIMEOUT, USER_TIMEOUT_MS)
+        try:
+            listener.bind((host.strip("[]"), port))
+            listener.listen(1024)
+        except OSError as error:
+            reason = os.strerror(error.errno) if error.errno else str(error)
+            raise ConfigError(
+                f"The daemon cannot listen on {host}:{port}: {reason}.", hint="Choose another with --port."
+            ) from None
+        yield listener
+    finally:
+        listener.close()
+
+
+def _url(listener: socket.socket, *, from_elsewhere: bool = False) -> str:
+    """The address for clients on this machine, or on others. Numeric: a name would first have to be allowed."""
+    host, port = listener.getsockname()[:2]
+    if host in _EVERYWHERE:
+        here = _EVERYWHERE[host]
+        host = (_own_address(socket.AddressFamily(listener.family)) or here) if from_elsewhere else here
+    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+
+
+def _own_address(family: socket.AddressFamily) -> str:
+    """The one that other machines see; empty without a network."""
+    with socket.socket(family, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect((_SOMEWHERE[family], 9))  # chooses the way there; nothing is sent
+        except OSError:
+            return ""
+        return probe.getsockname()[0]
+
+
+@contextmanager
+def _only_one(config: Config) -> Generator[None]:
+    """A second daemon on the same folder is refused and told who has it. With PostgreSQL there may be many."""
+    if config.secret("store", "url").startswith(("postgres://", "postgresql://")):
+        yield
+        return
+    folder = config.data_folder()
+    try:
+        folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise ConfigError(f"The data folder cannot be used: {os.strerror(error.errno or 0)}.") from None
+    try:
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            holder = os.pread(descriptor, 100, 0).decode("ascii", "replace").strip()
+            raise ConfigError(
+                f"A daemon with the pid {holder or '?'} has this data folder already.",
+                hint="Use it (loom web, loom attach), or stop it first.",
+            ) from None
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+        yield
+        os.ftruncate(descriptor, 0)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def _told(config: Config, url: str) -> Generator[None]:
+    """Where clients on this machine find it."""
+    file = config.state_folder() / FOUND
+    scratch = file.with_name(f".{FOUND}-{secrets.token_hex(8)}")
+    try:
+        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        with os.fdopen(descriptor, "wb") as opened:
+            opened.write(msgspec.json.encode(Found(os.getpid(), url)))
+        scratch.replace(file)
+    except OSError as error:
+        raise ConfigError(f"The state folder cannot be written: {os.strerror(error.errno or 0)}.") from None
+    try:
+        yield
+    finally:
+        if (here := found(config)) is not None and here.pid == os.getpid():
+            file.unlink(missing_ok=True)
+
+
+def found(config: Config) -> Found | None:
+    """The daemon of this configuration, if one runs on this machine."""
+    try:
+        here = msgspec.json.decode((config.state_folder() / FOUND).read_bytes(), type=Found)
+        os.kill(here.pid, 0)
+    except (OSError, msgspec.DecodeError):
+        return None
+    return here
+
+
+@asynccontextmanager
+async def _rotating(app: App) -> AsyncGenerator[None]:
+    """SIGHUP makes a new token."""
+    tasks: set[asyncio.Task[str]] = set()
+
+    def rotate() -> None:
+        task = asyncio.create_task(app.daemon.auth.rotate())
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    loop = asyncio.get_running_loop()
+    loop.add_signal_handler(signal.SIGHUP, rotate)
+    try:
+        yield
+    finally:
+        loop.remove_signal_handler(signal.SIGHUP)
+
+
+def _print(listening: Listening) -> None:
+    """The link goes to whoever started it, and nowhere else."""
+    sys.stdout.write(f"Loom listens on {listening.url}\nOpen it once with {listening.link}\n")
+    sys.stdout.flush()
+
+
+def main() -> None:
+    """`python -m loom.daemon [--host H] [--port P]`; `loom serve` does the same with more options."""
+    options = dict(zip(sys.argv[1::2], sys.argv[2::2], strict=False))
+    try:
+        port = options.get("--port")
+        run(load_config(), host=options.get("--host", ""), port=int(port) if port else None)
+    except LoomError as error:
+        sys.exit(f"loom: {error}")

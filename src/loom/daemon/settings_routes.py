@@ -1,0 +1,199 @@
+"""Settings: limits, models, keys, samples; health and numbers."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from importlib import metadata
+from pathlib import Path
+from typing import Final
+
+import msgspec
+from starlette.responses import Response
+
+from loom.config import Secret
+from loom.config.keys import keys_file, read_keys, services, write_keys
+from loom.daemon import metrics
+from loom.daemon.calls import Call
+from loom.daemon.core import Daemon
+from loom.daemon.media_routes import media_view
+from loom.daemon.problems import Refusal
+from loom.daemon.shapes import (
+    AudioLimits,
+    CapabilityView,
+    ConfigView,
+    DocumentLimits,
+    ImageLimits,
+    Keys,
+    KeyView,
+    Models,
+    ModelView,
+    NewKey,
+    Samples,
+    SampleView,
+    Status,
+    UploadLimits,
+    Version,
+)
+from loom.errors import ConfigError, NotFound
+from loom.models import Model, Usage
+from loom.providers.catalog import key_env
+from loom.providers.samples import samples as shipped
+from loom.runtime import FIRST_CHOICES, Runtime, key_for, price
+
+API: Final = 1
+_TITLES: Final = {"login.png": "A screenshot", "receipt.jpg": "A receipt", "leaflet.pdf": "A leaflet"}
+
+
+class NotReady(Refusal):
+    code = "daemon.not_ready"
+    status = 503
+
+
+async def health(_: Call[None, None]) -> Status:
+    """The process answers."""
+    return Status("ok")
+
+
+async def ready(call: Call[None, None]) -> Status:
+    """It takes work: it has started, is not stopping, and the store answers."""
+    if not call.daemon.is_ready:
+        raise NotReady("The daemon is starting or stopping.")
+    await call.daemon.runtime.sessions.list(limit=1)
+    return Status("ok")
+
+
+async def version(_: Call[None, None]) -> Version:
+    return Version(metadata.version("loom-runtime"), API)
+
+
+async def numbers(call: Call[None, None]) -> Response:
+    daemon = call.daemon
+    gauges = {"loom_turns_running": float(daemon.turns.active), "loom_watchers": float(daemon.feeds.watching)}
+    return Response(daemon.metrics.text(gauges), 200, {"Cache-Control": "no-store"}, metrics.TYPE)
+
+
+async def config(call: Call[None, None]) -> ConfigView:
+    runtime = call.daemon.runtime
+    found = runtime.config
+    return ConfigView(
+        images=ImageLimits(found.images.max_per_message, found.images.max_size_bytes, found.images.max_per_session),
+        documents=DocumentLimits(
+            found.documents.max_pdf_bytes, found.documents.max_office_bytes, found.documents.pages_per_read
+        ),
+        audio=AudioLimits(found.audio.max_size_bytes),
+        upload=UploadLimits(found.server.max_upload_bytes),
+        model=await runtime.default_model(),
+        workspace=str(Path.cwd()),
+        offline=os.environ.get("LOOM_OFFLINE", "0") not in ("", "0"),
+    )
+
+
+async def models(call: Call[None, None]) -> Models:
+    """The configured ones, those that keys and servers of this machine open, those that a key would, the built-in."""
+    runtime = call.daemon.runtime
+    default = await runtime.default_model()
+    local = [name for server in await runtime.local_servers() for name in server.models]
+    chosen = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items()]
+    names = dict.fromkeys([default, *runtime.config.models, *local, *chosen, runtime.BUILT_IN])
+    return Models(await asyncio.to_thread(lambda: tuple(_model(runtime, name) for name in names)), default)
+
+
+def _model(runtime: Runtime, name: str) -> ModelView:
+    model = runtime.model(name)
+    found = model.capabilities
+    lacks_key = (
+        bool(key_env(model.provider)) and not key_for(model.provider, runtime.config) and not _own_key(runtime, model)
+    )
+    return ModelView(
+        reference=name,
+        name=model.name,
+        provider=model.provider,
+        context_tokens=model.limits.context_tokens,
+        capabilities=CapabilityView(
+            vision=found.vision,
+            native_pdf=found.native_pdf,
+            thinking=found.thinking,
+            tools=found.tools,
+            audio=found.audio,
+            citations=found.citations,
+        ),
+        origins=found.origins,
+        input_usd_per_million=_per_million(model, Usage(input_tokens=1_000)),
+        output_usd_per_million=_per_million(model, Usage(output_tokens=1_000)),
+        ready=not lacks_key,
+        needs=f"loom keys set {name.partition('/')[0]}" if lacks_key else "",
+    )
+
+
+def _own_key(runtime: Runtime, model: Model) -> bool:
+    return bool(model.alias) and bool(runtime.config.models[model.alias].api_key)
+
+
+def _per_million(model: Model, usage: Usage) -> float | None:
+    """At the price of a short request."""
+    usd = price(model, usage)
+    return None if usd is None else usd * 1_000
+
+
+async def samples(call: Call[None, None]) -> Samples:
+    """Three files to begin with; they are in the store."""
+    found: list[SampleView] = []
+    for sample in shipped():
+        taken = await call.daemon.intake.take(sample.data, sample.name)
+        found.append(SampleView(sample.name, _TITLES[sample.name], sample.question, media_view(taken)))
+    return Samples(tuple(found))
+
+
+# Keys -----------------------------------------------------------------------------------------------------------------
+
+
+async def keys(call: Call[None, None]) -> Keys:
+    return _keys(call.daemon.runtime)
+
+
+def _keys(runtime: Runtime) -> Keys:
+    """Never a key itself, only its end."""
+    found: list[KeyView] = []
+    for provider in services():
+        key = key_for(provider, runtime.config) or ""
+        last4 = key[-4:] if len(key) >= 12 else ""
+        found.append(KeyView(provider=provider, set=bool(key), env=key_env(provider), last4=last4))
+    return Keys(tuple(found))
+
+
+async def key_set(call: Call[None, NewKey]) -> Keys:
+    provider, key = _provider(call.path("provider")), call.body.key.strip()
+    if not key or not key.isascii() or not key.isprintable() or " " in key:
+        raise ConfigError("That is no key: a key is one word of plain characters.", hint="Nothing was stored.")
+    return await _keep(call.daemon, {provider: key})
+
+
+async def key_removed(call: Call[None, None]) -> Keys:
+    return await _keep(call.daemon, {_provider(call.path("provider")): ""})
+
+
+def _provider(name: str) -> str:
+    if name not in services():
+        raise NotFound("There is no service of that name that needs a key.", hint=f"Known: {', '.join(services())}.")
+    return name
+
+
+async def _keep(daemon: Daemon, changes: dict[str, str]) -> Keys:
+    """In the file of keys, and in what this daemon asks with from now on."""
+    runtime = daemon.runtime
+    environ = runtime.config.provenance.environ
+
+    def write() -> None:
+        file = keys_file(environ)
+        kept = read_keys(file)
+        if any(not key and name not in kept for name, key in changes.items()):
+            raise NotFound("No key is stored for it.", hint="One that is set elsewhere is removed there.")
+        write_keys(file, {name: key for name, key in {**kept, **changes}.items() if key})
+
+    await asyncio.to_thread(write)
+    known = {**runtime.config.keys, **{name: Secret(key) for name, key in changes.items()}}
+    runtime.config = msgspec.structs.replace(
+        runtime.config, keys={name: secret for name, secret in known.items() if secret}
+    )
+    return _keys(runtime)

@@ -1,0 +1,372 @@
+"""Events over Socket.IO: the namespace `/events`. A client joins sessions, each from its own place in the sequence.
+
+    join {"session", "after"?, "inline"?}   → {"ok": true, "seq": head}, then what was missed, then what happens
+    join {"sessions": true}                 → changes of the list of sessions
+    leave {"session"} or {"sessions": true}
+
+The guard has checked Host and Origin before anything arrives here. Whoever sends what no client of ours would send is
+disconnected, and nobody else notices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any, Final, cast
+
+import msgspec
+import socketio
+from engineio.exceptions import EngineIOError, SocketIsClosedError
+from socketio import packet
+from socketio.exceptions import ConnectionRefusedError as Turned
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from loom.daemon.envelopes import Envelope
+from loom.daemon.feeds import Watch
+from loom.daemon.previews import INLINE_BYTES
+from loom.daemon.problems import Misshapen, NotUnderstood, TooMany, problem, refused
+from loom.daemon.roll import Listed, Roll
+from loom.errors import LoomError
+
+if TYPE_CHECKING:
+    from loom.daemon.core import Daemon
+
+NAMESPACE: Final = "/events"
+PATH: Final = "/socket.io/"
+SESSIONS: Final = "sessions"
+MAX_MESSAGE_BYTES: Final = 16_384
+MAX_JOINED: Final = 100
+SLOW_SECONDS: Final = 10.0
+"""A client whose packets wait for so long is dropped."""
+QUEUED_PACKETS: Final = 16
+UNREAD_PACKETS: Final = 1_000
+"""Whoever asks on and on and reads no answers is disconnected."""
+QUEUED_BYTES: Final = 2 * INLINE_BYTES
+STRANGER_SECONDS: Final = 20.0
+"""A connection that has not joined the namespace by then is closed."""
+_MAX_SEQ: Final = 2**53
+_log = logging.getLogger(__name__)
+_quiet = logging.getLogger(f"{__name__}.engine")
+_quiet.setLevel(logging.CRITICAL)  # it would write down every packet, with the token in the first
+
+
+class Join(msgspec.Struct, frozen=True, forbid_unknown_fields=False):
+    session: str = ""
+    after: int | None = 0
+    """The number of the last event that was seen; null means from now on."""
+    inline: bool = False
+    """Whether pictures come with their bytes."""
+    sessions: bool = False
+
+
+_Packet: Any = packet.Packet
+_Server: Any = socketio.AsyncServer
+
+
+class Odd(Exception):
+    """What none of our clients sends."""
+
+
+class StrictPacket(_Packet):
+    """Takes what our clients send and nothing else."""
+
+    def decode(self, encoded_packet: str | bytes) -> int:
+        try:
+            _Packet.decode(self, encoded_packet)
+        except (ValueError, TypeError, IndexError, RecursionError):
+            raise Odd from None
+        kind, data = cast("int", self.packet_type), cast("object", self.data)
+        match kind:
+            case packet.CONNECT | packet.DISCONNECT | packet.ACK:
+                return 0
+            case packet.EVENT if isinstance(data, list) and data and isinstance(data[0], str):
+                return 0
+            case _:
+                raise Odd
+
+
+class Seat:
+    """A client that was let in."""
+
+    def __init__(self, sid: str, transport: str) -> None:
+        self.sid = sid
+        self.transport = transport
+        """Its id below Socket.IO."""
+        self.watches: dict[str, asyncio.Task[None]] = {}
+        self.is_listening = False
+        """Whether it wants to hear of the list of sessions."""
+        self.sizes: list[int] = []
+        """Of the packets that may still wait, oldest first."""
+
+
+class Sockets:
+    def __init__(self, daemon: Daemon) -> None:
+        self._daemon = daemon
+        self._seats: dict[str, Seat] = {}
+        self._strangers: dict[str, float] = {}
+        self._sweeper: asyncio.Task[None] | None = None
+        self._server = _Server(
+            async_mode="asgi",
+            async_handlers=False,
+            namespaces=[NAMESPACE],
+            serializer=StrictPacket,
+            max_http_buffer_size=MAX_MESSAGE_BYTES,
+            cors_credentials=False,
+            logger=_quiet,
+            engineio_logger=_quiet,
+        )
+        self._take = self._server.eio.handlers["message"]
+        self._server.eio.on("message", self._taken)
+        self._server.on("connect", self._connect, namespace=NAMESPACE)
+        self._server.on("disconnect", self._disconnect, namespace=NAMESPACE)
+        self._server.on("join", self._join, namespace=NAMESPACE)
+        self._server.on("leave", self._leave, namespace=NAMESPACE)
+        self._roll = Roll(daemon.runtime, daemon.bus, self._show)
+        daemon.auth.on_rotate.append(self.drop_all)
+        daemon.feeds.on_stop.append(self.stop)
+
+    @property
+    def connected(self) -> int:
+        return len(self._seats)
+
+    async def drop_all(self) -> None:
+        """The token has changed: everybody has to show the new one."""
+        self._daemon.feeds.end_all()
+        for seat in list(self._seats.values()):
+            await self._server.disconnect(seat.sid, NAMESPACE)
+        for transport in list(self._server.eio.sockets):
+            await self._shut(transport)
+
+    async def stop(self) -> None:
+        await self.drop_all()
+        await self._roll.stop()
+        await self._server.shutdown()
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+            await asyncio.gather(self._sweeper, return_exceptions=True)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if self._sweeper is None:
+            self._sweeper = asyncio.create_task(self._sweep())
+        checked = {**scope, "headers": [header for header in scope["headers"] if header[0] != b"origin"]}
+        try:
+            await self._server.handle_request(checked, receive, send)
+        except (ValueError, LookupError, EngineIOError):  # not even a packet, or for a connection that is closed
+            for transport, environ in list(self._server.environ.items()):
+                if environ["asgi.scope"] is checked:
+                    await self._shut(transport)
+            if scope["type"] == "http":
+                await refused(NotUnderstood("This is not Socket.IO, or its connection is closed."))(
+                    scope, receive, send
+                )
+
+    async def _taken(self, transport: str, data: str | bytes) -> None:
+        found = self._server.eio.sockets.get(transport)
+        try:
+            if not data or (found is not None and found.queue.qsize() > UNREAD_PACKETS):
+                raise Odd
+            await self._take(transport, data)
+        except Odd:
+            await self._shut(transport)
+
+    # Who comes and goes ----------------------------------------------------------------------------------------------
+
+    async def _connect(self, sid: str, environ: dict[str, Any], auth: object) -> None:
+        scope: Scope = environ["asgi.scope"]
+        headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
+        token = cast("dict[str, object]", auth).get("token", "") if isinstance(auth, dict) else ""
+        client = scope["client"][0] if scope.get("client") else ""
+        try:
+            is_admitted = isinstance(token, str) and self._daemon.auth.admits(headers, token=token, client=client)
+        except TooMany as error:
+            raise Turned(error.message, {"code": error.code, "hint": error.hint}) from None
+        if not is_admitted:
+            hint = "Give the daemon's token as auth: {token}, or open the link of `loom web`."
+            raise Turned("This needs the daemon's token.", {"code": "auth.required", "hint": hint})
+        transport = self._server.manager.eio_sid_from_sid(sid, NAMESPACE)
+        self._seats[sid] = Seat(sid, transport)
+
+    async def _disconnect(self, sid: str, reason: str = "") -> None:
+        seat = self._seats.pop(sid, None)
+        for task in list(seat.watches.values()) if seat else ():
+            if task is not asyncio.current_task():
+                task.cancel()
+        await self._rest()
+
+    async def _join(self, sid: str, *given: object) -> dict[str, Any]:
+        seat = self._seats.get(sid)
+        try:
+            wanted = msgspec.convert(given[0] if given else {}, Join)
+            if seat is None:
+                raise Misshapen("This connection is closed.")
+            if wanted.sessions:
+                seat.is_listening = True
+                self._roll.start()
+                return {"ok": True}
+            return await self._begin(seat, wanted)
+        except msgspec.ValidationError as error:
+            return _turned_down(Misshapen(f"join takes {{session, after, inline}}: {error}"))
+        except LoomError as error:
+            return _turned_down(error)
+
+    async def _begin(self, seat: Seat, wanted: Join) -> dict[str, Any]:
+        if wanted.session not in seat.watches and len(seat.watches) >= MAX_JOINED:
+            raise Misshapen(f"One connection watches at most {MAX_JOINED} sessions.", hint="Leave some.")
+        if wanted.after is not None and not 0 <= wanted.after <= _MAX_SEQ:
+            raise Misshapen("`after` is the number of the last event that was seen.")
+        stack = AsyncExitStack()
+        watch = await stack.enter_async_context(self._daemon.feeds.watch(wanted.session, wanted.after))
+        self._end(seat, wanted.session)
+        if self._seats.get(seat.sid) is not seat:  # it left while the store was asked
+            await stack.aclose()
+            return {"ok": False}
+        pump = asyncio.create_task(self._pump(seat, wanted, watch, stack))  # begins when the answer to this is queued
+        pump.add_done_callback(_seen)
+        seat.watches[wanted.session] = pump
+        return {"ok": True, "seq": watch.head}
+
+    async def _leave(self, sid: str, *given: object) -> dict[str, Any]:
+        try:
+            wanted = msgspec.convert(given[0] if given else {}, Join)
+        except msgspec.ValidationError as error:
+            return _turned_down(Misshapen(f"leave takes {{session}}: {error}"))
+        if seat := self._seats.get(sid):
+            seat.is_listening = seat.is_listening and not wanted.sessions
+            self._end(seat, wanted.session)
+            await self._rest()
+        return {"ok": True}
+
+    async def _rest(self) -> None:
+        """Nobody asks for the list any more: nobody reads it."""
+        if not any(seat.is_listening for seat in self._seats.values()):
+            await self._roll.stop()
+
+    def _end(self, seat: Seat, session_id: str) -> None:
+        if earlier := seat.watches.pop(session_id, None):
+            earlier.cancel()
+
+    async def _sweep(self) -> None:
+        """Connections that never say who they are."""
+        while True:
+            await asyncio.sleep(STRANGER_SECONDS / 4)
+            known = {seat.transport for seat in self._seats.values()}
+            now = time.monotonic()
+            unknown = [sid for sid in self._server.eio.sockets if sid not in known]
+            self._strangers = {sid: self._strangers.get(sid, now) for sid in unknown}
+            for sid in [sid for sid, since in self._strangers.items() if now - since > STRANGER_SECONDS]:
+                await self._shut(sid)
+
+    async def _shut(self, transport: str) -> None:
+        """Close it from our side, too: whoever does not answer would keep it open."""
+        if found := self._server.eio.sockets.get(transport):
+            await found.close(wait=False)
+            await found.queue.put(None)
+
+    # What is sent ----------------------------------------------------------------------------------------------------
+
+    async def _pump(self, seat: Seat, wanted: Join, watch: Watch, stack: AsyncExitStack) -> None:
+        seen = watch.seq
+        async with stack:
+            try:
+                while page := await watch.take():
+                    for envelope in page:
+                        await self._send(seat, envelope, inline=wanted.inline)
+                        seen = envelope.seq
+                        await asyncio.sleep(0)  # others have their turn, too: nothing above waits for a fast client
+            except TimeoutError:
+                await self._drop(seat, wanted.session, seen)
+            except EngineIOError:  # the connection has gone
+                return
+            except LoomError as error:
+                await self._say(seat, "error", {**_words(error), "session": wanted.session, "after": seen})
+                seat.watches.pop(wanted.session, None)
+
+    async def _drop(self, seat: Seat, session_id: str, seen: int) -> None:
+        text = "This client takes events too slowly."
+        hint = f"Join again with after={seen}; nothing is lost."
+        told = {"code": "slow_client", "message": text, "hint": hint, "session": session_id, "after": seen}
+        await self._say(seat, "error", told)
+        await self._server.disconnect(seat.sid, NAMESPACE)
+
+    async def _show(self, line: Listed) -> None:
+        for seat in [seat for seat in self._seats.values() if seat.is_listening]:
+            try:
+                if self._has_room(seat):
+                    await self._say(seat, "session", msgspec.to_builtins(line))
+                else:  # this room has no numbers to go on from: whoever comes back reads the list anew
+                    await self._drop(seat, "", 0)
+            except EngineIOError:  # it has just gone
+                continue
+
+    async def _say(self, seat: Seat, name: str, data: dict[str, Any]) -> None:
+        await self._put(seat, f'2{NAMESPACE},["{name}",{msgspec.json.encode(data).decode()}]')
+
+    async def _send(self, seat: Seat, envelope: Envelope, *, inline: bool) -> None:
+        """TimeoutError where the client does not take what waits for it."""
+        if not self._has_room(seat):
+            async with asyncio.timeout(SLOW_SECONDS):
+                await self._server.eio.sockets[seat.transport].queue.join()
+        if inline and envelope.pictures:
+            for part in await self._with_bytes(envelope):
+                await self._put(seat, part)
+        else:
+            await self._put(seat, f'2{NAMESPACE},["{envelope.type}",{envelope.json.decode()}]')
+
+    async def _with_bytes(self, envelope: Envelope) -> list[str | bytes]:
+        """The packet and its attachments, as the protocol has them: a mark in the JSON stands for each."""
+        told = msgspec.json.decode(envelope.json)
+        data: dict[str, Any] = told["data"]
+        shown: list[dict[str, Any]] = [data, *data.get("images", ())]
+        attached: list[bytes] = []
+        for media in envelope.pictures:
+            made = await self._daemon.feeds.previews.inline(media)
+            if made is None or sum(map(len, attached)) + len(made.data) > INLINE_BYTES:
+                continue
+            mark = {"image_data": {"_placeholder": True, "num": len(attached)}, "image_mime": made.media_type}
+            for place in shown:
+                if place.get("image_id") == media.digest:
+                    place.update(mark)
+            attached.append(made.data)
+        text = msgspec.json.encode([envelope.type, told]).decode()
+        return [f"5{len(attached)}-{NAMESPACE},{text}" if attached else f"2{NAMESPACE},{text}", *attached]
+
+    async def _put(self, seat: Seat, part: str | bytes) -> None:
+        seat.sizes.append(len(part))
+        await self._server.eio.send(seat.transport, part)
+
+    def _has_room(self, seat: Seat) -> bool:
+        found = self._server.eio.sockets.get(seat.transport)
+        if found is None:
+            raise SocketIsClosedError
+        waiting: int = found.queue.qsize()
+        del seat.sizes[: len(seat.sizes) - waiting]
+        return waiting < QUEUED_PACKETS and sum(seat.sizes) < QUEUED_BYTES
+
+
+def socket_app(daemon: Daemon, inner: ASGIApp) -> ASGIApp:
+    """Socket.IO at its path, and everything else to `inner`."""
+    sockets = Sockets(daemon)
+
+    async def app(scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "lifespan" and f"{scope['path']}/".startswith(PATH):
+            await sockets(scope, receive, send)
+        else:
+            await inner(scope, receive, send)
+
+    return app
+
+
+def _seen(pump: asyncio.Task[None]) -> None:
+    """A bug ends what one client sees, and is not kept quiet."""
+    if not pump.cancelled() and (error := pump.exception()) is not None:
+        _log.error("events could not be sent", exc_info=error)
+
+
+def _words(error: LoomError) -> dict[str, Any]:
+    return msgspec.to_builtins(problem(error))
+
+
+def _turned_down(error: LoomError) -> dict[str, Any]:
+    return {"ok": False, "error": _words(error)}

@@ -1,0 +1,104 @@
+"""Events over plain HTTP: the envelopes of a session as server-sent events, from any place in its sequence."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from loom.daemon.envelopes import Envelope
+from loom.daemon.feeds import Watch
+from loom.daemon.problems import NotUnderstood, problem
+from loom.errors import LoomError
+
+if TYPE_CHECKING:
+    from loom.daemon.core import Daemon
+
+SLOW_SECONDS: Final = 20.0
+"""A client that takes nothing for so long is left; it comes back with the number of the last event it saw."""
+BREATH_SECONDS: Final = 15.0
+"""Something is sent this often, so that proxies and clients know that the line is open."""
+_MAX_SEQ: Final = 2**53
+_HEADERS: Final = (
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-store"),
+    (b"x-accel-buffering", b"no"),
+    (b"x-content-type-options", b"nosniff"),
+)
+
+
+async def events(daemon: Daemon, request: Request) -> Response:
+    """`after`, or `Last-Event-ID` of a client that comes back, says from where; `after=now` from now on."""
+    stack = AsyncExitStack()
+    watch = daemon.feeds.watch(request.path_params["session"], place(request))
+    return EventStream(stack, await stack.enter_async_context(watch))
+
+
+def place(request: Request) -> int | None:
+    text = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
+    if text == "now":
+        return None
+    if not text.isascii() or not text.isdigit() or int(text[:20]) > _MAX_SEQ:
+        raise NotUnderstood("`after` is the number of the last event that you saw, or `now`.")
+    return int(text)
+
+
+class EventStream(Response):
+    def __init__(self, stack: AsyncExitStack, watch: Watch) -> None:
+        super().__init__()
+        self._stack = stack
+        self._watch = watch
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        async with self._stack:
+            await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
+            tasks = [asyncio.create_task(self._pump(send)), asyncio.create_task(_gone(receive))]
+            try:
+                await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.wait(tasks)
+            if not tasks[0].cancelled() and (error := tasks[0].exception()) is not None:
+                raise error
+
+    async def _pump(self, send: Send) -> None:
+        """Ends with the session, the daemon, or a client that does not read."""
+        try:
+            await _say(send, b"retry: 1000\n\n")
+            while page := await self._next(send):
+                await _say(send, b"".join(_framed(envelope) for envelope in page))
+            await send({"type": "http.response.body", "body": b""})
+        except TimeoutError:
+            return
+        except LoomError as error:
+            told = {"type": "error", "data": msgspec.to_builtins(problem(error))}
+            await _say(send, b"data: %s\n\n" % msgspec.json.encode(told))
+            await send({"type": "http.response.body", "body": b""})
+
+    async def _next(self, send: Send) -> list[Envelope]:
+        while True:
+            try:
+                async with asyncio.timeout(BREATH_SECONDS):
+                    return await self._watch.take()
+            except TimeoutError:
+                await _say(send, b": open\n\n")
+
+
+def _framed(envelope: Envelope) -> bytes:
+    return b"id: %d\nevent: %s\ndata: %s\n\n" % (envelope.seq, envelope.type.encode(), envelope.json)
+
+
+async def _say(send: Send, body: bytes) -> None:
+    async with asyncio.timeout(SLOW_SECONDS):
+        await send({"type": "http.response.body", "body": body, "more_body": True})
+
+
+async def _gone(receive: Receive) -> None:
+    while (await receive())["type"] != "http.disconnect":
+        pass

@@ -1,0 +1,294 @@
+"""Turns: every session that has something to do is worked on by one daemon, whoever was asked.
+
+What is posted is on disk before it is acknowledged. A worker takes the session's lease, runs what waits and lets go. It
+is begun by a post, by a word on the bus, and by looking: a session whose daemon died is taken up by another.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import Collection, Sequence
+from contextlib import aclosing
+from typing import Any, Final, Literal
+
+import msgspec
+
+from loom.agent.approvals import ApprovalGone as NobodyWaits
+from loom.agent.session import LocalSession
+from loom.content.inputs import Content
+from loom.daemon.bus import Bus, Told
+from loom.daemon.problems import ApprovalGone, Draining
+from loom.daemon.shapes import SessionState
+from loom.errors import LoomError, NotFound
+from loom.events import MessageStored, TurnStarted, decode_event
+from loom.runtime import Runtime
+from loom.session import Queued
+from loom.store.session_rows import StoredSession
+
+BEGIN_SECONDS: Final = 0.5
+"""So long an answer waits for the turn to begin; what was said is on disk anyway."""
+LOOK_SECONDS: Final = 2.0
+"""How often the store is asked for sessions that nobody works on."""
+_log = logging.getLogger(__name__)
+
+
+class Posted(msgspec.Struct, frozen=True, kw_only=True):
+    """A message that is on disk. `node` is where it stands once its turn has begun; watch from `seq` on."""
+
+    message: str
+    node: str | None
+    turn: str | None
+    queued: bool
+    seq: int
+    notices: tuple[str, ...]
+    is_new: bool
+
+
+class _Begun(msgspec.Struct, frozen=True):
+    node: str
+    turn: str
+
+
+def state_of(session: StoredSession, queued: Collection[str]) -> SessionState:
+    """`queued` are the sessions in which something waits to be said."""
+    running: dict[str, Any] = session.settings.get("running", {})
+    if running.get("approvals"):
+        return "waiting"
+    if running.get("turn"):
+        return "running"
+    return "queued" if session.id in queued else "idle"
+
+
+class _Worker:
+    def __init__(self, session: LocalSession) -> None:
+        self.session = session
+        self.is_wanted = True
+        """Whether something was posted since it last looked."""
+        self.task: asyncio.Task[None] | None = None
+
+
+class Turns:
+    def __init__(self, runtime: Runtime, bus: Bus) -> None:
+        self.draining = False
+        self._runtime = runtime
+        self._bus = bus
+        self._workers: dict[str, _Worker] = {}
+        self._beginning: set[asyncio.Task[None]] = set()
+        self._looker: asyncio.Task[None] | None = None
+
+    @property
+    def active(self) -> int:
+        """How many sessions this daemon works on."""
+        return len(self._workers)
+
+    async def start(self) -> None:
+        self._runtime.on_events.append(self._moved)
+        self._bus.listeners.append(self._hear)
+        self._looker = asyncio.create_task(self._look_on())
+
+    async def stop(self, seconds: float = 10.0) -> None:
+        """Begin nothing new; turns that run have so long to end, and are then left: those that wait for approvals as
+        they are, for whoever works on the session next, the others closed."""
+        self.draining = True
+        if self._looker is None:
+            return
+        self._looker.cancel()
+        await asyncio.gather(self._looker, *self._beginning, return_exceptions=True)
+        self._looker = None
+        workers = list(self._workers.values())
+        for worker in workers:
+            worker.session.rest()
+        tasks = [worker.task for worker in workers if worker.task is not None]
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
+            left = await asyncio.gather(*(worker.session.leave() for worker in workers), return_exceptions=True)
+            for error in [found for found in left if isinstance(found, BaseException)]:
+                _log.warning("a turn could not be closed, whoever works on it next will: %s", type(error).__name__)
+            await asyncio.gather(*tasks, return_exceptions=True)
+        self._runtime.on_events.remove(self._moved)
+        self._bus.listeners.remove(self._hear)
+
+    # What faces ask for ----------------------------------------------------------------------------------------------
+
+    async def post(
+        self, session_id: str, *content: Content, key: str = "", model: str = "", parent: str | None = None, n: int = 1
+    ) -> Posted:
+        """Say something, now or when what runs is over. The same `key` again gives the first one back."""
+        self._check_open()
+        seq = await self._runtime.events.head(session_id)
+        session = await self._runtime.session(session_id)
+        queued = await session.post(*content, key=key, model=model, parent=parent, n=n)
+        return await self._accepted(session_id, queued, seq)
+
+    async def again(
+        self, session_id: str, *, node: str | None = None, key: str = "", model: str = "", n: int = 1
+    ) -> Posted:
+        """Other answers to the question above a node; without one, to the last question."""
+        self._check_open()
+        seq = await self._runtime.events.head(session_id)
+        session = await self._runtime.session(session_id)
+        queued = await session.post_again(node, key=key, model=model, n=n)
+        return await self._accepted(session_id, queued, seq)
+
+    async def cancel(self, session_id: str) -> None:
+        """End the turn that runs, wherever it does. What waits behind it begins then."""
+        await (await self._runtime.session(session_id)).cancel()
+        self._bus.tell(Told("request", session_id))
+
+    async def answer(
+        self, session_id: str, approval: str, answer: Literal["once", "always", "deny"], reason: str = ""
+    ) -> None:
+        session = await self._runtime.session(session_id)
+        try:
+            await session.answer(approval, answer, reason)
+        except NobodyWaits as error:
+            raise ApprovalGone(error.message, hint=error.hint) from None
+        self._bus.tell(Told("request", session_id))
+        await self._begin(session_id)  # where its turn was left open, it goes on
+
+    async def state(self, session_id: str) -> SessionState:
+        return (await self.states([session_id]))[session_id]
+
+    async def states(self, session_ids: Sequence[str]) -> dict[str, SessionState]:
+        """NotFound where one of them is not there."""
+        queued = set(await self._runtime.queue.waiting())
+        sessions = [await self._runtime.sessions.get(session_id) for session_id in session_ids]
+        return {session.id: state_of(session, queued) for session in sessions}
+
+    async def changed(self, session_id: str, *, deleted: bool = False) -> None:
+        """The record of a session was changed by somebody who tells us."""
+        self._bus.tell(Told("deleted" if deleted else "changed", session_id))
+
+    # Who works -------------------------------------------------------------------------------------------------------
+
+    def _check_open(self) -> None:
+        if self.draining:
+            raise Draining("The daemon is stopping.", hint="Try again in a moment.")
+
+    async def _accepted(self, session_id: str, queued: Queued, seq: int) -> Posted:
+        """Where nothing else runs, its turn begins now, and whoever asked wants to know which it is."""
+        is_free = session_id not in self._workers and not await self._runtime.leases.holder(session_id)
+        moved = asyncio.Event()
+
+        def heard(session: str, _: int) -> None:
+            if session == session_id:
+                moved.set()
+
+        self._runtime.on_events.append(heard)
+        try:
+            await self._begin(session_id)
+            self._bus.tell(Told("work", session_id))
+            begun = await self._begun(session_id, queued.id, seq, moved) if is_free and queued.is_new else None
+        finally:
+            self._runtime.on_events.remove(heard)
+        return Posted(
+            message=queued.id,
+            node=(begun.node if begun is not None else "") or queued.node or None,
+            turn=begun.turn if begun is not None else None,
+            queued=begun is None and queued.answers_left > 0,
+            seq=seq,
+            notices=queued.notices,
+            is_new=queued.is_new,
+        )
+
+    async def _begun(self, session_id: str, message: str, seq: int, moved: asyncio.Event) -> _Begun | None:
+        """The turn that answers a message, and where that stands; None where it does not begin soon."""
+        node = ""
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(BEGIN_SECONDS):
+                while True:
+                    moved.clear()
+                    for event in await self._runtime.events.after(session_id, seq):
+                        seq = event.seq
+                        match decode_event(event.data):
+                            case MessageStored(node=found):
+                                node = found
+                            case TurnStarted(turn=turn, message=answered) if answered == message:
+                                return _Begun(node, turn)
+                            case _:
+                                pass
+                    await moved.wait()
+        return None
+
+    async def _begin(self, session_id: str) -> None:
+        """See to it that what waits is worked on. Whoever works already looks again before going."""
+        if self.draining:
+            return
+        worker = self._workers.get(session_id)
+        if worker is None:
+            session = await self._runtime.session(session_id)
+            worker = self._workers.setdefault(session_id, _Worker(session))
+        worker.is_wanted = True
+        if worker.task is None:
+            worker.task = asyncio.create_task(self._work(session_id, worker))
+            worker.task.add_done_callback(_seen)
+
+    async def _work(self, session_id: str, worker: _Worker) -> None:
+        try:
+            while worker.is_wanted and not self.draining:
+                worker.is_wanted = False
+                async with aclosing(worker.session.work()) as events:
+                    async for _ in events:
+                        pass
+        except NotFound:
+            _log.info("session %s was deleted while it was worked on", session_id)
+        except LoomError as error:
+            _log.warning("work on session %s stopped: %s", session_id, error.code)
+        finally:
+            if self._workers.get(session_id) is worker:
+                del self._workers[session_id]
+            self._bus.tell(Told("changed", session_id))
+
+    # What is heard and seen ------------------------------------------------------------------------------------------
+
+    def _moved(self, session_id: str, seq: int) -> None:
+        self._bus.tell(Told("events", session_id, seq))
+
+    def _hear(self, told: Told) -> None:
+        match told.what:
+            case "work":
+                self._soon(told.session)
+            case "request":
+                self._runtime.nudge(told.session)
+            case _:
+                pass
+
+    def _soon(self, session_id: str) -> None:
+        if session_id in self._workers:
+            self._workers[session_id].is_wanted = True
+            return
+        task = asyncio.create_task(self._taken_up(session_id))
+        self._beginning.add(task)
+        task.add_done_callback(self._beginning.discard)
+
+    async def _taken_up(self, session_id: str) -> None:
+        try:
+            await self._begin(session_id)
+        except LoomError as error:
+            _log.warning("session %s could not be taken up: %s", session_id, error.code)
+
+    async def _look_on(self) -> None:
+        """Sessions that nobody works on: posted to a daemon that died, or left in the middle of a turn."""
+        while True:
+            try:
+                for session_id in await self._left():
+                    await self._taken_up(session_id)
+            except LoomError as error:
+                _log.warning("the store could not be asked for work: %s", error.code)
+            await asyncio.sleep(LOOK_SECONDS)
+
+    async def _left(self) -> list[str]:
+        leases = self._runtime.leases
+        waiting = [session_id for session_id in await self._runtime.queue.waiting() if session_id not in self._workers]
+        return [
+            *await leases.abandoned(),
+            *[session_id for session_id in waiting if not await leases.holder(session_id)],
+        ]
+
+
+def _seen(work: asyncio.Task[None]) -> None:
+    """A bug ends the work on one session, never on the others, and is not kept quiet."""
+    if not work.cancelled() and (error := work.exception()) is not None:
+        _log.error("work on a session failed", exc_info=error)

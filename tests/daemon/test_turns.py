@@ -1,0 +1,190 @@
+"""Turns in a daemon: accepted on disk, one after the other, ended cleanly however they end."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from pathlib import Path
+
+import pytest
+
+from daemon.running import Served, served, serving, until
+from loom.client import RemoteSession
+from loom.config import load_config
+from loom.content.messages import broken_pairs
+from loom.daemon.problems import Draining
+from loom.errors import LoomError, NotFound
+from loom.events import ApprovalRequested, Event, TurnFailed, TurnFinished, TurnStarted, decode_event
+from loom.runtime import Runtime
+from loom.testing import ScriptedProvider, sample_png
+from loom.tools.base import ToolContext, tool
+
+
+@tool(danger="ask")
+async def mark(context: ToolContext, word: str) -> str:
+    """Write a word into a file, once for each call."""
+    with (context.workspace / "marks").open("a") as file:
+        file.write(f"{word}\n")
+    return "marked"
+
+
+async def all_events(daemon: Served, session_id: str) -> list[Event]:
+    stored = await daemon.runtime.events.after(session_id, 0, limit=100_000)
+    assert [event.seq for event in stored] == list(range(1, len(stored) + 1))
+    return [decode_event(event.data) for event in stored]
+
+
+async def idle(daemon: Served, session_id: str) -> None:
+    for _ in range(1_000):
+        if await daemon.app.daemon.turns.state(session_id) == "idle" and not daemon.app.daemon.turns.active:
+            return
+        await asyncio.sleep(0.01)
+    raise AssertionError("the session is still busy")
+
+
+async def check_ended(daemon: Served, session_id: str) -> None:
+    """Every turn that began has ended, once; every call is answered."""
+    events = await all_events(daemon, session_id)
+    begun = [event.turn for event in events if isinstance(event, TurnStarted)]
+    ended = [event.turn for event in events if isinstance(event, TurnFinished | TurnFailed)]
+    assert len(begun) == len(set(begun))
+    assert set(begun) <= set(ended)
+    assert len(ended) == len(set(ended))
+    assert broken_pairs(await (await daemon.runtime.session(session_id)).path()) == ()
+
+
+async def test_messages_that_come_at_once_are_all_kept_and_answered_one_after_the_other() -> None:
+    async with served() as daemon, daemon.client() as client:
+        session = await client.session()
+        posted = await asyncio.gather(
+            *(session.post(f"!echo {number}", sample_png(20, number + 5)) for number in range(12))
+        )
+        assert len({queued.id for queued in posted}) == 12
+        await idle(daemon, session.id)
+        path = await session.path()
+        assert [message.role for message in path] == ["user", "assistant"] * 12
+        said = [message.text.removeprefix("!echo ") for message in path[::2]]
+        assert sorted(said, key=int) == [str(number) for number in range(12)]
+        assert [message.text.split()[0] for message in path[1::2]] == said
+        await check_ended(daemon, session.id)
+
+
+async def test_the_same_message_sent_again_is_one_message() -> None:
+    async with served() as daemon, daemon.client() as client:
+        session = await client.session()
+        first = await asyncio.gather(*(session.post("!echo once", key="k") for _ in range(8)))
+        await idle(daemon, session.id)
+        late = await session.post("!echo once", key="k")
+        assert {queued.id for queued in first} == {late.id}
+        assert late.node
+        other = await session.post("!echo once", key="another")
+        assert other.id != late.id
+        await idle(daemon, session.id)
+        assert [message.text for message in await session.path()] == ["!echo once", "once"] * 2
+
+
+async def test_a_turn_is_cancelled_at_any_point_and_the_session_goes_on() -> None:
+    async with served() as daemon, daemon.client() as client:
+        daemon.runtime.tools = {"mark": mark}
+        daemon.runtime.rule = lambda tool, subject: "allow"
+        session = await client.session(workspace=daemon.runtime.config.home)
+        points = random.Random(7)
+        for number in range(25):
+            said = f"!slow 400tps\n!think 20ms\n!tool mark {number}\n!tokens 40"
+            await session.post(said, sample_png(30, 30))
+            await asyncio.sleep(points.uniform(0, 0.3))
+            await session.cancel()
+        await idle(daemon, session.id)
+        assert (await session.send("!echo and on")).text == "and on"
+        await check_ended(daemon, session.id)
+        path = await session.path()
+        assert len([message for message in path if message.role == "user"]) == 26
+        marks = (Path(daemon.runtime.config.home) / "marks").read_text().split()
+        assert len(marks) == len(set(marks))
+        codes = {event.code for event in await all_events(daemon, session.id) if isinstance(event, TurnFailed)}
+        assert codes == {"turn.cancelled"}
+
+
+async def asked(session: RemoteSession) -> ApprovalRequested:
+    async for _, event in session.events():
+        if isinstance(event, ApprovalRequested):
+            return event
+    raise AssertionError
+
+
+async def test_an_approval_is_answered_once_and_only_while_somebody_waits() -> None:
+    async with served() as daemon, daemon.client() as client:
+        daemon.runtime.tools = {"mark": mark}
+        session = await client.session(workspace=daemon.runtime.config.home)
+        await session.post("!tool mark yes")
+        request = await asked(session)
+        assert await daemon.app.daemon.turns.state(session.id) == "waiting"
+        assert await session.approvals() == (request,)
+        with pytest.raises(LoomError, match="nobody waits") as refused:
+            await session.answer("no such approval", "once")
+        assert refused.value.code == "approval.gone"
+        await session.answer(request.approval, "once")
+        await idle(daemon, session.id)
+        assert (Path(daemon.runtime.config.home) / "marks").read_text() == "yes\n"
+        with pytest.raises(LoomError, match="nobody waits"):
+            await session.answer(request.approval, "once")
+
+
+async def test_more_answers_are_siblings_and_regenerating_survives_in_the_queue() -> None:
+    async with served() as daemon, daemon.client() as client:
+        daemon.runtime.providers["anthropic"] = ScriptedProvider(["one", "two", "three", "four", "five"])
+        session = await client.session(model="anthropic/claude-opus-5")
+        reply = await session.send("count", n=3)
+        assert [answer.text for answer in (*reply.siblings, reply)] == ["one", "two", "three"]
+        events = [event async for event in session.again(n=2)]
+        assert len([event for event in events if isinstance(event, TurnFinished)]) == 2
+        path = await daemon.runtime.forest.path(await session.head())
+        assert len(await daemon.runtime.forest.siblings(path[-1].id)) == 5
+        assert len(path) == 3
+
+
+async def test_a_session_that_is_deleted_in_mid_turn_takes_nobody_down() -> None:
+    async with served() as daemon, daemon.client() as client:
+        doomed, other = await client.session(), await client.session()
+        await doomed.post("!slow 20tps\n!tokens 400")
+        await until(lambda: daemon.app.daemon.turns.active == 1)
+        await doomed.delete()
+        assert (await other.send("!echo here")).text == "here"
+        await until(lambda: not daemon.app.daemon.turns.active)
+        with pytest.raises(NotFound):
+            await doomed.post("anybody?")
+
+
+async def test_a_daemon_that_stops_leaves_approvals_open_and_closes_other_turns(tmp_path: Path) -> None:
+    config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)}, flags={"model": "loom/spark"})
+    async with Runtime.open(config) as runtime:
+        runtime.tools = {"mark": mark}
+        async with serving(runtime) as daemon, daemon.client(patience_seconds=0) as client:
+            waiting = await client.session(workspace=str(tmp_path))
+            talking = await client.session()
+            await waiting.post("!tool mark late")
+            request = await asked(waiting)
+            await talking.post("!slow 20tps\n!tokens 1000")
+            await talking.post("!echo after all")
+            await until(lambda: daemon.app.daemon.turns.active == 2)
+            await asyncio.sleep(0.3)
+            await daemon.app.daemon.turns.stop(0.1)
+            with pytest.raises(Draining):
+                await daemon.app.daemon.turns.post(talking.id, "too late")
+            assert not daemon.app.daemon.turns.active
+            assert not await runtime.leases.holder(waiting.id)
+            assert await daemon.app.daemon.turns.state(waiting.id) == "waiting"
+    async with Runtime.open(config) as runtime:
+        runtime.tools = {"mark": mark}
+        async with serving(runtime) as daemon, daemon.client() as client:
+            waiting = await client.session(waiting.id)
+            assert [open_.approval for open_ in await waiting.approvals()] == [request.approval]
+            await waiting.answer(request.approval, "once")
+            await idle(daemon, waiting.id)
+            await idle(daemon, talking.id)
+            assert (tmp_path / "marks").read_text() == "late\n"
+            path = await (await client.session(talking.id)).path()
+            assert [message.role for message in path] == ["user", "assistant", "user", "assistant"]
+            assert path[-1].text == "after all"
+            for session_id in (waiting.id, talking.id):
+                await check_ended(daemon, session_id)

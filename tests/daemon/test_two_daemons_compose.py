@@ -1,0 +1,49 @@
+"""The compose file means what it says: its settings are settings, and all daemons share one world."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from loom.config import load_config
+from loom.daemon.bus import open_bus
+from loom.errors import ConfigError
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def composed() -> dict[str, Any]:
+    text = re.sub(r"\$\{(\w+)[^}]*\}", r"value-of-\1", (ROOT / "compose.yaml").read_text())
+    return yaml.safe_load(text)
+
+
+def test_every_daemon_of_the_compose_file_has_one_database_one_bucket_one_bus_and_a_password(tmp_path: Path) -> None:
+    services = composed()["services"]
+    daemons = {name: service for name, service in services.items() if name.startswith("loom-")}
+    assert len(daemons) == 2
+    for service in daemons.values():
+        environ = {**service["environment"], "LOOM_HOME": str(tmp_path)}
+        config = load_config(cwd=tmp_path, environ=environ)
+        assert config.secret("store", "url") == "postgresql://loom:value-of-POSTGRES_PASSWORD@postgres/loom"
+        assert config.secret("media", "url").startswith("s3://loom/media?endpoint=http%3A%2F%2Fminio%3A9000")
+        assert config.secret("bus", "url") == "redis://redis:6379/0"
+        assert config.secret("server", "password") == "value-of-LOOM_PASSWORD"
+        assert (config.server.host, config.server.port) == ("0.0.0.0", 5666)
+        assert "localhost" in config.server.allowed_hosts
+        assert set(service["depends_on"]) <= set(services)
+    assert len({str(service["volumes"]) for service in daemons.values()}) == 2
+    upstream = composed()["configs"]["balancer"]["content"]
+    assert all(f"server {name}:5666;" in upstream for name in daemons)
+
+
+@pytest.mark.parametrize("url", ["http://redis:6379/0", "redis://:secret@host:port/0"])
+async def test_an_address_of_no_redis_server_is_refused_without_showing_it(tmp_path: Path, url: str) -> None:
+    config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path), "LOOM_BUS__URL": url})
+    bus = open_bus(config)
+    with pytest.raises(ConfigError, match=r"bus\.url") as refused:
+        await bus.start()
+    assert "secret" not in str(refused.value)
