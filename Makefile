@@ -8,9 +8,10 @@ WORKERS ?= 2
 .PHONY: run test lint bench docs clean packages
 .DEFAULT_GOAL := run
 
-# Sets up and starts Loom's main job, offline and without a key.
+# Sets up and starts the daemon with the web client on the built-in model, and prints the link.
 run: $(VENV)/.run
-	@$(BIN)/loom
+	@$(BIN)/python web/make.py
+	@LOOM_MODEL=$${LOOM_MODEL:-loom/spark} $(BIN)/loom web
 
 # Sets up everything that the tests need, then checks and tests.
 test: packages $(VENV)/.test lint

@@ -1,0 +1,60 @@
+"""What lies on the desk: pictures, a document, a workspace."""
+
+from __future__ import annotations
+
+import base64
+import io
+from pathlib import Path
+
+from browser.desk import CHROMIUM, FLAGS
+from PIL import Image, ImageDraw
+
+from made import made, run
+
+
+def picture(words: str, *, size: tuple[int, int] = (640, 400), colour: str = "#1f3b73", form: str = "PNG") -> bytes:
+    image = Image.new("RGB", size, colour)
+    draw = ImageDraw.Draw(image)
+    draw.rectangle((40, 40, size[0] - 40, size[1] - 40), fill="#f7f4ee")
+    draw.text((70, 70), words, fill="#222222", font_size=34)
+    data = io.BytesIO()
+    image.save(data, form)
+    return data.getvalue()
+
+
+def carried(name: str, data: bytes, media_type: str = "image/png") -> tuple[str, str, str]:
+    """A file as a paste or a drop carries it."""
+    return name, media_type, base64.b64encode(data).decode()
+
+
+def manual(pages: int = 32) -> Path:
+    """A PDF of that many pages with text, printed by Chromium."""
+
+    def build(path: Path) -> None:
+        body = "".join(
+            f"<section><h1>Gateway manual, chapter {number}</h1>{'<p>The gateway waits for the app. ' * 6}</section>"
+            for number in range(1, pages + 1)
+        )
+        page = path.with_name("manual.html")
+        page.write_text(f"<style>section {{ break-after: page }} h1 {{ color: #1f3b73 }}</style>{body}")
+        command = (CHROMIUM, "--headless", *FLAGS, "--no-pdf-header-footer", f"--print-to-pdf={path}", page)
+        run(*command)
+
+    return made("manual.pdf", build)
+
+
+BLIND_MODEL = """
+[models."ollama/llama3.2"]
+base_url = "http://127.0.0.1:9"
+capabilities = { vision = false, native_pdf = false, context_tokens = 8192 }
+"""
+
+
+def write_workspace(folder: Path) -> None:
+    """Files that tools read, and beside the folder what the daemon is told: one model that cannot see."""
+    (folder.parent / "loom.toml").write_text(BLIND_MODEL)
+    (folder / "shots").mkdir()
+    (folder / "shots" / "login.png").write_bytes(picture("Error 502: upstream timed out"))
+    (folder / "shots" / "gateway.png").write_bytes(picture("Gateway: 30 s", size=(800, 420), colour="#0b6b5d"))
+    (folder / "deploy.log").write_text("12:00 deploy ok\n12:05 error 502: upstream timed out after 30 s\n")
+    (folder / "nginx.conf").write_text("proxy_read_timeout 30s;\n")

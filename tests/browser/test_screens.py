@@ -1,0 +1,243 @@
+"""Every screen in light, in dark and on a phone: no accessibility violation, and a picture of it.
+
+`LOOM_SCREENSHOTS=1` keeps the pictures in docs/images, where the documentation shows them.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from axe_playwright_python.sync_playwright import Axe
+from browser.desk import Daemon, Desk, OpenDesk
+from browser.samples import carried, manual, write_workspace
+from playwright.sync_api import expect
+
+IMAGES = Path(__file__).resolve().parents[2] / "docs/images"
+RAISED, OVERLOADED = "Raise the timeout", "An overloaded model"
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {"scheme": "light"},
+    "dark": {"scheme": "dark"},
+    "mobile": {"scheme": "light", "phone": True},
+}
+
+
+@pytest.fixture(scope="module")
+def house(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
+    """A daemon of its own, so that the list shows what a person would have there."""
+    running = Daemon(tmp_path_factory.mktemp("screens") / "home")
+    write_workspace(running.workspace)
+    running.start()
+    yield running
+    running.stop()
+
+
+@pytest.fixture(scope="module")
+def told(house: Daemon) -> str:
+    """A conversation with a picture, a tool, a branch and a document; and two more for the list."""
+    samples = {one["name"]: one["media"] for one in house.ask("/v1/samples")["samples"]}
+    for title, words in (("Refactor the uploader", "!echo Done."), ("Receipt of the café", "!echo 13.00")):
+        other = house.ask("/v1/sessions", {"title": title})["id"]
+        blocks = [{"type": "media", "digest": samples["receipt.jpg"]["digest"]}] if "café" in title else []
+        _heard(house, other, {"text": words, "blocks": blocks})
+    session = house.ask("/v1/sessions", {"title": "Login page triage"})["id"]
+    shot = [{"type": "media", "digest": samples["login.png"]["digest"], "name": "login.png"}]
+    _heard(house, session, {"text": "What is wrong on this page?", "blocks": shot})
+    _heard(house, session, {"text": "Read shots/gateway.png"})
+    leaflet = [{"type": "media", "digest": samples["leaflet.pdf"]["digest"], "name": "leaflet.pdf"}]
+    _heard(house, session, {"text": "Which pages talk about timeouts?", "blocks": leaflet})
+    asked = house.ask(f"/v1/sessions/{session}/messages")["messages"]
+    last = next(one for one in reversed(asked) if one["role"] == "user")
+    _heard(
+        house,
+        session,
+        {"text": "Does the leaflet say anything about timeouts?", "blocks": leaflet, "parent": last["parent"]},
+    )
+    return session
+
+
+# Pictures that are in sight have arrived (those far below are fetched when somebody scrolls there).
+DRAWN = """Promise.all([...document.images].filter((one) => {
+  const { top, bottom, left, right } = one.getBoundingClientRect();
+  return bottom > 0 && top < innerHeight && right > 0 && left < innerWidth && one.checkVisibility();
+}).map((one) => one.decode().catch(() => 0)))"""
+
+# What moves once has come to rest; what pulses for ever is left alone.
+SETTLED = """Promise.all(document.getAnimations()
+  .filter((one) => one.effect.getComputedTiming().iterations !== Infinity).map((one) => one.finished))"""
+
+
+def _heard(house: Daemon, session: str, message: dict[str, Any]) -> None:
+    """Send, and read the events until the turn is over."""
+    after = house.ask(f"/v1/sessions/{session}")["last_seq"]
+    house.ask(f"/v1/sessions/{session}/messages", message)
+    for kind in house.events(session, after):
+        if kind in ("turn_finished", "turn_failed"):
+            return
+
+
+@pytest.mark.parametrize("look", LOOKS)
+def test_screens_have_no_accessibility_violation(
+    open_desk: OpenDesk, house: Daemon, told: str, look: str, tmp_path: Path
+) -> None:
+    folder = IMAGES if os.environ.get("LOOM_SCREENSHOTS") else tmp_path
+    folder.mkdir(exist_ok=True)
+    desk = open_desk(on=house, **LOOKS[look])
+    found: dict[str, list[str]] = {}
+    for name, opened in SCREENS.items():
+        opened(desk, told)
+        desk.page.evaluate(DRAWN)
+        desk.page.screenshot(path=folder / f"{name}-{look}.png", animations="disabled")
+        if violations := _violations(desk):
+            found[name] = violations
+    for one in house.ask("/v1/sessions")["sessions"]:
+        if one["title"] in (RAISED, OVERLOADED):
+            house.ask(f"/v1/sessions/{one['id']}", method="DELETE")
+    assert found == {}
+    assert desk.foreign == []
+
+
+def _violations(desk: Desk) -> list[str]:
+    """Styles that move are finished first: axe measures the colours that it sees."""
+    desk.page.evaluate(SETTLED)
+    results = Axe().run(desk.page).response["violations"]
+    return [f"{one['id']}: {node['html'][:160]}" for one in results for node in one["nodes"][:3]]
+
+
+# How to get to each screen, in the order in which a page walks through them ------------------------------------------
+
+
+def _start(desk: Desk, _: str) -> None:
+    expect(desk.page.locator(".sample")).to_have_count(4)
+
+
+def _chat(desk: Desk, session: str) -> None:
+    desk.page.goto(f"{desk.daemon.url}/#/s/{session}")
+    expect(desk.answers).to_have_count(3)
+    expect(desk.asked.first.locator(".badge")).to_be_visible()
+    desk.page.locator(".chat").evaluate("(chat) => chat.scrollTo(0, 0)")
+
+
+def _composer(desk: Desk, session: str) -> None:
+    desk.page.locator(".chat").evaluate("(chat) => chat.scrollTo(0, chat.scrollHeight)")
+    sample = desk.daemon.workspace / "shots/login.png"
+    desk.paste_files(carried("login.png", sample.read_bytes()))
+    desk.page.locator("[data-pick=files]").set_input_files(manual())
+    expect(desk.attachments).to_have_count(2)
+    desk.attachments.get_by_role("button", name=re.compile("pages 1–20")).click()
+    desk.box.fill("Compare it with the manual")
+    expect(desk.page.locator(".composer .pages li.in")).to_have_count(20)
+
+
+def _inspector(desk: Desk, _: str) -> None:
+    desk.page.get_by_role("button", name=re.compile("The next request")).click()
+    drawer = desk.page.get_by_role("complementary", name="Context inspector")
+    expect(drawer.locator("tfoot")).to_contain_text("free")
+    expect(drawer.locator(".columns li")).to_have_count(3)
+
+
+def _forest(desk: Desk, _: str) -> None:
+    _clear(desk)
+    desk.page.locator(".chat").press("t")
+    expect(desk.page.get_by_role("treeitem", selected=True)).to_be_visible()
+
+
+def _models(desk: Desk, _: str) -> None:
+    _clear(desk)
+    desk.page.locator("button.model").click()
+    dialog = desk.page.get_by_role("dialog", name="Whom to ask")
+    dialog.get_by_role("searchbox").press("ArrowDown")
+    expect(dialog.get_by_role("region")).to_contain_text("login.png")
+
+
+def _lightbox(desk: Desk, _: str) -> None:
+    _clear(desk)
+    desk.page.get_by_role("button", name=re.compile("^Open login.png")).first.click()
+    expect(desk.page.get_by_role("dialog", name="login.png").locator("footer")).to_contain_text("×")
+
+
+def _settings(desk: Desk, _: str) -> None:
+    _clear(desk)
+    desk.page.get_by_role("button", name="Settings").click()
+    expect(desk.page.get_by_role("dialog", name="Settings")).to_contain_text("anthropic")
+
+
+def _palette(desk: Desk, _: str) -> None:
+    _clear(desk)
+    desk.page.keyboard.press("Control+k")
+    desk.page.get_by_role("combobox", name="Search everything").fill("timed out")
+    expect(desk.page.get_by_role("option", name=re.compile("timed out")).first).to_be_visible()
+
+
+def _shortcuts(desk: Desk, _: str) -> None:
+    _clear(desk)
+    desk.page.locator(".chat").press("?")
+    expect(desk.page.get_by_role("dialog", name="Keys")).to_be_visible()
+
+
+def _sessions(desk: Desk, _: str) -> None:
+    _clear(desk)
+    menu = desk.page.get_by_role("button", name="Sessions")
+    if menu.is_visible():
+        menu.click()
+    expect(desk.page.get_by_role("link", name=re.compile("Refactor"))).to_be_visible()
+
+
+def _approval(desk: Desk, session: str) -> None:
+    desk.page.keyboard.press("Escape")
+    desk.daemon.ask(f"/v1/sessions/{session}/fork", {"title": RAISED})
+    fork = desk.daemon.ask("/v1/sessions?limit=1")["sessions"][0]["id"]
+    desk.page.goto(f"{desk.daemon.url}/#/s/{fork}")
+    expect(desk.answers).to_have_count(3)
+    edit = '{"path": "nginx.conf", "old": "30s", "new": "60s"}'
+    desk.daemon.ask(f"/v1/sessions/{fork}/messages", {"text": f"Raise it to a minute.\n!tool edit_file {edit}"})
+    expect(desk.page.get_by_role("form", name=re.compile("Approve"))).to_be_visible()
+
+
+def _failure(desk: Desk, session: str) -> None:
+    fork = desk.daemon.ask(f"/v1/sessions/{session}/fork", {"title": OVERLOADED})["id"]
+    desk.page.goto(f"{desk.daemon.url}/#/s/{fork}")
+    expect(desk.answers).to_have_count(3)
+    desk.daemon.ask(f"/v1/sessions/{fork}/messages", {"text": "Try it\n!fail 400 the words of the provider"})
+    expect(desk.page.get_by_role("alert", name="The turn failed")).to_be_visible()
+
+
+def _locked(desk: Desk, _: str) -> None:
+    desk.page.context.clear_cookies()
+    desk.page.reload()
+    expect(desk.page.get_by_role("heading", name="This Loom is locked")).to_be_visible()
+
+
+def _clear(desk: Desk) -> None:
+    """Back to the conversation: nothing open, nothing drafted."""
+    for _ in range(3):
+        desk.page.keyboard.press("Escape")
+    for name in ("Close the inspector", "Close branches", "Close"):
+        button = desk.page.get_by_role("button", name=name, exact=True)
+        if button.is_visible():
+            button.click()
+    for _ in range(desk.attachments.count()):
+        desk.attachments.last.get_by_role("button", name=re.compile("^Remove")).click()
+    desk.box.fill("")
+
+
+SCREENS = {
+    "start": _start,
+    "chat": _chat,
+    "composer": _composer,
+    "inspector": _inspector,
+    "forest": _forest,
+    "models": _models,
+    "lightbox": _lightbox,
+    "settings": _settings,
+    "palette": _palette,
+    "shortcuts": _shortcuts,
+    "sessions": _sessions,
+    "approval": _approval,
+    "failure": _failure,
+    "locked": _locked,
+}

@@ -1,0 +1,111 @@
+// Builds the client into ../src/loom/daemon/web (or the reducers' tests into build/test with --test).
+// The same sources give the same bytes: names carry a hash of the content, nothing carries a date.
+import { build, context } from "esbuild";
+import { copyFile, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import path from "node:path";
+import { fileURLToPath } from "node:url";
+
+const here = path.dirname(fileURLToPath(import.meta.url));
+const out = path.join(here, "../src/loom/daemon/web");
+
+/**
+ * marked's reader without its writer: nothing here turns Markdown into HTML text, so that part (a quarter) stays out.
+ * Its one file builds an instance of the writer when it is loaded, which keeps a bundler from seeing that nobody uses it.
+ */
+const readerOnly = {
+  name: "reader-only",
+  setup(set) {
+    set.onLoad({ filter: /marked\.esm\.js$/ }, async ({ path: file }) => {
+      const text = await readFile(file, "utf8");
+      const names = /(\w+) as Lexer,(\w+) as Marked,/.exec(text);
+      const end = names ? text.search(new RegExp(`var \\w+=new ${names[2]};`)) : -1;
+      if (!names || end < 0) throw new Error("marked has changed its shape: see readerOnly in build.mjs");
+      return { contents: `${text.slice(0, end)}export{${names[1]} as Lexer}`, loader: "js" };
+    });
+  },
+};
+
+const browser = {
+  absWorkingDir: here,
+  entryPoints: { app: "src/main.tsx", style: "src/styles/index.css" },
+  bundle: true,
+  format: "esm",
+  splitting: true,
+  minify: true,
+  target: ["es2022", "chrome123", "firefox120", "safari17.5"],
+  jsx: "automatic",
+  jsxImportSource: "preact",
+  outdir: path.join(out, "assets"),
+  entryNames: "[name]-[hash]",
+  chunkNames: "[name]-[hash]",
+  legalComments: "none",
+  metafile: true,
+  logLevel: "warning",
+  plugins: [readerOnly],
+};
+
+async function tests() {
+  const files = (await readdir(path.join(here, "test"))).filter((name) => name.endsWith(".test.ts"));
+  await rm(path.join(here, "build"), { recursive: true, force: true });
+  await build({
+    absWorkingDir: here,
+    entryPoints: files.map((name) => `test/${name}`),
+    bundle: true,
+    format: "esm",
+    platform: "node",
+    outdir: "build/test",
+    outExtension: { ".js": ".mjs" },
+    logLevel: "warning",
+  });
+}
+
+/** Every package whose code is in the bundle, with its licence in full. */
+async function licences(metafile) {
+  const names = new Set();
+  for (const input of Object.keys(metafile.inputs)) {
+    const match = /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(input);
+    if (match) names.add(match[1]);
+  }
+  const parts = [];
+  for (const name of [...names].sort()) {
+    const folder = path.join(here, "node_modules", name);
+    const facts = JSON.parse(await readFile(path.join(folder, "package.json"), "utf8"));
+    const file = (await readdir(folder)).find((entry) => /^licen[cs]e/i.test(entry));
+    const text = file ? (await readFile(path.join(folder, file), "utf8")).trim() : "(see the package)";
+    parts.push(`${name} ${facts.version} (${facts.license})\n\n${text}\n`);
+  }
+  return parts.join(`\n${"-".repeat(80)}\n\n`);
+}
+
+/** index.html names the hashed files, and asks for the chunks that the entry needs at once. */
+async function page(metafile) {
+  const outputs = Object.entries(metafile.outputs);
+  const url = (file) => `/assets/${path.basename(file)}`;
+  const [script, facts] = outputs.find(([, output]) => output.entryPoint === "src/main.tsx");
+  const [style] = outputs.find(([, output]) => output.entryPoint === "src/styles/index.css");
+  const eager = facts.imports.filter((found) => found.kind === "import-statement").map((found) => url(found.path));
+  const preload = eager.map((found) => `<link rel="modulepreload" href="${found}">`).join("\n");
+  const html = await readFile(path.join(here, "index.html"), "utf8");
+  return html.replace("{{style}}", url(style)).replace("{{script}}", url(script)).replace("{{preload}}\n", preload ? `${preload}\n` : "");
+}
+
+async function client() {
+  await rm(out, { recursive: true, force: true });
+  await mkdir(out, { recursive: true });
+  const { metafile } = await build(browser);
+  await writeFile(path.join(out, "index.html"), await page(metafile));
+  await writeFile(path.join(out, "licences.txt"), await licences(metafile));
+  for (const name of await readdir(path.join(here, "public"))) {
+    await copyFile(path.join(here, "public", name), path.join(out, name));
+  }
+}
+
+if (process.argv.includes("--test")) {
+  await tests();
+} else {
+  await client();
+  if (process.argv.includes("--watch")) {
+    const rebuild = { name: "page", setup: (set) => set.onEnd((done) => done.metafile && page(done.metafile).then((html) => writeFile(path.join(out, "index.html"), html))) };
+    await (await context({ ...browser, plugins: [readerOnly, rebuild] })).watch();
+  }
+}

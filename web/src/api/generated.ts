@@ -1,0 +1,856 @@
+// Made by generate_types.py from /openapi.json and /asyncapi.json. Fields that are left out have their default.
+
+export interface Answer {
+  answer: "always" | "deny" | "once";
+  reason?: string;
+}
+
+export interface ApprovalAnswered {
+  type: "approval_answered";
+  approval: string;
+  answer: "always" | "deny" | "once";
+  reason?: string;
+}
+
+/** `action` is the real command or diff, with control characters made visible. */
+export interface ApprovalRequested {
+  type: "approval_requested";
+  approval: string;
+  call: ToolCall;
+  action: string;
+  pattern?: string;
+}
+
+export interface Approvals {
+  approvals: ApprovalRequested[];
+}
+
+export interface AudioBlock {
+  type: "audio";
+  media: Media;
+  transcript?: string;
+}
+
+export interface AudioLimits {
+  max_size_bytes: number;
+}
+
+/** A fragment of the arguments' JSON text. */
+export interface CallDelta {
+  type: "call";
+  index: number;
+  arguments: string;
+}
+
+/** The arguments are whole. A call without this event was cut off and must not run. */
+export interface CallFinished {
+  type: "call_finished";
+  index: number;
+  opaque?: Opaque | null;
+}
+
+export interface CallStarted {
+  type: "call_started";
+  index: number;
+  id: string;
+  name: string;
+}
+
+export interface CapabilityView {
+  vision: boolean;
+  native_pdf: boolean;
+  thinking: boolean;
+  tools: boolean;
+  audio: boolean;
+  citations: boolean;
+}
+
+export interface Children {
+  children: MessageView[];
+}
+
+/** Where a statement comes from, in one form for every provider.
+
+    `start` and `end` count code points of the block's text. `first` and `last` are what `locator` names (pages
+    count from one, inclusive; characters and blocks from zero, end exclusive). */
+export interface Citation {
+  quote?: string;
+  title?: string;
+  url?: string;
+  digest?: string;
+  locator?: "" | "block" | "char" | "page" | "result";
+  first?: number | null;
+  last?: number | null;
+  start?: number | null;
+  end?: number | null;
+  opaque?: Opaque | null;
+}
+
+export interface Cited {
+  type: "cited";
+  index: number;
+  citation: Citation;
+}
+
+export interface ConfigView {
+  images: ImageLimits;
+  documents: DocumentLimits;
+  audio: AudioLimits;
+  upload: UploadLimits;
+  model: string;
+  workspace: string;
+  offline: boolean;
+}
+
+/** `pages` is a range such as "21-40", counted from one, inclusive; empty means all of it. */
+export interface DocumentBlock {
+  type: "document";
+  media: Media;
+  pages?: string;
+  title?: string;
+}
+
+export interface DocumentLimits {
+  max_pdf_bytes: number;
+  max_office_bytes: number;
+  pages_per_read: number;
+}
+
+/** `password`: whether `POST /v1/login` is open. */
+export interface Doors {
+  password: boolean;
+}
+
+/** `after`: the number of the last event that was seen, or `now`. */
+export interface EventQuery {
+  after?: string;
+}
+
+export interface ExportQuery {
+  format?: "html" | "json" | "md" | "zip";
+}
+
+/** `slow_client`: join again with this `after`. */
+export interface Failed {
+  code: string;
+  message: string;
+  hint: string;
+  session?: string;
+  after?: number;
+}
+
+/** A file of the session's workspace. */
+export interface FileNamed {
+  type: "file";
+  path: string;
+}
+
+export interface FileQuery {
+  q?: string;
+}
+
+export interface Files {
+  files: string[];
+}
+
+/** `data` is base64, or a data: URL. `mime` is not trusted: the bytes say what they are. */
+export interface GivenImage {
+  data?: string;
+  url?: string;
+  mime?: string;
+  name?: string;
+}
+
+/** A snapshot: watching on with `after=seq` continues it exactly. */
+export interface History {
+  messages: MessageView[];
+  more: boolean;
+  system: string;
+  head: string;
+  seq: number;
+  queue: QueuedView[];
+  approvals: ApprovalRequested[];
+  running: Running | null;
+}
+
+/** `alt` is a person's words, `description` a model's; both may stand in for the picture. */
+export interface ImageBlock {
+  type: "image";
+  media: Media;
+  alt?: string;
+  description?: string;
+  detail?: "auto" | "high" | "low";
+}
+
+export interface ImageLimits {
+  max_per_message: number;
+  max_size_bytes: number;
+  max_per_session: number;
+}
+
+/** A picture of the store. */
+export interface ImageNamed {
+  type: "image_ref";
+  image_id: string;
+  name?: string;
+}
+
+export interface ImageShown {
+  type: "image";
+  image_id: string;
+  url: string;
+  mime: string;
+  width?: number | null;
+  height?: number | null;
+  alt?: string;
+  source?: string;
+  preview?: string;
+  index: number;
+  image: ImageBlock;
+}
+
+export interface Join {
+  session?: string;
+  after?: number | null;
+  inline?: boolean;
+  sessions?: boolean;
+}
+
+/** `seq` is how far the session is. */
+export interface Joined {
+  ok: boolean;
+  seq?: number;
+  error?: ProblemText | null;
+}
+
+export interface KeyView {
+  provider: string;
+  set: boolean;
+  env: string;
+  last4: string;
+}
+
+export interface Keys {
+  keys: KeyView[];
+}
+
+/** Opens the web client once. */
+export interface Link {
+  url: string;
+}
+
+/** A line of the list. */
+export interface Listed {
+  session: string;
+  state?: "idle" | "queued" | "running" | "waiting";
+  title?: string;
+  rev?: number;
+  deleted?: boolean;
+}
+
+export interface Login {
+  password: string;
+}
+
+/** `media_type` comes from the bytes, never from a suffix. `source` is provenance and is never read again. */
+export interface Media {
+  digest: string;
+  media_type: string;
+  size_bytes: number;
+  width?: number | null;
+  height?: number | null;
+  pages?: number | null;
+  frames?: number | null;
+  duration_seconds?: number | null;
+  name?: string;
+  source?: string;
+}
+
+/** `v`: full, low, thumb, page:N, thumb:N (a small page), sent:MODEL; `session`: whose plan `sent` looks at. */
+export interface MediaForm {
+  v?: string;
+  session?: string;
+  name?: string;
+}
+
+export interface MediaMark {
+  digest: string;
+  kind: string;
+}
+
+export interface MediaName {
+  name?: string;
+}
+
+/** Any file of the store, of a document perhaps only some pages. */
+export interface MediaNamed {
+  type: "media";
+  digest: string;
+  name?: string;
+  pages?: string;
+}
+
+export interface MediaPage {
+  page?: number;
+}
+
+export interface MediaText {
+  text: string;
+  pages: number | null;
+}
+
+/** A file in the store. `block` is what a message that shows it holds. */
+export interface MediaView {
+  id: string;
+  digest: string;
+  kind: "audio" | "document" | "image" | "text";
+  mime: string;
+  bytes: number;
+  width: number | null;
+  height: number | null;
+  pages: number | null;
+  duration: number | null;
+  name: string;
+  new: boolean;
+  block: TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock;
+  notices: string[];
+}
+
+/** A tool message holds all the results of the calls before it. The system prompt belongs to the root. */
+export interface Message {
+  role: "assistant" | "tool" | "user";
+  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | ThinkingBlock | ToolCall | ToolResult | UnknownBlock)[];
+}
+
+export interface MessageQuery {
+  before?: string;
+  head?: string;
+  limit?: number;
+}
+
+/** `id` is its place in the queue; empty where only who asked waits. */
+export interface MessageQueued {
+  type: "message_queued";
+  message: Message;
+  id?: string;
+}
+
+export interface MessageView {
+  node: string;
+  parent: string | null;
+  role: string;
+  source: string;
+  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | ThinkingBlock | ToolCall | ToolResult | UnknownBlock)[];
+  model: string;
+  usage: Usage | null;
+  usd: number | null;
+  stop: string;
+  seconds: number | null;
+  created_at: number;
+  bookmark: string;
+  tags: string[];
+  siblings: string[];
+}
+
+export interface ModelView {
+  reference: string;
+  name: string;
+  provider: string;
+  context_tokens: number;
+  capabilities: CapabilityView;
+  origins: Record<string, "asked" | "declared" | "guessed" | "learned" | "user">;
+  input_usd_per_million: number | null;
+  output_usd_per_million: number | null;
+  ready: boolean;
+  needs: string;
+}
+
+export interface Models {
+  models: ModelView[];
+  default: string;
+}
+
+export interface NewFork {
+  node?: string | null;
+  title?: string | null;
+}
+
+export interface NewHead {
+  node: string;
+}
+
+export interface NewKey {
+  key: string;
+}
+
+/** One of three: bytes in base64, an address to fetch, or the digest of what may be there already. */
+export interface NewMedia {
+  base64?: string;
+  url?: string;
+  digest?: string;
+  name?: string;
+}
+
+export interface NewMessage {
+  message?: string;
+  text?: string;
+  blocks?: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ImageNamed | MediaNamed | FileNamed)[];
+  images?: GivenImage[];
+  workspace?: string;
+  model?: string;
+  parent?: string | null;
+  n?: number;
+}
+
+export interface NewSession {
+  title?: string;
+  model?: string;
+  system?: string;
+  workspace?: string;
+}
+
+export interface NodeChange {
+  bookmark?: string | null;
+  tags?: string[] | null;
+}
+
+export interface NodeStored {
+  type: "message_stored";
+  node: string;
+  message: Message;
+  parent: string | null;
+}
+
+/** One sentence for the user: something was reduced, repaired, retried or learned. */
+export interface NoticeRaised {
+  type: "notice";
+  text: string;
+  code?: string;
+}
+
+/** Provider data owed back unchanged, and only to the model that produced it. */
+export interface Opaque {
+  provider: string;
+  model: string;
+  data: unknown;
+}
+
+/** A picture in an event: a reference and something to show at once. */
+export interface Picture {
+  image_id: string;
+  url: string;
+  mime: string;
+  width?: number | null;
+  height?: number | null;
+  alt?: string;
+  source?: string;
+  preview?: string;
+}
+
+export interface Plan {
+  models: Record<string, PlanModel>;
+  rows: PlanRow[];
+  rev: number;
+}
+
+export interface PlanCell {
+  rendition: "full" | "low" | "omitted" | "pages" | "text";
+  tokens: number;
+  bytes: number;
+  reason: "" | "age" | "budget" | "capability" | "limit" | "missing" | "other-model" | "override" | "prefix" | "quarantine" | "repair";
+  detail: string;
+}
+
+export interface PlanModel {
+  tokens: PlanTokens;
+  bytes: number;
+  images: number;
+  pages: number;
+  usd: number | null;
+  limit: number;
+  cached_rows: number;
+  notices: string[];
+  error: PlanProblem | null;
+}
+
+export interface PlanProblem {
+  code: string;
+  message: string;
+  hint: string;
+}
+
+export interface PlanRequest {
+  models?: string[];
+  overrides?: Record<string, "auto" | "full" | "low" | "omitted" | "text">;
+  text?: string;
+  blocks?: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ImageNamed | MediaNamed | FileNamed)[];
+  max_tokens?: number | null;
+}
+
+export interface PlanRow {
+  key: string;
+  node: string;
+  message: number;
+  block: number;
+  inner: number | null;
+  role: string;
+  kind: string;
+  label: string;
+  digest: string;
+  by_model: Record<string, PlanCell>;
+}
+
+export interface PlanTokens {
+  in: number;
+  budget: number | null;
+  exact: boolean;
+}
+
+/** It is on disk. `events` is where to watch what becomes of it. */
+export interface Posted {
+  message: string;
+  node: string | null;
+  turn: string | null;
+  queued: boolean;
+  events: string;
+  notices: string[];
+}
+
+export interface Problem {
+  error: ProblemText;
+}
+
+/** `code` is for programs, `message` says what happened, `hint` what to do. */
+export interface ProblemText {
+  code: string;
+  message: string;
+  hint: string;
+}
+
+export interface Queue {
+  queue: QueuedView[];
+}
+
+export interface QueuedView {
+  message: string;
+  text: string;
+  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | ThinkingBlock | ToolCall | ToolResult | UnknownBlock)[];
+  created_at: number;
+}
+
+export interface Regenerate {
+  node?: string | null;
+  model?: string;
+  n?: number;
+}
+
+export interface Running {
+  turn: string;
+  model: string;
+  partial: unknown[];
+}
+
+export interface SampleView {
+  name: string;
+  title: string;
+  prompt: string;
+  media: MediaView;
+}
+
+export interface Samples {
+  samples: SampleView[];
+}
+
+export interface SearchQuery {
+  q: string;
+  limit?: number;
+}
+
+export interface SearchResult {
+  session: string;
+  title: string;
+  node: string;
+  role: string;
+  snippet: string;
+  media: string | null;
+  where: "document" | "picture" | "text";
+}
+
+export interface SearchResults {
+  results: SearchResult[];
+}
+
+export interface SessionChange {
+  title?: string | null;
+  model?: string | null;
+  archived?: boolean | null;
+}
+
+export interface SessionPage {
+  sessions: SessionView[];
+  next: string | null;
+}
+
+export interface SessionQuery {
+  q?: string;
+  archived?: boolean;
+  limit?: number;
+  before?: string;
+}
+
+/** `title` falls back to the first words; `rev` counts every change, and is the ETag. */
+export interface SessionView {
+  id: string;
+  title: string;
+  model: string;
+  workspace: string;
+  head: string;
+  root: string;
+  rev: number;
+  archived: boolean;
+  created_at: number;
+  updated_at: number;
+  last_seq: number;
+  state: "idle" | "queued" | "running" | "waiting";
+  snippet: string;
+  thumb: string | null;
+}
+
+export interface Status {
+  status: string;
+}
+
+export interface StepPriced {
+  type: "step_finished";
+  step: number;
+  usage: Usage;
+  stop?: "end" | "max_tokens" | "other" | "overflow" | "pause" | "refusal" | "stop_sequence" | "tool_calls" | null;
+  seconds?: number;
+  usd: number | null;
+}
+
+export interface StepStarted {
+  type: "step_started";
+  step: number;
+  model: string;
+  tokens?: number;
+  wire_bytes?: number;
+}
+
+/** The provider's terminal event. A stream that ends without it is incomplete. */
+export interface Stopped {
+  type: "stopped";
+  reason: "end" | "max_tokens" | "other" | "overflow" | "pause" | "refusal" | "stop_sequence" | "tool_calls";
+  detail?: string;
+}
+
+export interface TextBlock {
+  type: "text";
+  text: string;
+  citations?: Citation[];
+  opaque?: Opaque | null;
+}
+
+export interface TextDelta {
+  type: "text";
+  text: string;
+  index?: number;
+}
+
+/** Data that the provider wants back with this text. */
+export interface TextSealed {
+  type: "text_sealed";
+  index: number;
+  opaque: Opaque;
+}
+
+/** Reasoning. The text may be empty where the provider keeps it (then `opaque` carries everything). */
+export interface ThinkingBlock {
+  type: "thinking";
+  text?: string;
+  redacted?: boolean;
+  opaque?: Opaque | null;
+}
+
+export interface ThinkingDelta {
+  type: "thinking";
+  text: string;
+  index?: number;
+}
+
+/** The signature of a thinking block, or the whole of a redacted one. */
+export interface ThinkingSealed {
+  type: "thinking_sealed";
+  index: number;
+  opaque: Opaque;
+  redacted?: boolean;
+}
+
+export interface Token {
+  token: string;
+}
+
+/** `raw_arguments` keeps what the model wrote when it was not a JSON object; `arguments` is then empty. */
+export interface ToolCall {
+  type: "tool_call";
+  id: string;
+  name: string;
+  arguments?: Record<string, unknown>;
+  raw_arguments?: string | null;
+  opaque?: Opaque | null;
+}
+
+/** A tool has run. The fields of the first picture in its result stand here too, where there is one. */
+export interface ToolCalled {
+  type: "tool_call";
+  call_id: string;
+  name: string;
+  arguments: Record<string, unknown>;
+  result: ToolResult;
+  seconds: number;
+  is_error: boolean;
+  images: Picture[];
+  image_id?: string;
+  url?: string;
+  mime?: string;
+  width?: number | null;
+  height?: number | null;
+  alt?: string;
+  source?: string;
+  preview?: string;
+}
+
+export interface ToolProgressed {
+  type: "tool_progressed";
+  call_id: string;
+  text: string;
+  fraction?: number | null;
+}
+
+/** `blocks` go to the model, `data` only to faces (a table for a chart, a diff for a viewer). */
+export interface ToolResult {
+  type: "tool_result";
+  call_id: string;
+  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock)[];
+  name?: string;
+  is_error?: boolean;
+  data?: unknown;
+}
+
+export interface ToolStarted {
+  type: "tool_started";
+  call: ToolCall;
+}
+
+export interface Tree {
+  root: string;
+  head: string;
+  nodes: TreeNode[];
+}
+
+export interface TreeNode {
+  node: string;
+  parent: string | null;
+  role: string;
+  source: string;
+  label: string;
+  media: MediaMark[];
+  model: string;
+  created_at: number;
+  bookmark: string;
+  tags: string[];
+  depth: number;
+}
+
+/** `code` is the error's, `text` its sentence, `hint` the next step. */
+export interface TurnFailed {
+  type: "turn_failed";
+  turn: string;
+  code: string;
+  text: string;
+  hint?: string;
+}
+
+export interface TurnFinished {
+  type: "turn_finished";
+  turn: string;
+  node: string;
+  stop: "end" | "max_tokens" | "other" | "overflow" | "pause" | "refusal" | "stop_sequence" | "tool_calls" | null;
+  usage: Usage;
+}
+
+/** `message` is the id of the queued message that it answers, where it was queued. */
+export interface TurnStarted {
+  type: "turn_started";
+  turn: string;
+  model: string;
+  message?: string;
+}
+
+/** A block of a kind this version does not know. `data` is the whole object, `type` included. */
+export interface UnknownBlock {
+  type: "unknown";
+  data: Record<string, unknown>;
+}
+
+export interface UploadLimits {
+  max_bytes: number;
+}
+
+/** Tokens as billed. `input_tokens` is everything that went in, cached or not, on every provider. */
+export interface Usage {
+  input_tokens?: number;
+  output_tokens?: number;
+  cache_read_tokens?: number;
+  cache_write_tokens?: number;
+  thinking_tokens?: number;
+}
+
+/** Cumulative for the step; the last one counts. */
+export interface UsageReported {
+  type: "usage";
+  usage: Usage;
+}
+
+export interface Version {
+  version: string;
+  api: number;
+}
+
+export interface WireQuery {
+  model?: string;
+}
+
+/** The very body, media shown as digest and size. */
+export interface WireView {
+  provider: string;
+  model: string;
+  request: Record<string, unknown>;
+}
+
+export interface EventData {
+  text: TextDelta;
+  text_sealed: TextSealed;
+  cited: Cited;
+  thinking: ThinkingDelta;
+  thinking_sealed: ThinkingSealed;
+  call_started: CallStarted;
+  call: CallDelta;
+  call_finished: CallFinished;
+  image: ImageShown;
+  usage: UsageReported;
+  stopped: Stopped;
+  turn_started: TurnStarted;
+  message_stored: NodeStored;
+  step_started: StepStarted;
+  step_finished: StepPriced;
+  tool_started: ToolStarted;
+  tool_progressed: ToolProgressed;
+  tool_call: ToolCalled;
+  approval_requested: ApprovalRequested;
+  approval_answered: ApprovalAnswered;
+  notice: NoticeRaised;
+  message_queued: MessageQueued;
+  turn_finished: TurnFinished;
+  turn_failed: TurnFailed;
+}

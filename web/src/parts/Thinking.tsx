@@ -1,0 +1,40 @@
+// A model's reasoning: folded, with live seconds while it goes on.
+import { useEffect, useState } from "preact/hooks";
+import { seconds } from "../state/words";
+import { BulbIcon } from "./icons";
+import { memo } from "./memo";
+
+interface Props {
+  text: string;
+  began: number | null;
+  took: number | null;
+  isOpen: boolean;
+}
+
+export const Thinking = memo(function Thinking({ text, began, took, isOpen }: Props) {
+  const isLive = isOpen && began !== null;
+  const last = text.trimEnd().split("\n").at(-1) ?? "";
+  return (
+    <details class="fold thinking">
+      <summary>
+        <BulbIcon />
+        <span class="fold-title">{isLive ? <Ticking since={began} /> : took !== null && took >= 0.05 ? `Thought for ${seconds(took)}` : "Thought"}</span>
+        {isLive && <span class="clip dim fold-peek">{last}</span>}
+      </summary>
+      <div class="fold-body thinking-text">{text || "The provider keeps this reasoning to itself."}</div>
+    </details>
+  );
+});
+
+export function Ticking({ since, word = "Thinking" }: { since: number; word?: string }) {
+  const [now, setNow] = useState(Date.now());
+  useEffect(() => {
+    const timer = setInterval(() => setNow(Date.now()), 1000);
+    return () => clearInterval(timer);
+  }, []);
+  return (
+    <>
+      {word} <span class="ticks">{Math.max(0, Math.floor((now - since) / 1000))} s</span>
+    </>
+  );
+}

@@ -1,0 +1,129 @@
+// A tool call: what was asked, what came back, its pictures first. Errors open by themselves; so does what needs an answer.
+import { useState } from "preact/hooks";
+import type { ApprovalRequested } from "../api/shapes";
+import type { Block, ImageBlock, ToolCall, ToolResult } from "../api/blocks";
+import { answer } from "../state/turn";
+import type { Run } from "../state/view";
+import { seconds } from "../state/words";
+import { CheckIcon, ShieldIcon, ToolIcon, WarnIcon } from "./icons";
+import { Medium } from "./Medium";
+import { memo } from "./memo";
+import { Ticking } from "./Thinking";
+
+interface Props {
+  call: ToolCall;
+  isWhole: boolean;
+  result: ToolResult | null;
+  run: Run | null;
+  approval: ApprovalRequested | null;
+  isLive: boolean;
+}
+
+export const ToolCard = memo(function ToolCard({ call, isWhole, result, run, approval, isLive }: Props) {
+  const isRunning = result === null && isLive;
+  const failed = result?.is_error === true;
+  const media = result ? result.blocks.filter((block): block is ImageBlock => block.type === "image" || block.type === "document") : [];
+  return (
+    <section class={`tool${failed ? " failed" : ""}${approval ? " asks" : ""}`} aria-label={`Tool ${call.name}`}>
+      <details class="fold" open={failed}>
+        <summary>
+          {failed ? <WarnIcon /> : result ? <CheckIcon /> : <ToolIcon />}
+          <span class="fold-title">{call.name || "tool"}</span>
+          <span class="clip dim fold-peek">{intent(call)}</span>
+          <span class="dim fold-end">{status(run, result, isRunning, approval, isWhole)}</span>
+        </summary>
+        <div class="fold-body">
+          <Arguments call={call} />
+          {result && <Words blocks={result.blocks} />}
+        </div>
+      </details>
+      {isRunning && run?.progress && (
+        <div class="progress">
+          <progress value={run.fraction ?? undefined} aria-label={`${call.name}: ${run.progress}`} />
+          <span class="dim clip">{run.progress}</span>
+        </div>
+      )}
+      {media.length > 0 && (
+        <div class="media-row">
+          {media.map((block, index) => (
+            <Medium key={`${block.media.digest}.${index}`} block={block} preview={run?.images[index]?.preview ?? ""} />
+          ))}
+        </div>
+      )}
+      {approval && <Approval approval={approval} />}
+    </section>
+  );
+});
+
+function status(run: Run | null, result: ToolResult | null, isRunning: boolean, approval: ApprovalRequested | null, isWhole: boolean) {
+  if (approval) return "needs your word";
+  if (result) return run?.seconds != null ? seconds(run.seconds) : result.is_error ? "failed" : "";
+  if (!isRunning) return "not run";
+  if (!isWhole) return "writing…";
+  return run ? <Ticking since={run.began} word="" /> : "waiting";
+}
+
+/** One line: the argument that tells most. */
+function intent(call: ToolCall): string {
+  if (call.raw_arguments) return call.raw_arguments;
+  const values = Object.values(call.arguments ?? {});
+  const first = values.find((value) => typeof value === "string") ?? values[0];
+  return first === undefined ? "" : typeof first === "string" ? first : JSON.stringify(first);
+}
+
+function Arguments({ call }: { call: ToolCall }) {
+  const entries = Object.entries(call.arguments ?? {});
+  if (call.raw_arguments) return <pre class="plain" tabIndex={0}>{call.raw_arguments}</pre>;
+  if (!entries.length) return null;
+  return (
+    <dl class="arguments">
+      {entries.map(([name, value]) => (
+        <div key={name}>
+          <dt>{name}</dt>
+          <dd>{typeof value === "string" ? value : JSON.stringify(value, null, 1)}</dd>
+        </div>
+      ))}
+    </dl>
+  );
+}
+
+function Words({ blocks }: { blocks: Block[] }) {
+  const text = blocks.flatMap((block) => (block.type === "text" ? [block.text] : [])).join("\n");
+  return text ? <pre class="plain" tabIndex={0}>{text}</pre> : null;
+}
+
+function Diff({ text }: { text: string }) {
+  return <>{text.split("\n").map((line, index) => <span key={index} class={line.startsWith("+") ? "plus" : line.startsWith("-") ? "minus" : ""}>{line}{"\n"}</span>)}</>;
+}
+
+export function Approval({ approval }: { approval: ApprovalRequested }) {
+  const [reason, setReason] = useState("");
+  const [asksWhy, setAsksWhy] = useState(false);
+  const [isDone, setDone] = useState(false);
+  const say = async (word: "once" | "always" | "deny"): Promise<void> => {
+    setDone(true);
+    if (!(await answer(approval.approval, word, reason))) setDone(false);
+  };
+  return (
+    <form class="approval" aria-label={`Approve ${approval.call.name}?`} onSubmit={(event) => (event.preventDefault(), void say("deny"))}>
+      <p class="approval-title">
+        <ShieldIcon /> <strong>{approval.call.name}</strong> needs your word
+      </p>
+      <pre class="plain" tabIndex={0}>{approval.action.startsWith("--- ") ? <Diff text={approval.action} /> : approval.action}</pre>
+      <div class="buttons">
+        <button type="button" class="primary" disabled={isDone} onClick={() => void say("once")}>Allow once</button>
+        <button type="button" disabled={isDone} title={approval.pattern ? `Always for ${approval.pattern}` : undefined} onClick={() => void say("always")}>
+          Always{approval.pattern ? <> for <code>{approval.pattern}</code></> : " in this session"}
+        </button>
+        {asksWhy ? (
+          <>
+            <input aria-label="Why not?" placeholder="Because…" value={reason} onInput={(event) => setReason(event.currentTarget.value)} ref={(input) => input?.focus()} />
+            <button type="submit" class="grave" disabled={isDone}>Refuse</button>
+          </>
+        ) : (
+          <button type="button" class="grave" disabled={isDone} onClick={() => setAsksWhy(true)}>No, because…</button>
+        )}
+      </div>
+    </form>
+  );
+}

@@ -1,0 +1,136 @@
+// What the next request would carry: every block, for several models at once. Nothing is sent by looking.
+import { useSignal } from "@preact/signals";
+import { useEffect, useRef } from "preact/hooks";
+import { ask } from "../api/http";
+import type { PlanModel, Plan, PlanRow } from "../api/shapes";
+import { useFocusReturn } from "../parts/focus";
+import { CloseIcon, CopyIcon } from "../parts/icons";
+import { Menu } from "../parts/Menu";
+import { announce, model, models, panel, sessionId, view } from "../state/app";
+import { blocks, text } from "../state/composer";
+import { changes, planFor } from "../state/plan";
+import { report } from "../state/sessions";
+import { dollars, plural, shortModel, size, tokens } from "../state/words";
+import { PlanTable } from "./PlanTable";
+import { ORDER } from "./Meter";
+
+const MOST = 3;
+
+export function Inspector() {
+  const others = useSignal<string[]>(defaultOthers());
+  const found = useSignal<Plan | null>(null);
+  const budget = useSignal(0);
+  const showsReasons = useSignal(false);
+  const showsDiff = useSignal(false);
+  const chosen = [model.value, ...others.value.filter((one) => one !== model.value)].slice(0, MOST);
+  const drawer = useRef<HTMLElement>(null);
+  const wanted = [sessionId.value, view.value?.head, view.value?.live === null, chosen.join(), budget.value, changes.value, text.value, blocks.value];
+  useEffect(() => {
+    const stop = new AbortController();
+    const timer = setTimeout(() => {
+      planFor(chosen, budget.value || undefined, stop.signal).then(
+        (plan) => (found.value = plan),
+        (error: unknown) => error instanceof DOMException || report(error),
+      );
+    }, 120);
+    return () => {
+      clearTimeout(timer);
+      stop.abort();
+    };
+  }, wanted);
+  useFocusReturn(drawer);
+  const plan = found.value;
+  const main = plan?.models[model.value];
+  return (
+    <aside class="panel inspector" aria-label="Context inspector" ref={drawer} tabIndex={-1}>
+      <header class="panel-head">
+        <div>
+          <h2>Context</h2>
+          <p class="dim">What the <strong>next</strong> request would carry. Nothing is sent by looking.</p>
+        </div>
+        <button type="button" class="icon" aria-label="Close the inspector" onClick={() => (panel.value = "")}><CloseIcon /></button>
+      </header>
+      <div class="panel-body">
+        <Columns chosen={chosen} plan={plan} others={others} />
+        {plan && main && <Share plan={plan} main={main} />}
+        {main?.error && <p class="failure" role="alert"><strong>{main.error.message}</strong> {main.error.hint}</p>}
+        {plan ? <PlanTable plan={plan} models={chosen.filter((one) => plan.models[one])} showsReasons={showsReasons.value} showsDiff={showsDiff.value} /> : <p class="empty">Compiling…</p>}
+        {plan && chosen.map((one) => plan.models[one]?.notices.map((words) => <p key={one + words} class="notice">{words}</p>))}
+        <div class="buttons">
+          <button type="button" class="chip" aria-pressed={showsReasons.value} onClick={() => (showsReasons.value = !showsReasons.value)}>Reasons</button>
+          <button type="button" class="chip" aria-pressed={showsDiff.value} onClick={() => (showsDiff.value = !showsDiff.value)}>Diff with last request</button>
+          <button type="button" class="chip" onClick={() => void copyWire()}><CopyIcon /> Wire JSON</button>
+        </div>
+        {main && <Budget whole={main.limit} value={budget.value} onChange={(value) => (budget.value = value)} />}
+      </div>
+    </aside>
+  );
+}
+
+function defaultOthers(): string[] {
+  // One that cannot see shows best what pictures become.
+  const blind = models.value.find((one) => !one.capabilities.vision);
+  const seeing = models.value.find((one) => one.capabilities.vision && one.reference !== model.value);
+  return [seeing, blind].flatMap((one) => (one ? [one.reference] : []));
+}
+
+function Columns({ chosen, plan, others }: { chosen: string[]; plan: Plan | null; others: { value: string[] } }) {
+  const free = models.value.filter((one) => !chosen.includes(one.reference));
+  return (
+    <ul class="columns">
+      {chosen.map((one) => {
+        const found = plan?.models[one];
+        const isMain = one === model.value;
+        return (
+          <li key={one} class={isMain ? "main" : ""}>
+            <span class="clip" title={one}>{shortModel(one)}</span>
+            <strong>{found ? tokens(found.tokens.in) : "…"}</strong>
+            <span class="dim">{found ? `${size(found.bytes)} · ${dollars(found.usd)}` : ""}</span>
+            {found && found.images + found.pages > 0 && <span class="dim">{[found.images && plural(found.images, "image"), found.pages && plural(found.pages, "page")].filter(Boolean).join(" · ")}</span>}
+            {!isMain && <button type="button" class="icon" aria-label={`Remove ${one}`} onClick={() => (others.value = others.value.filter((other) => other !== one))}><CloseIcon /></button>}
+          </li>
+        );
+      })}
+      {chosen.length < MOST && free.length > 0 && (
+        <li class="add">
+          <Menu label="Compare with another model" class="chip" items={free.slice(0, 14).map((one) => ({ label: shortModel(one.reference), note: one.provider, act: () => (others.value = [...others.value, one.reference]) }))}>
+            + compare
+          </Menu>
+        </li>
+      )}
+    </ul>
+  );
+}
+
+function Share({ plan, main }: { plan: Plan; main: PlanModel }) {
+  const whole = main.limit || 1;
+  const sum = (rows: PlanRow[], rendition: string): number => rows.reduce((total, row) => total + (row.by_model[model.value]?.rendition === rendition ? (row.by_model[model.value]?.tokens ?? 0) : 0), 0);
+  return (
+    <div class="share">
+      <div class="meter-bar big" aria-hidden="true">
+        {ORDER.map((one) => <span key={one} class={`seg ${one}`} style={{ width: `${Math.min(100, (sum(plan.rows, one) / whole) * 100)}%` }} />)}
+      </div>
+      <p class="dim">{main.tokens.exact ? "" : "≈ "}{tokens(main.tokens.in)} of {tokens(whole)} · free {tokens(Math.max(0, whole - main.tokens.in))}</p>
+    </div>
+  );
+}
+
+function Budget({ whole, value, onChange }: { whole: number; value: number; onChange: (value: number) => void }) {
+  const shown = value || whole;
+  return (
+    <label class="budget">
+      <span>What if only <strong>{tokens(shown)}</strong> tokens fitted?</span>
+      <input type="range" min={Math.min(1000, whole)} max={whole} step={Math.max(1, Math.round(whole / 200))} value={shown} onInput={(event) => onChange(Number(event.currentTarget.value) >= whole ? 0 : Number(event.currentTarget.value))} />
+    </label>
+  );
+}
+
+async function copyWire(): Promise<void> {
+  try {
+    const body = await ask<unknown>(`/sessions/${sessionId.value}/wire?model=${encodeURIComponent(model.value)}`);
+    await navigator.clipboard.writeText(JSON.stringify(body, null, 2));
+    announce("Wire JSON copied");
+  } catch (error) {
+    report(error);
+  }
+}

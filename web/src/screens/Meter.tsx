@@ -1,0 +1,31 @@
+// How full the next request is, by rendition. A click shows every block of it.
+import type { Rendition } from "../api/shapes";
+import { model, sessionId } from "../state/app";
+import { toggle } from "../state/keys";
+import { plan } from "../state/plan";
+import { dollars, tokens } from "../state/words";
+
+export const ORDER: Rendition[] = ["text", "full", "pages", "low", "omitted"];
+
+export function Meter() {
+  const found = plan.value?.models[model.value];
+  if (!found || !plan.value || !sessionId.value) return <span class="meter" />;
+  const sums = new Map<Rendition, number>();
+  for (const row of plan.value.rows) {
+    const cell = row.by_model[model.value];
+    if (cell) sums.set(cell.rendition, (sums.get(cell.rendition) ?? 0) + cell.tokens);
+  }
+  const whole = found.limit || 1;
+  const words = `${tokens(found.tokens.in)} / ${tokens(whole)}`;
+  return (
+    <button type="button" class={`meter${found.error ? " over" : ""}`} title="What the model will get (i)" aria-label={`The next request: ${words} tokens, ${dollars(found.usd)}. Show every block.`} onClick={() => toggle("inspector")}>
+      <span class="meter-bar" aria-hidden="true">
+        {ORDER.map((rendition) => {
+          const share = ((sums.get(rendition) ?? 0) / whole) * 100;
+          return share > 0 ? <span key={rendition} class={`seg ${rendition}`} style={{ width: `${Math.min(share, 100)}%` }} /> : null;
+        })}
+      </span>
+      <span class="dim meter-words">{words}<span class="wide-only"> · {dollars(found.usd)}</span></span>
+    </button>
+  );
+}

@@ -1,0 +1,43 @@
+// Walking the tree of a session. Pure.
+import type { Tree, TreeNode } from "../api/shapes";
+
+export function childrenOf(nodes: TreeNode[]): Map<string | null, TreeNode[]> {
+  const children = new Map<string | null, TreeNode[]>();
+  for (const node of nodes) {
+    const found = children.get(node.parent);
+    if (found) found.push(node);
+    else children.set(node.parent, [node]);
+  }
+  return children;
+}
+
+/** From a node down, always by the newest child. */
+export function newestLeaf(tree: Tree, node: string): string {
+  const children = childrenOf(tree.nodes);
+  let at = node;
+  for (;;) {
+    const below = children.get(at);
+    if (!below?.length) return at;
+    at = below.reduce((newest, one) => (one.created_at >= newest.created_at ? one : newest)).node;
+  }
+}
+
+export function pathOf(tree: Tree, node: string | null): string[] {
+  const parents = new Map(tree.nodes.map((one) => [one.node, one.parent]));
+  const path: string[] = [];
+  for (let at = node; at !== null && parents.has(at); at = parents.get(at) ?? null) path.unshift(at);
+  return path;
+}
+
+export function leaves(tree: Tree): TreeNode[] {
+  const parents = new Set(tree.nodes.map((one) => one.parent));
+  return tree.nodes.filter((one) => !parents.has(one.node));
+}
+
+/** Where two paths part: the common beginning, and what each has of its own. */
+export function parting(tree: Tree, a: string, b: string): { shared: string[]; left: string[]; right: string[] } {
+  const [left, right] = [pathOf(tree, a), pathOf(tree, b)];
+  let shared = 0;
+  while (shared < left.length && left[shared] === right[shared]) shared += 1;
+  return { shared: left.slice(0, shared), left: left.slice(shared), right: right.slice(shared) };
+}

@@ -1,0 +1,66 @@
+// Keys that work everywhere. Letters alone act only while nobody is typing.
+import { dialog, isBusy, panel, sessionId, showsSessions, turns } from "./app";
+import { edit, editing, focusComposer, stopEditing, text } from "./composer";
+import { opened } from "./pictures";
+import { go } from "./sessions";
+import { sibling, stop } from "./turn";
+
+export function onKey(event: KeyboardEvent): void {
+  if (event.defaultPrevented || opened.value) return;
+  const isTyping = event.target instanceof HTMLElement && event.target.matches("input, textarea, select, [contenteditable]");
+  const withControl = event.ctrlKey || event.metaKey;
+  if (withControl && event.key.toLowerCase() === "k") return act(event, () => (dialog.value = "palette"));
+  if (dialog.value) return;
+  if (event.key === "Escape") return escape(event);
+  if (isTyping || withControl || event.altKey) return;
+  const action = LETTERS[event.key];
+  if (action) act(event, action);
+}
+
+const LETTERS: Record<string, () => unknown> = {
+  "/": focusComposer,
+  "?": () => (dialog.value = "shortcuts"),
+  i: () => toggle("inspector"),
+  t: () => toggle("forest"),
+  m: () => (dialog.value = "models"),
+  n: () => (go(""), focusComposer()),
+  s: () => (showsSessions.value = !showsSessions.value),
+  e: editLast,
+  "[": () => step(-1),
+  "]": () => step(1),
+};
+
+function act(event: KeyboardEvent, action: () => unknown): void {
+  event.preventDefault();
+  action();
+}
+
+export function toggle(which: "inspector" | "forest"): void {
+  if (sessionId.value) panel.value = panel.value === which ? "" : which;
+}
+
+function escape(event: KeyboardEvent): void {
+  if (document.querySelector(":popover-open")) return;
+  if (editing.value) act(event, stopEditing);
+  else if (isBusy.value) act(event, () => void stop());
+  else if (showsSessions.value) act(event, () => (showsSessions.value = false));
+  else if (panel.value) act(event, () => (panel.value = ""));
+}
+
+export function editLast(): void {
+  const last = turns.value.findLast((turn) => turn.user)?.user;
+  if (last && !text.value) edit(last);
+}
+
+/** `[` and `]`: the nearest place above that has siblings. */
+function step(by: number): void {
+  for (const turn of [...turns.value].reverse()) {
+    for (const message of [turn.answers[0], turn.user]) {
+      const siblings = message?.siblings ?? [];
+      if (!message || siblings.length < 2) continue;
+      const next = siblings[(siblings.indexOf(message.node) + by + siblings.length) % siblings.length];
+      if (next) void sibling(next);
+      return;
+    }
+  }
+}
