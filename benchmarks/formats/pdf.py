@@ -53,6 +53,12 @@ def main() -> None:
     _show(
         "P10 ten pages by Chromium at 150 dpi", [made_pdfs.chromium_report()], _pictures("1-10"), base="pypdfium2 JPEG"
     )
+    _show(
+        "P10 ten pages in colour by Chromium at 150 dpi",
+        [made_pdfs.chromium_brochure()],
+        _pictures("1-10"),
+        base="pypdfium2 JPEG",
+    )
     _show("P10 a photograph at 150 dpi", [made_pdfs.photo_page()], _pictures("1-1"), base="pypdfium2 JPEG")
     book = [made_pdfs.ghostscript_book(1000)]
     _show("P11 text of pages 1-20 of 1,000", book, _FIRST_TEXT, base="pypdfium2")

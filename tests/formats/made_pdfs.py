@@ -36,6 +36,29 @@ def chromium_report() -> Path:
     return made("chromium.pdf", build)
 
 
+def chromium_brochure() -> Path:
+    """Ten pages by Chromium with colours on each: headings, links, a table, bars and a shaded box."""
+
+    def build(path: Path) -> None:
+        bars = "".join(
+            f'<rect x="{40 * bar}" y="{120 - 9 * bar}" width="30" height="{9 * bar}" fill="hsl({40 * bar},70%,50%)"/>'
+            for bar in range(1, 9)
+        )
+        sheet = (
+            '<section><h1 style="color:#c0392b">Chapter {0}</h1>'
+            '<p style="color:#2c3e50">{1} <a href="https://example.com">see walnut{0}</a> {1}</p>'
+            f'<svg width="400" height="130">{bars}</svg><table border="1">'
+            '<tr style="background:#ffe08a"><td>part</td><td>price</td></tr><tr><td>nut</td><td>3.50</td></tr></table>'
+            '<div style="height:60px;background:linear-gradient(90deg,#fff,#9cf)">shaded</div></section>'
+        )
+        page = path.with_name("brochure.html")
+        style = '<meta charset="utf-8"><style>section{page-break-after:always}</style>'
+        page.write_text(style + "".join(sheet.format(number, WORDS * 8) for number in range(1, 11)))
+        run(*CHROMIUM, "--no-pdf-header-footer", f"--print-to-pdf={path}", page)
+
+    return made("brochure.pdf", build)
+
+
 def ghostscript_book(pages: int) -> Path:
     """A book by Ghostscript with `pages` pages of text, each naming its number."""
 

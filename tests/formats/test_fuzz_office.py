@@ -142,3 +142,35 @@ def test_known_elements_in_odd_places_are_read_or_refused(seed: int) -> None:
     read(word(xml, parts={"word/f.xml": notes, "word/s.xml": styles}, relates=relates), DOCX)
     read(word(f"<!-- uncut -->{xml}", relates=relates), DOCX)
     read(slides(nonsense(SLIDE_TAGS, chance), f"<!-- -->{nonsense(SLIDE_TAGS, chance)}"), PPTX)
+
+
+def plain_nonsense(tags: tuple[str, ...], chance: random.Random, depth: int = 0) -> str:
+    """As above, but words stand where office programs write them: alone inside an element of their own."""
+    pieces: list[str] = []
+    for _ in range(chance.randint(0, 5)):
+        tag, quote = chance.choice(tags), chance.choice("\"'")
+        head = f"{tag} {chance.choice(ATTRIBUTES)}={quote}{chance.choice(VALUES)}{quote}"
+        if tag.endswith(":t"):
+            inner = chance.choice(("", "word", "&amp;|", "gr\u00f6\u00dfe&#228;\r\nx"))
+        else:
+            inner = plain_nonsense(tags, chance, depth + 1) if depth < 6 else ""
+        pieces.append(f"<{head}/>" if chance.random() < 0.2 else f"<{head}>{inner}</{tag}>")
+    return "".join(pieces)
+
+
+def outcome(data: bytes, media_type: str) -> str:
+    try:
+        return text_of(data, media_type)
+    except MediaError as error:
+        return error.code
+
+
+@settings(FUZZ, max_examples=150)
+@given(seed=st.integers(0, 2**32))
+def test_parts_that_are_scanned_give_what_the_parser_gives(seed: int) -> None:
+    """A comment makes the reader leave a part to the parser."""
+    chance = random.Random(seed)
+    xml, relates = plain_nonsense(WORD_TAGS, chance), (("p1", "image", "document.xml"),)
+    assert outcome(word(xml, relates=relates), DOCX) == outcome(word(f"<!-- -->{xml}", relates=relates), DOCX)
+    shapes = plain_nonsense(SLIDE_TAGS, chance)
+    assert outcome(slides(shapes), PPTX) == outcome(slides(f"<!-- -->{shapes}"), PPTX)

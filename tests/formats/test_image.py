@@ -13,11 +13,13 @@ import pillow_heif
 import pytest
 from made_images import CLEAR, CONVERT, IMAGE_TYPES, MARKED, sample
 from PIL import Image, ImageCms, ImageDraw
+from PIL.PngImagePlugin import PngImageFile
 
 from loom.content.recipes import DEFAULT_FORMATS, Crop, Fit, Low, Thumb
 from loom.errors import ExtraMissing, MediaError, TooLarge, Unreadable, Unsupported
 from loom.formats import inspect, render
 from loom.formats.facts import Limits, Rendered
+from loom.formats.image.png_reader import open_png
 from made import made, run
 
 MAGIC = {
@@ -339,6 +341,27 @@ def test_three_hundred_pages_are_one_picture() -> None:
 
 
 # ── refusals ─────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+@pytest.mark.parametrize("kind", ["RGB", "RGBA", "L", "LA", "P", "1", "I;16"])
+def test_a_large_png_has_the_pixels_that_pillow_gives(kind: str) -> None:
+    noise = Image.effect_noise((1000, 700), 60)
+    picture = noise.convert("I;16") if kind == "I;16" else Image.merge("RGB", [noise] * 3).convert(kind)
+    file = io.BytesIO()
+    picture.resize((5_000, 1_200) if kind == "1" else picture.size).save(file, "PNG")
+    opened, plain = open_png(file.getvalue()), PngImageFile(io.BytesIO(file.getvalue()))
+    assert (opened.size, opened.mode, opened.tobytes()) == (plain.size, plain.mode, plain.tobytes())
+
+
+def test_a_large_png_that_is_cut_off_or_spoilt_is_unreadable() -> None:
+    file = io.BytesIO()
+    Image.effect_noise((1700, 1200), 60).convert("RGB").save(file, "PNG")
+    whole = file.getvalue()
+    middle = len(whole) // 2
+    spoilt = whole[:middle] + bytes(byte ^ 0xFF for byte in whole[middle : middle + 400]) + whole[middle + 400 :]
+    for damaged in (whole[:middle], spoilt):
+        with pytest.raises(Unreadable, match=r"a\.png is damaged PNG"):
+            inspect(damaged, "a.png")
 
 
 @pytest.mark.parametrize("name", IMAGE_TYPES)

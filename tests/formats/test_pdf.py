@@ -10,8 +10,9 @@ import time
 from pathlib import Path
 
 import made_pdfs
+import pypdfium2
 import pytest
-from PIL import Image
+from PIL import Image, ImageChops, ImageStat
 
 from loom.content.media import Media, digest_of
 from loom.content.recipes import Page, Picture, Recipe, Slice, Text, Thumb
@@ -176,6 +177,19 @@ def test_a_text_page_becomes_a_sharp_gray_png_at_150_dpi():
     assert all(
         red == green == blue for _, (red, green, blue) in image.convert("RGB").getcolors(300) or [(0, (0, 1, 2))]
     )
+
+
+def test_a_page_in_colour_is_a_jpeg_and_nearly_exact_where_only_png_will_do() -> None:
+    data = made_pdfs.chromium_brochure().read_bytes()
+    document = pypdfium2.PdfDocument(data)
+    original = document[0].render(scale=150 / 72).to_pil()
+    made = render(data, Page(1))
+    assert made.media_type == "image/jpeg"
+    drawn = opened(made)
+    assert drawn.size == original.size
+    assert max(ImageStat.Stat(ImageChops.difference(drawn, original)).mean) < 2
+    exact = opened(render(data, Page(1, formats=("image/png",)))).convert("RGB")
+    assert max(high for _, high in ImageChops.difference(exact, original).getextrema()) <= 8
 
 
 def test_a_photograph_becomes_a_jpeg_and_keeps_its_colours():

@@ -13,11 +13,11 @@ from made_office import LIMITS, ODS, XLS, XLSX, book, container, oracle_xlsx, pn
 from openpyxl.chart import BarChart, Reference
 
 from loom.content.media import Media, digest_of
-from loom.content.recipes import Picture
+from loom.content.recipes import Picture, Text
 from loom.errors import Encrypted
 from loom.formats.facts import Limits
-from loom.formats.office import inspect_office, render_office
-from loom.formats.office.delimited import csv_text, delimiter_of
+from loom.formats.office import inspect_office, render_office, sheet_rows
+from loom.formats.office.delimited import delimiter_of, read_rows
 from loom.formats.office.ooxml import Package
 from loom.formats.office.sheet_rows import area, row_line
 from loom.formats.office.sheets import ROWS_OF_MANY, ROWS_OF_ONE, Spreadsheet
@@ -212,26 +212,39 @@ def test_the_delimiter_is_found_out(text: str, delimiter: str) -> None:
 
 def test_delimited_text_is_a_table_with_quotes_understood_and_rows_paged() -> None:
     text = 'name,says\r\nAna,"a, b ""c"""\r\nBo,"two\nlines"\r\n,\r\nCy,x|y\r\n'
-    assert csv_text(text).splitlines() == [
-        "name | says",
-        'Ana | a, b "c"',
-        "Bo | two<br>lines",
-        "",
-        "Cy | x\\|y",
-    ]
+    found = read_rows(text, 1, 100)
+    assert found.lines == ["name | says", 'Ana | a, b "c"', "Bo | two<br>lines", "", "Cy | x\\|y"]
+    assert (found.head, found.total, found.delimiter) == ("name | says", 5, ",")
     many = "".join(f"{number},n{number}\n" for number in range(1, 2_501))
-    first = csv_text(many)
-    assert first.splitlines()[-1] == "[rows 1-1000 of 2500; go on with row 1001]"
-    second = csv_text(many, first_row=1_001)
-    assert second.splitlines()[0] == "1001 | n1001"
-    last = csv_text(many, first_row=2_001)
-    assert last.splitlines()[-1] == "2500 | n2500"
-    assert csv_text(many, first_row=9_000) == "[no rows of 2500]"
+    second = read_rows(many, 1_001, 1_000)
+    assert (second.lines[0], second.lines[-1], second.total) == ("1001 | n1001", "2000 | n2000", 2_500)
+    assert second.head == "1 | n1"
+    assert read_rows(many, 2_001, 1_000).lines[-1] == "2500 | n2500"
+    assert read_rows(many, 9_000, 1_000).lines == []
 
 
 def test_a_quote_that_never_closes_does_not_swallow_the_rest() -> None:
     text = "a,b\n" + '5" pipe,3\n"open,4\n' + "".join(f"x{number},1\n" for number in range(30_000))
-    table = csv_text(text, max_rows=40_000).splitlines()
+    table = read_rows(text, 1, 40_000).lines
     assert table[1] == '5" pipe | 3'
     assert table[2] == '"open | 4'
     assert table[-1] == "x29999 | 1"
+
+
+@pytest.mark.parametrize("needs_care", [False, True])
+def test_rows_beyond_the_first_twenty_thousand_can_be_paged(needs_care: bool) -> None:
+    """Also where our own reader takes the place of calamine, for a formula without a value."""
+    workbook = openpyxl.Workbook(write_only=True)
+    sheet = workbook.create_sheet("Long")
+    sheet.append(["number", "=1+1" if needs_care else "name"])
+    for number in range(2, 20_003):
+        sheet.append([number, f"n{number}"])
+    data = saved(workbook)
+    media = Media(digest=digest_of(data), media_type=XLSX, size_bytes=len(data), name="long.xlsx")
+    whole = render_office(data, media, Text("1"), LIMITS).data.decode()
+    assert whole.endswith('[the first 20000 of 20002 rows; pages="1", offset=20001 shows more]')
+    found = sheet_rows(data, media, LIMITS, pages="1", first_row=20_001, max_rows=1)
+    assert (found.text, found.area, found.next_row) == ("20001 | n20001", "A1:B20002", 20_002)
+    last = sheet_rows(data, media, LIMITS, pages="", first_row=20_002, max_rows=1)
+    assert (last.text, last.next_row) == ("20002 | n20002", None)
+    assert sheet_rows(data, media, LIMITS, pages="1", first_row=30_000, max_rows=1).rows == 0

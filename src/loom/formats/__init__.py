@@ -11,7 +11,7 @@ from typing import Final, assert_never
 import msgspec
 
 from loom.content.media import Category, Media, digest_of, size_label
-from loom.content.recipes import Crop, Fit, Low, Ocr, Page, Picture, Recipe, Slice, Text, Thumb
+from loom.content.recipes import Crop, Describe, Fit, Low, Ocr, Page, Picture, Recipe, Slice, Text, Thumb
 from loom.errors import Encrypted, TooLarge, Unreadable, Unsupported
 from loom.formats.facts import EmbeddedPicture, Inspection, Limits, Nature, Rendered
 from loom.formats.names import clean_name
@@ -188,6 +188,8 @@ def render(data: bytes, media: Media, recipe: Recipe, limits: Limits = Limits())
             return _render_document(data, media, recipe, limits)
         case Ocr():
             return _render_ocr(data, media, recipe, limits)
+        case Describe():
+            raise _cannot(media, "described without a model")
         case _:
             assert_never(recipe)
 

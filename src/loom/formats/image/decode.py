@@ -78,9 +78,10 @@ def decoding(media_type: str, name: str = "") -> Generator[None]:
     except DecompressionBombError as fault:
         raise TooLarge(f"{name or 'The picture'} has too many pixels.", name=name) from fault
     except _DECODER_FAULTS as fault:
-        what = "ends too early" if "truncated" in str(fault).lower() else "cannot be decoded"
+        is_cut_off = "truncated" in str(fault).lower()
+        what = "it ends too early" if is_cut_off else "it cannot be decoded (or is of a kind that is rare)"
         raise Unreadable(
-            f"{name or 'The picture'} is damaged {label_of(media_type)}: it {what}.",
+            f"{name or 'The picture'} is damaged {label_of(media_type)}: {what}.",
             name=name,
             hint="Open it in a picture program, save it again and attach the new file.",
         ) from fault
@@ -166,9 +167,9 @@ def _open(data: bytes, media_type: str) -> Image:
     """Reader classes are used directly: no registry to guess in, no global limits."""
     match media_type:
         case "image/png":
-            from PIL.PngImagePlugin import PngImageFile as Reader
+            from loom.formats.image.png_reader import open_png
 
-            data = _without_damaged_extras(data)
+            return open_png(_without_damaged_extras(data))
         case "image/jpeg":
             from PIL.JpegImagePlugin import JpegImageFile as Reader
         case "image/gif":

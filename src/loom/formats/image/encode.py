@@ -23,6 +23,7 @@ _SMALLEST_STEP: Final = 0.9
 _LARGEST_STEP: Final = 0.3
 _HOPELESS: Final = 6
 """A rung this many times over the limit is not worth another one at the same size."""
+_FEW_COLOURS: Final = 256
 _MANY_COLOURS: Final = 32_768
 _SPREAD: Final = 4
 """How many times longer the best quality is than the lowest, about."""
@@ -105,6 +106,8 @@ def encode_small(image: Image, nature: Nature, formats: tuple[str, ...]) -> Rend
     """For pictures that were made small: exact only where that is the shorter form (text is no longer sharp anyway)."""
     exact, lossy = _ladder(nature, formats, has_alpha=image.mode in ("LA", "RGBA"))
     modest = [rung for rung in lossy if rung.quality <= _SMALL_QUALITY]
+    if modest and image.mode == "RGB" and image.getcolors(_FEW_COLOURS) is None:
+        exact = ()  # several times as long, and to find that out would take longer than all the rest
     made = [
         Rendered(data=data, media_type=rung.media_type, width=image.width, height=image.height)
         for rung in (*exact[:1], *modest[:1])

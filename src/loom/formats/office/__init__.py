@@ -6,6 +6,7 @@ before 2007 are brought into today's format first. Macros are never run and noth
 
 from __future__ import annotations
 
+import re
 from functools import cache
 from typing import Final, TypeAlias, assert_never
 
@@ -14,10 +15,14 @@ from loom.content.recipes import Page, Picture, Slice, Text, Thumb
 from loom.errors import TooLarge, Unreadable, Unsupported
 from loom.formats import convert
 from loom.formats.facts import Inspection, Limits, Rendered
+from loom.formats.office import marks
 from loom.formats.office import pictures as office_pictures
 from loom.formats.office.archive import SAVE_AGAIN, damage_reported, locked
 from loom.formats.office.documents import Family, Opened, Window, open_document
+from loom.formats.office.ooxml import Package
 from loom.formats.office.pages import Conversions
+from loom.formats.office.sheet_messages import SheetText
+from loom.formats.office.sheets import Spreadsheet
 from loom.formats.pdf import render_pdf
 from loom.formats.pdf.messages import clamp_pages
 
@@ -52,6 +57,8 @@ _LAID_OUT: Final[dict[str, str]] = {
 _CONVERTED: Final = {"application/msword": "WordDocument", _MS + "powerpoint": "PowerPoint Document"}
 """Read by LibreOffice only; the stream that each must hold."""
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
+_SHEET_FAMILIES: Final = ("xlsx", "xlsb", "ods", "xls")
+_CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _ENCRYPTED: Final = ("EncryptedPackage", "EncryptedSummary")
 
 
@@ -88,6 +95,22 @@ def render_office(data: bytes, media: Media, recipe: OfficeRecipe, limits: Limit
             assert_never(recipe)
 
 
+def is_spreadsheet(media_type: str) -> bool:
+    return _FAMILIES.get(media_type) in _SHEET_FAMILIES
+
+
+def sheet_rows(data: bytes, media: Media, limits: Limits, *, pages: str, first_row: int, max_rows: int) -> SheetText:
+    """Rows of one sheet (the first, unless `pages` names another) from `first_row` on, counted from one."""
+    with damage_reported(media.name):
+        family = _FAMILIES[media.media_type]
+        package = None if family in ("xls", "xlsb", "ods") else Package(data, name=media.name, limits=limits)
+        book = Spreadsheet(data, name=media.name, limits=limits, package=package)
+        sheet, last, _ = clamp_pages(pages or "1", len(book.sheets))
+        if sheet != last:
+            raise Unsupported("Rows are counted in one sheet.", name=media.name, hint='Name it, such as pages="2".')
+        return book.rows(sheet, first_row, max_rows)
+
+
 def _modern(data: bytes, media: Media, limits: Limits) -> tuple[bytes, Media]:
     """The document in a format that we read ourselves."""
     if media.media_type not in _CONVERTED:
@@ -108,7 +131,7 @@ def _text(data: bytes, media: Media, recipe: Text, limits: Limits) -> Rendered:
             first, last, notice = clamp_pages(recipe.pages, opened.pages, default=opened.pages)
             window = Window(first=first, last=last, is_selected=bool(recipe.pages))
             notices = (notice,) if notice else ()
-        text = opened.text(window) or "[this document holds no text]"
+        text = _CONTROLS.sub(marks.UNKNOWN_SYMBOL, opened.text(window)) or "[this document holds no text]"
     return Rendered(data=text.encode(), media_type="text/plain", pages=opened.pages, notices=notices)
 
 

@@ -11,8 +11,6 @@ import struct
 import time
 import zipfile
 import zlib
-from collections.abc import Generator
-from contextlib import contextmanager
 from typing import Final
 from xml.parsers.expat import ExpatError
 
@@ -49,19 +47,22 @@ _DAMAGE: Final = (
 )
 
 
-@contextmanager
-def damage_reported(name: str) -> Generator[None]:
+class damage_reported:  # noqa: N801 - reads as a verb where it is used: `with damage_reported(name)`
     """Whatever a damaged document makes the readers stumble over becomes `Unreadable`."""
-    try:
-        yield
-    except LoomError:
-        raise
-    except _DAMAGE as error:
-        raise Unreadable(
-            f"{name or 'The document'} is damaged: {_what(error)}.",
-            name=name,
-            hint=SAVE_AGAIN,
-        ) from error
+
+    __slots__ = ("_name",)
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        """Nothing to prepare."""
+
+    def __exit__(self, _kind: type[BaseException] | None, error: BaseException | None, _trace: object) -> None:
+        if isinstance(error, _DAMAGE) and not isinstance(error, LoomError):
+            raise Unreadable(
+                f"{self._name or 'The document'} is damaged: {_what(error)}.", name=self._name, hint=SAVE_AGAIN
+            ) from error
 
 
 def _what(error: Exception) -> str:

@@ -9,28 +9,36 @@ from collections.abc import Iterator
 from itertools import islice
 from typing import Final
 
-from loom.formats.office.sheet_rows import RowLines, row_line
+import msgspec
 
-ROWS: Final = 1_000
+from loom.formats.office.sheet_rows import row_line
+
 _DELIMITERS: Final = ",;\t|"
 _SNIFFED_CHARACTERS: Final = 65_536
 _SNIFFED_ROWS: Final = 200
-_MAX_CHARACTERS: Final = 8_000_000
 
 
-def csv_text(text: str, *, first_row: int = 1, max_rows: int = ROWS) -> str:
-    """Rows `first_row` onwards, counted from one, as `a | b | c`; the last line says how to go on."""
+class RowWindow(msgspec.Struct, frozen=True):
+    """Some rows of a table, each as `a | b | c`; `head` is the first row of all, `total` counts every row."""
+
+    lines: list[str]
+    head: str
+    total: int
+    delimiter: str
+
+
+def read_rows(text: str, first_row: int, max_rows: int) -> RowWindow:
+    """Rows `first_row` onwards, counted from one."""
     delimiter = delimiter_of(text)
-    lines = RowLines(max_rows, _MAX_CHARACTERS)
-    total = shown = 0
+    lines: list[str] = []
+    head = ""
+    total = 0
     for total, cells in enumerate(_rows(text, delimiter), 1):
-        if total >= first_row and not lines.is_full:
-            lines.add(total, row_line(cells))
-            shown = total
-    if shown < total:
-        shown_rows = f"rows {first_row}-{shown}" if shown else "no rows"
-        lines.lines.append(f"[{shown_rows} of {total}" + (f"; go on with row {shown + 1}]" if shown else "]"))
-    return lines.text
+        if total == 1:
+            head = row_line(cells)
+        if first_row <= total < first_row + max_rows:
+            lines.append(row_line(cells))
+    return RowWindow(lines, head, total, delimiter)
 
 
 def delimiter_of(text: str) -> str:

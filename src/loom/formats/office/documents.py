@@ -108,7 +108,11 @@ def _workbook(data: bytes, name: str, limits: Limits, package: Package) -> Opene
         after = extras[window.first - 1 : window.last]
         return "\n\n".join(f"{sheet}\n{extra}" if extra else sheet for sheet, extra in zip(found, after, strict=True))
 
-    return Opened(pages=len(book.sheets), package=package, pictures=lambda: pictures, text=text)
+    def checked() -> Pictures:
+        book.listed()  # our own list of the sheets does not tell whether they can be read
+        return pictures
+
+    return Opened(pages=len(book.sheets), package=package, pictures=checked, text=text)
 
 
 def _sheets_only(data: bytes, name: str, limits: Limits, package: Package | None) -> Opened:

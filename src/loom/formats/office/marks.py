@@ -49,7 +49,8 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 def joined(blocks: Iterable[str]) -> str:
     """Blocks under one another, with at most one blank line between them."""
-    return _BLANK_LINES.sub("\n\n", "\n".join(blocks)).strip("\n")
+    text = "\n".join(blocks).strip("\n")
+    return _BLANK_LINES.sub("\n\n", text) if "\n\n\n" in text else text
 
 
 UNKNOWN_SYMBOL: Final = "\N{REPLACEMENT CHARACTER}"

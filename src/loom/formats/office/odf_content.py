@@ -9,7 +9,8 @@ from typing import Final
 from loom.formats.office import marks
 from loom.formats.office.ooxml import Package, Pictures
 from loom.formats.office.xml_names import Attributes, keys, value
-from loom.formats.office.xml_reader import End, Start, XmlReader, whole_number
+from loom.formats.office.xml_reader import XmlReader, whole_number
+from loom.formats.office.xml_scan import End, Start
 
 _MAX_REPEATED: Final = 63
 _MAX_SPACES: Final = 100

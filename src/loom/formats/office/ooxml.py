@@ -13,7 +13,7 @@ from loom.errors import Unreadable
 from loom.formats.facts import Limits
 from loom.formats.office.archive import SAVE_AGAIN, Archive
 from loom.formats.office.xml_names import Attributes, keys
-from loom.formats.office.xml_reader import Node, XmlReader, read_tree
+from loom.formats.office.xml_reader import Node, Trim, XmlReader, read_tree
 
 MAX_PICTURES: Final = 500
 _MAIN: Final = "officeDocument"
@@ -35,6 +35,8 @@ class Package:
         self.name = name
         self.archive = Archive(data, name=name, limits=limits)
         self._relations: dict[str, dict[str, Relation]] = {}
+        self._found: dict[str, Relation] = {}
+        self._relation_reader = XmlReader({"rel:Relationship": self._relationship}, {})
 
     def main_part(self, usual: str) -> str:
         """The document itself: where the package says it is, or where it usually is."""
@@ -70,8 +72,8 @@ class Package:
     def read(self, part: str, reader: XmlReader) -> None:
         reader.read(self.archive, part, name=self.name)
 
-    def tree(self, part: str, *, tags: Collection[str], words: Collection[str] = ()) -> Node:
-        return read_tree(self.archive, part, tags=tags, words=words, name=self.name)
+    def tree(self, part: str, *, tags: Collection[str], words: Collection[str] = (), trim: Trim | None = None) -> Node:
+        return read_tree(self.archive, part, tags=tags, words=words, trim=trim, name=self.name)
 
     @property
     def has_macros(self) -> bool:
@@ -80,19 +82,17 @@ class Package:
     def _read_relations(self, part: str) -> dict[str, Relation]:
         folder, base = posixpath.split(part)
         member = posixpath.join(folder, "_rels", f"{base}.rels")
-        found: dict[str, Relation] = {}
-        if member not in self.archive:
-            return found
-
-        def relationship(attributes: Attributes) -> None:
-            found[attributes.get("Id", "")] = Relation(
-                kind=attributes.get("Type", "").rpartition("/")[2],
-                target=attributes.get("Target", ""),
-                is_external=attributes.get("TargetMode", "").lower() == "external",
-            )
-
-        self.read(member, XmlReader({"rel:Relationship": relationship}, {}))
+        found = self._found = {}
+        if member in self.archive:
+            self.read(member, self._relation_reader)
         return found
+
+    def _relationship(self, attributes: Attributes) -> None:
+        self._found[attributes.get("Id", "")] = Relation(
+            kind=attributes.get("Type", "").rpartition("/")[2],
+            target=attributes.get("Target", ""),
+            is_external=attributes.get("TargetMode", "").lower() == "external",
+        )
 
     def _resolved(self, part: str, relation: Relation) -> str:
         if relation.is_external:
@@ -100,7 +100,9 @@ class Package:
         path = relation.target.partition("#")[0].replace("\\", "/")
         path = path.lstrip("/") if path.startswith("/") else posixpath.join(posixpath.dirname(part), path)
         path = posixpath.normpath(path)
-        return next((name for name in (path, unquote(path)) if name in self.archive), "")
+        if path in self.archive:
+            return path
+        return unquoted if (unquoted := unquote(path)) in self.archive else ""
 
 
 class FoundPicture(msgspec.Struct, frozen=True):

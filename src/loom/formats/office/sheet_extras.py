@@ -55,8 +55,9 @@ class _Drawing:
         self._alt = ""
         self._pieces: list[str] = []
         starts = {"xdr:cNvPr": self._properties, "a:blip": self._picture, "c:chart": self._chart}
-        starts |= {"a:p": self._start_paragraph, "a:t": self._start_text}
-        self.xml = XmlReader(starts, {"a:p": self._end_paragraph, "a:t": self._end_text})
+        self.xml = XmlReader(
+            starts, {"a:p": self._end_paragraph}, opens={"a:p": self._start_paragraph}, words={"a:t": self._say}
+        )
 
     def _properties(self, attributes: Attributes) -> None:
         self._alt = attributes.get("descr", "") or attributes.get("title", "")
@@ -70,14 +71,11 @@ class _Drawing:
         if part := self._package.target(self._part, value(attributes, R_ID)):
             self.lines.extend(chart_lines(self._package, part))
 
-    def _start_paragraph(self, _attributes: Attributes) -> None:
+    def _start_paragraph(self) -> None:
         self._pieces = []
 
-    def _start_text(self, _attributes: Attributes) -> None:
-        self.xml.capture(self._pieces.append)
-
-    def _end_text(self) -> None:
-        self.xml.release()
+    def _say(self, text: str) -> None:
+        self._pieces.append(text)
 
     def _end_paragraph(self) -> None:
         if text := "".join(self._pieces).strip():

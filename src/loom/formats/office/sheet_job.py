@@ -68,13 +68,16 @@ def _text(workbook: CalamineWorkbook, index: int, job: ReadSheets) -> SheetText:
     sheet = workbook.get_sheet_by_index(index)
     if sheet.start is None or sheet.end is None:
         return SheetText()
+    where = area(sheet.start, sheet.end)
     lines = RowLines(job.max_rows, job.max_characters)
-    for number, cells in enumerate(sheet.iter_rows()):
+    for number, cells in enumerate(sheet.iter_rows(), sheet.start[0]):
+        if number < job.first_row:
+            continue
         line = row_line(cells)
         if line and lines.is_full:
-            return SheetText(lines.text, area(sheet.start, sheet.end), lines.rows, sheet.height, is_cut=True)
+            return SheetText(lines.text, where, lines.rows, sheet.height, next_row=number + 1)
         lines.add(number, line)
-    return SheetText(lines.text, area(sheet.start, sheet.end), lines.rows, sheet.height)
+    return SheetText(lines.text, where, lines.rows, sheet.height)
 
 
 if __name__ == "__main__":

@@ -12,11 +12,12 @@ class ListSheets(msgspec.Struct, frozen=True, tag="list"):
 
 
 class ReadSheets(msgspec.Struct, frozen=True, tag="read"):
-    """The first `max_rows` rows of these sheets, counted from 0."""
+    """At most `max_rows` rows of these sheets, from row `first_row` on; sheets and rows are counted from 0."""
 
     sheets: tuple[int, ...]
     max_rows: int
     max_characters: int
+    first_row: int = 0
 
 
 SheetJob: TypeAlias = ListSheets | ReadSheets
@@ -31,10 +32,13 @@ class SheetFacts(msgspec.Struct, frozen=True):
 
 
 class SheetText(msgspec.Struct, frozen=True):
-    """The lines of a sheet; `area` is where its cells are (`B2:H120`); `is_cut`: there are more than these `rows`."""
+    """The lines of a sheet; `area` is where its cells are (`B2:H120`).
+
+    `next_row` is the first row that is not among these `rows` any more, counted from 1; None where they are the last.
+    """
 
     text: str = ""
     area: str = ""
     rows: int = 0
     total_rows: int = 0
-    is_cut: bool = False
+    next_row: int | None = None

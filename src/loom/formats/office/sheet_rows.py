@@ -31,7 +31,7 @@ def _moment(value: dt.datetime) -> str:
 
 
 def _number(value: float) -> str:
-    if value.is_integer() and abs(value) < _EXACT:
+    if value.is_integer() and -_EXACT < value < _EXACT:
         return str(int(value))
     shortest = repr(value)
     return f"{value:.15g}" if len(shortest) > 17 else shortest
@@ -92,10 +92,12 @@ _FORMS: Final[dict[type[Any], Callable[[Any], str]]] = {
 
 def row_line(cells: Sequence[Cell], more: int = 0) -> str:
     """One row; cells beyond the last column that is shown are counted, `more` are those that did not come along."""
-    texts = [_FORMS[type(value)](value) for value in cells[:MAX_COLUMNS]]
+    if len(cells) > MAX_COLUMNS:
+        more += sum(1 for value in cells[MAX_COLUMNS:] if value not in ("", None))
+        cells = cells[:MAX_COLUMNS]
+    texts = [_FORMS[type(value)](value) for value in cells]
     while texts and not texts[-1]:
         texts.pop()
-    more += sum(1 for value in cells[MAX_COLUMNS:] if value not in ("", None))
     line = SEPARATOR.join(texts)
     return f"{line} [{more} more cells]" if more else line
 

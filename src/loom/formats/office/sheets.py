@@ -11,14 +11,11 @@ from loom.content.media import digest_of
 from loom.errors import TooLarge
 from loom.formats.facts import Limits
 from loom.formats.office import marks
-from loom.formats.office.delimited import csv_text
 from loom.formats.office.ooxml import Package
 from loom.formats.office.sheet_messages import ListSheets, ReadSheets, SheetFacts, SheetJob, SheetText
 from loom.formats.office.sheet_rows import Cell, RowLines, area, row_line
 from loom.formats.office.xlsx_cells import SheetPart, Workbook, needs_care, sheet_parts
 from loom.formats.worker import Crew
-
-__all__ = ["ROWS_OF_MANY", "ROWS_OF_ONE", "Spreadsheet", "csv_text"]
 
 ROWS_OF_MANY: Final = 1_000
 """Rows of a sheet when several are read, or when none was asked for."""
@@ -37,49 +34,54 @@ class Spreadsheet:
         self._name = name
         self._limits = limits
         self._package = package
-        self.sheets = msgspec.msgpack.decode(self._asked(ListSheets()), type=list[SheetFacts])
+        self._parts = sheet_parts(package)[0] if package else []
+        own = [SheetFacts(part.name, part.kind, part.is_hidden) for part in self._parts]
+        self.sheets = own or self.listed()
+
+    def listed(self) -> list[SheetFacts]:
+        """What calamine says; an error where it cannot open the workbook."""
+        return msgspec.msgpack.decode(self._asked(ListSheets()), type=list[SheetFacts])
 
     def texts(self, first: int, last: int, *, is_selected: bool) -> list[str]:
         """Sheets `first` to `last`, counted from one, each under its mark."""
         max_rows = ROWS_OF_ONE if is_selected and first == last else ROWS_OF_MANY
         numbers = range(first - 1, last)
-        texts = self._texts(tuple(numbers), max_rows)
+        texts = self._texts(tuple(numbers), max_rows, 0)
         return [_section(number + 1, self.sheets[number], texts[number], max_rows) for number in numbers]
 
-    def _texts(self, numbers: tuple[int, ...], max_rows: int) -> dict[int, SheetText]:
+    def rows(self, sheet: int, first_row: int, max_rows: int) -> SheetText:
+        """At most `max_rows` rows of a sheet from `first_row` on, both counted from one."""
+        return self._texts((sheet - 1,), max_rows, first_row - 1)[sheet - 1]
+
+    def _texts(self, numbers: tuple[int, ...], max_rows: int, first_row: int) -> dict[int, SheetText]:
         careful = self._careful(numbers)
         fast = tuple(number for number in numbers if number not in careful and not self.sheets[number].kind)
+        job = ReadSheets(sheets=fast, max_rows=max_rows, max_characters=_share(numbers), first_row=first_row)
         try:
-            job = ReadSheets(sheets=fast, max_rows=max_rows, max_characters=_share(numbers))
             read = msgspec.msgpack.decode(self._asked(job), type=list[SheetText]) if fast else []
         except TooLarge:
             if self._package is None:
                 raise
             careful, read, fast = dict.fromkeys(numbers), [], ()
         texts = dict.fromkeys(numbers, SheetText()) | dict(zip(fast, read, strict=True))
-        return texts | self._read_carefully(tuple(careful), max_rows)
+        return texts | self._read_carefully(msgspec.structs.replace(job, sheets=tuple(careful)))
 
     def _careful(self, numbers: tuple[int, ...]) -> dict[int, None]:
         """The sheets of which calamine would leave something out."""
-        if self._package is None:
+        if self._package is None or not self._parts:
             return {}
-        parts = {sheet.name: sheet.part for sheet in sheet_parts(self._package)[0]}
-        ours = ((number, parts.get(self.sheets[number].name, "")) for number in numbers)
+        ours = ((number, self._parts[number].part) for number in numbers)
         return {number: None for number, part in ours if part and needs_care(self._package, part)}
 
-    def _read_carefully(self, numbers: tuple[int, ...], max_rows: int) -> dict[int, SheetText]:
-        if self._package is None or not numbers:
+    def _read_carefully(self, job: ReadSheets) -> dict[int, SheetText]:
+        if self._package is None or not job.sheets or not self._parts:
             return {}
         workbook = Workbook(self._package)
-        parts = {sheet.name: sheet for sheet in workbook.sheets if sheet.part}
-        return {
-            number: _sheet_text(workbook, parts[self.sheets[number].name], max_rows, _share(numbers))
-            for number in numbers
-            if self.sheets[number].name in parts
-        }
+        ours = ((number, self._parts[number]) for number in job.sheets)
+        return {number: _sheet_text(workbook, part, job) for number, part in ours if part.part}
 
     def _asked(self, job: SheetJob) -> msgspec.Raw:
-        result, _ = _crew().call(
+        result, _ = crew().call(
             msgspec.msgpack.encode(job),
             self._data,
             digest=self._digest,
@@ -96,7 +98,8 @@ def _share(numbers: tuple[int, ...]) -> int:
 
 
 @cache
-def _crew() -> Crew:
+def crew() -> Crew:
+    """The workers that hold calamine."""
     return Crew("loom.formats.office.sheet_job")
 
 
@@ -106,13 +109,13 @@ def _section(number: int, sheet: SheetFacts, found: SheetText, max_rows: int) ->
     if not found.rows:
         return head if sheet.kind else f"{head} empty"
     lines = [f"{head} {found.area}", found.text]
-    if found.is_cut:
-        more = f'pages="{number}" shows more' if max_rows == ROWS_OF_MANY else "save the sheet as CSV to read the rest"
-        lines.append(f"[the first {found.rows} of {found.total_rows} rows; {more}]")
+    if found.next_row is not None:
+        more = f'pages="{number}"' if max_rows == ROWS_OF_MANY else f'pages="{number}", offset={found.next_row}'
+        lines.append(f"[the first {found.rows} of {found.total_rows} rows; {more} shows more]")
     return "\n".join(lines)
 
 
-def _sheet_text(workbook: Workbook, sheet: SheetPart, max_rows: int, max_characters: int) -> SheetText:
+def _sheet_text(workbook: Workbook, sheet: SheetPart, job: ReadSheets) -> SheetText:
     rows: list[tuple[int, list[Cell], int]] = []
     corners: list[int] = []
     total = 0
@@ -123,16 +126,18 @@ def _sheet_text(workbook: Workbook, sheet: SheetPart, max_rows: int, max_charact
         top, low, bottom, high = corners or (number, left, number, len(cells) - 1)
         corners = [min(top, number), min(low, left), max(bottom, number), max(high, len(cells) - 1 + more)]
         total += 1
-        if len(rows) < max_rows:
+        if number >= job.first_row and len(rows) <= job.max_rows:
             rows.append((number, cells, more))
 
     workbook.read(sheet, row)
     if not corners:
         return SheetText()
     top, low, bottom, high = corners
-    lines = RowLines(max_rows, max_characters)
+    lines = RowLines(job.max_rows, job.max_characters)
+    next_row: int | None = None
     for number, cells, more in rows:
         if lines.is_full:
+            next_row = number + 1
             break
         lines.add(number, row_line(cells[low:], more))
-    return SheetText(lines.text, area((top, low), (bottom, high)), lines.rows, total, is_cut=lines.rows < total)
+    return SheetText(lines.text, area((top, low), (bottom, high)), lines.rows, total, next_row)

@@ -5,18 +5,18 @@ Insertions are kept and deletions left out; fields show their result; of alterna
 
 from __future__ import annotations
 
-import re
 from functools import cached_property
-from typing import Final
+from typing import ClassVar, Final
 
 from loom.formats.office import marks
-from loom.formats.office.drawings import chart_lines, diagram_lines
 from loom.formats.office.ooxml import R_EMBED, R_ID, Package, Pictures
+from loom.formats.office.runs import RunReader
 from loom.formats.office.symbols import symbol
 from loom.formats.office.word_styles import Numbering, Styles, list_level
 from loom.formats.office.word_tables import Block, Tables, lines_of
 from loom.formats.office.xml_names import Attributes, keys, value
-from loom.formats.office.xml_reader import End, Start, XmlReader, whole_number
+from loom.formats.office.xml_reader import XmlReader, whole_number
+from loom.formats.office.xml_scan import End, Start
 
 _W_VAL: Final = keys("w:val")
 _W_ID: Final = keys("w:id")
@@ -24,10 +24,7 @@ _W_AUTHOR: Final = keys("w:author")
 _W_FONT: Final = keys("w:font")
 _W_CHAR: Final = keys("w:char")
 _W_FIELD_TYPE: Final = keys("w:fldCharType")
-_R_DATA: Final = keys("r:dm")
 _MAX_HEADING: Final = 6
-_FALLBACK_IS_BETTER: Final = frozenset({"wpi", "aink", "am3d"})
-"""Ink and 3D models: only the fallback of such a choice holds a picture that can be shown."""
 _LINK_SCHEMES: Final = ("http://", "https://", "mailto:")
 _MAX_LINK: Final = 500
 _MATH: Final = {
@@ -37,12 +34,14 @@ _MATH: Final = {
     "m:sub": ("_(", ")"),
     "m:rad": ("√(", ")"),
 }
-_FIXED: Final = {"w:ptab": "\t", "w:br": "\n", "w:cr": "\n", "w:noBreakHyphen": "-"}
-_IDLE: Final = re.compile(rb"</w:t>\s*<w:t(?:\s[^<>]*)?(?<!/)>|<w:pPr(?:\s[^<>]*)?>\s*</w:pPr>")
+_FIXED: Final = {"w:tab": "\t", "w:ptab": "\t", "w:br": "\n", "w:cr": "\n", "w:noBreakHyphen": "-"}
 _LEFT_OUT: Final = (
     "w:moveFrom", "w:pPrChange", "w:rPrChange", "w:tblPrChange", "w:trPrChange", "w:tcPrChange", "w:sectPrChange",
-    "w:sdtPr",
+    "w:sdtPr", "w:tabs",
 )  # fmt: skip
+_DELETION: Final = "w:del"
+_BESIDE: Final = {"w:pPr": _DELETION, "w:trPr": _DELETION}
+"""Where nothing is deleted, it makes no difference whether a tag stands among the properties."""
 
 
 class WordContext:
@@ -85,110 +84,94 @@ class _Paragraph:
         self.is_shown = False
 
 
-class StoryReader:
+class StoryReader(RunReader):
     """Reads the parts of one document, one after the other.
 
     After `read`, `blocks` are the part's paragraphs and tables, `notes` the texts of its footnotes or comments by id.
     """
 
+    fallback_is_better: ClassVar = frozenset({"wpi", "aink", "am3d"})
+    """Ink and 3D models."""
+    words: ClassVar = ("w:t", "m:t", "a:t")
+
     def __init__(self, context: WordContext) -> None:
+        self._tables = Tables()
+        super().__init__(context.package)
         self.blocks: list[Block] = []
         self.notes: dict[str, str] = {}
         self.is_document = False
         self._context = context
-        self._part = ""
         self._stray = self._paragraph = _Paragraph([])
         """Takes what stands outside paragraphs, which is nothing in a sound document."""
         self._carried: list[str] = []
         self._saved: list[tuple[list[Block], _Paragraph]] = []
-        self._tables = Tables()
         self._links: list[tuple[str, int]] = []
         self._fields: list[bool] = []
-        self._choices: list[bool] = []
         self._note = ("", "")
         self._in_properties = False
-        self._xml = XmlReader(self._starts(), self._ends(), idle=_IDLE)
 
     def read(self, part: str) -> None:
         self.blocks, self.notes = [], {}
         self._stray = self._paragraph = _Paragraph([])
         self._carried, self._fields = [], []
         self._part = part
-        self._context.package.read(part, self._xml)
+        self._package.read(part, self._xml)
+
+    def _reader(self) -> XmlReader:
+        opens = self._opens() | dict.fromkeys(_LEFT_OUT, self._left_out)
+        skipped = (*_LEFT_OUT, _DELETION)
+        return self._made_reader(self._starts(), opens, self._ends(), skipped=skipped, beside=_BESIDE)
 
     def _starts(self) -> dict[str, Start]:
         starts: dict[str, Start] = {
-            "w:document": self._document,
-            "w:p": self._start_paragraph,
-            "w:pPr": self._start_properties,
             "w:pStyle": self._style,
             "w:numId": self._num_id,
             "w:ilvl": self._level,
             "w:outlineLvl": self._outline,
-            "w:del": self._deletion,
-            "w:tab": self._tab,
             "w:sym": self._symbol,
             "w:fldChar": self._field,
             "w:hyperlink": self._start_link,
-            "w:txbxContent": self._open,
             "w:headerReference": self._header,
             "w:footerReference": self._footer,
-            "mc:AlternateContent": self._start_alternatives,
-            "mc:Choice": self._choice,
-            "mc:Fallback": self._fallback,
-        }
-        for name in ("w:t", "m:t", "a:t"):
-            starts[name] = self._start_text
-        for name, text in _FIXED.items():
-            starts[name] = self._writes(text)
-        for name, (opening, _) in _MATH.items():
-            starts[name] = self._writes(opening)
-        for name in _LEFT_OUT:
-            starts[name] = self._left_out
-        return starts | self._table_starts() | self._note_starts() | self._drawing_starts()
-
-    def _table_starts(self) -> dict[str, Start]:
-        return {
-            "w:tbl": self._tables.start,
-            "w:tr": self._tables.start_row,
-            "w:trPr": self._tables.start_row_properties,
             "w:gridBefore": self._tables.grid_before,
-            "w:tc": self._start_cell,
             "w:gridSpan": self._tables.grid_span,
             "w:vMerge": self._tables.merge,
             "w:hMerge": self._tables.merge,
-        }
-
-    def _note_starts(self) -> dict[str, Start]:
-        return {
-            "w:footnote": self._start_note,
-            "w:endnote": self._start_note,
-            "w:comment": self._start_note,
-            "w:footnoteReference": self._cites("footnotes"),
-            "w:endnoteReference": self._cites("endnotes"),
-            "w:commentReference": self._cites("comments"),
-        }
-
-    def _drawing_starts(self) -> dict[str, Start]:
-        return {
-            "w:drawing": self._start_drawing,
             "wp:docPr": self._drawing_properties,
             "pic:cNvPr": self._drawing_properties,
             "v:shape": self._shape,
             "v:textpath": self._text_path,
             "a:blip": self._blip,
             "v:imagedata": self._image_data,
-            "c:chart": self._chart,
-            "dgm:relIds": self._diagram,
         }
+        for kind in ("footnote", "endnote", "comment"):
+            starts[f"w:{kind}"] = self._start_note
+            starts[f"w:{kind}Reference"] = self._cites(f"{kind}s")
+        return starts
+
+    def _opens(self) -> dict[str, End]:
+        opens: dict[str, End] = {
+            "w:document": self._document,
+            "w:p": self._start_paragraph,
+            "w:pPr": self._start_properties,
+            _DELETION: self._deletion,
+            "w:txbxContent": self._open,
+            "w:tbl": self._tables.start,
+            "w:tr": self._tables.start_row,
+            "w:trPr": self._tables.start_row_properties,
+            "w:tc": self._start_cell,
+            "w:drawing": self._start_drawing,
+        }
+        for name, text in _FIXED.items():
+            opens[name] = self._writes(text)
+        for name, (opening, _) in _MATH.items():
+            opens[name] = self._writes(opening)
+        return opens
 
     def _ends(self) -> dict[str, End]:
         ends: dict[str, End] = {
             "w:p": self._end_paragraph,
             "w:pPr": self._end_properties,
-            "w:t": self._end_text,
-            "m:t": self._end_text,
-            "a:t": self._end_text,
             "w:hyperlink": self._end_link,
             "w:txbxContent": self._end_text_box,
             "w:tbl": self._end_table,
@@ -199,16 +182,15 @@ class StoryReader:
             "w:endnote": self._end_note,
             "w:comment": self._end_note,
             "w:drawing": self._end_drawing,
-            "mc:AlternateContent": self._end_alternatives,
         }
         for name, (_, closing) in _MATH.items():
-            ends[name] = self._closes(closing)
+            ends[name] = self._writes(closing)
         return ends
 
-    def _document(self, _attributes: Attributes) -> None:
+    def _document(self) -> None:
         self.is_document = True
 
-    def _start_paragraph(self, _attributes: Attributes) -> None:
+    def _start_paragraph(self) -> None:
         self._paragraph = _Paragraph(self._carried)
         self._carried = []
 
@@ -226,20 +208,22 @@ class StoryReader:
         self.blocks.extend(paragraph.after)
 
     def _prefix(self, paragraph: _Paragraph) -> str:
-        style, heading = paragraph.style, paragraph.outline or 0
-        num_id, level = paragraph.num_id, paragraph.level
-        if style and paragraph.outline is None:
-            heading = self._context.styles.heading(style)
-        if style and not num_id:
-            num_id, style_level = self._context.styles.numbering(style)
-            level = style_level if level is None else level
+        heading, num_id, level = paragraph.outline, paragraph.num_id, paragraph.level
+        if paragraph.style:
+            look = self._context.styles.look(paragraph.style)
+            heading = look.heading if heading is None else heading
+            if not num_id:
+                num_id = look.num_id
+                level = look.level if level is None else level
+        if not num_id and not heading:
+            return ""
         level = level or 0
         marker = self._context.numbering.marker(num_id, level) if num_id else ""
         if heading:
             return f"\n{'#' * min(heading, _MAX_HEADING)} {'' if marker == '- ' else marker}"
         return "  " * level + marker if marker else ""
 
-    def _start_properties(self, _attributes: Attributes) -> None:
+    def _start_properties(self) -> None:
         self._in_properties = True
 
     def _end_properties(self) -> None:
@@ -258,22 +242,16 @@ class StoryReader:
         level = whole_number(value(attributes, _W_VAL), 9)
         self._paragraph.outline = level + 1 if level < 9 else 0
 
-    def _start_text(self, _attributes: Attributes) -> None:
+    def _say(self, text: str) -> None:
         if True not in self._fields:
-            self._xml.capture(self._paragraph.pieces.append)
+            self._paragraph.pieces.append(text)
 
-    def _end_text(self) -> None:
-        self._xml.release()
+    def _show(self, lines: list[str]) -> None:
+        self._paragraph.after.extend(lines)
+        self._paragraph.is_shown = True
 
-    def _writes(self, text: str) -> Start:
-        return lambda _attributes: self._paragraph.pieces.append(text)
-
-    def _closes(self, text: str) -> End:
+    def _writes(self, text: str) -> End:
         return lambda: self._paragraph.pieces.append(text)
-
-    def _tab(self, _attributes: Attributes) -> None:
-        if not self._in_properties:
-            self._paragraph.pieces.append("\t")
 
     def _symbol(self, attributes: Attributes) -> None:
         self._paragraph.pieces.append(symbol(value(attributes, _W_FONT), value(attributes, _W_CHAR)))
@@ -291,7 +269,7 @@ class StoryReader:
                 pass
 
     def _start_link(self, attributes: Attributes) -> None:
-        relation = self._context.package.relations(self._part).get(value(attributes, R_ID))
+        relation = self._package.relations(self._part).get(value(attributes, R_ID))
         self._links.append((relation.target if relation and relation.is_external else "", len(self._paragraph.pieces)))
 
     def _end_link(self) -> None:
@@ -301,10 +279,10 @@ class StoryReader:
         if is_shown and target.removeprefix("mailto:") not in "".join(pieces[first:]):
             pieces.append(f" ({target})")
 
-    def _left_out(self, _attributes: Attributes) -> None:
+    def _left_out(self) -> None:
         self._xml.skip()
 
-    def _deletion(self, _attributes: Attributes) -> None:
+    def _deletion(self) -> None:
         if self._in_properties:
             self._paragraph.is_merged = True
         elif self._tables.in_row_properties:
@@ -312,24 +290,7 @@ class StoryReader:
         else:
             self._xml.skip()
 
-    def _start_alternatives(self, _attributes: Attributes) -> None:
-        self._choices.append(False)
-
-    def _end_alternatives(self) -> None:
-        self._choices.pop()
-
-    def _choice(self, attributes: Attributes) -> None:
-        is_better = not _FALLBACK_IS_BETTER.intersection(attributes.get("Requires", "").split())
-        if self._choices and not self._choices[-1] and is_better:
-            self._choices[-1] = True
-        else:
-            self._xml.skip()
-
-    def _fallback(self, _attributes: Attributes) -> None:
-        if self._choices and self._choices[-1]:
-            self._xml.skip()
-
-    def _open(self, _attributes: Attributes) -> None:
+    def _open(self) -> None:
         self._saved.append((self.blocks, self._paragraph))
         self.blocks = []
         self._paragraph = self._stray
@@ -346,7 +307,7 @@ class StoryReader:
 
     def _start_note(self, attributes: Attributes) -> None:
         self._note = (value(attributes, _W_ID), value(attributes, _W_AUTHOR))
-        self._open(attributes)
+        self._open()
 
     def _end_note(self) -> None:
         note, author = self._note
@@ -366,12 +327,12 @@ class StoryReader:
         self._margin(attributes, "footer")
 
     def _margin(self, attributes: Attributes, kind: str) -> None:
-        if part := self._context.package.target(self._part, value(attributes, R_ID)):
+        if part := self._package.target(self._part, value(attributes, R_ID)):
             self._context.margins[part] = kind
 
-    def _start_cell(self, attributes: Attributes) -> None:
+    def _start_cell(self) -> None:
         self._tables.start_cell()
-        self._open(attributes)
+        self._open()
 
     def _end_cell(self) -> None:
         self._tables.end_cell(self._close())
@@ -379,7 +340,7 @@ class StoryReader:
     def _end_table(self) -> None:
         self.blocks.extend(self._tables.end())
 
-    def _start_drawing(self, _attributes: Attributes) -> None:
+    def _start_drawing(self) -> None:
         self._paragraph.alt = ""
         self._paragraph.is_shown = False
 
@@ -401,21 +362,11 @@ class StoryReader:
 
     def _picture(self, relation_id: str) -> None:
         paragraph = self._paragraph
-        part = self._context.package.target(self._part, relation_id)
+        part = self._package.target(self._part, relation_id)
         number = self._context.pictures.number(part, alt=paragraph.alt)
         paragraph.pieces.append(marks.picture_mark(number, paragraph.alt))
         paragraph.is_shown = True
         paragraph.alt = ""
-
-    def _chart(self, attributes: Attributes) -> None:
-        if part := self._context.package.target(self._part, value(attributes, R_ID)):
-            self._paragraph.after.extend(chart_lines(self._context.package, part))
-            self._paragraph.is_shown = True
-
-    def _diagram(self, attributes: Attributes) -> None:
-        if part := self._context.package.target(self._part, value(attributes, _R_DATA)):
-            self._paragraph.after.extend(diagram_lines(self._context.package, part))
-            self._paragraph.is_shown = True
 
     def _end_drawing(self) -> None:
         """A drawing of which nothing else can be shown is still named by its alternative text."""

@@ -32,32 +32,33 @@ class Style(msgspec.Struct, frozen=True):
     level: int | None
 
 
+class Look(msgspec.Struct, frozen=True):
+    """What a style makes of its paragraphs: a heading of level 1 to 9 (0: none), items of a list on a level."""
+
+    heading: int
+    num_id: str
+    level: int
+
+
 class Styles:
     """Paragraph styles by id. Ids are localised (`berschrift1`); the names of built-in styles are not (`heading 1`)."""
 
     def __init__(self, styles: dict[str, Style]) -> None:
         self._styles = styles
-        self._headings: dict[str, int] = {}
-        self._lists: dict[str, tuple[str, int]] = {}
+        self._looks: dict[str, Look] = {}
 
     @classmethod
     def read(cls, package: Package, parts: list[str]) -> Styles:
-        nodes = [node for part in parts[:1] for node in package.tree(part, tags=_STYLE_TAGS).all("w:style")]
-        return cls({node.get("w:styleId"): _style(node) for node in nodes})
+        trees = [package.tree(part, tags=_STYLE_TAGS, trim=_without_tables) for part in parts[:1]]
+        return cls({node.get("w:styleId"): _style(node) for tree in trees for node in tree.all("w:style")})
 
-    def heading(self, style_id: str) -> int:
-        """1 to 9 for a heading, 0 for anything else."""
-        if style_id not in self._headings:
-            self._headings[style_id] = self._heading(style_id)
-        return self._headings[style_id]
-
-    def numbering(self, style_id: str) -> tuple[str, int]:
-        """The list that a style puts its paragraphs in, and the level there."""
-        if style_id not in self._lists:
+    def look(self, style_id: str) -> Look:
+        if style_id not in self._looks:
             chain = self._chain(style_id)
             num_id = next((style.num_id for style in chain if style.num_id), "")
-            self._lists[style_id] = num_id, next((style.level for style in chain if style.level is not None), 0)
-        return self._lists[style_id]
+            level = next((style.level for style in chain if style.level is not None), 0)
+            self._looks[style_id] = Look(self._heading(style_id), num_id, level)
+        return self._looks[style_id]
 
     def _heading(self, style_id: str) -> int:
         for style in self._chain(style_id):
@@ -75,6 +76,13 @@ class Styles:
             chain.append(style)
             style_id = style.based_on
         return chain
+
+
+def _without_tables(data: bytes) -> bytes:
+    """Styles of tables fill most of the part, and no paragraph has one."""
+    head, *styles = data.split(b"<w:style ")
+    kept = [style for style in styles if not style.startswith(b'w:type="table"')]
+    return b"<w:style ".join((head, *kept))
 
 
 def _style(node: Node) -> Style:
@@ -126,7 +134,7 @@ class Numbering:
         uses = {node.get("w:numId"): _use(node) for node in root.all("w:num")}
         for node in root.all("w:abstractNum"):
             if style_id := node.child_value("w:numStyleLink", "w:val"):
-                linked = uses.get(styles.numbering(style_id)[0])
+                linked = uses.get(styles.look(style_id).num_id)
                 abstract[node.get("w:abstractNumId")] = abstract.get(linked.abstract_id, {}) if linked else {}
         return cls(abstract, uses)
 

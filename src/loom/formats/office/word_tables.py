@@ -60,7 +60,7 @@ class Tables:
         self._open: list[_Table] = []
         self.in_row_properties = False
 
-    def start(self, _attributes: Attributes) -> None:
+    def start(self) -> None:
         self._open.append(_Table())
 
     def end(self) -> list[Block]:
@@ -69,7 +69,7 @@ class Tables:
             return table.plain
         return [Grid(table.rows)]
 
-    def start_row(self, _attributes: Attributes) -> None:
+    def start_row(self) -> None:
         table = self._open[-1]
         table.row = []
         table.is_row_deleted = False
@@ -79,7 +79,7 @@ class Tables:
         if not table.is_row_deleted and table.row:
             table.rows.append(table.row)
 
-    def start_row_properties(self, _attributes: Attributes) -> None:
+    def start_row_properties(self) -> None:
         self.in_row_properties = True
 
     def end_row_properties(self) -> None:

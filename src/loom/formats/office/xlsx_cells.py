@@ -30,21 +30,30 @@ _EPOCH_1900: Final = dt.datetime(1899, 12, 30)  # noqa: DTZ001 - spreadsheets kn
 _EPOCH_1904: Final = dt.datetime(1904, 1, 1)  # noqa: DTZ001 - spreadsheets know no time zones
 _MAX_SERIAL: Final = 2_958_466
 _WORKBOOK_TAGS: Final = ("x:workbookPr", "x:sheet")
+_KINDS: Final = {"chartsheet": "chart", "dialogsheet": "dialog", "xlMacrosheet": "macros", "xlIntlMacrosheet": "macros"}
 _STYLE_TAGS: Final = ("x:numFmt", "x:cellXfs", "x:xf")
 
 
 class SheetPart(msgspec.Struct, frozen=True):
+    """`kind` is empty for a sheet of cells, and else a word: `chart`, `macros`, `dialog`."""
+
     name: str
     part: str
+    kind: str
+    is_hidden: bool
 
 
 def sheet_parts(package: Package) -> tuple[list[SheetPart], bool]:
     """The sheets in the order of their tabs, and whether dates count from 1904."""
     main = package.main_part("xl/workbook.xml")
     root = package.tree(main, tags=_WORKBOOK_TAGS)
-    parts = [
-        SheetPart(node.get("name"), package.target(main, value(node.attributes, R_ID))) for node in root.all("x:sheet")
-    ]
+    parts: list[SheetPart] = []
+    for node in root.all("x:sheet"):
+        relation_id = value(node.attributes, R_ID)
+        relation = package.relations(main).get(relation_id)
+        kind = _KINDS.get(relation.kind, "") if relation else ""
+        is_hidden = node.get("state") in ("hidden", "veryHidden")
+        parts.append(SheetPart(node.get("name"), package.target(main, relation_id), kind, is_hidden))
     return parts, any(node.get("date1904") in ("1", "true") for node in root.all("x:workbookPr"))
 
 
@@ -94,23 +103,23 @@ class _Strings:
         self.found: list[str] = []
         self._pieces: list[str] = []
         self.xml = XmlReader(
-            {"x:si": self._start, "x:t": self._start_text, "x:rPh": self._left_out},
-            {"x:si": self._end, "x:t": self._end_text},
+            {},
+            {"x:si": self._end},
+            opens={"x:si": self._start, "x:rPh": self._left_out},
+            words={"x:t": self._say},
+            skipped=("x:rPh",),
         )
 
-    def _start(self, _attributes: Attributes) -> None:
+    def _start(self) -> None:
         self._pieces = []
 
     def _end(self) -> None:
         self.found.append("".join(self._pieces))
 
-    def _start_text(self, _attributes: Attributes) -> None:
-        self.xml.capture(self._pieces.append)
+    def _say(self, text: str) -> None:
+        self._pieces.append(text)
 
-    def _end_text(self) -> None:
-        self.xml.release()
-
-    def _left_out(self, _attributes: Attributes) -> None:
+    def _left_out(self) -> None:
         self.xml.skip()
 
 
@@ -128,10 +137,13 @@ class _Cells:
         self._style = ""
         self._value: list[str] = []
         self._formula: list[str] = []
-        starts = {"x:row": self._start_row, "x:c": self._start_cell, "x:v": self._start_value, "x:t": self._start_value}
-        starts |= {"x:f": self._start_formula, "x:rPh": self._left_out}
-        ends = {"x:row": self._end_row, "x:c": self._end_cell, "x:v": self._end_text, "x:t": self._end_text}
-        self.xml = XmlReader(starts, ends | {"x:f": self._end_text})
+        self.xml = XmlReader(
+            {"x:row": self._start_row, "x:c": self._start_cell},
+            {"x:row": self._end_row, "x:c": self._end_cell},
+            opens={"x:rPh": self._left_out},
+            words={"x:v": self._say, "x:t": self._say, "x:f": self._say_formula},
+            skipped=("x:rPh",),
+        )
 
     def _start_row(self, attributes: Attributes) -> None:
         self._row = whole_number(attributes.get("r", ""), self._row + 2) - 1
@@ -151,16 +163,13 @@ class _Cells:
         self._value = []
         self._formula = []
 
-    def _start_value(self, _attributes: Attributes) -> None:
-        self.xml.capture(self._value.append)
+    def _say(self, text: str) -> None:
+        self._value.append(text)
 
-    def _start_formula(self, _attributes: Attributes) -> None:
-        self.xml.capture(self._formula.append)
+    def _say_formula(self, text: str) -> None:
+        self._formula.append(text)
 
-    def _end_text(self) -> None:
-        self.xml.release()
-
-    def _left_out(self, _attributes: Attributes) -> None:
+    def _left_out(self) -> None:
         self.xml.skip()
 
     def _end_cell(self) -> None:

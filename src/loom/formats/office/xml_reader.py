@@ -5,22 +5,29 @@ A reader names the elements that it cares about (`w:p`) and gets a call for each
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, TypeAlias, TypeVar
 from xml.parsers import expat
 
 from loom.errors import TooLarge, Unreadable
 from loom.formats.office.archive import Archive, damage_reported
-from loom.formats.office.xml_cut import BLOCK_BYTES, can_cut, cut_blocks, plain_prefix
 from loom.formats.office.xml_names import Attributes, keys, value
+from loom.formats.office.xml_scan import (
+    MAX_DEPTH,
+    End,
+    Scan,
+    Start,
+    Words,
+    plain_prefix,
+    scan_prefix,
+    too_deep,
+)
 
-Start: TypeAlias = Callable[[Attributes], None]
-End: TypeAlias = Callable[[], None]
-
-MAX_DEPTH: Final = 500
+_Call = TypeVar("_Call")
+Trim: TypeAlias = Callable[[bytes], bytes]
 MAX_TOKEN_BYTES: Final = 8_388_608
 """One tag or comment; expat keeps an unfinished one in memory and scans it again with every chunk."""
+_FED_BYTES: Final = 1_048_576
 MAX_XML_BYTES: Final = 67_108_864
 """All XML of one document: about twice the largest that office programs still open with ease."""
 MAX_NODES: Final = 200_000
@@ -36,10 +43,14 @@ def whole_number(text: str, default: int = 0, *, most: int = 1_000_000_000) -> i
 
 
 class XmlReader:
-    """A pass over a part, and over the next. `starts` and `ends` map names such as `w:p` to what is done there.
+    """A pass over a part, and over the next. The maps say what is done at the tags of which name (`w:p`).
 
-    `idle` are tags that say nothing where they stand, such as those between two runs of text in one paragraph.
-    `is_mixed`: words stand between elements that nobody asked for, too.
+    `starts` and `opens` are called where an element begins (`opens` without its attributes), `ends` where it ends,
+    `words` with the text of an element that holds nothing else. `skipped` are tags at whose start `skip` may be
+    called. Not to stop in vain: `telling` are tags that say nothing without one of these attributes (`name|other`),
+    `beside` are those that matter only in parts that hold this other tag, and `trim` takes whole elements that nobody
+    will ask for out of a part of the plain kind.
+    `is_mixed`: words stand between elements that nobody asked for, and go where `capture` sends them.
     """
 
     def __init__(
@@ -47,13 +58,24 @@ class XmlReader:
         starts: Mapping[str, Start],
         ends: Mapping[str, End],
         *,
-        idle: re.Pattern[bytes] | None = None,
+        opens: Mapping[str, End] | None = None,
+        words: Mapping[str, Words] | None = None,
+        skipped: Collection[str] = (),
+        telling: Mapping[str, str] | None = None,
+        beside: Mapping[str, str] | None = None,
+        trim: Trim | None = None,
         is_mixed: bool = False,
     ) -> None:
         self._starts = starts
+        self._opens = opens or {}
         self._ends = ends
-        self._idle = idle
+        self._words = words or {}
+        self._skipped = skipped
+        self._telling = telling or {}
+        self._beside = beside or {}
+        self._trim = trim
         self._is_mixed = is_mixed
+        self._scans: dict[tuple[str, ...], Scan] = {}
         self._parser = expat.ParserCreate()
         self._skip: Callable[[End | None], None] | None = None
 
@@ -62,14 +84,13 @@ class XmlReader:
             raise TooLarge(f"{name or 'The document'} holds more text than can be read at once.", name=name)
         data = archive.read(member)
         with damage_reported(name):
-            prefix = plain_prefix(data)
-            starts, ends = _named(self._starts, prefix), _named(self._ends, prefix)
-            self._prepare(starts, ends, name, resolve=prefix is None)
-            if prefix is not None and not self._is_mixed and can_cut(data):
-                blocks = cut_blocks(data, frozenset(starts) | frozenset(ends), self._idle)
-            else:
-                blocks = (data[at : at + BLOCK_BYTES] for at in range(0, len(data), BLOCK_BYTES))
-            self._feed(blocks, archive, name)
+            prefix = None if self._is_mixed else scan_prefix(data)
+            if prefix is None:
+                self._parse(data, plain_prefix(data), archive, name)
+                return
+            scan = self._scan(prefix, data)
+            self._skip = scan.skip
+            scan.run(self._trim(data) if self._trim else data, name=name, tick=archive.check_time)
 
     def capture(self, sink: Callable[[str], object]) -> None:
         """Give the text from here on to `sink`, until `release`."""
@@ -82,6 +103,45 @@ class XmlReader:
         """Called in the start of an element: nothing inside it is reported, nor its end, which `then` follows."""
         if self._skip is not None:
             self._skip(then)
+
+    def _scan(self, prefix: str, data: bytes) -> Scan:
+        lone = [tag for tag, other in self._beside.items() if not prefix and f"<{other}".encode() not in data]
+        key = (prefix, *lone)
+        if key not in self._scans:
+            self._scans[key] = self._new_scan(prefix, lone)
+        return self._scans[key]
+
+    def _new_scan(self, prefix: str, lone: Collection[str]) -> Scan:
+        def named(calls: Mapping[str, _Call]) -> Mapping[str, _Call]:
+            return _named({tag: call for tag, call in calls.items() if tag not in lone}, prefix)
+
+        return Scan(
+            starts=named(self._starts),
+            opens=named(self._opens),
+            ends=named(self._ends),
+            words=named(self._words),
+            skipped=named(dict.fromkeys(self._skipped)),
+            telling=named(self._telling),
+        )
+
+    def _parse(self, data: bytes, prefix: str | None, archive: Archive, name: str) -> None:
+        starts, ends = dict(self._starts), dict(self._ends)
+        for tag, call in self._opens.items():
+            starts[tag] = _without_attributes(call)
+        for tag, call in self._words.items():
+            starts[tag], ends[tag] = self._collected(call)
+        self._prepare(_named(starts, prefix), _named(ends, prefix), name, resolve=prefix is None)
+        self._feed((data[at : at + _FED_BYTES] for at in range(0, len(data), _FED_BYTES)), archive, name)
+
+    def _collected(self, call: Words) -> tuple[Start, End]:
+        pieces: list[str] = []
+
+        def end() -> None:
+            self.release()
+            call("".join(pieces))
+            pieces.clear()
+
+        return lambda _attributes: self.capture(pieces.append), end
 
     def _feed(self, blocks: Iterable[bytes], archive: Archive, name: str) -> None:
         parser, fed, is_last = self._parser, 0, True
@@ -97,10 +157,15 @@ class XmlReader:
         def refused(*_: object) -> int:
             raise Unreadable(f"{name or 'The document'} declares XML entities, as no office program does.", name=name)
 
+        def document_type(_root: str, _system: str | None, _public: str | None, has_declarations: bool) -> None:
+            """The first OpenOffice named a type, which nobody fetches; declarations of its own are an attack."""
+            if has_declarations:
+                refused()
+
         self._parser = expat.ParserCreate(None, " ") if resolve else expat.ParserCreate()
         self._parser.buffer_text = True
         self._parser.buffer_size = 65_536
-        self._parser.StartDoctypeDeclHandler = refused
+        self._parser.StartDoctypeDeclHandler = document_type
         self._parser.EntityDeclHandler = refused
         self._parser.ExternalEntityRefHandler = refused
         self._report(self._parser, starts, ends, name)
@@ -116,7 +181,7 @@ class XmlReader:
             nonlocal depth
             depth += 1
             if depth > MAX_DEPTH:
-                raise _too_deep(document)
+                raise too_deep(document)
             if (call := start_of(name)) is not None:
                 call(attributes)
 
@@ -136,7 +201,7 @@ class XmlReader:
             nonlocal depth
             depth += 1
             if depth > MAX_DEPTH:
-                raise _too_deep(document)
+                raise too_deep(document)
 
         def skipped_end(_name: str) -> None:
             nonlocal depth
@@ -152,7 +217,8 @@ class XmlReader:
         parser.EndElementHandler = end
 
 
-_Call = TypeVar("_Call")
+def _without_attributes(call: End) -> Start:
+    return lambda _attributes: call()
 
 
 def _named(calls: Mapping[str, _Call], plain_prefix: str | None) -> Mapping[str, _Call]:
@@ -201,6 +267,7 @@ def read_tree(
     *,
     tags: Collection[str],
     words: Collection[str] = (),
+    trim: Trim | None = None,
     name: str,
 ) -> Node:
     """A part as a tree of `tags`; elements that are not named are passed through, `words` keep their text."""
@@ -208,32 +275,32 @@ def read_tree(
     path = [root]
     left = MAX_NODES
 
-    def opened(tag: str, *, with_text: bool) -> Start:
-        def start(attributes: Attributes) -> None:
-            nonlocal left
-            left -= 1
-            if left < 0:
-                raise TooLarge(f"{name or 'The document'} holds too many elements in one part.", name=name)
-            node = Node(tag, attributes)
-            path[-1].children.append(node)
-            path.append(node)
-            if with_text:
-                reader.capture(node.pieces.append)
+    def added(tag: str, attributes: Attributes) -> Node:
+        nonlocal left
+        left -= 1
+        if left < 0:
+            raise TooLarge(f"{name or 'The document'} holds too many elements in one part.", name=name)
+        node = Node(tag, attributes)
+        path[-1].children.append(node)
+        return node
 
-        return start
+    def opened(tag: str) -> Start:
+        return lambda attributes: path.append(added(tag, attributes))
+
+    def said(tag: str) -> Words:
+        def words(text: str) -> None:
+            added(tag, {}).pieces.append(text)
+
+        return words
 
     def closed() -> None:
         path.pop()
 
-    def closed_words() -> None:
-        reader.release()
-        path.pop()
-
-    starts = {tag: opened(tag, with_text=False) for tag in tags} | {tag: opened(tag, with_text=True) for tag in words}
-    reader = XmlReader(starts, dict.fromkeys(tags, closed) | dict.fromkeys(words, closed_words))
+    reader = XmlReader(
+        {tag: opened(tag) for tag in tags},
+        dict.fromkeys(tags, closed),
+        words={tag: said(tag) for tag in words},
+        trim=trim,
+    )
     reader.read(archive, member, name=name)
     return root
-
-
-def _too_deep(name: str) -> Unreadable:
-    return Unreadable(f"{name or 'The document'} nests its elements deeper than any office program does.", name=name)

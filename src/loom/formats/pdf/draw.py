@@ -1,4 +1,8 @@
-"""A PDF page as a picture within limits: gray or coloured, PNG where text must stay sharp, JPEG for photographs."""
+"""A PDF page as a picture within limits.
+
+PNG where it is gray, which is faster than JPEG and half as long, or where it shows a screenshot; JPEG where it has
+colours or photographs: a palette for those takes longer than everything else together.
+"""
 
 from __future__ import annotations
 
@@ -14,14 +18,18 @@ from loom.errors import TooLarge, Unsupported
 from loom.formats.facts import Rendered
 from loom.formats.pdf.pictures import has_pictures
 
-_PROBE_SIDE_PX: Final = 400
+_PROBE_SIDE_PX: Final = 240
 _GRAY_TOLERANCE: Final = 10
 _FLAT_LEVELS: Final = 6
 _FLAT_SHARE: Final = 0.5
 _HEAVY_BYTES: Final = 400_000
 _QUALITIES: Final = (85, 70, 50)
 _SMALLEST_SIDE_PX: Final = 64
+_MANY_COLOURS: Final = 2_048
+_PALETTE: Final = 256
+_MAX_COVERAGE: Final = 1
 _FAST_OCTREE: Final = 2
+_NO_DITHER: Final = 0
 
 
 def draw(page: Any, job: Page, max_pixels: int) -> Rendered:
@@ -35,7 +43,7 @@ def draw(page: Any, job: Page, max_pixels: int) -> Rendered:
     while True:
         image = _bitmap(page, scale, gray=gray)
         smallest = math.inf
-        for data, media_type in _encodings(image, job.formats, flat=drawn_by_hand or _is_flat(image)):
+        for data, media_type in _encodings(image, job.formats, flat=gray if drawn_by_hand else _is_flat(image)):
             encoded_bytes = 4 * math.ceil(len(data) / 3)
             if encoded_bytes <= job.max_encoded_bytes:
                 return Rendered(data=data, media_type=media_type, width=image.width, height=image.height, pages=1)
@@ -67,10 +75,15 @@ def _encodings(image: Any, formats: tuple[str, ...], *, flat: bool) -> Iterator[
     """What to try, best first; the later ones are smaller."""
     lossy = next((wanted for wanted in ("image/jpeg", "image/webp") if wanted in formats), "")
     if "image/png" in formats and (flat or not lossy):
-        data = _png(image)
-        if lossy and len(data) > _HEAVY_BYTES and len(smaller := _lossy(image, lossy, _QUALITIES[0])) < len(data) / 2:
-            yield smaller, lossy
-        yield data, "image/png"
+        indexed = _indexed(image)
+        if indexed is not None or not lossy:
+            data = _png(indexed or image)
+            is_heavy = lossy and len(data) > _HEAVY_BYTES
+            if is_heavy and len(smaller := _lossy(image, lossy, _QUALITIES[0])) < len(data) / 2:
+                yield smaller, lossy
+            yield data, "image/png"
+        if indexed is None and not lossy:
+            yield _png(image.quantize(_PALETTE, method=_FAST_OCTREE)), "image/png"
     if lossy:
         for quality in _QUALITIES:
             yield _lossy(image, lossy, quality), lossy
@@ -78,13 +91,26 @@ def _encodings(image: Any, formats: tuple[str, ...], *, flat: bool) -> Iterator[
         raise Unsupported(f"has pages that can be drawn as PNG, JPEG or WebP, not as {', '.join(formats)}")
 
 
+def _indexed(image: Any) -> Any:
+    """With a palette, which halves time and bytes: exact for gray, within 8 of 255 levels for most colours. None where
+    there are so many colours (shading) that a palette would show steps."""
+    if image.mode == "L":
+        return image.convert("P")
+    counted = image.getcolors(_MANY_COLOURS)
+    if counted is None:
+        return None
+    colours: list[tuple[int, int, int]] = [colour for _, colour in counted]
+    if all(max(colour) - min(colour) <= _GRAY_TOLERANCE for colour in colours):
+        return image.convert("L").convert("P")
+    # A palette of the colours themselves, each counted once: finding it takes no time, and rare ones are not lost.
+    swatch = importlib.import_module("PIL.Image").new("RGB", (len(colours), 1))
+    swatch.putdata(colours)
+    return image.quantize(palette=swatch.quantize(_PALETTE, method=_MAX_COVERAGE), dither=_NO_DITHER)
+
+
 def _png(image: Any) -> bytes:
-    """With a palette: exact for gray, within 14 of 255 levels for colours, and in half the time and bytes of RGB."""
-    if image.mode != "L" and _is_gray(image):
-        image = image.convert("L")
-    indexed = image.convert("P") if image.mode == "L" else image.quantize(256, method=_FAST_OCTREE)
     out = io.BytesIO()
-    indexed.save(out, format="PNG", compress_level=2)
+    image.save(out, format="PNG", compress_level=2)
     return out.getvalue()
 
 

@@ -10,6 +10,8 @@ from loom.content.media import Category
 
 UNKNOWN: Final = "application/octet-stream"
 SVG: Final = "image/svg+xml"
+DELIMITED: Final = frozenset({"text/csv", "text/tab-separated-values"})
+"""Text that is a table."""
 
 _OOXML: Final = "application/vnd.openxmlformats-officedocument."
 _MS: Final = "application/vnd.ms-"

@@ -1,0 +1,91 @@
+"""What slides and the stories of Word documents have in common: runs of words, drawings, and alternatives to both."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Collection, Mapping
+from typing import ClassVar, Final
+
+from loom.formats.office.drawings import chart_lines, diagram_lines
+from loom.formats.office.ooxml import R_ID, Package
+from loom.formats.office.xml_names import Attributes, keys, value
+from loom.formats.office.xml_reader import Trim, XmlReader
+from loom.formats.office.xml_scan import End, Start
+
+_R_DATA: Final = keys("r:dm")
+_SKIPPED: Final = ("mc:Choice", "mc:Fallback")
+
+
+class RunReader(ABC):
+    """Reads parts of a package, one after the other; `_part` is the one that is being read."""
+
+    fallback_is_better: ClassVar[frozenset[str]]
+    """What a choice requires that cannot be shown: its fallback holds a picture that can."""
+    words: ClassVar[tuple[str, ...]]
+
+    def __init__(self, package: Package) -> None:
+        self._package = package
+        self._part = ""
+        self._choices: list[bool] = []
+        """For each alternative that is open: whether one of its choices was taken."""
+        self._xml = self._reader()
+
+    @abstractmethod
+    def _reader(self) -> XmlReader:
+        """Made with `_made_reader`, once."""
+
+    @abstractmethod
+    def _say(self, text: str) -> None:
+        """The words of a run."""
+
+    @abstractmethod
+    def _show(self, lines: list[str]) -> None:
+        """A chart or a diagram."""
+
+    def _made_reader(
+        self,
+        starts: Mapping[str, Start],
+        opens: Mapping[str, End],
+        ends: Mapping[str, End],
+        *,
+        skipped: Collection[str] = (),
+        telling: Mapping[str, str] | None = None,
+        beside: Mapping[str, str] | None = None,
+        trim: Trim | None = None,
+    ) -> XmlReader:
+        drawn = {"c:chart": self._chart, "cx:chart": self._chart, "dgm:relIds": self._diagram}
+        return XmlReader(
+            {**starts, **drawn, "mc:Choice": self._choice},
+            {**ends, "mc:AlternateContent": self._end_alternatives},
+            opens={**opens, "mc:AlternateContent": self._start_alternatives, "mc:Fallback": self._fallback},
+            words=dict.fromkeys(self.words, self._say),
+            skipped=(*_SKIPPED, *skipped),
+            telling=telling,
+            beside=beside,
+            trim=trim,
+        )
+
+    def _start_alternatives(self) -> None:
+        self._choices.append(False)
+
+    def _end_alternatives(self) -> None:
+        self._choices.pop()
+
+    def _choice(self, attributes: Attributes) -> None:
+        is_better = not self.fallback_is_better.intersection(attributes.get("Requires", "").split())
+        if self._choices and not self._choices[-1] and is_better:
+            self._choices[-1] = True
+        else:
+            self._xml.skip()
+
+    def _fallback(self) -> None:
+        if self._choices and self._choices[-1]:
+            self._xml.skip()
+
+    def _chart(self, attributes: Attributes) -> None:
+        if part := self._package.target(self._part, value(attributes, R_ID)):
+            self._show(chart_lines(self._package, part))
+
+    def _diagram(self, attributes: Attributes) -> None:
+        if part := self._package.target(self._part, value(attributes, _R_DATA)):
+            self._show(diagram_lines(self._package, part))

@@ -1,0 +1,268 @@
+"""XML read with one regular expression that stops only at the tags that somebody asked for.
+
+Formatting is most of a document, and a call for each of its tags is what costs time; here they are passed over in C.
+What a reader is told is what a parser would tell it: tags of its choice, in order, and the words inside them. A part
+that is not of the plain kind (comments, CDATA, a document type, unusual prefixes, encodings or characters) is left to
+the parser. Characters that XML does not allow are not looked for: they cannot do harm, and do not get out (`office`).
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping
+from functools import cache, lru_cache
+from itertools import chain, groupby
+from operator import itemgetter
+from typing import Final, Literal, TypeAlias
+
+from loom.errors import Unreadable
+from loom.formats.office.xml_names import NAMESPACES, PREFIXES, Attributes
+
+Start: TypeAlias = Callable[[Attributes], None]
+End: TypeAlias = Callable[[], None]
+Words: TypeAlias = Callable[[str], None]
+_Kind: TypeAlias = Literal["start", "open", "words", "end"]
+_Token: TypeAlias = tuple[bytes, bytes, bytes, bytes]
+"""A tag with its name (`/name` at the end of an element), its attributes, the text behind it, and what closes it."""
+
+_BLOCK_BYTES: Final = 65_536
+MAX_DEPTH: Final = 500
+_MAX_NAMESPACES: Final = 20_000
+_SLASH: Final = ord("/")
+_SHORTEST_ATTRIBUTE: Final = 5
+_BEGINNING: Final = re.compile(rb"""(?:\xef\xbb\xbf)?\s*(?:(<\?xml[^<>]*\?>)\s*)?<([^\s<>/"'?!]+)[^<>]*>""")
+_OPENING: Final = re.compile(rb"<[^/]")
+_NAMESPACE: Final = re.compile(rb"""xmlns:?([A-Za-z0-9_.-]*)\s*=\s*["']([^"']*)["']""")
+_ATTRIBUTE: Final = re.compile(rb"""([^\s=<>"'/]+)\s*=\s*(?:"([^"<]*)"|'([^'<]*)')""")
+_REFERENCE: Final = re.compile(r"&(?:#x([0-9A-Fa-f]{1,6});|#([0-9]{1,7});|([a-z]{2,4});)?")
+_NAMED: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
+_WHITE: Final = bytes.maketrans(b"\t\n", b"  ")
+_LONG_BEGINNING: Final = 8_192
+_LONG_ATTRIBUTES: Final = 100
+_MOST_WHITE: Final = 64
+_PRIVATE_USE: Final = 0xE000
+_NOT_IN_ORDER: Final = "elements close in another order than they were opened"
+
+
+def scan_prefix(data: bytes) -> str | None:
+    """None for a part that only the parser can read, or else what `plain_prefix` says."""
+    beginning = _BEGINNING.match(data)
+    if beginning is None or (b"!" in data and b"<!" in data):
+        return None
+    declaration, closing = (beginning[1] or b"").lower(), b"</%b>" % beginning[2]
+    is_utf8 = b"encoding" not in declaration or b"utf-8" in declaration
+    if not is_utf8 or not data[-len(closing) - _MOST_WHITE :].rstrip().endswith(closing):
+        return None
+    if beginning.end() > _LONG_BEGINNING or data.rfind(b"xmlns") >= beginning.end():
+        return plain_prefix(data)
+    return _usual_prefix(beginning[0])
+
+
+@lru_cache(maxsize=64)
+def _usual_prefix(beginning: bytes) -> str | None:
+    """The parts of a presentation begin alike."""
+    return plain_prefix(beginning)
+
+
+def plain_prefix(data: bytes) -> str | None:
+    """How to read names without resolving namespaces; None when they must be resolved.
+
+    The answer is the prefix that elements without one stand for (empty when for none that we know). Names can be taken
+    as they are when every known namespace has its usual prefix throughout, and no such prefix means anything else.
+    """
+    if data[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in data[:4]:
+        return None
+    plain: set[str] = set()
+    for count, match in enumerate(_NAMESPACE.finditer(data)):
+        prefix = match[1].decode()
+        usual = PREFIXES.get(match[2].decode("utf-8", "replace"), "")
+        if not prefix:
+            plain.add(usual)
+        elif prefix != usual and (usual or prefix in NAMESPACES):
+            return None
+        if count > _MAX_NAMESPACES or len(plain) > 1:
+            return None
+    return plain.pop() if plain else ""
+
+
+class Scan:
+    """A way through parts of one kind. `opens` are starts whose attributes nobody reads.
+
+    Ends are looked for where somebody asked for them, and for `skipped`: tags at whose start `skip` may be called.
+    `telling` are attributes without which a tag says nothing, so that it need not be stopped at.
+    """
+
+    def __init__(
+        self,
+        *,
+        starts: Mapping[str, Start],
+        opens: Mapping[str, End],
+        ends: Mapping[str, End],
+        words: Mapping[str, Words],
+        skipped: Collection[str],
+        telling: Mapping[str, str],
+    ) -> None:
+        self._closings = {name.encode(): f"/{name}".encode() for name in (*ends, *words, *skipped)}
+        followed = frozenset((*ends, *words, *skipped))
+        self._pattern = _stops(followed, frozenset((*starts, *opens)) - followed, frozenset(telling.items()))
+        self._calls: dict[bytes, tuple[_Kind, Callable[..., None]]] = {
+            **{name.encode(): ("start", call) for name, call in starts.items()},
+            **{name.encode(): ("open", call) for name, call in opens.items()},
+            **{name.encode(): ("words", call) for name, call in words.items()},
+            **dict.fromkeys(self._closings.values(), ("end", _nothing)),
+            **{f"/{name}".encode(): ("end", call) for name, call in ends.items()},
+        }
+        for name in followed:
+            self._calls.setdefault(name.encode(), ("open", _nothing))
+        self._then: End | None = None
+        self._is_skipping = False
+
+    def skip(self, then: End | None) -> None:
+        self._is_skipping, self._then = True, then
+
+    def run(self, data: bytes, *, name: str, tick: Callable[[], None]) -> None:
+        """Calls what was asked for, in the order of the file; `tick` now and then.
+
+        Raises ValueError where elements do not close in the order in which they were opened.
+        """
+        if b"\r" in data:
+            data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        tokens = chain.from_iterable(_found(self._pattern, block, tick) for block in _blocks(data))
+        calls, closings = self._calls, self._closings
+        is_open: list[bytes] = []
+        self._is_skipping = False
+        for tag, attributes, text, closing in tokens:
+            kind, call = calls[tag]
+            if kind == "words":
+                if attributes[-1:] != b"/":
+                    call(_decoded(text if closing else _rest_of_words(text, closings[tag], tokens)))
+                continue
+            if kind == "end":
+                if not is_open or is_open.pop() != tag:
+                    raise ValueError(_NOT_IN_ORDER)
+                call()
+                continue
+            if kind == "open":
+                call()
+            else:
+                call(_attributes(attributes) if len(attributes) >= _SHORTEST_ATTRIBUTE else {})
+            is_leaf = closing or attributes[-1:] == b"/"
+            if self._is_skipping:
+                self._pass_over(tokens, None if is_leaf else closings[tag], name)
+            elif tag in closings:
+                if is_leaf:
+                    calls[closings[tag]][1]()
+                else:
+                    is_open.append(closings[tag])
+                    if len(is_open) > MAX_DEPTH:
+                        raise too_deep(name)
+        if is_open:
+            raise ValueError(_NOT_IN_ORDER)
+
+    def _pass_over(self, tokens: Iterator[_Token], closing: bytes | None, name: str) -> None:
+        """To the end of the element that was just opened; None where it is closed already."""
+        is_open = [closing] if closing else []
+        while is_open:
+            if (token := next(tokens, None)) is None:
+                raise ValueError(_NOT_IN_ORDER)
+            tag, attributes, _, closed = token
+            if tag[0] == _SLASH:
+                if is_open.pop() != tag:
+                    raise ValueError(_NOT_IN_ORDER)
+            elif tag in self._closings and not closed and attributes[-1:] != b"/":
+                is_open.append(self._closings[tag])
+                if len(is_open) > MAX_DEPTH:
+                    raise too_deep(name)
+        self._is_skipping = False
+        if self._then is not None:
+            self._then()
+
+
+def _nothing() -> None:
+    """For tags that are followed without being asked for."""
+
+
+def too_deep(name: str) -> Unreadable:
+    return Unreadable(f"{name or 'The document'} nests its elements deeper than any office program does.", name=name)
+
+
+def _found(pattern: re.Pattern[bytes], block: bytes, tick: Callable[[], None]) -> list[_Token]:
+    tick()
+    return pattern.findall(block)
+
+
+def _rest_of_words(first: bytes, closing: bytes, tokens: Iterator[_Token]) -> bytes:
+    """Words between which something else stands, up to the end of their element."""
+    pieces = [first]
+    for tag, _, text, _ in tokens:
+        if tag == closing:
+            return b"".join(pieces)
+        pieces.append(text)
+    raise ValueError(_NOT_IN_ORDER)
+
+
+def _blocks(data: bytes) -> Iterator[bytes]:
+    """Pieces that begin with a tag which opens an element: no element that holds only words is cut in two."""
+    at = 0
+    while at < len(data):
+        following = _OPENING.search(data, at + _BLOCK_BYTES)
+        end = len(data) if following is None else following.start()
+        yield data[at:end]
+        at = end
+
+
+@cache
+def _stops(followed: frozenset[str], others: frozenset[str], telling: frozenset[tuple[str, str]]) -> re.Pattern[bytes]:
+    """Tags, each with the text behind it and the tag that closes it at once. Every character is looked at once,
+    whatever the file holds."""
+    attributes = r"""([^<>"']*+(?:(?:"[^"<]*+"|'[^'<]*+')[^<>"']*+){0,200}+)"""
+    needed = dict(telling)
+    marks = {name: chr(_PRIVATE_USE + number) for number, name in enumerate(needed)}
+    tags = _any_of(sorted(name + marks.get(name, "") for name in (*followed, *others)))
+    for name, mark in marks.items():
+        tags = tags.replace(mark, rf"(?=[^<>]*\s(?:{needed[name]})=)")
+    closings = f"/{_any_of(sorted(followed))}|" if followed else ""
+    return re.compile(rf"<((?>{closings}{tags})(?=[\s/>])){attributes}>(?:(?<!/>)([^<]*+)(</\1>)?+)?+".encode())
+
+
+def _any_of(words: list[str]) -> str:
+    """A pattern for sorted words that decides letter by letter, so that a hundred of them cost no more than a few."""
+    if not any(words):
+        return ""
+    branches = [
+        re.escape(letter) + _any_of([word[1:] for word in group])
+        for letter, group in groupby(filter(None, words), key=itemgetter(0))
+    ]
+    return f"(?:{'|'.join(branches)}){'?' if '' in words else ''}"
+
+
+def _attributes(raw: bytes) -> Attributes:
+    return _usual_attributes(raw) if len(raw) < _LONG_ATTRIBUTES else _read_attributes(raw)
+
+
+@lru_cache(maxsize=2_048)
+def _usual_attributes(raw: bytes) -> Attributes:
+    """A style or a level is named again and again. Nobody changes what is given out."""
+    return _read_attributes(raw)
+
+
+def _read_attributes(raw: bytes) -> Attributes:
+    if b"\n" in raw or b"\t" in raw:
+        raw = raw.translate(_WHITE)
+    return {name.decode(): _decoded(one or other) for name, one, other in _ATTRIBUTE.findall(raw)}
+
+
+def _decoded(raw: bytes) -> str:
+    text = raw.decode()
+    return _REFERENCE.sub(_referred, text) if "&" in text else text
+
+
+def _referred(match: re.Match[str]) -> str:
+    if match[3]:
+        return _NAMED[match[3]]
+    if match[1] or match[2]:
+        code = int(match[1], 16) if match[1] else int(match[2])
+        is_character = code in (0x9, 0xA, 0xD) or 0x20 <= code < 0xD800 or 0xE000 <= code < 0xFFFE
+        if is_character or 0x10000 <= code < 0x110000:
+            return chr(code)
+    raise ValueError("an ampersand that stands for no character")
