@@ -96,7 +96,9 @@ class Daemon:
 
     def link(self) -> str:
         request = urllib.request.Request(
-            f"{self.url}/v1/links", data=b"{}", headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
+            f"{self.url}/v1/links",
+            data=b"{}",
+            headers={"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"},
         )
         with urllib.request.urlopen(request) as answer:
             return self.url + json.load(answer)["url"]

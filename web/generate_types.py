@@ -1,7 +1,7 @@
 """Writes src/api/generated.ts: the shapes of the daemon's answers and events, from the very documents that it serves.
 
-    python web/generate_types.py            write the file
-    python web/generate_types.py --check    fail where it is not what the daemon says
+python web/generate_types.py            write the file
+python web/generate_types.py --check    fail where it is not what the daemon says
 """
 
 from __future__ import annotations
@@ -12,7 +12,9 @@ from pathlib import Path
 from typing import Any
 
 TARGET = Path(__file__).parent / "src/api/generated.ts"
-HEAD = "// Made by generate_types.py from /openapi.json and /asyncapi.json. Fields that are left out have their default.\n"
+HEAD = (
+    "// Made by generate_types.py from /openapi.json and /asyncapi.json. Fields that are left out have their default.\n"
+)
 SIMPLE = {"string": "string", "integer": "number", "number": "number", "boolean": "boolean", "null": "null"}
 
 
@@ -36,8 +38,7 @@ def _declared(name: str, schema: dict[str, Any]) -> str:
 def _object(schema: dict[str, Any]) -> str:
     required = set(schema.get("required", ()))
     fields = [
-        f"  {field}{'' if field in required else '?'}: {_type(given)};"
-        for field, given in schema["properties"].items()
+        f"  {field}{'' if field in required else '?'}: {_type(given)};" for field, given in schema["properties"].items()
     ]
     return "{\n" + "\n".join(fields) + "\n}"
 

@@ -1,8 +1,8 @@
 """Builds the web client into src/loom/daemon/web, where the daemon finds it. Standard library only: packaging runs it.
 
-    python web/make.py             build, where the built files are not of these sources
-    LOOM_WEB=require pip wheel .   fail where it cannot be built (releases)
-    LOOM_WEB=skip pip install .    leave it out
+python web/make.py             build, where the built files are not of these sources
+LOOM_WEB=require pip wheel .   fail where it cannot be built (releases)
+LOOM_WEB=skip pip install .    leave it out
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def _is_installed() -> bool:
 def _run(*command: str) -> None:
     done = subprocess.run(command, cwd=WEB, check=False, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
     if done.returncode != 0:
-        raise NotBuilt(f"The web client was not built: `{' '.join(('npm', *command[1:3]))}` failed.\n{done.stdout[-2000:]}")
+        tried = " ".join(("npm", *command[1:3]))
+        raise NotBuilt(f"The web client was not built: `{tried}` failed.\n{done.stdout[-2000:]}")
 
 
 def make_for_package() -> None:
@@ -85,4 +86,4 @@ def make_for_package() -> None:
 
 
 if __name__ == "__main__":
-    make()
+    make_for_package()

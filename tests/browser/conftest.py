@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
+
 from browser.desk import Daemon, Desk, OpenDesk, context_of, launch
 from browser.samples import write_workspace
-from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
 expect.set_options(timeout=15_000)  # the machine that runs the tests may be busy
 MAKER = Path(__file__).resolve().parents[2] / "web/make.py"

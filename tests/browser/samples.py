@@ -6,9 +6,9 @@ import base64
 import io
 from pathlib import Path
 
-from browser.desk import CHROMIUM, FLAGS
 from PIL import Image, ImageDraw
 
+from browser.desk import CHROMIUM, FLAGS
 from made import made, run
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from browser.desk import Desk
 from playwright.sync_api import expect
+
+from browser.desk import Desk
 
 
 def test_editing_a_message_makes_a_sibling_and_the_picker_goes_back(desk: Desk) -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from playwright.sync_api import Locator, expect
+
 from browser.desk import Desk
 from browser.samples import carried, picture
-from playwright.sync_api import Locator, expect
 
 
 def row_of(drawer: Locator, name: str) -> Locator:

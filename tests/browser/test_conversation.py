@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 
+from playwright.sync_api import expect
+
 from browser.desk import Desk, OpenDesk
 from browser.samples import carried, manual, picture
-from playwright.sync_api import expect
 
 
 def test_one_click_on_a_sample_gives_an_answer_without_any_form(desk: Desk) -> None:

@@ -6,9 +6,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from playwright.sync_api import expect
+
 from browser.desk import Daemon, Desk, OpenDesk
 from browser.samples import carried, picture
-from playwright.sync_api import expect
 
 
 @pytest.fixture

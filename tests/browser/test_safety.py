@@ -7,9 +7,10 @@ import threading
 from collections.abc import Iterator
 
 import pytest
+from playwright.sync_api import expect
+
 from browser.desk import Desk
 from browser.samples import carried, picture
-from playwright.sync_api import expect
 
 SCRIPTED = b"""<svg xmlns="http://www.w3.org/2000/svg" width="90" height="60" onload="window.hacked=1">
 <script>window.hacked=1; fetch("CANARY/svg")</script><image href="CANARY/image.png" width="9" height="9"/>
@@ -28,7 +29,7 @@ class Canary(http.server.BaseHTTPRequestHandler):
         self.send_response(200)
         self.end_headers()
 
-    def log_message(self, format: str, *args: object) -> None:
+    def log_message(self, *args: object) -> None:
         """Silent: `heard` tells."""
 
 
@@ -58,7 +59,8 @@ def test_31_hostile_markdown_and_html_in_an_answer_do_nothing(desk: Desk, canary
         "[click](javascript:window.hacked=1) [data](data:text/html,<script>window.hacked=1</script>)",
         f'<iframe srcdoc="<script>parent.hacked=1</script>" src="{address}/frame"></iframe>',
         f"<style>@import '{address}/style';</style> <b style='background:url({address}/bg)'>bold</b>",
-        "<details open ontoggle=window.hacked=1><summary>x</summary></details> <form action=/v1/logout><button>b</button>",
+        "<details open ontoggle=window.hacked=1><summary>x</summary></details>"
+        " <form action=/v1/logout><button>b</button>",
         f"[ok]({address}/followed) <https://example.org>",
     ]
     answer = desk.say_and_hear("\n".join(f"!echo {line}" for line in lines))
@@ -110,7 +112,8 @@ def test_5_another_origin_can_change_nothing(desk: Desk, canary: tuple[str, list
     other.goto(address)
     sent = other.evaluate(
         """async (url) => {
-          const send = (path, init) => fetch(url + path, { credentials: 'include', mode: 'no-cors', method: 'POST', ...init }).then(() => 1, () => 0);
+          const ambient = { credentials: 'include', mode: 'no-cors', method: 'POST' };
+          const send = (path, init) => fetch(url + path, { ...ambient, ...init }).then(() => 1, () => 0);
           await send('/v1/sessions', { body: '{"title": "stolen"}', headers: { 'Content-Type': 'text/plain' } });
           await send('/v1/token/rotate', {});
           return fetch(url + '/v1/sessions', { credentials: 'include' }).then((r) => r.status, () => 'refused');

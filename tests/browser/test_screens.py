@@ -13,9 +13,10 @@ from typing import Any
 
 import pytest
 from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import expect
+
 from browser.desk import Daemon, Desk, OpenDesk
 from browser.samples import carried, manual, write_workspace
-from playwright.sync_api import expect
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs/images"
 RAISED, OVERLOADED = "Raise the timeout", "An overloaded model"

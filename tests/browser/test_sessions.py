@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 
-from browser.desk import Desk
 from playwright.sync_api import expect
+
+from browser.desk import Desk
 
 
 def test_search_finds_words_inside_messages(desk: Desk) -> None:

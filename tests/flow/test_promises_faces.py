@@ -49,7 +49,10 @@ async def test_64_citations_reach_a_client_with_source_page_and_words(tmp_path: 
         kept = [block for block in (await session.path())[-1].blocks if isinstance(block, TextBlock)]
 
     cited = [event.citation for event in events if isinstance(event, Cited)]
-    assert {(one.title, one.locator, one.first) for one in cited} == {("manual.pdf", "page", 1), ("manual.pdf", "page", 3)}
+    assert {(one.title, one.locator, one.first) for one in cited} == {
+        ("manual.pdf", "page", 1),
+        ("manual.pdf", "page", 3),
+    }
     assert any("30 seconds" in one.quote for one in cited)
     assert {one for block in kept for one in block.citations} == set(cited), "and stay with the words"
 

@@ -120,9 +120,9 @@ LURES = {
     "white.pdf": white_pdf,
     "scan.pdf": scanned,
     "poster.png": lambda: painted().read_bytes(),
-    "page.html": lambda: f"<p>Hello</p><!-- {ORDER} --><p hidden>nothing</p>".encode(),
-    "drawing.svg": lambda: f'<svg xmlns="http://www.w3.org/2000/svg"><desc>{ORDER}</desc></svg>'.encode(),
-    "tags.txt": lambda: f"Hello{hidden_in_tags(ORDER)} world".encode(),
+    "page.html": f"<p>Hello</p><!-- {ORDER} --><p hidden>nothing</p>".encode,
+    "drawing.svg": f'<svg xmlns="http://www.w3.org/2000/svg"><desc>{ORDER}</desc></svg>'.encode,
+    "tags.txt": f"Hello{hidden_in_tags(ORDER)} world".encode,
 }
 
 

@@ -16,6 +16,7 @@ from cli.loom_command import Loom
 from loom.agent.foreign import read_conversation
 from loom.config import load_config
 from loom.content.blocks import ToolCall
+from loom.content.media import digest_of
 from loom.content.messages import media_of, text_of
 from loom.errors import Corrupt
 from loom.events import MediaArrived, Stopped, TextDelta
@@ -32,7 +33,9 @@ SECRET = "the words that must not leave"
 
 def edited(*paths: str) -> bytes:
     """A conversation of an older version, whose pictures were files, after somebody wrote other names into it."""
-    shown = [{"type": "image", "source_path": path, "text_fallback": f"a picture, {at}"} for at, path in enumerate(paths)]
+    shown = [
+        {"type": "image", "source_path": path, "text_fallback": f"a picture, {at}"} for at, path in enumerate(paths)
+    ]
     old = {"success": True, "output": "", "content_blocks": shown}
     return json.dumps(
         [
@@ -148,7 +151,7 @@ async def test_pains_15_to_19_pictures_are_files_once_and_records_only_name_them
     assert len([file for file in files if file.stat().st_size > 1_000_000]) == len(pictures)
     with closing(sqlite3.connect(folder / "loom.db")) as database:
         longest = max(
-            database.execute(f"SELECT max(length({column})) FROM {table}").fetchone()[0]  # noqa: S608  our own names
+            database.execute(f"SELECT max(length({column})) FROM {table}").fetchone()[0]
             for table, column in (("node", "message"), ("event", "data"))
         )
         database.execute("VACUUM")
@@ -164,3 +167,26 @@ async def test_pains_15_to_19_pictures_are_files_once_and_records_only_name_them
         assert len(await runtime.sessions.list()) == 2, "a list opens no medium"
         path = await (await runtime.session(session.id)).path()
         assert len([media for message in path for media in media_of(message)]) == 17
+
+
+# Pain 40 --------------------------------------------------------------------------------------------------------------
+
+
+async def test_pain_40_every_branch_keeps_the_pictures_that_were_said_above_it() -> None:
+    """A fork, an edited question below, another answer, and the way back: each request shows the same bytes."""
+    picture = sample_png(30, 20)
+    async with memory_runtime() as runtime:
+        provider = runtime.providers["anthropic"] = ScriptedProvider(["one"] * 6)
+        session = await runtime.session(model=MODEL)
+        first = await session.send("look", picture)
+        second = await session.send("and the colour?")
+        forked = await session.fork()
+        await forked.send("in the fork")
+        await session.send("and the shape?", parent=second.parent)
+        _ = [event async for event in session.again()]
+        await session.go(first.node)
+        await session.send("from the beginning")
+
+        assert [[ref.digest for ref in prompt.media()] for prompt in provider.prompts] == [[digest_of(picture)]] * 6
+        await runtime.sessions.delete(session.id)
+        assert await runtime.media.load(digest_of(picture)) == picture, "the fork still needs it"
