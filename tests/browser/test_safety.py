@@ -59,8 +59,8 @@ def test_31_hostile_markdown_and_html_in_an_answer_do_nothing(desk: Desk, canary
         "[click](javascript:window.hacked=1) [data](data:text/html,<script>window.hacked=1</script>)",
         f'<iframe srcdoc="<script>parent.hacked=1</script>" src="{address}/frame"></iframe>',
         f"<style>@import '{address}/style';</style> <b style='background:url({address}/bg)'>bold</b>",
-        "<details open ontoggle=window.hacked=1><summary>x</summary></details>"
-        " <form action=/v1/logout><button>b</button>",
+        "<details open ontoggle=window.hacked=1><summary>x</summary></details>",
+        "<form action=/v1/logout><button>b</button>",
         f"[ok]({address}/followed) <https://example.org>",
     ]
     answer = desk.say_and_hear("\n".join(f"!echo {line}" for line in lines))
