@@ -105,9 +105,10 @@ class Renditions(Generic[E]):
     async def _render(self, digest: str, media_type: str, recipe: Recipe) -> Rendered:
         data = await self._media.load(digest)
         media = Media(digest=digest, media_type=media_type, size_bytes=len(data))
-        rendered = await asyncio.to_thread(render, data, media, recipe, self._limits)
-        if isinstance(recipe, Text) and ocr.available():
-            return await asyncio.to_thread(self._read_scans, data, media, rendered)
+        beside = ocr.beside if isinstance(recipe, Ocr) else asyncio.to_thread
+        rendered = await beside(render, data, media, recipe, self._limits)
+        if isinstance(recipe, Text) and ocr.available() and _UNREAD_PAGE.search(rendered.data.decode()):
+            return await ocr.beside(self._read_scans, data, media, rendered)
         return rendered
 
     def _read_scans(self, data: bytes, media: Media, rendered: Rendered) -> Rendered:

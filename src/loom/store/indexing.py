@@ -107,7 +107,7 @@ class _Reader:
             return "picture", cached
         if not self._pictures:
             return "unread", ""
-        made = await asyncio.to_thread(render, data, medium, Ocr(), self._limits)
+        made = await ocr.beside(render, data, medium, Ocr(), self._limits)
         return "picture", made.data.decode()
 
     async def _cached(self, digest: str, recipe: Text | Ocr) -> str | None:

@@ -6,10 +6,13 @@ and most of a gigabyte to load, so one process loads it once and keeps it.
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import shutil
-from functools import cache
-from typing import Final, Literal
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import cache, partial
+from typing import Final, Literal, TypeVar
 
 import msgspec
 
@@ -19,14 +22,29 @@ from loom.formats.facts import Limits
 from loom.formats.worker import Crew
 
 Engine = Literal["rapidocr", "tesseract", ""]
+T = TypeVar("T")
 
 _MEMORY_SHARE: Final = 3
 """onnxruntime maps 1.6 GB for a screenshot, 0.8 GB of it resident."""
 
 
+_READERS: Final = 2
+
+
 @cache
 def _crew() -> Crew:
     return Crew("loom.formats.ocr.job", memory_share=_MEMORY_SHARE)
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(_READERS, thread_name_prefix="loom-ocr")
+
+
+async def beside(work: Callable[..., T], *given: object) -> T:
+    """Do work that reads pictures beside the event loop. It takes seconds: a hundred pictures wait for one another
+    here, and not in the threads that everybody else needs."""
+    return await asyncio.get_running_loop().run_in_executor(_threads(), partial(work, *given))
 
 
 def available() -> Engine:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import io
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 import msgspec
@@ -64,7 +64,7 @@ class Desk:
 
     async def words_in(self, picture: Picture) -> str | Unseen:
         data = await self._data(picture.media.ref)
-        return await _told(ocr.read_picture, data, Limits(ocr_seconds=READING_SECONDS))
+        return await _told(ocr.read_picture, data, Limits(ocr_seconds=READING_SECONDS), beside=ocr.beside)
 
     async def read(self, paper: Paper) -> Source | Unseen:
         if paper.media is None:
@@ -103,7 +103,8 @@ class Desk:
             return msgspec.structs.replace(source, note=note)
         texts: list[str] = []
         for number in range(1, min(SCANNED_PAGES, len(source.text.pages)) + 1):
-            words = await _told(render, data, media, Ocr(number), Limits(ocr_seconds=READING_SECONDS))
+            limits = Limits(ocr_seconds=READING_SECONDS)
+            words = await _told(render, data, media, Ocr(number), limits, beside=ocr.beside)
             if not isinstance(words, Unseen):
                 texts.append(f"[page {number}]\n{words.data.decode()}")
         text = await asyncio.to_thread(read_text, "\n\n".join(texts) or "[page 1]", first)
@@ -122,9 +123,11 @@ def _media(data: bytes, shown: ShownMedia, name: str) -> Media:
     return Media(digest=digest_of(data), media_type=shown.ref.media_type, size_bytes=len(data), name=name)
 
 
-async def _told(work: Callable[..., _Given], *given: object) -> _Given | Unseen:
+async def _told(
+    work: Callable[..., _Given], *given: object, beside: Callable[..., Awaitable[_Given]] = asyncio.to_thread
+) -> _Given | Unseen:
     try:
-        return await asyncio.to_thread(work, *given)
+        return await beside(work, *given)
     except (MediaError, ExtraMissing) as error:
         return Unseen(str(error))
 
