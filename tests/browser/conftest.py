@@ -38,8 +38,9 @@ def daemon(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Da
     running.stop()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
+    """Of one module: while it lives, no test with an event loop of its own can run in this process."""
     with sync_playwright() as playwright:
         browser = launch(playwright)
         yield browser

@@ -127,7 +127,7 @@ class Desk:
 
     def enter(self, path: str = "/") -> Desk:
         self.page.goto(f"{self.daemon.url}{path}")
-        expect(self.page.locator(".sample").first if path == "/" else self.asked.first).to_be_visible()
+        expect(self.page.locator(".sample").last if path == "/" else self.asked.first).to_be_visible()
         return self
 
     @property

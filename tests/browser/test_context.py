@@ -12,7 +12,7 @@ from browser.samples import carried, picture
 
 def row_of(drawer: Locator, name: str) -> Locator:
     """The line of a picture: the one that has a thumbnail of it."""
-    return drawer.locator("tbody tr", has=drawer.get_by_role("button", name=re.compile(f"^Open {name}")))
+    return drawer.locator("tbody tr", has=drawer.page.get_by_role("button", name=re.compile(f"^Open {name}")))
 
 
 def shown(desk: Desk) -> None:
@@ -35,7 +35,7 @@ def test_pinning_a_block_in_the_inspector_changes_the_plan(desk: Desk) -> None:
     expect(drawer.locator(".columns li.main strong")).not_to_have_text(before)
     expect(desk.asked.last.locator("figcaption")).to_contain_text("text")
     drawer.get_by_role("button", name="Reasons").click()
-    expect(row).to_contain_text("override")
+    expect(row).to_contain_text("chosen by the user")
     row.get_by_role("button", name=re.compile("Change")).first.click()
     desk.page.get_by_role("menuitem", name=re.compile("^auto")).click()
     expect(row.locator(".cell").first).to_contain_text("full")

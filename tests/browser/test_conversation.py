@@ -190,3 +190,47 @@ def test_slash_offers_commands(desk: Desk) -> None:
     desk.box.press("Enter")
     expect(desk.page.get_by_role("dialog", name="Settings")).to_be_visible()
     expect(desk.box).to_have_value("")
+
+
+def test_a_phone_offers_its_camera(open_desk: OpenDesk) -> None:
+    phone = open_desk(phone=True)
+    camera = phone.page.locator("[data-pick=camera]")
+    expect(phone.page.get_by_role("button", name="Take a photo")).to_be_visible()
+    assert camera.get_attribute("capture") == "environment"
+    camera.set_input_files({"name": "photo.jpg", "mimeType": "image/jpeg", "buffer": picture("photo", form="JPEG")})
+    expect(phone.attachments).to_contain_text("640×400")
+    phone.send_button.click()
+    expect(phone.answers.last).to_contain_text("640×400")
+
+
+def test_everything_can_be_reached_and_left_by_keyboard(desk: Desk) -> None:
+    desk.box.press("Tab")
+    desk.page.locator("body").press("?")
+    dialog = desk.page.get_by_role("dialog", name="Keys")
+    expect(dialog).to_be_visible()
+    desk.page.keyboard.press("Escape")
+    expect(dialog).to_have_count(0)
+    desk.page.keyboard.press("m")
+    expect(desk.page.get_by_role("dialog", name="Whom to ask")).to_be_visible()
+    desk.page.keyboard.press("Escape")
+    desk.page.keyboard.press("/")
+    expect(desk.box).to_be_focused()
+
+
+def test_screen_readers_hear_of_the_answer_apart_from_the_stream(desk: Desk) -> None:
+    desk.say("!echo one two three")
+    status = desk.page.get_by_role("status")
+    expect(status).to_have_text(re.compile("^Done, 3 words"))
+    assert desk.page.locator(".chat [aria-live]").count() == 0
+
+
+def test_targets_are_large_enough_for_a_finger(open_desk: OpenDesk) -> None:
+    desk = open_desk()
+    desk.say_and_hear("!echo hello")
+    small = desk.page.evaluate(
+        """[...document.querySelectorAll('button, a[href], input:not([hidden])')]
+          .filter((one) => one.checkVisibility() && !one.closest('.prose') && !one.matches('.skip'))
+          .map((one) => [one.outerHTML.slice(0, 80), one.getBoundingClientRect()])
+          .filter(([, box]) => box.width > 0 && (box.width < 24 || box.height < 24)).map(([html]) => html)"""
+    )
+    assert small == []

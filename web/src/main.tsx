@@ -3,11 +3,11 @@ import { render } from "preact";
 import { ask, Refused } from "./api/http";
 import type { ConfigView, ModelView, SampleView } from "./api/shapes";
 import { App } from "./screens/App";
-import { config, defaultModel, models, samples } from "./state/app";
+import { config, defaultModel, models, samples, sessionId, view } from "./state/app";
 import { keepDrafts } from "./state/composer";
 import { connect } from "./state/connection";
 import { watchPlan } from "./state/plan";
-import { loadSessions, onEnvelope, onSessionChange, refresh, report, route } from "./state/sessions";
+import { loadSessions, onEnvelope, onSessionChange, refresh, report, route, sessionInAddress } from "./state/sessions";
 import { deliverLeft } from "./state/turn";
 import { loadTheme } from "./state/theme";
 
@@ -41,13 +41,15 @@ async function begin(): Promise<void> {
     },
   });
   loadFacts().catch(report);
-  keepDrafts();
-  watchPlan();
-  addEventListener("hashchange", () => void route());
-  await route();
+  if (!view.value) await route();
   deliverLeft();
 }
 
+// Whoever types at once must find nothing in the way: the draft is there before the daemon has answered.
 loadTheme();
+sessionId.value = sessionInAddress();
+keepDrafts();
+watchPlan();
+addEventListener("hashchange", () => void route());
 render(<App />, document.getElementById("app") as HTMLElement);
 void begin();

@@ -5,7 +5,7 @@ import { go } from "../state/sessions";
 import { shortModel } from "../state/words";
 
 export function TopBar() {
-  const branches = new Set(turns.value.flatMap((turn) => [turn.user, ...turn.answers].flatMap((one) => (one?.siblings && one.siblings.length > 1 ? one.siblings : []))));
+  const branches = new Set(turns.value.flatMap((turn) => [turn.user, turn.forked].flatMap((one) => (one?.siblings && one.siblings.length > 1 ? one.siblings : []))));
   const isBlind = modelInfo.value?.capabilities.vision === false;
   return (
     <header class={`top${sessionId.value ? " in-session" : ""}`}>

@@ -55,7 +55,7 @@ function Answered({ turn }: { turn: Turn }) {
       <header>
         <h2>{shortModel(turn.model) || "Answer"}</h2>
         <span class="dim facts">{turn.isLive && turn.began ? <Ticking since={turn.began} word="answering" /> : <Facts turn={turn} />}</span>
-        {first && <Siblings message={first} />}
+        {turn.forked && <Siblings message={turn.forked} />}
       </header>
       {turn.parts.map((part) => (
         <PartView key={part.key} part={part} isLive={turn.isLive} />

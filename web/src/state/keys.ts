@@ -55,7 +55,7 @@ export function editLast(): void {
 /** `[` and `]`: the nearest place above that has siblings. */
 function step(by: number): void {
   for (const turn of [...turns.value].reverse()) {
-    for (const message of [turn.answers[0], turn.user]) {
+    for (const message of [turn.forked, turn.user]) {
       const siblings = message?.siblings ?? [];
       if (!message || siblings.length < 2) continue;
       const next = siblings[(siblings.indexOf(message.node) + by + siblings.length) % siblings.length];

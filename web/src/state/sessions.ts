@@ -60,8 +60,12 @@ export function go(id: string): void {
   else location.hash = hash;
 }
 
+export function sessionInAddress(): string {
+  return /^#\/s\/([\w-]+)/.exec(location.hash)?.[1] ?? "";
+}
+
 export async function route(): Promise<void> {
-  const id = /^#\/s\/([\w-]+)/.exec(location.hash)?.[1] ?? "";
+  const id = sessionInAddress();
   const before = sessionId.value;
   if (before && before !== id) leave(before);
   batch(() => {

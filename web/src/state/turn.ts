@@ -2,7 +2,7 @@
 import { ask, freshKey, Refused } from "../api/http";
 import type { Block, MediaBlock, Message } from "../api/blocks";
 import type { Posted, SessionView, Tree } from "../api/shapes";
-import { announce, chosenModel, info, model, sessionId, view } from "./app";
+import { announce, chosenModel, model, sessionId, view } from "./app";
 import { newestLeaf } from "./branches";
 import { go, keepSession, refresh, report } from "./sessions";
 import { withAnswer, withoutQueued, withoutSent, withSent } from "./view";
@@ -137,8 +137,7 @@ export function unqueue(message: string): Promise<boolean> {
 
 export function moveHead(node: string): Promise<boolean> {
   return act(async (id) => {
-    const rev = info.value?.rev;
-    keepSession(await ask<SessionView>(`/sessions/${id}/head`, { body: { node }, headers: rev === undefined ? {} : { "If-Match": `"${rev}"` } }));
+    keepSession(await ask<SessionView>(`/sessions/${id}/head`, { body: { node } }));
     await refresh();
   });
 }

@@ -16,6 +16,8 @@ export interface Turn {
   number: number;
   user: MessageView | null;
   answers: MessageView[];
+  /** The first message of the answer that has others in its place; a tool that answered otherwise counts too. */
+  forked: MessageView | null;
   parts: Part[];
   model: string;
   isLive: boolean;
@@ -82,6 +84,7 @@ function turnOf(messages: MessageView[], number: number, view: View, live: Live 
     number,
     user,
     answers,
+    forked: messages.find((one) => one.role !== "user" && one.siblings.length > 1) ?? null,
     parts,
     model: live?.model || (answers.at(-1)?.model ?? ""),
     isLive: live !== null,

@@ -19,7 +19,7 @@ const REASONS: Record<PlanCell["reason"], string> = {
 
 /** Why a block is shown as it is, in words. */
 export function because(cell: PlanCell): string {
-  return [REASONS[cell.reason] ?? cell.reason, cell.detail].filter(Boolean).join(": ");
+  return cell.detail || REASONS[cell.reason];
 }
 
 export function tokens(count: number): string {
