@@ -572,3 +572,16 @@ async def test_a_message_that_is_cancelled_before_its_turn_has_begun_is_said_onc
             assert len(ends) == 1, (moment, everything)
             assert (await runtime.sessions.get(session.id)).settings.get("running") is None
             assert (await session.send("and now?")).text == "answer"
+
+
+async def test_a_turn_whose_process_died_after_its_last_word_is_not_ended_again(tmp_path: Path):
+    async with runtime_at(tmp_path, ["hello", "again"]) as runtime:
+        session = await runtime.session(model=MODEL)
+        await session.send("hi")
+        (ended,) = [event for event in await kept(runtime, session.id) if isinstance(event, TurnFinished)]
+        found = await runtime.sessions.get(session.id)
+        await runtime.sessions.update(session.id, settings={**found.settings, "running": {"turn": ended.turn}})
+        await (await runtime.session(session.id)).send("and now?")
+        ends = [event for event in await kept(runtime, session.id) if isinstance(event, TurnFinished | TurnFailed)]
+        assert [type(event) for event in ends] == [TurnFinished, TurnFinished]
+        assert "running" not in (await runtime.sessions.get(session.id)).settings

@@ -147,6 +147,10 @@ class Record(Protocol):
         """Keep events for faces that come later; gives the number of the last."""
         ...
 
+    async def has_ended(self, turn: str) -> bool:
+        """Whether the end of this turn, the last that ran, is among the events."""
+        ...
+
     async def take(self) -> bool:
         """Become the only one, of all processes, who runs this session; False where somebody else is. Every write from
         now on fails with `Conflict` once somebody else has taken it over."""

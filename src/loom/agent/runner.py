@@ -143,7 +143,8 @@ class Runner:
             (node,) = await self._record.append([message])
             await tell(MessageStored(node=node, message=message))
         if running.turn:
-            await tell(end)
+            if not await self._record.has_ended(running.turn):  # its process may have died between the two writes
+                await tell(end)
             await self._save(running=None)
 
     # One turn --------------------------------------------------------------------------------------------------------

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
+from starlette.requests import Request
 from starlette.responses import Response
 
 from loom.content.blocks import ContentBlock
@@ -49,9 +50,7 @@ async def posted(call: Call[None, None]) -> Response:
     """It is on disk when this answers."""
     daemon = call.daemon
     daemon.rates.message(call.client)
-    key = call.request.headers.get("idempotency-key", "")
-    if len(key) > MAX_KEY_CHARACTERS or not key.isprintable():
-        raise NotUnderstood(f"An Idempotency-Key has at most {MAX_KEY_CHARACTERS} plain characters.")
+    key = _key(call.request)
     stored = await daemon.runtime.sessions.get(call.path("session"))
     declared = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if declared == "multipart/form-data":
@@ -61,6 +60,14 @@ async def posted(call: Call[None, None]) -> Response:
             return await _say(daemon, stored, _from_fields(parts), key, parts)
     async with json_body(daemon, call.request, NewMessage, max_bytes=MAX_INLINE_JSON_BYTES) as body:
         return await _say(daemon, stored, body, key)
+
+
+def _key(request: Request) -> str:
+    """The same key is the same request, however often it is sent."""
+    key = request.headers.get("idempotency-key", "")
+    if len(key) > MAX_KEY_CHARACTERS or not key.isprintable():
+        raise NotUnderstood(f"An Idempotency-Key has at most {MAX_KEY_CHARACTERS} plain characters.")
+    return key
 
 
 def _from_fields(parts: Sequence[Part]) -> NewMessage:
@@ -134,7 +141,9 @@ async def again(call: Call[None, Regenerate]) -> Response:
         daemon.runtime.model(body.model)
     session_id = call.path("session")
     await daemon.runtime.sessions.get(session_id)
-    return _accepted(session_id, await daemon.turns.again(session_id, node=body.node, model=body.model, n=body.n))
+    key = _key(call.request)
+    posted = await daemon.turns.again(session_id, node=body.node, key=key, model=body.model, n=body.n)
+    return _accepted(session_id, posted)
 
 
 async def cancelled(call: Call[None, None]) -> Response:

@@ -231,6 +231,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         body=m.Regenerate,
         answer=m.Posted,
         status=202,
+        headers=("Idempotency-Key",),
     ),
     _row("GET", SESSION + "/approvals", messages_routes.asked, "What waits for your word.", answer=m.Approvals),
     _row(

@@ -14,7 +14,7 @@ from loom.agent.ports import State
 from loom.content.messages import Message
 from loom.context.policy import Placed, Said, Watermark
 from loom.errors import NotFound, StoreError
-from loom.events import Event, encode_event
+from loom.events import Event, TurnFailed, TurnFinished, decode_event, encode_event
 from loom.session import Options, Queued
 from loom.store.leases import Lease
 from loom.store.requests import Asked, Kind
@@ -101,6 +101,14 @@ class StoredRecord:
         for tell in self._runtime.on_events:
             tell(self.id, seq)
         return seq
+
+    async def has_ended(self, turn: str) -> bool:
+        found = await self._runtime.events.last_of(self.id, ("turn_finished", "turn_failed"))
+        match decode_event(found.data) if found is not None else None:
+            case TurnFinished(turn=ended) | TurnFailed(turn=ended):
+                return ended == turn
+            case _:
+                return False
 
     # Who runs it -----------------------------------------------------------------------------------------------------
 

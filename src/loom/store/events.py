@@ -23,6 +23,10 @@ _SELECT_AFTER: Final = (
     "SELECT e.seq, e.type, e.data, e.created_at FROM event e WHERE e.session_key = :key AND e.seq > :seq"
     " ORDER BY e.seq LIMIT :limit"
 )
+_SELECT_LAST: Final = (
+    "SELECT e.seq, e.type, e.data, e.created_at FROM event e WHERE e.session_key = :key"
+    " AND e.type IN (:first, :second) ORDER BY e.seq DESC LIMIT 1"
+)
 _RECORD: Final = "The record of this session"
 _SELECT_HEAD: Final = "SELECT key, last_seq FROM session WHERE id = :id"
 
@@ -68,6 +72,17 @@ class Events:
             key, _ = _head(tx, session_id)
             found = tx.execute(_SELECT_AFTER, {"key": key, "seq": seq, "limit": limit})
             return tuple(_event_of(row) for row in found)
+
+        return await self._database.read(work)
+
+    async def last_of(self, session_id: str, types: tuple[str, str]) -> StoredEvent | None:
+        """The newest event of either type."""
+        check_session_id(session_id)
+
+        def work(tx: Transaction) -> StoredEvent | None:
+            key, _ = _head(tx, session_id)
+            rows = tx.execute(_SELECT_LAST, {"key": key, "first": types[0], "second": types[1]})
+            return _event_of(rows[0]) if rows else None
 
         return await self._database.read(work)
 
