@@ -16,6 +16,7 @@ expect.set_options(timeout=15_000)  # the machine that runs the tests may be bus
 MAKER = Path(__file__).resolve().parents[2] / "web/make.py"
 
 
+@pytest.hookimpl(tryfirst=True)  # before the groups are read
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if Path(__file__).parent in item.path.parents:

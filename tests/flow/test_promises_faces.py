@@ -41,6 +41,20 @@ def test_64_a_name_in_the_sources_cannot_command_the_terminal(tmp_path: Path) ->
     assert "\x1b]0;" not in terminal.screen and "\x1b[2J" not in terminal.screen
 
 
+def test_64_the_log_and_every_export_name_the_sources_and_mark_the_reasoning(tmp_path: Path) -> None:
+    loom = Loom(tmp_path)
+    loom.file("manual.pdf", LEAFLET)
+    assert loom("manual.pdf", QUESTION).code == 0
+
+    log = loom("log").out.splitlines()
+    exports = {form: loom("sessions", "export", "1", "--format", form).out for form in ("md", "html")}
+
+    assert "sources: manual.pdf p. 1, manual.pdf p. 3" in log
+    assert any(line.startswith("thinking: ") for line in log)
+    assert "*Sources: manual.pdf p. 1, manual.pdf p. 3*" in exports["md"]
+    assert "Sources: manual.pdf p. 1, manual.pdf p. 3</small>" in exports["html"]
+
+
 async def test_64_citations_reach_a_client_with_source_page_and_words(tmp_path: Path) -> None:
     (tmp_path / "manual.pdf").write_bytes(LEAFLET)
     async with served() as house, house.client() as client:

@@ -174,9 +174,8 @@ class TerminalFace(TextFace):
     async def event(self, event: Event) -> None:
         if not isinstance(event, TextDelta):
             self._text_ended()
-        if isinstance(event, Cited) and (event.citation.title or event.citation.url):
-            page = f" p. {event.citation.first}" if event.citation.locator == "page" else ""
-            self._sources[f"{event.citation.title or event.citation.url}{page}"] = None
+        if isinstance(event, Cited) and event.citation.source:
+            self._sources[event.citation.source] = None
         await super().event(event)
 
     async def finish(self, outcome: Outcome) -> None:

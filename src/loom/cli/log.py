@@ -15,7 +15,7 @@ from loom.cli.terminal import Ink, harmless, one_line
 from loom.cli.tree import print_tree
 from loom.content.blocks import TextBlock, ThinkingBlock
 from loom.content.codec import encode_message
-from loom.content.messages import text_of
+from loom.content.messages import sources_of, text_of
 from loom.runtime import Runtime
 from loom.runtime.exporting import speaker
 from loom.store.nodes import Node
@@ -56,8 +56,10 @@ def _shown(node: Node, *, shows_reasoning: bool) -> str:
     parts = [f"{ink.bold(one_line(speaker(node), 40))} {ink.dim(short_id(node.id))}"]
     for block in node.message.blocks:
         if isinstance(block, ThinkingBlock):
-            parts += [ink.dim(harmless(text_of(block)))] if shows_reasoning else []
+            parts += [ink.dim(f"thinking: {harmless(text_of(block))}")] if shows_reasoning else []
         else:
             text = harmless(text_of(block))
             parts.append(text if isinstance(block, TextBlock) else ink.dim(text))
+    if sources := sources_of(node.message):
+        parts.append(ink.dim(f"sources: {harmless(', '.join(sources))}"))
     return "\n".join(parts) + "\n"

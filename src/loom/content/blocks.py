@@ -66,6 +66,12 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
             raise ContentError("a citation with a locator needs first and last, and only then")
         check_text(self.quote, self.title, self.url, self.digest)
 
+    @property
+    def source(self) -> str:
+        """What a person would look up: `manual.pdf p. 14`; empty where nothing names it."""
+        name = self.title or self.url
+        return f"{name} p. {self.first}" if name and self.locator == "page" else name
+
 
 class TextBlock(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
     text: str

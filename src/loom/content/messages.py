@@ -111,6 +111,14 @@ def media_of(message: Message) -> tuple[Media, ...]:
     return tuple(block.media for block in media_blocks(message.blocks))
 
 
+def sources_of(message: Message) -> tuple[str, ...]:
+    """What a message cites, each source once, in the order of the text."""
+    cited = (
+        citation.source for block in message.blocks if isinstance(block, TextBlock) for citation in block.citations
+    )
+    return tuple(dict.fromkeys(source for source in cited if source))
+
+
 def text_of(block: Block) -> str:
     """The text form that every block has: somebody's words if there are any, else the label."""
     match block:

@@ -33,7 +33,7 @@ from loom.content.blocks import (
 from loom.content.codec import Conversation, encode_conversation
 from loom.content.harmless import harmless
 from loom.content.media import Media
-from loom.content.messages import Message, media_of, text_of
+from loom.content.messages import Message, media_of, sources_of, text_of
 from loom.content.recipes import Fit
 from loom.errors import Corrupt, LoomError, NotFound
 from loom.formats import render
@@ -104,6 +104,8 @@ def _markdown(title: str, system: str, nodes: Sequence[Node]) -> str:
     for node in nodes:
         if node.message is not None:
             parts += [f"## {speaker(node)}", *(_markdown_block(block) for block in node.message.blocks)]
+            if sources := sources_of(node.message):
+                parts.append(f"*Sources: {', '.join(sources)}*")
     return harmless("\n\n".join(parts)) + "\n"
 
 
@@ -141,7 +143,10 @@ async def _html(runtime: Runtime, title: str, system: str, nodes: Sequence[Node]
 
 
 async def _html_blocks(runtime: Runtime, message: Message) -> str:
-    return "".join([await _html_block(runtime, block) for block in message.blocks])
+    blocks = [await _html_block(runtime, block) for block in message.blocks]
+    if sources := sources_of(message):
+        blocks.append(f"<p><small>Sources: {_escaped(', '.join(sources))}</small></p>")
+    return "".join(blocks)
 
 
 async def _html_block(runtime: Runtime, block: Block) -> str:
