@@ -2,7 +2,7 @@
 
     python -m benchmarks.web
 
-Opening: from following the link of a session to the newest answer on the screen, and to a quiet page.
+Opening: from following the link of a session to the newest answer on the screen.
 Scrolling: to the very top through every page of the history, frame by frame; what is long between two frames is jank.
 """
 
@@ -115,9 +115,7 @@ def opened(page: Page, url: str) -> dict[str, float]:
     page.wait_for_selector(f".answer:has-text('Answer {MESSAGES - 2}')")
     shown = page.evaluate("performance.now()")
     paint = page.evaluate("performance.getEntriesByName('first-contentful-paint')[0]?.startTime ?? 0")
-    page.wait_for_load_state("networkidle")
-    script = page.evaluate("performance.getEntriesByType('longtask').reduce((sum, one) => sum + one.duration, 0)")
-    return {"first paint": paint, "newest answer": shown, "long tasks": script}
+    return {"first paint": paint, "newest answer": shown}
 
 
 def measured(daemon: Daemon, session: str) -> dict[str, Any]:
