@@ -99,6 +99,22 @@ async def test_every_recorded_stream_gives_the_same_events_over_a_socket_however
             assert events == decode(module, model, [stream]), name
 
 
+async def test_whoever_waits_is_told_how_much_of_a_long_request_has_left_and_nothing_of_a_short_one(
+    media: Folder,
+) -> None:
+    told: list[str] = []
+    provider = HttpProvider(media, lambda model: KEY, patience=QUICK, on_progress=told.append)
+    stream = WIRES["anthropic"][2]["text"]
+    async with far_side(Reply(body=stream), Reply(body=stream)) as server:
+        await answer(provider, asking(model_of("anthropic", server), media.add(b"few bytes")))
+        assert told == []
+        await answer(provider, asking(model_of("anthropic", server), media.add(bytes(range(256)) * 40_000)))
+    await provider.close()
+    assert told == sorted(set(told), key=told.index) and 5 <= len(told) <= 11
+    assert told[-1] == "sending 14 MB: 100 %"
+    assert len(server.requests[1].body) > 13_000_000
+
+
 @EVERY_WIRE
 async def test_a_request_goes_where_its_protocol_wants_it_with_the_exact_length_and_the_bytes_of_its_media(
     wire: str, provider: HttpProvider, media: Folder

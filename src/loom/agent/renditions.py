@@ -54,6 +54,11 @@ class Renditions(Generic[E]):
     def known(self) -> Known:
         return Known(derived=self._facts, texts=self._texts, failed=self._failed, missing=frozenset(self._missing))
 
+    def tell(self, words: str) -> None:
+        """Whoever waits is told what is being done."""
+        if self.on_progress is not None:
+            self.on_progress(words)
+
     async def settle(self, prepare: Callable[[Known], Prepared]) -> Prepared:
         """Run `prepare` until it lacks nothing that can be made. Every round makes what the last one asked for."""
         prepared = await asyncio.to_thread(prepare, self.known)  # thousands of messages would hold up everybody else
@@ -93,8 +98,8 @@ class Renditions(Generic[E]):
             self._failed[key] = error.message
 
     async def _made(self, digest: str, media_type: str, recipe: Recipe) -> E:
-        if self.on_progress is not None and (words := _work(recipe)):
-            self.on_progress(words)
+        if words := _work(recipe):
+            self.tell(words)
         rendered = await self._render(digest, media_type, recipe)
         derived = await self._derived.put(digest, recipe, rendered)
         if self._on_text is not None and isinstance(recipe, Text | Ocr):

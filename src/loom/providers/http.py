@@ -10,18 +10,19 @@ from __future__ import annotations
 import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
-from contextlib import AsyncExitStack, suppress
+from contextlib import AsyncExitStack, aclosing, suppress
 from itertools import count
 from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
+from loom.content.media import size_label
 from loom.errors import Overloaded, ProviderError, RateLimited, Unavailable
 from loom.events import DecoderEvent, Stopped
 from loom.models import Model
 from loom.prompt import Prompt
 from loom.providers import answers, bedrock
 from loom.providers.connections import Connections, Keys, Patience, endpoint, transport_errors
-from loom.providers.media_body import MediaBody, MediaSource
+from loom.providers.media_body import Body, MediaBody, MediaSource
 from loom.wire import anthropic, gemini, ollama, openai_chat, openai_responses
 
 if TYPE_CHECKING:
@@ -43,6 +44,7 @@ OnWait: TypeAlias = Callable[[float, ProviderError], None]
 _FIRST_DELAY_SECONDS: Final = 0.5
 _MAX_DELAY_SECONDS: Final = 20.0
 _FAREWELL_SECONDS: Final = 1.0
+_LONG_BYTES: Final = 1_000_000
 
 
 class HttpProvider:
@@ -55,9 +57,12 @@ class HttpProvider:
         *,
         patience: Patience | None = None,
         connections: Connections | None = None,
+        on_progress: Callable[[str], None] | None = None,
     ) -> None:
+        """`on_progress` is told now and then how much of a long request has left."""
         self._source = source
         self._key = key
+        self._on_progress = on_progress
         self._connections = connections or Connections(patience)
         self._patience = self._connections.patience
         self._aws = bedrock.Signer()
@@ -114,7 +119,9 @@ class HttpProvider:
 
     async def _attempt(self, request: _Request) -> httpx2.Response:
         headers = await self._headers(request)
-        sent = self._connections.client().build_request("POST", request.to.url, content=request.body, headers=headers)
+        told, body = self._on_progress, request.body
+        content = body if told is None or body.content_length < _LONG_BYTES else _watched(body, told)
+        sent = self._connections.client().build_request("POST", request.to.url, content=content, headers=headers)
         try:
             response = await self._connections.client().send(sent, stream=True)
         except transport_errors() as error:
@@ -168,6 +175,18 @@ class _Request:
 
     def fault(self, status: int | None, body: dict[str, Any]) -> ProviderError:
         return self.wire.fault(status, body, self.model, self._sent)
+
+
+async def _watched(body: Body, told: Callable[[str], None]) -> AsyncGenerator[bytes]:
+    """Ten steps, so that each stays readable for a moment."""
+    total, sent, step = body.content_length, 0, -1
+    async with aclosing(aiter(body)) as pieces:
+        async for piece in pieces:
+            yield piece
+            sent += len(piece)
+            if (reached := sent * 10 // total) > step:
+                step = reached
+                told(f"sending {size_label(total)}: {step * 10} %")
 
 
 class _Again(Exception):

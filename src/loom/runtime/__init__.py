@@ -302,7 +302,8 @@ class Runtime:
 
             network = self._network()
             uploads = Uploads(StoredUploads(self.database), self.renditions, self._key, connections=network)
-            self._http = UploadingProvider(HttpProvider(self.renditions, self._key, connections=network), uploads)
+            http = HttpProvider(self.renditions, self._key, connections=network, on_progress=self.renditions.tell)
+            self._http = UploadingProvider(http, uploads)
         return self._http
 
     async def ingest(self, *content: Content) -> Ingested:
