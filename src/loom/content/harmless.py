@@ -8,9 +8,11 @@ _HARMFUL: Final = {
     **{code: chr(0x2400 + code) for code in range(0x20) if chr(code) not in "\n\t\r"},
     0x7F: "␡",
     **dict.fromkeys(range(0x80, 0xA0), "\N{REPLACEMENT CHARACTER}"),
+    **dict.fromkeys(range(0xD800, 0xE000), "\N{REPLACEMENT CHARACTER}"),
     0x0D: None,
 }
-"""Escapes become pictures of themselves; a carriage return, which could overwrite what was read, goes."""
+"""Escapes become pictures of themselves; a carriage return, which could overwrite what was read, goes; halves of
+characters, as odd file names hold them, cannot be written at all."""
 
 
 def harmless(text: str) -> str:
