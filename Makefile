@@ -3,7 +3,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-WORKERS ?= 2
+# One more than cores: many tests wait for programs.
+WORKERS ?= 3
 
 .PHONY: run test lint bench docs clean packages
 .DEFAULT_GOAL := run
