@@ -13,6 +13,7 @@ import websockets
 from websockets.asyncio.client import ClientConnection
 
 from daemon.running import TOKEN, Served
+from patience import PATIENCE_SECONDS
 
 
 @asynccontextmanager
@@ -43,4 +44,4 @@ async def join(connection: ClientConnection, session_id: str, after: int = 0) ->
 async def read_on(connection: ClientConnection) -> None:
     """Until the connection is closed."""
     while True:
-        await asyncio.wait_for(connection.recv(), 5)
+        await asyncio.wait_for(connection.recv(), PATIENCE_SECONDS)

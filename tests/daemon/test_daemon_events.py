@@ -21,6 +21,7 @@ from loom.events import CallDelta, Event, TextDelta, ThinkingDelta, ToolStarted,
 from loom.runtime import Runtime
 from loom.store.events import StoredEvent
 from loom.testing import sample_png
+from patience import PATIENCE_SECONDS
 
 
 def stored(*events: Event) -> list[StoredEvent]:
@@ -35,7 +36,7 @@ async def composed(daemon: Served, session_id: str, events: list[StoredEvent]) -
 async def seen(feeds: Feeds, session_id: str, after: int = 0) -> list[Envelope]:
     """Up to the end of the turn."""
     found: list[Envelope] = []
-    async with asyncio.timeout(20), feeds.watch(session_id, after) as watch:
+    async with asyncio.timeout(PATIENCE_SECONDS), feeds.watch(session_id, after) as watch:
         while not found or found[-1].type not in ("turn_finished", "turn_failed"):
             found += await watch.take()
     return found

@@ -17,6 +17,7 @@ from loom.content.messages import Message, broken_pairs
 from loom.events import Event, TurnFailed, TurnFinished, TurnStarted
 from loom.session import Queued
 from loom.testing import sample_png
+from patience import PATIENCE_SECONDS
 
 ROUNDS = 5
 SETTINGS = {"LOOM_APPROVAL__RULES": '[{"tool": "run_command", "action": "allow"}]'}
@@ -154,7 +155,7 @@ async def test_a_daemon_that_is_told_to_stop_finishes_its_turns_and_leaves_the_r
                 await session.post("!echo after the restart")
             began = time.monotonic()
             await asyncio.to_thread(house.stop)
-            assert time.monotonic() - began < 20
+            assert time.monotonic() - began < PATIENCE_SECONDS
             await asyncio.to_thread(house.start)
             for session in sessions:
                 await idle(session)

@@ -19,6 +19,7 @@ from loom.daemon.roll import TOLD_SECONDS
 from loom.events import TurnFinished
 from loom.formats import inspect
 from loom.testing import sample_png
+from patience import PATIENCE_SECONDS
 
 
 async def printed(script: str, *arguments: str) -> Any:
@@ -104,7 +105,7 @@ async def test_the_list_of_sessions_is_told_as_it_changes() -> None:
         await session.rename("second")
         await asyncio.sleep(2 * TOLD_SECONDS)
         await session.delete()
-        out, err = await asyncio.to_thread(process.communicate, timeout=20)
+        out, err = await asyncio.to_thread(process.communicate, timeout=PATIENCE_SECONDS)
         assert process.returncode == 0, err
         lines = [line for line in msgspec.json.decode(out) if line["session"] == session.id]
         assert {"queued", "running", "idle"} >= {line["state"] for line in lines} >= {"running", "idle"}
@@ -154,7 +155,7 @@ async def test_what_no_client_sends_ends_that_connection_and_no_other() -> None:
                     with pytest.raises(ConnectionClosed):
                         await read_on(socket)
             await session.send("!echo still here")
-            while "still here" not in str(await asyncio.wait_for(other.recv(), 5)):
+            while "still here" not in str(await asyncio.wait_for(other.recv(), PATIENCE_SECONDS)):
                 pass
 
 

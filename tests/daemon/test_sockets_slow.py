@@ -16,6 +16,7 @@ from loom.daemon import sockets, sse
 from loom.daemon.roll import Listed
 from loom.events import NoticeRaised, encode_event
 from loom.wire.framing import EventStream
+from patience import PATIENCE_SECONDS
 
 MANY = 400
 LONG = 50_000
@@ -55,13 +56,13 @@ async def test_a_client_that_stops_reading_is_dropped_and_goes_on_later(monkeypa
             began = time.monotonic()
             await join(other, session_id, after=MANY - 20)
             await more(daemon, session_id, 20)
-            seen = [str(await asyncio.wait_for(other.recv(), 5)) for _ in range(40)]
+            seen = [str(await asyncio.wait_for(other.recv(), PATIENCE_SECONDS)) for _ in range(40)]
             assert numbers(seen) == list(range(MANY - 19, MANY + 21))
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < PATIENCE_SECONDS
 
             frames: list[str] = []
             while not frames or not frames[-1].startswith("41/events"):
-                frames.append(str(await asyncio.wait_for(stuck.recv(), 5)))
+                frames.append(str(await asyncio.wait_for(stuck.recv(), PATIENCE_SECONDS)))
             before = numbers(frames)
             assert before == list(range(1, len(before) + 1))
             _, told = msgspec.json.decode(next(frame for frame in frames if '["error"' in frame).split(",", 1)[1])
@@ -69,7 +70,7 @@ async def test_a_client_that_stops_reading_is_dropped_and_goes_on_later(monkeypa
 
         async with raw_socket(daemon) as again:
             await join(again, session_id, after=before[-1])
-            rest = [str(await asyncio.wait_for(again.recv(), 5)) for _ in range(MANY + 20 - before[-1])]
+            rest = [str(await asyncio.wait_for(again.recv(), PATIENCE_SECONDS)) for _ in range(MANY + 20 - before[-1])]
             assert numbers(rest) == list(range(before[-1] + 1, MANY + 21))
 
 
@@ -139,9 +140,9 @@ async def test_a_flood_of_requests_holds_up_only_who_sends_it() -> None:
             flood = asyncio.create_task(_flood(flooding, session.id))
             began = time.monotonic()
             assert (await session.send("!echo undisturbed")).text == "undisturbed"
-            while "undisturbed" not in str(await asyncio.wait_for(other.recv(), 5)):
+            while "undisturbed" not in str(await asyncio.wait_for(other.recv(), PATIENCE_SECONDS)):
                 pass
-            assert time.monotonic() - began < 5
+            assert time.monotonic() - began < PATIENCE_SECONDS
             await flood
             await until(lambda: daemon.app.daemon.feeds.watching <= 3)
 
@@ -179,11 +180,11 @@ async def test_who_listens_to_the_list_and_stops_reading_is_dropped_and_others_h
         owner: Any = daemon.app.daemon.feeds.on_stop[0].__self__  # pyright: ignore[reportFunctionMemberAccess]  # bound
         for _ in range(400):
             await owner._show(Listed(session.id, title="x" * LONG))
-            while len(str(await asyncio.wait_for(other.recv(), 5))) < LONG:
+            while len(str(await asyncio.wait_for(other.recv(), PATIENCE_SECONDS))) < LONG:
                 pass
             if owner.connected == 1:
                 break
         assert owner.connected == 1
         await session.rename("at last")
-        while "at last" not in str(await asyncio.wait_for(other.recv(), 5)):
+        while "at last" not in str(await asyncio.wait_for(other.recv(), PATIENCE_SECONDS)):
             pass

@@ -14,6 +14,7 @@ import pytest
 from daemon.running import TOKEN, Served, served, until
 from loom.daemon import sse
 from loom.wire.framing import EventStream
+from patience import PATIENCE_SECONDS
 
 
 @asynccontextmanager
@@ -88,7 +89,7 @@ async def test_a_line_that_is_open_breathes_and_ends_with_its_session(monkeypatc
             chunks = response.aiter_raw()
             heard = b""
             while heard.count(b": open\n\n") < 3:
-                heard += await asyncio.wait_for(anext(chunks), 5)
+                heard += await asyncio.wait_for(anext(chunks), PATIENCE_SECONDS)
             assert heard.startswith(b"retry: 1000\n\n")
             await session.delete()
             rest = b"".join([chunk async for chunk in chunks])

@@ -29,6 +29,7 @@ from loom.providers.http import Patience
 from loom.runtime import Runtime
 from loom.testing import ScriptedProvider, memory_runtime, sample_png
 from loom.tools.base import tool
+from patience import PATIENCE_SECONDS
 from providers.far_side import Reply
 
 SOON = Patience(connect_seconds=2.0, silence_seconds=0.2, deadline_seconds=3.0, attempts=1)
@@ -134,7 +135,7 @@ async def test_a_turn_that_is_cancelled_anywhere_leaves_a_whole_session_and_no_c
 
 async def left_alone(far: FarModel) -> None:
     """Nobody listens any more to the first answer, which has no end; a later one may be over, its connection kept."""
-    async with asyncio.timeout(2.0):
+    async with asyncio.timeout(PATIENCE_SECONDS):
         while far.server.open_connections > int(len(far.requests) > 1):
             far.server.left.clear()
             await far.server.left.wait()

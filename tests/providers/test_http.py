@@ -39,6 +39,7 @@ from loom.models import Model
 from loom.providers.connections import Connections, Patience, endpoint
 from loom.providers.http import HttpProvider
 from made import made, run
+from patience import PATIENCE_SECONDS
 from providers.far_side import ERRORS, FarSide, Reply, Request, far_side, gone, refusal
 from providers.worlds import KEY, WIRES, Folder, answer, asking, at, collected, heard
 from wire.prompts import CLAUDE, GEMINI, GPT_CHAT, OLLAMA, VLLM
@@ -174,7 +175,7 @@ async def test_a_service_without_its_key_is_not_asked_and_the_error_says_how_to_
 
 async def test_a_stream_after_its_last_word_is_not_waited_for(media: Folder) -> None:
     provider = impatient(media, silence_seconds=60)
-    async with asyncio.timeout(5), far_side(Reply(body=ANTHROPIC["text"], end="hang")) as server:
+    async with asyncio.timeout(PATIENCE_SECONDS), far_side(Reply(body=ANTHROPIC["text"], end="hang")) as server:
         assert (await answer(provider, asking(at(CLAUDE, server.url)))).stop == "end"
         await gone(server)
     await provider.close()
@@ -412,7 +413,7 @@ async def test_a_service_may_say_itself_whether_to_try_again(provider: HttpProvi
 
 async def test_a_server_that_never_answers_is_given_up_after_the_silence_allowed(media: Folder) -> None:
     provider = impatient(media, silence_seconds=0.2)
-    async with asyncio.timeout(5), far_side(Reply(before="hang")) as server:
+    async with asyncio.timeout(PATIENCE_SECONDS), far_side(Reply(before="hang")) as server:
         with pytest.raises(Unavailable, match="did not answer in time"):
             await collected(provider, asking(at(CLAUDE, server.url)))
         await gone(server)
@@ -431,7 +432,7 @@ async def test_a_server_that_never_answers_is_given_up_after_the_silence_allowed
 )
 async def test_the_deadline_is_kept_whatever_the_server_does(reply: Reply, media: Folder) -> None:
     provider = impatient(media, deadline_seconds=0.5, attempts=100_000, silence_seconds=60)
-    async with asyncio.timeout(5), far_side(reply) as server:
+    async with asyncio.timeout(PATIENCE_SECONDS), far_side(reply) as server:
         with pytest.raises(Unavailable):
             await collected(provider, asking(at(CLAUDE, server.url), media.add(bytes(30_000_000))))
         await provider.close()
@@ -474,7 +475,7 @@ async def test_a_certificate_that_nobody_vouches_for_is_refused_at_once_and_no_k
 
     server = await asyncio.start_server(serve, "127.0.0.1", 0, ssl=context)
     port = server.sockets[0].getsockname()[1]
-    async with server, asyncio.timeout(5):
+    async with server, asyncio.timeout(PATIENCE_SECONDS):
         with pytest.raises(Unavailable, match="does not trust"):
             await collected(provider, asking(at(CLAUDE, f"https://127.0.0.1:{port}")))
     assert not any(heard)

@@ -6,7 +6,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import msgspec
@@ -145,22 +144,6 @@ async def test_the_words_in_a_picture_are_read_where_an_engine_is_there() -> Non
 
     assert "Text I can read: " in message.text
     assert message.text.endswith("The line closest to your question: “Error 502: upstream timed out after 30 s”.")
-
-
-def _screen(path: Path) -> None:
-    run("/usr/bin/convert", "logo:", "-resize", "1920x1080!", path)
-
-
-async def test_a_described_screen_of_1080_lines_takes_no_time_to_speak_of() -> None:
-    shelf = Shelf()
-    screen = made("spark-screen.png", _screen)
-    prompt = shelf.prompt(user("describe", shelf.attach(screen.read_bytes(), "screen.png")))
-    await events_of(shelf, prompt)
-
-    began = time.perf_counter()
-    await events_of(shelf, prompt)
-
-    assert time.perf_counter() - began < 2.0
 
 
 # ── documents ────────────────────────────────────────────────────────────────────────────────────────────────────────

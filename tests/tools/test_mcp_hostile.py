@@ -18,6 +18,7 @@ from loom.content.messages import text_of
 from loom.errors import ToolError
 from loom.tools.mcp import McpServers
 from loom.tools.mcp_pins import Pins
+from patience import PATIENCE_SECONDS
 from tools.mcp_world import Context, hostile, is_running, is_there, open_files, until
 
 PNG = base64.b64decode("iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAIAAACQd1PeAAAADElEQVR4nGMQUDAAAACkAGE0Zn1yAAAAAElFTkSuQmCC")
@@ -186,7 +187,7 @@ async def test_a_server_that_hangs_at_the_start_keeps_nobody_waiting() -> None:
             await servers.ready(0.1)
         assert (await call(servers, "many")).blocks
         assert [status.state for status in servers.status()] == ["connecting", "ready"]
-        assert time.monotonic() - began < 30
+        assert time.monotonic() - began < PATIENCE_SECONDS
 
 
 async def test_nobody_waits_twice_for_a_server_that_hung_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +199,7 @@ async def test_nobody_waits_twice_for_a_server_that_hung_at_the_start(monkeypatc
         began = time.monotonic()
         await servers.ready(60)
         assert servers.status()[0].state == "connecting"
-        assert time.monotonic() - began < 10
+        assert time.monotonic() - began < PATIENCE_SECONDS
 
 
 async def test_a_server_that_cannot_start_is_told_once_and_costs_only_its_own_tools() -> None:
