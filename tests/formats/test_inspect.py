@@ -306,6 +306,23 @@ def test_a_drawing_that_takes_too_long_is_given_up() -> None:
     assert time.monotonic() - began < PATIENCE_SECONDS
 
 
+def test_a_drawing_with_vast_masks_is_drawn_smaller() -> None:
+    """An icon of 16 px whose masks are a thousand: at 512 px each of them has a thousand million pixels."""
+    masks = "".join(
+        f'<mask id="m{n}"><g filter="url(#f)"><rect width="1024" height="800" fill="white"/></g></mask>'
+        f'<rect mask="url(#m{n})" width="16" height="16" fill="red"/>'
+        for n in range(4)
+    )
+    data = (
+        '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><filter id="f" x="0" y="0" width="1" height="1">'
+        f'<feColorMatrix values="1 0 0 0 0 0 1 0 0 0 0 0 1 0 0 0 0 0 1 0"/></filter>{masks}</svg>'
+    ).encode()
+    rendered = render(data, inspect(data, "icon.svg").media, Fit(), Limits(deadline_seconds=10))
+    assert (rendered.width, rendered.height) == (64, 64)
+    assert rendered.notices == ("drawn at 64×64",)
+    assert Image.open(io.BytesIO(rendered.data)).convert("RGB").getpixel((32, 32)) == (255, 0, 0)
+
+
 def test_without_the_renderer_an_svg_is_still_text() -> None:
     program = (
         "import sys; sys.modules['resvg_py'] = None\n"

@@ -26,6 +26,9 @@ from loom.formats.worker import Crew
 
 SMALLEST_DRAWING_PX: Final = 512
 """An icon of 24 px is drawn larger, because a drawing has no pixels of its own to respect."""
+_SMALLER: Final = 8
+_DEADLINE_SHARE: Final = 5
+"""Nearly every drawing is done in a twentieth of a second; nobody waits long for one that is not."""
 MAX_DEPTH: Final = 256
 MAX_ELEMENTS: Final = 100_000
 _MAX_ENTITIES: Final = 64
@@ -53,19 +56,27 @@ def render_svg(data: bytes, recipe: Fit | Low | Thumb, limits: Limits) -> Render
     side_px = recipe.max_side_px if isinstance(recipe, Fit) else recipe.side_px
     target = min(side_px, round(max(SMALLEST_DRAWING_PX, min(drawing.side_px, side_px))))
     source = drawing.source.encode()
-    _, picture = _crew().call(
-        msgspec.msgpack.encode(target),
-        source,
-        digest=digest_of(source),
-        name="The SVG drawing",
-        limits=limits,
-        seconds=limits.deadline_seconds,
-    )
+    try:
+        picture = _drawn(source, target, limits)
+    except TooLarge:
+        # resvg fills the whole of a filter or a mask, however far beyond the borders of the drawing it reaches.
+        picture = _drawn(source, max(target // _SMALLER, 1), limits)
     rendered = render_image(picture, "image/png", recipe, limits)
     notices = (f"drawn at {rendered.width}×{rendered.height}",)
     if drawing.left_out:
         notices += (f"references to outside files left out: {drawing.left_out}",)
     return msgspec.structs.replace(rendered, notices=notices)
+
+
+def _drawn(source: bytes, side_px: int, limits: Limits) -> bytes:
+    return _crew().call(
+        msgspec.msgpack.encode(side_px),
+        source,
+        digest=digest_of(source),
+        name="The SVG drawing",
+        limits=limits,
+        seconds=limits.deadline_seconds / _DEADLINE_SHARE,
+    )[1]
 
 
 @cache
