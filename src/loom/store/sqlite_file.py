@@ -28,7 +28,7 @@ _LOCK_WORDS = re.compile(r"\s+FOR UPDATE\b")
 _UNDECODABLE: Final = "Could not decode to UTF-8"
 _EVERYWHERE: Final = (
     *("foreign_keys = ON", "trusted_schema = OFF", "cell_size_check = ON"),
-    *("temp_store = MEMORY", "cache_size = -8000"),
+    *("temp_store = MEMORY", "cache_size = -2000"),
 )
 _WRITER: Final = (
     *("synchronous = FULL", "secure_delete = ON"),
