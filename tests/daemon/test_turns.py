@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import socket
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from loom.client import RemoteSession
 from loom.config import load_config
 from loom.content.messages import broken_pairs
 from loom.daemon.problems import Draining
+from loom.daemon.turns import BEGINNING
 from loom.errors import LoomError, NotFound
 from loom.events import ApprovalRequested, Event, TurnFailed, TurnFinished, TurnStarted, decode_event
 from loom.runtime import Runtime
@@ -103,6 +105,21 @@ async def test_a_turn_is_cancelled_at_any_point_and_the_session_goes_on() -> Non
         assert len(marks) == len(set(marks))
         codes = {event.code for event in await all_events(daemon, session.id) if isinstance(event, TurnFailed)}
         assert codes == {"turn.cancelled"}
+
+
+async def test_turns_that_cannot_begin_hold_up_neither_the_messages_nor_the_turns_of_others() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        address = f"http://127.0.0.1:{silent.getsockname()[1]}/v1"
+        entry = {"provider": "compatible", "model": "m", "base_url": address}
+        async with served({"models": {"silent": entry}}) as daemon, daemon.client() as client:
+            stuck = [await client.session(model="silent") for _ in range(BEGINNING + 2)]
+            posted = await asyncio.gather(*(session.post("anybody?") for session in stuck))
+            assert all(queued.answers_left and not queued.node for queued in posted)
+            assert (await (await client.session()).send("!echo here")).text == "here"
+            assert daemon.app.daemon.turns.active == len(stuck)
+            for session in stuck:
+                await session.cancel()
+            await until(lambda: not daemon.app.daemon.turns.active)
 
 
 async def asked(session: RemoteSession) -> ApprovalRequested:

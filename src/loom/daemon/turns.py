@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Sequence
 from contextlib import aclosing
 from typing import Any, Final, Literal
 
@@ -22,13 +22,18 @@ from loom.daemon.bus import Bus, Told
 from loom.daemon.problems import ApprovalGone, Draining
 from loom.daemon.shapes import SessionState
 from loom.errors import LoomError, NotFound
-from loom.events import MessageStored, TurnStarted, decode_event
+from loom.events import MessageStored, StepStarted, TurnStarted, decode_event
 from loom.runtime import Runtime
 from loom.session import Queued
 from loom.store.session_rows import StoredSession
 
 BEGIN_SECONDS: Final = 0.5
 """So long an answer waits for the turn to begin; what was said is on disk anyway."""
+BEGINNING: Final = 4
+"""Turns on their way to their first step at the same time: where hundreds are asked for at once, all are accepted
+before all are begun."""
+BEGINNING_SECONDS: Final = 0.1
+"""One that takes longer (its provider is asked what the model can do) lets the next begin."""
 LOOK_SECONDS: Final = 2.0
 """How often the store is asked for sessions that nobody works on."""
 _log = logging.getLogger(__name__)
@@ -75,7 +80,8 @@ class Turns:
         self._runtime = runtime
         self._bus = bus
         self._workers: dict[str, _Worker] = {}
-        self._beginning: set[asyncio.Task[None]] = set()
+        self._soon_begun: set[asyncio.Task[None]] = set()
+        self._beginning = asyncio.Semaphore(BEGINNING)
         self._looker: asyncio.Task[None] | None = None
 
     @property
@@ -95,7 +101,7 @@ class Turns:
         if self._looker is None:
             return
         self._looker.cancel()
-        await asyncio.gather(self._looker, *self._beginning, return_exceptions=True)
+        await asyncio.gather(self._looker, *self._soon_begun, return_exceptions=True)
         self._looker = None
         workers = list(self._workers.values())
         for worker in workers:
@@ -113,24 +119,38 @@ class Turns:
     # What faces ask for ----------------------------------------------------------------------------------------------
 
     async def post(
-        self, session_id: str, *content: Content, key: str = "", model: str = "", parent: str | None = None, n: int = 1
+        self,
+        session_id: str,
+        *content: Content,
+        key: str = "",
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        tools: Sequence[str] | None = None,
     ) -> Posted:
         """Say something, now or when what runs is over. The same `key` again gives the first one back."""
         self._check_open()
         seq = await self._runtime.events.head(session_id)
-        session = await self._runtime.session(session_id)
+        session = await self._runtime.session(session_id, tools=tools)
         queued = await session.post(*content, key=key, model=model, parent=parent, n=n)
-        return await self._accepted(session_id, queued, seq)
+        return await self._accepted(session, queued, seq)
 
     async def again(
-        self, session_id: str, *, node: str | None = None, key: str = "", model: str = "", n: int = 1
+        self,
+        session_id: str,
+        *,
+        node: str | None = None,
+        key: str = "",
+        model: str = "",
+        n: int = 1,
+        tools: Sequence[str] | None = None,
     ) -> Posted:
         """Other answers to the question above a node; without one, to the last question."""
         self._check_open()
         seq = await self._runtime.events.head(session_id)
-        session = await self._runtime.session(session_id)
+        session = await self._runtime.session(session_id, tools=tools)
         queued = await session.post_again(node, key=key, model=model, n=n)
-        return await self._accepted(session_id, queued, seq)
+        return await self._accepted(session, queued, seq)
 
     async def cancel(self, session_id: str) -> None:
         """End the turn that runs, wherever it does. What waits behind it begins then."""
@@ -146,7 +166,7 @@ class Turns:
         except NobodyWaits as error:
             raise ApprovalGone(error.message, hint=error.hint) from None
         self._bus.tell(Told("request", session_id))
-        await self._begin(session_id)  # where its turn was left open, it goes on
+        self._begin(session)  # where its turn was left open, it goes on
 
     async def state(self, session_id: str) -> SessionState:
         return (await self.states([session_id]))[session_id]
@@ -167,22 +187,14 @@ class Turns:
         if self.draining:
             raise Draining("The daemon is stopping.", hint="Try again in a moment.")
 
-    async def _accepted(self, session_id: str, queued: Queued, seq: int) -> Posted:
-        """Where nothing else runs, its turn begins now, and whoever asked wants to know which it is."""
-        is_free = session_id not in self._workers and not await self._runtime.leases.holder(session_id)
-        moved = asyncio.Event()
-
-        def heard(session: str, _: int) -> None:
-            if session == session_id:
-                moved.set()
-
-        self._runtime.on_events.append(heard)
-        try:
-            await self._begin(session_id)
-            self._bus.tell(Told("work", session_id))
-            begun = await self._begun(session_id, queued.id, seq, moved) if is_free and queued.is_new else None
-        finally:
-            self._runtime.on_events.remove(heard)
+    async def _accepted(self, session: LocalSession, queued: Queued, seq: int) -> Posted:
+        """Where nothing else runs, its turn begins now, and whoever asked wants to know which it is. Where many begin
+        at once, that would be waiting for the turns of others."""
+        is_next = queued.is_new and not self._beginning.locked() and await self._is_free(session.id)
+        with self._listening(session.id) if is_next else contextlib.nullcontext() as moved:
+            self._begin(session)
+            self._bus.tell(Told("work", session.id))
+            begun = await self._begun(session.id, queued.id, seq, moved) if moved is not None else None
         return Posted(
             message=queued.id,
             node=(begun.node if begun is not None else "") or queued.node or None,
@@ -192,6 +204,24 @@ class Turns:
             notices=queued.notices,
             is_new=queued.is_new,
         )
+
+    async def _is_free(self, session_id: str) -> bool:
+        return session_id not in self._workers and not await self._runtime.leases.holder(session_id)
+
+    @contextlib.contextmanager
+    def _listening(self, session_id: str) -> Generator[asyncio.Event]:
+        """An event that is set whenever something is written down in this session."""
+        moved = asyncio.Event()
+
+        def heard(session: str, _: int) -> None:
+            if session == session_id:
+                moved.set()
+
+        self._runtime.on_events.append(heard)
+        try:
+            yield moved
+        finally:
+            self._runtime.on_events.remove(heard)
 
     async def _begun(self, session_id: str, message: str, seq: int, moved: asyncio.Event) -> _Begun | None:
         """The turn that answers a message, and where that stands; None where it does not begin soon."""
@@ -212,26 +242,21 @@ class Turns:
                     await moved.wait()
         return None
 
-    async def _begin(self, session_id: str) -> None:
+    def _begin(self, session: LocalSession) -> None:
         """See to it that what waits is worked on. Whoever works already looks again before going."""
         if self.draining:
             return
-        worker = self._workers.get(session_id)
-        if worker is None:
-            session = await self._runtime.session(session_id)
-            worker = self._workers.setdefault(session_id, _Worker(session))
+        worker = self._workers.setdefault(session.id, _Worker(session))
         worker.is_wanted = True
         if worker.task is None:
-            worker.task = asyncio.create_task(self._work(session_id, worker))
+            worker.task = asyncio.create_task(self._work(session.id, worker))
             worker.task.add_done_callback(_seen)
 
     async def _work(self, session_id: str, worker: _Worker) -> None:
         try:
             while worker.is_wanted and not self.draining:
                 worker.is_wanted = False
-                async with aclosing(worker.session.work()) as events:
-                    async for _ in events:
-                        pass
+                await self._work_on(worker.session)
         except NotFound:
             _log.info("session %s was deleted while it was worked on", session_id)
         except LoomError as error:
@@ -240,6 +265,20 @@ class Turns:
             if self._workers.get(session_id) is worker:
                 del self._workers[session_id]
             self._bus.tell(Told("changed", session_id))
+
+    async def _work_on(self, session: LocalSession) -> None:
+        await self._beginning.acquire()
+        begun = contextlib.ExitStack()
+        begun.callback(self._beginning.release)
+        late = asyncio.get_running_loop().call_later(BEGINNING_SECONDS, begun.close)
+        try:
+            async with aclosing(session.work()) as events:
+                async for event in events:
+                    if isinstance(event, StepStarted):
+                        begun.close()
+        finally:
+            late.cancel()
+            begun.close()
 
     # What is heard and seen ------------------------------------------------------------------------------------------
 
@@ -260,12 +299,12 @@ class Turns:
             self._workers[session_id].is_wanted = True
             return
         task = asyncio.create_task(self._taken_up(session_id))
-        self._beginning.add(task)
-        task.add_done_callback(self._beginning.discard)
+        self._soon_begun.add(task)
+        task.add_done_callback(self._soon_begun.discard)
 
     async def _taken_up(self, session_id: str) -> None:
         try:
-            await self._begin(session_id)
+            self._begin(await self._runtime.session(session_id))
         except LoomError as error:
             _log.warning("session %s could not be taken up: %s", session_id, error.code)
 
