@@ -8,8 +8,8 @@ import pytest
 from context.world import all_known, report, said, screenshot, settled, tool_turn
 from loom.content.blocks import ImageBlock, Opaque, TextBlock, ThinkingBlock, ToolCall, ToolResult
 from loom.content.messages import Message, assistant, tool, user
-from loom.content.recipes import Low
-from loom.context.policy import Known, Policy, Request, Watermark, override_key
+from loom.content.recipes import Low, Text, recipe_key
+from loom.context.policy import Description, Known, Policy, Request, Watermark, override_key
 from loom.context.prepare import Prepared, prepare
 from loom.errors import ContentError
 from loom.models import Model
@@ -237,6 +237,43 @@ def test_overrides_win_over_age_and_can_be_undone() -> None:
     assert row(pinned, "shot0.png").rendition == "full"
     assert row(hidden, "shot0.png").rendition == "omitted"
     assert row(plain, "shot0.png").rendition == "low"
+
+
+def test_the_words_of_the_user_stand_before_all_others_and_the_receipt_says_so() -> None:
+    described, sheet = screenshot(1), report(2)
+    digests = (described.media.digest, sheet.media.digest)
+    path = said(user("look", described, sheet))
+    known = Known(
+        descriptions={digests[0]: Description("a zebra", "eyes")},
+        texts={(digests[1], recipe_key(Text())): "page after page"},
+    )
+    plain = prepare(path, BLIND, known=known)
+    worded = prepare(path, BLIND, known=known, alts={digests[0]: "the login form", digests[1]: "a plan"})
+    assert "a zebra" in text_of(plain) and "page after page" in text_of(plain)
+    assert "[image: shot1.png, 1920×1080, 1.2 MB: the login form]" in text_of(worded)
+    assert "report2.pdf" in text_of(worded) and ": a plan]" in text_of(worded)
+    assert "zebra" not in text_of(worded) and "page after page" not in text_of(worded)
+    assert all("in the user's words" in row(worded, name).detail for name in ("shot1.png", "report2.pdf"))
+    seen = prepare(path, CLAUDE, known=known, alts={digests[0]: "the login form"})
+    assert "login form" not in text_of(seen), "who sees it needs no words"
+
+
+def test_what_the_user_chose_since_the_last_request_ends_what_is_cached() -> None:
+    path = said(user("q0", screenshot(0)), assistant("a"), user("q1", screenshot(1)), assistant("a"), user("q2"))
+    mark = prepare(path[:4], CLAUDE, policy=Policy(aging="off")).watermark
+    cached = {
+        name: prepare(path, CLAUDE, policy=Policy(aging="off"), watermark=mark, overrides=overrides, alts=alts)
+        for name, overrides, alts in (
+            ("nothing", {}, {}),
+            ("hidden", {override_key("n2", 1): "omitted"}, {}),
+            ("worded", {}, {screenshot(1).media.digest: "seen in full, so nothing changes"}),
+        )
+    }
+    assert {name: found.receipt.cached_rows for name, found in cached.items()} == {
+        "nothing": 6,
+        "hidden": 4,
+        "worded": 6,
+    }
 
 
 def test_pictures_age_from_full_to_low_to_text_that_says_how_to_call_them_back() -> None:

@@ -282,6 +282,70 @@ def test_a_plan_compares_models_and_keeps_to_overrides_without_sending_anything(
     assert api.put(f"{place}/overrides", json={"x": "huge"}).status_code == 422
 
 
+def test_your_words_for_a_picture_reach_who_cannot_see_and_can_be_taken_back(api: httpx2.Client) -> None:
+    session = new_session(api)
+    place, blind = f"/v1/sessions/{session}", "deepseek/deepseek-chat"
+    digest = upload(api, PNG, "login.png")["digest"]
+    say(api, session, "!echo ok", blocks=[{"type": "image_ref", "image_id": digest}])
+
+    def row() -> dict[str, Any]:
+        plan = api.post(f"{place}/plan", json={"models": [blind]}).json()
+        return next(row for row in plan["rows"] if row["digest"] == digest)
+
+    def body() -> str:
+        return api.get(f"{place}/wire", params={"model": blind}).text
+
+    before = row()
+    assert before["alt"] == ""
+    assert api.put(f"{place}/alts", json={digest: "  the login form, broken  "}).status_code == 200
+    assert row()["alt"] == "the login form, broken"
+    assert "in the user's words" in row()["by_model"][blind]["detail"]
+    assert "the login form, broken" in body()
+    fork = api.post(f"{place}/fork", json={}).json()["id"]
+    assert "the login form, broken" in api.get(f"/v1/sessions/{fork}/wire", params={"model": blind}).text
+    api.put(f"{place}/alts", json={digest: "auto"})
+    assert row()["alt"] == "auto", "a word like any other"
+    api.put(f"{place}/alts", json={digest: " "})
+    assert row() == before
+    assert api.put(f"{place}/alts", json={"sha256:" + "0" * 64: "nothing"}).status_code == 404
+    assert api.put(f"{place}/alts", json={"nonsense": "x"}).status_code == 404
+    assert api.put(f"{place}/alts", json={digest: "x" * 20_001}).status_code == 400
+    assert api.put(f"{place}/overrides", json={f"alt/{digest}": "full"}).status_code == 400
+
+
+def test_a_picture_is_described_at_a_wish_by_the_model_that_is_named(api: httpx2.Client) -> None:
+    digest = upload(api, PNG, "login.png")["digest"]
+    place = f"/v1/media/{digest}/description"
+    found = api.post(place, json={"model": "loom/spark"}).json()
+    assert found["by"] == "loom/spark" and len(found["text"]) > 20
+    assert api.post(place, json={"model": "loom/spark"}).json() == found
+    unnamed = api.post(place, json={})
+    assert (unnamed.status_code, unnamed.json()["error"]["code"]) == (400, "config.invalid")
+    assert api.post("/v1/media/sha256:nothing/description", json={"model": "loom/spark"}).status_code == 404
+    words = upload(api, b"just words", "notes.txt")["digest"]
+    assert api.post(f"/v1/media/{words}/description", json={"model": "loom/spark"}).status_code == 415
+
+
+def test_a_plan_tells_what_a_model_was_sent_last(api: httpx2.Client) -> None:
+    session = new_session(api)
+    place, spark, opus = f"/v1/sessions/{session}", "loom/spark", "anthropic/claude-opus-5"
+    digest = upload(api, PNG, "login.png")["digest"]
+    say(api, session, "!echo one", blocks=[{"type": "image_ref", "image_id": digest}])
+    asked = {"models": [spark, opus], "last": True}
+    plan = api.post(f"{place}/plan", json=asked).json()
+    last = plan["models"][spark]["last"]
+    assert [row["key"] for row in last] == [row["key"] for row in plan["rows"]][: len(last)]
+    assert {row["role"] for row in plan["rows"][len(last) :]} == {"assistant"}, "the answer is new"
+    assert plan["models"][opus]["last"] is None, "it was never asked"
+    picture = next(row for row in last if row["digest"] == digest)
+    api.put(f"{place}/overrides", json={picture["key"]: "text"})
+    changed = api.post(f"{place}/plan", json=asked).json()
+    assert changed["models"][spark]["last"] == last, "what was sent is sent"
+    now = next(row for row in changed["rows"] if row["digest"] == digest)["by_model"][spark]
+    assert (picture["rendition"], now["rendition"]) == ("full", "text")
+    assert "last" in api.post(f"{place}/plan", json={"models": [spark]}).json()["models"][spark]
+
+
 def test_a_plan_neither_draws_pages_nor_reads_pictures(api: httpx2.Client) -> None:
     """That is the work of sending; a look at what a blind model would get of a scan answers at once, and says so."""
     pages = io.BytesIO()

@@ -26,7 +26,7 @@ from loom.content.recipes import Describe
 from loom.context.measure import cut
 from loom.context.policy import Description, Known, Request, Said
 from loom.context.prepare import Prepared, prepare
-from loom.errors import CapabilityMissing, Corrupt, LoomError, MediaRefused, NotFound, WireError
+from loom.errors import CapabilityMissing, Corrupt, LoomError, MediaRefused, NotFound, Unavailable, WireError
 from loom.events import Fold, MediaArrived
 from loom.formats.facts import Rendered
 from loom.models import Model, Usage
@@ -112,6 +112,17 @@ class Describer(Generic[E]):
             outcomes = await asyncio.gather(*(self._described(media, author, by) for media in asked))
             given_up.update(media.digest for media in asked if media.digest not in self._written[author])
             notices += _news(author, asked, outcomes)
+
+    async def describe(self, media: Media, by: str) -> Description:
+        """At somebody's wish, and at once: what goes wrong is raised."""
+        author = self._resolve(by).reference
+        for place in ("", media.digest):
+            self._resting.pop((author, place), None)
+        outcome = await self._described(media, author, by)
+        found = self._written[author].get(media.digest)
+        if found is None:
+            raise Unavailable(f"{author} could not describe the picture: {outcome.problem}", hint="Name another model.")
+        return found
 
     def _informed(self, known: Known, author: str, given_up: set[str]) -> Known:
         return msgspec.structs.replace(

@@ -67,6 +67,7 @@ class Asking(msgspec.Struct, kw_only=True):
     policy: Policy
     request: Request
     overrides: dict[str, Override]
+    alts: dict[str, str] = msgspec.field(default_factory=dict[str, str])
     watermark: Watermark
     calibration: Calibration
     quarantine: frozenset[str]
@@ -81,6 +82,7 @@ class Asking(msgspec.Struct, kw_only=True):
             policy=self.lessons.policy(self.policy),
             request=self.request,
             overrides=self.overrides,
+            alts=self.alts,
             watermark=self.watermark,
             calibration=self.calibration,
             known=known,

@@ -67,6 +67,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
     workspace: str
     title: str
     overrides: Mapping[str, Override]
+    alts: Mapping[str, str]
     watermarks: Mapping[str, Watermark]
     quarantine: Mapping[str, list[str]]
     settings: Mapping[str, Any]

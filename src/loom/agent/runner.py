@@ -348,6 +348,7 @@ class Runner:
                 sampling=self._world.sampling(model),
             ),
             overrides=dict(state.overrides if overrides is None else overrides),
+            alts=dict(state.alts),
             watermark=state.watermarks.get(model.reference, Watermark()),
             calibration=msgspec.convert(calibrations.get(model.reference, {}), Calibration),
             quarantine=frozenset(state.quarantine.get(model.provider, ())),

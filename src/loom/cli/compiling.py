@@ -20,7 +20,7 @@ from loom.cli.transcripts import read_transcripts
 from loom.config import Config, load_config
 from loom.content.messages import Message
 from loom.context.cost import Calibration
-from loom.context.policy import Placed, Request, Said, Watermark
+from loom.context.policy import Placed, Request, Said, Watermark, wishes_of
 from loom.context.prepare import Prepared, prepare
 from loom.errors import ConfigError
 from loom.models import Model
@@ -49,6 +49,7 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
         """With every rendition made and measured, so that sizes are exact."""
         policy = self.config.context_policy()
         stored = self.session
+        overrides, alts = wishes_of(stored.overrides if stored else {})
         marks = stored.watermark if stored else {}
         calibrations: dict[str, Any] = stored.settings.get("calibration", {}) if stored else {}
         quarantine = stored.quarantine.get(model.provider, ()) if stored else ()
@@ -58,7 +59,8 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
                 model,
                 policy=policy,
                 request=self.request,
-                overrides=stored.overrides if stored else {},
+                overrides=overrides,
+                alts=alts,
                 watermark=msgspec.convert(marks.get(model.reference, {}), Watermark),
                 calibration=msgspec.convert(calibrations.get(model.reference, {}), Calibration),
                 known=known,

@@ -257,6 +257,8 @@ def shown_pages(block: DocumentBlock) -> tuple[int, int]:
 
 def _extracted(block: DocumentBlock, reason: Reason, detail: str, target: Target, cap: int) -> Measure:
     """The words of a document under its label, or the label alone where it has none."""
+    if block.media.digest in target.alts:
+        return _fallback(block, reason, detail, target, cap)
     recipe: Recipe = Text(pages=block.pages)
     failure = target.known.failure(block.media.digest, recipe)
     text = target.known.text(block.media.digest, recipe)
@@ -288,16 +290,31 @@ def _audio(block: AudioBlock, wish: Rendition, target: Target, cap: int) -> Meas
 def _fallback(block: MediaBlock, reason: Reason, detail: str, target: Target, cap: int) -> Measure:
     """A neutral text that names the medium, gives the words there are, and says how to call it back. It never tells the
     model that something failed: such a sentence stays in its answers long after the picture is back."""
-    found = ""
+    found = target.alts.get(block.media.digest, "")
+    author = "in the user's words" if found else ""
     needs: tuple[Need, ...] = ()
-    if isinstance(block, ImageBlock) and not (block.alt or block.description):
+    if found:
+        block = _wordless(block)
+    elif isinstance(block, ImageBlock) and not (block.alt or block.description):
         found, author, needs = _seen(block.media, reason, target)
-        detail = "; ".join(part for part in (detail, author) if part)
+    detail = "; ".join(part for part in (detail, author) if part)
     label = text_of(block)
     text = f"{label[:-1]}: {found}]" if found else label
     if reason in ("", "age", "budget") and target.has_look:
         text = f'{text[:-1]}; {target.request.look_tool}(media="{short_id(block.media)}") shows it]'
     return msgspec.structs.replace(spoken(text, reason, detail, target, cap), needs=needs)
+
+
+def _wordless(block: MediaBlock) -> MediaBlock:
+    match block:
+        case ImageBlock():
+            return msgspec.structs.replace(block, alt="", description="")
+        case AudioBlock():
+            return msgspec.structs.replace(block, transcript="")
+        case DocumentBlock():
+            return block
+        case _:
+            assert_never(block)
 
 
 def _seen(media: Media, reason: Reason, target: Target) -> tuple[str, str, tuple[Need, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Final, Literal, TypeAlias
 
 import msgspec
@@ -42,6 +43,8 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     known: Known
     request: Request
     quarantine: frozenset[str] = frozenset()
+    alts: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    """A person's words for a medium, by digest: they stand before all others."""
 
     @property
     def has_look(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast
 
 import msgspec
 
@@ -13,6 +13,7 @@ from loom.prompt import Sampling, ToolSpec
 
 Aging: TypeAlias = Literal["stepped", "every-turn", "off"]
 Override: TypeAlias = Literal["full", "low", "text", "omitted"]
+_ALT: Final = "alt/"
 
 
 class Placed(Protocol):
@@ -81,11 +82,16 @@ class Watermark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sent_messages: int = 0
     sent_path: str = ""
     """How many messages of the path the last request was made of, and a hash of which they were."""
+    sent_node: str = ""
+    sent_wishes: str = ""
+    """The last message that it held, and what the user had chosen for it: the session's overrides as JSON."""
 
     @property
     def borders(self) -> Watermark:
         """Without the note of the last request: two that are equal show the same path the same way."""
-        return msgspec.structs.replace(self, sent_blocks=0, sent_hash="", sent_messages=0, sent_path="")
+        return msgspec.structs.replace(
+            self, sent_blocks=0, sent_hash="", sent_messages=0, sent_path="", sent_node="", sent_wishes=""
+        )
 
 
 class DerivedFacts(msgspec.Struct, frozen=True, kw_only=True):
@@ -155,3 +161,14 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
 def override_key(node_id: str, block: int, inner: int | None = None) -> str:
     """The name of a block in a session's overrides."""
     return f"{node_id}/{block}" if inner is None else f"{node_id}/{block}/{inner}"
+
+
+def alt_key(digest: str) -> str:
+    """The name, among a session's overrides, of the words that a person gave to a medium."""
+    return f"{_ALT}{digest}"
+
+
+def wishes_of(kept: Mapping[str, Any]) -> tuple[dict[str, Override], dict[str, str]]:
+    """What a session keeps as overrides: renditions by block, and a person's words (alt) by digest."""
+    alts = {key.removeprefix(_ALT): cast("str", words) for key, words in kept.items() if key.startswith(_ALT)}
+    return {key: value for key, value in kept.items() if not key.startswith(_ALT)}, alts

@@ -21,7 +21,7 @@ from loom.context.age import aged
 from loom.context.assemble import SEEN_AGAIN, assemble, tool_name
 from loom.context.cost import Calibration
 from loom.context.measure import BLOCK_BYTES, Target, json_bytes
-from loom.context.policy import Known, Need, Override, Placed, Policy, Request, Watermark
+from loom.context.policy import Known, Need, Override, Placed, Policy, Request, Watermark, alt_key
 from loom.context.survey import Survey
 from loom.context.trim import Scales, budgets, newest, trimmed
 from loom.errors import ContentError
@@ -50,6 +50,7 @@ def prepare(
     policy: Policy | None = None,
     request: Request | None = None,
     overrides: Mapping[str, Override] | None = None,
+    alts: Mapping[str, str] | None = None,
     watermark: Watermark | None = None,
     calibration: Calibration | None = None,
     known: Known | None = None,
@@ -59,7 +60,7 @@ def prepare(
         raise ContentError("there is nothing to prepare: the path is empty")
     policy, request, known = policy or Policy(), request or Request(), known or Known()
     request = _with_tools(request, path, model)
-    target = Target(model=model, policy=policy, known=known, request=request, quarantine=quarantine)
+    target = Target(model=model, policy=policy, known=known, request=request, quarantine=quarantine, alts=alts or {})
     survey = Survey(path, target, overrides or {})
     scales = Scales(survey, _fixed(request, survey), (calibration or Calibration()).ratio)
     allowed = budgets(model, policy)
@@ -85,9 +86,9 @@ def prepare(
             totals=used,
             budgets=allowed,
             notices=notices,
-            cached_rows=_cached_rows(survey, before, mark, path),
+            cached_rows=_cached_rows(survey, before, mark, path, _wishes(overrides, alts)),
         ),
-        watermark=_sent(mark, path, survey, messages),
+        watermark=_sent(mark, path, survey, messages, _wishes(overrides, alts)),
         needs=_needs(survey, mark, by_age),
         undescribed=_undescribed(survey, mark) if known.describes else (),
     )
@@ -162,22 +163,40 @@ def _print(survey: Survey, messages: Sequence[ShownMessage], first: int | None) 
 # What the last request held ----------------------------------------------------------------------------------------
 
 
-def _sent(mark: Watermark, path: Sequence[Placed], survey: Survey, messages: Sequence[ShownMessage]) -> Watermark:
+def _wishes(overrides: Mapping[str, Override] | None, alts: Mapping[str, str] | None) -> dict[str, str]:
+    return {**(overrides or {}), **{alt_key(digest): words for digest, words in (alts or {}).items()}}
+
+
+def _sent(
+    mark: Watermark, path: Sequence[Placed], survey: Survey, messages: Sequence[ShownMessage], wishes: dict[str, str]
+) -> Watermark:
     """The watermark with a note of this request: the next one is compared with it."""
     bound = survey.target.model.thinking.replay == "bound"
     blocks, fingerprint = _print(survey, messages, None) if bound else (0, "")
     return msgspec.structs.replace(
-        mark, sent_blocks=blocks, sent_hash=fingerprint, sent_messages=len(path), sent_path=_path_print(path, survey)
+        mark,
+        sent_blocks=blocks,
+        sent_hash=fingerprint,
+        sent_messages=len(path),
+        sent_path=_path_print(path, survey),
+        sent_node=path[-1].id,
+        sent_wishes=msgspec.json.encode(wishes, order="sorted").decode() if wishes else "",
     )
 
 
-def _cached_rows(survey: Survey, before: Watermark, mark: Watermark, path: Sequence[Placed]) -> int:
+def _cached_rows(
+    survey: Survey, before: Watermark, mark: Watermark, path: Sequence[Placed], wishes: dict[str, str]
+) -> int:
     """None where the platform has no cache, this model was not asked before, or it was asked about another path."""
     count = before.sent_messages
     if survey.target.model.cache.mode == "none" or not 0 < count <= len(path):
         return 0
     same = _path_print(path[:count], survey) == before.sent_path
-    return receipt.cached_rows(survey, before, mark, count) if same else 0
+    if not same:
+        return 0
+    held = msgspec.json.decode(before.sent_wishes or "{}", type=dict[str, str])
+    changed = {key for key, _ in held.items() ^ wishes.items()}
+    return receipt.cached_rows(survey, before, mark, path[:count], changed)
 
 
 def _path_print(path: Sequence[Placed], survey: Survey) -> str:
@@ -227,6 +246,8 @@ def _undescribed(survey: Survey, mark: Watermark) -> tuple[Media, ...]:
     for item, measure in zip(reversed(survey.items), reversed(survey.measures(mark)), strict=True):
         block = item.block
         if not isinstance(block, ImageBlock) or block.alt or block.description or measure.rendition != "text":
+            continue
+        if block.media.digest in survey.target.alts:
             continue
         if block.media.digest not in known.missing and known.may_be_described(block.media.digest):
             found.setdefault(block.media.digest, block.media)

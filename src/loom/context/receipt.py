@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from typing import Final, get_args
 
 from loom.content.blocks import Block, TextBlock
 from loom.content.messages import text_of
 from loom.context.measure import Measure
-from loom.context.policy import Watermark
+from loom.context.policy import Placed, Watermark, alt_key, override_key
 from loom.context.survey import MEDIA, Item, Survey
 from loom.context.trim import fits
 from loom.prompt import Reason, ReceiptRow, Totals
@@ -72,14 +72,26 @@ def _wished(reason: Reason, item: Item, survey: Survey, mark: Watermark) -> str:
             return ""
 
 
-def cached_rows(survey: Survey, before: Watermark, mark: Watermark, sent_messages: int) -> int:
-    """How many leading rows stand as the last request held them, which had so many messages."""
+def cached_rows(
+    survey: Survey, before: Watermark, mark: Watermark, sent: Sequence[Placed], changed: Collection[str]
+) -> int:
+    """How many leading rows stand as the last request held them, which was made of the messages `sent`; `changed` is
+    what the user has chosen anew since, by its name among the overrides."""
     count = 0
     for item, old, new in zip(survey.items, survey.measures(before), survey.measures(mark), strict=True):
-        if item.message >= sent_messages or (old is not new and old.shown != new.shown):
+        if item.message >= len(sent) or (old is not new and old.shown != new.shown):
+            break
+        if changed and _is_changed(item, new, sent, changed):
             break
         count += 1
     return count
+
+
+def _is_changed(item: Item, measure: Measure, sent: Sequence[Placed], changed: Collection[str]) -> bool:
+    if override_key(sent[item.message].id, item.position, item.inner) in changed:
+        return True
+    block = item.block
+    return isinstance(block, MEDIA) and measure.rendition == "text" and alt_key(block.media.digest) in changed
 
 
 # What is said at once ----------------------------------------------------------------------------------------------

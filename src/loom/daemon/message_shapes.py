@@ -158,6 +158,8 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
     text: Words = ""
     blocks: Annotated[tuple[Given, ...], Meta(max_length=200)] = ()
     max_tokens: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
+    last: bool = False
+    """Whether to tell what each model was sent last."""
 
 
 class PlanTokens(msgspec.Struct, frozen=True, kw_only=True, rename={"incoming": "in"}):
@@ -173,6 +175,18 @@ class PlanProblem(msgspec.Struct, frozen=True):
     hint: str
 
 
+class LastRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A block as a model was sent it last."""
+
+    key: str
+    kind: str
+    label: str
+    digest: str
+    rendition: Rendition
+    tokens: int
+    bytes: int
+
+
 class PlanModel(msgspec.Struct, frozen=True, kw_only=True):
     tokens: PlanTokens
     bytes: int
@@ -183,6 +197,8 @@ class PlanModel(msgspec.Struct, frozen=True, kw_only=True):
     cached_rows: int
     notices: tuple[str, ...]
     error: PlanProblem | None
+    last: tuple[LastRow, ...] | None = None
+    """The blocks of the last request that it was really sent; None where it was not asked yet."""
 
 
 class PlanCell(msgspec.Struct, frozen=True, kw_only=True):
@@ -204,6 +220,8 @@ class PlanRow(msgspec.Struct, frozen=True, kw_only=True):
     kind: str
     label: str
     digest: str
+    alt: str
+    """A person's words for it in this session."""
     by_model: dict[str, PlanCell]
 
 

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
+import msgspec
+
+from loom.agent.mend import Asking
 from loom.content.messages import Message
-from loom.context.policy import Override, Placed, Said, override_key
+from loom.context.policy import Said, override_key, wishes_of
 from loom.context.trim import UNLIMITED
 from loom.daemon.calls import Call
 from loom.daemon.core import Daemon
 from loom.daemon.gather import blocks_of
 from loom.daemon.message_shapes import (
+    LastRow,
     Plan,
     PlanCell,
     PlanModel,
@@ -23,7 +27,7 @@ from loom.daemon.message_shapes import (
     WireQuery,
     WireView,
 )
-from loom.daemon.planning import asking_of
+from loom.daemon.planning import asking_of, last_asking
 from loom.daemon.problems import problem
 from loom.daemon.sessions_routes import without_auto
 from loom.errors import ConfigError, ContentError, LoomError
@@ -42,7 +46,7 @@ async def planned(call: Call[None, PlanRequest]) -> Plan:
     stored = await daemon.runtime.sessions.get(call.path("session"))
     blocks, _ = await blocks_of(daemon, stored, body.text, body.blocks)
     draft = (Said(DRAFT, Message("user", blocks)),) if blocks else ()
-    wished = cast("dict[str, Override]", without_auto({**stored.overrides, **body.overrides}))
+    wished, _ = wishes_of(without_auto({**stored.overrides, **body.overrides}))
     models: dict[str, PlanModel] = {}
     rows: dict[tuple[int, int, int], PlanRow] = {}
     for reference in dict.fromkeys(body.models or (stored.model,)):
@@ -58,16 +62,19 @@ async def planned(call: Call[None, PlanRequest]) -> Plan:
             models[reference] = _failed(error)
             continue
         models[reference] = await asyncio.to_thread(_model, daemon, asking.model, prepared.receipt)
-        _add(rows, asking.path, reference, prepared.receipt.rows)
+        if body.last:
+            last = await _last(daemon, asking)
+            models[reference] = msgspec.structs.replace(models[reference], last=last)
+        _add(rows, asking, reference, prepared.receipt.rows)
     return Plan(models=models, rows=tuple(rows[place] for place in sorted(rows)), rev=stored.rev)
 
 
 def _add(
-    rows: dict[tuple[int, int, int], PlanRow], path: Sequence[Placed], reference: str, found: Sequence[ReceiptRow]
+    rows: dict[tuple[int, int, int], PlanRow], asking: Asking, reference: str, found: Sequence[ReceiptRow]
 ) -> None:
     for row in found:
         place = (row.message, row.block, -1 if row.inner is None else row.inner)
-        placed = path[row.message]
+        placed = asking.path[row.message]
         known = rows.setdefault(
             place,
             PlanRow(
@@ -80,12 +87,32 @@ def _add(
                 kind=row.kind,
                 label=row.label,
                 digest=row.digest,
+                alt=asking.alts.get(row.digest, ""),
                 by_model={},
             ),
         )
         known.by_model[reference] = PlanCell(
             rendition=row.rendition, tokens=row.tokens, bytes=row.wire_bytes, reason=row.reason, detail=row.detail
         )
+
+
+async def _last(daemon: Daemon, asking: Asking) -> tuple[LastRow, ...] | None:
+    last = await last_asking(daemon, asking)
+    if last is None:
+        return None
+    prepared = await daemon.looks.prepared(last)
+    return tuple(
+        LastRow(
+            key=override_key(last.path[row.message].id, row.block, row.inner),
+            kind=row.kind,
+            label=row.label,
+            digest=row.digest,
+            rendition=row.rendition,
+            tokens=row.tokens,
+            bytes=row.wire_bytes,
+        )
+        for row in prepared.receipt.rows
+    )
 
 
 def _model(daemon: Daemon, model: Model, receipt: Receipt) -> PlanModel:

@@ -18,6 +18,7 @@ from loom.daemon import (
     plan_routes,
     sessions_routes,
     settings_routes,
+    words_routes,
 )
 from loom.daemon import message_shapes as m
 from loom.daemon import shapes as s
@@ -272,6 +273,15 @@ ROUTES: Final[tuple[Route, ...]] = (
         answer=s.SessionView,
         headers=("If-Match",),
     ),
+    _row(
+        "PUT",
+        SESSION + "/alts",
+        words_routes.worded,
+        "Your own words for media, read by models that cannot take them.",
+        body=dict[str, str],
+        answer=s.SessionView,
+        headers=("If-Match",),
+    ),
     # media
     _row(
         "POST",
@@ -296,6 +306,14 @@ ROUTES: Final[tuple[Route, ...]] = (
         headers=("If-None-Match", "Range"),
     ),
     _row("GET", "/v1/media/{digest}/text", media_routes.text, "Its words.", query=s.MediaPage, answer=s.MediaText),
+    _row(
+        "POST",
+        "/v1/media/{digest}/description",
+        words_routes.described,
+        "What a picture shows, in a model's words.",
+        body=s.NewDescription,
+        answer=s.DescriptionView,
+    ),
     _row(
         "GET",
         SESSION + "/images/{digest}",

@@ -12,6 +12,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from loom.config import redact
+from loom.context.policy import wishes_of
 from loom.daemon.calls import Call, answered
 from loom.daemon.core import Daemon
 from loom.daemon.message_shapes import Children
@@ -160,13 +161,19 @@ async def head_moved(call: Call[None, NewHead]) -> Response:
 
 async def overridden(call: Call[None, dict[str, Override]]) -> Response:
     """Merged into what is there; `auto` takes one away."""
-    daemon, session_id = call.daemon, call.path("session")
-    if len(call.body) > 1_000 or any(not 0 < len(key) <= 300 for key in call.body):
+    _, alts = wishes_of(call.body)
+    if alts or len(call.body) > 1_000 or any(not 0 < len(key) <= 300 for key in call.body):
         raise ContentError("Overrides are named as the plan names them, a thousand at most.")
+    return await wished(call, {key: None if value == "auto" else value for key, value in call.body.items()})
+
+
+async def wished(call: Call[None, Any], changes: Mapping[str, str | None]) -> Response:
+    """What the user chose for blocks and media, merged into what the session keeps; None takes one away."""
+    daemon, session_id = call.daemon, call.path("session")
     for _ in range(_TRIES):
         stored = await daemon.runtime.sessions.get(session_id)
         check_rev(call.request, stored)
-        kept = without_auto({**stored.overrides, **call.body})
+        kept = {key: value for key, value in {**stored.overrides, **changes}.items() if value is not None}
         with suppress(Conflict):  # somebody changed it meanwhile: again from what it is now
             stored = await daemon.runtime.sessions.update(session_id, rev=stored.rev, overrides=kept)
             await daemon.turns.changed(session_id)

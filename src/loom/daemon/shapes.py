@@ -180,6 +180,17 @@ class MediaText(msgspec.Struct, frozen=True):
     pages: int | None
 
 
+class NewDescription(msgspec.Struct, frozen=True):
+    """`model` empty means the one that is configured to describe pictures."""
+
+    model: Name = ""
+
+
+class DescriptionView(msgspec.Struct, frozen=True):
+    text: str
+    by: str
+
+
 class MediaPage(msgspec.Struct, frozen=True):
     page: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
     """Zero means all of it."""

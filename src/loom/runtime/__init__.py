@@ -26,6 +26,8 @@ from loom.agent.session import LocalSession, Shared, World
 from loom.agent.tracked_files import Seen
 from loom.config import Config, load_config, user_folder
 from loom.content.inputs import Attachment, Content
+from loom.content.media import Media
+from loom.context.policy import Description
 from loom.context.prepare import Prepared
 from loom.models import PDF, Model, Usage
 from loom.prompt import Sampling
@@ -232,6 +234,10 @@ class Runtime:
     async def look(self, prepare: Prepare) -> Prepared:
         """The prompt with every rendition made, and with descriptions that exist; nothing is sent by looking."""
         return await self._describing.settle(prepare, by=self.describer, asks=False)
+
+    async def describe(self, media: Media, by: str = "") -> Description:
+        """What a picture shows, in the words of a model (without one: the describer's)."""
+        return await self._describing.describe(media, by or self.describer)
 
     def _shared_by(self, session_id: str) -> Shared:
         return self._shared.setdefault(session_id, Shared())

@@ -12,7 +12,7 @@ import msgspec
 
 from loom.agent.ports import State
 from loom.content.messages import Message
-from loom.context.policy import Placed, Said, Watermark
+from loom.context.policy import Placed, Said, Watermark, wishes_of
 from loom.errors import NotFound, StoreError
 from loom.events import Event, TurnFailed, TurnFinished, decode_event, encode_event
 from loom.session import Options, Queued
@@ -35,12 +35,14 @@ class StoredRecord:
 
     async def state(self) -> State:
         found = await self._runtime.sessions.get(self.id)
+        overrides, alts = wishes_of(found.overrides)
         return State(
             head=found.head_id,
             model=found.model,
             workspace=found.workspace,
             title=found.title,
-            overrides=found.overrides,
+            overrides=overrides,
+            alts=alts,
             watermarks=msgspec.convert(found.watermark, dict[str, Watermark]),
             quarantine=msgspec.convert(found.quarantine, dict[str, list[str]]),
             settings=found.settings,

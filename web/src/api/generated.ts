@@ -102,6 +102,11 @@ export interface ConfigView {
   offline: boolean;
 }
 
+export interface DescriptionView {
+  text: string;
+  by: string;
+}
+
 /** `pages` is a range such as "21-40", counted from one, inclusive; empty means all of it. */
 export interface DocumentBlock {
   type: "document";
@@ -232,6 +237,17 @@ export interface KeyView {
 
 export interface Keys {
   keys: KeyView[];
+}
+
+/** A block as a model was sent it last. */
+export interface LastRow {
+  key: string;
+  kind: string;
+  label: string;
+  digest: string;
+  rendition: "full" | "low" | "omitted" | "pages" | "text";
+  tokens: number;
+  bytes: number;
 }
 
 /** Opens the web client once. */
@@ -370,6 +386,11 @@ export interface Models {
   default: string;
 }
 
+/** `model` empty means the one that is configured to describe pictures. */
+export interface NewDescription {
+  model?: string;
+}
+
 export interface NewFork {
   node?: string | null;
   title?: string | null;
@@ -471,6 +492,7 @@ export interface PlanModel {
   cached_rows: number;
   notices: string[];
   error: PlanProblem | null;
+  last?: LastRow[] | null;
 }
 
 export interface PlanProblem {
@@ -485,6 +507,7 @@ export interface PlanRequest {
   text?: string;
   blocks?: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ImageNamed | MediaNamed | FileNamed)[];
   max_tokens?: number | null;
+  last?: boolean;
 }
 
 export interface PlanRow {
@@ -497,6 +520,7 @@ export interface PlanRow {
   kind: string;
   label: string;
   digest: string;
+  alt: string;
   by_model: Record<string, PlanCell>;
 }
 
