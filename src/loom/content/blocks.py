@@ -9,7 +9,8 @@
     ToolResult     the answer to a call: content for the model, `data` for faces only
     UnknownBlock   written by a newer version; survives
 
-Match them exhaustively (`assert_never`), so that a new kind makes the type checker list the work.
+Match them exhaustively (`assert_never`), so that a new kind makes the type checker list the work. Values hold no
+cycles, so the garbage collector is spared the long paths that are made of them (`gc=False`).
 """
 
 from __future__ import annotations
@@ -73,19 +74,20 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return f"{name} p. {self.first}" if name and self.locator == "page" else name
 
 
-class TextBlock(msgspec.Struct, frozen=True, tag="text", omit_defaults=True):
+class TextBlock(msgspec.Struct, frozen=True, tag="text", omit_defaults=True, gc=False):
     text: str
     citations: tuple[Citation, ...] = ()
     opaque: Opaque | None = None
 
     def __post_init__(self) -> None:
-        if not self.text or self.text.isspace():
+        text = self.text
+        if not text or text.isspace():
             raise ContentError("text must hold something other than white space")
-        if not self.text.isascii():
-            check_text(self.text)
+        if not text.isascii():
+            check_text(text)
 
 
-class ImageBlock(msgspec.Struct, frozen=True, tag="image", omit_defaults=True):
+class ImageBlock(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, gc=False):
     """`alt` is a person's words, `description` a model's; both may stand in for the picture."""
 
     media: Media
@@ -94,12 +96,13 @@ class ImageBlock(msgspec.Struct, frozen=True, tag="image", omit_defaults=True):
     detail: Detail = "auto"
 
     def __post_init__(self) -> None:
-        _check_kind(self.media, "image/", "ImageBlock")
+        if not self.media.media_type.startswith("image/"):
+            raise _wrong_kind("ImageBlock", "image/", self.media)
         if self.alt or self.description:
             check_text(self.alt, self.description)
 
 
-class DocumentBlock(msgspec.Struct, frozen=True, tag="document", omit_defaults=True):
+class DocumentBlock(msgspec.Struct, frozen=True, tag="document", omit_defaults=True, gc=False):
     """`pages` is a range such as "21-40", counted from one, inclusive; empty means all of it."""
 
     media: Media
@@ -114,16 +117,17 @@ class DocumentBlock(msgspec.Struct, frozen=True, tag="document", omit_defaults=T
         check_text(self.title)
 
 
-class AudioBlock(msgspec.Struct, frozen=True, tag="audio", omit_defaults=True):
+class AudioBlock(msgspec.Struct, frozen=True, tag="audio", omit_defaults=True, gc=False):
     media: Media
     transcript: str = ""
 
     def __post_init__(self) -> None:
-        _check_kind(self.media, "audio/", "AudioBlock")
+        if not self.media.media_type.startswith("audio/"):
+            raise _wrong_kind("AudioBlock", "audio/", self.media)
         check_text(self.transcript)
 
 
-class ThinkingBlock(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True):
+class ThinkingBlock(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True, gc=False):
     """Reasoning. The text may be empty where the provider keeps it (then `opaque` carries everything)."""
 
     text: str = ""
@@ -138,7 +142,7 @@ class ThinkingBlock(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=T
         check_text(self.text)
 
 
-class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True):
+class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True, gc=False):
     """`raw_arguments` keeps what the model wrote when it was not a JSON object; `arguments` is then empty."""
 
     id: str
@@ -156,7 +160,7 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True)
         check_json(self.arguments, "arguments")
 
 
-class UnknownBlock(msgspec.Struct, frozen=True, tag="unknown"):
+class UnknownBlock(msgspec.Struct, frozen=True, tag="unknown", gc=False):
     """A block of a kind this version does not know. `data` is the whole object, `type` included."""
 
     data: dict[str, Any]
@@ -176,7 +180,7 @@ ContentBlock: TypeAlias = TextBlock | ImageBlock | DocumentBlock | AudioBlock | 
 """What a person or a tool may supply."""
 
 
-class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=True):
+class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=True, gc=False):
     """`blocks` go to the model, `data` only to faces (a table for a chart, a diff for a viewer)."""
 
     call_id: str
@@ -260,6 +264,5 @@ def _check_json(value: Any, what: str, depth: int) -> None:
             raise ContentError(f"{what} hold a {type(value).__name__}, which JSON cannot say")
 
 
-def _check_kind(media: Media, prefix: str, kind: str) -> None:
-    if not media.media_type.startswith(prefix):
-        raise ContentError(f"an {kind} holds {prefix}…, not {media.media_type}")
+def _wrong_kind(block: str, prefix: str, media: Media) -> ContentError:
+    return ContentError(f"an {block} holds {prefix}…, not {media.media_type}")

@@ -37,7 +37,7 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 
 _UNREADABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeError)
 
-_STAMPED: Final = b'{"v":%d,' % VERSION
+_STAMPED: Final = f'{{"v":{VERSION},'
 _fast = msgspec.json.Decoder(Message)
 _loose = msgspec.json.Decoder(_Loose)
 _stamp = msgspec.json.Decoder(_Stamp)
@@ -51,16 +51,16 @@ def encode_message(message: Message) -> bytes:
 
 
 def decode_message(data: bytes | str) -> Message:
-    raw = data if isinstance(data, bytes) else data.encode("utf-8", "surrogatepass")
-    if not raw.startswith(_STAMPED):
-        return _decode_loose(raw)
     try:
-        message = _fast.decode(raw)
+        text = data if isinstance(data, str) else data.decode()
+        message = _fast.decode(text) if text.startswith(_STAMPED) else None
     except msgspec.ValidationError:
-        return _decode_loose(raw)
+        return _decode_loose(data)
     except _UNREADABLE as error:
         raise ContentError(f"not a message: {error}") from None
-    return _decode_loose(raw) if b'"unknown"' in raw and _has_unknown(message.blocks) else message
+    if message is None or ('"unknown"' in text and _has_unknown(message.blocks)):
+        return _decode_loose(text)
+    return message
 
 
 def encode_conversation(conversation: Conversation) -> bytes:

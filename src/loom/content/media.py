@@ -45,7 +45,7 @@ def is_digest(text: str) -> bool:
     return _DIGEST.fullmatch(text) is not None
 
 
-class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=False):
     """`media_type` comes from the bytes, never from a suffix. `source` is provenance and is never read again."""
 
     digest: str

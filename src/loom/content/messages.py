@@ -32,22 +32,25 @@ _ALLOWED: Final[dict[Role, frozenset[type]]] = {
 }
 
 
-class Message(msgspec.Struct, frozen=True):
+class Message(msgspec.Struct, frozen=True, gc=False):
     """A tool message holds all the results of the calls before it. The system prompt belongs to the root."""
 
     role: Role
     blocks: tuple[Block, ...]
 
     def __post_init__(self) -> None:
-        if self.role not in _ALLOWED:
+        blocks = self.blocks
+        allowed = _ALLOWED.get(self.role)
+        if allowed is None:
             raise ContentError(f"a role is user, assistant or tool, not {self.role!r}")
-        if not self.blocks:
+        if not blocks:
             raise ContentError(f"a {self.role} message is never empty")
-        allowed = _ALLOWED[self.role]
-        if (self.role == "user" or len(self.blocks) == 1) and allowed.issuperset(map(type, self.blocks)):
+        if type(blocks[0]) in allowed and len(blocks) == 1:
+            return
+        if self.role == "user" and allowed.issuperset(map(type, blocks)):
             return  # no two calls or results to share an id
         pairs: list[str] = []
-        for block in self.blocks:
+        for block in blocks:
             if type(block) not in allowed:
                 raise ContentError(f"a {self.role} message cannot hold a {type(block).__name__}")
             if isinstance(block, ToolCall):
@@ -61,7 +64,9 @@ class Message(msgspec.Struct, frozen=True):
 
     @property
     def calls(self) -> tuple[ToolCall, ...]:
-        return tuple(block for block in self.blocks if isinstance(block, ToolCall))
+        if self.role != "assistant":
+            return ()
+        return tuple([block for block in self.blocks if isinstance(block, ToolCall)])
 
     @property
     def results(self) -> tuple[ToolResult, ...]:
