@@ -17,6 +17,7 @@ from loom.errors import NotFound, StoreError
 from loom.events import Event, TurnFailed, TurnFinished, decode_event, encode_event
 from loom.session import Options, Queued
 from loom.store.leases import Lease
+from loom.store.nodes import Node
 from loom.store.requests import Asked, Kind
 
 if TYPE_CHECKING:
@@ -26,9 +27,18 @@ LEASE_SECONDS: Final = 15.0
 _RENEWED_AFTER: Final = LEASE_SECONDS / 5
 
 
+class _Loaded(msgspec.Struct, frozen=True):
+    """A path that was read. Nodes never change, so a longer one only adds to it."""
+
+    head: str
+    system: str
+    said: tuple[Said, ...]
+
+
 class StoredRecord:
     def __init__(self, runtime: Runtime, session_id: str) -> None:
         self._runtime = runtime
+        self._loaded: _Loaded | None = None
         self._lease: Lease | None = None
         self._renewed = 0.0
         self.id = session_id
@@ -50,10 +60,19 @@ class StoredRecord:
 
     async def path(self) -> tuple[str, tuple[Placed, ...]]:
         head = (await self._runtime.sessions.get(self.id)).head_id
+        loaded = self._loaded
+        if loaded is None or loaded.head != head:
+            loaded = self._loaded = await self._load(head, loaded)
+        return loaded.system, loaded.said
+
+    async def _load(self, head: str, before: _Loaded | None) -> _Loaded:
+        """Read what is new since the last time, or all of it where the head has gone elsewhere."""
+        if before is not None:
+            news = await self._runtime.forest.path_below(before.head, len(before.said), head)
+            if news is not None:
+                return _Loaded(head, before.system, (*before.said, *map(_said, news)))
         root, *nodes = await self._runtime.forest.path(head)
-        return root.system or "", tuple(
-            Said(node.id, node.message, bool(node.meta.get("is_blind"))) for node in nodes if node.message is not None
-        )
+        return _Loaded(head, root.system or "", tuple(map(_said, nodes)))
 
     async def question(self, node: str | None) -> str:
         if node is not None and not await self._runtime.sessions.keeps(self.id, node):
@@ -162,6 +181,12 @@ class StoredRecord:
         if self._lease is None:
             raise AssertionError("only who runs a session takes from its queue")
         return await self._runtime.queue.take(self.id, queued.id, fence=self._lease.fence)
+
+
+def _said(node: Node) -> Said:
+    if node.message is None:
+        raise AssertionError("only a root has no message, and it is not said")
+    return Said(node.id, node.message, bool(node.meta.get("is_blind")))
 
 
 def _not_kept() -> NotFound:

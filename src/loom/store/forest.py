@@ -32,6 +32,7 @@ from loom.store.nodes import (
     insert_path,
     insert_root,
     node_of,
+    nodes_below,
     plain_json,
     plain_text,
     printable,
@@ -107,9 +108,17 @@ class Forest:
         """From the root to the node, both included."""
 
         def work(tx: Transaction) -> tuple[Node, ...]:
-            rows = read_path(tx, node_id)
-            parents = (None, *(row.id for row in rows))
-            return tuple(map(node_of, rows, parents))
+            root, *rows = read_path(tx, node_id)
+            return node_of(root, None), *nodes_below(root.id, rows)
+
+        return await self._database.read(work)
+
+    async def path_below(self, above_id: str, above_depth: int, node_id: str) -> tuple[Node, ...] | None:
+        """What follows a node that is known already, down to another; None where that is not below it."""
+
+        def work(tx: Transaction) -> tuple[Node, ...] | None:
+            rows = read_path(tx, node_id, above=above_depth)
+            return nodes_below(above_id, rows) if rows and has_true_id(rows[0], above_id) else None
 
         return await self._database.read(work)
 

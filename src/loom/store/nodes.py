@@ -6,9 +6,9 @@ over its stored system prompt. Every row that is read is hashed again: what load
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from hashlib import sha256
 from operator import attrgetter
 from typing import Any, Final, Literal, TypeAlias, cast
 
@@ -99,17 +99,15 @@ _meta_decoder = msgspec.json.Decoder(dict[str, Any])
 _tags_decoder = msgspec.json.Decoder(tuple[str, ...])
 
 
+# What was damaged has bytes, too, even where they are no longer UTF-8: hence `surrogateescape`.
+
+
 def root_id_of(stored: str) -> str:
-    return _id_of(f"loom.root.1\n{stored}")
+    return NODE_TAG + sha256(f"loom.root.1\n{stored}".encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def node_id_of(parent_id: str, stored: str) -> str:
-    return _id_of(f"loom.node.1\n{parent_id}\n{stored}")
-
-
-def _id_of(text: str) -> str:
-    # What was damaged has bytes, too, even where they are no longer UTF-8.
-    return NODE_TAG + hashlib.sha256(text.encode("utf-8", "surrogateescape")).hexdigest()
+    return NODE_TAG + sha256(f"loom.node.1\n{parent_id}\n{stored}".encode("utf-8", "surrogateescape")).hexdigest()
 
 
 def encode_root(system: str) -> str:
@@ -290,9 +288,10 @@ SELECT_NODES: Final = f"SELECT {_COLUMNS}, p.id, p.depth, n.key FROM node n LEFT
 # No ORDER BY: SQLite would sort whole rows, which takes longer than reading them.
 _SELECT_PATH: Final = (
     "WITH RECURSIVE up (key, parent_key, depth) AS ("  # noqa: S608  constants only
-    " SELECT key, parent_key, depth FROM node WHERE id = :id"
+    " SELECT key, parent_key, depth FROM node WHERE id = :id AND depth > :above"
     " UNION ALL"
-    " SELECT n.key, n.parent_key, n.depth FROM up JOIN node n ON n.key = up.parent_key WHERE n.depth < up.depth)"
+    " SELECT n.key, n.parent_key, n.depth FROM up JOIN node n ON n.key = up.parent_key"
+    " WHERE n.depth < up.depth AND n.depth > :above)"
     f" SELECT {_COLUMNS} FROM up JOIN node n ON n.key = up.key"
 )
 
@@ -320,11 +319,11 @@ def read_node(tx: Transaction, node_id: str) -> StoredNode:
     return stored_node(tx.execute(f"{SELECT_NODES} WHERE n.id = :id", {"id": full_id(tx, node_id)})[0])
 
 
-def read_path(tx: Transaction, node_id: str) -> list[StoredNode]:
-    """From the root to a node; each is the parent of the next."""
-    path = stored_nodes(tx.execute(_SELECT_PATH, {"id": full_id(tx, node_id)}))
+def read_path(tx: Transaction, node_id: str, *, above: int = -1) -> list[StoredNode]:
+    """From the root, or from below a depth, to a node; each is the parent of the next."""
+    path = stored_nodes(tx.execute(_SELECT_PATH, {"id": full_id(tx, node_id), "above": above}))
     path.sort(key=attrgetter("depth"))
-    if [row.depth for row in path] != list(range(len(path))):
+    if [row.depth for row in path] != list(range(above + 1, above + 1 + len(path))):
         raise damaged(path[-1].id, "messages above it are gone")
     return path
 
@@ -347,7 +346,24 @@ def node_of(row: StoredNode, parent_id: str | None) -> Node:
     """The value of a row; `Corrupt` with the node's id where the row is not what was written."""
     if not has_true_id(row, parent_id):
         raise damaged(row.id, "its text is not the text that was written")
-    message, system = content_of(row)
+    return _node(row, parent_id, *content_of(row))
+
+
+def nodes_below(parent_id: str, rows: Sequence[StoredNode]) -> tuple[Node, ...]:
+    """The values of rows that follow one another below a node. Pass by pass, which is quicker than row by row."""
+    texts = [row.message for row in rows]
+    ids = [row.id for row in rows]
+    parents = [parent_id, *ids[:-1]]
+    try:
+        messages = list(map(decode_message, texts)) if list(map(node_id_of, parents, texts)) == ids else []
+    except ContentError:
+        messages = []
+    if len(messages) < len(rows):
+        return tuple(map(node_of, rows, parents))  # which raises, and says which one it is
+    return tuple(map(_node, rows, parents, messages))
+
+
+def _node(row: StoredNode, parent_id: str | None, message: Message | None, system: str | None = None) -> Node:
     try:
         meta = _meta_decoder.decode(row.meta) if row.meta != "{}" else {}
         tags = _tags_decoder.decode(row.tags) if row.tags != "[]" else ()
