@@ -9,7 +9,7 @@ import msgspec
 
 from loom.content.inputs import Content
 from loom.content.messages import Message
-from loom.events import Event, StopReason
+from loom.events import ApprovalRequested, Event, StopReason
 from loom.models import Usage
 from loom.prompt import Receipt
 
@@ -46,6 +46,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How many answers are wanted; they are siblings."""
     mentioned: tuple[str, ...] = ()
     """Text files that the agent is kept informed of from then on."""
+    tools: tuple[str, ...] | None = None
+    """The tools that may be called; None means all that there are then."""
 
 
 class Queued(msgspec.Struct, frozen=True, kw_only=True):
@@ -107,4 +109,13 @@ class Session(Protocol):
 
     async def cancel(self) -> None: ...
 
+    async def approvals(self) -> tuple[ApprovalRequested, ...]:
+        """What waits for an answer, also of a turn whose process is gone."""
+        ...
+
     async def answer(self, approval: str, answer: Literal["once", "always", "deny"], reason: str = "") -> None: ...
+
+    def resume(self) -> AsyncIterator[Event]:
+        """Go on with a turn whose process went away while it waited for approvals: each is asked again, under the same
+        name, what is allowed runs, and the turn goes on to its end. Leaving it early cancels it."""
+        ...

@@ -121,6 +121,11 @@ class Terminal:
     def interrupt(self) -> None:
         self._process.send_signal(signal.SIGINT)
 
+    def kill(self) -> None:
+        """As an out-of-memory killer would: without a last word."""
+        self._process.kill()
+        self._process.wait()
+
     def end(self, seconds: float = 60) -> int:
         """Its exit code, when it has ended by itself."""
         deadline = time.monotonic() + seconds

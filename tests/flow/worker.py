@@ -3,6 +3,7 @@
     worker.py zygote FOLDER SESSION      for each number on stdin, fork a child that posts two messages, works, and ends
                                          itself with SIGKILL at that point; 0 lets it finish and count its points
     worker.py ask FOLDER SESSION         work until an approval is open, say so, and wait to be killed
+    worker.py say FOLDER SESSION         the same for one message that is said at once, without a queue
 
 Messages that were acknowledged are printed.
 """
@@ -52,14 +53,15 @@ def zygote(folder: str, session_id: str) -> None:
         say("gone", status)
 
 
-async def ask(folder: str, session_id: str) -> None:
+async def ask(mode: str, folder: str, session_id: str) -> None:
     async with Runtime.open(load_config(cwd=Path(folder), environ={"LOOM_HOME": folder})) as runtime:
         runtime.providers["anthropic"] = ScriptedProvider([ToolCall("c1", "mark", {"path": f"{folder}/{EFFECTS}"})])
         runtime.tools = {"mark": mark}
         session = await runtime.session(session_id)
-        await session.post("leave a mark")
-        await session.post("what now?")
-        async for event in session.work():
+        if mode == "ask":
+            await session.post("leave a mark")
+            await session.post("what now?")
+        async for event in session.work() if mode == "ask" else session.stream("leave a mark"):
             if isinstance(event, ApprovalRequested):
                 say("asked", event.approval)
 
@@ -76,4 +78,4 @@ if __name__ == "__main__":
     if sys.argv[1] == "zygote":
         zygote(*sys.argv[2:])
     else:
-        asyncio.run(ask(*sys.argv[2:]))
+        asyncio.run(ask(*sys.argv[1:]))

@@ -81,6 +81,14 @@ class Approvals:
         """Of the running turn; it stands still while a person is asked."""
         self._left_seconds = 0.0
 
+    @property
+    def left_seconds(self) -> float:
+        """Until the turn's deadline, from where it stands still or goes on."""
+        if self.open or self.deadline is None:
+            return self._left_seconds
+        now = asyncio.get_running_loop().time()
+        return (self.deadline.when() or now) - now
+
     async def ask(self, call: ToolCall, about: About, *, needed: bool, is_gate: bool = False) -> bool:
         """Returns when the call may go on, and says whether somebody was asked; a ToolError that the model reads
         otherwise.
@@ -131,9 +139,8 @@ class Approvals:
     @contextmanager
     def _opened(self, approval: str, opened: OpenApproval) -> Generator[asyncio.Future[tuple[Said, str]]]:
         """People may take their time: the turn's deadline stands still while any request is open."""
-        now = asyncio.get_running_loop().time
         if not self.open and self.deadline is not None:
-            self._left_seconds = (self.deadline.when() or now()) - now()
+            self._left_seconds = self.left_seconds
             self.deadline.reschedule(None)
         waiting = self._waiting[approval] = asyncio.get_running_loop().create_future()
         self.open[approval] = opened
@@ -144,7 +151,7 @@ class Approvals:
         finally:
             del self.open[approval], self._waiting[approval]
             if not self.open and self.deadline is not None and not self.deadline.expired():
-                self.deadline.reschedule(now() + self._left_seconds)
+                self.deadline.reschedule(asyncio.get_running_loop().time() + self._left_seconds)
 
     def answer(self, approval: str, answer: Said, reason: str = "") -> bool:
         """False where nobody waits for it any more."""

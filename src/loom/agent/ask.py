@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import msgspec
 
@@ -46,6 +47,23 @@ class Answer(msgspec.Struct, kw_only=True):
     @property
     def folded(self) -> Folded | None:
         return self.folding.result() if self.folding is not None else None
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What is kept with its message: who said it, at what price, and whether pictures were kept from them."""
+        folded = self.folded
+        if self.prepared is None or folded is None:
+            return {}
+        model, rows = self.prepared.prompt.model, self.prepared.receipt.rows
+        is_blind = any(row.kind == "image" and row.reason == "capability" for row in rows)
+        return {
+            "provider": model.provider,
+            "model": model.name,
+            "usage": msgspec.to_builtins(folded.usage),
+            "finish_reason": folded.stop or "incomplete",
+            "seconds": round(self.seconds, 3),
+            **({"is_blind": True} if is_blind else {}),
+        }
 
 
 class Desk(msgspec.Struct, frozen=True, kw_only=True):

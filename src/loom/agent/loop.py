@@ -54,6 +54,7 @@ class Turn(msgspec.Struct, kw_only=True):
     """Keeps what the step taught: watermark, quarantine, calibration, lessons."""
     price: Callable[[Usage], float | None]
     usage: Usage = Usage()
+    steps: int = 0
     answer: Answer = msgspec.field(default_factory=Answer)
     told: set[str] = msgspec.field(default_factory=set[str])
     message: str = ""
@@ -80,8 +81,9 @@ async def _steps(turn: Turn) -> AsyncGenerator[Event]:
         acted = await act_on(calls, turn.waiting, turn.workshop, turn.asking.model.capabilities)
         for event in await _answered(turn, acted):
             yield event
-    for step in range(1, turn.limits.steps + 1):
-        async with aclosing(_step(turn, step)) as events:
+    while not (limit := _reached(turn)):
+        turn.steps += 1
+        async with aclosing(_step(turn)) as events:
             async for event in events:
                 yield event
         folded = turn.answer.folded
@@ -95,10 +97,15 @@ async def _steps(turn: Turn) -> AsyncGenerator[Event]:
             return
         for event in await _answered(turn, await act(calls, turn.workshop, turn.asking.model.capabilities)):
             yield event
-        if turn.limits.usd is not None and (turn.price(turn.usage) or 0.0) > turn.limits.usd:
-            yield ended(turn, f"${turn.limits.usd:g}")
-            return
-    yield ended(turn, f"{turn.limits.steps} steps")
+    yield ended(turn, limit)
+
+
+def _reached(turn: Turn) -> str:
+    """The limit that lets it take no further step, if any."""
+    limits = turn.limits
+    if limits.usd is not None and (turn.price(turn.usage) or 0.0) > limits.usd:
+        return f"${limits.usd:g}"
+    return f"{limits.steps} steps" if turn.steps >= limits.steps else ""
 
 
 async def _answered(turn: Turn, acted: Acted) -> list[Event]:
@@ -106,7 +113,8 @@ async def _answered(turn: Turn, acted: Acted) -> list[Event]:
     return await stored(turn, [tool(*acted.results), *injected])
 
 
-async def _step(turn: Turn, step: int) -> AsyncGenerator[Event]:
+async def _step(turn: Turn) -> AsyncGenerator[Event]:
+    step = turn.steps
     began = time.monotonic()
     answer = turn.answer = Answer()
     try:

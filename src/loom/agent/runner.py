@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from loom.errors import Conflict, LoomError, NotFound, StoreError
 from loom.events import ApprovalAnswered, Event, MessageStored, NoticeRaised, TurnFailed, TurnFinished
 from loom.models import Model
 from loom.prompt import Receipt
+from loom.tools.base import Tool
 
 
 class Runner:
@@ -47,6 +48,7 @@ class Runner:
         self._is_left = False
         self._is_resumable = False
         self.approvals = Approvals(world.rule, self._outbox.put, self._keep_approvals)
+        self._current: Turn | None = None
         self.turn: asyncio.Task[None] | None = None
         self.notices: list[str] = []
         """Told with the next turn."""
@@ -150,7 +152,8 @@ class Runner:
     # One turn --------------------------------------------------------------------------------------------------------
 
     async def _run(self, start: Start) -> None:
-        self._running = CutTurn(turn=secrets.token_hex(16), model=start.model)
+        tools = None if start.tools is None else list(start.tools)
+        self._running = CutTurn(turn=secrets.token_hex(16), model=start.model, tools=tools)
         try:
             await (self._resume() if start.is_resumed else self._say(start))
             await self._outbox.flush()
@@ -193,6 +196,8 @@ class Runner:
 
         The turn is kept before its message is: whoever finds a message that nobody answers finds the turn, too.
         """
+        if (await self.cut_turn()).approvals:
+            self.notices.append("something else was said, so what waited for your word was not done")
         await self.close_cut_turn()
         while self.notices:
             await self._outbox.put(NoticeRaised(text=self.notices.pop(0), code="door"))
@@ -255,7 +260,8 @@ class Runner:
     ) -> None:
         """The turn itself, from its first step, or from calls that waited, to its end."""
         system, path = await self._record.path()
-        turn = self._new_turn(state, self.asking(state, model, system, path))
+        tools = self.tools(self._running.tools)
+        turn = self._current = self._new_turn(state, self.asking(state, model, system, path, tools=tools), tools)
         turn.waiting = waiting
         turn.message = message
         try:
@@ -270,7 +276,7 @@ class Runner:
         await self._save(running=None, tracked=msgspec.to_builtins(self._files.view))
 
     async def _watched(self, turn: Turn) -> None:
-        deadline = self.approvals.deadline = asyncio.timeout(turn.limits.seconds)
+        deadline = self.approvals.deadline = asyncio.timeout(turn.limits.seconds - self._running.seconds)
         try:
             async with deadline, aclosing(run(turn)) as events:
                 async for event in events:
@@ -312,7 +318,12 @@ class Runner:
             self._files.placed(node)
             await self._outbox.put(MessageStored(node=node, message=told))
 
-    def _new_turn(self, state: State, asking: Asking) -> Turn:
+    def tools(self, names: Collection[str] | None) -> Mapping[str, Tool]:
+        """Those that may be called; None means all that there are."""
+        found = self._world.tools
+        return found if names is None else {name: tool for name, tool in found.items() if name in names}
+
+    def _new_turn(self, state: State, asking: Asking, tools: Mapping[str, Tool]) -> Turn:
         return Turn(
             id=self._running.turn,
             asking=asking,
@@ -322,11 +333,13 @@ class Runner:
                 recheck=self._world.renditions.recheck,
                 keep=self._keep,
             ),
-            workshop=self._workshop(_workspace(state)),
+            workshop=self._workshop(_workspace(state), tools),
             limits=self._world.turn_limits,
             store=self._store,
             remember=self._remember,
             price=lambda usage: self._world.price(asking.model, usage),
+            usage=self._running.usage,
+            steps=self._running.steps,
         )
 
     def asking(
@@ -335,6 +348,8 @@ class Runner:
         model: Model,
         system: str,
         path: tuple[Placed, ...],
+        *,
+        tools: Mapping[str, Tool],
         overrides: Mapping[str, Override] | None = None,
     ) -> Asking:
         calibrations, lessons = state.settings.get("calibration", {}), state.settings.get("lessons", {})
@@ -344,7 +359,7 @@ class Runner:
             policy=self._world.policy,
             request=Request(
                 system=system,
-                tools=tuple(found.spec for found in self._world.tools.values()),
+                tools=tuple(found.spec for found in tools.values()),
                 sampling=self._world.sampling(model),
             ),
             overrides=dict(state.overrides if overrides is None else overrides),
@@ -355,7 +370,7 @@ class Runner:
             lessons=msgspec.convert(lessons.get(model.reference, {}), Lessons),
         )
 
-    def _workshop(self, workspace: Path) -> Workshop:
+    def _workshop(self, workspace: Path, tools: Mapping[str, Tool]) -> Workshop:
         cap_bytes = self._world.tool_output_bytes
 
         async def finished(call: ToolCall, result: ToolResult) -> None:
@@ -366,7 +381,7 @@ class Runner:
             return tuple(placed.message for placed in path)
 
         return Workshop(
-            tools=self._world.tools,
+            tools=tools,
             workspace=workspace,
             shelf=self._world.shelf,
             limits=self._world.limits,
@@ -380,19 +395,7 @@ class Runner:
     # What is kept ----------------------------------------------------------------------------------------------------
 
     async def _store(self, messages: Sequence[Message], answer: Answer | None) -> Sequence[Placed]:
-        meta: dict[str, Any] = {}
-        if answer is not None and answer.prepared is not None and answer.folded is not None:
-            model = answer.prepared.prompt.model
-            meta = {
-                "provider": model.provider,
-                "model": model.name,
-                "usage": msgspec.to_builtins(answer.folded.usage),
-                "finish_reason": answer.folded.stop or "incomplete",
-                "seconds": round(answer.seconds, 3),
-            }
-            rows = answer.prepared.receipt.rows
-            if any(row.kind == "image" and row.reason == "capability" for row in rows):
-                meta["is_blind"] = True
+        meta = {} if answer is None else answer.meta
         is_tools = messages[0].role == "tool"
         nodes = await self._record.append(messages, meta=meta, source="tool" if is_tools else None)
         if is_tools:
@@ -429,6 +432,9 @@ class Runner:
 
     async def _keep_approvals(self) -> None:
         running = msgspec.structs.replace(self._running, approvals=self.approvals.open)
+        if (turn := self._current) is not None:
+            seconds = turn.limits.seconds - self.approvals.left_seconds
+            running = msgspec.structs.replace(running, usage=turn.usage, steps=turn.steps, seconds=seconds)
         await self._save(
             running=msgspec.to_builtins(running), always=[list(pair) for pair in sorted(self.approvals.always)]
         )

@@ -55,19 +55,22 @@ class Shared:
 class World(TurnWorld, frozen=True, kw_only=True):
     """What a session is given by its runtime."""
 
-    open: Callable[[str], Awaitable[LocalSession]]
+    open: Callable[[str, Sequence[str] | None], Awaitable[LocalSession]]
     fork: Callable[[str, str | None], Awaitable[str]]
     shared: Callable[[str], Shared]
 
 
 class LocalSession:
-    def __init__(self, record: Record, world: World, *, notices: Sequence[str] = ()) -> None:
-        """`notices` are told with the first turn."""
+    def __init__(
+        self, record: Record, world: World, *, notices: Sequence[str] = (), tools: Sequence[str] | None = None
+    ) -> None:
+        """`notices` are told with the first turn; `tools` are those that what is said here may call (None: all)."""
         self._record = record
         self._world = world
         self._shared = world.shared(record.id)
         self._runner = Runner(record, world)
         self._runner.notices += notices
+        self._tools = None if tools is None else tuple(tools)
         self._tracked: list[str] = []
         self._is_resting = False
         self._is_stuck = False
@@ -79,6 +82,11 @@ class LocalSession:
 
     # Say something ---------------------------------------------------------------------------------------------------
 
+    def _options(self, model: str, parent: str | None, n: int) -> Options:
+        if n < 1:
+            raise ContentError(f"a message gets one answer or more, not {n}")
+        return Options(model=model, parent=parent or "", n=n, tools=self._tools)
+
     async def stream(
         self, *content: Content, model: str = "", parent: str | None = None, n: int = 1
     ) -> AsyncGenerator[Event]:
@@ -86,13 +94,15 @@ class LocalSession:
         process, the message waits with its media until that is over.
 
         `model` answers this once; `parent` is the node to say it below; of `n` answers each is a turn of its own.
+        What an earlier turn still waits for (`approvals`) is then not done: answer it first, with `resume`.
         """
-        options = _options(model, parent, n)
+        options = self._options(model, parent, n)
         message, words, notices = await self._ingested(content)
 
         async def begin() -> Start:
             self._runner.notices += notices
-            return Start(message=message, model=model, parent=options.parent, mentioned=self._mentioned(words))
+            mentioned = self._mentioned(words)
+            return Start(message=message, model=model, parent=options.parent, mentioned=mentioned, tools=options.tools)
 
         async with aclosing(self._in_turn(begin, n, message)) as events:
             async for event in events:
@@ -101,10 +111,10 @@ class LocalSession:
     async def again(self, node: str | None = None, *, model: str = "", n: int = 1) -> AsyncGenerator[Event]:
         """Another answer to the question above `node` (without one: to the last question): the head goes back to that
         question, and the answers are siblings."""
-        _options(model, node, n)
+        options = self._options(model, node, n)
 
         async def begin() -> Start:
-            return Start(node=await self._record.question(node), model=model)
+            return Start(node=await self._record.question(node), model=model, tools=options.tools)
 
         async with aclosing(self._in_turn(begin, n)) as events:
             async for event in events:
@@ -133,7 +143,7 @@ class LocalSession:
                             yield event
                     if is_failed:
                         return
-                    start = Start(node=self._runner.question, model=start.model)
+                    start = Start(node=self._runner.question, model=start.model, tools=start.tools)
 
     async def send(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> Reply:
         """The same as `stream`, folded; a turn that fails raises the error that its event tells of. Of `n` answers the
@@ -191,7 +201,7 @@ class LocalSession:
         The same `key` again gives the first one back (`is_new` False), also after it was said.
         """
         message, words, notices = await self._ingested(content)
-        options = msgspec.structs.replace(_options(model, parent, n), mentioned=self._mentioned(words))
+        options = msgspec.structs.replace(self._options(model, parent, n), mentioned=self._mentioned(words))
         queued = await self._record.enqueue(key, message, options)
         if queued.is_new:
             told = [NoticeRaised(text=notice, code="door") for notice in notices]
@@ -201,7 +211,7 @@ class LocalSession:
     async def post_again(self, node: str | None = None, *, key: str = "", model: str = "", n: int = 1) -> Queued:
         """The same for another answer to the question above `node`."""
         question = await self._record.question(node)
-        return await self._record.enqueue(key, None, _options(model, question, n))
+        return await self._record.enqueue(key, None, self._options(model, question, n))
 
     async def queue(self) -> tuple[Queued, ...]:
         """What waits to be said, in order."""
@@ -221,14 +231,35 @@ class LocalSession:
             if self._runner.is_lost or self._is_stuck or not await self._record.waiting():
                 return
 
-    async def _backlog(self) -> AsyncGenerator[Event]:
-        self._is_stuck = False
+    async def resume(self) -> AsyncGenerator[Event]:
+        """Go on with a turn whose process went away while it waited for approvals: each is asked again, under the same
+        name, what is allowed runs, and the turn goes on to its end. Leaving it early cancels it.
+
+        A turn that cannot go on is closed; where none was left, nothing happens. `Conflict` where somebody runs it.
+        """
+        if self._shared.lock.locked():
+            raise _is_running()
+        async with self._shared.lock:
+            if not await self._record.take():
+                raise _is_running()
+            async with self._held(), aclosing(self._left_turn()) as events:
+                async for event in events:
+                    yield event
+
+    async def _left_turn(self) -> AsyncGenerator[Event]:
+        """A turn that somebody left without an end."""
         if await self._runner.can_resume():
             async with aclosing(self._runner.watch(Start())) as events:
                 async for event in events:
                     yield event
         else:
             for event in await self._runner.close_cut_turn():
+                yield event
+
+    async def _backlog(self) -> AsyncGenerator[Event]:
+        self._is_stuck = False
+        async with aclosing(self._left_turn()) as events:
+            async for event in events:
                 yield event
         last: Queued | None = None
         while not self._runner.is_lost and not self._is_resting and (waiting := await self._record.waiting()):
@@ -244,6 +275,7 @@ class LocalSession:
                 model=options.model,
                 parent=options.parent if first.message is not None else "",
                 mentioned=options.mentioned,
+                tools=options.tools,
             )
             async with aclosing(self._runner.watch(start)) as events:
                 async for event in events:
@@ -269,7 +301,7 @@ class LocalSession:
             await self._record.move(node)
 
     async def fork(self, node: str | None = None) -> LocalSession:
-        return await self._world.open(await self._world.fork(self.id, node))
+        return await self._world.open(await self._world.fork(self.id, node), self._tools)
 
     def track(self, *paths: str) -> None:
         """Text files that the agent is told of with the next turn, and of their changes from then on. `@path` in what
@@ -299,7 +331,8 @@ class LocalSession:
         if not path:
             raise ContentError("the session holds no message yet: there is nothing to plan")
         found = await self._world.model(model or state.model)
-        asking = self._runner.asking(state, found, system, path, overrides)
+        tools = self._runner.tools(self._tools)
+        asking = self._runner.asking(state, found, system, path, tools=tools, overrides=overrides)
         return await self._world.look(asking.prepared)
 
     # While a turn runs -----------------------------------------------------------------------------------------------
@@ -326,7 +359,7 @@ class LocalSession:
             await self._shared.runner.leave()
 
     async def answer(self, approval: str, answer: Literal["once", "always", "deny"], reason: str = "") -> None:
-        """Answer an approval of a turn that runs here or in another process, or that `work` will resume."""
+        """Answer an approval of a turn that runs here or in another process, or that `resume` will take up."""
         runner = self._shared.runner
         if runner is not None and runner.approvals.answer(approval, answer, reason):
             return
@@ -403,12 +436,6 @@ class LocalSession:
                 return
             for request in asked:
                 self._runner.hear(request)
-
-
-def _options(model: str, parent: str | None, n: int) -> Options:
-    if n < 1:
-        raise ContentError(f"a message gets one answer or more, not {n}")
-    return Options(model=model, parent=parent or "", n=n)
 
 
 def _is_running() -> Conflict:

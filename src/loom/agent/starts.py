@@ -9,6 +9,7 @@ import msgspec
 from loom.agent.approvals import OpenApproval
 from loom.content.messages import Message
 from loom.context.policy import Placed
+from loom.models import Usage
 from loom.session import Queued
 
 
@@ -22,6 +23,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     parent: str = ""
     mentioned: tuple[str, ...] = ()
+    tools: tuple[str, ...] | None = None
 
     @property
     def is_another_answer(self) -> bool:
@@ -37,7 +39,13 @@ class CutTurn(msgspec.Struct, frozen=True, kw_only=True):
 
     turn: str = ""
     model: str = ""
+    tools: list[str] | None = None
+    """The tools that it may call; None means all that there are."""
     approvals: dict[str, OpenApproval] = {}
+    usage: Usage = Usage()
+    steps: int = 0
+    seconds: float = 0.0
+    """What it had taken when its approvals were asked for."""
 
     def waiting_calls(self, path: Sequence[Placed]) -> dict[str, str]:
         """The calls at the end of the path that have not begun because nobody has answered, and their approvals."""

@@ -5,35 +5,60 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
-from loom.cli.terminal import Ink, one_line, quiet_keys
+from loom.cli.terminal import Ink, one_line, quiet_keys, say
+from loom.errors import LoomError
 from loom.events import ApprovalRequested
 from loom.session import Session
 
 Permission: TypeAlias = Literal["ask", "auto", "deny"]
 Answer: TypeAlias = Literal["once", "always", "deny"]
 
-_ANSWERS: dict[str, Answer] = {"y": "once", "yes": "once", "a": "always", "always": "always", "n": "deny", "no": "deny"}
+Given: TypeAlias = tuple[Answer, str]
+"""An answer and, where there is one, its reason."""
+
+_GONE: Final = "approval.gone"
+_ANSWERS: Final[dict[str, Answer]] = {
+    "y": "once",
+    "yes": "once",
+    "a": "always",
+    "always": "always",
+    "n": "deny",
+    "no": "deny",
+}
 
 
-async def answer(session: Session, event: ApprovalRequested, permission: Permission) -> None:
+def is_anyone_there() -> bool:
+    return sys.stdin.isatty() and sys.stderr.isatty()
+
+
+async def answer(
+    session: Session, event: ApprovalRequested, permission: Permission, given: Given | None = None
+) -> None:
+    """`given` is what was said in advance."""
+    try:
+        await session.answer(event.approval, *(given or await _decided(event, permission)))
+    except LoomError as error:
+        if error.code != _GONE:
+            raise
+        say(f"{one_line(event.call.name)} was answered somewhere else meanwhile")
+
+
+async def _decided(event: ApprovalRequested, permission: Permission) -> Given:
     match permission:
         case "auto":
-            await session.answer(event.approval, "once")
+            return "once", ""
         case "deny":
-            await session.answer(event.approval, "deny", "nothing may be approved in this run (--permission deny)")
-        case "ask":
-            if not (sys.stdin.isatty() and sys.stderr.isatty()):
-                reason = "nobody is at the terminal to ask; --permission auto would allow it"
-                await session.answer(event.approval, "deny", reason)
-                return
+            return "deny", "nothing may be approved in this run (--permission deny)"
+        case "ask" if is_anyone_there():
             with quiet_keys(on=False):
-                said = await _asked(event)
-            await session.answer(event.approval, *said)
+                return await _asked(event)
+        case "ask":
+            return "deny", "nobody is at the terminal to ask; --permission auto would allow it"
 
 
-async def _asked(event: ApprovalRequested) -> tuple[Answer, str]:
+async def _asked(event: ApprovalRequested) -> Given:
     """`action` has its control characters made visible already: what is approved is what is seen."""
     ink = Ink(sys.stderr)
     sys.stderr.write(f"\n{ink.bold('approve')} {one_line(event.call.name)}\n")

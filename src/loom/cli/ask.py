@@ -32,6 +32,7 @@ from loom.cli.exits import exit_code
 from loom.cli.extracting import CodeFace
 from loom.cli.faces import Face, JsonFace, Outcome
 from loom.cli.footer import footer, switch_preview, usage_line
+from loom.cli.left_open import settle
 from loom.cli.options import Speaking, speaking_of, speaking_options
 from loom.cli.preparing import declared, hinting, prepared
 from loom.cli.progress import Progress
@@ -198,19 +199,20 @@ async def _preview(runtime: Runtime, session: LocalSession, model: str) -> None:
 
 
 async def _turns(runtime: Runtime, asked: Asked, said: Said, progress: Progress) -> Outcome:
-    await choose_tools(runtime, asked.tools, default="safe")
+    await settle(runtime, asked, asked.place)
+    tools = await choose_tools(runtime, asked.tools, default="safe")
     blocks, notices = await taken_in(runtime, asked, said.files, said.spoken, progress)
     notices = [*declared(asked.declared), *notices]
     model = await model_for(runtime, asked.model) if asked.place.is_new else asked.model
     switches = bool(asked.model) and not asked.place.is_new and await _is_other(runtime, asked)
-    session = await open_place(runtime, asked.place, model=model, system=asked.system, title=said.title)
+    session = await open_place(runtime, asked.place, model=model, system=asked.system, title=said.title, tools=tools)
     use_key(runtime, asked, (await runtime.sessions.get(session.id)).model)
     warn(runtime)
     if asked.form == "text":
         tell(notices)
         if switches:
             await _preview(runtime, session, asked.model)
-    async with voice(runtime, asked, session) as speaker:
+    async with voice(runtime, asked, session, tools) as speaker:
         outcome = await _answer(runtime, asked, speaker, blocks, notices=notices, progress=progress)
         for number in range(2, asked.answers + 1):
             if outcome.error is not None:

@@ -24,7 +24,6 @@ from loom.content.blocks import ContentBlock
 from loom.content.inputs import Attachment, Content
 from loom.errors import ConfigError
 from loom.runtime import Runtime, key_names
-from loom.tools.base import Tool
 
 Format: TypeAlias = Literal["text", "json", "stream-json"]
 
@@ -33,6 +32,7 @@ SPARK_NOTICE: Final = (
     "      it does not reason). `loom keys set anthropic` or a running Ollama changes that.\n\n"
 )
 _SHRUNK: Final = ": a copy of "
+_GROUPS: Final = ("all", "safe", "none")
 _NOTICE_FILE: Final = "spark-notice"
 
 
@@ -123,29 +123,32 @@ def templated(speaking: Speaking, said: Said) -> tuple[Said, str]:
     return (msgspec.structs.replace(said, words=prompt, piped="") if template.prompt else said), system
 
 
-async def choose_tools(runtime: Runtime, names: Sequence[str], *, default: Literal["safe", "all"]) -> None:
+async def choose_tools(
+    runtime: Runtime, names: Sequence[str], *, default: Literal["safe", "all"]
+) -> tuple[str, ...] | None:
     """`-T name`, repeatable; `all`, `safe` (those that only read) and `none` stand for themselves. Tools of MCP servers
-    come with `all`, or by name."""
+    come with `all`, or by name.
+
+    Gives those that what is said now may call, None for all. The runtime itself has all: a turn that is taken up again
+    has its own choice.
+    """
     wanted = names or (default,)
-    found = runtime.built_in_tools()
-    runtime.offers_mcp = "all" in wanted
-    if set(wanted) - {*found, "all", "safe", "none"}:
+    built_in = runtime.tools = runtime.built_in_tools()
+    runtime.offers_mcp = bool(set(wanted) - {*built_in, "safe", "none"})
+    if set(wanted) - {*built_in, *_GROUPS}:
         await runtime.mcp.ready()
-        found |= runtime.mcp.tools
-    chosen: dict[str, Tool] = {}
+    chosen: dict[str, None] = {}
     for name in wanted:
         match name:
             case "none":
                 chosen.clear()
-            case "all":
-                chosen |= found
             case "safe":
-                chosen |= {key: tool for key, tool in found.items() if tool.danger == "none"}
-            case _ if name in found:
-                chosen[name] = found[name]
+                chosen |= dict.fromkeys(key for key, tool in built_in.items() if tool.danger == "none")
             case _:
-                raise ConfigError(f"there is no tool {name!r}.", hint=f"These exist: {', '.join(sorted(found))}.")
-    runtime.tools = chosen
+                chosen[name] = None
+    if "all" in chosen:
+        return None
+    return tuple(runtime.offered(chosen))
 
 
 def warn(runtime: Runtime) -> None:

@@ -5,21 +5,24 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
+from collections.abc import AsyncGenerator, Coroutine
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import click
 
-from loom.cli.approving import answer
+from loom.cli.approving import answer, is_anyone_there
 from loom.cli.chat import mentions, read_line, use_line_editing
 from loom.cli.exits import TurnEnded
 from loom.cli.faces import Outcome, TextFace
+from loom.cli.left_open import described
 from loom.cli.progress import Progress
 from loom.cli.terminal import Ink, is_plain, one_line, quiet_keys, say, sentence
 from loom.client import Client, RemoteSession, find
 from loom.config import load_config
 from loom.errors import ConfigError, LoomError, NotFound
-from loom.events import ApprovalRequested, TextDelta, ThinkingDelta, TurnFailed
+from loom.events import ApprovalRequested, Event, TextDelta, ThinkingDelta, TurnFailed
 
 _PATIENCE_SECONDS = 5.0
 _HELP = """\
@@ -98,20 +101,33 @@ class _Talk:
         title = f", {one_line(info.title, 50)}" if info.title else ""
         click.echo(Ink(sys.stdout).dim(f"loom · {url} · {info.model}{title} · /help, Ctrl+D leaves"))
         use_line_editing()
+        self._guarded(self._left_open())
         while (line := read_line("› ")) is not None:
             words = line.strip()
             if words == "/quit":
                 break
             if not words:
                 continue
-            try:
-                with quiet_keys():
-                    self._runner.run(self._command(words) if words.startswith("/") else self._say(words))
-            except LoomError as error:
-                say(sentence(error))
-            except KeyboardInterrupt:
-                say("interrupted; what was said is kept")
+            self._guarded(self._command(words) if words.startswith("/") else self._say(words))
         return 0
+
+    def _guarded(self, doing: Coroutine[Any, Any, None]) -> None:
+        """What goes wrong is said, and the conversation goes on."""
+        try:
+            with quiet_keys():
+                self._runner.run(doing)
+        except LoomError as error:
+            say(sentence(error))
+        except KeyboardInterrupt:
+            say("interrupted; what was said is kept")
+
+    async def _left_open(self) -> None:
+        """What the session waits for is asked first, by whomever it was left; without a terminal it goes on waiting."""
+        waiting = await self._session.approvals()
+        if waiting and is_anyone_there():
+            await self._watch(self._session.resume(), "going on")
+        elif waiting:
+            say(f"this conversation waits for your word on {'; '.join(map(described, waiting))}")
 
     async def _command(self, line: str) -> None:
         name, _, rest = line[1:].partition(" ")
@@ -128,11 +144,14 @@ class _Talk:
 
     async def _say(self, line: str) -> None:
         words, files = mentions(line)
+        await self._watch(self._session.stream(*files, *([words] if words else [])), "asking")
+
+    async def _watch(self, turn: AsyncGenerator[Event], doing: str) -> None:
         face = TextFace(shows_reasoning=self._shows_reasoning)
         failed: LoomError | None = None
         async with Progress(plain=is_plain()) as progress:
-            progress.show("asking")
-            async with aclosing(self._session.stream(*files, *([words] if words else []))) as events:
+            progress.show(doing)
+            async with aclosing(turn) as events:
                 async for event in events:
                     progress.step_aside()
                     if isinstance(event, TextDelta | ThinkingDelta | ApprovalRequested):

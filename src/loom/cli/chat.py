@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
@@ -26,6 +26,7 @@ from loom.cli.compiling import models as models_of
 from loom.cli.context import print_table
 from loom.cli.daemons import voice
 from loom.cli.footer import footer
+from loom.cli.left_open import settle
 from loom.cli.options import Speaking, speaking_of, speaking_options
 from loom.cli.progress import Progress
 from loom.cli.terminal import Ink, one_line, quiet_keys, say, sentence
@@ -69,6 +70,7 @@ class Chat:
         self._runtime = runtime
         self._speaking = speaking
         self._model = speaking.model
+        self._tools: Sequence[str] | None = None
         self._session: LocalSession | None = None
         self._waiting = [attachment(name) for name in speaking.template.attach]
         self._ink = Ink(sys.stdout)
@@ -85,7 +87,8 @@ class Chat:
     async def _open(self) -> None:
         """A new session is written with its first message, so that looking in leaves nothing behind."""
         speaking = self._speaking
-        await choose_tools(self._runtime, speaking.tools, default="all")
+        await settle(self._runtime, speaking, speaking.place)
+        self._tools = await choose_tools(self._runtime, speaking.tools, default="all")
         await self._runtime.mcp.ready()
         warn(self._runtime)
         self._model = await model_asked(self._runtime, speaking)
@@ -94,7 +97,7 @@ class Chat:
             who = self._runtime.model(self._model).reference
         else:
             self._session = await open_place(
-                self._runtime, speaking.place, model=self._model, system=speaking.system, title=""
+                self._runtime, speaking.place, model=self._model, system=speaking.system, title="", tools=self._tools
             )
             stored = await self._runtime.sessions.get(self._session.id)
             who = f"{self._runtime.model(stored.model).reference}, {one_line(stored.title or stored.id, 50)}"
@@ -144,13 +147,15 @@ class Chat:
 
     async def _opened(self, title: str, system: str) -> LocalSession:
         if self._session is None:
-            self._session = await self._runtime.session(title=title, model=self._model, system=system)
+            self._session = await self._runtime.session(
+                title=title, model=self._model, system=system, tools=self._tools
+            )
         return self._session
 
     async def _speak(self, session: LocalSession, blocks: list[ContentBlock], progress: Progress) -> None:
         speaking = self._speaking
         use_key(self._runtime, speaking, (await self._runtime.sessions.get(session.id)).model)
-        async with voice(self._runtime, speaking, session) as speaker:
+        async with voice(self._runtime, speaking, session, self._tools) as speaker:
             outcome = await speak(
                 self._runtime,
                 speaker,
@@ -184,7 +189,7 @@ class Chat:
         if self._session is None:
             raise LoomError("nothing has been said yet, so there is nothing to show.")
         stored = await self._runtime.sessions.get(self._session.id)
-        found = await compiled_session(self._runtime, stored)
+        found = await compiled_session(self._runtime, stored, tools=self._tools)
         await print_table(found, models_of(names or stored.model, self._runtime.config))
 
     async def _attach(self, name: str) -> None:

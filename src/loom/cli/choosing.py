@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -91,10 +91,12 @@ async def stored_session(runtime: Runtime, place: Place) -> StoredSession:
     return await last_session(runtime, here=True)
 
 
-async def open_place(runtime: Runtime, place: Place, *, model: str, system: str, title: str) -> LocalSession:
+async def open_place(
+    runtime: Runtime, place: Place, *, model: str, system: str, title: str, tools: Sequence[str] | None = None
+) -> LocalSession:
     """The session to speak in, at the right node, with the right model. Nothing that was said is overwritten."""
     if place.is_new:
-        return await runtime.session(title=title, model=model, system=system)
+        return await runtime.session(title=title, model=model, system=system, tools=tools)
     if system:
         raise ConfigError(
             "a system prompt belongs to the beginning of a conversation.", hint="Leave out -s, or begin a new one."
@@ -103,7 +105,7 @@ async def open_place(runtime: Runtime, place: Place, *, model: str, system: str,
     node = (await runtime.forest.node(place.node)).id if place.node else None
     if place.fork:
         stored = await runtime.sessions.fork(stored.id, node)
-    session = await runtime.session(stored.id)
+    session = await runtime.session(stored.id, tools=tools)
     if node is not None and node != stored.head_id:
         if not await runtime.sessions.keeps(stored.id, node):
             raise NotFound("that message is not part of this session.", hint="See its messages: `loom tree`.")

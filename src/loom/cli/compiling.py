@@ -24,6 +24,7 @@ from loom.context.policy import Placed, Request, Said, Watermark, wishes_of
 from loom.context.prepare import Prepared, prepare
 from loom.errors import ConfigError
 from loom.models import Model
+from loom.prompt import ToolSpec
 from loom.runtime import Runtime, resolve_model
 from loom.store.derived import Derived, DerivedCache
 from loom.store.media import MediaStore, open_media
@@ -130,16 +131,18 @@ async def _from_file(file: Path) -> AsyncGenerator[Compiled]:
 @asynccontextmanager
 async def _from_session(wanted: str) -> AsyncGenerator[Compiled]:
     async with Runtime.open() as runtime:
-        await choose_tools(runtime, (), default="safe")
+        tools = await choose_tools(runtime, (), default="safe")
         stored = await (find_session(runtime, wanted) if wanted else last_session(runtime, here=True))
-        found = await compiled_session(runtime, stored)
+        found = await compiled_session(runtime, stored, tools=tools)
         if not found.path:
             raise ConfigError(f"the session {stored.title or stored.id} holds no message yet.")
         yield found
 
 
-async def compiled_session(runtime: Runtime, stored: StoredSession, *, head: str = "") -> Compiled:
-    """A session as it would be sent from its head, or from another of its messages."""
+async def compiled_session(
+    runtime: Runtime, stored: StoredSession, *, head: str = "", tools: Sequence[str] | None = None
+) -> Compiled:
+    """A session as it would be sent from its head, or from another of its messages, with these tools (None: all)."""
     root, *nodes = await runtime.forest.path(head or stored.head_id)
     return Compiled(
         title=stored.title or stored.id,
@@ -147,12 +150,17 @@ async def compiled_session(runtime: Runtime, stored: StoredSession, *, head: str
         path=tuple(
             Said(node.id, node.message, bool(node.meta.get("is_blind"))) for node in nodes if node.message is not None
         ),
-        request=Request(system=root.system or "", tools=tuple(tool.spec for tool in runtime.tools.values())),
+        request=Request(system=root.system or "", tools=specs(runtime, tools)),
         renditions=runtime.renditions,
         config=runtime.config,
         session=stored,
         look=runtime.look,
     )
+
+
+def specs(runtime: Runtime, tools: Sequence[str] | None) -> tuple[ToolSpec, ...]:
+    """What a model is told of the tools that it may call."""
+    return tuple(found.spec for found in runtime.offered(tools).values())
 
 
 def _said(messages: Sequence[Message]) -> tuple[Placed, ...]:

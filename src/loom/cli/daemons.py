@@ -6,7 +6,7 @@ the keys of this shell would answer differently from this process.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -34,17 +34,24 @@ async def running(config: Config) -> Link | None:
 
 @asynccontextmanager
 async def voice(
-    runtime: Runtime, speaking: Speaking, session: LocalSession
+    runtime: Runtime, speaking: Speaking, session: LocalSession, tools: Sequence[str] | None = None
 ) -> AsyncGenerator[LocalSession | RemoteSession]:
-    """The session to speak in: through the daemon where one runs and would mean the same by it, else the one here."""
+    """The session to speak in: through the daemon where one runs and would mean the same by it, else the one here.
+    `tools` are those that the session here was opened with."""
     model = runtime.model((await runtime.sessions.get(session.id)).model)
-    may = speaking.uses_daemon and not speaking.tools and not speaking.key and means_the_same(runtime.config, model)
+    may = speaking.uses_daemon and not speaking.key and means_the_same(runtime.config, model)
+    may = may and not (runtime.offers_mcp and _has_own_servers(runtime))
     client = await find(runtime.config) if may else None
     if client is None:
         yield session
         return
     async with client:
-        yield await client.session(session.id)
+        yield await client.session(session.id, tools=tools)
+
+
+def _has_own_servers(runtime: Runtime) -> bool:
+    """Whether this folder brings servers of tools that a daemon elsewhere does not know."""
+    return any(server.name not in runtime.config.mcp.servers for server in runtime.mcp.status())
 
 
 def means_the_same(config: Config, model: Model) -> bool:

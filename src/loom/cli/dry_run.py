@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,7 +16,7 @@ from loom.agent.renditions import Renditions
 from loom.cli.asking import choose_tools, tell, warn
 from loom.cli.attachments import Said, shortened
 from loom.cli.choosing import stored_session
-from loom.cli.compiling import Compiled, Scratch, compiled_session
+from loom.cli.compiling import Compiled, Scratch, compiled_session, specs
 from loom.cli.context import print_table
 from loom.cli.wire import print_request
 from loom.content.messages import Message
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
 
 async def show_request(runtime: Runtime, asked: Asked, said: Said) -> None:
     """The wire's JSON; for the built-in model, which has no wire, what it would be shown."""
-    await choose_tools(runtime, asked.tools, default="safe")
+    tools = await choose_tools(runtime, asked.tools, default="safe")
     with tempfile.TemporaryDirectory(prefix="loom-") as folder:
         scratch = Scratch(Path(folder), runtime.media)
         limits = runtime.config.media_limits()
@@ -38,7 +39,7 @@ async def show_request(runtime: Runtime, asked: Asked, said: Said) -> None:
         blocks, notices = shortened(found.blocks, runtime.config.documents.pages_per_read)
         warn(runtime)
         tell([*found.notices, *notices])
-        before = await _before(runtime, asked)
+        before = await _before(runtime, asked, tools)
         renditions = Renditions(scratch, scratch.derived, limits=limits)
         describer = Describer(
             renditions, runtime.derived, resolve=runtime.model, model=runtime.informed, provider=runtime.provider
@@ -57,20 +58,17 @@ async def show_request(runtime: Runtime, asked: Asked, said: Said) -> None:
             await print_table(now, [model], as_json=asked.form == "json")
 
 
-async def _before(runtime: Runtime, asked: Asked) -> Compiled:
+async def _before(runtime: Runtime, asked: Asked, tools: Sequence[str] | None) -> Compiled:
     """What was said so far; nothing in a new session."""
     if not asked.place.is_new:
         stored = await stored_session(runtime, asked.place)
         head = (await runtime.forest.node(asked.place.node)).id if asked.place.node else ""
-        return await compiled_session(runtime, stored, head=head)
+        return await compiled_session(runtime, stored, head=head, tools=tools)
     return Compiled(
         title="",
         model="",
         path=(),
-        request=Request(
-            system=await runtime.system_for(asked.system, Path.cwd()),
-            tools=tuple(tool.spec for tool in runtime.tools.values()),
-        ),
+        request=Request(system=await runtime.system_for(asked.system, Path.cwd()), tools=specs(runtime, tools)),
         renditions=runtime.renditions,
         config=runtime.config,
     )

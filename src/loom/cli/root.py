@@ -17,6 +17,8 @@ from loom.errors import LoomError
 COMMANDS: Final = {
     "ask": 'Ask a model, with files. `loom "…"` is the same.',
     "chat": "Talk on the line. `loom` alone is the same.",
+    "approvals": "Show what waits for your word.",
+    "approve": "Allow what waits for your word, or deny it; the turn goes on.",
     "sessions": "List, search, rename, delete and export conversations.",
     "log": "Show a conversation, or with --graph its tree.",
     "tree": "Show a conversation with all its branches.",

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing
 
 import msgspec
 
-from loom.cli.approving import Permission, answer
+from loom.cli.approving import Given, Permission, answer
 from loom.cli.exits import TurnEnded
 from loom.cli.faces import Face, Outcome
 from loom.cli.progress import Progress
@@ -69,6 +69,7 @@ async def speak(
     *,
     said: str,
     permission: Permission = "ask",
+    answers: Mapping[str, Given] | None = None,
     notices: Sequence[str] = (),
     priced: bool = True,
     shows_reasoning: bool = True,
@@ -76,7 +77,8 @@ async def speak(
 ) -> Outcome:
     """Show one turn. A turn that fails is an outcome, too; only a bug or an interruption leaves by exception.
 
-    `priced` False spares the time to load the price list where nobody reads the price.
+    `answers` are those that were given in advance, by the name of the approval. `priced` False spares the time to load
+    the price list where nobody reads the price.
     """
     model = runtime.model((await runtime.sessions.get(session.id)).model)
     began = time.monotonic()
@@ -94,7 +96,7 @@ async def speak(
                 await face.event(event)
                 if isinstance(event, ApprovalRequested):
                     progress.clear()
-                    await answer(session, event, permission)
+                    await answer(session, event, permission, (answers or {}).get(event.approval))
     except LoomError as error:
         seen.error = error
     finally:

@@ -8,6 +8,7 @@ async for event in session.stream("what is wrong here?", Path("error.png")): ...
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Final
@@ -74,15 +75,24 @@ class Client:
         return msgspec.json.decode(await self._link.ask("GET", "/v1/version"), type=_Version).version
 
     async def session(
-        self, session_id: str = "", *, title: str = "", model: str = "", system: str = "", workspace: str = ""
+        self,
+        session_id: str = "",
+        *,
+        title: str = "",
+        model: str = "",
+        system: str = "",
+        workspace: str = "",
+        tools: Sequence[str] | None = None,
     ) -> RemoteSession:
-        """An earlier session by its id, or a new one."""
+        """An earlier session by its id, or a new one. `tools` are those that what is said through this object may call;
+        without them, all of the daemon's."""
         if session_id:
             answer = await self._link.ask("GET", f"/v1/sessions/{session_id}")
         else:
             wanted = {"title": title, "model": model, "system": system, "workspace": workspace}
             answer = await self._link.ask("POST", "/v1/sessions", json=wanted, repeats=False)
-        return RemoteSession(self._link, msgspec.json.decode(answer, type=SessionLine).id, self._limits)
+        found = msgspec.json.decode(answer, type=SessionLine)
+        return RemoteSession(self._link, found.id, self._limits, tools=tools)
 
     async def upload(self, *content: Content) -> tuple[ContentBlock, ...]:
         """Blocks to say later, in any session: their bytes are there."""

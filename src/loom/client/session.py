@@ -67,16 +67,25 @@ class _Line(msgspec.Struct):
     blocks: tuple[Block, ...]
 
 
+class _OpenTurn(msgspec.Struct):
+    turn: str
+
+
 class _History(msgspec.Struct):
     messages: tuple[_Line, ...]
     more: bool
+    seq: int = 0
     approvals: tuple[ApprovalRequested, ...] = ()
+    running: _OpenTurn | None = None
 
 
 class RemoteSession:
-    def __init__(self, link: Link, session_id: str, limits: Limits) -> None:
+    """`tools` are those that what is said through this object may call; without them, all of the daemon's."""
+
+    def __init__(self, link: Link, session_id: str, limits: Limits, *, tools: Sequence[str] | None = None) -> None:
         self._link = link
         self._limits = limits
+        self._tools = None if tools is None else tuple(tools)
         self.id = session_id
 
     # Say something ---------------------------------------------------------------------------------------------------
@@ -88,7 +97,7 @@ class RemoteSession:
         opened anew, and nothing is missed."""
         found = await upload(self._link, content, self._limits)
         message = Message("user", found.blocks)
-        body = {"blocks": found.blocks, "model": model, "parent": parent, "n": n}
+        body = {"blocks": found.blocks, "parent": parent, **self._options(model, n)}
         for notice in found.notices:
             yield NoticeRaised(text=notice, code="door")
         async with aclosing(self._asked("messages", body, n, message)) as events:
@@ -97,7 +106,7 @@ class RemoteSession:
 
     async def again(self, node: str | None = None, *, model: str = "", n: int = 1) -> AsyncGenerator[Event]:
         """Another answer to the question above `node`, beside those that are there."""
-        async with aclosing(self._asked("regenerate", {"node": node, "model": model, "n": n}, n)) as events:
+        async with aclosing(self._asked("regenerate", {"node": node, **self._options(model, n)}, n)) as events:
             async for event in events:
                 yield event
 
@@ -132,7 +141,7 @@ class RemoteSession:
         first one back."""
         found = await upload(self._link, content, self._limits)
         key = key or secrets.token_hex(16)
-        body = {"blocks": found.blocks, "model": model, "parent": parent, "n": n}
+        body = {"blocks": found.blocks, "parent": parent, **self._options(model, n)}
         posted = await self._post("messages", body, key)
         return Queued(
             id=posted.message,
@@ -142,6 +151,33 @@ class RemoteSession:
             answers_left=int(posted.queued),
             notices=(*found.notices, *posted.notices),
         )
+
+    async def resume(self) -> AsyncGenerator[Event]:
+        """Watch a turn that waits for approvals: what waits first, then whatever the turn does, to its end. Leaving it
+        early cancels it."""
+        now = await self._now()
+        if now.running is None or not now.approvals:
+            return
+        known = {asked.approval for asked in now.approvals}
+        is_over = False
+        try:
+            for asked in now.approvals:
+                yield asked
+            async with aclosing(self._link.events(self.id, now.seq)) as events:
+                async for _, event in events:
+                    # A daemon that takes the turn up asks again, under the same names.
+                    if not isinstance(event, ApprovalRequested) or event.approval not in known:
+                        yield event
+                    if isinstance(event, TurnFinished | TurnFailed) and event.turn == now.running.turn:
+                        break
+            is_over = True
+        finally:
+            if not is_over:
+                await self.cancel()
+
+    def _options(self, model: str, n: int) -> dict[str, Any]:
+        chosen = {} if self._tools is None else {"tools": self._tools}
+        return {"model": model, "n": n, **chosen}
 
     async def events(self, after: int = 0) -> AsyncGenerator[tuple[int, Event]]:
         """Everything that happens in this session after the event with this number, for ever, each with its number."""
@@ -229,7 +265,8 @@ class RemoteSession:
 
     async def fork(self, node: str | None = None) -> RemoteSession:
         made = await self._link.ask("POST", self._path("/fork"), json={"node": node}, repeats=False)
-        return RemoteSession(self._link, msgspec.json.decode(made, type=SessionLine).id, self._limits)
+        session_id = msgspec.json.decode(made, type=SessionLine).id
+        return RemoteSession(self._link, session_id, self._limits, tools=self._tools)
 
     async def plan(self, models: Sequence[str] = ()) -> tuple[Receipt, ...]:
         """What the next request would carry, for these models. Nothing is sent by looking."""
@@ -243,8 +280,12 @@ class RemoteSession:
 
     async def approvals(self) -> tuple[ApprovalRequested, ...]:
         """What waits for an answer."""
+        return (await self._now()).approvals
+
+    async def _now(self) -> _History:
+        """The last message, and what goes on."""
         answer = await self._link.ask("GET", self._path("/messages"), params={"limit": 1})
-        return msgspec.json.decode(answer, type=_History).approvals
+        return msgspec.json.decode(answer, type=_History)
 
     async def answer(self, approval: str, answer: Literal["once", "always", "deny"], reason: str = "") -> None:
         body = {"answer": answer, "reason": reason}

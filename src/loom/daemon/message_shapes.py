@@ -62,6 +62,8 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
     parent: Key | None = None
     """Answer this node instead of the head: edit and resend."""
     n: Annotated[int, Meta(ge=1, le=10)] = 1
+    tools: Annotated[tuple[Name, ...], Meta(max_length=200)] | None = None
+    """The tools that may be called for it; null means all that there are."""
 
 
 class Posted(msgspec.Struct, frozen=True, kw_only=True):
@@ -79,6 +81,7 @@ class Regenerate(msgspec.Struct, frozen=True, kw_only=True):
     node: Key | None = None
     model: Name = ""
     n: Annotated[int, Meta(ge=1, le=10)] = 1
+    tools: Annotated[tuple[Name, ...], Meta(max_length=200)] | None = None
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True):

@@ -97,7 +97,9 @@ async def _say(
         content, notices = (*content, block), (*notices, *said)
     if not content:
         raise ContentError("There is nothing to say: send a message, blocks, images or files.")
-    accepted = await daemon.turns.post(stored.id, *content, key=key, model=body.model, parent=body.parent, n=body.n)
+    accepted = await daemon.turns.post(
+        stored.id, *content, key=key, model=body.model, parent=body.parent, n=body.n, tools=body.tools
+    )
     return _accepted(stored.id, accepted, notices)
 
 
@@ -142,7 +144,7 @@ async def again(call: Call[None, Regenerate]) -> Response:
     session_id = call.path("session")
     await daemon.runtime.sessions.get(session_id)
     key = _key(call.request)
-    posted = await daemon.turns.again(session_id, node=body.node, key=key, model=body.model, n=body.n)
+    posted = await daemon.turns.again(session_id, node=body.node, key=key, model=body.model, n=body.n, tools=body.tools)
     return _accepted(session_id, posted)
 
 

@@ -82,5 +82,5 @@ async def asking_for(daemon: Daemon, path: tuple[Placed, ...], model: str, *, sy
 
 
 def _tools(runtime: Runtime) -> tuple[ToolSpec, ...]:
-    tools = {**runtime.mcp.tools, **runtime.tools} if runtime.offers_mcp else runtime.tools
+    tools = runtime.offered()
     return tuple(tool.spec for tool in tools.values())

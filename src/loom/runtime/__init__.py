@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import ChainMap
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +29,7 @@ from loom.content.inputs import Attachment, Content
 from loom.content.media import Media
 from loom.context.policy import Description
 from loom.context.prepare import Prepared
+from loom.errors import ConfigError
 from loom.models import PDF, Model, Usage
 from loom.prompt import Sampling
 from loom.runtime.choices import FIRST_CHOICES, key_for, key_names, local_servers, price, resolve_model
@@ -128,6 +129,17 @@ class Runtime:
             if runtime is not None:
                 runtime.holder.close()
 
+    def take_after(self, other: Runtime) -> None:
+        """Have the tools, models and rules of another one, which may live in another thread."""
+        self.tools = dict(other.tools)
+        self.providers = dict(other.providers)
+        self.own_models.maps[0].update(other.own_models.maps[0])
+        self.rule = other.rule
+        self.describer = other.describer
+        self.turn_limits = other.turn_limits
+        self.auto_context = other.auto_context
+        self.reads_instructions = other.reads_instructions
+
     def model(self, reference: str = "") -> Model:
         """A configured name or `platform/name`; where nothing is said, the configured default or the built-in model."""
         return resolve_model(reference or self.config.model or self.BUILT_IN, self.config, self.own_models)
@@ -155,6 +167,16 @@ class Runtime:
 
         return builtin_tools(Egress(allow=self.config.tools.allow_hosts))
 
+    def offered(self, names: Collection[str] | None = None) -> Mapping[str, Tool]:
+        """The tools that sessions may use, or those of them that have these names."""
+        found = ChainMap(self.tools, self.mcp.tools) if self.offers_mcp else self.tools
+        if names is None:
+            return found
+        unknown = next((name for name in names if name not in found), None)
+        if unknown is not None:
+            raise ConfigError(f"there is no tool {unknown!r}.", hint=f"These exist: {', '.join(sorted(found))}.")
+        return {name: tool for name, tool in found.items() if name in names}
+
     async def fetch(self, url: str) -> Attachment:
         """The file at an address that the user named: of all private hosts, only that one may be asked."""
         from loom.tools.download import download
@@ -169,14 +191,26 @@ class Runtime:
         return price(model, usage)
 
     async def session(
-        self, session_id: str = "", *, title: str = "", model: str = "", system: str = "", workspace: str = ""
+        self,
+        session_id: str = "",
+        *,
+        title: str = "",
+        model: str = "",
+        system: str = "",
+        workspace: str = "",
+        tools: Sequence[str] | None = None,
     ) -> LocalSession:
-        """An earlier session by its id, or a new one; its workspace is the working directory unless said otherwise."""
+        """An earlier session by its id, or a new one; its workspace is the working directory unless said otherwise.
+
+        `tools` are those that what is said through this object may call; without them, all of the runtime's.
+        """
         if self.offers_mcp:
             await self.mcp.ready()
+        self.offered(tools)
+        world = self._world()
         if session_id:
             await self.sessions.get(session_id)
-            return LocalSession(StoredRecord(self, session_id), self._world())
+            return LocalSession(StoredRecord(self, session_id), world, tools=tools)
         reference = model or self.model(model).reference
         place = await asyncio.to_thread(Path(workspace).resolve)
         found = await self._instructions(place)
@@ -188,7 +222,7 @@ class Runtime:
             workspace=str(place),
             settings={"tracked": msgspec.to_builtins(view)} if view else {},
         )
-        return LocalSession(StoredRecord(self, created.id), self._world(), notices=found.notices)
+        return LocalSession(StoredRecord(self, created.id), world, notices=found.notices, tools=tools)
 
     async def system_for(self, system: str, workspace: Path) -> str:
         """The system prompt that a new session would begin with: what is said, and what AGENTS.md says."""
@@ -216,7 +250,7 @@ class Runtime:
             turn_limits=self.turn_limits,
             tool_output_bytes=self.config.context.tool_output_bytes,
             auto_context=self.auto_context,
-            tools=ChainMap(self.tools, self.mcp.tools) if self.offers_mcp else self.tools,
+            tools=self.offered(),
             rule=self.rule,
             model=self.informed,
             sampling=self._sampling,
@@ -226,7 +260,7 @@ class Runtime:
             fetch=self.fetch,
             settle=lambda prepare: self._describing.settle(prepare, by=self.describer),
             look=self.look,
-            open=self.session,
+            open=lambda session_id, tools: self.session(session_id, tools=tools),
             fork=fork,
             shared=self._shared_by,
         )

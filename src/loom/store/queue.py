@@ -72,7 +72,7 @@ class Queue:
             "id": secrets.token_hex(16),
             "request_key": plain_text(key, "a key") or secrets.token_hex(16),
             "message": "" if message is None else encode_message(message).decode(),
-            "options": plain_json({**msgspec.to_builtins(options), "mentioned": [*options.mentioned]}, "options"),
+            "options": plain_json(msgspec.json.decode(msgspec.json.encode(options)), "options"),
             "answers_left": options.n,
             "now": self._clock(),
         }

@@ -421,6 +421,7 @@ export interface NewMessage {
   model?: string;
   parent?: string | null;
   n?: number;
+  tools?: string[] | null;
 }
 
 export interface NewSession {
@@ -566,6 +567,7 @@ export interface Regenerate {
   node?: string | null;
   model?: string;
   n?: number;
+  tools?: string[] | null;
 }
 
 export interface Running {

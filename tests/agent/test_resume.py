@@ -1,0 +1,132 @@
+"""A turn that was left while it waited for an approval goes on in the library: same tools, same limits, same count."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+import loom
+from agent.test_working import MODEL, runtime_at
+from flow.test_killed_work import started
+from flow.worker import EFFECTS, mark
+from loom.agent.loop import TurnLimits
+from loom.config import load_config
+from loom.content.blocks import ToolCall
+from loom.content.messages import broken_pairs, text_of
+from loom.errors import ConfigError, Conflict
+from loom.events import ApprovalAnswered, ApprovalRequested, NoticeRaised, StepStarted, TurnFailed, TurnFinished
+from loom.runtime import Runtime
+from loom.testing import ScriptedProvider
+from loom.tools.base import tool
+
+
+@tool(danger="ask")
+def wipe() -> str:
+    """Delete everything."""
+    return "wiped"
+
+
+@tool
+def look_up() -> str:
+    """Look something up."""
+    return "found"
+
+
+async def left_waiting(runtime: Runtime, tools: list[str] | None = None) -> str:
+    """A session whose turn was left while it waited."""
+    session = await runtime.session(model=MODEL, tools=tools)
+    async for event in session.stream("wipe it"):
+        if isinstance(event, ApprovalRequested):
+            await session.leave()
+    return session.id
+
+
+@pytest.mark.parametrize("answer", ["once", "deny"])
+def test_whoever_opens_the_session_after_a_kill_answers_and_the_call_runs_at_most_once(tmp_path: Path, answer: str):
+    config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)})
+    with loom.Loom(config=config) as lm:
+        session_id = lm.session(model=MODEL).id
+    with started("say", tmp_path, session_id) as process:
+        assert process.stdout
+        word, approval = process.stdout.readline().split()
+        process.kill()
+    assert word == "asked"
+
+    with loom.Loom(config=config, model=MODEL, tools=[mark], provider=ScriptedProvider(["It is done."])) as lm:
+        session = lm.session(session_id=session_id)
+        (waiting,) = session.approvals()
+        assert (waiting.approval, waiting.call.name, waiting.action) == (approval, "mark", f"{tmp_path}/{EFFECTS}")
+        events = []
+        for event in session.resume():
+            events.append(event)
+            if isinstance(event, ApprovalRequested):
+                session.answer(event.approval, "once" if answer == "once" else "deny", "not today")
+        results = [result for message in session.path() for result in message.results]
+        assert session.approvals() == () and list(session.resume()) == []
+        assert broken_pairs(session.path()) == ()
+
+    assert [event.answer for event in events if isinstance(event, ApprovalAnswered)] == [answer]
+    assert isinstance(events[-1], TurnFinished)
+    if answer == "once":
+        assert [text_of(result) for result in results] == ["left"] and (tmp_path / EFFECTS).read_text() == "x"
+    else:
+        assert [text_of(result) for result in results] == ["the user said no: not today"]
+        assert not (tmp_path / EFFECTS).exists()
+
+
+async def test_a_resumed_turn_counts_what_it_used_before(tmp_path: Path):
+    async with runtime_at(tmp_path, [ToolCall("1", "look_up"), ToolCall("2", "wipe")], wipe, look_up) as runtime:
+        session_id = await left_waiting(runtime)
+    async with runtime_at(tmp_path, ["done"], wipe, look_up) as runtime:
+        session = await runtime.session(session_id)
+        await session.answer((await session.approvals())[0].approval, "once")
+        events = [event async for event in session.resume()]
+    (finished,) = [event for event in events if isinstance(event, TurnFinished)]
+    assert finished.usage.input_tokens == 3 * 10
+    assert [event.step for event in events if isinstance(event, StepStarted)] == [3]
+
+
+async def test_a_resumed_turn_ends_at_the_limit_that_it_began_with(tmp_path: Path):
+    async with runtime_at(tmp_path, [ToolCall("1", "look_up"), ToolCall("2", "wipe")], wipe, look_up) as runtime:
+        session_id = await left_waiting(runtime)
+    async with runtime_at(tmp_path, [], wipe, look_up) as runtime:
+        runtime.turn_limits = TurnLimits(steps=2)
+        session = await runtime.session(session_id)
+        await session.answer((await session.approvals())[0].approval, "once")
+        (failed,) = [event async for event in session.resume() if isinstance(event, TurnFailed)]
+        assert failed.code == "turn.limit"
+        assert [text_of(result) for message in await session.path() for result in message.results][-1] == "wiped"
+
+
+async def test_a_resumed_turn_has_the_tools_that_it_began_with_and_no_others(tmp_path: Path):
+    async with runtime_at(tmp_path, [ToolCall("1", "wipe")], wipe, look_up) as runtime:
+        session_id = await left_waiting(runtime, tools=["wipe"])
+    async with runtime_at(tmp_path, ["done", "hello"], wipe, look_up) as runtime:
+        provider = runtime.providers["anthropic"]
+        assert isinstance(provider, ScriptedProvider)
+        session = await runtime.session(session_id, tools=["look_up"])
+        await session.answer((await session.approvals())[0].approval, "once")
+        assert [event async for event in session.resume() if isinstance(event, TurnFinished)]
+        await session.send("and now?")
+        offered = [[spec.name for spec in prompt.tools] for prompt in provider.prompts]
+        assert offered == [["wipe"], ["look_up"]]
+        with pytest.raises(ConfigError, match="there is no tool 'hammer'"):
+            await runtime.session(session_id, tools=["hammer"])
+
+
+async def test_nobody_resumes_a_turn_that_runs_and_other_words_end_it_with_a_notice(tmp_path: Path):
+    async with (
+        runtime_at(tmp_path, [ToolCall("1", "wipe")], wipe) as one,
+        runtime_at(tmp_path, ["hello"], wipe) as other,
+    ):
+        session = await one.session(model=MODEL)
+        there = await other.session(session.id)
+        async for event in session.stream("wipe it"):
+            if isinstance(event, ApprovalRequested):
+                with pytest.raises(Conflict, match="running"):
+                    await anext(there.resume())
+                await session.leave()
+        told = [event.text async for event in there.stream("hello") if isinstance(event, NoticeRaised)]
+        assert told == ["something else was said, so what waited for your word was not done"]
+        assert await there.approvals() == ()
