@@ -1,4 +1,4 @@
-"""The daemon inside an application of your own: sessions, media and events under /loom."""
+"""The daemon inside an application of your own: sessions, media and events under /loom, with your tools."""
 
 import asyncio
 
@@ -8,7 +8,15 @@ from starlette.routing import Mount
 
 import loom
 
-daemon = loom.asgi()
+
+@loom.tool
+def opening_hours() -> str:
+    """When the shop is open."""
+    return "from nine to five"
+
+
+lm = loom.Loom(model="spark", tools=[opening_hours])  # and store="postgresql://…", media="s3://bucket/prefix"
+daemon = loom.asgi(lm)
 app = Starlette(routes=[Mount("/loom", daemon)])
 
 
@@ -20,3 +28,4 @@ async def main() -> None:
 
 
 asyncio.run(main())
+lm.close()

@@ -19,13 +19,15 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
+import msgspec
+
 from loom.agent.ports import Provider
 from loom.agent.session import LocalSession
-from loom.config import Config
+from loom.config import Config, load_config
 from loom.content.inputs import Content
 from loom.content.messages import Message
-from loom.errors import LoomError
-from loom.events import Event
+from loom.errors import ConfigError, LoomError
+from loom.events import ApprovalRequested, Event
 from loom.runtime import Runtime
 from loom.runtime.own import Answering, OwnProvider
 from loom.runtime.plan import Plan, planned
@@ -54,7 +56,9 @@ class Loom:
 
     `model` is a name or a provider of your own. `tools` are typed functions, or "all" for those that Loom comes with.
     `provider` answers instead of the one that the model would have (a scripted one, in tests). `approve` decides on
-    calls instead of asking a person: it gets (tool, what it would do) and says "allow", "ask" or "deny".
+    calls instead of asking a person: it gets (tool, what it would do) and says "allow", "ask" or "deny". `store` and
+    `media` say where sessions and bytes are kept ("postgresql://…", "s3://bucket/prefix"); without them, and for all
+    the rest, the configuration does.
     """
 
     def __init__(
@@ -64,9 +68,14 @@ class Loom:
         tools: Iterable[Tool | Callable[..., Any]] | Literal["all"] = (),
         approve: Callable[[str, str], Literal["allow", "ask", "deny"]] | None = None,
         provider: Provider | None = None,
+        store: str = "",
+        media: str = "",
         config: Config | None = None,
     ) -> None:
+        config = _configured(config, store, media)
         self._model = model if isinstance(model, str) else model.name
+        if self._model:
+            config = msgspec.structs.replace(config, model=self._model)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="loom", daemon=True)
         self._thread.start()
@@ -175,6 +184,21 @@ class SyncSession:
     def again(self, node: str | None = None, *, model: str = "", n: int = 1) -> Iterator[Event]:
         return self._loom.iterate(self._session.again(node, model=model, n=n))
 
+    def approvals(self) -> tuple[ApprovalRequested, ...]:
+        """What waits for an answer, also of a turn whose process is gone."""
+        return self._run(self._session.approvals())
+
+    def answer(self, approval: str, answer: Literal["once", "always", "deny"], reason: str = "") -> None:
+        self._run(self._session.answer(approval, answer, reason))
+
+    def resume(self) -> Iterator[Event]:
+        """Go on with a turn that was left while it waited for approvals; answer each as it is asked for again."""
+        return self._loom.iterate(self._session.resume())
+
+    def cancel(self) -> None:
+        """End the running turn, wherever it runs."""
+        self._run(self._session.cancel())
+
     def path(self) -> tuple[Message, ...]:
         return self._run(self._session.path())
 
@@ -204,6 +228,14 @@ class Place:
 
     def send(self, *content: Content, model: str = "", n: int = 1) -> Reply:
         return self._session.send(*content, model=model, parent=self.node, n=n)
+
+
+def _configured(config: Config | None, store: str, media: str) -> Config:
+    if config is None:
+        return load_config(flags={"store.url": store or None, "media.url": media or None})
+    if store or media:
+        raise ConfigError("a configuration says where things are kept.", hint="Give it store.url and media.url.")
+    return config
 
 
 async def _next(events: AsyncIterator[Event]) -> Event:

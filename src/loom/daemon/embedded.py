@@ -1,12 +1,13 @@
 """`loom.asgi(...)`: the daemon inside another application.
 
-app.mount("/loom", loom.asgi(auth=my_auth))
+app.mount("/loom", loom.asgi(loom.Loom(store="postgresql://…", media="s3://bucket/prefix"), auth=my_auth))
 """
 
 from __future__ import annotations
 
 import asyncio
 from contextlib import AsyncExitStack
+from typing import Protocol
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -16,12 +17,19 @@ from loom.daemon.auth import Auth
 from loom.runtime import Runtime
 
 
+class HasRuntime(Protocol):
+    """Such as `loom.Loom`: its configuration, tools, models and rules are the daemon's."""
+
+    @property
+    def runtime(self) -> Runtime: ...
+
+
 class EmbeddedDaemon:
     """Opened by the first request, in the loop that serves it: a mounted application is not told when the outer one
     starts. `await close()` where the outer one ends, or let it be told by a lifespan of its own."""
 
-    def __init__(self, config: Config | None, auth: Auth | None) -> None:
-        self._config = config
+    def __init__(self, like: HasRuntime | Config | None, auth: Auth | None) -> None:
+        self._like = like
         self._auth = auth
         self._stack = AsyncExitStack()
         self._opening: asyncio.Task[ASGIApp] | None = None
@@ -44,7 +52,12 @@ class EmbeddedDaemon:
         return await asyncio.shield(self._opening)
 
     async def _open(self) -> ASGIApp:
-        app = create_app(await self._stack.enter_async_context(Runtime.open(self._config)), auth=self._auth)
+        like = self._like
+        config = like if like is None or isinstance(like, Config) else like.runtime.config
+        runtime = await self._stack.enter_async_context(Runtime.open(config))
+        if like is not None and not isinstance(like, Config):
+            runtime.take_after(like.runtime)
+        app = create_app(runtime, auth=self._auth)
         self._stack.push_async_callback(app.daemon.stop)
         await app.daemon.start()
         return app
@@ -58,6 +71,7 @@ class EmbeddedDaemon:
         await send({"type": "lifespan.shutdown.complete"})
 
 
-def asgi(config: Config | None = None, *, auth: Auth | None = None) -> EmbeddedDaemon:
-    """Everything that the daemon serves, as an ASGI application. With no configuration given, the user's."""
-    return EmbeddedDaemon(config, auth)
+def asgi(like: HasRuntime | Config | None = None, *, auth: Auth | None = None) -> EmbeddedDaemon:
+    """Everything that the daemon serves, as an ASGI application: with what a `Loom` was given, or with a configuration;
+    with neither, the user's own."""
+    return EmbeddedDaemon(like, auth)
