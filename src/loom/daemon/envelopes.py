@@ -16,6 +16,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -47,7 +48,7 @@ _LOOKED_AT: Final = frozenset(
 _REMEMBERED_CALLS: Final = 200
 
 
-class Envelope(msgspec.Struct, frozen=True):
+class Envelope(msgspec.Struct, frozen=True, dict=True):
     """`json` is what is sent. It stands for the events from `first` to `seq`."""
 
     first: int
@@ -55,6 +56,11 @@ class Envelope(msgspec.Struct, frozen=True):
     type: str
     json: bytes
     pictures: tuple[Media, ...] = ()
+
+    @cached_property
+    def named(self) -> str:
+        """The same as Socket.IO has it, with its type in front; made once, whoever is sent it."""
+        return f'["{self.type}",{self.json.decode()}]'
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -28,8 +28,10 @@ AT_HAND: Final = 500
 AT_HAND_BYTES: Final = 500_000
 PAGE: Final = 200
 """Events of one reading."""
-_TAKEN: Final = 20
+TAKEN: Final = 5
 """Envelopes that a watcher takes at once."""
+SERVED_AT_ONCE: Final = 4
+"""Watchers that are sent something in one round of the event loop."""
 LOOK_SECONDS: Final = 1.0
 """How often the store is asked where words may be lost: the bus is away, or another program writes to the same file."""
 LOOK_SELDOM_SECONDS: Final = 5.0
@@ -102,7 +104,7 @@ class Feed:
                 break
             found.append(envelope)
         found.reverse()
-        return found[:_TAKEN] if found and found[0].first == seq + 1 else []
+        return found[:TAKEN] if found and found[0].first == seq + 1 else []
 
     async def _read_on(self) -> None:
         while True:
@@ -160,6 +162,7 @@ class Feeds:
         self._runtime = runtime
         self._bus = bus
         self._feeds: dict[str, Feed] = {}
+        self._served = asyncio.Semaphore(SERVED_AT_ONCE)
         self._looker: asyncio.Task[None] | None = None
         self._next_look = 0.0
 
@@ -181,6 +184,12 @@ class Feeds:
             await asyncio.gather(self._looker, return_exceptions=True)
             self._bus.listeners.remove(self._hear)
             self._looker = None
+
+    async def turn(self) -> None:
+        """To be waited for before a few envelopes, or one with bytes, are sent: what is for a hundred watchers goes out
+        in many short rounds, and whoever wants something else of the daemon waits for one of them only."""
+        async with self._served:
+            await asyncio.sleep(0)
 
     def end_all(self) -> None:
         """Whoever watches has to come again, and to show again that they may."""

@@ -271,10 +271,10 @@ class Sockets:
         async with stack:
             try:
                 while page := await watch.take():
+                    await self._daemon.feeds.turn()
                     for envelope in page:
                         await self._send(seat, envelope, inline=wanted.inline)
                         seen = envelope.seq
-                        await asyncio.sleep(0)  # others have their turn, too: nothing above waits for a fast client
             except TimeoutError:
                 await self._drop(seat, wanted.session, seen)
             except EngineIOError:  # the connection has gone
@@ -309,10 +309,12 @@ class Sockets:
             async with asyncio.timeout(SLOW_SECONDS):
                 await self._server.eio.sockets[seat.transport].queue.join()
         if inline and envelope.pictures:
-            for part in await self._with_bytes(envelope):
+            parts = await self._with_bytes(envelope)
+            await self._daemon.feeds.turn()
+            for part in parts:
                 await self._put(seat, part)
         else:
-            await self._put(seat, f'2{NAMESPACE},["{envelope.type}",{envelope.json.decode()}]')
+            await self._put(seat, f"2{NAMESPACE},{envelope.named}")
 
     async def _with_bytes(self, envelope: Envelope) -> list[str | bytes]:
         """The packet and its attachments, as the protocol has them: a mark in the JSON stands for each."""

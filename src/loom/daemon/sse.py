@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from contextlib import AsyncExitStack
 from typing import TYPE_CHECKING, Final
 
@@ -36,7 +37,7 @@ async def events(daemon: Daemon, request: Request) -> Response:
     """`after`, or `Last-Event-ID` of a client that comes back, says from where; `after=now` from now on."""
     stack = AsyncExitStack()
     watch = daemon.feeds.watch(request.path_params["session"], place(request))
-    return EventStream(stack, await stack.enter_async_context(watch))
+    return EventStream(stack, await stack.enter_async_context(watch), daemon.feeds.turn)
 
 
 def place(request: Request) -> int | None:
@@ -49,10 +50,11 @@ def place(request: Request) -> int | None:
 
 
 class EventStream(Response):
-    def __init__(self, stack: AsyncExitStack, watch: Watch) -> None:
+    def __init__(self, stack: AsyncExitStack, watch: Watch, turn: Callable[[], Awaitable[None]]) -> None:
         super().__init__()
         self._stack = stack
         self._watch = watch
+        self._turn = turn
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._stack:
@@ -72,6 +74,7 @@ class EventStream(Response):
         try:
             await _say(send, b"retry: 1000\n\n")
             while page := await self._next(send):
+                await self._turn()
                 await _say(send, b"".join(_framed(envelope) for envelope in page))
             await send({"type": "http.response.body", "body": b""})
         except TimeoutError:
