@@ -46,6 +46,7 @@ from daemon.test_two_daemons import taken_up, two_daemons, woken
 SESSIONS = 200
 TURNS = 1_000
 WALKERS = 20
+MARKS = 10
 PICTURE_BYTES = 1_000_000
 UNLIMITED = {"LOOM_APPROVAL__DEFAULT": "allow"}
 
@@ -135,27 +136,33 @@ async def first_word_ms(session: RemoteSession, text: str) -> float:
 
 
 async def memory(folder: Path, turns: int) -> None:
+    """Every fifth message brings a picture, and every fiftieth begins another session."""
     with running(folder / "memory", UNLIMITED) as house:
         async with house.client() as client:
-            pictures = [icon(number) for number in range(10)]
 
-            async def walk(count: int) -> None:
+            async def walk(walker: int, count: int) -> None:
                 session = await client.session()
                 for number in range(count):
                     if number % 50 == 49:
                         session = await client.session()
-                    await spoken(session, f"!echo {number}", pictures[number % 10])
+                    picture = [icon(walker * 10 + number // 5 % 10)] if number % 5 == 0 else []
+                    await spoken(session, f"!echo {number}", *picture)
 
-            await asyncio.gather(*(walk(2) for _ in range(WALKERS)))
-            marks = [(0, held_mb(house.pid), files_of(house.pid))]
-            began = time.perf_counter()
-            for part in range(1, 6):
-                await asyncio.gather(*(walk(turns // WALKERS // 5) for _ in range(WALKERS)))
-                marks.append((turns * part // 5, held_mb(house.pid), files_of(house.pid)))
-            rate = turns / (time.perf_counter() - began)
-        print(f"    {turns:,} turns with pictures, {rate:.0f} turns/s")
-        for done, megabytes, files in marks:
-            print(f"      after {done:>6,} turns: {megabytes:6.1f} MB, {files} files")
+            print(f"    {turns:,} turns, {WALKERS} at once, every fifth with a picture")
+            marks: list[float] = []
+            for part in range(MARKS + 1):
+                began = time.perf_counter()
+                each = turns // WALKERS // MARKS if part else 2
+                await asyncio.gather(*(walk(walker, each) for walker in range(WALKERS)))
+                rate = each * WALKERS / (time.perf_counter() - began)
+                marks.append(held_mb(house.pid))
+                done = turns * part // MARKS
+                print(
+                    f"      after {done:>6,}: {marks[-1]:6.1f} MB, {files_of(house.pid)} files, {rate:.0f} turns/s",
+                    flush=True,
+                )
+        half = marks[MARKS // 2]
+        print(f"    the second half added {marks[-1] - half:.1f} MB, {(marks[-1] / half - 1) * 100:.1f} %")
 
 
 async def spoken(session: RemoteSession, *content: str | bytes) -> None:
@@ -168,29 +175,38 @@ async def spoken(session: RemoteSession, *content: str | bytes) -> None:
 
 
 class Lag:
-    """The longest time that the loop of this process stood still."""
+    """The longest time that the loop of this process stood still: on the clock, and in its thread's own time, which
+    does not count what others on the machine took."""
 
     def __init__(self) -> None:
         self.worst_ms = 0.0
+        self.own_ms = 0.0
+        self.cpu_ms = 0.0
+        """What the thread used in all."""
 
     @contextlib.asynccontextmanager
     async def watched(self) -> AsyncGenerator[None]:
         async def watch() -> None:
             while True:
-                began = time.perf_counter()
+                clock, own = time.perf_counter(), time.thread_time()
                 await asyncio.sleep(0.001)
-                self.worst_ms = max(self.worst_ms, (time.perf_counter() - began) * 1000 - 1)
+                self.worst_ms = max(self.worst_ms, (time.perf_counter() - clock) * 1000 - 1)
+                self.own_ms = max(self.own_ms, (time.thread_time() - own) * 1000)
 
         task = asyncio.create_task(watch())
+        began = time.thread_time()
         try:
             yield
         finally:
+            self.cpu_ms = (time.thread_time() - began) * 1000
             task.cancel()
 
 
-def readers(url: str, session: str, clients: int, count: int, inline: bool) -> subprocess.Popen[str]:
+def readers(
+    url: str, session: str, clients: int, count: int, *, inline: bool = False, deflate: bool = False
+) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "benchmarks.daemon", "--read", url, session, str(clients), str(count)]
-    environ = {**os.environ, "INLINE": "1" if inline else ""}
+    environ = {**os.environ, "INLINE": "1" if inline else "", "DEFLATE": "1" if deflate else ""}
     return subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environ)
 
 
@@ -198,10 +214,11 @@ async def read(url: str, session: str, clients: int, count: int) -> None:
     """The other process: so many clients, each until it has seen so many pictures."""
     ready: list[asyncio.Future[None]] = [asyncio.get_running_loop().create_future() for _ in range(clients)]
     inline = "true" if os.environ.get("INLINE") else "false"
+    compression = "deflate" if os.environ.get("DEFLATE") else None
 
     async def one(number: int) -> None:
         address = f"{url.replace('http', 'ws')}/socket.io/?EIO=4&transport=websocket"
-        async with websockets.connect(address, max_size=None, compression=None) as socket:
+        async with websockets.connect(address, max_size=None, compression=compression) as socket:
             await socket.recv()
             await socket.send(f'40/events,{{"token":"{TOKEN}"}}')
             await socket.recv()
@@ -237,7 +254,7 @@ async def timed(process: subprocess.Popen[str], work: Callable[[], Awaitable[Non
     return seconds
 
 
-async def ours(clients: int, count: int, *, inline: bool, pause_seconds: float = 0.0) -> tuple[float, float]:
+async def ours(clients: int, count: int, *, inline: bool, pause_seconds: float = 0.0) -> tuple[float, Lag]:
     """Events a second that all clients have seen, and the longest stall."""
     async with memory_runtime() as runtime, serving(runtime) as house:
         session = await runtime.session()
@@ -257,11 +274,11 @@ async def ours(clients: int, count: int, *, inline: bool, pause_seconds: float =
                     tell(session.id, seq)
                 await asyncio.sleep(pause_seconds)
 
-        seconds = await timed(readers(house.url, session.id, clients, count, inline), work, lag)
-        return count / seconds, lag.worst_ms
+        seconds = await timed(readers(house.url, session.id, clients, count, inline=inline), work, lag)
+        return count / seconds, lag
 
 
-async def base64_in_json(clients: int, count: int, *, deflate: bool, pause_seconds: float = 0.0) -> tuple[float, float]:
+async def base64_in_json(clients: int, count: int, *, deflate: bool, pause_seconds: float = 0.0) -> tuple[float, Lag]:
     """Plain python-socketio, a room, the picture inside the event."""
     server: Any = socketio.AsyncServer(async_mode="asgi", namespaces=["/events"])
     server.on("connect", lambda *_: None, namespace="/events")
@@ -281,10 +298,10 @@ async def base64_in_json(clients: int, count: int, *, deflate: bool, pause_secon
                     await asyncio.gather(*(found.queue.join() for found in server.eio.sockets.values()))
                 await asyncio.sleep(pause_seconds)
 
-        seconds = await timed(readers(url, "any", clients, count, inline=False), work, lag)
+        seconds = await timed(readers(url, "any", clients, count, deflate=deflate), work, lag)
         web.should_exit = True
         await task
-        return count / seconds, lag.worst_ms
+        return count / seconds, lag
 
 
 @contextlib.contextmanager
@@ -310,22 +327,24 @@ def noise_png(size_bytes: int) -> bytes:
 
 async def pictures() -> None:
     """As fast as it goes to 10 clients; then at leisure to 40, which shows how long one event holds up all others."""
-    ways: dict[str, tuple[Callable[..., Awaitable[tuple[float, float]]], int]] = {
-        "base64 in JSON, deflate on (uvicorn's default)": (partial(base64_in_json, deflate=True), 10),
+    ways: dict[str, tuple[Callable[..., Awaitable[tuple[float, Lag]]], int]] = {
+        "base64 in JSON, deflate on (uvicorn's default)": (partial(base64_in_json, deflate=True), 5),
         "base64 in JSON, deflate off": (partial(base64_in_json, deflate=False), 40),
         "Loom: bytes (inline: true)": (partial(ours, inline=True), 40),
         "Loom: reference and preview": (partial(ours, inline=False), 4_000),
     }
     megabytes = PICTURE_BYTES / 1e6
-    print(f"    {f'a picture of {megabytes:.0f} MB':<50}{'events/s, 10 clients':>22}{'stall ms, 40 clients':>22}")
+    print(f"    {f'a picture of {megabytes:.0f} MB':<50}{'to 10 clients':>28}{'to 40, stall':>24}")
+    print(f"    {'':<50}{'events/s':>14}{'loop ms/event':>14}{'clock ms':>12}{'own ms':>12}")
     idle = Lag()
     async with idle.watched():
         await asyncio.sleep(4)
-    print(f"    {'nothing at all (what the machine itself does)':<50}{'':>22}{idle.worst_ms:>22.1f}")
+    name = "nothing at all (what the machine itself does)"
+    print(f"    {name:<50}{'':>28}{idle.worst_ms:>12.1f}{idle.own_ms:>12.1f}")
     for name, (way, count) in ways.items():
-        rate, _ = await way(10, count)
-        _, stall = await way(40, 20, pause_seconds=0.2)
-        print(f"    {name:<50}{rate:>22.1f}{stall:>22.1f}")
+        rate, spent = await way(10, count)
+        _, stall = await way(40, min(count, 20), pause_seconds=0.2)
+        print(f"    {name:<50}{rate:>14.1f}{spent.cpu_ms / count:>14.2f}{stall.worst_ms:>12.1f}{stall.own_ms:>12.1f}")
 
 
 async def kill(folder: Path, kills: int) -> None:
