@@ -72,17 +72,22 @@ class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     @property
     def label(self) -> str:
         """What a text-only reader is told: `photo.png, 640×480, 24 KB`."""
-        facts = [self.name or self.media_type]
-        if self.width and self.height:
-            facts.append(f"{self.width}×{self.height}")
-        if self.frames and self.frames > 1:
-            facts.append(f"{self.frames} frames")
-        if self.pages:
-            facts.append("1 page" if self.pages == 1 else f"{self.pages} pages")
-        if self.duration_seconds is not None:
-            facts.append(_duration(self.duration_seconds))
-        facts.append(size_label(self.size_bytes))
-        return ", ".join(facts)
+        return _label(self)
+
+
+@functools.lru_cache(4096)
+def _label(media: Media) -> str:
+    facts = [media.name or media.media_type]
+    if media.width and media.height:
+        facts.append(f"{media.width}×{media.height}")
+    if media.frames and media.frames > 1:
+        facts.append(f"{media.frames} frames")
+    if media.pages:
+        facts.append("1 page" if media.pages == 1 else f"{media.pages} pages")
+    if media.duration_seconds is not None:
+        facts.append(_duration(media.duration_seconds))
+    facts.append(size_label(media.size_bytes))
+    return ", ".join(facts)
 
 
 def size_label(size_bytes: int) -> str:

@@ -31,6 +31,7 @@ from loom.models import PDF
 from loom.prompt import MediaRef, Reason, Rendition, ShownMedia
 
 _NAME_CHARS: Final = 120
+_OCR: Final = Ocr()
 _HOISTED_BYTES: Final = 2 * BLOCK_BYTES
 """The sentences that say where a hoisted medium came from and where it went."""
 
@@ -71,9 +72,10 @@ def _media(block: MediaBlock, wish: Rendition, place: Place, target: Target, cap
             measure = _audio(block, wish, target, cap)
         case _:
             assert_never(block)
+    if place == "user":
+        return measure
     shown = next((item for item in measure.shown if isinstance(item, ShownMedia)), None)
-    nested = shown is None or place == "user" or (place == "result" and target.nested(shown.ref.media_type))
-    if nested:
+    if shown is None or (place == "result" and target.nested(shown.ref.media_type)):
         return measure
     return msgspec.structs.replace(measure, hoisted=True, wire_bytes=measure.wire_bytes + _HOISTED_BYTES)
 
@@ -297,12 +299,12 @@ def _fallback(block: MediaBlock, reason: Reason, detail: str, target: Target, ca
         block = _wordless(block)
     elif isinstance(block, ImageBlock) and not (block.alt or block.description):
         found, author, needs = _seen(block.media, reason, target)
-    detail = "; ".join(part for part in (detail, author) if part)
+    detail = f"{detail}; {author}" if detail and author else detail or author
     label = text_of(block)
     text = f"{label[:-1]}: {found}]" if found else label
     if reason in ("", "age", "budget") and target.has_look:
         text = f'{text[:-1]}; {target.request.look_tool}(media="{short_id(block.media)}") shows it]'
-    return msgspec.structs.replace(spoken(text, reason, detail, target, cap), needs=needs)
+    return spoken(text, reason, detail, target, cap, needs=needs)
 
 
 def _wordless(block: MediaBlock) -> MediaBlock:
@@ -323,9 +325,9 @@ def _seen(media: Media, reason: Reason, target: Target) -> tuple[str, str, tuple
     if described is not None:
         author = f"description by {described.by}"
         return f"{author}: {' '.join(described.text.split())}", author, ()
-    read = target.known.text(media.digest, Ocr())
+    read = target.known.text(media.digest, _OCR)
     unread = read is None and reason == "capability" and not target.known.may_be_described(media.digest)
-    return " ".join((read or "").split()), "", (Need(media.digest, media.media_type, Ocr()),) if unread else ()
+    return " ".join((read or "").split()), "", (Need(media.digest, media.media_type, _OCR),) if unread else ()
 
 
 def plain_name(name: str) -> str:

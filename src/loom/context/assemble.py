@@ -6,6 +6,7 @@ from __future__ import annotations
 import hashlib
 import re
 from collections.abc import Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
@@ -41,7 +42,6 @@ class _Assembly:
         self.out: list[ShownMessage] = []
         self.repairs: list[str] = []
         self.ids = _legal_ids(survey.messages, survey.target.model.ids)
-        self.first_media = next((item.message for item in survey.items if _has_media(self.measures[item])), None)
         self.documents = 0
         self.documents_stand = True
 
@@ -64,6 +64,8 @@ class _Assembly:
     def _dropped(self) -> None:
         """Turns and steps that are not shown are counted. A turn that lost its first steps keeps its question."""
         border, torn = self.mark.dropped_before, self.survey.torn_turn(self.mark)
+        if not border:
+            return
         for item in self.survey.items:
             if item.message < border and not self.survey.survives(item.message, self.mark):
                 self._measure(item)
@@ -86,7 +88,15 @@ class _Assembly:
         before = position - 1
         while before > 0 and self.survey.messages[before].role == "tool":
             before -= 1
-        return before in self.survey.blind and self.first_media is not None and self.first_media < before
+        return before in self.survey.blind and self._first_media < before
+
+    @cached_property
+    def _first_media(self) -> int:
+        """The first message that shows a medium."""
+        for item in self.survey.items:
+            if any(isinstance(part, ShownMedia) for part in self.measures[item].shown):
+                return item.message
+        return len(self.survey.messages)
 
     def _exchange(self, position: int) -> int:
         """An assistant's message, and the results of its calls directly behind it; returns where to go on."""
@@ -248,10 +258,6 @@ class _Assembly:
             self.out.append(ShownMessage("user", (TextBlock(CONTINUE),)))
             self.repairs.append("a user's message was put at the end")
         return self.out
-
-
-def _has_media(measure: Measure) -> bool:
-    return any(isinstance(part, ShownMedia) for part in measure.shown)
 
 
 def _what(blocks: Sequence[ShownBlock]) -> str:

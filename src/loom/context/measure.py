@@ -68,10 +68,20 @@ def measured(rendition: Rendition, shown: Shown, text: str, target: Target) -> M
     )
 
 
-def spoken(text: str, reason: Reason, detail: str, target: Target, cap: int = 0) -> Measure:
+def spoken(
+    text: str, reason: Reason, detail: str, target: Target, cap: int = 0, *, needs: tuple[Need, ...] = ()
+) -> Measure:
     """Words that stand for something else."""
     text = cut(text, cap)
-    return msgspec.structs.replace(measured("text", TextBlock(text), text, target), reason=reason, detail=detail)
+    return Measure(
+        rendition="text",
+        shown=(TextBlock(text),),
+        reason=reason,
+        detail=detail,
+        tokens=cost.text_tokens(text, target.model.tokens),
+        wire_bytes=json_bytes(text) + BLOCK_BYTES,
+        needs=needs,
+    )
 
 
 def omitted(reason: Reason, detail: str) -> Measure:

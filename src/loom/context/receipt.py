@@ -20,7 +20,8 @@ _KINDS: Final = {kind: str(kind.__struct_config__.tag) for kind in get_args(Bloc
 
 def rows(survey: Survey, mark: Watermark, ratio: float) -> tuple[ReceiptRow, ...]:
     measures = survey.measures(mark)
-    return tuple(_row(item, measure, survey, mark, ratio) for item, measure in zip(survey.items, measures, strict=True))
+    found = zip(survey.items, measures, strict=True)
+    return tuple([_row(item, measure, survey, mark, ratio) for item, measure in found])
 
 
 def _row(item: Item, measure: Measure, survey: Survey, mark: Watermark, ratio: float) -> ReceiptRow:
@@ -43,6 +44,9 @@ def _row(item: Item, measure: Measure, survey: Survey, mark: Watermark, ratio: f
 
 
 def _beginning(text: str) -> str:
+    head = text[:_LABEL_CHARS]
+    if head.isprintable() and head == head.strip() and "  " not in head:
+        return head  # on one line already, as most texts are
     return " ".join(text[:_LOOKED_AT_CHARS].lstrip()[: 2 * _LABEL_CHARS].split())[:_LABEL_CHARS]
 
 

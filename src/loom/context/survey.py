@@ -46,14 +46,7 @@ class Item:
     )
 
     def __init__(
-        self,
-        *,
-        message: int,
-        position: int,
-        inner: int | None,
-        block: Block,
-        place: Place,
-        override: Override | None,
+        self, message: int, position: int, inner: int | None, block: Block, place: Place, *, override: Override | None
     ) -> None:
         self.message = message
         self.position = position
@@ -94,12 +87,15 @@ class Survey:
         allowed = (self.target.policy.max_images_per_message, self.target.model.limits.max_images)
         self.images_per_message = min(count for count in allowed if count is not None)
         for items in self.by_message:
+            if len(items) <= self.images_per_message:
+                continue
             pictures = [item for item in items if isinstance(item.block, ImageBlock) and item.override != "full"]
             for extra in pictures[self.images_per_message :]:
                 extra.extra_image = True
 
     def _mark_misplaced_thinking(self) -> None:
-        for at, items in enumerate(self.by_message):
+        for at in dict.fromkeys(item.message for item in self.items if item.is_thinking):
+            items = self.by_message[at]
             kept = [item for item in items if item.is_thinking and item.measure("full", 0, self.target).shown]
             for item in kept:
                 item.refused = self._misplaced(at, item, items, kept)
@@ -225,13 +221,13 @@ def _items(at: int, placed: Placed, overrides: Mapping[str, Override]) -> list[I
     place: Place = "assistant" if placed.message.role == "assistant" else "user"
     items: list[Item] = []
     for position, block in enumerate(placed.message.blocks):
-        inner: list[tuple[int | None, Block]] = (
-            list(enumerate(block.blocks)) if isinstance(block, ToolResult) else [(None, block)]
-        )
-        for number, content in inner:
-            chosen = overrides.get(override_key(placed.id, position, number)) if overrides else None
-            where = place if number is None else "result"
-            items.append(Item(message=at, position=position, inner=number, block=content, place=where, override=chosen))
+        if isinstance(block, ToolResult):
+            for number, content in enumerate(block.blocks):
+                chosen = overrides.get(override_key(placed.id, position, number)) if overrides else None
+                items.append(Item(at, position, number, content, "result", override=chosen))
+        else:
+            chosen = overrides.get(override_key(placed.id, position)) if overrides else None
+            items.append(Item(at, position, None, block, place, override=chosen))
     return items
 
 
