@@ -25,6 +25,14 @@ const readerOnly = {
   },
 };
 
+/** What speaks WebTransport stays out: the daemon speaks WebSocket, and long polling behind proxies that do not. */
+const noWebTransport = {
+  name: "no-web-transport",
+  setup(set) {
+    set.onLoad({ filter: /engine\.io-client\/build\/esm\/transports\/webtransport\.js$/ }, () => ({ contents: "export class WT {}", loader: "js" }));
+  },
+};
+
 const browser = {
   absWorkingDir: here,
   entryPoints: { app: "src/main.tsx", style: "src/styles/index.css" },
@@ -41,7 +49,7 @@ const browser = {
   legalComments: "none",
   metafile: true,
   logLevel: "warning",
-  plugins: [readerOnly],
+  plugins: [readerOnly, noWebTransport],
 };
 
 async function tests() {
@@ -106,6 +114,6 @@ if (process.argv.includes("--test")) {
   await client();
   if (process.argv.includes("--watch")) {
     const rebuild = { name: "page", setup: (set) => set.onEnd((done) => done.metafile && page(done.metafile).then((html) => writeFile(path.join(out, "index.html"), html))) };
-    await (await context({ ...browser, plugins: [readerOnly, rebuild] })).watch();
+    await (await context({ ...browser, plugins: [readerOnly, noWebTransport, rebuild] })).watch();
   }
 }

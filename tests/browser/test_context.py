@@ -41,6 +41,71 @@ def test_pinning_a_block_in_the_inspector_changes_the_plan(desk: Desk) -> None:
     expect(row.locator(".cell").first).to_contain_text("full")
 
 
+def test_your_words_for_a_picture_are_what_a_blind_model_reads(desk: Desk) -> None:
+    shown(desk)
+    desk.page.get_by_role("button", name="Context", exact=True).click()
+    drawer = desk.page.get_by_role("complementary", name="Context inspector")
+    row = row_of(drawer, "shot.png")
+    row.get_by_role("button", name=re.compile("text, .* tokens. Change")).click()
+    desk.page.get_by_role("menuitem", name=re.compile("^edit the words")).click()
+    dialog = desk.page.get_by_role("dialog", name="What the blind will read")
+    dialog.get_by_role("button", name="Describe it with a model").click()
+    desk.page.get_by_role("menuitem", name=re.compile("^spark")).click()
+    expect(dialog.get_by_role("status")).to_have_text("Description by loom/spark")
+    expect(dialog.get_by_role("textbox", name="Words")).to_have_value(
+        re.compile("1200×800|screenshot|picture|landscape")
+    )
+    dialog.get_by_role("textbox", name="Words").fill("The login form with a red line: Error 502")
+    dialog.get_by_role("button", name="Keep").click()
+    expect(dialog).to_have_count(0)
+    expect(row).to_contain_text("The login form with a red line")
+    drawer.get_by_role("button", name="Reasons").click()
+    expect(row).to_contain_text("in the user's words")
+    wire = desk.daemon.ask(f"/v1/sessions/{desk.session}/wire?model=ollama/llama3.2")
+    assert "The login form with a red line: Error 502" in str(wire)
+    desk.page.get_by_role("button", name=re.compile("^Open shot.png")).first.click()
+    lightbox = desk.page.get_by_role("dialog", name="shot.png")
+    expect(lightbox.locator("footer")).to_contain_text("The login form with a red line")
+    lightbox.get_by_role("button", name="Edit the words").click()
+    dialog.get_by_role("button", name="Take my words back").click()
+    expect(row).not_to_contain_text("The login form")
+
+
+def test_the_diff_says_what_is_new_changed_and_gone_since_the_last_request(desk: Desk) -> None:
+    shown(desk)
+    desk.page.get_by_role("button", name="Context", exact=True).click()
+    drawer = desk.page.get_by_role("complementary", name="Context inspector")
+    row = row_of(drawer, "shot.png")
+    drawer.get_by_role("button", name="Diff with last request").click()
+    since = drawer.get_by_text("Since the last request to spark")
+    expect(since).to_contain_text("0 changed · 0 gone · 2 as before")
+    row.get_by_role("button", name=re.compile("full, .* tokens. Change")).first.click()
+    desk.page.get_by_role("menuitem", name="send as text").click()
+    expect(since).to_contain_text("1 changed · 0 gone · 1 as before")
+    expect(row).to_contain_text("changed")
+    expect(row.locator(".was")).to_have_text("full")
+    row.get_by_role("button", name=re.compile("text, .* tokens. Change")).first.click()
+    desk.page.get_by_role("menuitem", name="leave out").click()
+    expect(since).to_contain_text("0 changed · 1 gone · 1 as before")
+    desk.box.fill("and a draft")
+    expect(drawer.locator("tr.added", has_text="and a draft")).to_be_visible()
+
+
+def test_several_marked_models_answer_the_last_message_as_siblings(desk: Desk) -> None:
+    desk.say_and_hear("!echo one of several")
+    desk.page.locator("button.model").click()
+    dialog = desk.page.get_by_role("dialog", name="Whom to ask")
+    dialog.get_by_role("searchbox").fill("spark")
+    dialog.get_by_role("searchbox").press("Space")
+    expect(dialog.get_by_role("option", name=re.compile("marked"))).to_have_count(1)
+    dialog.get_by_role("searchbox").fill("llama")
+    dialog.get_by_role("searchbox").press("Space")
+    dialog.get_by_role("button", name="Ask these 2 the last message").click()
+    expect(desk.page.get_by_role("alert", name="The turn failed")).to_be_visible(timeout=20_000)
+    tree = desk.daemon.ask(f"/v1/sessions/{desk.session}")
+    assert tree["model"] == "loom/spark", "who is asked next stays the same"
+
+
 def test_a_smaller_budget_shows_what_would_have_to_go(desk: Desk) -> None:
     shown(desk)
     desk.page.get_by_role("button", name="Context", exact=True).click()

@@ -62,7 +62,7 @@ def test_pages_of_a_pdf_are_shown_and_a_range_of_them_is_sent(desk: Desk) -> Non
     expect(desk.attachments).to_contain_text("pages 1–20 of 32")
     desk.attachments.get_by_role("button", name=re.compile("pages 1–20")).click()
     strip = desk.page.get_by_role("list", name=re.compile("Pages of manual"))
-    assert strip.get_by_role("button").count() == 32
+    expect(strip.get_by_role("button")).to_have_count(32)
     last = desk.page.get_by_role("slider", name="Last page")
     last.focus()
     for _ in range(15):

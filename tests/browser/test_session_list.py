@@ -18,10 +18,45 @@ def test_search_finds_words_inside_messages(desk: Desk) -> None:
     palette = desk.page.get_by_role("dialog", name="Search")
     palette.get_by_role("combobox").fill("patient bird")
     expect(palette.get_by_role("option", name=re.compile("message.*patient")).first).to_be_visible()
-    before = desk.page.url
-    palette.get_by_role("combobox").press("Enter")
+    palette.get_by_role("option", name=re.compile("message.*patient")).first.click()
     expect(palette).to_have_count(0)
-    assert desk.page.url == before
+    expect(desk.page.locator(".sought")).to_contain_text("heron")
+
+
+def test_a_search_result_opens_the_session_at_the_message_even_far_up_or_on_another_branch(desk: Desk) -> None:
+    desk.say_and_hear("!echo the bittern hides in the reeds")
+    session = desk.session
+    desk.asked.last.hover()
+    desk.asked.last.get_by_role("button", name="Edit and resend").click()
+    desk.box.fill("!echo the other branch")
+    desk.send_button.click()
+    expect(desk.answers.last).to_contain_text("the other branch")
+    desk.quiet()
+    for number in range(14):
+        desk.say_and_hear(f"!echo filler {number}\n" + "more\n" * 12)
+    desk.page.get_by_role("button", name="New session").click()
+    desk.page.get_by_role("searchbox", name=re.compile("Search sessions")).fill("bittern")
+    desk.page.locator(".found a").first.click()
+    expect(desk.page.locator(".sought")).to_contain_text("bittern")
+    expect(desk.page.locator(".sought")).to_be_in_viewport()
+    assert session in desk.page.url
+    desk.page.goto(f"{desk.daemon.url}/#/s/{session}/nonsense")
+    expect(desk.page.get_by_text("That is not the id of a message")).to_be_visible()
+
+
+def test_an_archived_session_leaves_the_list_and_comes_back(desk: Desk) -> None:
+    desk.say_and_hear("!echo put me away")
+    row = desk.page.locator(".session.here")
+    row.hover()
+    row.get_by_role("button", name=re.compile("More about")).click()
+    desk.page.get_by_role("menuitem", name="Archive").click()
+    expect(row).to_have_count(0)
+    desk.page.get_by_role("button", name="Archived").click()
+    row.get_by_role("button", name=re.compile("More about")).click()
+    desk.page.get_by_role("menuitem", name="Take out of the archive").click()
+    expect(row).to_have_count(0)
+    desk.page.get_by_role("button", name="Archived").click()
+    expect(row).to_contain_text("put me away")
 
 
 def test_a_session_is_renamed_in_its_row(desk: Desk) -> None:

@@ -2,7 +2,7 @@
 import type { ApprovalRequested as Asked, PlanCell, SessionView } from "./generated";
 
 export type {
-  ConfigView, History, KeyView, Listed, MediaView, MessageView, ModelView, Picture, Plan, PlanCell, PlanModel, PlanRow, Posted, QueuedView,
+  ConfigView, DescriptionView, History, KeyView, LastRow, Listed, MediaText, MediaView, MessageView, ModelView, Picture, Plan, PlanCell, PlanModel, PlanRow, Posted, QueuedView,
   SampleView, SearchResult, SessionPage, SessionView, Tree, TreeNode, Usage,
 } from "./generated";
 

@@ -6,7 +6,9 @@ import { cellFor, openPicture } from "../state/pictures";
 import { plural, size } from "../state/words";
 import { CellBadge } from "./Badge";
 import { FileIcon, SoundIcon } from "./icons";
-import { PageStrip } from "./PageStrip";
+import { later } from "./memo";
+
+const PageStrip = later(() => import("../screens/opened").then((found) => found.PageStrip));
 
 export function Medium({ block, preview = "" }: { block: MediaBlock; preview?: string }) {
   if (block.type === "image") return <PictureView block={block} preview={preview} />;

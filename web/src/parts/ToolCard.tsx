@@ -1,14 +1,14 @@
 // A tool call: what was asked, what came back, its pictures first. Errors open by themselves; so does what needs an answer.
-import { useState } from "preact/hooks";
 import type { ApprovalRequested } from "../api/shapes";
 import type { Block, ImageBlock, ToolCall, ToolResult } from "../api/blocks";
-import { answer } from "../state/turn";
 import type { Run } from "../state/view";
 import { seconds } from "../state/words";
-import { CheckIcon, ShieldIcon, ToolIcon, WarnIcon } from "./icons";
+import { CheckIcon, ToolIcon, WarnIcon } from "./icons";
 import { Medium } from "./Medium";
-import { memo } from "./memo";
+import { later, memo } from "./memo";
 import { Ticking } from "./Thinking";
+
+const Approval = later(() => import("../screens/opened").then((found) => found.Approval));
 
 interface Props {
   call: ToolCall;
@@ -90,40 +90,4 @@ function Arguments({ call }: { call: ToolCall }) {
 function Words({ blocks }: { blocks: Block[] }) {
   const text = blocks.flatMap((block) => (block.type === "text" ? [block.text] : [])).join("\n");
   return text ? <pre class="plain" tabIndex={0}>{text}</pre> : null;
-}
-
-function Diff({ text }: { text: string }) {
-  return <>{text.split("\n").map((line, index) => <span key={index} class={line.startsWith("+") ? "plus" : line.startsWith("-") ? "minus" : ""}>{line}{"\n"}</span>)}</>;
-}
-
-export function Approval({ approval }: { approval: ApprovalRequested }) {
-  const [reason, setReason] = useState("");
-  const [asksWhy, setAsksWhy] = useState(false);
-  const [isDone, setDone] = useState(false);
-  const say = async (word: "once" | "always" | "deny"): Promise<void> => {
-    setDone(true);
-    if (!(await answer(approval.approval, word, reason))) setDone(false);
-  };
-  return (
-    <form class="approval" aria-label={`Approve ${approval.call.name}?`} onSubmit={(event) => (event.preventDefault(), void say("deny"))}>
-      <p class="approval-title">
-        <ShieldIcon /> <strong>{approval.call.name}</strong> needs your word
-      </p>
-      <pre class="plain" tabIndex={0}>{approval.action.startsWith("--- ") ? <Diff text={approval.action} /> : approval.action}</pre>
-      <div class="buttons">
-        <button type="button" class="primary" disabled={isDone} onClick={() => void say("once")}>Allow once</button>
-        <button type="button" disabled={isDone} title={approval.pattern ? `Always for ${approval.pattern}` : undefined} onClick={() => void say("always")}>
-          Always{approval.pattern ? <> for <code>{approval.pattern}</code></> : " in this session"}
-        </button>
-        {asksWhy ? (
-          <>
-            <input aria-label="Why not?" placeholder="Because…" value={reason} onInput={(event) => setReason(event.currentTarget.value)} ref={(input) => input?.focus()} />
-            <button type="submit" class="grave" disabled={isDone}>Refuse</button>
-          </>
-        ) : (
-          <button type="button" class="grave" disabled={isDone} onClick={() => setAsksWhy(true)}>No, because…</button>
-        )}
-      </div>
-    </form>
-  );
 }

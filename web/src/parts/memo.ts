@@ -19,14 +19,19 @@ export function memo<Props extends object>(Inner: (props: Props) => VNode | null
 export function later<Props extends object>(load: () => Promise<ComponentType<Props>>): ComponentType<Props> {
   let Loaded: ComponentType<Props> | null = null;
   return function Later(props: Props) {
-    const [, redraw] = useState(0);
+    const [state, setState] = useState<"" | "here" | "lost">("");
     useEffect(() => {
       if (Loaded) return;
-      void load().then((found) => {
-        Loaded = found;
-        redraw(1);
-      });
+      load().then(
+        (found) => {
+          Loaded = found;
+          setState("here");
+        },
+        // The daemon is away, or has another build by now: only a new page knows the names of its parts.
+        () => setState("lost"),
+      );
     }, []);
-    return Loaded ? createElement(Loaded, props) : null;
+    if (Loaded) return createElement(Loaded, props);
+    return state === "lost" ? createElement("button", { type: "button", class: "chip lost", onClick: () => location.reload() }, "This part did not arrive. Load the page again") : null;
   };
 }

@@ -1,18 +1,19 @@
 // The desk: sessions on the left, the conversation in the middle, a panel on the right when one is asked for.
 import { useEffect } from "preact/hooks";
 import { later } from "../parts/memo";
-import { announcement, dialog, isDragging, isLockedOut, panel, sessionId, showsSessions } from "../state/app";
+import { announcement, compared, dialog, isDragging, isLockedOut, panel, sessionId, showsSessions } from "../state/app";
 import { attach } from "../state/composer";
 import { filesOf, holdsFiles } from "../state/drop";
 import { onKey } from "../state/keys";
 import { opened } from "../state/pictures";
-import { ChatPane } from "./ChatPane";
-import { FirstRun } from "./FirstRun";
+import { worded } from "../state/plan";
 import { ReconnectBar } from "./ReconnectBar";
 import { SessionsPane } from "./SessionsPane";
 import { TopBar } from "./TopBar";
 
-// What is opened by hand comes in one piece of its own, with the first of them.
+// What the first screen does not need comes when it is opened: the conversation, and with the first of them, the others.
+const ChatPane = later(() => import("./ChatPane").then((found) => found.ChatPane));
+const FirstRun = later(() => import("./FirstRun").then((found) => found.FirstRun));
 const LockedOut = later(() => import("./opened").then((found) => found.LockedOut));
 const Inspector = later(() => import("./opened").then((found) => found.Inspector));
 const Forest = later(() => import("./opened").then((found) => found.Forest));
@@ -21,6 +22,8 @@ const Settings = later(() => import("./opened").then((found) => found.Settings))
 const Palette = later(() => import("./opened").then((found) => found.Palette));
 const Shortcuts = later(() => import("./opened").then((found) => found.Shortcuts));
 const Lightbox = later(() => import("./opened").then((found) => found.Lightbox));
+const Compare = later(() => import("./opened").then((found) => found.Compare));
+const Words = later(() => import("./opened").then((found) => found.Words));
 
 export function App() {
   useEffect(() => {
@@ -58,7 +61,9 @@ export function App() {
       {dialog.value === "settings" && <Settings />}
       {dialog.value === "palette" && <Palette />}
       {dialog.value === "shortcuts" && <Shortcuts />}
+      {compared.value.length > 1 && <Compare />}
       {opened.value && <Lightbox />}
+      {worded.value && <Words />}
       {isDragging.value && (
         <div class="drop-here" aria-hidden="true">
           <p>Drop it anywhere</p>

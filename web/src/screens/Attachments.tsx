@@ -2,9 +2,11 @@
 import { useSignal } from "@preact/signals";
 import { mediaUrl } from "../api/http";
 import { CloseIcon, FileIcon, SoundIcon, WarnIcon } from "../parts/icons";
-import { PageStrip } from "../parts/PageStrip";
+import { later } from "../parts/memo";
 import { type Attachment, attachments, detach, update } from "../state/composer";
 import { size } from "../state/words";
+
+const PageStrip = later(() => import("./opened").then((found) => found.PageStrip));
 
 export function Attachments() {
   const openKey = useSignal("");

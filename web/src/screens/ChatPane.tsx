@@ -1,13 +1,16 @@
 // The conversation. It follows the answer while the end is in sight, and lets go when somebody scrolls up.
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { problem, turns, view } from "../state/app";
+import { announce, problem, sought, turns, view } from "../state/app";
+import { seek } from "../state/seek";
 import { loadOlder } from "../state/sessions";
 import { DownIcon } from "../parts/icons";
+import { later } from "../parts/memo";
 import { Composer } from "./Composer";
-import { Failure, Notices, QueuedMessages, SentMessages } from "./Pending";
+import { Notices, QueuedMessages, SentMessages } from "./Pending";
 import { TurnView } from "./TurnView";
 
+const Failure = later(() => import("./opened").then((found) => found.Failure));
 const NEAR_PX = 80;
 
 export function ChatPane() {
@@ -42,6 +45,13 @@ export function ChatPane() {
       near.disconnect();
     };
   }, [seen === null, seen?.messages[0]?.node]);
+
+  useEffect(() => {
+    if (!sought.value || !seen) return;
+    follows.current = false;
+    void seek(sought.value).then((node) => requestAnimationFrame(() => lead(scroller.current?.querySelector<HTMLElement>(`[data-node="${CSS.escape(node)}"]`))));
+    sought.value = "";
+  }, [sought.value, seen === null]);
 
   const onScroll = (): void => {
     const element = scroller.current;
@@ -86,6 +96,18 @@ export function ChatPane() {
       <Composer />
     </>
   );
+}
+
+/** To a message that a link named. */
+function lead(found: HTMLElement | null | undefined): void {
+  if (!found) return;
+  found.scrollIntoView({ block: "center" });
+  // What comes into sight gets its real height only now.
+  requestAnimationFrame(() => found.scrollIntoView({ block: "center" }));
+  found.tabIndex = -1;
+  found.focus({ preventScroll: true });
+  found.classList.add("sought");
+  announce("Here is the message");
 }
 
 function Skeleton() {

@@ -1,4 +1,4 @@
-// Two ends side by side, from where they part.
+// Several ends side by side, from where they part.
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ask } from "../api/http";
@@ -7,25 +7,36 @@ import type { History, MessageView, Tree } from "../api/shapes";
 import { Dialog } from "../parts/Dialog";
 import { Markdown } from "../parts/Markdown";
 import { Medium } from "../parts/Medium";
-import { sessionId } from "../state/app";
-import { parting } from "../state/branches";
+import { compared, sessionId } from "../state/app";
+import { newestLeaf, parting } from "../state/branches";
 import { report } from "../state/sessions";
+import { moveHead } from "../state/turn";
 import { plural, shortModel } from "../state/words";
 
-export function Compare({ tree, left, right, onClose }: { tree: Tree; left: string; right: string; onClose: () => void }) {
-  const parted = parting(tree, left, right);
+export function Compare() {
+  const tree = useSignal<Tree | null>(null);
+  useEffect(() => {
+    ask<Tree>(`/sessions/${sessionId.value}/tree`).then((found) => (tree.value = found), report);
+  }, []);
+  const close = (): void => {
+    compared.value = [];
+  };
+  const found = tree.value;
+  const ends = found ? compared.value.map((node) => newestLeaf(found, node)) : [];
+  const parted = found ? parting(found, ends) : { shared: 0, own: [] };
   return (
-    <Dialog title="Side by side" kind="wide" onClose={onClose}>
-      <p class="dim">Both share {plural(parted.shared.length, "message")}; here is what follows.</p>
-      <div class="compare">
-        <Side end={left} own={parted.left} />
-        <Side end={right} own={parted.right} />
+    <Dialog title="Side by side" kind="wide" onClose={close}>
+      <p class="dim">{found ? `All share ${plural(Math.max(0, parted.shared - 1), "message")}; here is what follows.` : "Loading…"}</p>
+      <div class="compare" tabIndex={0} role="group" aria-label="Ends">
+        {ends.map((end, index) => (
+          <Side key={end} end={end} own={parted.own[index] ?? []} isHere={end === found?.head} onGo={() => (close(), void moveHead(end))} />
+        ))}
       </div>
     </Dialog>
   );
 }
 
-function Side({ end, own }: { end: string; own: string[] }) {
+function Side({ end, own, isHere, onGo }: { end: string; own: string[]; isHere: boolean; onGo: () => void }) {
   const messages = useSignal<MessageView[]>([]);
   useEffect(() => {
     ask<History>(`/sessions/${sessionId.value}/messages?head=${encodeURIComponent(end)}&limit=200`).then((found) => (messages.value = found.messages), report);
@@ -40,6 +51,7 @@ function Side({ end, own }: { end: string; own: string[] }) {
           {one.blocks.map((block, index) => (block.type === "text" ? <Markdown key={index} text={block.text} /> : isMedia(block) ? <Medium key={index} block={block} /> : block.type === "tool_call" ? <p key={index} class="dim">⚒ {block.name}</p> : null))}
         </article>
       ))}
+      <div class="buttons">{isHere ? <span class="dim">you are here</span> : <button type="button" onClick={onGo}>Go on from here</button>}</div>
     </section>
   );
 }

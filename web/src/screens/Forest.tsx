@@ -5,22 +5,21 @@ import { ask, mediaUrl } from "../api/http";
 import type { Tree, TreeNode } from "../api/shapes";
 import { useFocusReturn } from "../parts/focus";
 import { BranchIcon, CloseIcon, ForkIcon, RightIcon, StarIcon } from "../parts/icons";
-import { announce, panel, sessionId, view } from "../state/app";
+import { announce, compared, panel, sessionId, view } from "../state/app";
 import { leaves } from "../state/branches";
 import { focusComposer } from "../state/composer";
 import { COLUMN_PX, placed, type Placed, ROW_PX } from "../state/layout";
 import { report } from "../state/sessions";
 import { fork, moveHead } from "../state/turn";
 import { plural, shortModel } from "../state/words";
-import { Compare } from "./Compare";
 
+const MOST_MARKED = 4;
 const CARD_PX = { width: 196, height: 48 };
 
 export function Forest() {
   const tree = useSignal<Tree | null>(null);
   const at = useSignal("");
   const marked = useSignal<string[]>([]);
-  const compares = useSignal(false);
   const names = useSignal(false);
   const unfolded = useSignal<ReadonlySet<string>>(new Set());
   const field = useRef<HTMLDivElement>(null);
@@ -49,7 +48,7 @@ export function Forest() {
     focusComposer();
   };
   const mark = (node: string): void => {
-    marked.value = marked.value.includes(node) ? marked.value.filter((one) => one !== node) : [...marked.value.slice(-1), node];
+    marked.value = marked.value.includes(node) ? marked.value.filter((one) => one !== node) : [...marked.value.slice(1 - MOST_MARKED), node];
     announce(`${plural(marked.value.length, "node")} marked`);
   };
   const onKey = (event: KeyboardEvent): void => {
@@ -61,7 +60,7 @@ export function Forest() {
       ArrowUp: beside[beside.indexOf(here) - 1] ?? nearest(places, here, -1),
       ArrowDown: beside[beside.indexOf(here) + 1] ?? nearest(places, here, 1),
     };
-    const acts: Record<string, () => unknown> = { Enter: () => go(here.node.node), n: () => branch(here.node.node), v: () => mark(here.node.node), "*": () => (names.value = true), c: () => (compares.value = marked.value.length === 2) };
+    const acts: Record<string, () => unknown> = { Enter: () => go(here.node.node), n: () => branch(here.node.node), v: () => mark(here.node.node), "*": () => (names.value = true), c: () => (compared.value = marked.value) };
     if (event.key in walks) {
       event.preventDefault();
       event.stopPropagation();
@@ -82,7 +81,7 @@ export function Forest() {
           {tree.value && <p class="dim">{plural(tree.value.nodes.filter((one) => one.parent !== null).length, "message")} · {plural(leaves(tree.value).length, "end")} · nothing here is ever overwritten</p>}
         </div>
         <div class="buttons">
-          {marked.value.length === 2 && <button type="button" class="chip" onClick={() => (compares.value = true)}>Compare the two</button>}
+          {marked.value.length > 1 && <button type="button" class="chip" onClick={() => (compared.value = marked.value)}>Compare the {marked.value.length === 2 ? "two" : marked.value.length}</button>}
           <button type="button" class="icon" aria-label="Close branches" onClick={() => (panel.value = "")}><CloseIcon /></button>
         </div>
       </header>
@@ -109,7 +108,6 @@ export function Forest() {
           </div>
         </footer>
       )}
-      {compares.value && tree.value && marked.value[0] && marked.value[1] && <Compare tree={tree.value} left={marked.value[0]} right={marked.value[1]} onClose={() => (compares.value = false)} />}
     </aside>
   );
 }

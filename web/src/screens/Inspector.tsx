@@ -8,6 +8,7 @@ import { CloseIcon, CopyIcon } from "../parts/icons";
 import { Menu } from "../parts/Menu";
 import { announce, model, models, panel, sessionId, view } from "../state/app";
 import { blocks, text } from "../state/composer";
+import { type Changed, changedSince } from "../state/changed";
 import { changes, planFor } from "../state/plan";
 import { report } from "../state/sessions";
 import { dollars, plural, shortModel, size, tokens } from "../state/words";
@@ -24,11 +25,11 @@ export function Inspector() {
   const showsDiff = useSignal(false);
   const chosen = [model.value, ...others.value.filter((one) => one !== model.value)].slice(0, MOST);
   const drawer = useRef<HTMLElement>(null);
-  const wanted = [sessionId.value, view.value?.head, view.value?.live === null, chosen.join(), budget.value, changes.value, text.value, blocks.value];
+  const wanted = [sessionId.value, view.value?.head, view.value?.live === null, chosen.join(), budget.value, showsDiff.value, changes.value, text.value, blocks.value];
   useEffect(() => {
     const stop = new AbortController();
     const timer = setTimeout(() => {
-      planFor(chosen, budget.value || undefined, stop.signal).then(
+      planFor(chosen, { maxTokens: budget.value, last: showsDiff.value }, stop.signal).then(
         (plan) => (found.value = plan),
         (error: unknown) => error instanceof DOMException || report(error),
       );
@@ -41,6 +42,7 @@ export function Inspector() {
   useFocusReturn(drawer);
   const plan = found.value;
   const main = plan?.models[model.value];
+  const changed = plan && showsDiff.value ? changedSince(plan, model.value) : null;
   return (
     <aside class="panel inspector" aria-label="Context inspector" ref={drawer} tabIndex={-1}>
       <header class="panel-head">
@@ -54,7 +56,8 @@ export function Inspector() {
         <Columns chosen={chosen} plan={plan} others={others} />
         {plan && main && <Share plan={plan} main={main} />}
         {main?.error && <p class="failure" role="alert"><strong>{main.error.message}</strong> {main.error.hint}</p>}
-        {plan ? <PlanTable plan={plan} models={chosen.filter((one) => plan.models[one])} showsReasons={showsReasons.value} showsDiff={showsDiff.value} /> : <p class="empty">Compiling…</p>}
+        {plan ? <PlanTable plan={plan} models={chosen.filter((one) => plan.models[one])} showsReasons={showsReasons.value} changed={changed} /> : <p class="empty">Compiling…</p>}
+        {plan && showsDiff.value && <Since changed={changed} />}
         {plan && chosen.map((one) => plan.models[one]?.notices.map((words) => <p key={one + words} class="notice">{words}</p>))}
         <div class="buttons">
           <button type="button" class="chip" aria-pressed={showsReasons.value} onClick={() => (showsReasons.value = !showsReasons.value)}>Reasons</button>
@@ -65,6 +68,14 @@ export function Inspector() {
       </div>
     </aside>
   );
+}
+
+/** What differs, in one line. */
+function Since({ changed }: { changed: Changed | null }) {
+  if (!changed) return <p class="dim" role="status">{shortModel(model.value)} has not been asked in this session yet: all of it is new.</p>;
+  const { added, changed: other, gone, same } = changed.counts;
+  const words = [`${added} new`, `${other} changed`, `${gone} gone`, `${same} as before`].join(" · ");
+  return <p class="dim" role="status">Since the last request to {shortModel(model.value)}: {words}</p>;
 }
 
 function defaultOthers(): string[] {

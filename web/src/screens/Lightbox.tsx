@@ -6,8 +6,9 @@ import { mediaUrl } from "../api/http";
 import { CloseIcon, CopyIcon, DownloadIcon, EyeIcon, LeftIcon, RightIcon } from "../parts/icons";
 import { Badge } from "../parts/Badge";
 import { Dialog } from "../parts/Dialog";
-import { announce, model } from "../state/app";
+import { announce, model, sessionId } from "../state/app";
 import { cellFor, opened, type Picture } from "../state/pictures";
+import { plan, worded } from "../state/plan";
 import { shortModel, size } from "../state/words";
 
 export function Lightbox() {
@@ -39,6 +40,8 @@ function Stage({ picture, at, count, onStep, onClose }: Props) {
   const stage = useRef<HTMLDivElement>(null);
   const fingers = useRef(new Map<number, { x: number; y: number }>());
   const cell = cellFor(picture.digest);
+  const row = plan.value?.rows.find((one) => one.digest === picture.digest);
+  const words = row?.alt || picture.alt;
   const isText = cell?.rendition === "text" || cell?.rendition === "omitted";
   const original = picture.page ? `page:${picture.page}` : "full";
   const version = sent.value ? `sent:${model.value}` : original;
@@ -115,7 +118,8 @@ function Stage({ picture, at, count, onStep, onClose }: Props) {
         {sent.value && isText ? (
           <div class="stage-text">
             <p>{shortModel(model.value)} gets no picture here, only words:</p>
-            <blockquote>{cell?.detail || picture.alt || `[image: ${picture.name}]`}</blockquote>
+            <blockquote>{words || `[image: ${picture.name}]`}</blockquote>
+            {cell?.detail && <p class="dim">{cell.detail}</p>}
           </div>
         ) : (
           <img
@@ -137,7 +141,8 @@ function Stage({ picture, at, count, onStep, onClose }: Props) {
         {shown.value && !(sent.value && isText) && <span>{shown.value.width}×{shown.value.height}</span>}
         {sent.value && cell ? <Badge rendition={cell.rendition} note={`${cell.tokens} tok`} /> : picture.media.size_bytes > 0 && <span>{size(picture.media.size_bytes)}</span>}
         <span class="clip mono">{picture.digest.slice(0, 19)}…</span>
-        {picture.alt && <span class="clip">{picture.alt}</span>}
+        {words && <span class="clip">{words}</span>}
+        {!picture.page && sessionId.value && <button type="button" class="link" onClick={() => (onClose(), (worded.value = { digest: picture.digest, kind: "image", label: picture.name, alt: row?.alt ?? "" }))}>Edit the words</button>}
         {scale > 1 && <span>{Math.round(scale * 100)} %</span>}
       </footer>
     </div>

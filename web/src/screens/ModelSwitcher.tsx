@@ -3,26 +3,28 @@ import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import type { ModelView, Plan, PlanCell, Rendition } from "../api/shapes";
 import { Dialog } from "../parts/Dialog";
-import { AgainIcon, SearchIcon } from "../parts/icons";
-import { dialog, model, models, sessionId, turns } from "../state/app";
+import { AgainIcon, ColumnsIcon, SearchIcon } from "../parts/icons";
+import { announce, dialog, model, models, sessionId, turns } from "../state/app";
 import { planFor } from "../state/plan";
 import { report } from "../state/sessions";
 import { again, useModel } from "../state/turn";
 import { because, dollars, GLYPHS, plural, shortModel, tokens } from "../state/words";
 
-const PLANNED = 24;
+const PLANNED = 19;
+const MOST_MARKED = 4;
 
 export function ModelSwitcher() {
   const query = useSignal("");
   const at = useSignal(model.value);
   const plan = useSignal<Plan | null>(null);
+  const marked = useSignal<string[]>([]);
   const words = query.value.trim().toLowerCase();
   const shown = models.value.filter((one) => one.reference.toLowerCase().includes(words)).sort((a, b) => Number(b.ready) - Number(a.ready));
   const asked = shown.slice(0, PLANNED).map((one) => one.reference);
   useEffect(() => {
     if (!sessionId.value || !asked.length) return;
     const stop = new AbortController();
-    planFor([...new Set([model.value, ...asked])], undefined, stop.signal).then(
+    planFor([...new Set([model.value, ...asked])], {}, stop.signal).then(
       (found) => (plan.value = found),
       (error: unknown) => error instanceof DOMException || report(error),
     );
@@ -35,17 +37,28 @@ export function ModelSwitcher() {
     close();
     void useModel(one.reference);
   };
+  const mark = (reference: string): void => {
+    marked.value = marked.value.includes(reference) ? marked.value.filter((one) => one !== reference) : [...marked.value, reference].slice(-MOST_MARKED);
+    announce(`${plural(marked.value.length, "model")} marked`);
+  };
+  const askAll = async (): Promise<void> => {
+    close();
+    const node = turns.value.at(-1)?.answers.at(-1)?.node;
+    for (const one of marked.value) if (!(await again(node, one))) return;
+  };
   const walk = (event: KeyboardEvent): void => {
     const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     const here = shown.findIndex((one) => one.reference === at.value);
     const chosen = shown[here];
     if (by) at.value = shown[(here + by + shown.length) % shown.length]?.reference ?? "";
     else if (event.key === "Enter" && chosen) choose(chosen);
+    else if (event.key === " " && chosen && canMark) mark(chosen.reference);
     else return;
     event.preventDefault();
     requestAnimationFrame(() => document.querySelector(".model-row.at")?.scrollIntoView({ block: "nearest" }));
   };
   const current = shown.find((one) => one.reference === at.value);
+  const canMark = turns.value.length > 0;
   return (
     <Dialog title="Whom to ask" kind="models" onClose={close}>
       <div class="search">
@@ -61,7 +74,7 @@ export function ModelSwitcher() {
       <div id="model-list" class="model-list" role="listbox" aria-label="Models" tabIndex={0} onKeyDown={walk}>
         {shown.map((one) => (
           <div key={one.reference} id={`model-${one.reference}`} role="option" aria-selected={one.reference === model.value} class={`model-row${one.reference === at.value ? " at" : ""}${one.ready ? "" : " unready"}`} onPointerEnter={() => (at.value = one.reference)} onClick={() => choose(one)}>
-            <span class="model-name"><strong class="clip">{one.name}</strong><span class="dim clip">{one.provider}{one.reference === model.value ? " · now" : ""}</span></span>
+            <span class="model-name"><strong class="clip">{one.name}</strong><span class="dim clip">{one.provider}{one.reference === model.value ? " · now" : ""}{marked.value.includes(one.reference) && <em> · marked</em>}</span></span>
             <span>{tokens(one.context_tokens)}</span>
             <span class="takes"><Takes model={one} /></span>
             <span class="number">{one.input_usd_per_million === null ? "?" : one.input_usd_per_million === 0 ? "free" : one.input_usd_per_million.toFixed(2)}</span>
@@ -70,7 +83,13 @@ export function ModelSwitcher() {
         ))}
         {!shown.length && <p class="empty">No model is called that.</p>}
       </div>
-      {current && <Preview model={current} plan={plan.value} onUse={() => choose(current)} onAgain={() => (close(), void again(undefined, current.reference))} />}
+      {current && <Preview model={current} plan={plan.value} onUse={() => choose(current)} onAgain={() => (close(), void again(undefined, current.reference))} isMarked={marked.value.includes(current.reference)} onMark={canMark ? () => mark(current.reference) : null} />}
+      {marked.value.length > 0 && (
+        <div class="buttons marked-models">
+          <button type="button" class="primary" onClick={() => void askAll()}><ColumnsIcon /> Ask {marked.value.length === 1 ? "it" : `these ${marked.value.length}`} the last message</button>
+          <span class="dim clip">{marked.value.map(shortModel).join(", ")}: answers side by side, as siblings</span>
+        </div>
+      )}
       <p class="dim legend">✓ declared or asked · <span class="guess">?</span> guessed, learned as it is used</p>
     </Dialog>
   );
@@ -113,7 +132,16 @@ function Would({ plan, reference }: { plan: Plan | null; reference: string }) {
 }
 
 /** What the other model would not see. */
-function Preview({ model: one, plan, onUse, onAgain }: { model: ModelView; plan: Plan | null; onUse: () => void; onAgain: () => void }) {
+interface PreviewProps {
+  model: ModelView;
+  plan: Plan | null;
+  isMarked: boolean;
+  onUse: () => void;
+  onAgain: () => void;
+  onMark: (() => void) | null;
+}
+
+function Preview({ model: one, plan, isMarked, onUse, onAgain, onMark }: PreviewProps) {
   const rows = plan?.rows ?? [];
   const worse = rows.flatMap((row) => {
     const cell = row.by_model[one.reference];
@@ -137,12 +165,11 @@ function Preview({ model: one, plan, onUse, onAgain }: { model: ModelView; plan:
         </ul>
       )}
       {gone.length > 0 && <p class="dim">{plural(gone.length, "block")} would be left out: {reasonOf(gone[0]?.by_model[one.reference])}</p>}
-      {!isNow && (
-        <div class="buttons">
-          <button type="button" class="primary" onClick={onUse}>Use {shortModel(one.reference)}</button>
-          {turns.value.length > 0 && <button type="button" onClick={onAgain}><AgainIcon /> Only answer the last message again</button>}
-        </div>
-      )}
+      <div class="buttons">
+        {!isNow && <button type="button" class="primary" onClick={onUse}>Use {shortModel(one.reference)}</button>}
+        {!isNow && turns.value.length > 0 && <button type="button" onClick={onAgain}><AgainIcon /> Only answer the last message again</button>}
+        {onMark && <button type="button" aria-pressed={isMarked} title="Mark (Space)" onClick={onMark}>Mark</button>}
+      </div>
     </section>
   );
 }

@@ -8,7 +8,7 @@ import { SearchIcon } from "../parts/icons";
 import { dialog, sessionId, sessions } from "../state/app";
 import { focusComposer } from "../state/composer";
 import { toggle } from "../state/keys";
-import { go, report } from "../state/sessions";
+import { go, report, titleOf } from "../state/sessions";
 import { cycleTheme } from "../state/theme";
 import { again } from "../state/turn";
 import { ago } from "../state/words";
@@ -50,7 +50,7 @@ export function Palette() {
   }, [words]);
   const choices: Choice[] = [
     ...sessions.value.filter((one) => one.title.toLowerCase().includes(words)).slice(0, 6).map((one) => ({ key: one.id, kind: "session", label: one.title || "Untitled", note: ago(one.updated_at, Date.now()), thumb: one.thumb, act: () => go(one.id) })),
-    ...found.value.map((one, index) => ({ key: `${one.node}.${index}`, kind: one.where === "text" ? "message" : one.where, label: one.snippet, note: one.title, thumb: one.media, act: () => go(one.session) })),
+    ...found.value.map((one, index) => ({ key: `${one.node}.${index}`, kind: one.where === "text" ? "message" : one.where, label: one.snippet, note: titleOf(one), thumb: one.media, act: () => go(one.session, one.node) })),
     ...actions().filter((one) => one.label.toLowerCase().includes(words)),
   ];
   const close = (): void => {
@@ -76,7 +76,7 @@ export function Palette() {
           <SearchIcon />
           <input type="text" role="combobox" aria-expanded="true" aria-controls="palette-list" aria-label="Search everything" aria-activedescendant={`choice-${at.value}`} placeholder="Search sessions, messages, pages, pictures, actions" value={query.value} onKeyDown={walk} onInput={(event) => (query.value = event.currentTarget.value)} ref={(input) => input?.focus()} />
         </div>
-        <ul id="palette-list" role="listbox" aria-label="SearchResult">
+        <ul id="palette-list" role="listbox" aria-label="Found">
           {choices.map((one, index) => (
             <li key={one.key} id={`choice-${index}`} role="option" aria-selected={index === at.value} onPointerMove={() => (at.value = index)} onClick={() => take(one)}>
               <span class="kind-word">{one.kind}</span>

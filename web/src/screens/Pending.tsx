@@ -1,10 +1,9 @@
-// What is not (yet) part of the conversation: sent, queued, noticed, failed.
-import type { Problem, QueuedView } from "../api/shapes";
-import { AgainIcon, CloseIcon, WarnIcon } from "../parts/icons";
+// What is not (yet) part of the conversation: sent, queued, noticed.
+import type { QueuedView } from "../api/shapes";
+import { CloseIcon, WarnIcon } from "../parts/icons";
 import { Medium } from "../parts/Medium";
 import { isMedia } from "../api/blocks";
-import { dialog } from "../state/app";
-import { again, forget, unqueue } from "../state/turn";
+import { forget, unqueue } from "../state/turn";
 import type { Notice, Sent } from "../state/view";
 
 export function SentMessages({ sent }: { sent: Sent[] }) {
@@ -51,19 +50,5 @@ export function Notices({ notices }: { notices: Notice[] }) {
         <p key={one.id} class="notice">{one.text}</p>
       ))}
     </>
-  );
-}
-
-export function Failure({ failure }: { failure: Problem }) {
-  return (
-    <section class="failure" role="alert" aria-label="The turn failed">
-      <p><WarnIcon /> <strong>{failure.message}</strong></p>
-      {failure.hint && <p>{failure.hint}</p>}
-      <p class="dim"><code>{failure.code}</code></p>
-      <div class="buttons">
-        <button type="button" class="primary" onClick={() => void again()}><AgainIcon /> Try again</button>
-        <button type="button" onClick={() => (dialog.value = "models")}>Another model</button>
-      </div>
-    </section>
   );
 }

@@ -1,10 +1,12 @@
 // Blocks × models: rendition, tokens, reason. A click on a rendition pins another one; the plan is made anew.
 import { mediaUrl } from "../api/http";
-import type { Override, Plan, PlanCell, PlanRow, Rendition } from "../api/shapes";
+import type { LastRow, Override, Plan, PlanCell, PlanRow, Rendition } from "../api/shapes";
+import { EditIcon } from "../parts/icons";
 import { Menu } from "../parts/Menu";
 import { litDigest } from "../state/app";
 import { opened, pictures } from "../state/pictures";
-import { setOverride } from "../state/plan";
+import type { Change, Changed } from "../state/changed";
+import { setOverrides, worded } from "../state/plan";
 import { report } from "../state/sessions";
 import { because, dollars, GLYPHS, shortModel, size, tokens } from "../state/words";
 
@@ -12,10 +14,11 @@ interface Props {
   plan: Plan;
   models: string[];
   showsReasons: boolean;
-  showsDiff: boolean;
+  /** Against the last request to the first model; null where that is not asked for, or where there was none. */
+  changed: Changed | null;
 }
 
-export function PlanTable({ plan, models, showsReasons, showsDiff }: Props) {
+export function PlanTable({ plan, models, showsReasons, changed }: Props) {
   const main = models[0] ?? "";
   const cached = plan.models[main]?.cached_rows ?? 0;
   return (
@@ -29,7 +32,14 @@ export function PlanTable({ plan, models, showsReasons, showsDiff }: Props) {
         </thead>
         <tbody>
           {plan.rows.map((row, index) => (
-            <Row key={`${row.key}.${index}`} row={row} models={models} showsReasons={showsReasons} isNew={showsDiff && index >= cached} isLastCached={cached > 0 && index === cached - 1} />
+            <Row key={`${row.key}.${index}`} row={row} models={models} showsReasons={showsReasons} since={changed?.rows.get(row.key) ?? null} isLastCached={cached > 0 && index === cached - 1} />
+          ))}
+          {changed?.left.map((row) => (
+            <tr key={row.key} class="gone">
+              <th scope="row"><div class="row-face"><span class="kind" aria-hidden="true">{KINDS[row.kind] ?? ""}</span><span class="row-label"><Mark change="gone" /> {row.label}</span></div></th>
+              <td class="number"><span class="was">{row.rendition} {tokens(row.tokens)}</span></td>
+              {models.slice(1).map((one) => <td key={one} />)}
+            </tr>
           ))}
         </tbody>
         <tfoot>
@@ -57,23 +67,46 @@ const KINDS: Record<string, string> = { image: "▣", document: "▤", audio: "�
 const LEGEND: Rendition[] = ["full", "low", "pages", "text", "omitted"];
 const WORDS: Override[] = ["full", "low", "text", "omitted"];
 
-function Row({ row, models, showsReasons, isNew, isLastCached }: { row: PlanRow; models: string[]; showsReasons: boolean; isNew: boolean; isLastCached: boolean }) {
+const MARKS: Record<Change, [string, string]> = { added: ["+", "new"], changed: ["~", "changed"], gone: ["−", "gone"], same: ["", ""] };
+
+/** A sign and a word: never colour alone. */
+function Mark({ change }: { change: Change }) {
+  const [sign, word] = MARKS[change];
+  return word ? <span class={`change ${change}`}>{sign} {word}</span> : null;
+}
+
+interface RowProps {
+  row: PlanRow;
+  models: string[];
+  showsReasons: boolean;
+  since: { change: Change; was: LastRow | null } | null;
+  isLastCached: boolean;
+}
+
+function Row({ row, models, showsReasons, since, isLastCached }: RowProps) {
   const isMedia = row.digest !== "";
   const light = (digest: string): void => {
     litDigest.value = digest;
   };
-  const classes = [isMedia && litDigest.value === row.digest && "lit", isNew && "new", isLastCached && "cached-to"].filter(Boolean).join(" ");
+  const classes = [isMedia && litDigest.value === row.digest && "lit", since?.change, isLastCached && "cached-to"].filter(Boolean).join(" ");
   return (
     <tr class={classes} onPointerEnter={() => light(row.digest)} onPointerLeave={() => light("")}>
       <th scope="row"><div class="row-face">
         {isMedia && row.kind === "image" ? <button type="button" class="row-thumb" aria-label={`Open ${row.label}`} onClick={() => show(row)}><img src={mediaUrl(row.digest, "thumb")} alt="" loading="lazy" /></button> : <span class="kind" aria-hidden="true">{KINDS[row.kind] ?? ""}</span>}
         <span class="row-label">
-          <span class="dim">{row.role === "user" ? "you" : row.role === "assistant" ? "answer" : row.role}</span> {row.label}
+          {since && <Mark change={since.change} />} <span class="dim">{row.role === "user" ? "you" : row.role === "assistant" ? "answer" : row.role}</span> {row.label}
+          {row.alt && <span class="reason">“{row.alt}”</span>}
         </span>
       </div></th>
-      {models.map((one) => {
+      {models.map((one, index) => {
         const cell = row.by_model[one];
-        return <td key={one} class="number">{cell ? <Cell row={row} cell={cell} showsReasons={showsReasons} isMedia={isMedia} /> : "–"}</td>;
+        const was = index === 0 && since?.was && since.change !== "same" && since.was.rendition !== cell?.rendition ? since.was : null;
+        return (
+          <td key={one} class="number">
+            {was && <span class="was">{was.rendition}</span>}
+            {cell ? <Cell row={row} cell={cell} showsReasons={showsReasons} isMedia={isMedia} /> : "–"}
+          </td>
+        );
       })}
     </tr>
   );
@@ -89,7 +122,7 @@ function Cell({ row, cell, showsReasons, isMedia }: { row: PlanRow; cell: PlanCe
     </>
   );
   const set = (word: Override): void => {
-    setOverride(row.key, word).catch(report);
+    setOverrides({ [row.key]: word }).catch(report);
   };
   return (
     <>
@@ -102,6 +135,7 @@ function Cell({ row, cell, showsReasons, isMedia }: { row: PlanRow; cell: PlanCe
             ...WORDS.filter((word) => isMedia || word === "omitted").map((word) => ({
               label: LABELS[word], icon: GLYPHS[word as Rendition], isChosen: cell.rendition === word, act: () => set(word),
             })),
+            ...(isMedia ? [{ label: "edit the words…", note: "what the blind will read", icon: <EditIcon />, act: () => (worded.value = row) }] : []),
           ]}
         >
           {face}

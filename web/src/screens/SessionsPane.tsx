@@ -1,19 +1,28 @@
 // Sessions by day, with search over words, pages and the text in pictures.
 import { useComputed, useSignal } from "@preact/signals";
-import { useEffect, useRef } from "preact/hooks";
+import { useEffect } from "preact/hooks";
 import { ask, mediaUrl } from "../api/http";
 import type { SearchResult, SessionView } from "../api/shapes";
-import { Dialog } from "../parts/Dialog";
-import { DotsIcon, EditIcon, FileIcon, PlusIcon, SearchIcon, TrashIcon } from "../parts/icons";
+import { ArchiveIcon, DotsIcon, EditIcon, FileIcon, PlusIcon, SearchIcon, TrashIcon } from "../parts/icons";
+import { later } from "../parts/memo";
 import { Menu } from "../parts/Menu";
 import { moreSessions, sessionId, sessions, sessionsLoaded, showsSessions } from "../state/app";
-import { changeSession, go, loadMoreSessions, removeSession, report } from "../state/sessions";
+import { changeSession, go, loadArchived, loadMoreSessions, report } from "../state/sessions";
 import { ago, dayOf } from "../state/words";
+
+const Rename = later(() => import("./opened").then((found) => found.Rename));
+const Results = later(() => import("./opened").then((found) => found.Results));
+const Doomed = later(() => import("./opened").then((found) => found.Doomed));
 
 export function SessionsPane() {
   const query = useSignal("");
   const found = useSignal<SearchResult[] | null>(null);
   const doomed = useSignal<SessionView | null>(null);
+  const showsArchived = useSignal(false);
+  const toggleArchived = (): void => {
+    showsArchived.value = !showsArchived.value;
+    if (showsArchived.value) loadArchived().catch(report);
+  };
   useEffect(() => {
     if (!query.value.trim()) {
       found.value = null;
@@ -26,7 +35,8 @@ export function SessionsPane() {
   }, [query.value]);
   const shown = useComputed(() => {
     const words = query.value.trim().toLowerCase();
-    return words ? sessions.value.filter((one) => one.title.toLowerCase().includes(words)) : sessions.value;
+    const kept = sessions.value.filter((one) => one.archived === showsArchived.value);
+    return words ? kept.filter((one) => one.title.toLowerCase().includes(words)) : kept;
   });
   return (
     <>
@@ -45,9 +55,13 @@ export function SessionsPane() {
           <Days sessions={shown.value} onDelete={(one) => (doomed.value = one)} />
           {found.value && <Results results={found.value} />}
           {sessionsLoaded.value && !sessions.value.length && <p class="empty">Your conversations will be listed here.</p>}
-          {moreSessions.value && !query.value && (
+          {showsArchived.value && !shown.value.length && <p class="empty">Nothing is archived.</p>}
+          {moreSessions.value && !query.value && !showsArchived.value && (
             <button type="button" class="chip" onClick={() => void loadMoreSessions()}>Earlier sessions</button>
           )}
+        </div>
+        <div class="sessions-foot">
+          <button type="button" class="chip" aria-pressed={showsArchived.value} onClick={toggleArchived}><ArchiveIcon /> Archived</button>
         </div>
       </nav>
       {doomed.value && <Doomed session={doomed.value} onClose={() => (doomed.value = null)} />}
@@ -106,61 +120,12 @@ function SessionRow({ session, onDelete }: { session: SessionView; onDelete: () 
           { label: "Rename", icon: <EditIcon />, act: () => (isRenaming.value = true) },
           { label: "Export as Markdown", icon: <FileIcon />, act: () => location.assign(`/v1/sessions/${session.id}/export?format=md`) },
           { label: "Export with media", icon: <FileIcon />, act: () => location.assign(`/v1/sessions/${session.id}/export?format=zip`) },
+          { label: session.archived ? "Take out of the archive" : "Archive", icon: <ArchiveIcon />, act: () => changeSession(session.id, { archived: !session.archived }).catch(report) },
           { label: "Delete", icon: <TrashIcon />, isGrave: true, act: onDelete },
         ]}
       >
         <DotsIcon />
       </Menu>
     </li>
-  );
-}
-
-function Rename({ session, onDone }: { session: SessionView; onDone: () => void }) {
-  const input = useRef<HTMLInputElement>(null);
-  useEffect(() => input.current?.select(), []);
-  const keep = (): void => {
-    const title = input.current?.value.trim();
-    if (title && title !== session.title) changeSession(session.id, { title }).catch(report);
-    onDone();
-  };
-  return (
-    <form class="rename" onSubmit={(event) => (event.preventDefault(), keep())}>
-      <input ref={input} aria-label="Title" defaultValue={session.title} onBlur={keep} onKeyDown={(event) => event.key === "Escape" && (event.preventDefault(), onDone())} />
-    </form>
-  );
-}
-
-function Results({ results }: { results: SearchResult[] }) {
-  return (
-    <section>
-      <h2>SearchResult inside</h2>
-      {!results.length && <p class="empty">Nothing but the titles above.</p>}
-      <ul>
-        {results.map((one, index) => (
-          <li key={`${one.node}.${index}`} class="session found">
-            <a href={`#/s/${one.session}`}>
-              {one.media && <img src={mediaUrl(one.media, "thumb")} alt="" loading="lazy" />}
-              <span class="session-words">
-                <span class="clip">{one.title || "Untitled"}</span>
-                <span class="dim snippet">{one.snippet}</span>
-                <span class="dim">{{ text: "in a message", document: "in a document", picture: "in a picture" }[one.where]}</span>
-              </span>
-            </a>
-          </li>
-        ))}
-      </ul>
-    </section>
-  );
-}
-
-function Doomed({ session, onClose }: { session: SessionView; onClose: () => void }) {
-  return (
-    <Dialog title={`Delete “${session.title || "Untitled"}”?`} kind="small" onClose={onClose}>
-      <p>The conversation and its branches go. Pictures that other sessions use stay.</p>
-      <div class="buttons end">
-        <button type="button" onClick={onClose}>Keep it</button>
-        <button type="button" class="primary grave" onClick={() => (onClose(), removeSession(session.id).catch(report))}>Delete</button>
-      </div>
-    </Dialog>
   );
 }

@@ -2,14 +2,14 @@
 import { isMedia } from "../api/blocks";
 import type { MessageView } from "../api/shapes";
 import { Citations } from "../parts/Citations";
-import { AgainIcon, DotsIcon, EditIcon, ForkIcon, LeftIcon, RightIcon, StarIcon } from "../parts/icons";
+import { AgainIcon, ColumnsIcon, DotsIcon, EditIcon, ForkIcon, LeftIcon, RightIcon, StarIcon } from "../parts/icons";
 import { CopyButton, Markdown } from "../parts/Markdown";
 import { Medium } from "../parts/Medium";
 import { Menu } from "../parts/Menu";
 import { memo } from "../parts/memo";
 import { Thinking, Ticking } from "../parts/Thinking";
 import { ToolCard } from "../parts/ToolCard";
-import { dialog } from "../state/app";
+import { compared, dialog } from "../state/app";
 import { edit } from "../state/composer";
 import { again, fork, sibling } from "../state/turn";
 import type { Part, Turn } from "../state/turns";
@@ -112,6 +112,8 @@ function PartView({ part, isLive }: { part: Part; isLive: boolean }) {
   }
 }
 
+const MOST_COMPARED = 4;
+
 /** ‹ 2/3 ›: the other messages in this place. Nothing is ever overwritten. */
 function Siblings({ message }: { message: MessageView }) {
   const nodes = message.siblings ?? [];
@@ -126,6 +128,7 @@ function Siblings({ message }: { message: MessageView }) {
       <button type="button" class="icon" aria-label="Previous version" disabled={at === 0} onClick={() => step(-1)}><LeftIcon /></button>
       <span>{at + 1}/{nodes.length}</span>
       <button type="button" class="icon" aria-label="Next version" disabled={at === nodes.length - 1} onClick={() => step(1)}><RightIcon /></button>
+      <button type="button" class="icon" aria-label="Side by side" title="Side by side" onClick={() => (compared.value = nodes.slice(-MOST_COMPARED))}><ColumnsIcon /></button>
     </span>
   );
 }

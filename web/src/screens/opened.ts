@@ -1,9 +1,15 @@
-// The screens that a person opens: fetched together, when the first of them is wanted.
+// What a person opens or must decide: fetched together, when the first of it is wanted.
+export { Approval } from "../parts/Approval";
+export { PageStrip } from "../parts/PageStrip";
+export { Compare } from "./Compare";
+export { Failure } from "./Failure";
 export { Forest } from "./Forest";
 export { Inspector } from "./Inspector";
 export { Lightbox } from "./Lightbox";
+export { LockedOut } from "./LockedOut";
 export { ModelSwitcher } from "./ModelSwitcher";
 export { Palette } from "./Palette";
+export { Doomed, Rename, Results } from "./SessionRows";
 export { Settings } from "./Settings";
 export { Shortcuts } from "./Shortcuts";
-export { LockedOut } from "./LockedOut";
+export { Words } from "./Words";

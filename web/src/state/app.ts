@@ -34,6 +34,10 @@ export const model = computed(() => info.value?.model || chosenModel.value || de
 export const modelInfo = computed<ModelView | null>(() => models.value.find((one) => one.reference === model.value) ?? null);
 
 export const panel = signal<Panel>("");
+/** Nodes whose branches are looked at side by side. */
+export const compared = signal<string[]>([]);
+/** The message that a link leads to, until it is in sight. */
+export const sought = signal("");
 export const dialog = signal<Dialog>("");
 export const showsSessions = signal(false);
 /** The block that the pointer or the keyboard is on in the inspector: lit in the chat, and the other way round. */

@@ -34,10 +34,11 @@ export function leaves(tree: Tree): TreeNode[] {
   return tree.nodes.filter((one) => !parents.has(one.node));
 }
 
-/** Where two paths part: the common beginning, and what each has of its own. */
-export function parting(tree: Tree, a: string, b: string): { shared: string[]; left: string[]; right: string[] } {
-  const [left, right] = [pathOf(tree, a), pathOf(tree, b)];
+/** Where paths part: how many messages they begin with in common, and what each has of its own. */
+export function parting(tree: Tree, ends: string[]): { shared: number; own: string[][] } {
+  const paths = ends.map((end) => pathOf(tree, end));
+  const first = paths[0] ?? [];
   let shared = 0;
-  while (shared < left.length && left[shared] === right[shared]) shared += 1;
-  return { shared: left.slice(0, shared), left: left.slice(shared), right: right.slice(shared) };
+  while (shared < first.length && paths.every((path) => path[shared] === first[shared])) shared += 1;
+  return { shared, own: paths.map((path) => path.slice(shared)) };
 }

@@ -70,14 +70,15 @@ async function attachOne(file: File): Promise<void> {
     attachments.value = [...attachments.value, { ...fresh, fraction: null, problem }];
     return;
   }
-  const { done, cancel } = upload(file, name, (fraction) => update(fresh.key, { fraction }));
-  attachments.value = [...attachments.value, { ...fresh, cancel }];
+  const stop = new AbortController();
+  attachments.value = [...attachments.value, { ...fresh, cancel: () => stop.abort() }];
   try {
-    ready(fresh.key, await done);
+    ready(fresh.key, await upload(file, name, (fraction) => update(fresh.key, { fraction }), stop.signal));
     announce(`${name} attached`);
   } catch (error) {
     if (error instanceof Refused) update(fresh.key, { fraction: null, problem: { code: error.code, message: error.message, hint: error.hint } });
-    else detach(fresh.key);
+    else if (stop.signal.aborted) detach(fresh.key);
+    else throw error;
   }
 }
 

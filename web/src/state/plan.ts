@@ -9,18 +9,34 @@ import { keepSession } from "./sessions";
 /** For the model that is asked next, the draft included: the meter, and the badges under pictures. */
 export const plan = signal<Plan | null>(null);
 
-export async function planFor(models: string[], maxTokens?: number, signalled?: AbortSignal): Promise<Plan> {
+/** What it was asked besides: how many tokens may be used at most, and what was really sent last. */
+interface Wanted {
+  maxTokens?: number;
+  last?: boolean;
+}
+
+export async function planFor(models: string[], wanted: Wanted = {}, signalled?: AbortSignal): Promise<Plan> {
   const draft = text.value.trim() || blocks.value.length ? { text: text.value, blocks: blocks.value } : {};
-  const body = { models, ...draft, ...(maxTokens ? { max_tokens: maxTokens } : {}) };
+  const body = { models, ...draft, ...(wanted.maxTokens ? { max_tokens: wanted.maxTokens } : {}), ...(wanted.last ? { last: true } : {}) };
   return ask<Plan>(`/sessions/${sessionId.value}/plan`, { body, signal: signalled });
 }
 
-export async function setOverride(key: string, rendition: Override): Promise<void> {
-  keepSession(await ask<SessionView>(`/sessions/${sessionId.value}/overrides`, { method: "PUT", body: { [key]: rendition } }));
+/** By the key of the row. */
+export async function setOverrides(wishes: Record<string, Override>): Promise<void> {
+  keepSession(await ask<SessionView>(`/sessions/${sessionId.value}/overrides`, { method: "PUT", body: wishes }));
   changes.value += 1;
 }
 
-/** Counts what changes a plan besides the conversation: an override that was set. */
+/** A medium whose words are being edited: what a model reads that cannot take the thing itself. */
+export const worded = signal<{ digest: string; kind: string; label: string; alt: string } | null>(null);
+
+/** Empty words take them back: then what was read or described counts again. */
+export async function setAlt(digest: string, words: string): Promise<void> {
+  keepSession(await ask<SessionView>(`/sessions/${sessionId.value}/alts`, { method: "PUT", body: { [digest]: words } }));
+  changes.value += 1;
+}
+
+/** Counts what changes a plan besides the conversation: an override, a person's words. */
 export const changes = signal(0);
 
 export function watchPlan(): void {
@@ -40,7 +56,7 @@ export function watchPlan(): void {
     timer = setTimeout(() => {
       stop.abort();
       stop = new AbortController();
-      planFor([reference], undefined, stop.signal).then(
+      planFor([reference], {}, stop.signal).then(
         (found) => {
           if (sessionId.value === id) plan.value = found;
         },

@@ -1,9 +1,9 @@
 // The list of sessions, and opening one.
 import { batch } from "@preact/signals";
 import { ask, Refused } from "../api/http";
-import type { History, Listed, SessionPage, SessionView } from "../api/shapes";
+import type { History, Listed, SearchResult, SessionPage, SessionView } from "../api/shapes";
 import {
-  announce, chosenModel, info, isLockedOut, moreSessions, panel, problem, sessionId, sessions, sessionsLoaded, showsSessions, view,
+  announce, chosenModel, info, isLockedOut, moreSessions, panel, problem, sessionId, sessions, sessionsLoaded, showsSessions, sought, view,
 } from "./app";
 import { join, leave } from "./connection";
 import type { Envelope } from "./envelopes";
@@ -27,6 +27,12 @@ export async function loadMoreSessions(): Promise<void> {
   const known = new Set(sessions.value.map((one) => one.id));
   sessions.value = [...sessions.value, ...found.sessions.filter((one) => !known.has(one.id))];
   moreSessions.value = found.next;
+}
+
+/** What was put away, for the list to show it. */
+export async function loadArchived(): Promise<void> {
+  const found = await ask<SessionPage>("/sessions?archived=true&limit=200");
+  for (const one of found.sessions) keepSession(one);
 }
 
 export function keepSession(fresh: SessionView): void {
@@ -53,15 +59,29 @@ export function onSessionChange(change: Listed): void {
   else sessions.value = sessions.value.map((one) => (one.id === change.session ? { ...one, state: change.state ?? one.state, rev: change.rev ?? one.rev } : one));
 }
 
+/** The address of a session, or of a message in it. */
+export function addressOf(id: string, node = ""): string {
+  return id ? `#/s/${id}${node ? `/${encodeURIComponent(node)}` : ""}` : "#/";
+}
+
 /** The address is the truth: everything that opens a session goes through the hash. */
-export function go(id: string): void {
-  const hash = id ? `#/s/${id}` : "#/";
+export function go(id: string, node = ""): void {
+  const hash = addressOf(id, node);
   if (location.hash === hash || (!id && location.hash === "")) void route();
   else location.hash = hash;
 }
 
 export function sessionInAddress(): string {
   return /^#\/s\/([\w-]+)/.exec(location.hash)?.[1] ?? "";
+}
+
+/** A session that has no name of its own is called by its first words, which only the list knows. */
+export function titleOf(found: SearchResult): string {
+  return found.title || sessions.value.find((one) => one.id === found.session)?.title || "Untitled";
+}
+
+function nodeInAddress(): string {
+  return decodeURIComponent(/^#\/s\/[\w-]+\/(.+)$/.exec(location.hash)?.[1] ?? "");
 }
 
 export async function route(): Promise<void> {
@@ -80,6 +100,7 @@ export async function route(): Promise<void> {
   });
   document.title = "Loom";
   if (id) await openSession(id);
+  sought.value = nodeInAddress();
 }
 
 async function openSession(id: string): Promise<void> {
@@ -111,13 +132,13 @@ export async function refresh(): Promise<void> {
 
 let isPaging = false;
 
-export async function loadOlder(): Promise<void> {
+export async function loadOlder(count = PAGE): Promise<void> {
   const seen = view.value;
   const first = seen?.messages[0];
   if (!seen?.more || !first || isPaging) return;
   isPaging = true;
   try {
-    const history = await ask<History>(`/sessions/${seen.session}/messages?limit=${PAGE}&before=${encodeURIComponent(first.node)}`);
+    const history = await ask<History>(`/sessions/${seen.session}/messages?limit=${count}&before=${encodeURIComponent(first.node)}`);
     if (view.value?.session === seen.session) view.value = older(view.value, history);
   } catch (error) {
     report(error);

@@ -143,11 +143,12 @@ export function moveHead(node: string): Promise<boolean> {
 }
 
 /** Show a sibling: the head goes to the newest end below it, as it was left. */
-export function sibling(node: string): Promise<boolean> {
-  return act(async (id) => {
-    const tree = await ask<Tree>(`/sessions/${id}/tree`);
-    await moveHead(newestLeaf(tree, node));
+export async function sibling(node: string): Promise<boolean> {
+  let end = node;
+  const isKnown = await act(async (id) => {
+    end = newestLeaf(await ask<Tree>(`/sessions/${id}/tree`), node);
   });
+  return isKnown && moveHead(end);
 }
 
 export async function fork(node?: string): Promise<void> {

@@ -4,17 +4,7 @@ import type { MediaView } from "../api/shapes";
 
 const HASHED_BYTES = 256_000_000;
 
-export interface Upload {
-  done: Promise<MediaView>;
-  cancel: () => void;
-}
-
-export function upload(file: File, name: string, onProgress: (fraction: number) => void): Upload {
-  const stop = new AbortController();
-  return { done: carry(file, name, onProgress, stop.signal), cancel: () => stop.abort() };
-}
-
-async function carry(file: File, name: string, onProgress: (fraction: number) => void, signal: AbortSignal): Promise<MediaView> {
+export async function upload(file: File, name: string, onProgress: (fraction: number) => void, signal: AbortSignal): Promise<MediaView> {
   const digest = await digestOf(file);
   if (digest) {
     try {
