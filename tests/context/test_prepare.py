@@ -285,6 +285,17 @@ def test_pictures_age_from_full_to_low_to_text_that_says_how_to_call_them_back()
     assert 'look(media="000000000000") shows it]' in text_of(prepared)
 
 
+def test_only_the_newest_pictures_are_read_for_a_model_that_cannot_see() -> None:
+    path = said(*(user(f"q{number}", screenshot(number)) for number in range(30)))
+    read = {screenshot(number).media.digest for number in range(10, 30)}
+    prepared = prepare(path, BLIND)
+    assert {need.digest for need in prepared.needs} == read
+    texts = {(need.digest, recipe_key(need.recipe)): "Log in" for need in prepared.needs}
+    later = prepare((*path, *said(user("more"))), BLIND, known=Known(texts=texts))
+    assert later.needs == (), "the others are not read on later requests either: the prefix stands"
+    assert text_of(later).count("Log in") == 20
+
+
 def test_ageing_never_moves_while_a_tool_loop_is_open() -> None:
     messages: list[Message] = []
     for number in range(6):

@@ -115,6 +115,8 @@ FILES: dict[str, Any] = {
     "only-system": [{"role": "system", "content": "Nothing else."}, {"role": "user", "content": "x"}],
     "only-results": [{"role": "tool", "tool_call_id": "a", "content": [url(PNG)]}],
     "only-assistant": {"messages": [{"role": "assistant", "content": "Hello."}]},
+    "no-message": {"system": "Be brief.", "messages": []},
+    "nothing-said": [{"role": "user", "content": " "}, {"role": "assistant", "content": []}, {"role": "user"}],
 }  # fmt: skip
 
 _ODD: list[Any] = [

@@ -7,7 +7,7 @@ import tempfile
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 import msgspec
 
@@ -18,7 +18,7 @@ from loom.cli.asking import choose_tools
 from loom.cli.choosing import find_session, last_session
 from loom.cli.transcripts import read_transcripts
 from loom.config import Config, load_config
-from loom.content.messages import Message
+from loom.content.messages import Message, user
 from loom.context.cost import Calibration
 from loom.context.policy import Placed, Request, Said, Watermark, wishes_of
 from loom.context.prepare import Prepared, prepare
@@ -29,6 +29,9 @@ from loom.runtime import Runtime, resolve_model
 from loom.store.derived import Derived, DerivedCache
 from loom.store.media import MediaStore, open_media
 from loom.store.session_rows import StoredSession
+
+_NOTHING: Final = "[an empty message]"
+"""No platform takes a request without a message."""
 
 
 class Compiled(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,17 +117,16 @@ async def _from_file(file: Path) -> AsyncGenerator[Compiled]:
         media = open_media(Path(folder))
         limits = config.media_limits()
         found, *others = await read_transcripts(file, media, limits=limits)
-        if not found.messages:
-            raise ConfigError(f"{file.name} holds no message.", hint="Give a conversation with something in it.")
+        said = (f"nothing is said in {file.name}: {_NOTHING} stands for it",) if not found.messages else ()
         more = (f"{file.name} holds {len(others) + 1} conversations; this is the first",) if others else ()
         yield Compiled(
             title=found.title or file.name,
             model=found.model,
-            path=_said(found.messages),
+            path=_said(found.messages or (user(_NOTHING),)),
             request=Request(system=found.system),
             renditions=Renditions(media, DerivedCache(media.place), limits=limits),
             config=config,
-            notices=(*found.notices, *more),
+            notices=(*found.notices, *said, *more),
         )
 
 

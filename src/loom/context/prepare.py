@@ -16,6 +16,7 @@ import msgspec
 
 from loom.content.blocks import ImageBlock, ThinkingBlock, ToolCall
 from loom.content.media import Media
+from loom.content.recipes import Ocr
 from loom.context import cost, receipt
 from loom.context.age import aged
 from loom.context.assemble import SEEN_AGAIN, assemble, tool_name
@@ -31,6 +32,10 @@ from loom.prompt import Prompt, Receipt, Sampling, ShownMessage, ToolSpec, Total
 _MIN_BUDGET_TOKENS: Final = 1_024
 """The least that may be asked for where thinking has a budget, and an answer must have more room than that."""
 
+
+_READ_PICTURES: Final = 20
+"""Reading the words of a picture takes seconds: who cannot see gets those of so many, the newest. The others keep their
+labels, on this request and on all that follow it."""
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """The prompt, its receipt, the watermark to store, and the derived bytes that would make it exact."""
@@ -237,7 +242,14 @@ def _needs(survey: Survey, mark: Watermark, by_age: Watermark) -> tuple[Need, ..
     """What the chosen renditions lack, and what they would be if nothing had been trimmed now: a bound may have been
     what broke a budget."""
     measures = [*survey.measures(mark), *(survey.measures(by_age) if mark != by_age else ())]
-    return tuple({need: None for measure in measures for need in measure.needs})
+    needs = dict.fromkeys(need for measure in measures for need in measure.needs)
+    read = _newest_pictures(survey) if any(isinstance(need.recipe, Ocr) for need in needs) else frozenset[str]()
+    return tuple(need for need in needs if need.digest in read or not isinstance(need.recipe, Ocr))
+
+
+def _newest_pictures(survey: Survey) -> frozenset[str]:
+    pictures = (item.block.media.digest for item in reversed(survey.items) if isinstance(item.block, ImageBlock))
+    return frozenset(list(dict.fromkeys(pictures))[:_READ_PICTURES])
 
 
 def _undescribed(survey: Survey, mark: Watermark) -> tuple[Media, ...]:
