@@ -22,10 +22,18 @@ from pathlib import Path
 import pytest
 
 from loom.content.media import digest_of
+from loom.content.recipes import Low, Thumb
 from loom.errors import Full, ReadOnly, StoreError
+from loom.formats.facts import Rendered
+from loom.store.derived import DerivedCache
 from loom.store.media import MediaStore, open_media
 
 DATA = bytes(range(256)) * 4000
+DERIVED = Rendered(data=DATA, media_type="image/png", width=512, height=288)
+
+
+def names(folder: Path) -> list[Path]:
+    return sorted(folder.rglob("*"))
 
 
 def can_mount() -> bool:
@@ -242,6 +250,23 @@ async def test_a_read_only_folder_is_read_and_refuses_to_be_written(way: str) ->
                     await attempt
             assert await stored(media) == {digest}
         assert await media.load(await media.put(b"new")) == b"new"
+
+
+@pytest.mark.parametrize("way", ["permissions", "mount"] if MOUNTS else ["permissions"])
+async def test_what_is_derived_from_media_that_can_only_be_read_is_kept_elsewhere(way: str) -> None:
+    make, forbid = (small_disk, mounted_read_only) if way == "mount" else (plain_folder, without_write_permission)
+    with folder_that_all_may_enter() as outer, make(outer / "disk"):
+        media = open_media(outer / "disk")
+        digest = await media.put(b"a picture")
+        made = await DerivedCache(media.place).put(digest, Low(), DERIVED)
+        before = names(outer / "disk")
+        with forbid(outer / "disk"):
+            cache = DerivedCache(open_media(outer / "disk").place)
+            assert await cache.get(digest, Low()) == made
+            derived = await cache.put(digest, Thumb(), DERIVED)
+            assert await cache.get(digest, Thumb()) == derived
+            assert await cache.load(derived) == DERIVED.data
+            assert names(outer / "disk") == before
 
 
 @pytest.mark.parametrize(("number", "kind"), [(errno.EIO, StoreError), (errno.ENOSPC, Full)])

@@ -16,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from frozen import read_only
 from loom.content.messages import user
 from loom.errors import Corrupt, Full, LoomError, ReadOnly, StoreError, Unreachable
 from loom.store.database import Database, open_database
@@ -307,18 +308,71 @@ async def test_a_folder_that_may_not_be_written_is_read_only():
         assert list(os.scandir(folder)) == []
 
 
-async def test_a_store_in_a_folder_that_may_not_be_written_is_read_only_and_unchanged():
-    with ordinary_user() as folder:
-        await filled(folder / "loom.db")
-        before = (folder / "loom.db").read_bytes()
-        (folder / "loom.db").chmod(0o444)
-        folder.chmod(0o555)
-        if IS_ROOT:
-            os.seteuid(65534)
+async def reads_and_refuses(path: Path, session_id: str) -> None:
+    """Everything that only reads works; whoever writes is told why not."""
+    async with opened(path) as database:
+        sessions, forest = Sessions(database), Forest(database)
+        assert len(await sessions.list()) == 3
+        assert len(await forest.path((await sessions.get(session_id)).head_id)) == 21
+        assert (await forest.verify()).problems == ()
+        assert await database.check() == ()
         with pytest.raises(ReadOnly) as caught:
-            await open_database(str(folder / "loom.db"))
-        assert advice_of(caught.value)
-        assert (folder / "loom.db").read_bytes() == before
+            await sessions.append_to_head(session_id, [user("no")])
+        assert "right to write" in advice_of(caught.value)
+
+
+async def test_a_store_in_a_folder_that_may_not_be_written_can_be_read(tmp_path: Path):
+    path = tmp_path / "loom.db"
+    (session_id, *_) = await filled(path)
+    before = path.read_bytes()
+    with read_only(tmp_path):
+        await reads_and_refuses(path, session_id)
+        assert [entry.name for entry in os.scandir(tmp_path)] == ["loom.db"]
+        assert path.read_bytes() == before
+
+
+async def test_a_store_that_is_in_use_can_be_read_where_it_may_not_be_written(tmp_path: Path):
+    path = tmp_path / "loom.db"
+    await filled(path, sessions=2)
+    async with opened(path) as database:
+        sessions = Sessions(database)
+        last = await sessions.create()
+        await sessions.append_to_head(last.id, [user(f"in the log {number}") for number in range(20)])
+        with read_only(tmp_path):
+            await reads_and_refuses(path, last.id)
+
+
+async def test_a_store_that_was_not_closed_is_not_read_without_its_last_messages(tmp_path: Path):
+    path, copy = tmp_path / "loom.db", tmp_path / "copy"
+    copy.mkdir()
+    await filled(path)
+    async with opened(path) as database:
+        await Sessions(database).create()
+        for suffix in ("", "-wal"):
+            shutil.copy(f"{path}{suffix}", copy)
+    with read_only(copy):
+        with pytest.raises(ReadOnly, match="last messages") as caught:
+            await open_database(str(copy / "loom.db"))
+        assert "Copy the folder" in advice_of(caught.value)
+    async with opened(copy / "loom.db") as database:
+        assert len(await Sessions(database).list()) == 4
+
+
+async def test_an_older_store_in_a_folder_that_may_not_be_written_is_read_only_and_unchanged(tmp_path: Path):
+    path = tmp_path / "loom.db"
+    await filled(path)
+    with contextlib.closing(sqlite3.connect(path)) as older:
+        older.execute("DELETE FROM migration WHERE version = (SELECT MAX(version) FROM migration)")
+        older.execute("DROP TABLE media_text")
+        older.commit()
+    before = path.read_bytes()
+    with read_only(tmp_path):
+        with pytest.raises(ReadOnly, match="older Loom") as caught:
+            await open_database(str(path))
+        assert "Copy the folder" in advice_of(caught.value)
+        assert path.read_bytes() == before
+    async with opened(path) as database:
+        assert len(await Sessions(database).list()) == 3
 
 
 async def test_a_file_that_may_only_be_read_can_be_read():

@@ -2,7 +2,8 @@
 
 Never a source of truth: an entry that is missing, damaged or of another version is dropped and made again. An entry is
 one file: a magic word, the length and hash of the header, the header (the facts, as JSON), then the bytes. Where the
-recipe left the medium as it was, the entry holds the facts alone and the bytes are the medium's.
+recipe left the medium as it was, the entry holds the facts alone and the bytes are the medium's. Beside media that can
+only be read nothing can be kept: there the cache lies in a temporary folder, for as long as it is used.
 """
 
 from __future__ import annotations
@@ -10,19 +11,23 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import io
+import shutil
+import tempfile
+import weakref
 from collections import OrderedDict
 from collections.abc import AsyncGenerator, AsyncIterator, Collection, Iterable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Final
 
 import msgspec
 
 from loom.content.media import DIGEST_TAG, is_digest
 from loom.content.recipes import Recipe, recipe_key
-from loom.errors import Corrupt, NotFound
+from loom.errors import Corrupt, NotFound, ReadOnly
 from loom.formats.facts import Rendered
-from loom.store.media import hex_of
+from loom.store.media import hex_of, open_media
 from loom.store.place import BLOCK_BYTES, Entry, Mark, Place, Seal, damaged, missing
 
 TOP: Final = "derived"
@@ -107,7 +112,8 @@ class DerivedCache:
         self._known.move_to_end(key)
         known.used_at = datetime.now(UTC)
         if known.used_at - known.touched_at > TOUCH_AFTER:
-            await self._place.touch(key)
+            with suppress(ReadOnly):  # then nobody cleans up there either
+                await self._place.touch(key)
             known.touched_at, known.mark = known.used_at, self._place.mark(key) or ()
         return known.derived
 
@@ -126,11 +132,25 @@ class DerivedCache:
         )
         key, head = _entry_key(digest, derived.recipe), _head(derived)
         kept = b"" if derived.is_original else rendered.data
-        # Not synced: what a power cut tears is found by its hash and made again.
-        await self._place.write(key, head + kept, _seal(derived, len(head)), durable=False)
+        try:
+            await self._write(key, head + kept, _seal(derived, len(head)))
+        except ReadOnly:
+            await asyncio.to_thread(self._go_elsewhere)
+            await self._write(key, head + kept, _seal(derived, len(head)))
         self._remember(key, derived, len(head), datetime.now(UTC))
         await self._make_room(key, len(head) + derived.kept_bytes)
         return derived
+
+    async def _write(self, key: str, data: bytes, seal: Seal) -> None:
+        """Not synced: what a power cut tears is found by its hash and made again."""
+        await self._place.write(key, data, seal, durable=False)
+
+    def _go_elsewhere(self) -> None:
+        folder = tempfile.mkdtemp(prefix="loom-derived-")
+        weakref.finalize(self, shutil.rmtree, folder)
+        self._place = open_media(Path(folder)).place
+        self._known.clear()
+        self._total_bytes = None
 
     async def load(self, derived: Derived) -> bytes:
         """Nothing where the bytes are the medium's own: those are read from the media store."""
@@ -206,7 +226,7 @@ class DerivedCache:
         except NotFound:
             return None
         except Corrupt:
-            await self._place.delete(key)
+            await self._delete_damaged(key)
             return None
         return self._remember(key, derived, start, touched_at)
 
@@ -248,8 +268,12 @@ class DerivedCache:
             raise
         except Corrupt:
             self._known.pop(key, None)
-            await self._place.delete(key)
+            await self._delete_damaged(key)
             raise
+
+    async def _delete_damaged(self, key: str) -> None:
+        with suppress(ReadOnly):  # it is passed over there, and made anew elsewhere
+            await self._place.delete(key)
 
 
 def _seal(derived: Derived, start: int) -> Seal:

@@ -58,8 +58,11 @@ class _BatchLost(sqlite3.OperationalError):
 class SqliteDatabase:
     """Use `open_database`, which finds the right backend."""
 
-    def __init__(self, connection: sqlite3.Connection, path: Path | None, busy_seconds: float) -> None:
+    def __init__(
+        self, connection: sqlite3.Connection, path: Path | None, busy_seconds: float, *, is_frozen: bool = False
+    ) -> None:
         self._path = path
+        self._is_frozen = is_frozen
         self._busy_seconds = busy_seconds
         self._connection = connection
         self._transaction = SqliteTransaction(connection)
@@ -74,7 +77,8 @@ class SqliteDatabase:
 
     @classmethod
     def open(cls, path: Path | None, *, busy_seconds: float) -> SqliteDatabase:
-        return cls(open_file(path, busy_seconds), path, busy_seconds)
+        connection, is_frozen = open_file(path, busy_seconds)
+        return cls(connection, path, busy_seconds, is_frozen=is_frozen)
 
     @property
     def label(self) -> str:
@@ -147,7 +151,7 @@ class SqliteDatabase:
         """This thread's own connection."""
         reader = cast("SqliteTransaction | None", getattr(self._local, "reader", None))
         if reader is None:
-            reader = SqliteTransaction(connect(self._path, timeout=self._busy_seconds))
+            reader = SqliteTransaction(connect(self._path, timeout=self._busy_seconds, is_frozen=self._is_frozen))
             self._open.append(reader)
             reader.execute("PRAGMA query_only = ON")
             self._local.reader = reader

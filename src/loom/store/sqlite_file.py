@@ -24,6 +24,7 @@ BUSY_CODES: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
 _OLDEST_SQLITE: Final = (3, 35, 0)
 _LEAST_BYTES: Final = 64 * 1024
+_COPY_IT: Final = "Copy the folder to a place where you may write, and point Loom at the copy. Nothing was changed."
 _LOCK_WORDS = re.compile(r"\s+FOR UPDATE\b")
 _UNDECODABLE: Final = "Could not decode to UTF-8"
 _EVERYWHERE: Final = (
@@ -94,8 +95,9 @@ def label_of(path: Path | None) -> str:
     return "The store in memory" if path is None else path.name
 
 
-def open_file(path: Path | None, busy_seconds: float) -> sqlite3.Connection:
-    """A connection that may write, to a file of ours with today's schema. Any other file stays as it is."""
+def open_file(path: Path | None, busy_seconds: float) -> tuple[sqlite3.Connection, bool]:
+    """A connection to a file of ours with today's schema, and whether the file is frozen: it lies where nobody can
+    write. Any other file stays as it is."""
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
         raise ExtraMissing(
             f"Loom needs SQLite 3.35 or newer; this Python brings {sqlite3.sqlite_version}.",
@@ -103,36 +105,61 @@ def open_file(path: Path | None, busy_seconds: float) -> sqlite3.Connection:
         )
     if path is not None:
         _make_file(path)
+    is_frozen = path is not None and _is_frozen(path)
     try:
-        connection = connect(path, timeout=min(busy_seconds, 0.05))
+        connection = connect(path, timeout=min(busy_seconds, 0.05), is_frozen=is_frozen)
     except sqlite3.Error as error:
         raise typed(error, path) from error
     tx = SqliteTransaction(connection)
     try:
         is_current = _look(tx, path)
-        patiently(busy_seconds, functools.partial(_prepare, tx, path))
-        if not is_current:
-            _migrate(connection, tx, path, busy_seconds)
+        if not is_frozen:
+            patiently(busy_seconds, functools.partial(_prepare, tx, path))
+            if not is_current:
+                _migrate(connection, tx, path, busy_seconds)
+        elif not is_current:
+            raise _older_and_read_only(label_of(path))
     except sqlite3.Error as error:
         tx.close()
         raise typed(error, path) from error
     except LoomError:
         tx.close()
         raise
-    return connection
+    return connection, is_frozen
 
 
-def connect(path: Path | None, *, timeout: float) -> sqlite3.Connection:
+def connect(path: Path | None, *, timeout: float, is_frozen: bool = False) -> sqlite3.Connection:
+    address = ":memory:" if path is None else path
     connection = sqlite3.connect(
-        ":memory:" if path is None else path,
+        f"{Path(address).as_uri()}?mode=ro&immutable=1" if is_frozen else address,
         timeout=timeout,
         isolation_level=None,
         check_same_thread=False,
         cached_statements=256,
+        uri=is_frozen,
     )
     for pragma in _EVERYWHERE:
         connection.execute(f"PRAGMA {pragma}")
     return connection
+
+
+def _is_frozen(path: Path) -> bool:
+    """Whether SQLite could not even make the files that it needs beside a database in order to read it. Where they are
+    there already, it can; where only the log is, what it holds would be passed over."""
+    if _may(path.parent, os.W_OK) or not _may(path, os.R_OK):
+        return False
+    log, index = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
+    if log.exists() and log.stat().st_size and not index.exists():
+        raise ReadOnly(
+            f"{label_of(path)} was not closed, and its folder is read-only: its last messages are in a log that can"
+            " only be read where it may be written.",
+            hint=_COPY_IT,
+        )
+    return not index.exists()
+
+
+def _may(path: Path, mode: int) -> bool:
+    return os.access(path, mode, effective_ids=os.access in os.supports_effective_ids)
 
 
 def _look(tx: SqliteTransaction, path: Path | None) -> bool:
@@ -223,7 +250,7 @@ def typed(error: sqlite3.Error, path: Path | None) -> Exception:
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
             return _read_only(label)
         case sqlite3.SQLITE_CANTOPEN:
-            if path is not None and not os.access(path.parent, os.W_OK):
+            if path is not None and not _may(path.parent, os.W_OK):
                 return _read_only(label)
             return Unreachable(f"{label} cannot be opened.", hint="Check that the file is there and may be read.")
         case sqlite3.SQLITE_BUSY | sqlite3.SQLITE_LOCKED:
@@ -266,6 +293,13 @@ def _read_only(label: str) -> ReadOnly:
     return ReadOnly(
         f"{label} cannot be written: the file or its folder is read-only for this user.",
         hint="Give the user the right to write there, or point Loom at another store. Nothing was changed.",
+    )
+
+
+def _older_and_read_only(label: str) -> ReadOnly:
+    return ReadOnly(
+        f"{label} was written by an older Loom and has to be upgraded first, but its folder is read-only.",
+        hint=_COPY_IT,
     )
 
 
