@@ -209,7 +209,7 @@ def test_tools_are_chosen_by_name(tmp_path: Path):
 
 def test_every_failure_is_one_sentence_with_a_next_step_and_its_own_exit_code(tmp_path: Path):
     loom = Loom(tmp_path)
-    broken = loom.file("broken.png", sample_png()[:60])
+    broken = loom.file("broken.pdf", sample_pdf("a page")[:60])
 
     for words, code, said in [
         (["--no-such-option"], 2, "no-such-option"),
@@ -220,7 +220,7 @@ def test_every_failure_is_one_sentence_with_a_next_step_and_its_own_exit_code(tm
         (["!fail 529"], 4, "Try again"),
         (["-a", "nowhere.png", "hi"], 5, "there is no file nowhere.png. Check the name"),
         (["-a", ".", "hi"], 5, "is a folder"),
-        ([str(broken), "hi"], 5, "broken.png"),
+        ([str(broken), "hi"], 5, "broken.pdf is not a PDF that can be read"),
         (["-r", "nowhere-to-be-found", "--", "hi"], 1, "List them: `loom sessions`"),
     ]:
         ran = loom(*words)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import re
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def test_a_model_that_cannot_see_is_named_and_who_could_help(tmp_path: Path):
         as_json = loom("-m", "local", "--json", "what is it?", "login.png")
 
     assert 'scripted cannot see images; sent as text: "[image: login.png, 64×48' in ran.err
-    assert "--describe-with MODEL" in ran.err
+    assert ran.err.count("\n") == 1 and ran.err.endswith("Have it described instead: --describe-with MODEL\n")
     assert ran.out == "fine\n" and "--describe-with" not in again.err
     assert as_json.err == "" and as_json.rows[0]["media"][0]["rendition"] == "text"
 
@@ -67,16 +68,35 @@ def test_an_extension_that_lies_is_said(tmp_path: Path):
     assert "[fake.png is HTML (by its bytes), attached as text]" in loom("-R", "fake.png", "what?").err
 
 
-def test_a_picture_that_ends_too_early_is_not_sent_as_if_it_were_whole(tmp_path: Path):
+def test_words_hold_the_place_of_a_picture_that_ends_too_early_and_the_others_are_sent(tmp_path: Path):
     loom = Loom(tmp_path)
     file = io.BytesIO()
     Image.effect_noise((400, 400), 90).save(file, "JPEG")
     loom.file("photo.jpg", file.getvalue()[:9_000])
+    loom.file("whole.png", sample_png(64, 48))
 
-    ran = loom("-R", "photo.jpg", "what?")
+    with model_server("fine") as server:
+        (loom.home / "loom.toml").write_text(server.config + "[models.local.capabilities]\nvision = true\n")
+        ran = loom("-m", "local", "photo.jpg", "whole.png", "what?")
+        alone = loom("-m", "local", "what?", stdin=file.getvalue()[:9_000])
 
-    assert ran.code == 5
-    assert "photo.jpg is damaged JPEG: it ends too early." in ran.err and "attach the new file" in ran.err
+    assert ran.code == 0 and ran.err == "[photo.jpg is damaged after 9 KB; a placeholder was sent]\n"
+    content = server.requests[0]["messages"][-1]["content"]
+    assert content[0]["text"] == "[photo.jpg is damaged after 9 KB; it cannot be shown]"
+    assert [part["type"] for part in content].count("image_url") == 1
+    assert alone.code == 0 and alone.err == "[stdin is damaged after 9 KB; a placeholder was sent]\n"
+
+
+def test_a_document_that_is_damaged_is_refused_with_the_next_step(tmp_path: Path):
+    loom = Loom(tmp_path)
+    loom.file("report.pdf", sample_pdf("a page")[:200])
+
+    ran = loom("-R", "report.pdf", "what?")
+
+    assert ran.code == 5 and ran.out == ""
+    assert ran.err.startswith(
+        "loom: report.pdf is not a PDF that can be read, or has no pages. Save or export it again"
+    )
 
 
 def test_a_picture_over_the_limit_is_used_as_a_copy_and_that_can_be_refused(tmp_path: Path):
@@ -86,7 +106,8 @@ def test_a_picture_over_the_limit_is_used_as_a_copy_and_that_can_be_refused(tmp_
 
     said = loom("-R", "scan.png", "what?").err
 
-    assert "over the limit of 1 KB: a copy of" in said and "--no-resize refuses it instead" in said
+    assert "scan.png has 3 KB, over the limit of 1 KB: a copy of" in said
+    assert "is used (images.max_size_bytes); --no-resize refuses it instead]" in said
 
 
 def test_a_locked_pdf_names_the_option_that_opens_it(tmp_path: Path):
@@ -116,16 +137,17 @@ def test_a_scan_that_nobody_can_read_names_what_would_help(tmp_path: Path, witho
     assert searched.code == 0
 
 
-def test_a_full_window_is_said_and_the_turn_goes_on(tmp_path: Path):
+def test_a_full_window_says_by_how_much_and_what_was_given_up_and_the_turn_goes_on(tmp_path: Path):
     loom = Loom(tmp_path)
-    loom.file("long.pdf", sample_pdf(*("word " * 400 for _ in range(10))))
+    loom.file("long.txt", "word " * 2_000)
 
     with model_server("fine") as server:
         (loom.home / "loom.toml").write_text(server.config + BLIND + "context_tokens = 3000\n")
-        ran = loom("-m", "local", "sum up", "long.pdf")
+        ran = loom("-m", "local", "-T", "none", "long.txt", "sum up")
 
     assert ran.code == 0 and ran.out == "fine\n"
-    assert "the window of openai-compatible/scripted is full" in ran.err
+    full = "the window of openai-compatible/scripted is full. Made to fit with: "
+    assert re.search(rf"[\d.]+k > 2\.2k tokens: {re.escape(full)}long texts cut \(-[\d.]+k\)\n", ran.err), ran.err
 
 
 def test_over_ssh_there_is_no_clipboard_and_two_ways_around(tmp_path: Path):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import msgspec
@@ -93,6 +94,32 @@ def test_pictures_of_a_long_loop_give_way_oldest_first_with_headroom_for_the_nex
 
 def test_without_a_cache_no_room_is_left_over() -> None:
     assert len(pictures(compiled(loop(12, shot=True), MISTRAL))) == 8
+
+
+# What is said of it ------------------------------------------------------------------------------------------------
+
+
+def test_a_full_window_says_by_how_much_and_what_each_cut_saved_and_says_it_once() -> None:
+    messages = [said for n in range(6) for said in (user(f"q{n} " + "word " * 4_000, screenshot(n)), assistant("ok"))]
+    target = windowed(CHAT, 24_000)
+    prepared = compiled([*messages, user("and now?")], target)
+    (full,) = [notice for notice in prepared.receipt.notices if "Made to fit" in notice]
+    number = r"-[\d.]+k?"
+    assert re.fullmatch(
+        rf"[\d.]+k > [\d.]+k tokens: the window of openai-chat/gpt-5.5 is full\. Made to fit with:"
+        rf" media reduced \({number}\) · turns 1-\d left out \({number}\)",
+        full,
+    ), full
+    after = compiled([*messages, user("and now?"), assistant("ok"), user("on")], target, watermark=prepared.watermark)
+    assert not [notice for notice in after.receipt.notices if "Made to fit" in notice]
+
+
+def test_too_many_pictures_are_said_as_such() -> None:
+    messages = [said for n in range(9) for said in (user(f"q{n}", screenshot(n)), assistant("ok"))]
+    (told,) = compiled([*messages, user("compare")], MISTRAL).receipt.notices
+    assert told == (
+        "9 > 8 pictures: mistral/mistral-large-latest takes no more at once. Made to fit with: media reduced (-1)"
+    )
 
 
 # What is newest ----------------------------------------------------------------------------------------------------

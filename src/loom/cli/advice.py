@@ -10,10 +10,10 @@ from loom.content.messages import text_of
 from loom.content.recipes import Text
 from loom.formats import ocr
 from loom.prompt import ReceiptRow
-from loom.runtime import Runtime
+from loom.runtime import FIRST_CHOICES, Runtime, key_for
 
 
-async def advice(runtime: Runtime, outcome: Outcome, blocks: Sequence[ContentBlock]) -> list[str]:
+async def advice(runtime: Runtime, blocks: Sequence[ContentBlock], outcome: Outcome) -> list[str]:
     """For the media of this message alone; for others it was said before."""
     if outcome.receipt is None or outcome.error is not None:
         return []
@@ -24,7 +24,7 @@ async def advice(runtime: Runtime, outcome: Outcome, blocks: Sequence[ContentBlo
         if isinstance(block, ImageBlock) and block.media.digest in as_text and not sentences:
             sentences.append(
                 f'{model} cannot see images; sent as text: "{text_of(block)}".'
-                " Let another model describe it: --describe-with MODEL"
+                f" Have it described instead: --describe-with {_seeing(runtime)}"
             )
         if isinstance(block, DocumentBlock) and block.media.digest in as_text and await _is_scan(runtime, block):
             name = block.media.name or "the document"
@@ -33,6 +33,14 @@ async def advice(runtime: Runtime, outcome: Outcome, blocks: Sequence[ContentBlo
                 " pip install 'loom-runtime[ocr]', or pick a model with eyes"
             )
     return sentences
+
+
+def _seeing(runtime: Runtime) -> str:
+    """A model with eyes that could be asked now; in general words where there is none."""
+    config = runtime.config
+    services = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items() if key_for(platform, config)]
+    known = (runtime.model(name) for name in (*config.models, *services))
+    return next((found.alias or found.reference for found in known if found.capabilities.vision), "MODEL")
 
 
 def _is_blind(row: ReceiptRow) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal
 
@@ -246,6 +247,7 @@ async def _answer(
         priced=is_shown or asked.shows_usage or asked.form != "text",
         shows_reasoning=asked.shows_reasoning,
         progress=progress,
+        advise=partial(advice, runtime, blocks or ()) if asked.form == "text" else None,
     )
     if outcome.error:
         return outcome
@@ -253,9 +255,6 @@ async def _answer(
         of_several = f"answer {number} of {asked.answers}" if asked.answers > 1 else ""
         hint = of_several or ("loom -c to go on" if asked.place.is_new else "")
         click.echo(Ink(sys.stdout).dim(footer(outcome, hint=hint)))
-    if asked.form == "text":
-        for told in await advice(runtime, outcome, blocks or ()):
-            say(told)
     if asked.shows_usage and asked.form == "text":
         click.echo(usage_line(outcome), err=True)
     return outcome

@@ -10,12 +10,11 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from loom.agent.ingest import Ingested
 from loom.cli import terminal
 from loom.cli.attachments import Said, shortened
 from loom.cli.faces import Face, JsonFace, StreamJsonFace, TerminalFace, TextFace
 from loom.cli.options import Speaking
-from loom.cli.preparing import hinting, prepared
+from loom.cli.preparing import hinting, ingested, prepared
 from loom.cli.progress import Progress
 from loom.cli.templates import filled
 from loom.cli.terminal import harmless, has_colour, say
@@ -105,11 +104,11 @@ async def taken_in(
     try:
         with hinting(speaking.wishes):
             ready = await prepared(files, speaking.wishes, runtime)
-            found: Ingested = await runtime.ingest(*ready, *words)
+            found = await ingested([*ready, *words], runtime.ingest, runtime)
     finally:
         progress.clear()
     blocks, notices = shortened(found.blocks, runtime.config.documents.pages_per_read)
-    shrunk = "; --no-resize refuses it instead"
+    shrunk = " (images.max_size_bytes); --no-resize refuses it instead"
     told = [f"{notice}{shrunk if _SHRUNK in notice else ''}" for notice in found.notices]
     return blocks, [*told, *notices]
 

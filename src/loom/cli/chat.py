@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
+from functools import partial
 from typing import Any, Final
 
 import click
@@ -166,13 +167,12 @@ class Chat:
                 priced=sys.stdout.isatty(),
                 shows_reasoning=speaking.shows_reasoning,
                 progress=progress,
+                advise=partial(advice, self._runtime, blocks),
             )
         if outcome.error is not None:
             say(sentence(outcome.error))
         elif sys.stdout.isatty():
             click.echo(self._ink.dim(footer(outcome)) + "\n")
-        for told in await advice(self._runtime, outcome, blocks):
-            say(told)
 
     async def _switch(self, name: str) -> None:
         if name:

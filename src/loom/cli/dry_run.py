@@ -18,6 +18,7 @@ from loom.cli.attachments import Said, shortened
 from loom.cli.choosing import stored_session
 from loom.cli.compiling import Compiled, Scratch, compiled_session, specs
 from loom.cli.context import print_table
+from loom.cli.preparing import ingested
 from loom.cli.wire import print_request
 from loom.content.messages import Message
 from loom.context.policy import Request
@@ -35,7 +36,8 @@ async def show_request(runtime: Runtime, asked: Asked, said: Said) -> None:
     with tempfile.TemporaryDirectory(prefix="loom-") as folder:
         scratch = Scratch(Path(folder), runtime.media)
         limits = runtime.config.media_limits()
-        found = await ingest(said.content, scratch, limits=limits, fetch=runtime.fetch)
+        take = partial(ingest, shelf=scratch, limits=limits, fetch=runtime.fetch)
+        found = await ingested(said.content, lambda *content: take(list(content)), runtime)
         blocks, notices = shortened(found.blocks, runtime.config.documents.pages_per_read)
         warn(runtime)
         tell([*found.notices, *notices])

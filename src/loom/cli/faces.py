@@ -38,6 +38,7 @@ from loom.prompt import Receipt
 from loom.runtime import Runtime
 
 _ARGUMENTS_WIDTH: Final = 100
+_UNSEEN: Final = " gets "
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +56,8 @@ class Outcome(msgspec.Struct, frozen=True, kw_only=True):
     tool_calls: int = 0
     receipt: Receipt | None = None
     notices: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+    """What could be done about media that the model was shown only as text."""
     error: LoomError | None = None
 
 
@@ -78,6 +81,8 @@ class TextFace:
         self._at_line_start = True
         self._thinking = False
         self._thoughts = Wrap(width() if sys.stderr.isatty() else 0)
+        self._unseen: list[str] = []
+        """What the model could not see; said at the end, where there may be more to say of it."""
 
     async def begin(self, session: str, model: str, said: str) -> None:
         """Nothing is said before the model speaks."""
@@ -105,6 +110,8 @@ class TextFace:
                 for block in event.result.blocks:
                     if isinstance(block, ImageBlock):
                         await self.picture(block)
+            case NoticeRaised(code="receipt") if _UNSEEN in event.text:
+                self._unseen.append(event.text)
             case NoticeRaised():
                 self.end_line()
                 say(event.text)
@@ -117,6 +124,9 @@ class TextFace:
             self.write("".join(self._whole))
             self._whole.clear()
         self.end_line()
+        for told in outcome.advice or self._unseen:
+            say(told)
+        self._unseen.clear()
 
     def write(self, text: str) -> None:
         if text:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Generator, Sequence
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 import msgspec
 
-from loom.agent.ingest import own_file
-from loom.content.inputs import Attachment
+from loom.agent.ingest import Ingested, own_file
+from loom.content.blocks import TextBlock
+from loom.content.inputs import Attachment, Content
 from loom.content.media import size_label
-from loom.errors import ConfigError, Encrypted, TooLarge
+from loom.errors import ConfigError, Encrypted, TooLarge, Unreadable
 from loom.formats.facts import Limits
 from loom.formats.pdf.unlock import unlock_pdf
 from loom.formats.sniff import sniff
@@ -23,8 +24,13 @@ from loom.runtime import Runtime
 _MAX_PASSWORD_BYTES: Final = 4_096
 _HEAD_BYTES: Final = 65_536
 _LOCKED: Final = "needs a password"
+_CUT_OFF: Final = "it ends too early"
 _ENCRYPTED: Final = b"/Encrypt"
 """A PDF without this word is not locked, and stays as it is."""
+
+
+Take: TypeAlias = Callable[..., Awaitable[Ingested]]
+"""How content becomes blocks whose bytes are kept."""
 
 
 class Wishes(msgspec.Struct, frozen=True, kw_only=True):
@@ -53,6 +59,35 @@ async def prepared(files: Sequence[Attachment], wishes: Wishes, runtime: Runtime
             data = await asyncio.to_thread(unlock_pdf, data, password, name=name, limits=limits)
         found.append(msgspec.structs.replace(whole, source=data))
     return tuple(found)
+
+
+async def ingested(content: Sequence[Content], take: Take, runtime: Runtime) -> Ingested:
+    """Files and words as blocks. A picture that is damaged does not end a conversation: words hold its place."""
+    left = list(content)
+    notices: list[str] = []
+    while True:
+        try:
+            found = await take(*left)
+        except Unreadable as error:
+            at, what = await _damaged_picture(left, error, runtime)
+            left[at] = TextBlock(f"[{what}; it cannot be shown]")
+            notices.append(f"{what}; a placeholder was sent")
+        else:
+            return Ingested(found.blocks, (*notices, *found.notices))
+
+
+async def _damaged_picture(content: Sequence[Content], error: Unreadable, runtime: Runtime) -> tuple[int, str]:
+    """Where the picture is that an error tells of, and what is wrong with it; the error where it is no picture."""
+    for at, file in enumerate(content):
+        if not isinstance(file, Attachment) or (file.name or getattr(file.source, "name", "")) != error.name:
+            continue
+        data = (await _bytes_of(file, runtime, runtime.config.media_limits())).source
+        if isinstance(data, bytes) and sniff(data, error.name).category == "image":
+            what = error.message.rstrip(".")
+            is_cut_off = what.endswith(_CUT_OFF)
+            name = error.name or "the picture"
+            return at, f"{name} is damaged after {size_label(len(data))}" if is_cut_off else what
+    raise error
 
 
 async def _bytes_of(file: Attachment, runtime: Runtime, limits: Limits) -> Attachment:

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from typing import Final, TextIO
 
 from loom.content.harmless import harmless
-from loom.errors import LoomError
+from loom.content.labels import tokens_label
+from loom.errors import LoomError, Unreadable
 
 __all__ = [
     "GLYPHS",
@@ -36,6 +37,7 @@ PLAIN: Final = "LOOM_PLAIN"
 GLYPHS: Final = {"full": "●", "low": "◐", "pages": "▤", "text": "○", "omitted": "✕"}
 """The five renditions, the same in every face."""
 
+_SAVE_AGAIN: Final = "Save or export it again, and attach the new file."
 _INVISIBLE: Final = re.compile("[\u202a-\u202e\u2066-\u2069\u200b\u200e\u200f\ufeff]")
 
 
@@ -123,16 +125,9 @@ def quiet_keys(*, on: bool = True) -> Generator[None]:
 def sentence(error: LoomError) -> str:
     """What happened, and the next step."""
     message = error.message.rstrip()
-    stop = "" if not error.hint or message.endswith((".", "!", "?", "…")) else "."
-    return f"{message}{stop} {error.hint}".rstrip()
-
-
-def tokens_label(count: int) -> str:
-    """950, 5.4k, 31k, 1.2M"""
-    if count < 1_000:
-        return str(count)
-    value, unit = (count / 1_000, "k") if count < 999_500 else (count / 1_000_000, "M")
-    return f"{value:.1f}{unit}" if value < 10 else f"{value:.0f}{unit}"
+    hint = error.hint or (_SAVE_AGAIN if isinstance(error, Unreadable) else "")
+    stop = "" if not hint or message.endswith((".", "!", "?", "…")) else "."
+    return f"{message}{stop} {hint}".rstrip()
 
 
 def money_label(usd: float | None) -> str:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 
 import msgspec
@@ -74,6 +74,7 @@ async def speak(
     priced: bool = True,
     shows_reasoning: bool = True,
     progress: Progress,
+    advise: Callable[[Outcome], Awaitable[Sequence[str]]] | None = None,
 ) -> Outcome:
     """Show one turn. A turn that fails is an outcome, too; only a bug or an interruption leaves by exception.
 
@@ -103,6 +104,8 @@ async def speak(
         runtime.renditions.on_progress = None
         progress.clear()
     outcome = await _outcome(runtime, session, seen, time.monotonic() - began, priced=priced)
+    if advise is not None:
+        outcome = msgspec.structs.replace(outcome, advice=tuple(await advise(outcome)))
     await face.finish(outcome)
     return outcome
 

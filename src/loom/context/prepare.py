@@ -22,6 +22,7 @@ from loom.context.age import aged
 from loom.context.assemble import SEEN_AGAIN, assemble, tool_name
 from loom.context.cost import Calibration
 from loom.context.measure import BLOCK_BYTES, Target, json_bytes
+from loom.context.overflow import overflow
 from loom.context.policy import Known, Need, Override, Placed, Policy, Request, Watermark, alt_key
 from loom.context.survey import Survey
 from loom.context.trim import Scales, budgets, newest, trimmed
@@ -32,10 +33,10 @@ from loom.prompt import Prompt, Receipt, Sampling, ShownMessage, ToolSpec, Total
 _MIN_BUDGET_TOKENS: Final = 1_024
 """The least that may be asked for where thinking has a budget, and an answer must have more room than that."""
 
-
 _READ_PICTURES: Final = 20
 """Reading the words of a picture takes seconds: who cannot see gets those of so many, the newest. The others keep their
 labels, on this request and on all that follow it."""
+
 
 class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     """The prompt, its receipt, the watermark to store, and the derived bytes that would make it exact."""
@@ -75,7 +76,9 @@ def prepare(
     mark, messages, repairs = _assembled(survey, before, mark)
     used = scales.weigh(mark)
     sampling, unasked = _sampling(request.sampling, messages, model)
-    notices = (*repairs, *unasked, *receipt.tightness(survey, mark, used, allowed), *receipt.losses(survey, mark))
+    full = overflow(scales, by_age, mark, allowed)
+    notices = (*repairs, *unasked, *full, *receipt.tightness(survey, mark, used, allowed))
+    notices += tuple(receipt.losses(survey, mark))
     return Prepared(
         prompt=Prompt(
             model=model,

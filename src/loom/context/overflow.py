@@ -1,0 +1,71 @@
+"""Overflow: the sentence that a person is owed where something did not fit: how much was too much, what was given up,
+and what that saved."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from loom.content.labels import tokens_label
+from loom.content.media import size_label
+from loom.context.policy import Watermark
+from loom.context.survey import Survey
+from loom.context.trim import Scales
+from loom.prompt import Totals
+
+_GIVEN_UP: Final = {
+    "result_media_before": "media of tools reduced",
+    "media_low_before": "pictures low",
+    "media_before": "media reduced",
+    "tool_text_before": "old output of tools left out",
+    "dropped_before": "",
+    "text_cap": "long texts cut",
+    "pins_yield": "what was pinned reduced",
+}
+_UNITS: Final = {"tokens": "tokens", "wire_bytes": "on the wire", "images": "pictures", "pages": "pages"}
+
+
+def overflow(scales: Scales, before: Watermark, mark: Watermark, allowed: Totals) -> Iterator[str]:
+    """Nothing where all fitted, and nothing again in the requests after the one that was cut."""
+    if all(getattr(mark, border) == getattr(before, border) for border in _GIVEN_UP):
+        return
+    wanted = used = scales.weigh(before)
+    field = next(name for name in _UNITS if getattr(used, name) > getattr(allowed, name))
+    cuts: list[str] = []
+    for border, words in _GIVEN_UP.items():
+        raised = msgspec.structs.replace(before, **{border: getattr(mark, border)})
+        after = scales.weigh(raised)
+        saved = getattr(used, field) - getattr(after, field)
+        if saved > 0:
+            cuts.append(f"{words or _turns(scales.survey, before, mark)} (-{_label(field, saved)})")
+        before, used = raised, after
+    reference = scales.survey.target.model.reference
+    why = f"the window of {reference} is full" if field == "tokens" else f"{reference} takes no more at once"
+    yield f"{_more(field, wanted, allowed)} {_UNITS[field]}: {why}. Made to fit with: {' · '.join(cuts)}"
+
+
+def _more(field: str, wanted: Totals, allowed: Totals) -> str:
+    """`41k > 32k`, exactly where the short forms are the same."""
+    numbers: list[int] = [getattr(wanted, field), getattr(allowed, field)]
+    labels = [_label(field, number) for number in numbers]
+    return " > ".join(labels if labels[0] != labels[1] else [f"{number:,}" for number in numbers])
+
+
+def _turns(survey: Survey, before: Watermark, mark: Watermark) -> str:
+    """`turns 1-2 left out`: those that are gone now and were not before."""
+    first, last = (sum(start < found.dropped_before for start in survey.turns) for found in (before, mark))
+    if last <= first:
+        return "the first steps of a turn left out"
+    return f"turn {last} left out" if last == first + 1 else f"turns {first + 1}-{last} left out"
+
+
+def _label(field: str, count: int) -> str:
+    match field:
+        case "tokens":
+            return tokens_label(count)
+        case "wire_bytes":
+            return size_label(count)
+        case _:
+            return str(count)
