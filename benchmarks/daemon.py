@@ -1,12 +1,15 @@
 """The daemon: `python -m benchmarks.daemon`.
 
 F11: 200 sessions at once, each with a picture, on the built-in model at 20 tokens a second: how soon a message is
-accepted, how late its events are, how many events a second, and whether anything failed.
+accepted (beside 200 requests that only ask for the version), how late its events are, how many events a second, and
+whether anything failed.
 Memory: many short turns with pictures, one after the other in each of 20 sessions; what the daemon holds on the way.
+F13: the official client loses its connection 1,000 times, and the daemon is killed while it watches.
 P16: events with a picture to 10 and 40 clients, sent as a reference with a preview, as bytes, and as base64 in JSON
 (the way it is usually done, by plain python-socketio); the longest time that the server's loop stood still.
 
-`--turns 10000` makes the memory run longer. `--kills 50` only kills: one of two daemons on PostgreSQL, Redis and S3,
+`--turns 10000` makes the memory run longer. `--soak 20` keeps the 200 sessions talking for so many minutes.
+`--kills 50` only kills: one of two daemons on PostgreSQL, Redis and S3,
 and one alone on SQLite, in the middle of turns; what the tests check is checked.
 """
 
@@ -31,7 +34,7 @@ import socketio
 import uvicorn
 import websockets
 
-from loom.client import RemoteSession
+from loom.client import Client, RemoteSession
 from loom.content.blocks import ContentBlock, ImageBlock
 from loom.content.media import Media
 from loom.events import ImageAdded, TextDelta, TurnFailed, TurnFinished, encode_event
@@ -41,12 +44,14 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from daemon.running import TOKEN, serving
 from daemon.running import daemon as running
 from daemon.test_kills import lives
+from daemon.test_reconnecting import watched_through
 from daemon.test_two_daemons import taken_up, two_daemons, woken
 
 SESSIONS = 200
 TURNS = 1_000
 WALKERS = 20
 MARKS = 10
+DROPS = 1_000
 PICTURE_BYTES = 1_000_000
 UNLIMITED = {"LOOM_APPROVAL__DEFAULT": "allow"}
 
@@ -76,17 +81,20 @@ class Crowd:
     def __init__(self) -> None:
         self.accepted_ms: list[float] = []
         self.events = 0
+        self.turns = 0
         self.failed = 0
 
     async def one(self, session: RemoteSession, number: int, picture: Sequence[ContentBlock]) -> None:
+        before = (await session.info()).last_seq if self.turns else 0
         began = time.perf_counter()
         await session.post(f"{number}\n!slow 20tps\n!tokens 60", *picture)
         self.accepted_ms.append((time.perf_counter() - began) * 1000)
-        async for _, event in session.events():
+        async for _, event in session.events(before):
             self.events += 1
             if isinstance(event, TurnFailed):
                 self.failed += 1
             if isinstance(event, TurnFinished | TurnFailed):
+                self.turns += 1
                 return
 
 
@@ -96,18 +104,63 @@ async def crowd(folder: Path) -> None:
             sessions = [await client.session() for _ in range(SESSIONS)]
             pictures = [await client.upload(icon(number)) for number in range(SESSIONS)]
             await Crowd().one(await client.session(), -1, pictures[0])
+            asked_ms = await asyncio.gather(*(version_ms(client) for _ in range(SESSIONS)))
             seen = Crowd()
             began = time.perf_counter()
             await asyncio.gather(*(seen.one(sessions[at], at, pictures[at]) for at in range(SESSIONS)))
             seconds = time.perf_counter() - began
             stored = sum(line.last_seq for line in await client.sessions(limit=SESSIONS + 1))
         print(f"    {SESSIONS} sessions with a picture each, {seconds:.1f} s, failed: {seen.failed}")
+        accepted, asked = percentile(seen.accepted_ms, 0.99), percentile(asked_ms, 0.99)
         print(
-            f"    accepted with its picture: median {statistics.median(seen.accepted_ms):.0f} ms,"
-            f" p99 {percentile(seen.accepted_ms, 0.99):.0f} ms"
+            f"    accepted: median {statistics.median(seen.accepted_ms):.0f} ms, p99 {accepted:.0f} ms;"
+            f" as many that ask for the version: p99 {asked:.0f} ms (× {accepted / asked:.1f})"
         )
         print(f"    events stored {stored / seconds:.0f}/s, envelopes seen {seen.events / seconds:.0f}/s")
         print(f"    the daemon holds {held_mb(house.pid):.0f} MB, {files_of(house.pid)} files")
+
+
+async def version_ms(client: Client) -> float:
+    began = time.perf_counter()
+    await client.version()
+    return (time.perf_counter() - began) * 1000
+
+
+async def soak(folder: Path, minutes: float) -> None:
+    """200 sessions talk on and on; each event is of the session that is watched, and memory and files stay."""
+    late_ms: list[float] = []
+    seen = Crowd()
+    until = time.monotonic() + minutes * 60
+    with running(folder / "soak", UNLIMITED) as house:
+        async with house.client() as client:
+
+            async def talk(number: int) -> None:
+                picture = await client.upload(icon(number))
+                while time.monotonic() < until:
+                    session = await client.session()
+                    for _ in range(10):
+                        await seen.one(session, number, picture)
+
+            async def look() -> None:
+                session = await client.session()
+                for part in range(MARKS + 1):
+                    await asyncio.sleep(max(0.0, until - minutes * 60 * (1 - part / MARKS) - time.monotonic()))
+                    late_ms.append(await first_word_ms(session, f"!echo {part}"))
+                    held = f"{held_mb(house.pid):6.1f} MB, {files_of(house.pid)} files"
+                    print(f"      after {minutes * part / MARKS:4.1f} min: {held}, {seen.turns:,} turns", flush=True)
+
+            await asyncio.gather(look(), *(talk(number) for number in range(SESSIONS)))
+        is_quiet = "Traceback" not in house.log()
+    print(f"    {seen.turns:,} turns, {seen.events:,} envelopes, failed: {seen.failed}, the log is quiet: {is_quiet}")
+    print(f"    said → first word seen: median {statistics.median(late_ms):.0f} ms, worst {max(late_ms):.0f} ms")
+
+
+async def reconnects(folder: Path) -> None:
+    (folder / "reconnects").mkdir()
+    began = time.perf_counter()
+    events = await watched_through(folder / "reconnects", drops=DROPS, restarts=3, seconds=900)
+    seconds = time.perf_counter() - began
+    print(f"    {DROPS:,} connections lost and 3 daemons killed in {seconds:.0f} s: all of {events:,} events seen once")
 
 
 async def latency(folder: Path) -> None:
@@ -368,7 +421,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=TURNS, help="of the memory run")
     parser.add_argument("--kills", type=int, default=0, help="only kill daemons this often, and check")
-    parser.add_argument("--only", choices=("crowd", "latency", "memory", "pictures"), help="one part")
+    parser.add_argument("--soak", type=float, default=0, help="only talk for so many minutes")
+    parser.add_argument("--only", choices=("crowd", "latency", "memory", "reconnects", "pictures"), help="one part")
     parser.add_argument("--read", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.read:
@@ -377,6 +431,9 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
         folder = Path(name)
+        if given.soak:
+            asyncio.run(soak(folder, given.soak))
+            return
         if given.kills:
             asyncio.run(kill(folder, given.kills))
             return
@@ -384,6 +441,7 @@ def main() -> None:
             "crowd": lambda: crowd(folder),
             "latency": lambda: latency(folder),
             "memory": lambda: memory(folder, given.turns),
+            "reconnects": lambda: reconnects(folder),
             "pictures": pictures,
         }
         for part, work in parts.items():

@@ -1,11 +1,13 @@
-"""Socket.IO spoken by hand, for clients that do what the official one never would."""
+"""Socket.IO spoken by hand, for clients that do what the official one never would, and what a watcher must have
+seen."""
 
 from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 import msgspec
@@ -14,6 +16,8 @@ from websockets.asyncio.client import ClientConnection
 
 from daemon.running import TOKEN, Served
 from patience import PATIENCE_SECONDS
+
+WORDS = ("text", "thinking")
 
 
 @asynccontextmanager
@@ -45,3 +49,17 @@ async def read_on(connection: ClientConnection) -> None:
     """Until the connection is closed."""
     while True:
         await asyncio.wait_for(connection.recv(), PATIENCE_SECONDS)
+
+
+def check_whole(stored: Sequence[tuple[int, str, str | bytes]], seen: Sequence[Mapping[str, Any]]) -> None:
+    """Of what is stored (number, type, JSON), everything was seen once, in order, up to the last that was seen; pieces
+    of words are joined."""
+    numbers = [one["seq"] for one in seen]
+    assert numbers == sorted(set(numbers))
+    there = stored[: numbers[-1]]
+    assert [seq for seq, _, _ in there] == list(range(1, numbers[-1] + 1))
+    plain = [(seq, kind) for seq, kind, _ in there if kind not in WORDS]
+    assert [(one["seq"], one["type"]) for one in seen if one["type"] not in WORDS] == plain
+    for kind in WORDS:
+        words = "".join(msgspec.json.decode(data)["text"] for _, found, data in there if found == kind)
+        assert "".join(one["data"]["text"] for one in seen if one["type"] == kind) == words

@@ -1,8 +1,9 @@
 // The official client watches a session and loses its connection again and again; it prints what it saw as JSON.
-// node watch.cjs URL TOKEN SESSION TRANSPORT DROPS
+// With RESTARTS the daemon may be away for a while.
+// node watch.cjs URL TOKEN SESSION TRANSPORT DROPS [RESTARTS]
 const { io } = require("socket.io-client");
 
-const [url, token, session, transport, drops] = process.argv.slice(2);
+const [url, token, session, transport, drops, restarts] = process.argv.slice(2);
 const seen = [];
 const problems = [];
 let last = 0;
@@ -35,14 +36,14 @@ socket.on("connect", () => {
   });
 });
 socket.on("disconnect", () => (isAcknowledged = false));
-socket.on("connect_error", (error) => problems.push(String(error)));
+socket.on("connect_error", (error) => restarts || problems.push(String(error)));
 socket.onAny((name, envelope) => {
   if (isLosing) return;
   if (!isAcknowledged) problems.push(`${name} came before the answer to join`);
   if (name !== envelope.type || envelope.session !== session) problems.push(envelope);
   seen.push(envelope);
   last = envelope.seq;
-  if (name === "turn_finished") finish();
+  if (name === "turn_finished" && lost >= Number(drops)) finish();
   else if (name === "text" && lost < Number(drops)) lose();
 });
 
