@@ -4,17 +4,22 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
 
 import click
 import msgspec
 
 from loom.cli.compiling import Compiled, compiled, models
 from loom.cli.completing import complete_models
+from loom.cli.overriding import choose_renditions, key_of, override_name
 from loom.cli.terminal import GLYPHS, clipped, money_label, one_line, say, tokens_label
 from loom.config import Config
 from loom.content.media import size_label
 from loom.context import cost
+from loom.context.policy import Override
 from loom.context.trim import UNLIMITED
+from loom.errors import ConfigError
 from loom.models import Model, Usage
 from loom.prompt import Receipt, ReceiptRow
 from loom.providers.catalog import key_env
@@ -39,15 +44,31 @@ _WHO = {"user": "you", "assistant": "model", "tool": "tool"}
 )
 @click.option("--json", "as_json", is_flag=True, help="The receipts as JSON, one a line.")
 @click.option("--reasons", is_flag=True, help="Say why for every block.")
-def command(source: str, references: str, as_json: bool, reasons: bool) -> None:
+@click.option("--pin", "pinned", multiple=True, metavar="BLOCK", help="Show it whole from now on, however old it is.")
+@click.option("--hide", "hidden", multiple=True, metavar="BLOCK", help="Leave it out from now on; it stays stored.")
+@click.option("--restore", "restored", multiple=True, metavar="BLOCK", help="Neither: leave it to the policy again.")
+def command(source: str, references: str, as_json: bool, reasons: bool, **chosen: tuple[str, ...]) -> None:
     """Show what the next request would carry, for one model or several. Nothing is sent by looking.
 
     With nothing given, the last session of this folder. ● full  ◐ low  ▤ pages  ○ text  ✕ omitted
+
+    A BLOCK is named by the number in front of it, or by its file's name.
     """
-    asyncio.run(_context(source, references, as_json, reasons))
+    wishes: dict[str, Override | None] = {
+        **dict.fromkeys(chosen["pinned"], "full"),
+        **dict.fromkeys(chosen["hidden"], "omitted"),
+        **dict.fromkeys(chosen["restored"]),
+    }
+    if wishes and Path(source).is_file():
+        raise ConfigError("what a file shows is not chosen here.", hint="Import it first: loom import FILE.")
+    asyncio.run(_context(source, references, as_json, reasons, wishes))
 
 
-async def _context(source: str, references: str, as_json: bool, reasons: bool) -> None:
+async def _context(
+    source: str, references: str, as_json: bool, reasons: bool, wishes: dict[str, Override | None]
+) -> None:
+    if wishes:
+        await choose_renditions(source, wishes)
     async with compiled(source) as found:
         chosen = models(references or found.model or "spark", found.config)
         await print_table(found, chosen, as_json=as_json, reasons=reasons)
@@ -57,7 +78,7 @@ async def print_table(found: Compiled, chosen: list[Model], *, as_json: bool = F
     receipts = [(await found.prepared(model)).receipt for model in chosen]
     if as_json:
         for receipt in receipts:
-            click.echo(msgspec.json.encode(receipt))
+            click.echo(msgspec.json.encode(_with_keys(found, receipt)))
         return
     turn = sum(placed.message.role == "user" for placed in found.path)
     title = f'next request of "{one_line(found.title, 24)}" (turn {turn})' if found.title else "this request"
@@ -67,6 +88,14 @@ async def print_table(found: Compiled, chosen: list[Model], *, as_json: bool = F
     told = (f"{receipt.model}: {notice}" for receipt in receipts for notice in receipt.notices if notice != _LOOKING)
     for notice in (*found.notices, *told):
         say(notice)
+
+
+def _with_keys(found: Compiled, receipt: Receipt) -> dict[str, Any]:
+    """Each row with its `place`, which --pin and --hide take, and its `key` among the overrides of the API."""
+    rows = [
+        {"place": key_of(row), "key": override_name(found, row), **msgspec.to_builtins(row)} for row in receipt.rows
+    ]
+    return {**msgspec.to_builtins(receipt), "rows": rows}
 
 
 def table(found: Compiled, receipts: list[Receipt], chosen: list[Model], *, title: str, reasons: bool) -> str:
@@ -97,7 +126,7 @@ def _label(found: Compiled, row: ReceiptRow, pictures: int) -> str:
         name = f"[{row.label}]"
     if row.kind == "thinking":
         name = f"(thinking) {row.label}"
-    return f"{row.message + 1:>4} {who:<6} {name}"
+    return f"{key_of(row):>6} {who:<6} {name}"
 
 
 def _reasons(rows: Sequence[ReceiptRow], chosen: list[Model]) -> list[str]:
