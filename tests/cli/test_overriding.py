@@ -35,7 +35,7 @@ def test_an_old_picture_is_pinned_hidden_and_left_to_the_policy_again(tmp_path: 
         sent = str(server.requests[-1]["messages"])
         restored = loom("context", "--restore", "1", "--restore", "3")
 
-    assert aged == "text" and "image_url" in sent and "and?" not in sent
+    assert aged == "low" and "image_url" in sent and "and?" not in sent
     assert "[Image #1] login.png, 64×48" in pinned.out and "● full" in pinned.out and "✕ omitted" in pinned.out
     assert restored.code == 0 and (rendition(loom, "1"), rendition(loom, "3")) == ("text", "full")
 
