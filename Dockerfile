@@ -3,7 +3,7 @@ FROM node:22-slim AS built
 RUN apt-get update && apt-get install -y --no-install-recommends python3 python3-pip && rm -rf /var/lib/apt/lists/*
 WORKDIR /loom
 COPY . .
-RUN LOOM_WEB=require pip wheel --break-system-packages --no-deps --wheel-dir /wheels .
+RUN LOOM_WEB=require pip wheel --no-deps --wheel-dir /wheels .
 
 FROM python:3.13-slim
 RUN apt-get update && apt-get install -y --no-install-recommends tesseract-ocr && rm -rf /var/lib/apt/lists/*

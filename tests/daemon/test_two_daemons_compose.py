@@ -1,8 +1,9 @@
-"""The compose file means what it says: its settings are settings, and all daemons share one world."""
+"""The compose file and the image mean what they say: their settings are settings, and all daemons share one world."""
 
 from __future__ import annotations
 
 import re
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +39,18 @@ def test_every_daemon_of_the_compose_file_has_one_database_one_bucket_one_bus_an
     assert len({str(service["volumes"]) for service in daemons.values()}) == 2
     upstream = composed()["configs"]["balancer"]["content"]
     assert all(f"server {name}:5666;" in upstream for name in daemons)
+
+
+def test_the_image_installs_extras_that_exist_and_is_asked_for_its_health_where_it_listens(tmp_path: Path) -> None:
+    image = (ROOT / "Dockerfile").read_text()
+    settings = re.findall(r"(LOOM_[A-Z_]+)=(\S+)", "".join(re.findall(r"^ENV .*$", image, re.MULTILINE)))
+    config = load_config(cwd=tmp_path, environ={**dict(settings), "LOOM_HOME": str(tmp_path)})
+    assert config.server.host == "0.0.0.0"
+    assert set(re.findall(r"EXPOSE (\d+)|127\.0\.0\.1:(\d+)/healthz", image)) == {("5666", ""), ("", "5666")}
+    assert config.server.port == 5666
+    (extras,) = re.findall(r"loom_runtime-\*\.whl\)\[([a-z0-9,]+)\]", image)
+    offered = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    assert {"postgres", "redis", "s3"} <= set(extras.split(",")) <= set(offered)
 
 
 @pytest.mark.parametrize("url", ["http://redis:6379/0", "redis://:secret@host:port/0"])
