@@ -370,6 +370,8 @@ async def test_sessions_that_keep_a_node_which_is_gone_are_found(sessions: Sessi
     for node_id in (headless.head_id, said.id):
         await database.write(lambda tx, gone=node_id: tx.execute("DELETE FROM node WHERE id = :id", {"id": gone}))
     assert set(await sessions.lost()) == {headless.id, torn.id}
+    damaged = {session.id for session in await sessions.list() if session.damage}
+    assert damaged == {headless.id}
     with pytest.raises(Corrupt):
         await sessions.append_to_head(headless.id, [user("hi")])
     assert (await sessions.get(sound.id)).id == sound.id

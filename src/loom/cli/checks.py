@@ -21,6 +21,7 @@ from loom.errors import LoomError
 from loom.formats import ocr
 from loom.providers.catalog import key_env
 from loom.runtime import FIRST_CHOICES, Runtime, key_for
+from loom.store.session_rows import StoredSession
 
 _EXTRAS: Final = {
     "heif": ("pillow_heif", "HEIC pictures"),
@@ -31,6 +32,7 @@ _EXTRAS: Final = {
     "browser": ("playwright", "screenshots of web pages"),
 }
 _MANY: Final = 20
+BACKUP: Final = "put a backup of the database in its place"
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -67,16 +69,47 @@ async def store(runtime: Runtime, *, fix: bool) -> list[Finding]:
     for problem in verified.problems[:_MANY]:
         state = "warning" if problem.what == "media" else "problem"
         text = f"{problem.node_id.rpartition(':')[2][:12]}: {problem.text}"
-        broken.append(Finding("store", state, text, "models get its text instead" if state == "warning" else ""))
+        broken.append(Finding("store", state, text, "models get its text instead" if state == "warning" else BACKUP))
     if len(verified.problems) > _MANY:
         broken.append(Finding("store", "problem", f"and {len(verified.problems) - _MANY} more"))
-    sessions = len([session async for session in all_sessions(runtime)])
+    sessions = [session async for session in all_sessions(runtime)]
+    for session in sessions:
+        if session.damage:
+            broken.append(await _record(runtime, session, fix=fix))
+        elif any(problem.what != "media" for problem in verified.problems):
+            broken += await _path(runtime, session, fix=fix)
     where = _shown(runtime.config.data_folder()) if not runtime.config.store.url else runtime.database.label
     if fix:
         await runtime.derived.trim()
     return broken or [
-        Finding("store", "ok", f"{where} ({sessions} sessions, {verified.nodes} messages, all hashes right)")
+        Finding("store", "ok", f"{where} ({len(sessions)} sessions, {verified.nodes} messages, all hashes right)")
     ]
+
+
+async def _record(runtime: Runtime, session: StoredSession, *, fix: bool) -> Finding:
+    if not fix:
+        return Finding("store", "problem", session.damage, "loom doctor --fix resets it; what was said stays")
+    try:
+        await runtime.sessions.update(session.id, overrides={}, watermark={}, quarantine={}, settings={})
+    except LoomError as error:
+        return Finding("store", "problem", error.message, BACKUP)
+    return Finding("store", "warning", f"The settings of session {session.id} were damaged and are as new")
+
+
+async def _path(runtime: Runtime, session: StoredSession, *, fix: bool) -> list[Finding]:
+    """A session with damage above its head can be read, and go on, from the last sound message. Nothing is deleted."""
+    try:
+        end = await runtime.forest.sound_end(session.head_id)
+    except LoomError as error:
+        return [Finding("store", "problem", f"Session {session.id}: {error.message}", BACKUP)]
+    if end == session.head_id:
+        return []
+    last = end.rpartition(":")[2][:12]
+    if not fix:
+        text = f"Session {session.id} cannot be read beyond {last}"
+        return [Finding("store", "problem", text, "loom doctor --fix lets it go on from there")]
+    await runtime.sessions.move_head(session.id, session.head_id, end)
+    return [Finding("store", "warning", f"Session {session.id} goes on from {last} now; what came after it is kept")]
 
 
 async def media(runtime: Runtime) -> list[Finding]:

@@ -18,7 +18,7 @@ from loom.cli.transcripts import Transcript, read_transcripts
 from loom.config import load_config
 from loom.content.media import size_label
 from loom.content.messages import media_of
-from loom.errors import LoomError
+from loom.errors import Corrupt, LoomError
 from loom.runtime import Runtime
 from loom.store.media import open_media
 
@@ -50,7 +50,11 @@ async def _set_up(fix: bool, as_json: bool) -> int:
                 await checks.daemon(runtime.config),
             ]
     except LoomError as error:
-        findings.append(Finding("store", "problem", sentence(error)))
+        if isinstance(error, Corrupt):
+            step = f"{checks.BACKUP}, or save what `sqlite3 FILE .recover` finds in it"
+            findings.append(Finding("store", "problem", error.message, step))
+        else:
+            findings.append(Finding("store", "problem", sentence(error)))
     findings += [*checks.formats(), *checks.extras(), *checks.terminal(), checks.clipboard()]
     for finding in findings:
         click.echo(msgspec.json.encode(finding) if as_json else _row(finding))

@@ -122,6 +122,22 @@ class Forest:
 
         return await self._database.read(work)
 
+    async def sound_end(self, node_id: str) -> str:
+        """The last node on the way to this one that can be read: itself, or the one above the first damage."""
+
+        def work(tx: Transaction) -> str:
+            parent_id: str | None = None
+            for row in read_path(tx, node_id):
+                try:
+                    parent_id = node_of(row, parent_id).id
+                except Corrupt:
+                    break
+            if parent_id is None:
+                raise damaged(node_id, "so is everything above it")
+            return parent_id
+
+        return await self._database.read(work)
+
     async def system_of(self, node_id: str) -> str:
         """The system prompt above a node."""
 

@@ -78,7 +78,8 @@ _COLUMNS_OF_SESSIONS: Final = (
     "SELECT s.id, s.title, r.id, h.id, s.model, s.workspace, s.overrides, s.watermark, s.quarantine, s.settings,"
     " s.archived, s.last_seq, s.rev, s.created_at, s.updated_at"
 )
-_WITH_NODES: Final = "JOIN node h ON h.key = s.head_key JOIN node r ON r.key = COALESCE(h.root_key, h.key)"
+# Not an inner join: a session whose head is gone is damaged, and must not vanish.
+_WITH_NODES: Final = "LEFT JOIN node h ON h.key = s.head_key LEFT JOIN node r ON r.key = COALESCE(h.root_key, h.key)"
 _SELECT_SESSION: Final = f"{_COLUMNS_OF_SESSIONS} FROM session s {_WITH_NODES} WHERE s.id = :id"
 _NEWEST: Final = "ORDER BY updated_at DESC, id DESC LIMIT :limit"
 _PAGE: Final = "SELECT * FROM session WHERE :archived IN (-1, archived)"

@@ -285,7 +285,7 @@ def _has_no_space(folder: Path) -> bool:
 def _corrupt(label: str) -> Corrupt:
     return Corrupt(
         f"{label} is damaged, or is not a Loom database.",
-        hint="Run `loom doctor`; it works on a copy. Nothing was overwritten.",
+        hint="Run `loom doctor` to see what is left of it. Nothing was overwritten.",
     )
 
 
