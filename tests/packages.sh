@@ -12,6 +12,7 @@ if [ ${#wanted[@]} -eq 0 ]; then
     tesseract-ocr tesseract-ocr-eng libmagic1               # readers to compare with
     strace                                                  # what calls out, and disks that fail
     zsh                                                     # completion in another shell
+    xvfb xclip                                              # a clipboard with a picture on it
   )
 fi
 missing=()

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+from collections.abc import Generator
+from contextlib import contextmanager
 from pathlib import Path
 
 from cli.loom_command import Loom, Terminal
 from cli.model_server import model_server
 from loom.cli.chat import mentions
-from loom.testing import sample_pdf
+from loom.testing import sample_pdf, sample_png
 
 
 def test_a_conversation_on_a_terminal(tmp_path: Path):
@@ -89,6 +93,46 @@ def test_ctrl_c_ends_an_answer_and_not_the_conversation(tmp_path: Path):
             terminal.wait_for("whole")
             terminal.type("/quit\n")
             assert terminal.end() == 0
+
+
+@contextmanager
+def clipboard() -> Generator[str]:
+    """An X server of its own; gives its name for DISPLAY."""
+    read, write = os.pipe()
+    command = ["Xvfb", "-displayfd", str(write), "-screen", "0", "100x100x8", "-nolisten", "tcp"]
+    with subprocess.Popen(command, pass_fds=[write], stderr=subprocess.DEVNULL) as server:
+        os.close(write)
+        with os.fdopen(read) as told:
+            display = f":{told.readline().strip()}"
+        try:
+            yield display
+        finally:
+            server.terminate()
+
+
+def copy(data: bytes, kind: str, display: str) -> None:
+    command = ["xclip", "-selection", "clipboard", "-target", kind]
+    subprocess.run(command, input=data, env={**os.environ, "DISPLAY": display}, stderr=subprocess.DEVNULL, check=True)
+
+
+def test_a_picture_on_the_clipboard_is_pasted_and_sent(tmp_path: Path):
+    loom = Loom(tmp_path, LOOM_PLAIN="1")
+
+    with clipboard() as display, Terminal(loom, "chat", "-T", "none", DISPLAY=display) as terminal:
+        terminal.wait_for("› ")
+        for words in (b"", b"only words"):
+            if words:
+                copy(words, "text/plain", display)
+            terminal.type("/paste\n")
+            terminal.wait_for("there is no picture on the clipboard. Copy one first.")
+            terminal.wait_for("› ")
+        copy(sample_png(64, 48), "image/png", display)
+        terminal.type("/paste\n")
+        terminal.wait_for("[pasted.png] › ")
+        terminal.type("what is it?\n")
+        terminal.wait_for("64×48 PNG. Mostly blue")
+        terminal.type("/quit\n")
+        assert terminal.end() == 0
 
 
 def test_a_template_begins_a_conversation(tmp_path: Path):

@@ -21,6 +21,8 @@ def pasted() -> list[Attachment]:
     grab: Any = importlib.import_module("PIL.ImageGrab")
     try:
         found: Any = grab.grabclipboard()
+    except importlib.import_module("PIL").UnidentifiedImageError:  # some programs give whatever they have
+        found = None
     except (NotImplementedError, OSError):  # no program that could ask, or it failed: ChildProcessError is an OSError
         raise LoomError("no clipboard here.", hint=f"Install wl-clipboard or xclip; or {_NONE_HERE}") from None
     if isinstance(found, list):
