@@ -28,7 +28,7 @@ async def running(config: Config) -> Link | None:
     if client is None:
         return None
     await client.close()
-    token = (config.state_folder() / "token").read_text(encoding="ascii").strip()
+    token = config.token_file().read_text(encoding="ascii").strip()
     return Link(client.url, token)
 
 

@@ -25,7 +25,7 @@ def command(rotate: bool) -> None:
         click.echo(asyncio.run(_rotated()))
         return
     try:
-        click.echo((config.state_folder() / "token").read_text(encoding="ascii").strip())
+        click.echo(config.token_file().read_text(encoding="ascii").strip())
     except (OSError, UnicodeDecodeError):
         raise NotFound("there is no token yet.", hint="The daemon makes it: loom serve") from None
 

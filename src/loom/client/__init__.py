@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from pathlib import Path
 from types import TracebackType
 from typing import Final
 
@@ -26,8 +25,6 @@ from loom.formats.facts import Limits
 
 __all__ = ["Client", "RemoteSession", "SessionLine", "find"]
 
-DAEMON_FILE: Final = "daemon.json"
-TOKEN_FILE: Final = "token"  # noqa: S105  # the name of a file
 _FIND_SECONDS: Final = 2.0
 
 
@@ -114,7 +111,7 @@ class Client:
 
 async def find(config: Config) -> Client | None:
     """The daemon of this machine that keeps this configuration's sessions; None where none runs."""
-    running = await asyncio.to_thread(_running, config.state_folder())
+    running = await asyncio.to_thread(_running, config)
     if running is None:
         return None
     found, token = running
@@ -128,10 +125,10 @@ async def find(config: Config) -> Client | None:
     return client
 
 
-def _running(folder: Path) -> tuple[_Running, str] | None:
+def _running(config: Config) -> tuple[_Running, str] | None:
     try:
-        found = msgspec.json.decode((folder / DAEMON_FILE).read_bytes(), type=_Running)
-        token = (folder / TOKEN_FILE).read_text(encoding="ascii").strip()
+        found = msgspec.json.decode(config.daemon_file().read_bytes(), type=_Running)
+        token = config.token_file().read_text(encoding="ascii").strip()
     except (OSError, ValueError, msgspec.DecodeError):  # not there, or half written by somebody else
         return None
     return found, token

@@ -158,6 +158,14 @@ class Config(Settings, frozen=True, kw_only=True):
         require_home()
         return platformdirs.user_state_path("loom")
 
+    def token_file(self) -> Path:
+        """Holds the word that opens the daemon of this machine."""
+        return self.state_folder() / "token"
+
+    def daemon_file(self) -> Path:
+        """Says where the daemon of this machine listens."""
+        return self.state_folder() / "daemon.json"
+
     def _home(self) -> Path:
         return absolute(self.home, self._entry(("home",)).source.folder)
 

@@ -38,7 +38,7 @@ class App:
 def create_app(runtime: Runtime, *, auth: Auth | None = None) -> App:
     """Without `auth`, the token is that of the data folder's own file and the password the configured one."""
     config = runtime.config
-    auth = auth or open_auth(config.state_folder(), password=config.secret("server", "password"))
+    auth = auth or open_auth(config.token_file(), password=config.secret("server", "password"))
     daemon = Daemon(runtime, auth)
 
     @asynccontextmanager

@@ -20,7 +20,6 @@ from loom.daemon.problems import Forbidden, TooMany, Unauthorised
 from loom.errors import ConfigError
 
 COOKIE: Final = "loom"
-TOKEN_FILE: Final = "token"  # noqa: S105  the name of a file
 LINK_SECONDS: Final = 3_600.0
 MAX_LINKS: Final = 100
 ATTEMPTS: Final = Rate(per_second=0.1, burst=10)
@@ -124,9 +123,8 @@ class Auth:
         return token
 
 
-def open_auth(folder: Path, *, password: str = "") -> Auth:
-    """With the token of this folder, made the first time."""
-    file = folder / TOKEN_FILE
+def open_auth(file: Path, *, password: str = "") -> Auth:
+    """With the token in this file, made the first time."""
     token = read_token(file)
     if not token:
         token = new_token()
@@ -161,7 +159,7 @@ def read_token(file: Path) -> str:
 
 def write_token(file: Path, token: str) -> None:
     """Whole or not at all, and never readable by others, not even for a moment."""
-    scratch = file.with_name(f".{TOKEN_FILE}-{secrets.token_hex(8)}")
+    scratch = file.with_name(f".{file.name}-{secrets.token_hex(8)}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file.parent.chmod(0o700)

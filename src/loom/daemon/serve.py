@@ -27,7 +27,6 @@ from loom.errors import ConfigError, LoomError
 from loom.runtime import Runtime
 
 LOCK: Final = "daemon.lock"
-FOUND: Final = "daemon.json"
 MAX_SOCKET_BYTES: Final = 1_000_000
 USER_TIMEOUT_MS: Final = 60_000
 LARGE_BLOCK_BYTES: Final = 1 << 20
@@ -101,7 +100,7 @@ async def serve(
     with _only_one(config), _listen(host, port) as listener:
         async with Runtime.open(config) as runtime:
             runtime.tools = runtime.built_in_tools()
-            app = create_app(runtime, auth=open_auth(config.state_folder(), password=password))
+            app = create_app(runtime, auth=open_auth(config.token_file(), password=password))
             url = _url(listener)
             page = f"{_url(listener, from_elsewhere=True)}/?t={app.daemon.auth.new_link()}"
             listening = Listening(url, page)
@@ -249,8 +248,8 @@ def _only_one(config: Config) -> Generator[None]:
 @contextmanager
 def _told(config: Config, url: str) -> Generator[None]:
     """Where clients on this machine find it."""
-    file = config.state_folder() / FOUND
-    scratch = file.with_name(f".{FOUND}-{secrets.token_hex(8)}")
+    file = config.daemon_file()
+    scratch = file.with_name(f".{file.name}-{secrets.token_hex(8)}")
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
@@ -269,7 +268,7 @@ def _told(config: Config, url: str) -> Generator[None]:
 def found(config: Config) -> Found | None:
     """The daemon of this configuration, if one runs on this machine."""
     try:
-        here = msgspec.json.decode((config.state_folder() / FOUND).read_bytes(), type=Found)
+        here = msgspec.json.decode(config.daemon_file().read_bytes(), type=Found)
         os.kill(here.pid, 0)
     except (OSError, msgspec.DecodeError):
         return None
