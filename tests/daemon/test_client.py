@@ -27,6 +27,7 @@ from loom.events import (
     TurnFinished,
     TurnStarted,
 )
+from loom.prompt import Receipt, ReceiptRow
 from loom.session import Session
 from loom.testing import sample_pdf, sample_png
 
@@ -49,6 +50,11 @@ def merged(events: list[Event]) -> list[object]:
     return found
 
 
+def uncounted(receipt: Receipt) -> list[ReceiptRow]:
+    """What a request carried. Tokens are estimates, and better ones after the answer than before."""
+    return [msgspec.structs.replace(row, tokens=0) for row in receipt.rows]
+
+
 async def test_a_remote_session_gives_the_events_of_a_local_one() -> None:
     async with served() as daemon, daemon.client() as client:
         remote: Session = await client.session()
@@ -59,6 +65,7 @@ async def test_a_remote_session_gives_the_events_of_a_local_one() -> None:
         )
         there, here = await remote.send("!echo hello"), await local.send("!echo hello")
         assert (there.message, there.stop, there.usage) == (here.message, here.stop, here.usage)
+        assert uncounted(there.receipt) == uncounted(here.receipt)
         assert await remote.path() == await local.path()
         (planned_there,), (planned_here,) = await remote.plan(), await local.plan()
         assert (planned_there.rows, planned_there.totals) == (planned_here.rows, planned_here.totals)

@@ -229,7 +229,7 @@ class RemoteSession:
         if not answers:
             raise LoomError(f"the model gave an empty answer (stop: {finished.stop})", hint="Ask again.")
         last = answers[-1]
-        (receipt,) = await self.plan([model])
+        receipt = await self._sent(model)
         path = await self._lines(last.node)
         question = next((line for line in reversed(path) if line.role == "user"), None)
         return Reply(
@@ -274,6 +274,11 @@ class RemoteSession:
         answer = await self._link.ask("POST", self._path("/plan"), json={"models": wanted})
         plan = msgspec.json.decode(answer, type=Plan)
         return tuple(receipt_of(plan, model) for model in wanted)
+
+    async def _sent(self, model: str) -> Receipt:
+        """Of the last request: what it carried, and what was given up."""
+        answer = await self._link.ask("POST", self._path("/plan"), json={"models": [model], "sent": True})
+        return receipt_of(msgspec.json.decode(answer, type=Plan), model)
 
     async def cancel(self) -> None:
         await self._link.ask("POST", self._path("/cancel"))

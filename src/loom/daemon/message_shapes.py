@@ -163,6 +163,9 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
     max_tokens: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
     last: bool = False
     """Whether to tell what each model was sent last."""
+    sent: bool = False
+    """Plan the last request again, as it was sent, instead of the next one; for a model that was not asked yet, the
+    next one."""
 
 
 class PlanTokens(msgspec.Struct, frozen=True, kw_only=True, rename={"incoming": "in"}):

@@ -54,6 +54,8 @@ async def planned(call: Call[None, PlanRequest]) -> Plan:
             asking = await asking_of(
                 daemon, stored, reference, more=draft, overrides=wished, max_tokens=body.max_tokens
             )
+            if body.sent:
+                asking = await last_asking(daemon, asking) or asking
             if not asking.path:
                 models[reference] = _nothing(asking.model)
                 continue

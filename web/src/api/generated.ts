@@ -509,6 +509,7 @@ export interface PlanRequest {
   blocks?: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ImageNamed | MediaNamed | FileNamed)[];
   max_tokens?: number | null;
   last?: boolean;
+  sent?: boolean;
 }
 
 export interface PlanRow {
