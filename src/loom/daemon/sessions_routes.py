@@ -36,7 +36,7 @@ from loom.daemon.shapes import (
     Tree,
 )
 from loom.daemon.views import siblings_of, tree_node
-from loom.errors import Conflict, ContentError, NotFound, Unreadable
+from loom.errors import Conflict, ContentError, Corrupt, NotFound, Unreadable
 from loom.store.session_rows import StoredSession
 from loom.tools.tree import Walk
 from loom.tools.workspace import open_folder
@@ -84,7 +84,7 @@ async def listed(call: Call[SessionQuery, None]) -> SessionPage:
     if query.q:
         ids = dict.fromkeys(hit.session for hit in await _hits(daemon, query.q, query.limit * 4))
         for session_id in list(ids)[: query.limit]:
-            with suppress(NotFound):  # deleted since it was found
+            with suppress(NotFound, Corrupt):  # deleted since it was found, or damaged, which the whole list tells
                 found.append(await daemon.runtime.sessions.get(session_id))
         found = [stored for stored in found if stored.archived == query.archived]
     else:
@@ -95,14 +95,8 @@ async def listed(call: Call[SessionQuery, None]) -> SessionPage:
 
 
 async def _views(daemon: Daemon, found: Sequence[StoredSession]) -> tuple[SessionView, ...]:
-    try:
-        states = await daemon.turns.states([stored.id for stored in found])
-    except NotFound:  # one was deleted since the list was read
-        states = {}
-        for stored in found:
-            with suppress(NotFound):
-                states[stored.id] = await daemon.turns.state(stored.id)
-    return tuple([await daemon.views.session(stored, states[stored.id]) for stored in found if stored.id in states])
+    states = await daemon.turns.states(found)
+    return tuple([await daemon.views.session(stored, states[stored.id]) for stored in found])
 
 
 def _cursor(written: str) -> tuple[float, str]:

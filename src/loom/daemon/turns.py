@@ -169,12 +169,10 @@ class Turns:
         self._begin(session)  # where its turn was left open, it goes on
 
     async def state(self, session_id: str) -> SessionState:
-        return (await self.states([session_id]))[session_id]
+        return (await self.states([await self._runtime.sessions.get(session_id)]))[session_id]
 
-    async def states(self, session_ids: Sequence[str]) -> dict[str, SessionState]:
-        """NotFound where one of them is not there."""
+    async def states(self, sessions: Sequence[StoredSession]) -> dict[str, SessionState]:
         queued = set(await self._runtime.queue.waiting())
-        sessions = [await self._runtime.sessions.get(session_id) for session_id in session_ids]
         return {session.id: state_of(session, queued) for session in sessions}
 
     async def changed(self, session_id: str, *, deleted: bool = False) -> None:
