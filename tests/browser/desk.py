@@ -120,6 +120,10 @@ class Desk:
         self.requests.append(request.url)
 
     @property
+    def is_phone(self) -> bool:
+        return self.page.viewport_size == PHONE
+
+    @property
     def foreign(self) -> list[str]:
         """Requests to anywhere but the daemon."""
         own = (self.daemon.url, self.daemon.url.replace("http", "ws"), "data:", "blob:")

@@ -22,6 +22,22 @@ def picture(words: str, *, size: tuple[int, int] = (640, 400), colour: str = "#1
     return data.getvalue()
 
 
+def chart() -> bytes:
+    """How long a gateway waited, minute by minute, and where it gave up."""
+    image = Image.new("RGB", (960, 480), "#ffffff")
+    draw = ImageDraw.Draw(image)
+    draw.text((40, 26), "Gateway: seconds until the app answers", fill="#1c1b19", font_size=28)
+    draw.line((40, 150, 920, 150), fill="#a3271b", width=2)
+    draw.text((724, 116), "gives up after 30 s", fill="#a3271b", font_size=22)
+    for at, seconds in enumerate((2, 2, 3, 2, 4, 3, 6, 9, 14, 22, 30, 30, 30, 30)):
+        left, colour = 46 + at * 63, "#c8553d" if seconds == 30 else "#1f6f8b"
+        draw.rectangle((left, 420 - seconds * 9, left + 44, 420), fill=colour)
+        draw.text((left, 428), f"12:{at:02}", fill="#625e55", font_size=17)
+    data = io.BytesIO()
+    image.save(data, "PNG")
+    return data.getvalue()
+
+
 def carried(name: str, data: bytes, media_type: str = "image/png") -> tuple[str, str, str]:
     """A file as a paste or a drop carries it."""
     return name, media_type, base64.b64encode(data).decode()
@@ -55,6 +71,6 @@ def write_workspace(folder: Path) -> None:
     (folder.parent / "loom.toml").write_text(BLIND_MODEL)
     (folder / "shots").mkdir()
     (folder / "shots" / "login.png").write_bytes(picture("Error 502: upstream timed out"))
-    (folder / "shots" / "gateway.png").write_bytes(picture("Gateway: 30 s", size=(800, 420), colour="#0b6b5d"))
+    (folder / "shots" / "gateway.png").write_bytes(chart())
     (folder / "deploy.log").write_text("12:00 deploy ok\n12:05 error 502: upstream timed out after 30 s\n")
     (folder / "nginx.conf").write_text("proxy_read_timeout 30s;\n")

@@ -17,11 +17,13 @@ from axe_playwright_python.sync_playwright import Axe
 from PIL import Image
 from playwright.sync_api import expect
 
-from browser.desk import Daemon, Desk, OpenDesk
+from browser.desk import WIDE, Daemon, Desk, OpenDesk
 from browser.samples import carried, manual, write_workspace
 
 IMAGES = Path(__file__).resolve().parents[2] / "docs/images"
-RAISED, OVERLOADED = "Raise the timeout", "An overloaded model"
+TALL: Any = {"width": 1240, "height": 1580}  # the whole story in one picture
+FIRST = "What is wrong on this page, and what does the leaflet say about the timeout?"
+RAISED, OVERLOADED = "Raise the timeout", "A model that is away"
 LOOKS: dict[str, dict[str, Any]] = {
     "light": {"scheme": "light"},
     "dark": {"scheme": "dark"},
@@ -41,25 +43,30 @@ def house(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Dae
 
 @pytest.fixture(scope="module")
 def told(house: Daemon) -> str:
-    """A conversation with a picture, a tool, a branch and a document; and two more for the list."""
-    samples = {one["name"]: one["media"] for one in house.ask("/v1/samples")["samples"]}
-    for title, words in (("Refactor the uploader", "!echo Done."), ("Receipt of the café", "!echo 13.00")):
+    """A conversation with a picture, a tool, a document and a branch; and others for the list."""
+    samples = {
+        one["name"]: [{"type": "media", "digest": one["media"]["digest"], "name": one["name"]}]
+        for one in house.ask("/v1/samples")["samples"]
+    }
+    for title, words, blocks in (
+        ("Refactor the uploader", "Read deploy.log and say when it went wrong.", []),
+        ("How the gateway waits", "Which page says how long the gateway waits?", samples["leaflet.pdf"]),
+        ("Receipt of the café", "How much was it in all?", samples["receipt.jpg"]),
+    ):
         other = house.ask("/v1/sessions", {"title": title})["id"]
-        blocks = [{"type": "media", "digest": samples["receipt.jpg"]["digest"]}] if "café" in title else []
         _heard(house, other, {"text": words, "blocks": blocks})
-    session = house.ask("/v1/sessions", {"title": "Login page triage"})["id"]
-    shot = [{"type": "media", "digest": samples["login.png"]["digest"], "name": "login.png"}]
-    _heard(house, session, {"text": "What is wrong on this page?", "blocks": shot})
-    _heard(house, session, {"text": "Read shots/gateway.png"})
-    leaflet = [{"type": "media", "digest": samples["leaflet.pdf"]["digest"], "name": "leaflet.pdf"}]
-    _heard(house, session, {"text": "Which pages talk about timeouts?", "blocks": leaflet})
+    session = house.ask("/v1/sessions", {"title": "Nobody can sign in"})["id"]
+    shown = {
+        FIRST: [*samples["login.png"], *samples["leaflet.pdf"]],
+        "Now look at shots/gateway.png": [],
+        "How long may the gateway wait?": [],
+    }
+    for words, blocks in shown.items():
+        _heard(house, session, {"text": words, "blocks": blocks})
     asked = house.ask(f"/v1/sessions/{session}/messages")["messages"]
     last = next(one for one in reversed(asked) if one["role"] == "user")
-    _heard(
-        house,
-        session,
-        {"text": "Does the leaflet say anything about timeouts?", "blocks": leaflet, "parent": last["parent"]},
-    )
+    better = "What does the leaflet say about the error 502?"
+    _heard(house, session, {"text": better, "parent": last["parent"]})
     return session
 
 
@@ -124,13 +131,17 @@ def _start(desk: Desk, _: str) -> None:
 
 
 def _chat(desk: Desk, session: str) -> None:
+    if not desk.is_phone:
+        desk.page.set_viewport_size(TALL)
     desk.page.goto(f"{desk.daemon.url}/#/s/{session}")
     expect(desk.answers).to_have_count(3)
-    expect(desk.asked.first.locator(".badge")).to_be_visible()
+    expect(desk.asked.first.locator(".badge").first).to_be_visible()
     desk.page.locator(".chat").evaluate("(chat) => chat.scrollTo(0, 0)")
 
 
 def _composer(desk: Desk, session: str) -> None:
+    if not desk.is_phone:
+        desk.page.set_viewport_size(WIDE)
     desk.page.locator(".chat").evaluate("(chat) => chat.scrollTo(0, chat.scrollHeight)")
     sample = desk.daemon.workspace / "shots/login.png"
     desk.paste_files(carried("login.png", sample.read_bytes()))
@@ -146,6 +157,15 @@ def _inspector(desk: Desk, _: str) -> None:
     drawer = desk.page.get_by_role("complementary", name="Context inspector")
     expect(drawer.locator("tfoot")).to_contain_text("free")
     expect(drawer.locator(".columns li")).to_have_count(3)
+
+
+def _words(desk: Desk, _: str) -> None:
+    drawer = desk.page.get_by_role("complementary", name="Context inspector")
+    row = drawer.locator("tbody tr", has=desk.page.get_by_role("button", name=re.compile("^Open login.png"))).first
+    row.get_by_role("button", name=re.compile("text, .* Change")).click()
+    desk.page.get_by_role("menuitem", name=re.compile("^edit the words")).click()
+    dialog = desk.page.get_by_role("dialog", name="What the blind will read")
+    expect(dialog.get_by_role("textbox", name="Words")).to_have_value(re.compile("502"))
 
 
 def _forest(desk: Desk, _: str) -> None:
@@ -197,6 +217,7 @@ def _sessions(desk: Desk, _: str) -> None:
 
 def _approval(desk: Desk, session: str) -> None:
     desk.page.keyboard.press("Escape")
+    desk.page.mouse.move(0, 0)
     desk.daemon.ask(f"/v1/sessions/{session}/fork", {"title": RAISED})
     fork = desk.daemon.ask("/v1/sessions?limit=1")["sessions"][0]["id"]
     desk.page.goto(f"{desk.daemon.url}/#/s/{fork}")
@@ -210,7 +231,7 @@ def _failure(desk: Desk, session: str) -> None:
     fork = desk.daemon.ask(f"/v1/sessions/{session}/fork", {"title": OVERLOADED})["id"]
     desk.page.goto(f"{desk.daemon.url}/#/s/{fork}")
     expect(desk.answers).to_have_count(3)
-    desk.daemon.ask(f"/v1/sessions/{fork}/messages", {"text": "Try it\n!fail 400 the words of the provider"})
+    desk.daemon.ask(f"/v1/sessions/{fork}/messages", {"text": "In one line, please.", "model": "ollama/llama3.2"})
     expect(desk.page.get_by_role("alert", name="The turn failed")).to_be_visible()
 
 
@@ -238,6 +259,7 @@ SCREENS = {
     "chat": _chat,
     "composer": _composer,
     "inspector": _inspector,
+    "words": _words,
     "forest": _forest,
     "models": _models,
     "lightbox": _lightbox,

@@ -13,13 +13,13 @@ interface Props {
 
 export const Thinking = memo(function Thinking({ text, began, took, isOpen }: Props) {
   const isLive = isOpen && began !== null;
-  const last = text.trimEnd().split("\n").at(-1) ?? "";
+  const peek = text.trim().split("\n").at(isLive ? -1 : 0) ?? "";
   return (
     <details class="fold thinking">
       <summary>
         <BulbIcon />
         <span class="fold-title">{isLive ? <Ticking since={began} /> : took !== null && took >= 0.05 ? `Thought for ${seconds(took)}` : "Thought"}</span>
-        {isLive && <span class="clip dim fold-peek">{last}</span>}
+        <span class="clip dim fold-peek">{peek}</span>
       </summary>
       <div class="fold-body thinking-text">{text || "The provider keeps this reasoning to itself."}</div>
     </details>

@@ -36,6 +36,7 @@ export const ForkIcon = path("M7 5v4c0 3 5 3 5 6v4M17 5v4c0 3-5 3-5 6M5 7l2-2 2 
 export const SlidersIcon = path("M4 7h9M17 7h3M4 17h3M11 17h9M15 9a2 2 0 1 0 0-4 2 2 0 0 0 0 4zM9 19a2 2 0 1 0 0-4 2 2 0 0 0 0 4z");
 export const ColumnsIcon = path("M4 5h16v14H4zM12 5v14");
 export const ArchiveIcon = path("M4 5h16v4H4zM5.500 9v10h13V9M10 13h4");
+export const WordsIcon = path("M5 6h14v10h-8l-4 3.500V16H5zM9 10h6M9 12.500h4");
 export const DotsIcon = path("M6 12h.01M12 12h.01M18 12h.01");
 export const TrashIcon = path("M5 7h14M10 7V4.500h4V7M7 7l1 13h8l1-13");
 export const FileIcon = path("M7 3.500h7l4 4V20.500H7zM14 3.500v4h4");

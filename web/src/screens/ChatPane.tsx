@@ -86,7 +86,7 @@ export function ChatPane() {
           )}
         </div>
       </div>
-      <div class="end">
+      <div class="chat-end">
         {isBehind.value && (
           <button type="button" class="chip to-end" onClick={toEnd}>
             <DownIcon /> Newest

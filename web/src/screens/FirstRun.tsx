@@ -58,7 +58,7 @@ function SampleCard({ sample }: { sample: SampleView }) {
   return (
     <button type="button" class="sample" onClick={run}>
       <span class="sample-frame">
-        <img src={mediaUrl(media.digest, media.kind === "document" ? "thumb:1" : "low")} alt="" decoding="async" />
+        <img class={(media.width ?? 0) > (media.height ?? 0) ? "whole" : undefined} src={mediaUrl(media.digest, media.kind === "document" ? "thumb:1" : "low")} alt="" decoding="async" />
       </span>
       <span class="sample-title">{sample.title}</span>
       <span class="dim clip">{media.pages ? `${media.name} · ${plural(media.pages, "page")}` : media.name}</span>

@@ -31,6 +31,10 @@ export function PlanTable({ plan, models, showsReasons, changed }: Props) {
           </tr>
         </thead>
         <tbody>
+          <tr>
+            <th scope="row"><div class="row-face"><span class="kind" aria-hidden="true">§</span><span class="row-label">system and tools</span></div></th>
+            {models.map((one) => <td key={one} class="number"><span class="cell">{tokens(beside(plan, one))}</span></td>)}
+          </tr>
           {plan.rows.map((row, index) => (
             <Row key={`${row.key}.${index}`} row={row} models={models} showsReasons={showsReasons} since={changed?.rows.get(row.key) ?? null} isLastCached={cached > 0 && index === cached - 1} />
           ))}
@@ -52,6 +56,12 @@ export function PlanTable({ plan, models, showsReasons, changed }: Props) {
       {cached > 0 && <p class="dim cache-note"><span class="dash" aria-hidden="true" /> unchanged since the last request up to here: the provider's cache can serve it</p>}
     </div>
   );
+}
+
+/** What goes along with the messages: the whole less its blocks. */
+function beside(plan: Plan, model: string): number {
+  const shown = plan.rows.reduce((sum, row) => sum + (row.by_model[model]?.tokens ?? 0), 0);
+  return Math.max(0, (plan.models[model]?.tokens.in ?? 0) - shown);
 }
 
 function Totals({ label, models, of }: { label: string; models: string[]; of: (model: string) => string }) {

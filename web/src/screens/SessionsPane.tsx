@@ -3,7 +3,7 @@ import { useComputed, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { ask, mediaUrl } from "../api/http";
 import type { SearchResult, SessionView } from "../api/shapes";
-import { ArchiveIcon, DotsIcon, EditIcon, FileIcon, PlusIcon, SearchIcon, TrashIcon } from "../parts/icons";
+import { ArchiveIcon, DotsIcon, EditIcon, FileIcon, PlusIcon, SearchIcon, TrashIcon, WordsIcon } from "../parts/icons";
 import { later } from "../parts/memo";
 import { Menu } from "../parts/Menu";
 import { moreSessions, sessionId, sessions, sessionsLoaded, showsSessions } from "../state/app";
@@ -104,12 +104,12 @@ function SessionRow({ session, onDelete }: { session: SessionView; onDelete: () 
         <Rename session={session} onDone={() => (isRenaming.value = false)} />
       ) : (
         <a href={`#/s/${session.id}`} aria-current={isHere ? "page" : undefined}>
-          {session.thumb && <img src={mediaUrl(session.thumb, "thumb")} alt="" loading="lazy" decoding="async" />}
+          {session.thumb ? <img src={mediaUrl(session.thumb, "thumb")} alt="" loading="lazy" decoding="async" /> : <span class="no-thumb"><WordsIcon /></span>}
           <span class="session-words">
             <span class="clip">{title}</span>
             <span class="dim clip">
               {session.state !== "idle" ? <span class={`state ${session.state}`}>{STATES[session.state]}</span> : ago(session.updated_at, Date.now())}
-              {session.snippet && ` · ${session.snippet}`}
+              {session.snippet && ` · ${session.snippet.replace(/[`*#>]+/g, "")}`}
             </span>
           </span>
         </a>
