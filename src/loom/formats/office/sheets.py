@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from typing import Final
 
@@ -54,17 +55,26 @@ class Spreadsheet:
         return self._texts((sheet - 1,), max_rows, first_row - 1)[sheet - 1]
 
     def _texts(self, numbers: tuple[int, ...], max_rows: int, first_row: int) -> dict[int, SheetText]:
-        careful = self._careful(numbers)
-        fast = tuple(number for number in numbers if number not in careful and not self.sheets[number].kind)
+        fast = tuple(number for number in numbers if not self.sheets[number].kind)
         job = ReadSheets(sheets=fast, max_rows=max_rows, max_characters=_share(numbers), first_row=first_row)
+        with ThreadPoolExecutor(1) as beside:
+            reading = beside.submit(
+                self._read, job
+            )  # calamine reads while we look whether it would leave out something
+            careful = self._careful(numbers)
+        if careful:
+            fast = tuple(number for number in fast if number not in careful)
         try:
-            read = msgspec.msgpack.decode(self._asked(job), type=list[SheetText]) if fast else []
+            read = self._read(msgspec.structs.replace(job, sheets=fast)) if careful else reading.result()
         except TooLarge:
             if self._package is None:
                 raise
             careful, read, fast = dict.fromkeys(numbers), [], ()
         texts = dict.fromkeys(numbers, SheetText()) | dict(zip(fast, read, strict=True))
         return texts | self._read_carefully(msgspec.structs.replace(job, sheets=tuple(careful)))
+
+    def _read(self, job: ReadSheets) -> list[SheetText]:
+        return msgspec.msgpack.decode(self._asked(job), type=list[SheetText]) if job.sheets else []
 
     def _careful(self, numbers: tuple[int, ...]) -> dict[int, None]:
         """The sheets of which calamine would leave something out."""
