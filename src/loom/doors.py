@@ -199,6 +199,10 @@ class SyncSession:
         """End the running turn, wherever it runs."""
         self._run(self._session.cancel())
 
+    def compact(self, *, model: str = "") -> Iterator[Event]:
+        """Let the model summarise what was said, and go on from there; the whole conversation stays as a branch."""
+        return self._loom.iterate(self._session.compact(model=model))
+
     def path(self) -> tuple[Message, ...]:
         return self._run(self._session.path())
 

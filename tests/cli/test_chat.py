@@ -95,6 +95,21 @@ def test_ctrl_c_ends_an_answer_and_not_the_conversation(tmp_path: Path):
             assert terminal.end() == 0
 
 
+def test_compact_goes_on_from_a_summary_and_keeps_the_whole_conversation(tmp_path: Path):
+    loom = Loom(tmp_path)
+    loom.file("login.png", sample_png(64, 48))
+
+    with model_server("A blue picture.", "They showed a blue picture.", "Yes.") as server:
+        (loom.home / "loom.toml").write_text(server.config + "[models.local.capabilities]\nvision = true\n")
+        ran = loom("chat", "-m", "local", stdin=b"/compact\nwhat is @login.png ?\n/compact\nand was it blue?\n")
+
+    assert "nothing has been said yet, so there is nothing to summarise." in ran.err
+    assert "They showed a blue picture.\n2 messages became one; all of them are still in /tree\nYes." in ran.out
+    asked, after = (str(request["messages"]) for request in server.requests[1:])
+    assert "image_url" not in asked + after and "They showed a blue picture." in after
+    assert [row["text"] for row in loom("tree", "--json").rows].count("A blue picture.") == 1
+
+
 @contextmanager
 def clipboard() -> Generator[str]:
     """An X server of its own; gives its name for DISPLAY."""

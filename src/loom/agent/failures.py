@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Final
 
-from loom.errors import LoomError
+from loom.errors import Conflict, LoomError
 from loom.events import TurnFailed
 
 GO_ON: Final = "What was said is kept; say something to go on."
@@ -22,6 +22,13 @@ def interrupted(turn: str) -> TurnFailed:
 
 def cancelled(turn: str) -> TurnFailed:
     return TurnFailed(turn=turn, code="turn.cancelled", text="the turn was cancelled", hint=GO_ON)
+
+
+def taken_over() -> Conflict:
+    return Conflict(
+        "this session was taken over by another process, or deleted; this turn was given up",
+        hint="Load it again to see how it went on.",
+    )
 
 
 def error_of(code: str, text: str, hint: str = "") -> LoomError:

@@ -4,8 +4,8 @@ told in one sentence; what was learned is kept with the session, so that it is n
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
 
 import msgspec
 
@@ -88,6 +88,14 @@ class Asking(msgspec.Struct, kw_only=True):
             known=known,
             quarantine=self.quarantine,
         )
+
+    def learned(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """What is known of the model now, among what a session's settings hold of others."""
+        known = {"calibration": self.calibration, "lessons": self.lessons}
+        return {
+            name: {**settings.get(name, {}), self.model.reference: msgspec.to_builtins(value)}
+            for name, value in known.items()
+        }
 
 
 def mend(asking: Asking, prepared: Prepared, error: ProviderError, tried: list[str]) -> str | None:

@@ -123,6 +123,10 @@ class Record(Protocol):
         the role does not say it."""
         ...
 
+    async def branch(self, parent: str, message: Message, *, meta: Mapping[str, Any], source: Literal["system"]) -> str:
+        """Write below any node and point the head there; gives the id of the node."""
+        ...
+
     async def question(self, node: str | None) -> str:
         """The node of what the user said last at or above this one (None: at or above the head)."""
         ...
@@ -143,6 +147,10 @@ class Record(Protocol):
         quarantine: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None: ...
+
+    async def override(self, changes: Mapping[str, Override]) -> None:
+        """Choose renditions for these blocks besides those that were chosen before."""
+        ...
 
     async def emit(self, events: Sequence[Event]) -> int:
         """Keep events for faces that come later; gives the number of the last."""

@@ -15,20 +15,21 @@ import msgspec
 from loom.agent.approvals import Approvals
 from loom.agent.ask import Answer, Desk
 from loom.agent.calls import Workshop, interrupted_results
-from loom.agent.failures import cancelled, failed, interrupted
+from loom.agent.compact import compacting
+from loom.agent.failures import cancelled, failed, interrupted, taken_over
 from loom.agent.ingest import ingest
 from loom.agent.loop import Turn, ended, finished, run, stored
 from loom.agent.mend import Asking, Lessons
 from loom.agent.outbox import Outbox
 from loom.agent.ports import Asked, Record, State
 from loom.agent.starts import CutTurn, Start
-from loom.agent.tracked_files import Seen, TrackedFiles
+from loom.agent.tracked_files import Seen, TrackedFiles, standing
 from loom.agent.world import TurnWorld
 from loom.content.blocks import ContentBlock, ToolCall, ToolResult
 from loom.content.messages import Message, user
 from loom.context.cost import Calibration, calibrate
 from loom.context.policy import Override, Placed, Request, Said, Watermark
-from loom.errors import Conflict, LoomError, NotFound, StoreError
+from loom.errors import LoomError, NotFound, StoreError
 from loom.events import ApprovalAnswered, Event, MessageStored, NoticeRaised, TurnFailed, TurnFinished
 from loom.models import Model
 from loom.prompt import Receipt
@@ -155,7 +156,8 @@ class Runner:
         tools = None if start.tools is None else list(start.tools)
         self._running = CutTurn(turn=secrets.token_hex(16), model=start.model, tools=tools)
         try:
-            await (self._resume() if start.is_resumed else self._say(start))
+            begin = self._resume() if start.is_resumed else self._compact(start) if start.compacts else self._say(start)
+            await begin
             await self._outbox.flush()
         except LoomError as error:
             await self._failed(failed(self._running.turn, error))
@@ -185,7 +187,9 @@ class Runner:
             await self._save(running=None)
             return
         try:
-            await self._through(state, model, message="" if start.queued is None else start.queued.id)
+            turn = await self._new_turn(state, model)
+            turn.message = "" if start.queued is None else start.queued.id
+            await self._through(turn)
         finally:
             if start.is_another_answer and not self.is_lost:
                 await self._back(before)
@@ -253,23 +257,24 @@ class Runner:
             await self._outbox.put(ApprovalAnswered(approval=approval, answer="deny", reason="the call was cut off"))
         self.approvals.taken_up = dict(waiting)
         self.question = await self._record.question(None)
-        await self._through(state, model, waiting=frozenset(waiting))
+        turn = await self._new_turn(state, model)
+        turn.waiting = frozenset(waiting)
+        await self._through(turn)
 
-    async def _through(
-        self, state: State, model: Model, *, waiting: frozenset[str] | None = None, message: str = ""
-    ) -> None:
+    async def _compact(self, start: Start) -> None:
+        """The path is summarised, and the head goes to the summary."""
+        _, state, model = await self._ready(start)
+        await self._through(compacting(await self._new_turn(state, model), self._record))
+
+    async def _through(self, turn: Turn) -> None:
         """The turn itself, from its first step, or from calls that waited, to its end."""
-        system, path = await self._record.path()
-        tools = self.tools(self._running.tools)
-        turn = self._current = self._new_turn(state, self.asking(state, model, system, path, tools=tools), tools)
-        turn.waiting = waiting
-        turn.message = message
+        self._current = turn
         try:
             await self._watched(turn)
         except asyncio.CancelledError:
             if self.is_lost:
                 self._outbox.drop()
-                self._watching.put_nowait(failed(turn.id, _taken_over()))
+                self._watching.put_nowait(failed(turn.id, taken_over()))
             elif not self._is_resumable:
                 await self._cut(turn, interrupted(turn.id) if self._is_left else cancelled(turn.id))
             raise
@@ -301,15 +306,8 @@ class Runner:
     async def _catch_up(self, state: State, model: Model, mentioned: Sequence[str]) -> None:
         """What has changed in tracked files since the agent last saw them is said before the user's words."""
         _, path = await self._record.path()
-        mark = state.watermarks.get(model.reference, Watermark())
-        standing = {
-            placed.id
-            for at, placed in enumerate(path)
-            if at >= mark.dropped_before and (placed.message.role != "tool" or at >= mark.tool_text_before)
-        }
-        news = await self._files.news(
-            _workspace(state), asked=mentioned, globs=self._world.auto_context, standing=standing
-        )
+        seen = standing(path, state.watermarks.get(model.reference, Watermark()))
+        news = await self._files.news(_workspace(state), asked=mentioned, globs=self._world.auto_context, standing=seen)
         for notice in news.notices:
             await self._outbox.put(NoticeRaised(text=notice, code="files"))
         if news.texts:
@@ -323,7 +321,10 @@ class Runner:
         found = self._world.tools
         return found if names is None else {name: tool for name, tool in found.items() if name in names}
 
-    def _new_turn(self, state: State, asking: Asking, tools: Mapping[str, Tool]) -> Turn:
+    async def _new_turn(self, state: State, model: Model) -> Turn:
+        system, path = await self._record.path()
+        tools = self.tools(self._running.tools)
+        asking = self.asking(state, model, system, path, tools=tools)
         return Turn(
             id=self._running.turn,
             asking=asking,
@@ -417,17 +418,10 @@ class Runner:
         asking.calibration = calibrate(asking.calibration, prepared.receipt.totals.tokens, folded.usage.input_tokens)
         async with self._saving:
             state = await self._record.state()
-            learned = {
-                "calibration": {reference: msgspec.to_builtins(asking.calibration)},
-                "lessons": {reference: msgspec.to_builtins(asking.lessons)},
-            }
             await self._record.save(
                 watermark={**_plain(state.watermarks), reference: msgspec.to_builtins(asking.watermark)},
                 quarantine={**state.quarantine, provider: sorted(asking.quarantine)},
-                settings={
-                    **state.settings,
-                    **{key: {**state.settings.get(key, {}), **value} for key, value in learned.items()},
-                },
+                settings={**state.settings, **asking.learned(state.settings)},
             )
 
     async def _keep_approvals(self) -> None:
@@ -447,13 +441,6 @@ class Runner:
 
     async def _keep(self, data: bytes) -> ContentBlock:
         return (await ingest(data, self._world.shelf, limits=self._world.limits)).blocks[0]
-
-
-def _taken_over() -> Conflict:
-    return Conflict(
-        "this session was taken over by another process, or deleted; this turn was given up",
-        hint="Load it again to see how it went on.",
-    )
 
 
 def _workspace(state: State) -> Path:

@@ -120,6 +120,17 @@ class LocalSession:
             async for event in events:
                 yield event
 
+    async def compact(self, *, model: str = "") -> AsyncGenerator[Event]:
+        """Let the model summarise what was said, and go on from there. The whole conversation stays as a branch; media
+        are kept, and can be looked at again."""
+
+        async def begin() -> Start:
+            return Start(compacts=True, model=model, tools=())
+
+        async with aclosing(self._in_turn(begin, 1)) as events:
+            async for event in events:
+                yield event
+
     async def _in_turn(
         self, begin: Callable[[], Awaitable[Start]], n: int, message: Message | None = None
     ) -> AsyncGenerator[Event]:

@@ -15,7 +15,7 @@ from loom.session import Queued
 
 class Start(msgspec.Struct, frozen=True, kw_only=True):
     """What a turn begins with: words that are new, words that waited, another answer to what was said (`node`), or,
-    with none of these, the calls of a turn that was cut off while it waited for approvals."""
+    a wish for a summary, or, with none of these, the calls of a turn that was cut off while it waited for approvals."""
 
     message: Message | None = None
     queued: Queued | None = None
@@ -24,6 +24,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
     parent: str = ""
     mentioned: tuple[str, ...] = ()
     tools: tuple[str, ...] | None = None
+    compacts: bool = False
 
     @property
     def is_another_answer(self) -> bool:
@@ -31,7 +32,7 @@ class Start(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_resumed(self) -> bool:
-        return self.message is None and self.queued is None and not self.node
+        return self.message is None and self.queued is None and not (self.node or self.compacts)
 
 
 class CutTurn(msgspec.Struct, frozen=True, kw_only=True):

@@ -19,6 +19,7 @@ import msgspec
 from loom.agent.ports import MediaShelf
 from loom.content.blocks import ToolCall, ToolResult, clean_text
 from loom.content.media import size_label
+from loom.context.policy import Placed, Watermark
 from loom.errors import Corrupt, MediaError, NotFound
 from loom.formats.text import decode_text, encoding_of
 from loom.tools.diff import unified
@@ -141,6 +142,15 @@ def matching(workspace: Path, globs: Sequence[str]) -> tuple[list[str], str]:
     except MediaError as error:
         return [], f"auto_context matches nothing: {error.message}"
     return found, "the workspace is too large to look through whole: auto_context may miss files" if walk.is_cut else ""
+
+
+def standing(path: Sequence[Placed], mark: Watermark) -> set[str]:
+    """The messages of a path that a model is still shown."""
+    return {
+        placed.id
+        for at, placed in enumerate(path)
+        if at >= mark.dropped_before and (placed.message.role != "tool" or at >= mark.tool_text_before)
+    }
 
 
 class TrackedFiles:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
@@ -26,6 +26,7 @@ from loom.cli.compiling import compiled_session
 from loom.cli.compiling import models as models_of
 from loom.cli.context import print_table
 from loom.cli.daemons import voice
+from loom.cli.faces import Outcome
 from loom.cli.footer import footer
 from loom.cli.left_open import settle
 from loom.cli.options import Speaking, speaking_of, speaking_options
@@ -37,7 +38,9 @@ from loom.content.blocks import ContentBlock
 from loom.content.inputs import Attachment
 from loom.content.messages import text_of
 from loom.errors import LoomError
+from loom.events import Event
 from loom.runtime import Runtime
+from loom.session import Session
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
 _HELP: Final = """\
@@ -46,6 +49,7 @@ _HELP: Final = """\
 /attach FILE       send a file with the next message; also @FILE inside a message
 /paste             the same for the picture on the clipboard
 /fork              go on in a new session; the old one stays as it is
+/compact           let the model summarise, and go on from there; all stays in the tree
 /tree              the conversation with its branches
 /help              this
 /quit              leave; so does Ctrl+D. `loom -c` comes back"""
@@ -129,6 +133,7 @@ class Chat:
             "attach": self._attach,
             "paste": self._paste,
             "fork": self._fork,
+            "compact": self._compact,
             "tree": self._tree,
             "help": self._help,
         }
@@ -157,22 +162,29 @@ class Chat:
         speaking = self._speaking
         use_key(self._runtime, speaking, (await self._runtime.sessions.get(session.id)).model)
         async with voice(self._runtime, speaking, session, self._tools) as speaker:
-            outcome = await speak(
-                self._runtime,
-                speaker,
-                speaker.stream(*blocks),
-                face_for(self._runtime, "text", shows_reasoning=speaking.shows_reasoning, plain=speaking.plain),
-                said="\n".join(text_of(block) for block in blocks),
-                permission=speaking.permission,
-                priced=sys.stdout.isatty(),
-                shows_reasoning=speaking.shows_reasoning,
-                progress=progress,
-                advise=partial(advice, self._runtime, blocks),
-            )
+            await self._shown(speaker, speaker.stream(*blocks), blocks, progress)
+
+    async def _shown(
+        self, session: Session, turn: AsyncGenerator[Event], blocks: Sequence[ContentBlock], progress: Progress
+    ) -> Outcome:
+        speaking = self._speaking
+        outcome = await speak(
+            self._runtime,
+            session,
+            turn,
+            face_for(self._runtime, "text", shows_reasoning=speaking.shows_reasoning, plain=speaking.plain),
+            said="\n".join(text_of(block) for block in blocks),
+            permission=speaking.permission,
+            priced=sys.stdout.isatty(),
+            shows_reasoning=speaking.shows_reasoning,
+            progress=progress,
+            advise=partial(advice, self._runtime, blocks),
+        )
         if outcome.error is not None:
             say(sentence(outcome.error))
         elif sys.stdout.isatty():
             click.echo(self._ink.dim(footer(outcome)) + "\n")
+        return outcome
 
     async def _switch(self, name: str) -> None:
         if name:
@@ -205,6 +217,17 @@ class Chat:
             raise LoomError("nothing has been said yet, so there is nothing to fork.")
         self._session = await self._session.fork()
         click.echo(f"you are in {self._session.id} now; the old session stays as it is")
+
+    async def _compact(self, _: str) -> None:
+        if self._session is None:
+            raise LoomError("nothing has been said yet, so there is nothing to summarise.")
+        before, head = len(await self._session.path()), await self._session.head()
+        async with Progress(plain=self._speaking.plain) as progress:
+            outcome = await self._shown(self._session, self._session.compact(), (), progress)
+        if outcome.error is None and await self._session.head() == head:
+            raise LoomError("the model wrote no summary.", hint="Try again, or choose another model: /model NAME")
+        if outcome.error is None:
+            click.echo(f"{before} messages became one; all of them are still in /tree")
 
     async def _tree(self, _: str) -> None:
         from loom.cli.branches import drawn

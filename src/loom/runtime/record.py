@@ -12,7 +12,7 @@ import msgspec
 
 from loom.agent.ports import State
 from loom.content.messages import Message
-from loom.context.policy import Placed, Said, Watermark, wishes_of
+from loom.context.policy import Override, Placed, Said, Watermark, wishes_of
 from loom.errors import NotFound, StoreError
 from loom.events import Event, TurnFailed, TurnFinished, decode_event, encode_event
 from loom.session import Options, Queued
@@ -98,6 +98,12 @@ class StoredRecord:
         )
         return tuple(node.id for node in nodes)
 
+    async def branch(self, parent: str, message: Message, *, meta: Mapping[str, Any], source: Literal["system"]) -> str:
+        (node,) = await self._runtime.forest.append(parent, [message], source=source, meta=meta)
+        head = (await self._runtime.sessions.get(self.id)).head_id
+        await self._runtime.sessions.move_head(self.id, head, node.id, fence=self._fence)
+        return node.id
+
     async def move(self, node: str) -> None:
         if not await self._runtime.sessions.keeps(self.id, node):
             raise _not_kept()
@@ -115,6 +121,10 @@ class StoredRecord:
         await self._runtime.sessions.update(
             self.id, model=model, watermark=watermark, quarantine=quarantine, settings=settings, fence=self._fence
         )
+
+    async def override(self, changes: Mapping[str, Override]) -> None:
+        kept = (await self._runtime.sessions.get(self.id)).overrides
+        await self._runtime.sessions.update(self.id, overrides={**kept, **changes}, fence=self._fence)
 
     async def emit(self, events: Sequence[Event]) -> int:
         encoded = [(event.type, encode_event(event)) for event in events]
