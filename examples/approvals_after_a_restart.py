@@ -1,0 +1,31 @@
+"""What waits for your word outlives the program that asked: another one answers, and the turn goes on."""
+
+import os
+import subprocess
+import sys
+
+import loom
+
+
+@loom.tool(danger="ask")
+def publish(page: str) -> str:
+    """Publish a page."""
+    return f"{page} is online"
+
+
+with loom.Loom(model="spark", tools=[publish]) as lm:
+    if "asks" in sys.argv:
+        session = lm.session()
+        for event in session.stream('!tool publish {"page": "index.html"}'):
+            if event.type == "approval_requested":
+                print(session.id, flush=True)
+                os._exit(1)  # as if it had crashed
+
+    asked = subprocess.run([sys.executable, __file__, "asks"], stdout=subprocess.PIPE, text=True, check=False)
+    session = lm.session(session_id=asked.stdout.strip())
+    print([waiting.action for waiting in session.approvals()])
+    for event in session.resume():
+        if event.type == "approval_requested":
+            session.answer(event.approval, "once")
+    print(session.path()[-1].text)
+    assert session.approvals() == () and "is online" in session.path()[-1].text
