@@ -28,12 +28,12 @@ async def written(body: Body) -> bytes:
 
 
 @pytest.mark.parametrize("remote", [False, True])
-@pytest.mark.parametrize("size", [0, 1, 2, 3, 1000, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 3 * BLOCK_BYTES + 2])
+@pytest.mark.parametrize("size", [0, 1, 2, 3, 1000, BLOCK_BYTES - 1, BLOCK_BYTES, BLOCK_BYTES + 1, 4_000_001])
 async def test_a_medium_of_any_size_is_its_base64_in_the_middle_of_the_json(
     size: int, remote: bool, tmp_path: Path
 ) -> None:
     media = Folder(tmp_path, remote=remote)
-    data = bytes(index % 251 for index in range(size))
+    data = (bytes(range(251)) * (size // 251 + 1))[:size]
     ref = media.add(data)
     request = {"a": [{"url": Embedded(ref, "data:image/png;base64,")}, 'äöü " \\ \u2028'], "b": Embedded(ref)}
     body = MediaBody(request, media)
