@@ -54,9 +54,10 @@ async def test_a_short_text_needs_no_hint(tmp_path: Path) -> None:
 
 
 async def test_an_empty_file_says_so(tmp_path: Path) -> None:
-    (tmp_path / "a.txt").write_text("")
-    (block,) = await read_file(Context(tmp_path), "a.txt")
-    assert text_of(block) == "(a.txt is empty)"
+    for name in ("a.txt", "a.png"):
+        (tmp_path / name).write_text("")
+        (block,) = await read_file(Context(tmp_path), name)
+        assert text_of(block) == f"({name} is empty)"
 
 
 async def test_one_read_gives_at_most_a_megabyte(tmp_path: Path) -> None:

@@ -54,7 +54,7 @@ async def read_file(
             limit=limit,
             media_type=sniffed.media_type,
         )
-        said = mislabelled(opened.path.name, sniffed)
+        said = mislabelled(opened.path.name, sniffed) if data else ""
         return [TextBlock(f"({said})"), lines] if said else [lines]
     if sniffed.category == "unsupported":
         kind = f"{label_of(sniffed.media_type)} ({sniffed.media_type}, {size_label(len(data))})"

@@ -138,7 +138,12 @@ def _open(workspace: Path, asked: str, name: str) -> tuple[int, Path]:
 def read_whole(opened: OpenFile, limits: Limits) -> bytes:
     """All of it, if that is something the door could admit; a huge file is refused before it is loaded."""
     most = max(limits.max_oversize_bytes, limits.max_pdf_bytes, limits.max_office_bytes, limits.max_audio_bytes)
-    data = opened.file.read(most + 1) if opened.size_bytes <= most else b""
+    try:
+        data = opened.file.read(most + 1) if opened.size_bytes <= most else b""
+    except OSError as error:
+        raise Unreadable(
+            f"{opened.path.name} cannot be read: {error.strerror}", name=opened.path.name, hint="Check the disk."
+        ) from None
     if opened.size_bytes > most or len(data) > most:
         raise TooLarge(
             f"{opened.path.name} has {size_label(opened.size_bytes)}; at most {size_label(most)} are read",

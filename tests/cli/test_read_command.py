@@ -1,0 +1,47 @@
+"""`loom read PATH…`: one object a line for each path, whatever is there, and it never stops at a bad file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from cli.loom_command import Loom
+from loom.testing import sample_pdf, sample_png
+
+
+def test_a_folder_of_odd_files_is_read_to_its_end(tmp_path: Path) -> None:
+    folder = tmp_path / "odd"
+    folder.mkdir()
+    os.mkfifo(folder / "a-pipe")
+    (folder / "bare").mkdir()
+    (folder / "cut.png").write_bytes(sample_png(64, 48)[:60])
+    (folder / "dangling").symlink_to("nowhere")
+    (folder / "empty.png").touch()
+    (folder / "fails-to-be-read").symlink_to("/proc/self/mem")
+    (folder / "garbage.pdf").write_bytes(b"%PDF-1.7\n" + bytes(range(256)) * 9)
+    (folder / "loop").symlink_to("loop")
+    (folder / "new\nline.txt").write_text("words")
+    (folder / "paper.txt").write_bytes(sample_pdf("one", "two"))
+    (folder / "picture").write_bytes(sample_png(64, 48))
+    paths = [str(folder), *sorted(map(str, folder.iterdir())), str(folder / "absent"), ""]
+    ran = Loom(tmp_path)("read", "--json", *paths)
+    assert [row["path"] for row in ran.rows] == paths
+    errors = {Path(row["path"]).name: row["error"]["code"] for row in ran.rows if row["error"]}
+    assert errors.keys() == {
+        "odd",
+        "a-pipe",
+        "bare",
+        "cut.png",
+        "dangling",
+        "fails-to-be-read",
+        "garbage.pdf",
+        "loop",
+        "absent",
+        "",
+    }
+    assert all(code.startswith("media.") for code in errors.values())
+    shown = {Path(row["path"]).name: row["blocks"][0] for row in ran.rows if not row["error"]}
+    assert shown["picture"]["media"]["width"] == 64
+    assert shown["paper.txt"]["media"]["pages"] == 2
+    assert "words" in shown["new\nline.txt"]["text"]
+    assert ran.code == 5, "the code for files"
