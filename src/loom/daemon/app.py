@@ -1,4 +1,4 @@
-"""The daemon as an ASGI application: guard → Socket.IO → the table of routes."""
+"""The daemon as an ASGI application: lingering → guard → Socket.IO → the table of routes."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from loom.daemon.auth import Auth, open_auth
 from loom.daemon.calls import Endpoint, endpoint
 from loom.daemon.core import Daemon
 from loom.daemon.guard import Guard
+from loom.daemon.lingering import Lingering
 from loom.daemon.problems import NoSuchRoute, NotUnderstood, WrongMethod, refused
 from loom.daemon.routes import ROUTES
 from loom.daemon.sockets import socket_app
@@ -50,7 +51,7 @@ def create_app(runtime: Runtime, *, auth: Auth | None = None) -> App:
     inner = Starlette(routes=_routes(daemon), lifespan=lifespan, exception_handlers={HTTPException: _http_error})
     server = config.server
     guarded = Guard(socket_app(daemon, inner), hosts=server.allowed_hosts, origins=server.allowed_origins)
-    return App(daemon, guarded)
+    return App(daemon, Lingering(guarded))
 
 
 def _routes(daemon: Daemon) -> list[StarletteRoute]:
