@@ -134,23 +134,32 @@ async def growth(folder: Path) -> None:
 
 
 async def with_picture(folder: Path) -> None:
+    """In a store that begins empty nearly every picture needs a new directory, which is one more sync; in a store in
+    use none does."""
     database = await open_database(str(folder / "pictures.db"))
-    sessions, media = Sessions(database), open_media(folder / "media")
+    sessions = Sessions(database)
     session = await sessions.create(system="pictures")
-    mine = pictures(ROUNDS_WITH_PICTURE)
     sync_twice = floor(folder / "floor", pictures(ROUNDS_WITH_PICTURE))
     commit = raw_commit(folder / "floor-pictures.db")
+    for number in range(256):
+        (folder / "used" / "media" / f"{number:02x}").mkdir(parents=True)
 
     async def bare(number: int) -> None:
         await sync_twice(number)
         await commit(number)
 
-    async def ours(number: int) -> None:
-        await media.put(mine[number])
-        await sessions.append_to_head(session.id, turn(number)[:1])
+    def ours(store: str) -> Way:
+        media, mine = open_media(folder / store), pictures(ROUNDS_WITH_PICTURE)
+
+        async def append(number: int) -> None:
+            await media.put(mine[number])
+            await sessions.append_to_head(session.id, turn(number)[:1])
+
+        return append
 
     print("\n    append a message with a new picture of 1.3 MB")
-    show(await interleaved({FLOOR: bare, "Loom: picture put, message appended": ours}, ROUNDS_WITH_PICTURE), FLOOR)
+    ways = {FLOOR: bare, "Loom, in a store in use": ours("used"), "Loom, in a store that begins empty": ours("empty")}
+    show(await interleaved(ways, ROUNDS_WITH_PICTURE), FLOOR)
     await database.close()
 
 
