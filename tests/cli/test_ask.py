@@ -194,6 +194,27 @@ def test_a_tool_that_needs_a_word_is_refused_without_a_terminal_unless_told_othe
     assert "the secret plan" in results[2]
 
 
+def test_pages_of_what_is_piped_in_are_chosen_like_those_of_a_file(tmp_path: Path):
+    loom = Loom(tmp_path)
+    document = sample_pdf(*(f"This is page {number}." for number in range(1, 31)))
+
+    first = loom("-R", "what?", stdin=document)
+    chosen = loom("-R", "-a", "-#21-22", "what?", stdin=document)
+
+    assert "sending 1-20, more with -a -#21-30]" in first.err
+    assert "(page 21)" in chosen.out and "(page 1)" not in chosen.out and chosen.err == ""
+    assert "; of it 21-22]" in loom("context").out
+
+
+def test_a_run_that_only_plans_changes_nothing_and_the_model_is_told(tmp_path: Path):
+    loom = Loom(tmp_path)
+
+    ran = loom("-R", "--permission", "plan", "-T", "all", '!tool write_file {"path": "new.txt", "content": "x"}')
+
+    assert "this run only plans (--permission plan): say what you would do" in ran.out
+    assert not (loom.folder / "new.txt").exists()
+
+
 def test_tools_are_chosen_by_name(tmp_path: Path):
     loom = Loom(tmp_path)
 

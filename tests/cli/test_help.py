@@ -70,7 +70,7 @@ def test_every_exit_code_is_documented():
         ("loom ses", ["sessions"]),
         ("loom ask -t sh", ["short"]),
         ("loom ask --per", ["--permission"]),
-        ("loom ask --permission ", ["ask", "auto", "deny"]),
+        ("loom ask --permission ", ["ask", "auto", "plan", "deny"]),
         ("loom -m oll", ["ollama/"]),
         ("loom keys set anth", ["anthropic"]),
     ],

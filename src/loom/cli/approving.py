@@ -12,7 +12,7 @@ from loom.errors import LoomError
 from loom.events import ApprovalRequested
 from loom.session import Session
 
-Permission: TypeAlias = Literal["ask", "auto", "deny"]
+Permission: TypeAlias = Literal["ask", "auto", "plan", "deny"]
 Answer: TypeAlias = Literal["once", "always", "deny"]
 
 Given: TypeAlias = tuple[Answer, str]
@@ -49,6 +49,8 @@ async def _decided(event: ApprovalRequested, permission: Permission) -> Given:
     match permission:
         case "auto":
             return "once", ""
+        case "plan":
+            return "deny", "this run only plans (--permission plan): say what you would do, and do not try it again"
         case "deny":
             return "deny", "nothing may be approved in this run (--permission deny)"
         case "ask" if is_anyone_there():

@@ -74,7 +74,7 @@ class Asked(Speaking, frozen=True, kw_only=True):
     "attached",
     multiple=True,
     metavar="FILE",
-    help="A file, FILE#3-7 for pages, an address, or - for stdin.",
+    help="A file, FILE#3-7 for pages, an address, or - (and -#3-7) for stdin.",
 )
 @click.option(
     "--at",

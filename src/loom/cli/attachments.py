@@ -25,8 +25,10 @@ from loom.formats.facts import Limits
 from loom.formats.sniff import sniff
 from loom.formats.text import decode_text
 
-STDIN: Final = "-"
-_PAGES: Final = re.compile(r"(.+)#([1-9][0-9]{0,6}(?:-[1-9][0-9]{0,6})?)")
+_RANGE: Final = r"#([1-9][0-9]{0,6}(?:-[1-9][0-9]{0,6})?)"
+_PAGES: Final = re.compile(f"(.+){_RANGE}")
+_STDIN: Final = re.compile(f"-(?:{_RANGE})?")
+_PIPED: Final = "stdin"
 _LONGEST_PATH: Final = 4_096
 
 
@@ -54,16 +56,18 @@ class Said(msgspec.Struct, frozen=True):
 def read_message(words: Sequence[str], attached: Sequence[str], limits: Limits) -> Said:
     """The message of a command line. Bytes are read only from stdin; paths are read at the door."""
     said, names = named_files(words)
-    files = [attachment(name) for name in (*names, *attached) if name != STDIN]
+    from_stdin = [found for name in attached if (found := _STDIN.fullmatch(name))]
+    files = [attachment(name) for name in (*names, *attached) if not _STDIN.fullmatch(name)]
     piped = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
-    if STDIN in attached:
+    if from_stdin:
         if not piped:
             raise Unreadable("there is nothing on stdin to attach.", hint="Pipe a file into loom, or name it: -a FILE.")
-        return Said(" ".join(said), (*files, Attachment(source=piped, name="stdin")))
+        whole = [Attachment(source=piped, name=_PIPED, pages=found[1] or "") for found in from_stdin]
+        return Said(" ".join(said), (*files, *whole))
     if not piped.strip():
         return Said(" ".join(said), tuple(files))
     if sniff(piped).category != "text":
-        return Said(" ".join(said), (*files, Attachment(source=piped, name="stdin")))
+        return Said(" ".join(said), (*files, Attachment(source=piped, name=_PIPED)))
     return Said(" ".join(said), tuple(files), _text(piped, limits))
 
 
@@ -128,5 +132,6 @@ def shortened(blocks: Sequence[ContentBlock], pages_per_read: int) -> tuple[list
         more = page_label(pages_per_read + 1, min(2 * pages_per_read, count))
         first = page_label(1, pages_per_read)
         shown.append(msgspec.structs.replace(block, pages=first))
-        notices.append(f"attached {block.media.label}; sending {first}, more with {block.media.name}#{more}")
+        again = "-a -" if block.media.name == _PIPED else block.media.name
+        notices.append(f"attached {block.media.label}; sending {first}, more with {again}#{more}")
     return shown, notices

@@ -15,6 +15,7 @@ from loom.cli.completing import complete_models
 from loom.cli.overriding import choose_renditions, key_of, override_name
 from loom.cli.terminal import GLYPHS, clipped, money_label, one_line, say, tokens_label
 from loom.config import Config
+from loom.content.blocks import DocumentBlock, ToolResult
 from loom.content.media import size_label
 from loom.context import cost
 from loom.context.policy import Override
@@ -123,10 +124,19 @@ def _label(found: Compiled, row: ReceiptRow, pictures: int) -> str:
     who = _WHO[found.path[row.message].message.role]
     name = f"[Image #{pictures}] {row.label}" if row.kind == "image" else row.label
     if row.kind in ("document", "audio"):
-        name = f"[{row.label}]"
+        pages = _pages(found, row)
+        name = f"[{row.label}; of it {pages}]" if pages else f"[{row.label}]"
     if row.kind == "thinking":
         name = f"(thinking) {row.label}"
     return f"{key_of(row):>6} {who:<6} {name}"
+
+
+def _pages(found: Compiled, row: ReceiptRow) -> str:
+    """Which pages of a document were said, where it was not all of it."""
+    block = found.path[row.message].message.blocks[row.block]
+    if isinstance(block, ToolResult) and row.inner is not None:
+        block = block.blocks[row.inner]
+    return block.pages if isinstance(block, DocumentBlock) else ""
 
 
 def _reasons(rows: Sequence[ReceiptRow], chosen: list[Model]) -> list[str]:

@@ -130,10 +130,11 @@ def _how(tools: str) -> list[Option]:
         click.option("-T", "--tool", "tools", multiple=True, metavar="NAME", help=tools),
         click.option(
             "--permission",
-            type=click.Choice(["ask", "auto", "deny"]),
+            type=click.Choice(["ask", "auto", "plan", "deny"]),
             default="ask",
             show_default=True,
-            help="What happens when a tool needs your word. Without a terminal, ask means deny.",
+            help="What happens when a tool needs your word; with plan the model says what it would do instead."
+            " Without a terminal, ask means deny.",
         ),
         click.option("--plain", is_flag=True, help="No colours, boxes or pictures (also LOOM_PLAIN=1)."),
         click.option("-R", "--hide-reasoning", is_flag=True, help="Do not show the model's reasoning on stderr."),
