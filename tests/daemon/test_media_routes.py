@@ -17,6 +17,7 @@ from PIL.ExifTags import GPS, IFD
 from daemon.asking import api_of, new_session, request, sample, say, upload
 from daemon.running import DaemonProcess
 from daemon.running import daemon as running
+from loom.testing import sample_png
 from made import made
 from patience import PATIENCE_SECONDS
 from s3_server import moto_server, new_bucket
@@ -41,6 +42,7 @@ def digest(data: bytes) -> str:
 
 
 PNG = sample("login.png")
+SEEING = ("anthropic/claude-opus-5", "openai/gpt-5.5")
 PDF = sample("leaflet.pdf")
 
 
@@ -236,11 +238,11 @@ def _size(api: httpx2.Client, found: str, form: str) -> tuple[int, int]:
 
 def test_sent_is_what_that_model_would_get(api: httpx2.Client) -> None:
     wide = io.BytesIO()
-    Image.linear_gradient("L").convert("RGB").resize((5000, 400)).save(wide, "JPEG")
+    Image.linear_gradient("L").convert("RGB").resize((5000, 50)).save(wide, "JPEG")
     found = upload(api, wide.getvalue(), "wide.jpg")["digest"]
     session = new_session(api)
-    say(api, session, "!echo ok", blocks=[{"type": "media", "digest": found}])
-    for model in ("anthropic/claude-opus-5", "openai/gpt-5.5"):
+    say(api, session, "nobody answers: it has no key", blocks=[{"type": "media", "digest": found}], model=SEEING[0])
+    for model in SEEING:
         plan = api.post(f"/v1/sessions/{session}/plan", json={"models": [model]}).json()
         (row,) = [row for row in plan["rows"] if row["digest"] == found]
         sent = api.get(f"/v1/media/{found}", params={"v": f"sent:{model}", "session": session})
@@ -262,7 +264,7 @@ def test_words_of_documents_are_read(api: httpx2.Client) -> None:
 
 
 def test_an_image_of_another_session_is_not_found_through_this_one(api: httpx2.Client) -> None:
-    found = upload(api, PNG)["digest"]
+    found = upload(api, sample_png(20, 17))["digest"]
     mine, other = new_session(api), new_session(api)
     say(api, mine, "!echo ok", blocks=[{"type": "image_ref", "image_id": found}])
     assert api.get(f"/v1/sessions/{mine}/images/{found}").status_code == 200

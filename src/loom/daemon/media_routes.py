@@ -261,8 +261,9 @@ async def _sent(daemon: Daemon, digest: str, model: str, session_id: str) -> Ser
         asking = await asking_for(daemon, (Said("look", Message("user", (shown,))),), model)
     if not asking.path:
         raise NotSent("That session has said nothing yet.")
-    prepared = await runtime.look(asking.prepared)
-    ref = next((ref for ref in prepared.prompt.media() if ref.digest == digest), None)
+    is_unseen = category_of(await daemon.intake.media_type(digest)) == "image" and not asking.model.capabilities.vision
+    refs = () if is_unseen else (await runtime.look(asking.prepared)).prompt.media()  # whose words need not be read
+    ref = next((ref for ref in refs if ref.digest == digest), None)
     if ref is None:
         raise NotSent(f"{asking.model.reference} is not shown these bytes: it gets their text or nothing.")
     return Served(
