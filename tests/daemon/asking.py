@@ -52,12 +52,13 @@ def settled(api: httpx2.Client, session: str, state: str = "idle") -> dict[str, 
     return api.get(f"/v1/sessions/{session}/messages").json()
 
 
-def raw(house: DaemonProcess, text: str | bytes, *, read_bytes: int = 65_536) -> str:
-    """The beginning of the answer to a request that is written by hand."""
+def raw(house: DaemonProcess, text: str | bytes, *, read_bytes: int = 65_536, is_whole: bool = False) -> str:
+    """The beginning of the answer to a request that is written by hand; or all of it, where it asks for an end."""
     place = urlsplit(house.url)
     with socket.create_connection((place.hostname, place.port), timeout=20) as line:
         line.sendall(text.encode("latin-1") if isinstance(text, str) else text)
-        return line.recv(read_bytes).decode("latin-1")
+        parts = iter(lambda: line.recv(read_bytes), b"") if is_whole else [line.recv(read_bytes)]
+        return b"".join(parts).decode("latin-1")
 
 
 def request(house: DaemonProcess, line: str, headers: Mapping[str, str], *, auth: bool = True) -> int:
