@@ -190,6 +190,8 @@ def test_pain_14_the_largest_picture_that_a_door_lets_in_is_never_refused_for_to
         prepared = compiled([user("See", huge)], target)
         assert prepared.receipt.totals.tokens <= prepared.receipt.budgets.tokens
         assert image_tokens(8_000, 8_000, target.tokens) < 100_000
+        unmade = prepare(said(user("See", huge)), target)
+        assert rows(unmade, "image")[0].tokens < 10_000, "megabytes of base64 are not counted as words"
 
 
 def test_pain_21_a_picture_from_a_tool_reaches_chat_completions() -> None:
