@@ -45,3 +45,17 @@ def test_a_folder_of_odd_files_is_read_to_its_end(tmp_path: Path) -> None:
     assert shown["paper.txt"]["media"]["pages"] == 2
     assert "words" in shown["new\nline.txt"]["text"]
     assert ran.code == 5, "the code for files"
+
+
+def test_pages_and_limits_mean_the_same_as_when_a_file_is_attached(tmp_path: Path) -> None:
+    loom = Loom(tmp_path)
+    (loom.home / "loom.toml").write_text("[documents]\nmax_pdf_bytes = 2000\n")
+    loom.file("report.pdf", sample_pdf("one", "two", "three"))
+    loom.file("large.pdf", sample_pdf(*["a page"] * 20))
+    loom.file("colour.txt", "a\x1b[31mred")
+
+    ran = loom("read", "report.pdf#2", "large.pdf", "colour.txt", "nowhere.txt")
+
+    assert "[page 2]\ntwo" in ran.out and "one" not in ran.out
+    assert "over the limit of 2 KB" in ran.out
+    assert "␛[31mred" in ran.out and "there is no file nowhere.txt. Check the path." in ran.out

@@ -73,7 +73,7 @@ def read_message(words: Sequence[str], attached: Sequence[str], limits: Limits) 
 
 def named_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Words, and those of them that name an existing file."""
-    names = [word for word in words if _existing(word) is not None]
+    names = [word for word in words if existing(word) is not None]
     return [word for word in words if word not in names], names
 
 
@@ -81,7 +81,7 @@ def attachment(name: str) -> Attachment:
     """A file, a file with pages (`report.pdf#3-7`), or an address."""
     if name.startswith(("http://", "https://")):
         return Attachment(source=name)
-    found = _existing(name)
+    found = existing(name)
     if found is not None:
         return found
     if Path(name).is_dir():
@@ -89,7 +89,8 @@ def attachment(name: str) -> Attachment:
     raise Unreadable(f"there is no file {name}.", name=name, hint="Check the name; paths are taken from this folder.")
 
 
-def _existing(word: str) -> Attachment | None:
+def existing(word: str) -> Attachment | None:
+    """The file, or the pages of a file, that a word names; None where it names none."""
     if not word or len(word) > _LONGEST_PATH or "\0" in word:
         return None
     if _is_file(word):

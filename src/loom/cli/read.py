@@ -10,6 +10,9 @@ from typing import Any
 import click
 import msgspec
 
+from loom.cli.attachments import existing
+from loom.cli.terminal import harmless, sentence
+from loom.config import load_config
 from loom.content.blocks import ContentBlock, DocumentBlock, TextBlock
 from loom.content.messages import text_of
 from loom.content.recipes import Text
@@ -43,31 +46,39 @@ class _Context:
 
 
 @click.command("read")
-@click.argument("paths", nargs=-1, required=True)
+@click.argument("paths", nargs=-1, required=True, metavar="FILE...")
 @click.option("--pages", default="", help='Pages, slides or sheets: "3" or "21-40".')
 @click.option("--offset", default=1, show_default=True, help="First line of a text file.")
 @click.option("--limit", type=int, default=None, help="How many lines of a text file.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def command(paths: tuple[str, ...], pages: str, offset: int, limit: int | None, as_json: bool) -> None:
-    """Show what Loom makes of files: their blocks, their text form and any error. A bad file does not stop the rest."""
+    """Show what Loom makes of files: their blocks, their text form and any error. A bad file does not stop the rest.
+
+    FILE#3-7 is pages 3 to 7.
+    """
     failed = False
+    limits = load_config().media_limits()
     for path in paths:
-        found = asyncio.run(_read(path, pages, offset, limit))
+        found = asyncio.run(_read(path, pages, offset, limit, limits))
         failed = failed or found["error"] is not None
-        click.echo(msgspec.json.encode(found).decode() if as_json else _for_people(found))
+        said = found.pop("said", "")
+        click.echo(msgspec.json.encode(found).decode() if as_json else harmless(_for_people(found, said)))
     if failed:
         raise SystemExit(5)
 
 
-async def _read(path: str, pages: str, offset: int, limit: int | None) -> dict[str, Any]:
-    context = _Context(Limits())
+async def _read(path: str, pages: str, offset: int, limit: int | None, limits: Limits) -> dict[str, Any]:
+    context = _Context(limits)
+    named = existing(path)
+    file, pages = (str(named.source), named.pages or pages) if named is not None else (path, pages)
     found: dict[str, Any] = {"path": path, "blocks": [], "text": "", "notices": context.notices, "error": None}
     try:
-        blocks = await read_file(context, path, offset=offset, limit=limit, pages=pages)
+        blocks = await read_file(context, file, offset=offset, limit=limit, pages=pages)
         found["blocks"] = blocks
         found["text"] = "\n".join([_text(block, context) for block in blocks])
     except LoomError as error:
         found["error"] = {"code": error.code, "message": error.message, "hint": error.hint}
+        found["said"] = sentence(error)
     return found
 
 
@@ -83,11 +94,11 @@ def _text(block: ContentBlock, context: _Context) -> str:
     return words.data.decode()
 
 
-def _for_people(found: dict[str, Any]) -> str:
+def _for_people(found: dict[str, Any], error: str) -> str:
     lines = [f"── {found['path']}"]
     lines += [f"note: {notice}" for notice in found["notices"]]
-    if found["error"]:
-        lines.append(f"{found['error']['code']}: {found['error']['message']} {found['error']['hint']}".rstrip())
+    if error:
+        lines.append(error)
     else:
         labels = [text_of(block) for block in found["blocks"] if not isinstance(block, TextBlock)]
         lines += [label for label in labels if label not in found["text"]]
