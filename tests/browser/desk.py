@@ -169,6 +169,23 @@ class Desk:
     def attachments(self) -> Locator:
         return self.page.get_by_role("list", name="Attachments").get_by_role("listitem")
 
+    def edit_last(self, text: str) -> None:
+        """Say the last message differently, and wait for the answer."""
+        self.asked.last.hover()
+        self.asked.last.get_by_role("button", name="Edit and resend").click()
+        self.box.fill(f"!echo {text}")
+        self.send_button.click()
+        expect(self.answers.last).to_contain_text(text)
+        self.quiet()
+
+    def in_list(self, item: str) -> Locator:
+        """Choose something from the menu of the session that is open; gives its row."""
+        row = self.page.locator(".session.here")
+        row.hover()
+        row.get_by_role("button", name=re.compile("More about")).click()
+        self.page.get_by_role("menuitem", name=item).click()
+        return row
+
     @property
     def session(self) -> str:
         """The id of the open session, once the address tells it."""

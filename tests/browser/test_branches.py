@@ -57,12 +57,7 @@ def test_arrow_up_edits_the_last_message(desk: Desk) -> None:
 def test_the_forest_goes_names_branches_and_compares(desk: Desk) -> None:
     desk.say_and_hear("!echo trunk")
     desk.say_and_hear("!echo left end")
-    desk.asked.last.hover()
-    desk.asked.last.get_by_role("button", name="Edit and resend").click()
-    desk.box.fill("!echo right end")
-    desk.send_button.click()
-    expect(desk.answers.last).to_contain_text("right end")
-    desk.quiet()
+    desk.edit_last("right end")
     desk.page.get_by_role("button", name="Branches").click()
     forest = desk.page.get_by_role("complementary", name="Branches")
     left = forest.get_by_role("treeitem", name=re.compile("spark.*left end"))

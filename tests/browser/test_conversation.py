@@ -57,6 +57,16 @@ def test_two_files_dropped_anywhere_are_both_sent_in_order(desk: Desk) -> None:
     ]
 
 
+def test_a_citation_names_its_page_and_opens_it(desk: Desk) -> None:
+    desk.page.get_by_role("button", name=re.compile("^A leaflet")).click()
+    source = desk.answers.last.get_by_role("list", name="Sources").get_by_role("button").first
+    expect(source).to_have_text(re.compile(r"^leaflet.pdf p. \d$"))
+    name = source.inner_text()
+    source.click()
+    page = desk.page.get_by_role("dialog", name=name).get_by_role("img")
+    assert page.evaluate("(image) => image.decode().then(() => image.naturalWidth)") > 300
+
+
 def test_pages_of_a_pdf_are_shown_and_a_range_of_them_is_sent(desk: Desk) -> None:
     desk.page.locator("[data-pick=files]").set_input_files(manual())
     expect(desk.attachments).to_contain_text("pages 1–20 of 32")

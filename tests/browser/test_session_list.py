@@ -26,12 +26,7 @@ def test_search_finds_words_inside_messages(desk: Desk) -> None:
 def test_a_search_result_opens_the_session_at_the_message_even_far_up_or_on_another_branch(desk: Desk) -> None:
     desk.say_and_hear("!echo the bittern hides in the reeds")
     session = desk.session
-    desk.asked.last.hover()
-    desk.asked.last.get_by_role("button", name="Edit and resend").click()
-    desk.box.fill("!echo the other branch")
-    desk.send_button.click()
-    expect(desk.answers.last).to_contain_text("the other branch")
-    desk.quiet()
+    desk.edit_last("the other branch")
     for number in range(14):
         desk.say_and_hear(f"!echo filler {number}\n" + "more\n" * 12)
     desk.page.get_by_role("button", name="New session").click()
@@ -46,14 +41,9 @@ def test_a_search_result_opens_the_session_at_the_message_even_far_up_or_on_anot
 
 def test_an_archived_session_leaves_the_list_and_comes_back(desk: Desk) -> None:
     desk.say_and_hear("!echo put me away")
-    row = desk.page.locator(".session.here")
-    row.hover()
-    row.get_by_role("button", name=re.compile("More about")).click()
-    desk.page.get_by_role("menuitem", name="Archive").click()
-    expect(row).to_have_count(0)
+    expect(desk.in_list("Archive")).to_have_count(0)
     desk.page.get_by_role("button", name="Archived").click()
-    row.get_by_role("button", name=re.compile("More about")).click()
-    desk.page.get_by_role("menuitem", name="Take out of the archive").click()
+    row = desk.in_list("Take out of the archive")
     expect(row).to_have_count(0)
     desk.page.get_by_role("button", name="Archived").click()
     expect(row).to_contain_text("put me away")
@@ -61,10 +51,7 @@ def test_an_archived_session_leaves_the_list_and_comes_back(desk: Desk) -> None:
 
 def test_a_session_is_renamed_in_its_row(desk: Desk) -> None:
     desk.say_and_hear("!echo rename me")
-    row = desk.page.locator(".session.here")
-    row.hover()
-    row.get_by_role("button", name=re.compile("More about")).click()
-    desk.page.get_by_role("menuitem", name="Rename").click()
+    row = desk.in_list("Rename")
     desk.page.get_by_role("textbox", name="Title").fill("Herons")
     desk.page.get_by_role("textbox", name="Title").press("Enter")
     expect(row).to_contain_text("Herons")
@@ -74,10 +61,7 @@ def test_a_session_is_renamed_in_its_row(desk: Desk) -> None:
 def test_a_session_is_deleted_after_a_question(desk: Desk) -> None:
     desk.say_and_hear("!echo delete me")
     session = desk.session
-    row = desk.page.locator(".session.here")
-    row.hover()
-    row.get_by_role("button", name=re.compile("More about")).click()
-    desk.page.get_by_role("menuitem", name="Delete").click()
+    desk.in_list("Delete")
     dialog = desk.page.get_by_role("dialog", name=re.compile("Delete"))
     dialog.get_by_role("button", name="Delete").click()
     expect(desk.page.get_by_role("heading", name=re.compile("Drop a picture"))).to_be_visible()

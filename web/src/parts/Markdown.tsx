@@ -72,7 +72,7 @@ function List({ list }: { list: Tokens.List }) {
       {blocks(item.tokens.filter((token) => token.type !== "checkbox"))}
     </li>
   ));
-  return list.ordered ? <ol start={list.start === "" ? 1 : list.start}>{items}</ol> : <ul>{items}</ul>;
+  return list.ordered ? <ol dir="auto" start={list.start === "" ? 1 : list.start}>{items}</ol> : <ul dir="auto">{items}</ul>;
 }
 
 function Table({ table }: { table: Tokens.Table }) {

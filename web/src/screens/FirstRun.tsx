@@ -35,10 +35,12 @@ export function FirstRun() {
           </li>
         </ul>
         <p class="start-note">
-          You are talking to <strong>{model.value || "…"}</strong>
-          {isSpark && ", a built-in model that looks at pixels and reads pages but does not reason"}.{" "}
+          <span>
+            You are talking to <strong>{model.value || "…"}</strong>
+            {isSpark && ", a built-in model that looks at pixels and reads pages but does not reason"}.
+          </span>
           {isSpark && (
-            <span class="buttons inline">
+            <span class="buttons">
               <button type="button" class="chip" onClick={() => (dialog.value = "settings")}><KeyIcon /> Add an API key</button>
               {local && <button type="button" class="chip" onClick={() => void useModel(local.reference)}>Use {shortModel(local.reference)}</button>}
             </span>
