@@ -348,6 +348,41 @@ async def test_a_damaged_record_hides_no_other_and_is_listed_with_what_can_be_re
     assert (listed[other.id].title, listed[other.id].damage) == ("the sound one", "")
 
 
+@pytest.mark.parametrize(
+    "damage",
+    ["head_key = (SELECT head_key FROM session WHERE id = :other)", "head_digits = '0000000000000000'"],
+    ids=["the head is another's", "the digits are wrong"],
+)
+async def test_a_head_that_is_not_the_one_that_was_written_is_noticed_and_mended(
+    sessions: Sessions, database: Database, damage: str
+):
+    session, other = await sessions.create(system="a"), await sessions.create(system="b")
+    (said,) = await sessions.append_to_head(session.id, [user("mine")])
+    await sessions.append_to_head(other.id, [user("theirs")])
+    await database.write(
+        lambda tx: tx.execute(
+            f"UPDATE session SET {damage} WHERE id = :id RETURNING :other",
+            {"id": session.id, "other": other.id},
+        )
+    )
+    with pytest.raises(Corrupt, match=session.id):
+        await sessions.get(session.id)
+    assert [found.id for found in await sessions.list() if found.damage] == [session.id]
+    assert (await sessions.mend(session.id)).head_id == said.id
+    assert not any(found.damage for found in await sessions.list())
+
+
+async def test_a_session_of_an_older_store_has_no_digits_and_gets_them_with_its_next_message(
+    sessions: Sessions, database: Database
+):
+    session = await sessions.create()
+    await database.write(lambda tx: tx.execute("UPDATE session SET head_digits = ''"))
+    assert (await sessions.get(session.id)).head_id == session.head_id
+    (said,) = await sessions.append_to_head(session.id, [user("hi")])
+    rows = await database.read(lambda tx: tx.execute("SELECT head_digits FROM session"))
+    assert rows == [(said.id.removeprefix("node:sha256:")[:16],)]
+
+
 async def test_forks_made_while_others_are_deleted_never_lose_their_path(sessions: Sessions, forest: Forest):
     origin = await sessions.create()
     nodes = await sessions.append_to_head(origin.id, [user(str(number)) for number in range(5)])

@@ -90,10 +90,10 @@ async def _record(runtime: Runtime, session: StoredSession, *, fix: bool) -> Fin
     if not fix:
         return Finding("store", "problem", session.damage, "loom doctor --fix resets it; what was said stays")
     try:
-        await runtime.sessions.update(session.id, overrides={}, watermark={}, quarantine={}, settings={})
+        await runtime.sessions.mend(session.id)
     except LoomError as error:
         return Finding("store", "problem", error.message, BACKUP)
-    return Finding("store", "warning", f"The settings of session {session.id} were damaged and are as new")
+    return Finding("store", "warning", f"The record of session {session.id} was damaged; its settings are as new")
 
 
 async def _path(runtime: Runtime, session: StoredSession, *, fix: bool) -> list[Finding]:

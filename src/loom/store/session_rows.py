@@ -18,9 +18,10 @@ from loom.content.blocks import clean_text
 from loom.errors import Conflict, Corrupt, NotFound
 from loom.store.database import Row, Transaction, shaped
 from loom.store.holders import is_gone
-from loom.store.nodes import Draft, Node, NodeRef, insert_path
+from loom.store.nodes import NODE_TAG, Draft, Node, NodeRef, insert_path, ref_at, ref_of
 
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
+_HEAD_DIGITS: Final = 16
 _SESSION_ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 
 
@@ -64,6 +65,7 @@ class _SessionRow(msgspec.Struct, frozen=True, array_like=True):
     rev: int
     created_at: float
     updated_at: float
+    head_digits: str
 
 
 def new_session_id(now: float) -> str:
@@ -76,7 +78,7 @@ PRUNE: Final = "prune"
 
 _COLUMNS_OF_SESSIONS: Final = (
     "SELECT s.id, s.title, r.id, h.id, s.model, s.workspace, s.overrides, s.watermark, s.quarantine, s.settings,"
-    " s.archived, s.last_seq, s.rev, s.created_at, s.updated_at"
+    " s.archived, s.last_seq, s.rev, s.created_at, s.updated_at, s.head_digits"
 )
 # Not an inner join: a session whose head is gone is damaged, and must not vanish.
 _WITH_NODES: Final = "LEFT JOIN node h ON h.key = s.head_key LEFT JOIN node r ON r.key = COALESCE(h.root_key, h.key)"
@@ -94,10 +96,13 @@ UPDATE_SESSION: Final = (
     " settings = COALESCE(:settings, settings), archived = COALESCE(:archived, archived),"
     " rev = rev + 1, updated_at = :now WHERE key = :key"
 )
+_FORGET_NOTES: Final = (
+    "UPDATE session SET overrides = '{}', watermark = '{}', quarantine = '{}', settings = '{}' WHERE key = :key"
+)
 _INSERT_SESSION: Final = (
     "INSERT INTO session (id, title, head_key, model, workspace, overrides, watermark, quarantine, settings, archived,"
-    " last_seq, rev, created_at, updated_at) VALUES (:id, :title, :head_key, :model, :workspace, :overrides,"
-    " :watermark, :quarantine, :settings, 0, 0, 1, :now, :now)"
+    " last_seq, rev, created_at, updated_at, head_digits) VALUES (:id, :title, :head_key, :model, :workspace,"
+    " :overrides, :watermark, :quarantine, :settings, 0, 0, 1, :now, :now, :digits)"
 )
 _LOCK_SESSION: Final = "SELECT key, head_key, rev, fence, holder, held_until FROM session WHERE id = :id FOR UPDATE"
 _INSERT_TIP: Final = "INSERT INTO tip (session_key, node_key) VALUES (:key, :node)"
@@ -229,6 +234,8 @@ def session_of(row: Row) -> StoredSession:
     shape = shaped(row, _SessionRow, what)
     values = msgspec.structs.asdict(shape)
     values["archived"] = bool(shape.archived)
+    if not shape.head_id.startswith(NODE_TAG + values.pop("head_digits")):
+        raise Corrupt(f"{what} is damaged.", hint="Run `loom doctor`; the rest can still be read.")
     try:
         for name in ("overrides", "watermark", "quarantine", "settings"):
             values[name] = _object(values[name])
@@ -252,6 +259,7 @@ def _damaged(row: Row, damage: str) -> StoredSession:
         fits = isinstance(value, (int, float)) if kind == "float" else isinstance(value, type(empty))
         values[name] = value if fits else empty
     values |= {"overrides": {}, "watermark": {}, "quarantine": {}, "settings": {}, "archived": bool(values["archived"])}
+    del values["head_digits"]
     values["title"] = clean_text(values["title"])
     return StoredSession(**values, damage=damage)
 
@@ -264,15 +272,32 @@ def _object(text: str) -> dict[str, Any]:
 
 
 def insert_session(tx: Transaction, values: Mapping[str, object], head: NodeRef) -> StoredSession:
-    tx.execute(_INSERT_SESSION, {**values, "head_key": head.key})
+    tx.execute(_INSERT_SESSION, {**values, "head_key": head.key, "digits": _digits(head)})
     return read_session(tx, cast("str", values["id"]))
 
 
 def set_head(tx: Transaction, key: int, head: NodeRef, now: float) -> None:
     tx.execute(
-        "UPDATE session SET head_key = :head, rev = rev + 1, updated_at = :now WHERE key = :key",
-        {"head": head.key, "now": now, "key": key},
+        "UPDATE session SET head_key = :head, head_digits = :digits, rev = rev + 1, updated_at = :now WHERE key = :key",
+        {"head": head.key, "digits": _digits(head), "now": now, "key": key},
     )
+
+
+def _digits(head: NodeRef) -> str:
+    return head.id.removeprefix(NODE_TAG)[:_HEAD_DIGITS]
+
+
+def mend_session(tx: Transaction, session_id: str, now: float) -> None:
+    """Point a damaged session at the head that its digits name, or, where they name none, at the one that it has. What
+    else is noted of it begins anew."""
+    key, head_key, _ = lock_session(tx, session_id)
+    ((digits,),) = tx.execute("SELECT head_digits FROM session WHERE key = :key", {"key": key})
+    try:
+        head = ref_of(tx, str(digits))
+    except NotFound:
+        head = ref_at(tx, head_key)
+    tx.execute(_FORGET_NOTES, {"key": key})
+    set_head(tx, key, head, now)
 
 
 def append_below_head(

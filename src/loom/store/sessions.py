@@ -37,6 +37,7 @@ from loom.store.session_rows import (
     listed_session,
     lock_head,
     lock_session,
+    mend_session,
     new_session_id,
     one_line,
     overtaken,
@@ -127,6 +128,16 @@ class Sessions:
             if rev is not None and rev != found_rev:
                 raise overtaken()
             tx.execute(UPDATE_SESSION, {**changes, "key": key})
+            return read_session(tx, session_id)
+
+        return await self._database.write(work)
+
+    async def mend(self, session_id: str) -> StoredSession:
+        """Make a damaged record whole again, as far as it says where its head is. Nothing that was said changes."""
+
+        def work(tx: Transaction) -> StoredSession:
+            tx.lock(PRUNE)
+            mend_session(tx, session_id, self._clock())
             return read_session(tx, session_id)
 
         return await self._database.write(work)
