@@ -370,6 +370,10 @@ def test_inline_pictures_of_every_shape_are_lifted(block: dict[str, Any]) -> Non
         ),
         ({"type": "image_url", "image_url": {"url": "data:nonsense"}}, "[image: its base64 data could not be decoded]"),
         ({"type": "image_url", "image_url": {"url": "data:image/png,"}}, "[image: it was empty]"),
+        (
+            {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": ""}},
+            "[image: it was empty]",
+        ),
         ({"type": "image_url", "image_url": {"url": "file:///etc/passwd"}}, "[image at file:///etc/passwd]"),
         (
             {"type": "image_url", "image_url": "https://e.example/a.png", "alt": "a cat"},

@@ -68,7 +68,7 @@ def read_media(kind: str, block: dict[str, Any], reading: Reading) -> list[Conte
     if file_id := first_ident(facts, *_FILE_IDS):
         reading.note(f"{kind} {file_id} is held by a provider and was not copied")
         return _stand_in(about, f"[{kind}: file {file_id}, held by a provider]")
-    return []
+    return _lifted(b"", about, reading) if any(facts.get(key) == "" for key in _INLINE) else []
 
 
 def lift_nested(value: Any, reading: Reading) -> tuple[Any, list[ContentBlock]]:
