@@ -129,16 +129,24 @@ def test_a_failed_turn_says_what_happened_and_offers_a_next_step(desk: Desk) -> 
 
 
 def test_messages_wait_in_line_while_an_answer_runs(desk: Desk) -> None:
-    desk.say("!slow 30tps\n!tokens 60")
+    desk.say("!slow 30tps\n!tokens 200")
     expect(desk.page.locator(".answer[aria-busy=true]")).to_be_visible()
+    desk.paste_files(carried("shot.png", picture("shot")))
+    expect(desk.attachments).to_contain_text("640×400")
     desk.say("!echo second")
     queue = desk.page.get_by_role("region", name="Queued messages")
     expect(queue).to_contain_text("!echo second")
     desk.say("!echo third")
     expect(queue.get_by_role("listitem")).to_have_count(2)
-    queue.get_by_role("button", name=re.compile("third")).click()
+    queue.get_by_role("button", name=re.compile("^Take .*third")).click()
     expect(queue.get_by_role("listitem")).to_have_count(1)
-    expect(desk.answers.last).to_contain_text("second", timeout=20_000)
+    queue.get_by_role("button", name=re.compile("^Edit .*second")).click()
+    expect(queue).to_have_count(0)
+    expect(desk.box).to_have_value("!echo second")
+    expect(desk.attachments).to_contain_text("shot.png")
+    desk.say("!echo second, better")
+    desk.page.get_by_role("button", name="Stop").click()
+    expect(desk.answers.last).to_contain_text("second, better", timeout=20_000)
     desk.quiet()
     expect(desk.asked).to_have_count(2)
 

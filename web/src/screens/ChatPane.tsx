@@ -7,9 +7,10 @@ import { loadOlder } from "../state/sessions";
 import { DownIcon } from "../parts/icons";
 import { later } from "../parts/memo";
 import { Composer } from "./Composer";
-import { Notices, QueuedMessages, SentMessages } from "./Pending";
+import { Notices, SentMessages } from "./Pending";
 import { TurnView } from "./TurnView";
 
+const QueuedMessages = later(() => import("./opened").then((found) => found.QueuedMessages));
 const Failure = later(() => import("./opened").then((found) => found.Failure));
 const NEAR_PX = 80;
 
@@ -81,7 +82,7 @@ export function ChatPane() {
               <SentMessages sent={seen.sent} />
               <Notices notices={seen.notices} />
               {seen.failure && <Failure failure={seen.failure} />}
-              <QueuedMessages queue={seen.live ? seen.queue : []} />
+              {seen.live && seen.queue.length > 0 && <QueuedMessages queue={seen.queue} />}
             </>
           )}
         </div>

@@ -1,7 +1,7 @@
 // Where messages are made: words, files, pictures from the clipboard and the camera, `@` files, `/` commands.
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { isBusy, modelInfo, sessionId } from "../state/app";
+import { dialog, isBusy, modelInfo, sessionId } from "../state/app";
 import { attach, blocks, canSend, editing, isUploading, onFocusWanted, stopEditing, submit, text } from "../state/composer";
 import { editLast } from "../state/keys";
 import { stop } from "../state/turn";
@@ -89,7 +89,12 @@ export function Composer() {
           </p>
         )}
         <Attachments />
-        {isBlind && <p class="notice">{shortModel(modelInfo.value?.reference ?? "")} cannot see: pictures are sent as text.</p>}
+        {isBlind && (
+          <p class="notice">
+            {shortModel(modelInfo.value?.reference ?? "")} cannot see: pictures are sent as text.{" "}
+            <button type="button" class="link" onClick={() => (dialog.value = "models")}>Another model</button>
+          </p>
+        )}
         <textarea
           id="message"
           ref={box}

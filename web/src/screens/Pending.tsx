@@ -1,9 +1,8 @@
-// What is not (yet) part of the conversation: sent, queued, noticed.
-import type { QueuedView } from "../api/shapes";
+// What is not (yet) part of the conversation: sent, noticed.
 import { CloseIcon, WarnIcon } from "../parts/icons";
 import { Medium } from "../parts/Medium";
 import { isMedia } from "../api/blocks";
-import { forget, unqueue } from "../state/turn";
+import { forget } from "../state/turn";
 import type { Notice, Sent } from "../state/view";
 
 export function SentMessages({ sent }: { sent: Sent[] }) {
@@ -22,24 +21,6 @@ export function SentMessages({ sent }: { sent: Sent[] }) {
         </article>
       ))}
     </>
-  );
-}
-
-export function QueuedMessages({ queue }: { queue: QueuedView[] }) {
-  if (!queue.length) return null;
-  return (
-    <section class="queue" aria-label="Queued messages">
-      <h2>Next in line</h2>
-      <ul>
-        {queue.map((one) => (
-          <li key={one.message}>
-            <span class="clip">{one.text || one.blocks.map((block) => (isMedia(block) ? (block.media.name ?? block.type) : "")).join(", ")}</span>
-            {one.blocks.filter(isMedia).length > 0 && <span class="count">{one.blocks.filter(isMedia).length}</span>}
-            <button type="button" class="icon" aria-label={`Take “${one.text.slice(0, 40)}” out of the queue`} onClick={() => void unqueue(one.message)}><CloseIcon /></button>
-          </li>
-        ))}
-      </ul>
-    </section>
   );
 }
 

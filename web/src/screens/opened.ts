@@ -9,6 +9,7 @@ export { Lightbox } from "./Lightbox";
 export { LockedOut } from "./LockedOut";
 export { ModelSwitcher } from "./ModelSwitcher";
 export { Palette } from "./Palette";
+export { QueuedMessages } from "./Queued";
 export { Doomed, Rename, Results } from "./SessionRows";
 export { Settings } from "./Settings";
 export { Shortcuts } from "./Shortcuts";

@@ -1,7 +1,7 @@
 // The message in the making: words, attachments, whom it answers. Kept per session across reloads.
 import { computed, effect, signal } from "@preact/signals";
 import { freshKey, Refused } from "../api/http";
-import { isMedia, type MediaBlock } from "../api/blocks";
+import { type Block, isMedia, type MediaBlock } from "../api/blocks";
 import type { MediaView, MessageView, Problem } from "../api/shapes";
 import { announce, config, sessionId } from "./app";
 import { size } from "./words";
@@ -111,8 +111,13 @@ export function detach(at: string): void {
 
 export function edit(message: MessageView): void {
   editing.value = message;
-  text.value = message.blocks.flatMap((block) => (block.type === "text" ? [block.text] : [])).join("\n\n");
-  attachments.value = message.blocks.filter(isMedia).map((block) => ({
+  refill(message.blocks);
+}
+
+/** What was said stands in the box again. */
+export function refill(said: Block[]): void {
+  text.value = said.flatMap((block) => (block.type === "text" ? [block.text] : [])).join("\n\n");
+  attachments.value = said.filter(isMedia).map((block) => ({
     key: freshKey(), name: block.media.name ?? block.type, bytes: block.media.size_bytes, preview: "", fraction: null, block,
     pages: block.type === "document" && block.pages ? (block.pages.split("-").map(Number) as [number, number]) : null,
     problem: null, notices: [], cancel: () => undefined,
