@@ -29,6 +29,7 @@ from loom.content.recipes import Page, Slice, Text  # noqa: E402 - as above
 from loom.errors import LoomError  # noqa: E402 - as above
 from loom.formats.facts import Limits  # noqa: E402 - as above
 from loom.formats.pdf import inspect_pdf, render_pdf  # noqa: E402 - as above
+from loom.formats.pdf.draw import draw as draw_page  # noqa: E402 - as above
 
 LIMITS = Limits()
 Case = Callable[[bytes, Path], object]
@@ -148,8 +149,14 @@ def _pictures(pages: str) -> dict[str, Case]:
         for number in range(first, last + 1):
             render_pdf(data, media, Page(number), LIMITS)
 
+    def no_worker(data: bytes, _: Path) -> None:
+        document = pypdfium2.PdfDocument(data)
+        for number in range(first, last + 1):
+            draw_page(document[number - 1], Page(number), LIMITS.max_pixels)
+
     return {
         "pypdfium2 JPEG": in_process,
+        "loom, no worker": no_worker,
         "pdftoppm JPEG": poppler("jpeg"),
         "pdftoppm PNG": poppler("png"),
         "loom": loom,
