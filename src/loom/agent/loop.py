@@ -105,7 +105,9 @@ def _reached(turn: Turn) -> str:
     limits = turn.limits
     if limits.usd is not None and (turn.price(turn.usage) or 0.0) > limits.usd:
         return f"${limits.usd:g}"
-    return f"{limits.steps} steps" if turn.steps >= limits.steps else ""
+    if turn.steps < limits.steps:
+        return ""
+    return "1 step" if limits.steps == 1 else f"{limits.steps} steps"
 
 
 async def _answered(turn: Turn, acted: Acted) -> list[Event]:

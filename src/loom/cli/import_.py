@@ -58,7 +58,8 @@ async def _import(files: tuple[str, ...], as_json: bool) -> int:
                     click.echo(msgspec.json.encode(found) if as_json else report(found))
             except LoomError as error:
                 code = code or exit_code(error)
-                say(f"{name}: {sentence(error)}")
+                said = sentence(error)
+                say(said if said.startswith(Path(name).name) else f"{name}: {said}")
     return code
 
 

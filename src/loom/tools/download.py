@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 MAX_BYTES: Final = 67_108_864
 DEADLINE_SECONDS: Final = 30.0
 MAX_REDIRECTS: Final = 5
+_CHECK: Final = "Check the address."
 _EITHER_HEADER: Final = zlib.MAX_WBITS | 32
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _HEADERS: Final = (
@@ -65,7 +66,7 @@ async def _followed(place: Place, egress: Egress, max_bytes: int) -> Download:
             if isinstance(found, Download):
                 return found
             place = found
-    raise Unreadable(f"{place.origin} redirects more than {MAX_REDIRECTS} times")
+    raise Unreadable(f"{place.origin} redirects more than {MAX_REDIRECTS} times", hint=_CHECK)
 
 
 async def _asked(pool: httpcore2.AsyncConnectionPool, place: Place, max_bytes: int) -> Download | Place:
@@ -75,7 +76,7 @@ async def _asked(pool: httpcore2.AsyncConnectionPool, place: Place, max_bytes: i
         if response.status in _REDIRECTS and "location" in headers:
             return place.hop(headers["location"])
         if not 200 <= response.status < 300:
-            raise Unreadable(f"{place.origin} answers with HTTP {response.status} for {place.url[:200]}")
+            raise Unreadable(f"{place.origin} answers with HTTP {response.status} for {place.url[:200]}", hint=_CHECK)
         data = await _body(response.aiter_stream(), headers, place, max_bytes)
     declared = headers.get("content-type", "").partition(";")[0].strip().lower()
     return Download(url=place.url, data=data, declared=declared, name=_name(place))
@@ -93,7 +94,7 @@ async def _body(stream: AsyncIterator[bytes], headers: dict[str, str], place: Pl
             try:
                 made, chunk = expand(chunk, max_bytes + 1 - len(data))  # noqa: PLW2901  what is left of it comes next
             except zlib.error:
-                raise Unreadable(f"{place.origin} sends damaged data") from None
+                raise Unreadable(f"{place.origin} sends damaged data", hint="Try again later.") from None
             data += made
             if len(data) > max_bytes:
                 raise _too_large(place, max_bytes)

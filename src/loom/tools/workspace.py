@@ -71,7 +71,7 @@ def open_file(workspace: Path, asked: str) -> Generator[OpenFile]:
         if stat.S_ISDIR(facts.st_mode):
             raise Unreadable(f"{asked} is a folder", name=name, hint="List it instead.")
         if not stat.S_ISREG(facts.st_mode):
-            raise Unreadable(f"{asked} is a pipe or a device, not a file", name=name)
+            raise Unreadable(f"{asked} is a pipe or a device, not a file", name=name, hint="Name a file.")
     except BaseException:
         os.close(descriptor)
         raise
@@ -130,9 +130,9 @@ def _open(workspace: Path, asked: str, name: str) -> tuple[int, Path]:
     except PermissionError:
         raise Unreadable(f"{asked} may not be read", name=name, hint="Check its permissions.") from None
     except OSError as error:
-        raise Unreadable(f"{asked} cannot be opened: {error.strerror}", name=name) from None
+        raise Unreadable(f"{asked} cannot be opened: {error.strerror}", name=name, hint="Check the path.") from None
     except (ValueError, RuntimeError):
-        raise Unreadable(f"{asked[:200]!r} is not the path of a file", name=name) from None
+        raise Unreadable(f"{asked[:200]!r} is not the path of a file", name=name, hint="Check it.") from None
 
 
 def read_whole(opened: OpenFile, limits: Limits) -> bytes:
