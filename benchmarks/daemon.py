@@ -19,6 +19,7 @@ import argparse
 import asyncio
 import base64
 import contextlib
+import itertools
 import os
 import statistics
 import subprocess
@@ -104,7 +105,8 @@ async def crowd(folder: Path) -> None:
             sessions = [await client.session() for _ in range(SESSIONS)]
             pictures = [await client.upload(icon(number)) for number in range(SESSIONS)]
             await Crowd().one(await client.session(), -1, pictures[0])
-            asked_ms = await asyncio.gather(*(version_ms(client) for _ in range(SESSIONS)))
+            await versions_ms(client)  # opens the connections
+            asked_ms = await versions_ms(client)
             seen = Crowd()
             began = time.perf_counter()
             await asyncio.gather(*(seen.one(sessions[at], at, pictures[at]) for at in range(SESSIONS)))
@@ -120,10 +122,13 @@ async def crowd(folder: Path) -> None:
         print(f"    the daemon holds {held_mb(house.pid):.0f} MB, {files_of(house.pid)} files")
 
 
-async def version_ms(client: Client) -> float:
-    began = time.perf_counter()
-    await client.version()
-    return (time.perf_counter() - began) * 1000
+async def versions_ms(client: Client) -> list[float]:
+    async def one() -> float:
+        began = time.perf_counter()
+        await client.version()
+        return (time.perf_counter() - began) * 1000
+
+    return await asyncio.gather(*(one() for _ in range(SESSIONS)))
 
 
 async def soak(folder: Path, minutes: float) -> None:
@@ -136,10 +141,13 @@ async def soak(folder: Path, minutes: float) -> None:
 
             async def talk(number: int) -> None:
                 picture = await client.upload(icon(number))
-                while time.monotonic() < until:
-                    session = await client.session()
-                    for _ in range(10):
-                        await seen.one(session, number, picture)
+                session = await client.session()
+                for turn in itertools.count(1):
+                    await seen.one(session, number, picture)
+                    if time.monotonic() > until:
+                        return
+                    if turn % 10 == 0:
+                        session = await client.session()
 
             async def look() -> None:
                 session = await client.session()
