@@ -103,6 +103,25 @@ def test_a_running_daemon_takes_it_up_and_the_command_answers_through_it(tmp_pat
     assert marks(loom) == "x\n"
 
 
+def test_whoever_attaches_to_the_daemon_is_asked_first(tmp_path: Path):
+    loom = Loom(tmp_path, LOOM_MODEL="", LOOM_PLAIN="1")
+    (loom.home / "loom.toml").write_text('model = "loom/spark"\n')
+    short = killed_while_it_asked(loom)[:8]
+
+    with serving(loom):
+        piped = loom("attach", "-c", stdin=b"/quit\n")
+        with Terminal(loom, "attach", "-c") as terminal:
+            terminal.wait_for("approve run_command\n  echo x >> mark\n")
+            terminal.wait_for(PROMPT)
+            terminal.type("n too risky\n")
+            terminal.wait_for("the user said no: too risky")
+            terminal.wait_for("› ")
+            terminal.type("/quit\n")
+            assert terminal.end() == 0
+
+    assert f"waits for your word on {short} run_command: echo x >> mark" in piped.err and not marks(loom)
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

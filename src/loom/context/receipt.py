@@ -118,7 +118,7 @@ def tightness(survey: Survey, mark: Watermark, used: Totals, allowed: Totals) ->
     reference = survey.target.model.reference
     pins: Sequence[Item] = [item for item in survey.items if item.override in ("full", "low")]
     if mark.text_cap:
-        yield f"texts of more than {mark.text_cap} characters were cut: the window of {reference} is full"
+        yield f"texts of more than {mark.text_cap} characters were cut in the middle"
     if any(survey.wish(item, mark)[1] != "override" for item in pins):
         yield f"what was pinned is reduced as well: {reference} takes no more"
     if not fits(used, allowed):
