@@ -23,6 +23,7 @@ from browser.samples import carried, manual, write_workspace
 IMAGES = Path(__file__).resolve().parents[2] / "docs/images"
 TALL: Any = {"width": 1240, "height": 1580}  # the whole story in one picture
 FIRST = "What is wrong on this page, and what does the leaflet say about the timeout?"
+LOW: Any = {"width": 1440, "height": 620}
 RAISED, OVERLOADED = "Raise the timeout", "A model that is away"
 LOOKS: dict[str, dict[str, Any]] = {
     "light": {"scheme": "light"},
@@ -218,6 +219,8 @@ def _sessions(desk: Desk, _: str) -> None:
 def _approval(desk: Desk, session: str) -> None:
     desk.page.keyboard.press("Escape")
     desk.page.mouse.move(0, 0)
+    if not desk.is_phone:
+        desk.page.set_viewport_size(LOW)
     desk.daemon.ask(f"/v1/sessions/{session}/fork", {"title": RAISED})
     fork = desk.daemon.ask("/v1/sessions?limit=1")["sessions"][0]["id"]
     desk.page.goto(f"{desk.daemon.url}/#/s/{fork}")
@@ -228,6 +231,8 @@ def _approval(desk: Desk, session: str) -> None:
 
 
 def _failure(desk: Desk, session: str) -> None:
+    if not desk.is_phone:
+        desk.page.set_viewport_size(WIDE)
     fork = desk.daemon.ask(f"/v1/sessions/{session}/fork", {"title": OVERLOADED})["id"]
     desk.page.goto(f"{desk.daemon.url}/#/s/{fork}")
     expect(desk.answers).to_have_count(3)

@@ -11,7 +11,7 @@ import { toggle } from "../state/keys";
 import { go, report, titleOf } from "../state/sessions";
 import { cycleTheme } from "../state/theme";
 import { again } from "../state/turn";
-import { ago } from "../state/words";
+import { ago, unmarked } from "../state/words";
 
 interface Choice {
   key: string;
@@ -50,7 +50,7 @@ export function Palette() {
   }, [words]);
   const choices: Choice[] = [
     ...sessions.value.filter((one) => one.title.toLowerCase().includes(words)).slice(0, 6).map((one) => ({ key: one.id, kind: "session", label: one.title || "Untitled", note: ago(one.updated_at, Date.now()), thumb: one.thumb, act: () => go(one.id) })),
-    ...found.value.map((one, index) => ({ key: `${one.node}.${index}`, kind: one.where === "text" ? "message" : one.where, label: one.snippet, note: titleOf(one), thumb: one.media, act: () => go(one.session, one.node) })),
+    ...found.value.map((one, index) => ({ key: `${one.node}.${index}`, kind: one.where === "text" ? "message" : one.where, label: unmarked(one.snippet), note: titleOf(one), thumb: one.media, act: () => go(one.session, one.node) })),
     ...actions().filter((one) => one.label.toLowerCase().includes(words)),
   ];
   const close = (): void => {

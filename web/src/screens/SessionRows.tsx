@@ -4,6 +4,7 @@ import { mediaUrl } from "../api/http";
 import type { SearchResult, SessionView } from "../api/shapes";
 import { Dialog } from "../parts/Dialog";
 import { addressOf, changeSession, removeSession, report, titleOf } from "../state/sessions";
+import { unmarked } from "../state/words";
 
 export function Rename({ session, onDone }: { session: SessionView; onDone: () => void }) {
   const input = useRef<HTMLInputElement>(null);
@@ -32,7 +33,7 @@ export function Results({ results }: { results: SearchResult[] }) {
               {one.media && <img src={mediaUrl(one.media, "thumb")} alt="" loading="lazy" />}
               <span class="session-words">
                 <span class="clip">{titleOf(one)}</span>
-                <span class="dim snippet">{one.snippet}</span>
+                <span class="dim snippet">{unmarked(one.snippet)}</span>
                 <span class="dim">{{ text: "in a message", document: "in a document", picture: "in a picture" }[one.where]}</span>
               </span>
             </a>

@@ -8,7 +8,7 @@ import { later } from "../parts/memo";
 import { Menu } from "../parts/Menu";
 import { moreSessions, sessionId, sessions, sessionsLoaded, showsSessions } from "../state/app";
 import { changeSession, go, loadArchived, loadMoreSessions, report } from "../state/sessions";
-import { ago, dayOf } from "../state/words";
+import { ago, dayOf, unmarked } from "../state/words";
 
 const Rename = later(() => import("./opened").then((found) => found.Rename));
 const Results = later(() => import("./opened").then((found) => found.Results));
@@ -109,7 +109,7 @@ function SessionRow({ session, onDelete }: { session: SessionView; onDelete: () 
             <span class="clip">{title}</span>
             <span class="dim clip">
               {session.state !== "idle" ? <span class={`state ${session.state}`}>{STATES[session.state]}</span> : ago(session.updated_at, Date.now())}
-              {session.snippet && ` · ${session.snippet.replace(/[`*#>]+/g, "")}`}
+              {session.snippet && ` · ${unmarked(session.snippet)}`}
             </span>
           </span>
         </a>

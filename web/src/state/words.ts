@@ -61,6 +61,11 @@ export function shortModel(reference: string): string {
   return reference.slice(reference.lastIndexOf("/") + 1) || reference;
 }
 
+/** A line of Markdown without its signs, where one line is all there is room for. */
+export function unmarked(line: string): string {
+  return line.replace(/[`*#>]+/g, "");
+}
+
 export function plural(count: number, one: string, many = `${one}s`): string {
   return `${count} ${count === 1 ? one : many}`;
 }
