@@ -12,11 +12,22 @@ import pytest
 from daemon.running import Served, served, serving, until
 from loom.client import RemoteSession
 from loom.config import load_config
-from loom.content.messages import broken_pairs
+from loom.content.messages import assistant, broken_pairs, user
+from loom.daemon.history import history
+from loom.daemon.message_shapes import MessageQuery
 from loom.daemon.problems import Draining
 from loom.daemon.turns import BEGINNING
 from loom.errors import LoomError, NotFound
-from loom.events import ApprovalRequested, Event, TurnFailed, TurnFinished, TurnStarted, decode_event
+from loom.events import (
+    ApprovalRequested,
+    Event,
+    TextDelta,
+    TurnFailed,
+    TurnFinished,
+    TurnStarted,
+    decode_event,
+    encode_event,
+)
 from loom.runtime import Runtime
 from loom.testing import ScriptedProvider, sample_png
 from loom.tools.base import ToolContext, tool
@@ -120,6 +131,21 @@ async def test_turns_that_cannot_begin_hold_up_neither_the_messages_nor_the_turn
             for session in stuck:
                 await session.cancel()
             await until(lambda: not daemon.app.daemon.turns.active)
+
+
+async def test_an_answer_that_is_stored_and_not_yet_told_is_not_shown_twice() -> None:
+    async with served() as daemon, daemon.client() as client:
+        runtime, session = daemon.runtime, await client.session()
+        await runtime.sessions.append_to_head(session.id, [user("what?")])
+        told: list[Event] = [TurnStarted(turn="t", model="loom/spark"), TextDelta(index=0, text="this")]
+        await runtime.events.append(session.id, [(event.type, encode_event(event)) for event in told])
+        await runtime.sessions.update(session.id, settings={"running": {"turn": "t"}})
+        before = await history(daemon.app.daemon, session.id, MessageQuery())
+        assert before.running is not None and len(before.running.partial) == 2
+        await runtime.sessions.append_to_head(session.id, [assistant("this")])
+        after = await history(daemon.app.daemon, session.id, MessageQuery())
+        assert after.running is not None and after.running.partial == ()
+        assert len(after.messages) == 2
 
 
 async def asked(session: RemoteSession) -> ApprovalRequested:

@@ -113,7 +113,8 @@ async def moment_of(daemon: Daemon, stored: StoredSession, head: Node) -> Moment
             case _:
                 since.append(event)
     running: dict[str, str] = stored.settings["running"]
-    if head.parent_id == last_node and head.source != "user":
+    is_next = head.parent_id == last_node if last_node else bool(turn)  # a turn begins at a question of the user
+    if is_next and head.source != "user":
         since.clear()  # the head holds what they say; the event that tells so is about to be written
     return Moment(
         turn=turn or running.get("turn", ""),
