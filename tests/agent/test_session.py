@@ -218,3 +218,15 @@ async def test_an_event_that_cannot_be_written_is_an_error_for_whoever_waits_for
     full = False
     await outbox.flush()
     assert written == [TextDelta(text="a word"), step], "nothing was lost meanwhile"
+
+
+async def test_a_session_is_called_by_the_first_words_or_the_first_files() -> None:
+    async with memory_runtime() as runtime:
+        runtime.providers["anthropic"] = ScriptedProvider(["one", "two", "three"])
+        spoken = await runtime.session(model=MODEL)
+        await spoken.send("What  is\nwrong here?")
+        await spoken.send("and now?")
+        shown = await runtime.session(model=MODEL)
+        await shown.send(image(sample_png(), name="login.png"))
+        titles = {stored.id: stored.title for stored in await runtime.sessions.list()}
+        assert titles == {spoken.id: "What is wrong here?", shown.id: "login.png"}

@@ -142,6 +142,7 @@ class Record(Protocol):
     async def save(
         self,
         *,
+        title: str | None = None,
         model: str | None = None,
         watermark: Mapping[str, Any] | None = None,
         quarantine: Mapping[str, Any] | None = None,

@@ -26,7 +26,7 @@ from loom.agent.starts import CutTurn, Start
 from loom.agent.tracked_files import Seen, TrackedFiles, standing
 from loom.agent.world import TurnWorld
 from loom.content.blocks import ContentBlock, ToolCall, ToolResult
-from loom.content.messages import Message, user
+from loom.content.messages import Message, title_of, user
 from loom.context.cost import Calibration, calibrate
 from loom.context.policy import Override, Placed, Request, Said, Watermark
 from loom.errors import LoomError, NotFound, StoreError
@@ -212,7 +212,12 @@ class Runner:
             await self._record.move(start.parent)
         if not start.is_another_answer:
             await self._catch_up(state, model, start.mentioned)
-        await self._save(running=msgspec.to_builtins(self._running), tracked=msgspec.to_builtins(self._files.view))
+        said = start.queued.message if start.queued is not None else start.message
+        await self._save(
+            title=title_of(said) if said is not None and not state.title else None,
+            running=msgspec.to_builtins(self._running),
+            tracked=msgspec.to_builtins(self._files.view),
+        )
         return state.head, state, model
 
     def _recall(self, state: State) -> None:
@@ -433,11 +438,12 @@ class Runner:
             running=msgspec.to_builtins(running), always=[list(pair) for pair in sorted(self.approvals.always)]
         )
 
-    async def _save(self, **changes: Any) -> None:
+    async def _save(self, *, title: str | None = None, **changes: Any) -> None:
         """Change these settings and leave the others; None takes one away."""
         async with self._saving:
             settings = {**(await self._record.state()).settings, **changes}
-            await self._record.save(settings={key: value for key, value in settings.items() if value is not None})
+            kept = {key: value for key, value in settings.items() if value is not None}
+            await self._record.save(title=title, settings=kept)
 
     async def _keep(self, data: bytes) -> ContentBlock:
         return (await ingest(data, self._world.shelf, limits=self._world.limits)).blocks[0]

@@ -24,6 +24,7 @@ from loom.content.media import Media
 from loom.errors import ContentError
 
 Role = Literal["user", "assistant", "tool"]
+TITLE_CHARACTERS: Final = 60
 
 _ALLOWED: Final[dict[Role, frozenset[type]]] = {
     "user": frozenset({TextBlock, ImageBlock, DocumentBlock, AudioBlock, UnknownBlock}),
@@ -114,6 +115,13 @@ def media_blocks(blocks: Iterable[Block]) -> Iterator[MediaBlock]:
 
 def media_of(message: Message) -> tuple[Media, ...]:
     return tuple(block.media for block in media_blocks(message.blocks))
+
+
+def title_of(message: Message) -> str:
+    """What a conversation that begins with it is called: its first words, or the names of its media."""
+    names = ", ".join(media.name or media.label for media in media_of(message))
+    words = " ".join((message.text.strip() or names)[: 8 * TITLE_CHARACTERS].split())
+    return words if len(words) <= TITLE_CHARACTERS else words[: TITLE_CHARACTERS - 1].rstrip() + "…"
 
 
 def sources_of(message: Message) -> tuple[str, ...]:

@@ -224,7 +224,7 @@ class SessionChange(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionView(msgspec.Struct, frozen=True, kw_only=True):
-    """`title` falls back to the first words; `rev` counts every change, and is the ETag."""
+    """`title` is the first words until somebody gives another; `rev` counts every change, and is the ETag."""
 
     id: str
     title: str

@@ -18,7 +18,6 @@ from loom.runtime import Runtime
 from loom.store.nodes import Node
 from loom.store.session_rows import StoredSession
 
-TITLE_CHARACTERS: Final = 60
 LABEL_CHARACTERS: Final = 90
 _REMEMBERED: Final = 2_000
 _REMEMBERED_PRICES: Final = 50_000
@@ -27,7 +26,6 @@ _REMEMBERED_PRICES: Final = 50_000
 class Glimpse(msgspec.Struct, frozen=True):
     """A path at a glance. It never changes: a head's id covers everything above it."""
 
-    title: str = ""
     snippet: str = ""
     thumb: str | None = None
 
@@ -42,7 +40,7 @@ class Views:
         glimpse = await self._glimpse(stored.head_id)
         return SessionView(
             id=stored.id,
-            title=stored.title or glimpse.title or ("A damaged session" if stored.damage else ""),
+            title=stored.title or ("A damaged session" if stored.damage else ""),
             model=stored.model,
             workspace=stored.workspace,
             head=stored.head_id,
@@ -169,15 +167,12 @@ def one_line(text: str, most: int) -> str:
 
 
 def _glimpse(path: Sequence[Node]) -> Glimpse:
-    """The first words and the last ones, of people and models; the newest picture, whoever showed it."""
+    """The last words, of people and models; the newest picture, whoever showed it."""
     said = [node.message for node in path if node.message is not None and node.source != "system"]
-    first = next((message for message in said if message.role == "user"), None)
     words = [message.text for message in said if message.role != "tool" and message.text.strip()]
     media = [medium for message in said for medium in media_of(message)]
     pictures = [medium.digest for medium in media if medium.media_type.startswith("image/")]
-    names = [medium.name or medium.label for medium in media_of(first)] if first else []
     return Glimpse(
-        title=one_line(first.text.strip() or ", ".join(names), TITLE_CHARACTERS) if first else "",
         snippet=one_line(words[-1], LABEL_CHARACTERS) if words else "",
         thumb=pictures[-1] if pictures else None,
     )

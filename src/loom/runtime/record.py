@@ -113,13 +113,20 @@ class StoredRecord:
     async def save(
         self,
         *,
+        title: str | None = None,
         model: str | None = None,
         watermark: Mapping[str, Any] | None = None,
         quarantine: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
     ) -> None:
         await self._runtime.sessions.update(
-            self.id, model=model, watermark=watermark, quarantine=quarantine, settings=settings, fence=self._fence
+            self.id,
+            title=title,
+            model=model,
+            watermark=watermark,
+            quarantine=quarantine,
+            settings=settings,
+            fence=self._fence,
         )
 
     async def override(self, changes: Mapping[str, Override]) -> None:
