@@ -122,6 +122,20 @@ def test_whoever_attaches_to_the_daemon_is_asked_first(tmp_path: Path):
     assert f"waits for your word on {short} run_command: echo x >> mark" in piped.err and not marks(loom)
 
 
+def test_an_answer_from_elsewhere_ends_the_question_here_and_the_turn_goes_on(tmp_path: Path):
+    loom = Loom(tmp_path, LOOM_PLAIN="1")
+
+    with Terminal(loom, "-R", "-T", "run_command", CALL) as terminal:
+        terminal.wait_for(PROMPT)
+        ran = loom.process("approve", loom("approvals", "--json").rows[0]["approval"])
+        terminal.wait_for("run_command was answered somewhere else meanwhile")
+        terminal.wait_for("(no output, exit code 0)")
+        assert terminal.end() == 0
+
+    assert ran.code == 0 and "the program that runs the turn goes on with it" in ran.err
+    assert marks(loom) == "x\n"
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [

@@ -7,6 +7,7 @@ import os
 import sys
 from typing import Final, Literal, TypeAlias
 
+from loom.cli.ahead import Ahead
 from loom.cli.terminal import Ink, one_line, quiet_keys, say
 from loom.errors import LoomError
 from loom.events import ApprovalRequested
@@ -33,16 +34,35 @@ def is_anyone_there() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-async def answer(
-    session: Session, event: ApprovalRequested, permission: Permission, given: Given | None = None
+async def answer_in(
+    events: Ahead, session: Session, event: ApprovalRequested, permission: Permission, given: Given | None = None
 ) -> None:
-    """`given` is what was said in advance."""
+    """Answer what a turn that is watched asks; whoever answers elsewhere meanwhile ends the question here. `given` is
+    what was said in advance."""
+    said = given or await events.asked(_decided(event, permission), event.approval)
+    if said is None:
+        sys.stderr.write("\n")
+        _say_gone(event)
+    else:
+        await _tell(session, event, said)
+
+
+async def answer(session: Session, event: ApprovalRequested, permission: Permission) -> None:
+    """The same for a turn that is watched by others."""
+    await _tell(session, event, await _decided(event, permission))
+
+
+async def _tell(session: Session, event: ApprovalRequested, said: Given) -> None:
     try:
-        await session.answer(event.approval, *(given or await _decided(event, permission)))
+        await session.answer(event.approval, *said)
     except LoomError as error:
         if error.code != _GONE:
             raise
-        say(f"{one_line(event.call.name)} was answered somewhere else meanwhile")
+        _say_gone(event)
+
+
+def _say_gone(event: ApprovalRequested) -> None:
+    say(f"{one_line(event.call.name)} was answered somewhere else meanwhile")
 
 
 async def _decided(event: ApprovalRequested, permission: Permission) -> Given:

@@ -12,7 +12,8 @@ from typing import Any
 
 import click
 
-from loom.cli.approving import answer, is_anyone_there
+from loom.cli.ahead import Ahead
+from loom.cli.approving import answer_in, is_anyone_there
 from loom.cli.chat import mentions, read_line, use_line_editing
 from loom.cli.exits import TurnEnded
 from loom.cli.faces import Outcome, TextFace
@@ -151,14 +152,14 @@ class _Talk:
         failed: LoomError | None = None
         async with Progress(plain=is_plain()) as progress:
             progress.show(doing)
-            async with aclosing(turn) as events:
+            async with aclosing(turn), Ahead(turn) as events:
                 async for event in events:
                     progress.step_aside()
                     if isinstance(event, TextDelta | ThinkingDelta | ApprovalRequested):
                         progress.clear()
                     await face.event(event)
                     if isinstance(event, ApprovalRequested):
-                        await answer(self._session, event, "ask")
+                        await answer_in(events, self._session, event, "ask")
                     if isinstance(event, TurnFailed):
                         failed = TurnEnded(event.code, event.text, hint=event.hint)
         await face.finish(Outcome(session=self._session.id, model=""))

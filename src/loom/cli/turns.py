@@ -8,7 +8,8 @@ from contextlib import aclosing
 
 import msgspec
 
-from loom.cli.approving import Given, Permission, answer
+from loom.cli.ahead import Ahead
+from loom.cli.approving import Given, Permission, answer_in
 from loom.cli.exits import TurnEnded
 from loom.cli.faces import Face, Outcome
 from loom.cli.progress import Progress
@@ -90,14 +91,14 @@ async def speak(
     runtime.renditions.on_progress = progress.show
     try:
         # Closed here and now, also when a face fails: a turn must not outlive the runtime that it writes to.
-        async with aclosing(turn) as events:
+        async with aclosing(turn), Ahead(turn) as events:
             async for event in events:
                 seen.add(event)
                 _follow(progress, event, model.name, shows_reasoning=shows_reasoning)
                 await face.event(event)
                 if isinstance(event, ApprovalRequested):
                     progress.clear()
-                    await answer(session, event, permission, (answers or {}).get(event.approval))
+                    await answer_in(events, session, event, permission, (answers or {}).get(event.approval))
     except LoomError as error:
         seen.error = error
     finally:
