@@ -4,6 +4,8 @@
 
 Opening: from following the link of a session to the newest answer on the screen.
 Scrolling: to the very top through every page of the history, frame by frame; what is long between two frames is jank.
+A task of the main thread holds up every frame that is due meanwhile: the trace tells how long each took, and how much
+of that was its own processor time, which does not depend on who else uses the machine.
 """
 
 from __future__ import annotations
@@ -23,7 +25,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from PIL import Image, ImageDraw
-from playwright.sync_api import CDPSession, Page, sync_playwright
+from playwright.sync_api import Browser, CDPSession, Page, sync_playwright
 
 from loom.config import load_config
 from loom.content.blocks import ContentBlock, TextBlock
@@ -124,7 +126,7 @@ def measured(daemon: Daemon, session: str) -> dict[str, Any]:
         page = browser.new_page(viewport={"width": 1440, "height": 900})
         page.goto(daemon.link())
         runs = [opened(page, f"{daemon.url}/#/s/{session}") for _ in range(5)]
-        up, down = scrolled(page, -1), scrolled(page, 1)
+        up, down = scrolled(browser, page, -1), scrolled(browser, page, 1)
         turns = page.locator(".turn").count()
         browser.close()
     return {
@@ -135,21 +137,43 @@ def measured(daemon: Daemon, session: str) -> dict[str, Any]:
     }
 
 
-def scrolled(page: Page, direction: int) -> dict[str, float]:
-    """The time between frames, and what the main thread did in a frame on average, by the browser's own counters."""
-    browser = page.context.new_cdp_session(page)
-    browser.send("Performance.enable")
-    before = counters(browser)
+def scrolled(browser: Browser, page: Page, direction: int) -> dict[str, float]:
+    """The time between frames, what the main thread did in a frame on average, and its tasks one by one."""
+    session = page.context.new_cdp_session(page)
+    session.send("Performance.enable")
+    before = counters(session)
+    browser.start_tracing(page=page, categories=["disabled-by-default-devtools.timeline"])
     gaps = sorted(page.evaluate(SCROLL, direction))
-    after = counters(browser)
+    trace = json.loads(browser.stop_tracing())
+    after = counters(session)
     work = {name: round((after[name] - before[name]) * 1000 / len(gaps), 2) for name in COUNTERS}
     return {
         "frames": len(gaps),
-        "p50": round(gaps[len(gaps) // 2], 1),
-        "p95": round(gaps[int(len(gaps) * 0.95)], 1),
+        "p50": round(at(gaps, 0.5), 1),
+        "p95": round(at(gaps, 0.95), 1),
+        "p99": round(at(gaps, 0.99), 1),
         "worst": round(gaps[-1]),
         **{f"{name.removesuffix('Duration').lower()} a frame": value for name, value in work.items()},
+        **tasks(trace["traceEvents"]),
     }
+
+
+def at(ordered: list[float], share: float) -> float:
+    return ordered[min(len(ordered) - 1, int(len(ordered) * share))]
+
+
+def tasks(events: list[dict[str, Any]]) -> dict[str, float]:
+    """What the page's main thread ran, by the trace: in all, and its own processor time."""
+    main = {(one["pid"], one["tid"]) for one in events if one.get("args", {}).get("name") == "CrRendererMain"}
+    ran = [
+        one for one in events if one["name"] == "RunTask" and one.get("ph") == "X" and (one["pid"], one["tid"]) in main
+    ]
+    found: dict[str, float] = {"tasks over 50 ms": sum(one["dur"] > 50_000 for one in ran)}
+    for name, key in (("task", "dur"), ("task, processor", "tdur")):
+        ordered = sorted(one.get(key, 0) / 1000 for one in ran) or [0.0]
+        found |= {f"{name} p95": round(at(ordered, 0.95), 2), f"{name} p99": round(at(ordered, 0.99), 1)}
+        found[f"{name} worst"] = round(ordered[-1], 1)
+    return found
 
 
 def counters(browser: CDPSession) -> dict[str, float]:
