@@ -625,7 +625,7 @@ export interface SessionQuery {
   before?: string;
 }
 
-/** `title` falls back to the first words; `rev` counts every change, and is the ETag. */
+/** `title` is the first words until somebody gives another; `rev` counts every change, and is the ETag. */
 export interface SessionView {
   id: string;
   title: string;
