@@ -17,8 +17,9 @@ from PIL import Image
 from daemon.asking import api_of, new_session, sample, say, settled, upload
 from daemon.running import DaemonProcess
 from daemon.running import daemon as running
+from loom.testing import sample_png
 
-PNG = sample("login.png")
+PNG = sample_png(20, 19)  # too small for anybody to look for words in it
 
 
 def test_a_session_is_begun_listed_changed_and_deleted(api: httpx2.Client) -> None:
@@ -91,7 +92,7 @@ def test_a_message_may_be_json_or_a_form_and_media_are_looked_up_not_believed(ap
     block = history["messages"][0]["blocks"][1]
     assert block["alt"] == "a page"
     assert (block["media"]["media_type"], block["media"]["size_bytes"]) == ("image/png", len(PNG))
-    assert (block["media"]["width"], block["media"]["name"]) == (900, "login.png")
+    assert (block["media"]["width"], block["media"]["name"]) == (20, "login.png")
     assert "source" not in block["media"]
     files = [("images[]", ("login.png", PNG)), ("files[]", ("leaflet.pdf", sample("leaflet.pdf")))]
     posted = api.post(f"/v1/sessions/{session}/messages", data={"text": "!echo form"}, files=files)
