@@ -68,7 +68,7 @@ def test_whatever_is_sent_nothing_breaks_and_answers_keep_to_the_document(
             "--exclude-path-regex",
             "rotate|/events|/asyncapi",
         ),
-        *("--continue-on-failure", "--no-color", "--workers", "2"),
+        *("--continue-on-failure", "--no-color", "--workers", "1"),
     ]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=280, check=False)
     assert done.returncode == 0, done.stdout[-6_000:]
