@@ -92,6 +92,7 @@ def test_a_damaged_session_of_claude_code_is_repaired_and_goes_on(tmp_path: Path
         "never answered",
         "said image/jpeg and is image/png",
         "1 empty text left out",
+        "1 thought kept to read",
         "loom doctor --fix",
     ):
         assert words in looked.out, (words, looked.out)

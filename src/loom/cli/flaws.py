@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from typing import Any, Final, cast
 
 from loom.formats.sniff import sniff
+from loom.tools.words import counted
 
 _HEAD_CHARACTERS: Final = 8_192
 _TYPES: Final = ("media_type", "mime_type", "mimeType")
@@ -25,9 +26,9 @@ def flaws_of(messages: Any) -> list[str]:
         data = block.get("data")
         if declared and isinstance(data, str) and (found := _type_of(data)) not in ("", declared):
             lies[declared, found] = lies.get((declared, found), 0) + 1
-    told = [f"{_counted(count, 'block')} said {said} and {'is' if count == 1 else 'are'} {found}; the bytes count"
+    told = [f"{counted(count, 'block')} said {said} and {'is' if count == 1 else 'are'} {found}; the bytes count"
             for (said, found), count in lies.items()]  # fmt: skip
-    return [*told, *([f"{_counted(empty, 'empty text')} left out"] if empty else [])]
+    return [*told, *([f"{counted(empty, 'empty text')} left out"] if empty else [])]
 
 
 def _objects(value: Any) -> Iterator[dict[str, Any]]:
@@ -51,7 +52,3 @@ def _type_of(encoded: str) -> str:
     except (binascii.Error, ValueError):
         return ""
     return sniff(data).media_type if data else ""
-
-
-def _counted(count: int, what: str) -> str:
-    return f"1 {what}" if count == 1 else f"{count} {what}s"

@@ -22,9 +22,11 @@ from loom.agent.foreign import read_conversation
 from loom.agent.ports import Shelf
 from loom.cli.flaws import flaws_of
 from loom.cli.llm_logs import read_logs
+from loom.content.blocks import ThinkingBlock
 from loom.content.messages import Message, broken_pairs
 from loom.errors import ContentError, Unreadable
 from loom.formats.facts import Limits
+from loom.tools.words import counted
 
 SQLITE: Final = b"SQLite format 3\0"
 _CODEX_LINES: Final = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
@@ -199,17 +201,21 @@ async def _upgraded(strung: Strung, shelf: Shelf, limits: Limits, roots: Sequenc
         workspace=strung.workspace,
         system="\n\n".join(text for text in (strung.system, found.system) if text.strip()),
         messages=found.messages,
-        notices=(*strung.notices, *flaws_of(strung.messages), *found.notices, *_pairs(found.messages)),
+        notices=(*strung.notices, *flaws_of(strung.messages), *found.notices, *_told(found.messages)),
     )
 
 
-def _pairs(messages: Sequence[Message]) -> Iterable[str]:
+def _told(messages: Sequence[Message]) -> Iterable[str]:
+    """Of pairs that are broken, and of thoughts."""
     for broken in broken_pairs(messages):
         place = f"message {broken.message + 1}"
         if broken.problem == "orphan":
             yield f"{place}: a result answers no call ({broken.call_id[:40]}); models are told of it as text"
         else:
             yield f"{place}: a call was never answered ({broken.call_id[:40]}); models are told that it was interrupted"
+    count = sum(isinstance(block, ThinkingBlock) for message in messages for block in message.blocks)
+    if count:
+        yield f"{counted(count, 'thought')} kept to read; a model is sent only thoughts of its own"
 
 
 def _first_words(messages: Sequence[Message]) -> str:
