@@ -88,10 +88,10 @@ def _find(tx: Transaction, words: Sequence[str], limit: int, per_session: int) -
     params["most"] = _MOST_CANDIDATES
     folded = [word.casefold() for word in words]
     by_session: dict[str, list[Found]] = {}
-    for found in (*_titles(tx, params, folded), *_messages(tx, params, folded, per_session)):
-        of_session = by_session.setdefault(found.session, [])
-        if len(of_session) < per_session:
-            of_session.append(found)
+    for found in _messages(tx, params, folded, per_session):
+        by_session.setdefault(found.session, []).append(found)
+    for found in _titles(tx, params, folded):  # mostly the first words again: the message itself is the better place
+        by_session.setdefault(found.session, [found])
     order = [row[0] for row in tx.execute(_SELECT_ORDER) if row[0] in by_session]
     return tuple(found for session in order for found in by_session[session])[:limit]
 
