@@ -132,7 +132,7 @@ def read_aloud(text: str, question: str) -> str:
     """The words that were found in a picture; first the line that shares most with the question."""
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     if not lines:
-        return "I found no text in it."
+        return "No text that I can read."
     kept: list[str] = []
     for line in lines[:MAX_READ_LINES]:
         if sum(map(len, kept)) + len(line) > MAX_READ_CHARS:
