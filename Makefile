@@ -44,7 +44,7 @@ $(VENV)/.run: $(VENV)/bin/python pyproject.toml
 	@touch $@
 
 $(VENV)/.test: $(VENV)/bin/python pyproject.toml
-	$(BIN)/python -m pip install -q --no-compile -e '.[all]' --group test
+	$(BIN)/python -m pip install -q -e '.[all]' --group test
 	@touch $@ $(VENV)/.run
 
 $(VENV)/.bench: $(VENV)/.test
