@@ -15,9 +15,8 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final
 
 from loom.errors import Unreachable
 from loom.store.database import NOT_CARRIED, T, Transaction, Work
@@ -35,10 +34,12 @@ from loom.store.sqlite_file import (
 _READERS: Final = 3
 _BATCH_JOBS: Final = 256
 _BATCH_SECONDS: Final = 0.02
+_ANSWER_SECONDS: Final = 0.001
+"""A reader with much to do tells the loop this often: each telling wakes it."""
 
 
 class _Job:
-    """Work on its way to the writer and its answer on its way back."""
+    """Work on its way to the writer or a reader, and its answer on its way back."""
 
     __slots__ = ("alone", "error", "future", "loop", "result", "work")
 
@@ -69,8 +70,8 @@ class SqliteDatabase:
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closed = False
         self._door = threading.Lock()
-        self._readers = ThreadPoolExecutor(_READERS, thread_name_prefix="loom-store-reader")
-        self._local = threading.local()
+        self._reads: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._readers: list[threading.Thread] = []
         self._open: list[SqliteTransaction] = [self._transaction]
         self._writer = threading.Thread(target=self._serve, name="loom-store-writer", daemon=True)
         self._writer.start()
@@ -88,10 +89,17 @@ class SqliteDatabase:
         return await self._submit(_Job(work))
 
     async def read(self, work: Work[T]) -> T:
+        job = _Job(work)
         if self._path is None:
-            return await self._submit(_Job(work))
-        self._refuse_when_closed()
-        return await asyncio.get_running_loop().run_in_executor(self._readers, self._read, work)
+            return await self._submit(job)
+        with self._door:
+            self._refuse_when_closed()
+            self._reads.put(job)
+            if not self._readers or (len(self._readers) < _READERS and self._reads.qsize() > 1):
+                reader = threading.Thread(target=self._serve_reads, name="loom-store-reader", daemon=True)
+                self._readers.append(reader)
+                reader.start()
+        return await job.future
 
     async def scrub(self) -> None:
         def truncate_log(tx: Transaction) -> None:
@@ -114,11 +122,14 @@ class SqliteDatabase:
                 return
             self._closed = True
             self._queue.put(None)
+            for _ in self._readers:
+                self._reads.put(None)
         await asyncio.to_thread(self._finish)
 
     def _finish(self) -> None:
         self._writer.join()
-        self._readers.shutdown()
+        for reader in self._readers:
+            reader.join()
         for transaction in self._open:
             transaction.close()
 
@@ -134,28 +145,42 @@ class SqliteDatabase:
 
     # Readers
 
-    def _read(self, work: Work[T]) -> T:
-        try:
-            reader = self._reader()
-            reader.execute("BEGIN")
-            try:
-                return work(reader)
-            finally:
-                reader.roll_back()
-        except sqlite3.Error as error:
-            raise typed(error, self._path) from error
-        except StopIteration as error:
-            raise RuntimeError(NOT_CARRIED) from error
+    def _serve_reads(self) -> None:
+        reader: SqliteTransaction | None = None
+        while (job := self._reads.get()) is not None:
+            answered: list[_Job] = []
+            until = time.monotonic() + _ANSWER_SECONDS
+            while job is not None:
+                try:
+                    reader = reader or self._reader()
+                    self._read(reader, job)
+                except BaseException as error:  # noqa: BLE001 - it belongs to the caller, and the reader must live on
+                    job.error = self._translated(error)
+                answered.append(job)
+                if time.monotonic() > until:
+                    break
+                try:
+                    job = self._reads.get_nowait()
+                except queue.Empty:
+                    break
+            _answer(answered)
+            if job is None:
+                return
 
     def _reader(self) -> SqliteTransaction:
-        """This thread's own connection."""
-        reader = cast("SqliteTransaction | None", getattr(self._local, "reader", None))
-        if reader is None:
-            reader = SqliteTransaction(connect(self._path, timeout=self._busy_seconds, is_frozen=self._is_frozen))
-            self._open.append(reader)
-            reader.execute("PRAGMA query_only = ON")
-            self._local.reader = reader
+        """A connection of this thread's own."""
+        reader = SqliteTransaction(connect(self._path, timeout=self._busy_seconds, is_frozen=self._is_frozen))
+        self._open.append(reader)
+        reader.execute("PRAGMA query_only = ON")
         return reader
+
+    def _read(self, reader: SqliteTransaction, job: _Job) -> None:
+        """Each in a transaction of its own: it sees whatever was written before it was asked for."""
+        reader.execute("BEGIN")
+        try:
+            job.result = job.work(reader)
+        finally:
+            reader.roll_back()
 
     # The writer thread
 
