@@ -91,7 +91,7 @@ def _text(stream: io.TextIOWrapper) -> str:
 
 
 def _checked(ran: Ran, arguments: tuple[str, ...]) -> Ran:
-    assert "--debug" in arguments or ("Traceback" not in ran.err and "inside Loom" not in ran.err), ran.err
+    assert "--debug" in arguments or ("Traceback" not in ran.err and "went wrong inside Loom" not in ran.err), ran.err
     return ran
 
 

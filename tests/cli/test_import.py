@@ -54,10 +54,11 @@ def noise(folder: Path, side: int) -> bytes:
     return file.read_bytes()
 
 
-def damaged(folder: Path) -> str:
+def damaged(first: dict[str, Any]) -> str:
+    """A session of Claude Code with the usual faults, which begins with this picture."""
     thinking = {"type": "thinking", "thinking": "hm", "signature": "from-another-model"}
     return claude_code(
-        said("user", "what is wrong here?", picture(noise(folder, 2_000))),
+        said("user", "what is wrong here?", first),
         said("assistant", thinking, tool_use("toolu_1", "Read"), model="claude-x", id="msg_1"),
         said("user", tool_result("toolu_1", [picture(sample_png(), "image/jpeg")])),
         said("assistant", "", "It says 502.", model="claude-x", id="msg_2"),
@@ -79,7 +80,7 @@ def tool_result(call_id: str, content: Any) -> dict[str, Any]:
 
 def test_a_damaged_session_of_claude_code_is_repaired_and_goes_on(tmp_path: Path):
     loom = Loom(tmp_path)
-    loom.file("session.jsonl", damaged(tmp_path))
+    loom.file("session.jsonl", damaged(picture(noise(tmp_path, 2_000))))
 
     looked = loom("doctor", "session.jsonl")
     fixed = loom("doctor", "--fix", "--json", "session.jsonl")
