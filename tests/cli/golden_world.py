@@ -14,7 +14,7 @@ from contextlib import closing
 from pathlib import Path
 
 from cli.loom_command import Loom
-from cli.test_import import claude_code, damaged, picture, said
+from cli.test_import import claude_code, damaged, said
 from loom.testing import sample_pdf
 
 _HOUR_SECONDS = 3_600
@@ -103,7 +103,7 @@ def _write_files(you: You) -> None:
         "talk.json": json.dumps(
             [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}, {"role": "assistant"}]
         ),
-        "session.jsonl": damaged(picture(picture_bytes, "image/jpeg")),
+        "session.jsonl": damaged(picture_bytes, png(8, 8, (255, 0, 0))),
         "whole.jsonl": claude_code(said("user", "hello"), said("assistant", "hi", model="claude-x", id="msg_1")),
     }.items():
         you.file(name, data)

@@ -54,13 +54,13 @@ def noise(folder: Path, side: int) -> bytes:
     return file.read_bytes()
 
 
-def damaged(first: dict[str, Any]) -> str:
-    """A session of Claude Code with the usual faults, which begins with this picture."""
+def damaged(first: bytes, read: bytes) -> str:
+    """A session of Claude Code with the usual faults, a picture that was sent and one that was read by a tool."""
     thinking = {"type": "thinking", "thinking": "hm", "signature": "from-another-model"}
     return claude_code(
-        said("user", "what is wrong here?", first),
+        said("user", "what is wrong here?", picture(first)),
         said("assistant", thinking, tool_use("toolu_1", "Read"), model="claude-x", id="msg_1"),
-        said("user", tool_result("toolu_1", [picture(sample_png(), "image/jpeg")])),
+        said("user", tool_result("toolu_1", [picture(read, "image/jpeg")])),
         said("assistant", "", "It says 502.", model="claude-x", id="msg_2"),
         said("user", tool_result("toolu_nobody", "an orphan")),
         said("assistant", tool_use("toolu_2", "Bash"), model="claude-x", id="msg_3"),
@@ -80,7 +80,7 @@ def tool_result(call_id: str, content: Any) -> dict[str, Any]:
 
 def test_a_damaged_session_of_claude_code_is_repaired_and_goes_on(tmp_path: Path):
     loom = Loom(tmp_path)
-    loom.file("session.jsonl", damaged(picture(noise(tmp_path, 2_000))))
+    loom.file("session.jsonl", damaged(noise(tmp_path, 2_000), sample_png()))
 
     looked = loom("doctor", "session.jsonl")
     fixed = loom("doctor", "--fix", "--json", "session.jsonl")

@@ -89,7 +89,7 @@ def played(transcript: Transcript, loom: Loom, home: Path) -> str:
                 ran = Ran(0, daemons.enter_context(serving(loom, *arguments[1:])), "")
             else:
                 stdin = (loom.folder / step.stdin).read_bytes() if step.stdin else b""
-                ran = loom(*arguments, stdin=stdin, **step.environ)
+                ran = loom(*arguments, stdin=stdin, cwd=None, **step.environ)
             parts.append(f"{_PROMPT}{step.line}\n{_shown(ran, names)}\n")
     return "".join(parts).rstrip("\n") + "\n"
 
