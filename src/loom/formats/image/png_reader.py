@@ -1,20 +1,19 @@
 """Pillow's reader for PNG with a faster inflater: zlib-ng takes half the time of the zlib that Pillow is linked with.
 
 Pillow is given the same data merely stored, a block at a time, so that it stays in the processor's cache and takes no
-memory. Without zlib-ng, and for small or rare pictures (interlaced, animated), Pillow reads the file itself.
+memory. Small or rare pictures (interlaced, animated) Pillow reads itself.
 """
 
 from __future__ import annotations
 
-import importlib
 import io
 from collections.abc import Iterator
-from functools import cache
-from typing import Any, Final
+from typing import Final
 
 from PIL.PngImagePlugin import PngImageFile
 
 from loom.formats.image.chunks import Part, png_chunks
+from loom.formats.inflate import InflateError, decompressobj
 
 _WORTH_IT_BYTES: Final = 500_000
 _FED_BYTES: Final = 16_384
@@ -27,18 +26,9 @@ _ZLIB_HEAD: Final = b"\x78\x01"
 def open_png(data: bytes) -> PngImageFile:
     chunks = list(png_chunks(data))
     size = _plain_size(data, chunks)
-    if size < _WORTH_IT_BYTES or inflaters() is None:
+    if size < _WORTH_IT_BYTES:
         return PngImageFile(io.BytesIO(data))
     return _InflatedPng(data, _stored(data, [chunk for chunk in chunks if chunk.kind == b"IDAT"], size))
-
-
-@cache
-def inflaters() -> Any:
-    """The module of zlib-ng, which comes without types; None where it is not installed."""
-    try:
-        return importlib.import_module("zlib_ng.zlib_ng")
-    except ImportError:
-        return None
 
 
 class _InflatedPng(PngImageFile):
@@ -61,15 +51,15 @@ def _plain_size(data: bytes, chunks: list[Part]) -> int:
 
 def _stored(data: bytes, parts: list[Part], size: int) -> Iterator[bytes]:
     """The picture's data as stored blocks, `size` bytes of it at most; fewer where it is cut off."""
-    inflater, fault = inflaters().decompressobj(), inflaters().error
+    inflater = decompressobj()
     head, view = _ZLIB_HEAD, memoryview(data)
     for part in parts:
         for at in range(part.body, part.end - 4, _FED_BYTES):
-            fed: Any = view[at : min(at + _FED_BYTES, part.end - 4)]
+            fed: bytes | memoryview = view[at : min(at + _FED_BYTES, part.end - 4)]
             while len(fed) and size > 0:
                 try:
                     plain = inflater.decompress(fed, min(size, _MOST_STORED_BYTES))
-                except fault as error:
+                except InflateError as error:
                     raise OSError("the compressed data is damaged") from error
                 fed = inflater.unconsumed_tail
                 if plain:

@@ -10,13 +10,13 @@ import io
 import struct
 import time
 import zipfile
-import zlib
 from typing import Final
 from xml.parsers.expat import ExpatError
 
 from loom.content.media import size_label
 from loom.errors import Encrypted, LoomError, TooLarge, Unreadable
 from loom.formats.facts import Limits
+from loom.formats.inflate import MAX_WBITS, InflateError, crc32, decompressobj
 
 MAX_MEMBERS: Final = 10_000
 MAX_SIGNATURES: Final = 100_000
@@ -35,7 +35,7 @@ _READABLE_METHODS: Final = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 
 _DAMAGE: Final = (
     zipfile.BadZipFile,
-    zlib.error,
+    InflateError,
     ExpatError,
     struct.error,
     EOFError,
@@ -69,7 +69,7 @@ def _what(error: Exception) -> str:
     match error:
         case ExpatError():
             return f"its XML breaks off in line {error.lineno}"
-        case zipfile.BadZipFile() | zlib.error() | EOFError():
+        case zipfile.BadZipFile() | InflateError() | EOFError():
             return "the zip container is incomplete or altered"
         case _:
             return "its parts do not fit together"
@@ -106,7 +106,7 @@ class Archive:
         """The whole member. What its header claims about the size is the most that is inflated."""
         entry = self._entry(member)
         data, is_whole = self._inflated(entry, entry.file_size)
-        if not is_whole or len(data) != entry.file_size or zlib.crc32(data) != entry.CRC:
+        if not is_whole or len(data) != entry.file_size or crc32(data) != entry.CRC:
             raise self._unreadable("is incomplete or altered")
         self.check_time()
         return data
@@ -129,7 +129,7 @@ class Archive:
         packed = self._packed(entry)
         if entry.compress_type == zipfile.ZIP_STORED:
             return bytes(packed[: most_bytes + 1]), len(packed) <= most_bytes
-        inflater = zlib.decompressobj(-zlib.MAX_WBITS)
+        inflater = decompressobj(-MAX_WBITS)
         with damage_reported(self._name):
             return inflater.decompress(packed, most_bytes + 1), inflater.eof
 
