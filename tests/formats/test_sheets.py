@@ -9,6 +9,8 @@ import zipfile
 
 import openpyxl
 import pytest
+from hypothesis import example, given, settings
+from hypothesis import strategies as st
 from made_office import LIMITS, ODS, XLS, XLSX, book, container, oracle_xlsx, png, recall, text_of
 from openpyxl.chart import BarChart, Reference
 
@@ -19,7 +21,7 @@ from loom.formats.facts import Limits
 from loom.formats.office import inspect_office, render_office, sheet_rows
 from loom.formats.office.delimited import delimiter_of, read_rows
 from loom.formats.office.ooxml import Package
-from loom.formats.office.sheet_rows import area, row_line
+from loom.formats.office.sheet_rows import Cell, area, row_line, row_lines
 from loom.formats.office.sheets import ROWS_OF_MANY, ROWS_OF_ONE, Spreadsheet
 
 
@@ -83,6 +85,23 @@ def test_values_are_written_for_readers() -> None:
     )
     assert row_line(["x"] * 600).endswith("x [88 more cells]")
     assert area((0, 0), (9, 27)) == "A1:AB10"
+
+
+_NUMBERS = st.floats() | st.integers(-(10**17), 10**17).map(float) | st.decimals(-9, 9, places=6).map(float)
+_COLUMN = st.one_of(
+    st.lists(_NUMBERS, min_size=6, max_size=6),
+    st.lists(st.booleans(), min_size=6, max_size=6),
+    st.lists(st.text("ab |\n", max_size=3), min_size=6, max_size=6),
+    st.lists(st.sampled_from(["", 1.5, True, dt.date(2026, 1, 2)]), min_size=6, max_size=6),
+)
+
+
+@settings(max_examples=300, deadline=None, derandomize=True)
+@given(columns=st.lists(_COLUMN, min_size=1, max_size=4))
+@example(columns=[[0.00001, -0.0, 0.1 + 0.2, 1e15, 1e16, 123456.0]])
+def test_rows_written_column_by_column_are_the_rows_written_one_by_one(columns: list[list[Cell]]) -> None:
+    rows = list(zip(*columns, strict=True))
+    assert row_lines(rows) == [row_line(row) for row in rows]
 
 
 def test_errors_and_formulas_without_a_stored_value_are_shown() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 from collections import OrderedDict
+from itertools import islice
 from typing import Final
 
 import msgspec
@@ -14,10 +15,11 @@ from python_calamine import CalamineError, CalamineWorkbook, PasswordError, Shee
 
 from loom.errors import Encrypted, Unreadable
 from loom.formats.office.sheet_messages import ListSheets, ReadSheets, SheetFacts, SheetJob, SheetText
-from loom.formats.office.sheet_rows import RowLines, area, row_line
+from loom.formats.office.sheet_rows import RowLines, area, row_lines
 from loom.formats.worker.loop import Task, serve
 
 _HELD_WORKBOOKS: Final = 2
+_BLOCK_ROWS: Final = 256
 _KINDS: Final = (
     (SheetTypeEnum.ChartSheet, "chart"),
     (SheetTypeEnum.DialogSheet, "dialog"),
@@ -70,13 +72,12 @@ def _text(workbook: CalamineWorkbook, index: int, job: ReadSheets) -> SheetText:
         return SheetText()
     where = area(sheet.start, sheet.end)
     lines = RowLines(job.max_rows, job.max_characters)
-    for number, cells in enumerate(sheet.iter_rows(), sheet.start[0]):
-        if number < job.first_row:
-            continue
-        line = row_line(cells)
-        if line and lines.is_full:
-            return SheetText(lines.text, where, lines.rows, sheet.height, next_row=number + 1)
-        lines.add(number, line)
+    first = max(job.first_row, sheet.start[0])
+    rows = islice(sheet.iter_rows(), first - sheet.start[0], None)
+    while block := list(islice(rows, _BLOCK_ROWS)):
+        if (left_out := lines.extend(first, row_lines(block))) is not None:
+            return SheetText(lines.text, where, lines.rows, sheet.height, next_row=left_out + 1)
+        first += len(block)
     return SheetText(lines.text, where, lines.rows, sheet.height)
 
 

@@ -1,13 +1,16 @@
 """Rows of cells as text that a model reads well and that stays short: `a | b | c`, a line a row.
 
 Trailing empty cells and rows are dropped, runs of empty rows are counted, dates are ISO, whole numbers have no `.0`.
+What stands in one column is mostly of one kind, so that whole sheets are written column by column (`row_lines`).
 """
 
 from __future__ import annotations
 
 import datetime as dt
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeAlias
+
+import msgspec
 
 from loom.formats.office import marks
 
@@ -15,15 +18,15 @@ Cell: TypeAlias = str | int | float | bool | dt.datetime | dt.date | dt.time | d
 SEPARATOR: Final = " | "
 MAX_COLUMNS: Final = 512
 _EXACT: Final = 1e15
+_LONG_NUMBER: Final = 16
+"""Characters from which on a number may have more digits than a spreadsheet knows."""
+_UNUSUAL: Final = ("e", "n", "0.0000", "-0.0,")
+"""What JSON writes in another way: exponents, what is no number, numbers near zero, minus zero."""
 _MIDNIGHT: Final = dt.time()
 
 
 def _words(value: str) -> str:
     return value if value.isprintable() and "|" not in value else marks.cell(value)
-
-
-def _truth(value: bool) -> str:
-    return "TRUE" if value else "FALSE"
 
 
 def _moment(value: dt.datetime) -> str:
@@ -76,11 +79,28 @@ class RowLines:
         self._left_rows -= 1
         self._left_characters -= len(line) + 1
 
+    def extend(self, first: int, lines: Sequence[str]) -> int | None:
+        """The lines of row `first` and of those that follow it; which of them has no room any more, if any."""
+        characters = sum(map(len, lines)) + len(lines)
+        has_room = len(lines) <= self._left_rows and characters < self._left_characters
+        if has_room and first == self._last + 1 and all(lines):
+            self.lines.extend(lines)
+            self.rows += len(lines)
+            self._last += len(lines)
+            self._left_rows -= len(lines)
+            self._left_characters -= characters
+            return None
+        for number, line in enumerate(lines, first):
+            if line and self.is_full:
+                return number
+            self.add(number, line)
+        return None
+
 
 _FORMS: Final[dict[type[Any], Callable[[Any], str]]] = {
     type(None): lambda _value: "",
     str: _words,
-    bool: _truth,
+    bool: {True: "TRUE", False: "FALSE"}.__getitem__,
     int: str,
     float: _number,
     dt.datetime: _moment,
@@ -95,11 +115,46 @@ def row_line(cells: Sequence[Cell], more: int = 0) -> str:
     if len(cells) > MAX_COLUMNS:
         more += sum(1 for value in cells[MAX_COLUMNS:] if value not in ("", None))
         cells = cells[:MAX_COLUMNS]
-    texts = [_FORMS[type(value)](value) for value in cells]
-    while texts and not texts[-1]:
-        texts.pop()
-    line = SEPARATOR.join(texts)
+    line = _line([_FORMS[type(value)](value) for value in cells])
     return f"{line} [{more} more cells]" if more else line
+
+
+def row_lines(rows: Sequence[Sequence[Cell]]) -> list[str]:
+    """The lines of rows that are equally long."""
+    if rows and len(rows[0]) > MAX_COLUMNS:
+        return [row_line(cells) for cells in rows]
+    columns = [list(_column(cells)) for cells in zip(*rows, strict=True)]
+    is_full = bool(columns) and all(columns[-1])
+    return list(map(SEPARATOR.join if is_full else _line, zip(*columns, strict=True)))
+
+
+def _line(texts: Sequence[str]) -> str:
+    shown = len(texts)
+    while shown and not texts[shown - 1]:
+        shown -= 1
+    return SEPARATOR.join(texts[:shown])
+
+
+def _column(cells: tuple[Any, ...]) -> Iterable[str]:
+    kinds = set(map(type, cells))
+    if len(kinds) > 1:
+        return [_FORMS[type(value)](value) for value in cells]
+    kind = kinds.pop()
+    if kind is str:
+        words = "".join(cells)
+        return cells if words.isprintable() and "|" not in words else map(_words, cells)
+    return _numbers(cells) if kind is float else map(_FORMS[kind], cells)
+
+
+def _numbers(cells: tuple[float, ...]) -> Iterable[str]:
+    """JSON writes usual numbers as `_number` does, and all of them at once."""
+    together = msgspec.json.encode(cells)[1:-1].decode() + ","
+    if any(sign in together for sign in _UNUSUAL):
+        return map(_number, cells)
+    texts = together.replace(".0,", ",").split(",")[:-1]
+    if max(map(len, texts)) < _LONG_NUMBER:
+        return texts
+    return [text if len(text) < _LONG_NUMBER else _number(value) for text, value in zip(texts, cells, strict=True)]
 
 
 def column_name(column: int) -> str:

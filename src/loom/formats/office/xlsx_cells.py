@@ -20,7 +20,9 @@ from loom.formats.office.xml_reader import Node, XmlReader, whole_number
 
 _ERROR: Final = b't="e"'
 _FORMULA: Final = b"<f"
-_WITHOUT_VALUE: Final = re.compile(rb"</f>(?:</c>|<v/>|<v></v>|<v />)|<f [^<>]*/></c>")
+_WITHOUT_VALUE: Final = re.compile(rb"/f>(?:</c>|<v/>|<v></v>|<v />)")
+_EMPTY_AT_THE_END: Final = b"/></c>"
+_SHARED_WITHOUT_VALUE: Final = re.compile(rb"<f [^<>]*/></c>")
 _PLACE: Final = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 _QUOTED: Final = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?![hms]+\])[^\]]*\]', re.IGNORECASE)
 _DATE_FORMATS: Final = frozenset({*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)})
@@ -60,7 +62,14 @@ def sheet_parts(package: Package) -> tuple[list[SheetPart], bool]:
 def needs_care(package: Package, part: str) -> bool:
     """Whether a sheet holds errors or formulas without a stored value."""
     data = package.archive.read(part)
-    return _ERROR in data or (_FORMULA in data and _WITHOUT_VALUE.search(data) is not None)
+    return _ERROR in data or (_FORMULA in data and _has_formula_alone(data))
+
+
+def _has_formula_alone(data: bytes) -> bool:
+    """Two searches that each begin with a rare word take a third of the time of one for both."""
+    if _WITHOUT_VALUE.search(data) is not None:
+        return True
+    return _EMPTY_AT_THE_END in data and _SHARED_WITHOUT_VALUE.search(data) is not None
 
 
 class Workbook:
