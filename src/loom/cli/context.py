@@ -69,7 +69,7 @@ async def _context(
     source: str, references: str, as_json: bool, reasons: bool, wishes: dict[str, Override | None]
 ) -> None:
     if wishes:
-        await choose_renditions(source, wishes)
+        source = await choose_renditions(source, wishes)
     async with compiled(source) as found:
         chosen = models(references or found.model or "spark", found.config)
         await print_table(found, chosen, as_json=as_json, reasons=reasons)

@@ -15,8 +15,10 @@ from loom.runtime import Runtime
 _CHOOSABLE: Final = ("text", "image", "document", "audio")
 
 
-async def choose_renditions(wanted: str, wishes: Mapping[str, Override | None]) -> None:
-    """Keep these wishes, by the key or the name of a block, with a session; None leaves it to the policy again."""
+async def choose_renditions(wanted: str, wishes: Mapping[str, Override | None]) -> str:
+    """Keep these wishes, by the key or the name of a block, with a session; None leaves it to the policy again.
+
+    Gives the session's id: its number among all changes by this."""
     async with Runtime.open() as runtime:
         stored = await (find_session(runtime, wanted) if wanted else last_session(runtime, here=True))
         found = await compiled_session(runtime, stored)
@@ -26,6 +28,7 @@ async def choose_renditions(wanted: str, wishes: Mapping[str, Override | None]) 
         changes = {override_name(found, _row(rows, name)): wish for name, wish in wishes.items()}
         kept = {key: wish for key, wish in {**stored.overrides, **changes}.items() if wish is not None}
         await runtime.sessions.update(stored.id, rev=stored.rev, overrides=kept)
+    return stored.id
 
 
 def override_name(found: Compiled, row: ReceiptRow) -> str:
