@@ -345,6 +345,26 @@ def _scanned(path: Path) -> None:
     Image.open(picture).convert("RGB").save(path)
 
 
+async def test_a_printed_manual_that_says_the_same_on_every_page_is_read_and_not_taken_for_a_scan() -> None:
+    shelf = Shelf()
+    manual = made("spark-manual.pdf", _printed_manual).read_bytes()
+
+    message = await answered(shelf, user("what does the gateway do?", shelf.attach(manual, "manual.pdf")))
+
+    assert "“The gateway waits for the app.”" in message.text
+    assert "scan" not in message.text
+
+
+def _printed_manual(path: Path) -> None:
+    run("/usr/bin/convert", "logo:", path.with_name("logo.png"))
+    chapter = "<section><h1>Gateway manual, chapter {0}</h1>{1}<img src=logo.png width=300></section>"
+    chapters = "".join(chapter.format(number, "<p>The gateway waits for the app." * 6) for number in range(1, 7))
+    page = path.with_name("manual.html")
+    page.write_text(f"<style>section {{ break-after: page }}</style>{chapters}")
+    chromium = ("chromium", "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage")
+    run(*chromium, "--no-pdf-header-footer", f"--print-to-pdf={path}", page)
+
+
 async def test_a_damaged_document_is_told_in_words() -> None:
     shelf = Shelf()
     prompt = shelf.prompt(user("summarise", shelf.attach(LEAFLET.data, "leaflet.pdf")))

@@ -80,7 +80,8 @@ class Desk:
         first = int(paper.pages.partition("-")[0]) if paper.pages else 1
         text = await asyncio.to_thread(read_text, self.texts[ref], first)
         source = Source(name=paper.name, text=text, digest=ref.digest, shown=paper.pages)
-        return source if text.sentences or text.headings else await self._scanned(source, data, media, first)
+        is_blank = not text.sentences and not text.headings and len(text.blank_pages) == len(text.pages)
+        return await self._scanned(source, data, media, first) if is_blank else source
 
     async def read_sample(self, sample: Sample) -> Source:
         """A document that ships with Loom and is in no store, so it is cited without a digest."""

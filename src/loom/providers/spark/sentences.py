@@ -193,14 +193,14 @@ def _parts(text: str, before: int) -> list[tuple[int | None, str, str]]:
 
 
 def _running_lines(bodies: Sequence[str]) -> frozenset[str]:
-    """Lines at the top or the foot of many pages: they say nothing about any one of them."""
+    """Lines that stand once at the top or the foot of many pages: they say nothing about any one of them."""
     if len(bodies) < 4:
         return frozenset()
     seen: Counter[str] = Counter()
     for body in bodies:
         lines = [line.strip() for line in body.strip().splitlines()]
         edges = (*lines[:2], *lines[-2:]) if len(lines) > _FEW_LINES else ()
-        seen.update({_unnumbered(line) for line in edges if 0 < len(line) <= _RUNNING_CHARS})
+        seen.update({_unnumbered(line) for line in edges if 0 < len(line) <= _RUNNING_CHARS and lines.count(line) == 1})
     return frozenset(line for line, count in seen.items() if count >= max(3, len(bodies) // 3))
 
 
