@@ -1,4 +1,5 @@
-"""F6: the record of a session is damaged, or its head is gone. It is listed with the reason; all others go on."""
+"""F6: the record of a session is damaged, or its head is gone. It is listed with the reason; all others go on, also one
+with damage beside the way to its head."""
 
 from __future__ import annotations
 
@@ -20,11 +21,17 @@ def test_f6_damaged_records_are_listed_with_the_reason_and_the_others_go_on(tmp_
     with running(tmp_path / "home") as house:
         with api_of(house) as api:
             sound, *hurt = [new_session(api) for _ in range(1 + len(DAMAGE))]
-            say(api, sound, "!echo before")
+            question = say(api, sound, "!echo before")["messages"][0]["node"]
+            api.post(f"/v1/sessions/{sound}/head", json={"node": question})
+            say(api, sound, "!echo instead")
         house.stop()
         with closing(sqlite3.connect(tmp_path / "home" / "loom.db")) as database:
             for damage, session in zip(DAMAGE.values(), hurt, strict=True):
                 assert database.execute(damage, (session,)).rowcount == 1
+            branch = (
+                "UPDATE node SET message = replace(message, 'before', 'never') WHERE depth = 2 AND role = 'assistant'"
+            )
+            assert database.execute(branch).rowcount == 1
             database.commit()
         house.start()
         with api_of(house) as api:
@@ -37,5 +44,6 @@ def test_f6_damaged_records_are_listed_with_the_reason_and_the_others_go_on(tmp_
                 refused = api.post(f"/v1/sessions/{session}/messages", json={"content": "hello"})
                 assert refused.status_code == 410, refused.text
             assert "damaged" not in listed[sound]["snippet"]
+            assert len(api.get(f"/v1/sessions/{sound}/tree").json()["nodes"]) == 4
             assert say(api, sound, "!echo go on")["messages"][-1]["role"] == "assistant"
         assert "Traceback" not in house.log()

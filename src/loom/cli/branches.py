@@ -8,7 +8,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
@@ -17,30 +17,36 @@ from loom.cli.terminal import clipped, one_line
 from loom.content.blocks import AudioBlock, DocumentBlock, ImageBlock, ToolCall, ToolResult
 from loom.content.messages import Message, media_blocks, text_of
 from loom.runtime.exporting import speaker
+from loom.store.forest import Damaged, Tree
 from loom.store.nodes import NODE_TAG, Node
+from loom.tools.words import counted
 
 ID_DIGITS: Final = 8
+_SPEAKER_WIDTH: Final = 18
 _MEDIA: Final = {ImageBlock: "▣", DocumentBlock: "▤", AudioBlock: "♪"}
 
 
 class Line(msgspec.Struct, frozen=True):
-    node: Node
+    node: Node | Damaged
     prefix: str
     is_head: bool
     is_on_path: bool
 
 
-def drawn(nodes: Sequence[Node], head_id: str, *, width: int = 100) -> str:
-    return "\n".join(_text(line, width) for line in lines(nodes, head_id))
+def drawn(tree: Tree, head_id: str, *, width: int = 100) -> str:
+    speakers = [len(_speaker(node)) for node in tree.nodes if node.message is not None]
+    return "\n".join(_text(line, max(speakers, default=0), width) for line in lines(tree, head_id))
 
 
-def lines(nodes: Sequence[Node], head_id: str) -> Iterator[Line]:
+def lines(tree: Tree, head_id: str) -> Iterator[Line]:
     """Every message, parents before children, the path to the head last among its siblings."""
-    children: dict[str | None, list[Node]] = {}
+    children: dict[str | None, list[Node | Damaged]] = {}
     parents: dict[str, str | None] = {}
-    for node in nodes:
-        children.setdefault(node.parent_id, []).append(node)
-        parents[node.id] = node.parent_id
+    known = {node.id for node in tree.nodes}
+    for node in (*tree.nodes, *tree.damaged):
+        parent = node.parent_id if node.parent_id in known else None
+        children.setdefault(parent, []).append(node)
+        parents[node.id] = parent
     on_path: set[str] = set()
     at: str | None = head_id
     while at is not None:
@@ -49,7 +55,7 @@ def lines(nodes: Sequence[Node], head_id: str) -> Iterator[Line]:
     waiting = [(node, "", "") for node in reversed(_ordered(children.get(None, []), on_path))]
     while waiting:
         node, prefix, below = waiting.pop()
-        if node.message is not None:
+        if isinstance(node, Damaged) or node.message is not None:
             yield Line(node, prefix, node.id == head_id, node.id in on_path)
         following = _ordered(children.get(node.id, []), on_path)
         if len(following) == 1:
@@ -60,18 +66,26 @@ def lines(nodes: Sequence[Node], head_id: str) -> Iterator[Line]:
             waiting.append((child, below + ("└─" if last else "├─"), below + ("  " if last else "│ ")))
 
 
-def _ordered(nodes: list[Node], on_path: set[str]) -> list[Node]:
+def _ordered(nodes: list[Node | Damaged], on_path: set[str]) -> list[Node | Damaged]:
     return sorted(nodes, key=lambda node: node.id in on_path)
 
 
-def _text(line: Line, width: int) -> str:
+def _text(line: Line, speaker_width: int, width: int) -> str:
+    start = f"{short_id(line.node.id)} {line.prefix}"
+    if isinstance(line.node, Damaged):
+        below = f", and {counted(line.node.below, 'message')} below it" if line.node.below else ""
+        return clipped(f"{start}✖ damaged{below}", width)
     glyph = "◉" if line.is_head else "●" if line.is_on_path else "○"
     message = line.node.message
     assert message is not None
     marks = glyphs_of(message)
     tail = f"{f' {marks}' if marks else ''}{'  ← head' if line.is_head else ''}"
-    head = f"{short_id(line.node.id)} {line.prefix}{glyph} {one_line(speaker(line.node), 18):<6} "
+    head = f"{start}{glyph} {_speaker(line.node):<{speaker_width}}  "
     return clipped(head + one_line(said(message), max(width - len(head) - len(tail), 12)), width - len(tail)) + tail
+
+
+def _speaker(node: Node) -> str:
+    return one_line(speaker(node), _SPEAKER_WIDTH)
 
 
 def short_id(node_id: str) -> str:

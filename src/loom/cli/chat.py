@@ -236,7 +236,7 @@ class Chat:
         if self._session is None:
             raise LoomError("nothing has been said yet.")
         stored = await self._runtime.sessions.get(self._session.id)
-        click.echo(drawn(await self._runtime.forest.tree(stored.id), stored.head_id, width=width()))
+        click.echo(drawn(await self._runtime.forest.survey(stored.id), stored.head_id, width=width()))
 
     async def _help(self, _: str) -> None:
         click.echo(_HELP)

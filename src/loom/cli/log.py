@@ -11,6 +11,7 @@ import msgspec
 from loom.cli.branches import short_id
 from loom.cli.choosing import find_session, last_session
 from loom.cli.completing import complete_sessions
+from loom.cli.exits import OK
 from loom.cli.terminal import Ink, harmless, one_line
 from loom.cli.tree import print_tree
 from loom.content.blocks import TextBlock, ThinkingBlock
@@ -27,12 +28,12 @@ from loom.store.nodes import Node
 @click.option("-n", "--number", "count", type=int, default=None, help="Only the last messages, so many of them.")
 @click.option("-R", "--hide-reasoning", is_flag=True, help="Without the model's reasoning.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def command(session: str, graph: bool, count: int | None, hide_reasoning: bool, as_json: bool) -> None:
+def command(session: str, graph: bool, count: int | None, hide_reasoning: bool, as_json: bool) -> int:
     """Show a conversation up to its head; nothing given means the last one of this folder."""
     if graph:
-        asyncio.run(print_tree(session, as_json=as_json))
-    else:
-        asyncio.run(_log(session, count, as_json, shows_reasoning=not hide_reasoning))
+        return asyncio.run(print_tree(session, as_json=as_json))
+    asyncio.run(_log(session, count, as_json, shows_reasoning=not hide_reasoning))
+    return OK
 
 
 async def _log(wanted: str, count: int | None, as_json: bool, *, shows_reasoning: bool) -> None:

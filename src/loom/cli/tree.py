@@ -3,55 +3,76 @@
 from __future__ import annotations
 
 import asyncio
+from typing import Any
 
 import click
 import msgspec
 
-from loom.cli.branches import drawn, glyphs_of, said
+from loom.cli.branches import drawn, said
 from loom.cli.choosing import find_session, last_session
 from loom.cli.completing import complete_sessions
-from loom.cli.terminal import one_line, width
+from loom.cli.exits import FAILED, OK
+from loom.cli.terminal import one_line, say, width
+from loom.content.messages import media_of
 from loom.errors import NotFound
 from loom.runtime import Runtime
 from loom.runtime.exporting import speaker
+from loom.store.forest import Damaged
+from loom.store.nodes import Node
+from loom.tools.words import counted
 
 
 @click.command("tree")
 @click.argument("session", default="", metavar="[SESSION]", shell_complete=complete_sessions)
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def command(session: str, as_json: bool) -> None:
+def command(session: str, as_json: bool) -> int:
     """Show a conversation with all its branches; nothing given means the last one of this folder.
 
-    The first column is what `loom ask --from` takes. ● on the way to the head  ○ elsewhere  ◉ the head
+    The first column is what `loom ask --from` takes. ● on the way to the head  ○ elsewhere  ◉ the head  ✖ damaged
     """
-    asyncio.run(print_tree(session, as_json=as_json))
+    return asyncio.run(print_tree(session, as_json=as_json))
 
 
-async def print_tree(wanted: str, *, as_json: bool) -> None:
+async def print_tree(wanted: str, *, as_json: bool) -> int:
+    """What is damaged is named, and does not keep the rest from being shown."""
     async with Runtime.open() as runtime:
         session = await (find_session(runtime, wanted) if wanted else last_session(runtime, here=True))
-        nodes = await runtime.forest.tree(session.id)
-    messages = [node for node in nodes if node.message is not None]
-    if not messages:
+        tree = await runtime.forest.survey(session.id)
+    messages = [node for node in tree.nodes if node.message is not None]
+    if not messages and not tree.damaged:
         raise NotFound("nothing has been said in this conversation yet.", hint='Say something: loom -c "hello"')
     if as_json:
-        for node in messages:
-            assert node.message is not None
-            click.echo(
-                msgspec.json.encode(
-                    {
-                        "node": node.id,
-                        "parent": node.parent_id,
-                        "speaker": speaker(node),
-                        "text": said(node.message),
-                        "media": glyphs_of(node.message),
-                        "is_head": node.id == session.head_id,
-                    }
-                )
-            )
-        return
-    parents = {node.parent_id for node in messages}
-    leaves = sum(node.id not in parents for node in messages)
-    ends = "1 leaf" if leaves == 1 else f"{leaves} leaves"
-    click.echo(f"{one_line(session.title or session.id, 60)} · {session.id} · {len(messages)} messages, {ends}")
-    click.echo(drawn(nodes, session.head_id, width=width()))
+        for row in (*map(_facts, messages), *map(_damage, tree.damaged)):
+            click.echo(msgspec.json.encode({**row, "is_head": row["node"] == session.head_id}))
+    else:
+        parents = {node.parent_id for node in messages}
+        leaves = counted(sum(node.id not in parents for node in messages), "leaf", "leaves")
+        size = f"{counted(len(messages), 'message')}, {leaves}"
+        click.echo(f"{one_line(session.title or session.id, 60)} · {session.id} · {size}")
+        click.echo(drawn(tree, session.head_id, width=width()))
+    for damaged in tree.damaged:
+        say(f"{damaged.text} Run `loom doctor`.")
+    return FAILED if tree.damaged else OK
+
+
+def _facts(node: Node) -> dict[str, Any]:
+    assert node.message is not None
+    return {
+        "node": node.id,
+        "parent": node.parent_id,
+        "speaker": speaker(node),
+        "text": said(node.message),
+        "media": [media.label for media in media_of(node.message)],
+        "damage": None,
+    }
+
+
+def _damage(node: Damaged) -> dict[str, Any]:
+    return {
+        "node": node.id,
+        "parent": node.parent_id,
+        "speaker": None,
+        "text": "",
+        "media": [],
+        "damage": node.text,
+    }

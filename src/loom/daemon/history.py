@@ -48,7 +48,8 @@ async def history(daemon: Daemon, session_id: str, query: MessageQuery) -> Histo
     runtime = daemon.runtime
     stored = await runtime.sessions.get(session_id)
     nodes = await runtime.forest.tree(session_id)
-    path = path_in(nodes, _full(nodes, query.head) if query.head else stored.head_id)
+    head = _full(nodes, query.head) if query.head else stored.head_id
+    path = path_in(nodes, head) or await runtime.forest.path(head)  # which says what is damaged on the way
     root, said = path[0], [node for node in path if node.message is not None]
     end = _place(said, _full(nodes, query.before)) if query.before else len(said)
     start = max(0, end - query.limit)

@@ -183,8 +183,10 @@ def without_auto(overrides: Mapping[str, Any]) -> dict[str, Any]:
 async def tree(call: Call[None, None]) -> Tree:
     runtime = call.daemon.runtime
     stored = await runtime.sessions.get(call.path("session"))
-    nodes = await runtime.forest.tree(stored.id)
-    return Tree(stored.root_id, stored.head_id, tuple(tree_node(node) for node in nodes))
+    found = await runtime.forest.survey(stored.id)
+    if found.damaged:
+        await runtime.forest.path(stored.head_id)  # a tree without its head is none; this says what is damaged
+    return Tree(stored.root_id, stored.head_id, tuple(tree_node(node) for node in found.nodes))
 
 
 async def children(call: Call[None, None]) -> Children:

@@ -46,6 +46,7 @@ from loom.store.nodes import (
 Clock: TypeAlias = Callable[[], float]
 
 _VERIFY_ROWS: Final = 500
+_PARENT: Final = StoredNode.__struct_fields__.index("parent_id")
 _REACH: Final = (
     "WITH RECURSIVE ends (key) AS (SELECT head_key FROM session WHERE id = :session"
     " UNION SELECT t.node_key FROM session s JOIN tip t ON t.session_key = s.key WHERE s.id = :session),"
@@ -71,6 +72,22 @@ class Problem(msgspec.Struct, frozen=True):
 class Verification(msgspec.Struct, frozen=True):
     nodes: int
     problems: tuple[Problem, ...]
+
+
+class Damaged(msgspec.Struct, frozen=True):
+    """A message that is not what was written. Nothing that follows it can be gone on from: it is counted alone."""
+
+    id: str
+    parent_id: str | None
+    text: str
+    below: int
+
+
+class Tree(msgspec.Struct, frozen=True):
+    """Parents before children."""
+
+    nodes: tuple[Node, ...]
+    damaged: tuple[Damaged, ...] = ()
 
 
 class Forest:
@@ -165,15 +182,19 @@ class Forest:
         return await self._database.read(work)
 
     async def tree(self, session_id: str) -> tuple[Node, ...]:
-        """Every node on a branch of this session, parents before children."""
+        """Every node on a branch of this session that can be read, parents before children."""
+        return (await self.survey(session_id)).nodes
 
-        def work(tx: Transaction) -> tuple[Node, ...]:
-            return _nodes(tx.execute(_SELECT_TREE, {"session": plain_text(session_id, "an id")}))
-
-        nodes = await self._database.read(work)
-        if not nodes:
+    async def survey(self, session_id: str) -> Tree:
+        """The same, with what cannot be read."""
+        select = {"session": plain_text(session_id, "an id")}
+        rows = await self._database.read(lambda tx: tx.execute(_SELECT_TREE, select))
+        if not rows:
             raise NotFound("There is no such session.", hint="List them: `loom sessions`.")
-        return nodes
+        try:
+            return Tree(_nodes(rows))
+        except Corrupt:
+            return _surveyed(rows)
 
     async def set_bookmark(self, node_id: str, bookmark: str) -> None:
         """Give a node a name that people find it by; an empty one takes it away."""
@@ -232,6 +253,25 @@ def _rows_after(key: int) -> Work[list[Row]]:
 
 def _nodes(rows: list[Row]) -> tuple[Node, ...]:
     return tuple(node_of(row, row.parent_id) for row in stored_nodes(rows))
+
+
+def _surveyed(rows: list[Row]) -> Tree:
+    """Row by row, parents first: what is below a damaged one is not looked at."""
+    nodes: list[Node] = []
+    found: dict[str, Damaged] = {}
+    above: dict[str, str] = {}
+    for row in rows:
+        node_id, parent_id = printable(row[0]), row[_PARENT] if isinstance(row[_PARENT], str) else None
+        if parent_id in above:
+            above[node_id] = hurt = above[parent_id]
+            found[hurt] = msgspec.structs.replace(found[hurt], below=found[hurt].below + 1)
+            continue
+        try:
+            nodes.append(node_of(stored_node(row), parent_id))
+        except Corrupt as error:
+            above[node_id] = node_id
+            found[node_id] = Damaged(node_id, parent_id, error.message, below=0)
+    return Tree(tuple(nodes), tuple(found.values()))
 
 
 def _children(tx: Transaction, node_id: str, session_id: str | None) -> tuple[Node, ...]:
