@@ -179,7 +179,9 @@ def _uvicorn(app: App, log_level: str) -> uvicorn.Config:
 def _listen(host: str, port: int) -> Generator[socket.socket]:
     """Bound here, so that a taken port is one clear sentence."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    listener = socket.socket(family)
+    # The protocol is named because asyncio sends small pieces at once (TCP_NODELAY) only where it is: else every answer
+    # on a kept connection waits 40 ms for the other side's acknowledgement.
+    listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         if sys.platform == "linux":
