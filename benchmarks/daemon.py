@@ -330,9 +330,10 @@ async def ours(clients: int, count: int, *, inline: bool, pause_seconds: float =
 
         async def work() -> None:
             for _ in range(count // at_once):
-                seq = await runtime.events.append(session.id, [(event.type, encode_event(event))] * at_once)
+                events = [(event.type, encode_event(event))] * at_once
+                seq = await runtime.events.append(session.id, events)
                 for tell in runtime.on_events:
-                    tell(session.id, seq)
+                    tell(session.id, seq, events)
                 await asyncio.sleep(pause_seconds)
 
         seconds = await timed(readers(house.url, session.id, clients, count, inline=inline), work, lag)

@@ -186,7 +186,7 @@ async def test_whoever_listens_hears_of_every_write(tmp_path: Path) -> None:
     heard: list[tuple[str, int]] = []
     async with memory_runtime() as runtime:
         runtime.providers["anthropic"] = ScriptedProvider(["hello"])
-        runtime.on_events.append(lambda session_id, seq: heard.append((session_id, seq)))
+        runtime.on_events.append(lambda session_id, seq, _: heard.append((session_id, seq)))
         session = await runtime.session(model=MODEL)
         await session.post("hi")
         await worked(session)

@@ -25,7 +25,7 @@ from patience import PATIENCE_SECONDS
 
 
 def stored(*events: Event) -> list[StoredEvent]:
-    return [StoredEvent(at, event.type, encode_event(event), 0.0) for at, event in enumerate(events, 1)]
+    return [StoredEvent(at, event.type, encode_event(event)) for at, event in enumerate(events, 1)]
 
 
 async def composed(daemon: Served, session_id: str, events: list[StoredEvent]) -> list[dict[str, Any]]:
@@ -67,9 +67,9 @@ async def test_a_damaged_event_is_told_as_such_and_the_rest_is_read() -> None:
     events = stored(
         TextDelta(text="a"), TextDelta(text="b"), TextDelta(text="c"), TextDelta(text="d"), TextDelta(text="e")
     )
-    events[1] = StoredEvent(2, "text", b'{"type":"text","te', 0.0)
-    events[2] = StoredEvent(3, "tool_finished", b"{}", 0.0)
-    events[3] = StoredEvent(4, "turn_finished", b"\xff", 0.0)
+    events[1] = StoredEvent(2, "text", b'{"type":"text","te')
+    events[2] = StoredEvent(3, "tool_finished", b"{}")
+    events[3] = StoredEvent(4, "turn_finished", b"\xff")
     async with served() as daemon:
         made = await composed(daemon, "01ARZ3NDEKTSV4RRFFQ69G5FAV", events)
     assert [one["type"] for one in made] == ["text", "notice", "notice", "notice", "text"]

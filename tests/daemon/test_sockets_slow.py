@@ -32,9 +32,10 @@ async def long_session(daemon: Served) -> str:
 async def more(daemon: Served, session_id: str, count: int) -> None:
     for _ in range(count // 20):
         event = NoticeRaised(text="x" * LONG)
-        seq = await daemon.runtime.events.append(session_id, [(event.type, encode_event(event))] * 20)
+        events = [(event.type, encode_event(event))] * 20
+        seq = await daemon.runtime.events.append(session_id, events)
         for tell in daemon.runtime.on_events:
-            tell(session_id, seq)
+            tell(session_id, seq, events)
 
 
 def numbers(frames: list[str]) -> list[int]:

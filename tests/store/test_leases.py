@@ -48,7 +48,7 @@ async def test_a_session_has_one_holder_at_a_time_and_the_fence_grows(leases: Le
     assert await leases.holder(session.id) == "b"
     assert not await leases.renew(first)
     assert await leases.renew(second)
-    assert (await leases.is_held(first), await leases.is_held(second)) == (False, True)
+    assert ((await leases.look(first)).is_ours, (await leases.look(second)).is_ours) == (False, True)
 
 
 async def test_a_lease_runs_out_but_stays_ours_while_nobody_wants_it(database: Database, sessions: Sessions) -> None:
@@ -122,7 +122,7 @@ async def test_a_deleted_session_has_no_lease(leases: Leases, sessions: Sessions
     assert lease is not None
     await sessions.delete(session.id)
     assert not await leases.renew(lease)
-    assert not await leases.is_held(lease)
+    assert not (await leases.look(lease)).is_ours
     await leases.release(lease)
     with pytest.raises(NotFound):
         await leases.take(session.id, "a", 60)

@@ -213,9 +213,9 @@ async def test_updates_change_what_is_given_and_nothing_else(sessions: Sessions)
     assert renamed.title == "b [31m c"
     assert (renamed.model, renamed.workspace, renamed.settings) == ("m", "/w", {"k": 1})
     changed = await sessions.update(
-        session.id, rev=renamed.rev, model="n", workspace="", settings={}, watermark={"text": 9}
+        session.id, rev=renamed.rev, model="n", workspace="", settings={"k": None, "l": 2}, watermark={"text": 9}
     )
-    assert (changed.model, changed.workspace, changed.settings, changed.watermark) == ("n", "", {}, {"text": 9})
+    assert (changed.model, changed.workspace, changed.settings, changed.watermark) == ("n", "", {"l": 2}, {"text": 9})
     assert (await sessions.update(session.id, quarantine={"\0": "\0"})).quarantine == {"\0": "\0"}
     for wrong in ({"model": "\0"}, {"workspace": "/w\0"}, {"workspace": "/\udcff"}, {"settings": {"x": float("nan")}}):
         with pytest.raises(ContentError):

@@ -1,27 +1,53 @@
 """Outbox: events on their way to the record and to whoever watches.
 
-They are written in order, as many at once as have gathered while the last ones were written, and shown when they are on
-disk: a fast model is not slowed down by the disk, and a face never sees what a restart would not know.
+They are written in order, as many at once as have gathered since the last ones were, and shown when they are on disk: a
+fast model is not slowed down by the disk, and a face never sees what a restart would not know. Pieces of words that
+were gathered are one event on disk.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
+
+import msgspec
 
 from loom.events import CallDelta, Event, TextDelta, ThinkingDelta
 
 _GATHERED: Final = 200
 """So many words may wait; then the model waits for the disk."""
+_PER_SECOND: Final = 30
+"""Writings of one turn while it only talks."""
+_WRITINGS_PER_SECOND: Final = 1_000
+"""Of all turns together."""
+
+
+class Pace:
+    """How long words gather: with hundreds of turns that talk at once, each is written down a little less often."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        """Turns that run in this process."""
+
+    def due(self, written: float) -> float:
+        """When to write again what follows a writing at this time. All turns that wait are due at the same moments, so
+        that one commit serves them all."""
+        seconds = max(1 / _PER_SECOND, self.running / _WRITINGS_PER_SECOND)
+        return (written // seconds + 1) * seconds
 
 
 class Outbox:
-    def __init__(self, write: Callable[[Sequence[Event]], Awaitable[object]], show: Callable[[Event], None]) -> None:
+    def __init__(
+        self, write: Callable[[Sequence[Event]], Awaitable[object]], show: Callable[[Event], None], pace: Pace
+    ) -> None:
         self._write = write
         self._show = show
+        self._pace = pace
         self._waiting: list[Event] = []
         self._writer: asyncio.Task[None] | None = None
+        self._written = 0.0
+        self._hurry = asyncio.Event()
 
     async def put(self, event: Event) -> None:
         """Returns when the event is on disk; for a piece of a model's words at once."""
@@ -34,7 +60,9 @@ class Outbox:
     async def flush(self) -> None:
         """Cancelling the wait does not cancel the writing."""
         while self._waiting or (self._writer is not None and not self._writer.done()):
-            await asyncio.shield(self._writing())
+            writing = self._writing()
+            self._hurry.set()
+            await asyncio.shield(writing)
 
     def drop(self) -> None:
         """Give up what could not be written."""
@@ -47,15 +75,38 @@ class Outbox:
         return self._writer
 
     async def _write_all(self) -> None:
+        loop = asyncio.get_running_loop()
         while self._waiting:
+            if (due := self._pace.due(self._written)) > loop.time():
+                timer = loop.call_at(due, self._hurry.set)
+                await self._hurry.wait()
+                timer.cancel()
+            self._hurry.clear()
             batch, self._waiting = self._waiting, []
             try:
-                await self._write(batch)
+                await self._write(joined(batch))
             except BaseException:
                 self._waiting = batch + self._waiting
                 raise
+            self._written = loop.time()
             for event in batch:
                 self._show(event)
+
+
+def joined(events: Iterable[Event]) -> list[Event]:
+    """Neighbours that are pieces of one block become one piece."""
+    found: list[Event] = []
+    for event in events:
+        match found[-1] if found else None, event:
+            case (TextDelta() | ThinkingDelta()) as last, TextDelta(index=index, text=text) | ThinkingDelta(
+                index=index, text=text
+            ) if type(last) is type(event) and last.index == index:
+                found[-1] = msgspec.structs.replace(last, text=last.text + text)
+            case CallDelta() as last, CallDelta(index=index, arguments=more) if last.index == index:
+                found[-1] = msgspec.structs.replace(last, arguments=last.arguments + more)
+            case _:
+                found.append(event)
+    return found
 
 
 def _seen(writer: asyncio.Task[None]) -> None:

@@ -147,7 +147,9 @@ class Record(Protocol):
         watermark: Mapping[str, Any] | None = None,
         quarantine: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
-    ) -> None: ...
+    ) -> None:
+        """Change what is given; of the settings those that are named, and None takes one away."""
+        ...
 
     async def override(self, changes: Mapping[str, Override]) -> None:
         """Choose renditions for these blocks besides those that were chosen before."""

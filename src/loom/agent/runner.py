@@ -40,9 +40,8 @@ class Runner:
     def __init__(self, record: Record, world: TurnWorld) -> None:
         self._record = record
         self._world = world
-        self._saving = asyncio.Lock()
         self._watching: asyncio.Queue[Event | None] = asyncio.Queue()
-        self._outbox = Outbox(record.emit, self._show)
+        self._outbox = Outbox(record.emit, self._show, world.pace)
         self._files = TrackedFiles(world.shelf)
         self._running = CutTurn()
         self._is_over = True
@@ -65,10 +64,12 @@ class Runner:
         self._is_over = self._is_left = self._is_resumable = self.is_lost = False
         turn = self.turn = asyncio.create_task(self._run(start))
         turn.add_done_callback(lambda _: events.put_nowait(None))
+        self._world.pace.running += 1
         try:
             while (event := await events.get()) is not None:
                 yield event
         finally:
+            self._world.pace.running -= 1
             await self.end()
 
     def _show(self, event: Event) -> None:
@@ -119,25 +120,24 @@ class Runner:
         """What is kept of the turn that runs, or that somebody left without an end."""
         return msgspec.convert((await self._record.state()).settings.get("running", {}), CutTurn)
 
-    async def can_resume(self) -> bool:
-        """Whether all that the cut turn lacks is an answer to an approval."""
-        cut = await self.cut_turn()
+    async def can_resume(self, cut: CutTurn) -> bool:
+        """Whether all that a cut turn lacks is an answer to an approval."""
         return bool(cut.approvals) and bool(cut.waiting_calls((await self._record.path())[1]))
 
-    async def close_cut_turn(self) -> list[Event]:
+    async def close_cut_turn(self, cut: CutTurn | None = None) -> list[Event]:
         """End a turn whose process died: its open approvals, its unanswered calls, itself."""
         told: list[Event] = []
+        cut = cut or await self.cut_turn()
 
         async def tell(event: Event) -> None:
             await self._record.emit([event])
             told.append(event)
 
-        await self._close(interrupted((await self.cut_turn()).turn), tell)
+        await self._close(cut, interrupted(cut.turn), tell)
         return told
 
-    async def _close(self, end: TurnFailed, tell: Callable[[Event], Awaitable[object]]) -> None:
+    async def _close(self, running: CutTurn, end: TurnFailed, tell: Callable[[Event], Awaitable[object]]) -> None:
         """Nothing is left open: neither approvals, nor calls, nor the turn itself."""
-        running = await self.cut_turn()
         for approval in running.approvals:
             await tell(ApprovalAnswered(approval=approval, answer="deny", reason=end.text))
         _, path = await self._record.path()
@@ -200,9 +200,10 @@ class Runner:
 
         The turn is kept before its message is: whoever finds a message that nobody answers finds the turn, too.
         """
-        if (await self.cut_turn()).approvals:
+        cut = await self.cut_turn()
+        if cut.approvals:
             self.notices.append("something else was said, so what waited for your word was not done")
-        await self.close_cut_turn()
+        await self.close_cut_turn(cut)
         while self.notices:
             await self._outbox.put(NoticeRaised(text=self.notices.pop(0), code="door"))
         state = await self._record.state()
@@ -306,7 +307,7 @@ class Runner:
         if not answer.is_stored and answer.folded is not None and answer.folded.message is not None:
             for said in await stored(turn, [answer.folded.message], answer):
                 await self._outbox.put(said)
-        await self._close(end, self._outbox.put)
+        await self._close(await self.cut_turn(), end, self._outbox.put)
 
     async def _catch_up(self, state: State, model: Model, mentioned: Sequence[str]) -> None:
         """What has changed in tracked files since the agent last saw them is said before the user's words."""
@@ -421,13 +422,12 @@ class Runner:
         asking.refused_kinds = ()
         asking.watermark = prepared.watermark
         asking.calibration = calibrate(asking.calibration, prepared.receipt.totals.tokens, folded.usage.input_tokens)
-        async with self._saving:
-            state = await self._record.state()
-            await self._record.save(
-                watermark={**_plain(state.watermarks), reference: msgspec.to_builtins(asking.watermark)},
-                quarantine={**state.quarantine, provider: sorted(asking.quarantine)},
-                settings={**state.settings, **asking.learned(state.settings)},
-            )
+        state = await self._record.state()
+        await self._record.save(
+            watermark={**_plain(state.watermarks), reference: msgspec.to_builtins(asking.watermark)},
+            quarantine={**state.quarantine, provider: sorted(asking.quarantine)},
+            settings=asking.learned(state.settings),
+        )
 
     async def _keep_approvals(self) -> None:
         running = msgspec.structs.replace(self._running, approvals=self.approvals.open)
@@ -440,10 +440,7 @@ class Runner:
 
     async def _save(self, *, title: str | None = None, **changes: Any) -> None:
         """Change these settings and leave the others; None takes one away."""
-        async with self._saving:
-            settings = {**(await self._record.state()).settings, **changes}
-            kept = {key: value for key, value in settings.items() if value is not None}
-            await self._record.save(title=title, settings=kept)
+        await self._record.save(title=title, settings=changes)
 
     async def _keep(self, data: bytes) -> ContentBlock:
         return (await ingest(data, self._world.shelf, limits=self._world.limits)).blocks[0]

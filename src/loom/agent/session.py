@@ -259,12 +259,13 @@ class LocalSession:
 
     async def _left_turn(self) -> AsyncGenerator[Event]:
         """A turn that somebody left without an end."""
-        if await self._runner.can_resume():
+        cut = await self._runner.cut_turn()
+        if await self._runner.can_resume(cut):
             async with aclosing(self._runner.watch(Start())) as events:
                 async for event in events:
                     yield event
         else:
-            for event in await self._runner.close_cut_turn():
+            for event in await self._runner.close_cut_turn(cut):
                 yield event
 
     async def _backlog(self) -> AsyncGenerator[Event]:

@@ -11,6 +11,7 @@ from loom.agent.approvals import Rule
 from loom.agent.describe import Settle
 from loom.agent.ingest import Fetch
 from loom.agent.loop import TurnLimits
+from loom.agent.outbox import Pace
 from loom.agent.ports import MediaShelf, Provider
 from loom.agent.renditions import Renditions
 from loom.context.policy import Policy
@@ -28,6 +29,7 @@ class TurnWorld(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy
     limits: Limits
     turn_limits: TurnLimits
+    pace: Pace
     tool_output_bytes: int
     auto_context: tuple[str, ...]
     tools: Mapping[str, Tool]

@@ -1,7 +1,8 @@
-"""Feeds: who watches a session, and from where. Everything that is sent is read from the store.
+"""Feeds: who watches a session, and from where. Nothing is sent before it is on disk.
 
 Each watched session has one reader, whatever the number of its watchers. It reads at most thirty times a second, so
-that pieces of words gather, and keeps the last envelopes at hand. A watcher has no queue, only a place in the sequence:
+that pieces of words gather, and keeps the last envelopes at hand. What was written by this process it is handed, the
+rest it reads from the store. A watcher has no queue, only a place in the sequence:
 it takes what comes next when it can use it, from what is at hand or, where it is late, from the store. So a watcher
 that stands still holds up nobody and costs next to nothing.
 """
@@ -10,7 +11,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
@@ -19,6 +20,7 @@ from loom.daemon.envelopes import Composer, Envelope
 from loom.daemon.previews import Previews
 from loom.errors import LoomError, NotFound
 from loom.runtime import Runtime
+from loom.store.events import StoredEvent
 
 PER_SECOND: Final = 30
 """Readings of one session."""
@@ -53,6 +55,8 @@ class Feed:
         self._id = session_id
         self._known = seq
         self._pause_seconds = pause_seconds
+        self._handed: deque[StoredEvent] = deque()
+        """What was written here and is not read yet: numbers without a gap."""
         self._at_hand: deque[Envelope] = deque()
         self._at_hand_bytes = 0
         self._news = asyncio.Event()
@@ -66,6 +70,15 @@ class Feed:
         if seq > self._known:
             self._known = seq
             self._news.set()
+
+    def hand(self, events: Sequence[StoredEvent]) -> None:
+        """These are on disk: they need not be read from there."""
+        if self._handed and self._handed[-1].seq + 1 != events[0].seq:
+            self._handed.clear()
+        self._handed.extend(events)
+        if len(self._handed) > AT_HAND:
+            self._handed.clear()
+        self.hear(events[-1].seq)
 
     async def look(self) -> None:
         """Ask the store how far the session is."""
@@ -121,7 +134,7 @@ class Feed:
 
     async def _read(self) -> None:
         known = self._known
-        stored = await self._runtime.events.after(self._id, self.seq, PAGE)
+        stored = self._taken() or await self._runtime.events.after(self._id, self.seq, PAGE)
         if not stored:
             if self._known == known:  # it was said of something that is not there
                 self._known = self.seq
@@ -134,6 +147,15 @@ class Feed:
         self.seq = stored[-1].seq
         self._moved.set()
         self._moved = asyncio.Event()
+
+    def _taken(self) -> Sequence[StoredEvent]:
+        """What was handed over, where it comes next."""
+        handed = self._handed
+        while handed and handed[0].seq <= self.seq:
+            handed.popleft()
+        if not handed or handed[0].seq != self.seq + 1:
+            return ()
+        return [handed.popleft() for _ in range(min(PAGE, len(handed)))]
 
 
 class Watch:
@@ -171,6 +193,7 @@ class Feeds:
         return sum(feed.watchers for feed in self._feeds.values())
 
     async def start(self) -> None:
+        self._runtime.on_events.append(self._hand)
         self._bus.listeners.append(self._hear)
         self._looker = asyncio.create_task(self._look_on())
 
@@ -183,6 +206,7 @@ class Feeds:
             self._looker.cancel()
             await asyncio.gather(self._looker, return_exceptions=True)
             self._bus.listeners.remove(self._hear)
+            self._runtime.on_events.remove(self._hand)
             self._looker = None
 
     async def turn(self) -> None:
@@ -219,6 +243,11 @@ class Feeds:
     def _pause_seconds(self) -> float:
         """With hundreds of sessions that talk at once, each is read a little less often."""
         return max(1 / PER_SECOND, len(self._feeds) / READINGS_PER_SECOND)
+
+    def _hand(self, session_id: str, seq: int, events: Sequence[tuple[str, bytes]]) -> None:
+        if feed := self._feeds.get(session_id):
+            first = seq - len(events) + 1
+            feed.hand([StoredEvent(first + at, kind, data) for at, (kind, data) in enumerate(events)])
 
     def _hear(self, told: Told) -> None:
         match told.what:

@@ -211,7 +211,7 @@ class Turns:
         """An event that is set whenever something is written down in this session."""
         moved = asyncio.Event()
 
-        def heard(session: str, _: int) -> None:
+        def heard(session: str, _: int, __: Sequence[tuple[str, bytes]]) -> None:
             if session == session_id:
                 moved.set()
 
@@ -280,7 +280,7 @@ class Turns:
 
     # What is heard and seen ------------------------------------------------------------------------------------------
 
-    def _moved(self, session_id: str, seq: int) -> None:
+    def _moved(self, session_id: str, seq: int, _: Sequence[tuple[str, bytes]]) -> None:
         self._bus.tell(Told("events", session_id, seq))
 
     def _hear(self, told: Told) -> None:

@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import ChainMap
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,6 +20,7 @@ from loom.agent.describe import Describer, Prepare
 from loom.agent.ingest import Ingested, ingest
 from loom.agent.instructions import Instructions, read_instructions, with_instructions
 from loom.agent.loop import TurnLimits
+from loom.agent.outbox import Pace
 from loom.agent.ports import Provider
 from loom.agent.renditions import Renditions
 from loom.agent.session import LocalSession, Shared, World
@@ -34,7 +35,7 @@ from loom.models import PDF, Model, Usage
 from loom.prompt import Sampling
 from loom.runtime.choices import FIRST_CHOICES, key_for, key_names, local_servers, price, resolve_model
 from loom.runtime.own import REGISTERED, Answering
-from loom.runtime.record import StoredRecord
+from loom.runtime.record import StoredRecord, Written
 from loom.runtime.servers import approval_rule, mcp_servers
 from loom.store.database import Database, open_database
 from loom.store.derived import DerivedCache
@@ -79,8 +80,8 @@ class Runtime:
         self.leases = Leases(database)
         self.requests = Requests(database)
         self.holder = Holder()
-        self.on_events: list[Callable[[str, int], None]] = []
-        """Told the session and the number of its last event whenever events were written."""
+        self.on_events: list[Written] = []
+        """Told of all events that were written here."""
         self.derived = DerivedCache(media.place, max_bytes=config.media.derived_max_bytes)
         self.renditions = Renditions(
             media, self.derived, limits=config.media_limits(), on_text=MediaTexts(database).made
@@ -105,6 +106,7 @@ class Runtime:
         self.mcp = mcp_servers(config, Path.cwd(), self.notices.append)
         self.offers_mcp = True
         """Whether sessions may use all tools of those servers; without it, only those that are among `tools`."""
+        self._pace = Pace()
         self._http: Provider | None = None
         self._discovery: Discovery | None = None
         self._connections: Connections | None = None
@@ -238,8 +240,7 @@ class Runtime:
         async def fork(session_id: str, node: str | None) -> str:
             made = await self.sessions.fork(session_id, node)
             if "running" in made.settings:  # the turn that runs there is not the fork's
-                others = {key: value for key, value in made.settings.items() if key != "running"}
-                await self.sessions.update(made.id, settings=others)
+                await self.sessions.update(made.id, settings={"running": None})
             return made.id
 
         return World(
@@ -248,6 +249,7 @@ class Runtime:
             policy=self.config.context_policy(),
             limits=self.config.media_limits(),
             turn_limits=self.turn_limits,
+            pace=self._pace,
             tool_output_bytes=self.config.context.tool_output_bytes,
             auto_context=self.auto_context,
             tools=self.offered(),

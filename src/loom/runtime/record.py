@@ -5,8 +5,8 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -25,6 +25,9 @@ if TYPE_CHECKING:
 
 LEASE_SECONDS: Final = 15.0
 _RENEWED_AFTER: Final = LEASE_SECONDS / 5
+
+Written: TypeAlias = Callable[[str, int, Sequence[tuple[str, bytes]]], None]
+"""Told of a session that these events (type and JSON) are on disk, and the number of the last."""
 
 
 class _Loaded(msgspec.Struct, frozen=True):
@@ -137,7 +140,7 @@ class StoredRecord:
         encoded = [(event.type, encode_event(event)) for event in events]
         seq = await self._runtime.events.append(self.id, encoded, fence=self._fence)
         for tell in self._runtime.on_events:
-            tell(self.id, seq)
+            tell(self.id, seq, encoded)
         return seq
 
     async def has_ended(self, turn: str) -> bool:
@@ -165,11 +168,13 @@ class StoredRecord:
             return None
         try:
             if time.monotonic() - self._renewed >= _RENEWED_AFTER:
-                is_ours = await self._runtime.leases.renew(lease)
+                if not await self._runtime.leases.renew(lease):
+                    return None
                 self._renewed = time.monotonic()
-            else:
-                is_ours = await self._runtime.leases.is_held(lease)
-            return await self._runtime.requests.take(self.id, fence=lease.fence) if is_ours else None
+            held = await self._runtime.leases.look(lease)
+            if not held.is_asked:
+                return () if held.is_ours else None
+            return await self._runtime.requests.take(self.id, fence=lease.fence) if held.is_ours else None
         except NotFound:  # the session was deleted
             return None
         except StoreError:

@@ -20,11 +20,10 @@ _TAKE_SEQ: Final = (
 )
 _INSERT: Final = "INSERT INTO event (session_key, seq, type, data, created_at) VALUES (:key, :seq, :type, :data, :now)"
 _SELECT_AFTER: Final = (
-    "SELECT e.seq, e.type, e.data, e.created_at FROM event e WHERE e.session_key = :key AND e.seq > :seq"
-    " ORDER BY e.seq LIMIT :limit"
+    "SELECT e.seq, e.type, e.data FROM event e WHERE e.session_key = :key AND e.seq > :seq ORDER BY e.seq LIMIT :limit"
 )
 _SELECT_LAST: Final = (
-    "SELECT e.seq, e.type, e.data, e.created_at FROM event e WHERE e.session_key = :key"
+    "SELECT e.seq, e.type, e.data FROM event e WHERE e.session_key = :key"
     " AND e.type IN (:first, :second) ORDER BY e.seq DESC LIMIT 1"
 )
 _RECORD: Final = "The record of this session"
@@ -37,7 +36,6 @@ class StoredEvent(msgspec.Struct, frozen=True):
     seq: int
     type: str
     data: bytes
-    created_at: float
 
 
 class Events:
@@ -100,5 +98,5 @@ def _head(tx: Transaction, session_id: str) -> tuple[int, int]:
 
 
 def _event_of(row: Row) -> StoredEvent:
-    seq, kind, text, created_at = shaped(row, tuple[int, str, str, float], f"Event {row[0]!r} of this session")
-    return StoredEvent(seq, clean_text(kind), clean_text(text).encode(), created_at)
+    seq, kind, text = shaped(row, tuple[int, str, str], f"Event {row[0]!r} of this session")
+    return StoredEvent(seq, clean_text(kind), clean_text(text).encode())

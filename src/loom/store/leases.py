@@ -30,6 +30,10 @@ _RELEASE: Final = (
     "UPDATE session SET holder = '', held_until = 0 WHERE id = :id AND fence = :fence AND holder = :holder"
 )
 _SELECT: Final = "SELECT holder, held_until, fence FROM session WHERE id = :id"
+_LOOK: Final = (
+    "SELECT s.holder, s.fence, EXISTS (SELECT 1 FROM request r WHERE r.session_key = s.key)"
+    " FROM session s WHERE s.id = :id"
+)
 _SELECT_HELD: Final = "SELECT id, holder, held_until FROM session WHERE holder <> '' ORDER BY id"
 _DROP_CANCELS: Final = (
     "DELETE FROM request WHERE kind = 'cancel' AND session_key = (SELECT key FROM session WHERE id = :id)"
@@ -41,6 +45,13 @@ class Lease(msgspec.Struct, frozen=True):
     holder: str
     fence: int
     seconds: float
+
+
+class Held(msgspec.Struct, frozen=True):
+    """`is_asked`: other processes want something of the turn that runs."""
+
+    is_ours: bool = False
+    is_asked: bool = False
 
 
 class Leases:
@@ -78,12 +89,15 @@ class Leases:
 
         return await self._database.write(work)
 
-    async def is_held(self, lease: Lease) -> bool:
-        """Whether it is still ours, without renewing it."""
+    async def look(self, lease: Lease) -> Held:
+        """How it stands, without renewing it."""
 
-        def work(tx: Transaction) -> bool:
-            rows = tx.execute(_SELECT, {"id": lease.session_id})
-            return bool(rows) and (rows[0][0], rows[0][2]) == (lease.holder, lease.fence)
+        def work(tx: Transaction) -> Held:
+            rows = tx.execute(_LOOK, {"id": lease.session_id})
+            if not rows:
+                return Held()
+            holder, fence, asked = rows[0]
+            return Held(is_ours=(holder, fence) == (lease.holder, lease.fence), is_asked=bool(asked))
 
         return await self._database.read(work)
 

@@ -109,8 +109,8 @@ class Sessions:
         archived: bool | None = None,
         fence: int | None = None,
     ) -> StoredSession:
-        """Change what is given. With `rev`, only if nobody has changed the session since (else `Conflict`); with the
-        `fence` of a lease, only while that holds."""
+        """Change what is given; of `settings` those that are named, and None takes one away. With `rev`, only if nobody
+        has changed the session since (else `Conflict`); with the `fence` of a lease, only while that holds."""
         changes = {
             "title": None if title is None else one_line(title),
             "model": None if model is None else plain_text(model, "the name of a model"),
@@ -118,7 +118,7 @@ class Sessions:
             "overrides": None if overrides is None else plain_json(dict(overrides), "overrides"),
             "watermark": None if watermark is None else plain_json(dict(watermark), "a watermark"),
             "quarantine": None if quarantine is None else plain_json(dict(quarantine), "quarantine"),
-            "settings": None if settings is None else plain_json(dict(settings), "settings"),
+            "settings": None,
             "archived": None if archived is None else int(archived),
             "now": self._clock(),
         }
@@ -127,6 +127,10 @@ class Sessions:
             key, _, found_rev = lock_session(tx, session_id, fence=fence)
             if rev is not None and rev != found_rev:
                 raise overtaken()
+            if settings is not None:
+                merged = {**read_session(tx, session_id).settings, **settings}
+                kept = {name: value for name, value in merged.items() if value is not None}
+                changes["settings"] = plain_json(kept, "settings")
             tx.execute(UPDATE_SESSION, {**changes, "key": key})
             return read_session(tx, session_id)
 
