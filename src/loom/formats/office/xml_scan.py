@@ -33,7 +33,7 @@ _SHORTEST_ATTRIBUTE: Final = 5
 _BEGINNING: Final = re.compile(rb"""(?:\xef\xbb\xbf)?\s*(?:(<\?xml[^<>]*\?>)\s*)?<([^\s<>/"'?!]+)[^<>]*>""")
 _OPENING: Final = re.compile(rb"<[^/]")
 _NAMESPACE: Final = re.compile(rb"""xmlns:?([A-Za-z0-9_.-]*)\s*=\s*["']([^"']*)["']""")
-_ATTRIBUTE: Final = re.compile(rb"""([^\s=<>"'/]+)\s*=\s*(?:"([^"<]*)"|'([^'<]*)')""")
+_ATTRIBUTE: Final = re.compile(r"""([^ =<>"'/]++) *+= *+(?:"([^"]*+)"|'([^']*+)')""")
 _REFERENCE: Final = re.compile(r"&(?:#x([0-9A-Fa-f]{1,6});|#([0-9]{1,7});|([a-z]{2,4});)?")
 _NAMED: Final = {"amp": "&", "lt": "<", "gt": ">", "quot": '"', "apos": "'"}
 _WHITE: Final = bytes.maketrans(b"\t\n", b"  ")
@@ -105,15 +105,19 @@ class Scan:
         self._closings = {name.encode(): f"/{name}".encode() for name in (*ends, *words, *skipped)}
         followed = frozenset((*ends, *words, *skipped))
         self._pattern = _stops(followed, frozenset((*starts, *opens)) - followed, frozenset(telling.items()))
-        self._calls: dict[bytes, tuple[_Kind, Callable[..., None]]] = {
-            **{name.encode(): ("start", call) for name, call in starts.items()},
-            **{name.encode(): ("open", call) for name, call in opens.items()},
-            **{name.encode(): ("words", call) for name, call in words.items()},
-            **dict.fromkeys(self._closings.values(), ("end", _nothing)),
-            **{f"/{name}".encode(): ("end", call) for name, call in ends.items()},
+        self._calls: dict[bytes, tuple[_Kind, Callable[..., None], bytes | None]] = {
+            **dict.fromkeys(self._closings.values(), ("end", _nothing, None)),
+            **{f"/{name}".encode(): ("end", call, None) for name, call in ends.items()},
         }
-        for name in followed:
-            self._calls.setdefault(name.encode(), ("open", _nothing))
+        kinds: tuple[tuple[_Kind, Mapping[str, Callable[..., None]]], ...] = (
+            ("open", dict.fromkeys(followed, _nothing)),
+            ("start", starts),
+            ("open", opens),
+            ("words", words),
+        )
+        for kind, asked in kinds:
+            for name, call in asked.items():
+                self._calls[name.encode()] = (kind, call, self._closings.get(name.encode()))
         self._then: End | None = None
         self._is_skipping = False
 
@@ -127,35 +131,39 @@ class Scan:
         """
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        tokens = chain.from_iterable(_found(self._pattern, block, tick) for block in _blocks(data))
-        calls, closings = self._calls, self._closings
+        blocks = (data,) if len(data) <= _BLOCK_BYTES else _blocks(data)
+        tokens = chain.from_iterable(_found(self._pattern, block, tick) for block in blocks)
+        calls = self._calls
         is_open: list[bytes] = []
         self._is_skipping = False
         for tag, attributes, text, closing in tokens:
-            kind, call = calls[tag]
-            if kind == "words":
-                if attributes[-1:] != b"/":
-                    call(_decoded(text if closing else _rest_of_words(text, closings[tag], tokens)))
-                continue
+            kind, call, end = calls[tag]
             if kind == "end":
                 if not is_open or is_open.pop() != tag:
                     raise ValueError(_NOT_IN_ORDER)
                 call()
                 continue
+            if kind == "words":
+                if closing:
+                    call(_decoded(text))
+                elif attributes[-1:] != b"/":
+                    call(_decoded(_rest_of_words(text, end or b"", tokens)))
+                continue
             if kind == "open":
                 call()
             else:
                 call(_attributes(attributes) if len(attributes) >= _SHORTEST_ATTRIBUTE else {})
+            if end is None:
+                continue
             is_leaf = closing or attributes[-1:] == b"/"
             if self._is_skipping:
-                self._pass_over(tokens, None if is_leaf else closings[tag], name)
-            elif tag in closings:
-                if is_leaf:
-                    calls[closings[tag]][1]()
-                else:
-                    is_open.append(closings[tag])
-                    if len(is_open) > MAX_DEPTH:
-                        raise too_deep(name)
+                self._pass_over(tokens, None if is_leaf else end, name)
+            elif is_leaf:
+                calls[end][1]()
+            else:
+                is_open.append(end)
+                if len(is_open) > MAX_DEPTH:
+                    raise too_deep(name)
         if is_open:
             raise ValueError(_NOT_IN_ORDER)
 
@@ -249,12 +257,14 @@ def _usual_attributes(raw: bytes) -> Attributes:
 def _read_attributes(raw: bytes) -> Attributes:
     if b"\n" in raw or b"\t" in raw:
         raw = raw.translate(_WHITE)
-    return {name.decode(): _decoded(one or other) for name, one, other in _ATTRIBUTE.findall(raw)}
+    found = _ATTRIBUTE.findall(raw.decode())
+    if b"&" in raw:
+        return {name: _REFERENCE.sub(_referred, one or other) for name, one, other in found}
+    return {name: one or other for name, one, other in found}
 
 
 def _decoded(raw: bytes) -> str:
-    text = raw.decode()
-    return _REFERENCE.sub(_referred, text) if "&" in text else text
+    return _REFERENCE.sub(_referred, raw.decode()) if b"&" in raw else raw.decode()
 
 
 def _referred(match: re.Match[str]) -> str:
