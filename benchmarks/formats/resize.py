@@ -69,6 +69,7 @@ def compare(title: str, data: bytes, media_type: str, side: int, recipe: Fit | L
             "Image.thumbnail": lambda: thumbnail(data, side),
             "Pillow, whole decode and LANCZOS": lambda: plain(data, side),
             "decode alone": lambda: Image.open(io.BytesIO(data)).load(),
+            "decode alone, by loom": lambda: open_picture(data, media_type, LIMITS).image.load(),
             "loom": lambda: loom(data, media_type, side),
             "loom, encoded": lambda: render_image(data, media_type, recipe, LIMITS),
         },
