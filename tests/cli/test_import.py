@@ -129,7 +129,7 @@ def test_the_abandoned_branches_of_claude_code_are_left_out_and_that_is_said(tmp
 
     ran = loom("import", "session.jsonl")
 
-    assert "1 messages of abandoned branches" in ran.out
+    assert "1 message of abandoned branches left out" in ran.out
     assert "new answer" in loom("log").out and "old answer" not in loom("log").out
 
 

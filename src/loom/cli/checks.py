@@ -22,6 +22,7 @@ from loom.formats import ocr
 from loom.providers.catalog import key_env
 from loom.runtime import FIRST_CHOICES, Runtime, key_for
 from loom.store.session_rows import StoredSession
+from loom.tools.words import counted
 
 _EXTRAS: Final = {
     "heif": ("pillow_heif", "HEIC pictures"),
@@ -82,7 +83,11 @@ async def store(runtime: Runtime, *, fix: bool) -> list[Finding]:
     if fix:
         await runtime.derived.trim()
     return broken or [
-        Finding("store", "ok", f"{where} ({len(sessions)} sessions, {verified.nodes} messages, all hashes right)")
+        Finding(
+            "store",
+            "ok",
+            f"{where} ({counted(len(sessions), 'session')}, {counted(verified.nodes, 'node')}, all hashes right)",
+        )
     ]
 
 
@@ -126,7 +131,9 @@ async def media(runtime: Runtime) -> list[Finding]:
             damaged.append(
                 Finding("media", "problem", error.message, "attach the file again; its digest finds its place")
             )
-    return damaged[:_MANY] or [Finding("media", "ok", f"{count} files, {size_label(size)}, all digests right")]
+    return damaged[:_MANY] or [
+        Finding("media", "ok", f"{counted(count, 'file')}, {size_label(size)}, all digests right")
+    ]
 
 
 async def models(runtime: Runtime) -> list[Finding]:
@@ -138,7 +145,9 @@ async def models(runtime: Runtime) -> list[Finding]:
         else:
             found.append(Finding(service, "open", "no key", f"loom keys set {service}, or {key_env(service)}"))
     servers = await runtime.local_servers()
-    found += [Finding(server.kind, "ok", f"{len(server.models)} models at {server.base_url}") for server in servers]
+    found += [
+        Finding(server.kind, "ok", f"{counted(len(server.models), 'model')} at {server.base_url}") for server in servers
+    ]
     return found if servers else [*found, Finding("ollama", "open", "not running", "https://ollama.com")]
 
 

@@ -12,7 +12,7 @@ import msgspec
 from loom.cli import checks
 from loom.cli.checks import Finding
 from loom.cli.exits import FAILED, exit_code
-from loom.cli.import_ import import_file, report
+from loom.cli.import_ import import_file, report, said_of
 from loom.cli.terminal import harmless, say, sentence
 from loom.cli.transcripts import Transcript, read_transcripts
 from loom.config import load_config
@@ -21,6 +21,7 @@ from loom.content.messages import media_of
 from loom.errors import Corrupt, LoomError
 from loom.runtime import Runtime
 from loom.store.media import open_media
+from loom.tools.words import counted
 
 _GLYPHS = {"ok": "✔", "open": "○", "warning": "!", "problem": "✖"}
 
@@ -80,7 +81,7 @@ async def _transcripts(names: tuple[str, ...], fix: bool, as_json: bool) -> int:
                     code = code or (FAILED if found.notices else 0)
         except LoomError as error:
             code = exit_code(error)
-            say(f"{name}: {sentence(error)}")
+            say(said_of(name, error))
     return code
 
 
@@ -92,8 +93,12 @@ async def _looked_at(file: Path) -> list[Transcript]:
 
 def _diagnosis(name: str, found: Transcript) -> str:
     media = {medium.digest: medium for message in found.messages for medium in media_of(message)}
-    size = f", {len(media)} media ({size_label(sum(m.size_bytes for m in media.values()))})" if media else ""
-    head = f"{harmless(Path(name).name)} ({found.kind}): {len(found.messages)} messages{size}"
+    size = (
+        f", {counted(len(media), 'medium', 'media')} ({size_label(sum(m.size_bytes for m in media.values()))})"
+        if media
+        else ""
+    )
+    head = f"{harmless(Path(name).name)} ({found.kind}): {counted(len(found.messages), 'message')}{size}"
     if not found.notices:
         return f"✔ {head}, nothing to repair"
     repairs = [f"  ~ {harmless(notice)}" for notice in found.notices]

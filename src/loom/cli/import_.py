@@ -16,6 +16,7 @@ from loom.content.messages import media_of
 from loom.errors import LoomError
 from loom.runtime import Runtime
 from loom.store.session_rows import StoredSession
+from loom.tools.words import counted
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,9 +59,14 @@ async def _import(files: tuple[str, ...], as_json: bool) -> int:
                     click.echo(msgspec.json.encode(found) if as_json else report(found))
             except LoomError as error:
                 code = code or exit_code(error)
-                said = sentence(error)
-                say(said if said.startswith(Path(name).name) else f"{name}: {said}")
+                say(said_of(name, error))
     return code
+
+
+def said_of(name: str, error: LoomError) -> str:
+    """What is wrong with a file, which is named once."""
+    said = sentence(error)
+    return said if said.startswith(Path(name).name) else f"{name}: {said}"
 
 
 async def import_file(runtime: Runtime, file: Path) -> list[Imported]:
@@ -121,11 +127,11 @@ async def _with_head(runtime: Runtime, head_id: str) -> StoredSession | None:
 
 def report(found: Imported) -> str:
     state = "imported" if found.is_new else "already here"
-    media = f", {found.media} media" if found.media else ""
+    media = f", {counted(found.media, 'medium', 'media')}" if found.media else ""
     shared = f", {found.shared} shared" if found.is_new and found.shared else ""
     lines = [
         f"✔ {harmless(found.file)} ({found.kind}): {state} as {found.session}",
-        f'  "{one_line(found.title, 60)}", {found.messages} messages{media}{shared}',
+        f'  "{one_line(found.title, 60)}", {counted(found.messages, "message")}{media}{shared}',
         *(f"  ~ {harmless(repair)}" for repair in found.repairs),
         f"  go on: loom -r {found.session}",
     ]

@@ -18,6 +18,7 @@ from loom.config.sources import shown
 from loom.errors import ConfigError
 from loom.runtime import Runtime
 from loom.tools.mcp_specs import PROJECT_FILE, ProjectServers, project_servers
+from loom.tools.words import counted
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _PATH: Final = ("mcp", "servers")
@@ -125,7 +126,7 @@ async def _states() -> dict[str, dict[str, Any]]:
 
 def _row(row: dict[str, Any], state: dict[str, Any]) -> str:
     mark = "○" if not row["enabled"] or state.get("error") else "✔" if state else "·"
-    told = one_line(state["error"], 80) if state.get("error") else f"{state['tools']} tools" if state else ""
+    told = one_line(state["error"], 80) if state.get("error") else counted(state["tools"], "tool") if state else ""
     line = f"{mark} {harmless(row['name']):<16} {one_line(row['target'], 30):<30} {row['where']:<10} {told}"
     return line.rstrip()
 

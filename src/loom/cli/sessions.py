@@ -25,6 +25,7 @@ from loom.store.indexing import Indexed, index_media
 from loom.store.media_text import MediaTexts
 from loom.store.search import Found, Search
 from loom.store.session_rows import StoredSession
+from loom.tools.words import counted
 
 _PLACES: Final = 3
 """How many places of one conversation are shown."""
@@ -110,7 +111,7 @@ async def _search(words: str, count: int, index: bool, as_json: bool) -> None:
     async with Runtime.open() as runtime:
         indexed = await _indexed(runtime, index)
         if not words.strip() and index:
-            click.echo(f"{indexed.read} media read{_not_read(indexed.left)}", err=True)
+            click.echo(f"{counted(indexed.read, 'medium', 'media')} read{_not_read(indexed.left)}", err=True)
             return
         found = await Search(runtime.database).find(words, limit=count * _PLACES, per_session=_PLACES)
         numbers = {session.id: (number, session) async for number, session in _numbered(runtime)} if found else {}
@@ -121,7 +122,8 @@ async def _search(words: str, count: int, index: bool, as_json: bool) -> None:
     else:
         _show_found(found, numbers, count)
         if indexed.left:
-            say(f"{indexed.left} media were not read yet: `loom sessions search --index` reads them")
+            left, it = ("1 medium was", "it") if indexed.left == 1 else (f"{indexed.left:,} media were", "them")
+            say(f"{left} not read yet: `loom sessions search --index` reads {it}")
 
 
 def _show_found(found: Sequence[Found], numbers: dict[str, tuple[int, StoredSession]], count: int) -> None:

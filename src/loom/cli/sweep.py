@@ -9,6 +9,7 @@ import msgspec
 
 from loom.content.media import size_label
 from loom.runtime import Runtime
+from loom.tools.words import counted
 
 
 @click.command("sweep")
@@ -34,6 +35,6 @@ async def _sweep(max_bytes: int | None, as_json: bool) -> None:
         click.echo(msgspec.json.encode(report))
     else:
         click.echo(
-            f"{len(report.deleted)} media deleted, {size_label(report.freed_bytes)} freed;"
+            f"{counted(len(report.deleted), 'medium', 'media')} deleted, {size_label(report.freed_bytes)} freed;"
             f" {report.kept} kept, {size_label(report.kept_bytes)}"
         )

@@ -138,7 +138,7 @@ def _claude_code(lines: list[dict[str, Any]]) -> Strung:
         found.model = _model_of(line.get("message")) or found.model
     path = _path(entries)
     if len(path) < len(entries):
-        found.notices.append(f"{len(entries) - len(path)} messages of abandoned branches are left out")
+        found.notices.append(f"{counted(len(entries) - len(path), 'message')} of abandoned branches left out")
     found.messages = [line.get("message") for line in path if not line.get("isMeta")]
     return found
 
