@@ -105,6 +105,6 @@ def test_a_newcomer_gets_through_them_offline(tmp_path: Path, installed: Path):
 
     doctor = newcomer.types("doctor")
     assert doctor.code == 0
-    expected = ["✔ python", "✔ store", "1 sessions", "✔ spark", "○ anthropic", "→ loom keys set anthropic", "✔ mistral"]
+    expected = ["✔ python", "✔ store", "1 session", "✔ spark", "○ anthropic", "→ loom keys set anthropic", "✔ mistral"]
     for words in [*expected, "✔ pdf", " terminal ", " clipboard ", "○ ollama", "○ daemon"]:
         assert words in doctor.out, doctor.out

@@ -98,7 +98,7 @@ def test_the_doctor_names_the_command_behind_everything_that_is_not_there(tmp_pa
     rows = {row["name"]: row for row in ran.rows}
     assert ran.code == 0
     assert {"python", "config", "store", "media", "spark", "pdf", "ocr", "libreoffice", "terminal"} <= set(rows)
-    assert "1 sessions, 3 messages" in rows["store"]["text"]
+    assert "1 session, 3 nodes" in rows["store"]["text"]
     assert all(row["fix"] for row in ran.rows if row["state"] == "open")
     assert loom("doctor").out.startswith("✔ python")
 
