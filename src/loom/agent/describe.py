@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from loom.agent.ports import DerivedShelf, E, Provider
-from loom.agent.renditions import Renditions
+from loom.agent.renditions import AtOnce, Prepare, Renditions
 from loom.content.blocks import ImageBlock
 from loom.content.media import Media
 from loom.content.messages import user
@@ -32,7 +32,6 @@ from loom.formats.facts import Rendered
 from loom.models import Model, Usage
 from loom.prompt import Prompt, Sampling
 
-Prepare: TypeAlias = Callable[[Known], Prepared]
 Settle: TypeAlias = Callable[[Prepare], Awaitable[Prepared]]
 
 PER_STEP: Final = 24
@@ -101,7 +100,7 @@ class Describer(Generic[E]):
             return prepare(self._informed(known, author, given_up))
 
         while True:
-            prepared = await self._renditions.settle(informed)
+            prepared = await self._renditions.settle(AtOnce(informed) if isinstance(prepare, AtOnce) else informed)
             wanted = prepared.undescribed
             if not wanted:
                 return _told(prepared, notices)
@@ -164,7 +163,8 @@ class Describer(Generic[E]):
 
     async def _write(self, media: Media, model: Model) -> tuple[str, Usage]:
         path = [Said("picture", user(ImageBlock(media), _QUESTION))]
-        prepared = await self._renditions.settle(lambda known: prepare(path, model, request=_ASKED, known=known))
+        asked = AtOnce(lambda known: prepare(path, model, request=_ASKED, known=known))
+        prepared = await self._renditions.settle(asked)
         if not prepared.prompt.media():
             detail = prepared.receipt.rows[0].detail or "it cannot be shown"
             raise MediaRefused(detail) if model.capabilities.vision else CapabilityMissing("it cannot see pictures")

@@ -5,10 +5,22 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, assert_never
 
 import msgspec
 
+from loom.agent.renditions import AtOnce, Prepare
+from loom.content.blocks import (
+    AudioBlock,
+    Block,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResult,
+    UnknownBlock,
+)
 from loom.content.messages import media_of
 from loom.context.cost import Calibration
 from loom.context.policy import Known, Override, Placed, Policy, Request, Watermark
@@ -30,6 +42,10 @@ _KINDS: Final = {
 _KIND_NAMES: Final = {"image/": "pictures", "audio/": "sound", PDF: "PDF", "tools": "tools"}
 _SMALLER: Final = 0.6
 _SHRINKS: Final = 3
+_SHORT_CHARS: Final = 500_000
+_BLOCK_CHARS: Final = 1_000
+_PAGE_CHARS: Final = 3_000
+"""How long a path may be that is prepared at once; a block by itself takes as long as so many characters."""
 _MOST: Final = 12
 """So many refusals of one step are mended at most."""
 
@@ -75,7 +91,12 @@ class Asking(msgspec.Struct, kw_only=True):
     refused_kinds: tuple[str, ...] = ()
     """Kinds of media that the model turned out not to take."""
 
-    def prepared(self, known: Known) -> Prepared:
+    @property
+    def prepared(self) -> Prepare:
+        """What is sent, by what is known."""
+        return AtOnce(self._prepared) if _is_short(self.path) else self._prepared
+
+    def _prepared(self, known: Known) -> Prepared:
         return prepare(
             self.path,
             self.lessons.model(self.model),
@@ -96,6 +117,30 @@ class Asking(msgspec.Struct, kw_only=True):
             name: {**settings.get(name, {}), self.model.reference: msgspec.to_builtins(value)}
             for name, value in known.items()
         }
+
+
+def _is_short(path: tuple[Placed, ...]) -> bool:
+    """Whether preparing it takes a few milliseconds at most, texts of documents included."""
+    if len(path) * _BLOCK_CHARS > _SHORT_CHARS:
+        return False
+    return sum(_chars(block) for placed in path for block in placed.message.blocks) <= _SHORT_CHARS
+
+
+def _chars(block: Block) -> int:
+    match block:
+        case TextBlock() | ThinkingBlock():
+            return _BLOCK_CHARS + len(block.text)
+        case ToolCall():
+            return _BLOCK_CHARS + len(msgspec.json.encode(block.arguments))
+        case ToolResult():
+            return sum(map(_chars, block.blocks))
+        case DocumentBlock():
+            pages = block.media.pages
+            return _BLOCK_CHARS + (block.media.size_bytes if pages is None else pages * _PAGE_CHARS)
+        case ImageBlock() | AudioBlock() | UnknownBlock():
+            return _BLOCK_CHARS
+        case _:
+            assert_never(block)
 
 
 def mend(asking: Asking, prepared: Prepared, error: ProviderError, tried: list[str]) -> str | None:

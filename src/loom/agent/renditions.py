@@ -26,11 +26,21 @@ from loom.formats.sniff import sniff
 from loom.prompt import MediaRef, Prompt
 
 OnText: TypeAlias = Callable[[str, Recipe, str], Awaitable[None]]
+Prepare: TypeAlias = Callable[[Known], Prepared]
 
 _ROUNDS: Final = 16
 """Each round makes what the last one lacked; a history that needed six is the longest known."""
 _OCR_PAGES: Final = 20
 _UNREAD_PAGE: Final = re.compile(r"^\[page (\d+): no text layer\]$", re.MULTILINE)
+
+
+class AtOnce(msgspec.Struct, frozen=True):
+    """A `prepare` that takes a few milliseconds at most: a thread of its own would take longer than it frees."""
+
+    prepare: Prepare
+
+    def __call__(self, known: Known) -> Prepared:
+        return self.prepare(known)
 
 
 class Renditions(Generic[E]):
@@ -59,15 +69,23 @@ class Renditions(Generic[E]):
         if self.on_progress is not None:
             self.on_progress(words)
 
-    async def settle(self, prepare: Callable[[Known], Prepared]) -> Prepared:
+    async def settle(self, prepare: Prepare) -> Prepared:
         """Run `prepare` until it lacks nothing that can be made. Every round makes what the last one asked for."""
-        prepared = await asyncio.to_thread(prepare, self.known)  # thousands of messages would hold up everybody else
+        prepared = await self._prepared(prepare)
         for _ in range(_ROUNDS):
             needs = [need for need in prepared.needs if not self._settled(need)]
             if not needs:
                 break
             await self._make(needs)
-            prepared = await asyncio.to_thread(prepare, self.known)
+            prepared = await self._prepared(prepare)
+        return prepared
+
+    async def _prepared(self, prepare: Prepare) -> Prepared:
+        """Thousands of messages would hold up everybody else."""
+        if not isinstance(prepare, AtOnce):
+            return await asyncio.to_thread(prepare, self.known)
+        prepared = prepare(self.known)
+        await asyncio.sleep(0)  # whoever waited meanwhile goes before the request is written
         return prepared
 
     def _settled(self, need: Need) -> bool:
