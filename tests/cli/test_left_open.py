@@ -141,7 +141,7 @@ def test_an_answer_from_elsewhere_ends_the_question_here_and_the_turn_goes_on(tm
     [
         (["approve", "0000"], 1, "nothing that waits is called '0000'. See what waits: `loom approvals`."),
         (["approve", "a", "--always", "--deny", "no"], 2, "--always and --deny exclude each other"),
-        (["approve"], 2, "Missing argument 'ID...'"),
+        (["approve"], 2, "missing argument 'ID...'. See `loom approve --help`."),
         (["approvals", "nowhere"], 1, "there is no session 'nowhere'"),
     ],
 )

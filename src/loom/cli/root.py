@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib
-import io
 import os
 import sys
 from typing import Final
@@ -132,12 +131,7 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.ClickException as error:
-        from loom.content.harmless import harmless
-
-        written = io.StringIO()
-        error.show(written)
-        click.echo(harmless(written.getvalue()), err=True, nl=False)
-        return error.exit_code
+        return _refused(error)
     except (click.Abort, KeyboardInterrupt):
         click.echo("loom: interrupted", err=True)
         return exits.INTERRUPTED
@@ -150,6 +144,21 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
             raise
         return _explained(error, debug=debug)
     return result if isinstance(result, int) else exits.OK
+
+
+def _refused(error: click.ClickException) -> int:
+    """What click says of a command line, in one sentence as ours are; a group without a command shows its help."""
+    from loom.cli.terminal import say
+
+    if isinstance(error, click.exceptions.NoArgsIsHelpError):
+        error.show()
+        return error.exit_code
+    words = " ".join(error.format_message().split())
+    sentence = f"{words[:1].lower()}{words[1:]}"
+    context = error.ctx if isinstance(error, click.UsageError) else None
+    stop = "" if sentence.endswith((".", "?", ")")) else "."
+    say(f"{sentence}{stop} See `{context.command_path} --help`." if context else sentence)
+    return error.exit_code
 
 
 def _explained(error: Exception, *, debug: bool) -> int:
