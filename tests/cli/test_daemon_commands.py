@@ -262,12 +262,3 @@ def test_the_unit_of_the_service_is_one_that_systemd_accepts(tmp_path: Path):
     assert '"serve" "--port" "5777"' in text and "100%% folder" in text
     missing = loom("service", "status", HOME=str(tmp_path))
     assert missing.code == 1 and "not installed" in missing.out
-
-
-@pytest.mark.parametrize("words", [["install"], ["uninstall"]])
-def test_without_systemd_it_says_what_to_do(tmp_path: Path, words: list[str]):
-    loom = Loom(tmp_path)
-
-    ran = loom("service", *words, HOME=str(tmp_path), PATH=str(tmp_path))
-
-    assert ran.code == 5 and "loom serve" in ran.err

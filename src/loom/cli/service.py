@@ -14,7 +14,7 @@ import click
 from loom.cli.toml_files import write_whole
 from loom.config import load_config
 from loom.config.sources import home_folder, shown
-from loom.errors import ConfigError, ExtraMissing
+from loom.errors import ConfigError, NotFound
 
 UNIT: Final = "loom.service"
 _TEXT: Final = """\
@@ -111,7 +111,7 @@ def _file() -> Path:
 
 def _require_systemd() -> None:
     if shutil.which("systemctl") is None:
-        raise ExtraMissing(
+        raise NotFound(
             "there is no systemd here.", hint="Start `loom serve` by whatever starts programs on this machine."
         )
 
