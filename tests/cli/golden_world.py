@@ -99,6 +99,7 @@ def _write_files(you: You) -> None:
         "numbers.csv": "month,errors\nMay,3\nJune,502\n",
         "notes.txt": "remember the milk\nand the tea\n",
         "lines.txt": _LINES,
+        "no.txt": "n\n",
         "key.txt": "sk-0123456789abcdef\n",
         "talk.json": json.dumps(
             [{"role": "system", "content": "Be brief."}, {"role": "user", "content": "hi"}, {"role": "assistant"}]

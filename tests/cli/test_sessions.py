@@ -42,7 +42,7 @@ def test_words_are_found_in_questions_answers_and_file_names(tmp_path: Path):
 
     for words in (["gives", "30"], ["MANUAL.pdf"], ["'; DROP TABLE session; --"], ["100%"]):
         found = loom("sessions", "search", "--json", "--", *words).rows
-        assert len({row["id"] for row in found}) == (0 if "%" in words[0] or "DROP" in words[0] else 1), words
+        assert len({row["session"] for row in found}) == (0 if "%" in words[0] or "DROP" in words[0] else 1), words
     assert "gateway" in loom("sessions", "search", "gives up").out
     assert loom("sessions", "search", "   ").code == 2
 
@@ -65,7 +65,7 @@ def test_a_word_is_found_that_stands_only_inside_a_document_or_a_picture(tmp_pat
     assert before.out == "" and "1 medium was not read yet: `loom sessions search --index`" in before.err
     assert indexed.err == "1 medium read\n"
     (row,) = after.rows
-    assert (row["where"], row["role"], row["title"]) == ("picture", "user", "see this") and "Platypus" in row["excerpt"]
+    assert (row["where"], row["role"], row["title"]) == ("picture", "user", "see this") and "Platypus" in row["snippet"]
     loom("sessions", "delete", row["session"], "--yes")
     assert loom("sessions", "search", "platypus").out == ""
 
@@ -160,7 +160,7 @@ def test_a_conversation_is_renamed_and_deleted(tmp_path: Path):
     assert loom("sessions", "rename", "1", "A better\x1b[2J name\nin one line").code == 0
     (row,) = loom("sessions", "--json").rows
     assert "\n" not in row["title"] and "\x1b" not in loom("sessions").out
-    assert loom("sessions", "delete", "1").code == 130
+    assert loom("sessions", "delete", "1").code == 2 and loom("sessions", "delete", "1", stdin=b"n\n").code == 1
     assert len(loom("sessions", "--json").rows) == 1
     assert loom("sessions", "delete", "1", stdin=b"y\n").code == 0
     assert loom("sessions", "--json").rows == []

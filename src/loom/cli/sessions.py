@@ -14,6 +14,7 @@ import msgspec
 
 from loom.cli.choosing import all_sessions, find_session, last_session
 from loom.cli.completing import complete_sessions
+from loom.cli.exits import FAILED, OK
 from loom.cli.progress import Progress
 from loom.cli.terminal import harmless, is_plain, one_line, say, width
 from loom.content.media import size_label
@@ -89,9 +90,9 @@ def rename(session: str, title: str) -> None:
 @command.command()
 @click.argument("session", shell_complete=complete_sessions)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
-def delete(session: str, yes: bool) -> None:
+def delete(session: str, yes: bool) -> int:
     """Delete a conversation and the media that only it used."""
-    asyncio.run(_delete(session, yes))
+    return asyncio.run(_delete(session, yes))
 
 
 @command.command()
@@ -118,7 +119,7 @@ async def _search(words: str, count: int, index: bool, as_json: bool) -> None:
     if as_json:
         for hit in found:
             session = numbers[hit.session][1]
-            click.echo(msgspec.json.encode({**_facts(session), **msgspec.to_builtins(hit), "excerpt": hit.snippet}))
+            click.echo(msgspec.json.encode({**msgspec.to_builtins(hit), **_about(session)}))
     else:
         _show_found(found, numbers, count)
         if indexed.left:
@@ -175,17 +176,32 @@ async def _rename(wanted: str, title: str) -> None:
     async with Runtime.open() as runtime:
         session = await find_session(runtime, wanted)
         renamed = await runtime.sessions.update(session.id, title=title)
-        click.echo(f'{renamed.id} is now "{one_line(renamed.title)}"')
+        click.echo(
+            f'{renamed.id} is now "{one_line(renamed.title)}"' if renamed.title else f"{renamed.id} has no title now"
+        )
 
 
-async def _delete(wanted: str, yes: bool) -> None:
+async def _delete(wanted: str, yes: bool) -> int:
     async with Runtime.open() as runtime:
         session = await find_session(runtime, wanted)
         title = one_line(session.title or session.id)
-        if not yes:
-            click.confirm(f'Delete "{title}"? This cannot be undone', abort=True, err=True)
+        if not yes and not _is_sure(title):
+            click.echo(f'kept "{title}"', err=True)
+            return FAILED
         freed = await runtime.delete_session(session.id)
         click.echo(f'deleted "{title}"' + (f", {size_label(freed)} freed" if freed else ""))
+    return OK
+
+
+def _is_sure(title: str) -> bool:
+    """Ctrl+C on a terminal interrupts; elsewhere the end of the input is no answer."""
+    try:
+        return click.confirm(f'Delete "{title}"? This cannot be undone', err=True)
+    except click.Abort:
+        if sys.stdin.isatty():
+            raise
+        click.echo(err=True)
+        raise ConfigError("nobody answered, so nothing was deleted.", hint="--yes deletes without asking.") from None
 
 
 async def _export(wanted: str, form: Form, output: Path | None) -> None:
@@ -209,8 +225,11 @@ def _write(file: Path, data: bytes) -> None:
 
 
 def _facts(session: StoredSession) -> dict[str, Any]:
+    return {"id": session.id, **_about(session)}
+
+
+def _about(session: StoredSession) -> dict[str, Any]:
     return {
-        "id": session.id,
         "title": session.title,
         "model": session.model,
         "workspace": session.workspace,
