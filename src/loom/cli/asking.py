@@ -117,7 +117,7 @@ def templated(speaking: Speaking, said: Said) -> tuple[Said, str]:
     """The message that a template makes of what was said, and the system prompt of a new session."""
     template = speaking.template
     given = "\n\n".join(part for part in (said.piped, said.words) if part)
-    prompt, theirs = filled(template, given, speaking.params)
+    prompt, theirs = filled(template, given, speaking.params, names=said.names)
     system = speaking.system or (theirs if speaking.place.is_new else "")
     return (msgspec.structs.replace(said, words=prompt, piped="") if template.prompt else said), system
 

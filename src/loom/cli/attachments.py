@@ -48,9 +48,12 @@ class Said(msgspec.Struct, frozen=True):
         return [*self.files, *self.spoken]
 
     @property
+    def names(self) -> str:
+        return ", ".join(file.name or _name_of(file) for file in self.files)
+
+    @property
     def title(self) -> str:
-        names = ", ".join(file.name or _name_of(file) for file in self.files)
-        return " ".join((self.words or names or self.piped).split())[:80]
+        return " ".join((self.words or self.names or self.piped).split())[:80]
 
 
 def read_message(words: Sequence[str], attached: Sequence[str], limits: Limits) -> Said:

@@ -76,8 +76,9 @@ def save_template(name: str, template: Template) -> Path:
     return file
 
 
-def filled(template: Template, said: str, params: Sequence[tuple[str, str]]) -> tuple[str, str]:
-    """Prompt and system prompt with every `$name` replaced. What was said goes where $input stands, else behind."""
+def filled(template: Template, said: str, params: Sequence[tuple[str, str]], *, names: str = "") -> tuple[str, str]:
+    """Prompt and system prompt with every `$name` replaced. What was said goes where $input stands, else behind; where
+    files came without a word, their names stand there."""
     values: Mapping[str, str] = {key: str(value) for key, value in template.params.items()} | dict(params)
     text = Text(template.prompt)
     wants = set(text.get_identifiers()) | set(Text(template.system).get_identifiers())
@@ -88,7 +89,11 @@ def filled(template: Template, said: str, params: Sequence[tuple[str, str]]) -> 
             hint="Give " + " ".join(f'--param {name} "…"' for name in lacking),
         )
     if _INPUT in wants and not said:
-        raise ConfigError("the template needs something to work on ($input).", hint="Say it, or pipe it in.")
+        said = names
+        if not said:
+            raise ConfigError(
+                "the template needs something to work on ($input).", hint="Say it, pipe it in, or name a file."
+            )
     try:
         prompt = text.substitute(values, input=said)
         system = Text(template.system).substitute(values, input=said)
