@@ -12,6 +12,7 @@ import msgspec
 
 from loom.cli.compiling import Compiled, compiled, models
 from loom.cli.completing import complete_models
+from loom.cli.models import service_without_key
 from loom.cli.overriding import choose_renditions, key_of, override_name
 from loom.cli.terminal import GLYPHS, clipped, money_label, one_line, say, tokens_label
 from loom.config import Config
@@ -23,8 +24,7 @@ from loom.context.trim import UNLIMITED
 from loom.errors import ConfigError
 from loom.models import Model, Usage
 from loom.prompt import Receipt, ReceiptRow
-from loom.providers.catalog import key_env
-from loom.runtime import key_for, price
+from loom.runtime import price
 
 _LABEL_WIDTH = 54
 _CELL_WIDTH = 22
@@ -165,9 +165,5 @@ def _line(label: str, cells: Sequence[str]) -> str:
 
 
 def _keys_needed(chosen: list[Model], config: Config) -> list[str]:
-    platforms = {model.provider: model.name for model in chosen if key_env(model.provider)}
-    return [
-        f"{name} needs a key: loom keys set {provider.removesuffix('-responses').removesuffix('-chat')}"
-        for provider, name in platforms.items()
-        if not key_for(provider, config)
-    ]
+    names = {service_without_key(model.provider, config): model.name for model in chosen}
+    return [f"{name} needs a key: loom keys set {service}" for service, name in names.items() if service]

@@ -12,13 +12,15 @@ import msgspec
 from loom.cli.completing import complete_models
 from loom.cli.terminal import money_label, one_line, say, tokens_label
 from loom.cli.toml_files import set_key, user_config_file
-from loom.config import load_config
+from loom.config import Config, load_config
+from loom.config.keys import services
 from loom.config.sources import shown
 from loom.models import Model, Origin, Usage
 from loom.providers.catalog import key_env
-from loom.runtime import FIRST_CHOICES, Runtime, key_for, price, resolve_model
+from loom.runtime import FIRST_CHOICES, Runtime, key_for, key_names, price, resolve_model
 
 _MARKS: Final[dict[Origin, str]] = {"declared": "✔", "asked": "✓", "learned": "✓", "user": "u", "guessed": "?"}
+_CENT: Final = 0.01
 _FLAGS: Final = {"eyes": "vision", "pdf": "native_pdf", "audio": "audio", "think": "thinking", "tools": "tools"}
 
 
@@ -63,7 +65,8 @@ async def _default(reference: str = "") -> None:
 async def _models(references: tuple[str, ...], as_json: bool) -> None:
     async with Runtime.open() as runtime:
         default = await runtime.default_model()
-        listed = [Listed(name, runtime.model(name)) for name in references] or _known(runtime, default)
+        names = references or _known(runtime, default)
+        listed = [_listed(runtime, name) for name in names]
         if as_json:
             for found in listed:
                 click.echo(msgspec.json.encode(_facts(found, default)))
@@ -73,16 +76,22 @@ async def _models(references: tuple[str, ...], as_json: bool) -> None:
             click.echo(_row(found, default))
 
 
-def _known(runtime: Runtime, default: str) -> list[Listed]:
-    names = dict.fromkeys(
-        [default, *runtime.config.models, *(f"{p}/{n}" for p, n in FIRST_CHOICES.items()), "loom/spark"]
-    )
-    found: list[Listed] = []
-    for name in names:
-        model = runtime.model(name)
-        lacks_key = key_env(model.provider) and not key_for(model.provider, runtime.config)
-        found.append(Listed(name, model, f"no key: loom keys set {name.partition('/')[0]}" if lacks_key else ""))
-    return found
+def _known(runtime: Runtime, default: str) -> tuple[str, ...]:
+    chosen = (f"{platform}/{name}" for platform, name in FIRST_CHOICES.items())
+    return tuple(dict.fromkeys([default, *runtime.config.models, *chosen, runtime.BUILT_IN]))
+
+
+def _listed(runtime: Runtime, name: str) -> Listed:
+    model = runtime.model(name)
+    service = service_without_key(model.provider, runtime.config)
+    return Listed(name, model, f"no key: loom keys set {service}" if service else "")
+
+
+def service_without_key(provider: str, config: Config) -> str:
+    """What `loom keys set` takes, where the key of a model's service is still missing; else empty."""
+    if not key_env(provider) or key_for(provider, config):
+        return ""
+    return next((name for name in key_names(provider) if name in services()), "")
 
 
 async def names_known(runtime: Runtime) -> list[str]:
@@ -96,7 +105,7 @@ def _row(found: Listed, default: str) -> str:
     model = found.model
     flags = "".join(f"{_mark(model, flag):>7}" for flag in _FLAGS.values())
     usd = _usd_per_million(model)
-    cost = "free" if usd == 0 else money_label(usd)
+    cost = "free" if usd == 0 else money_label(usd) if usd is None or usd < _CENT else f"${usd:.2f}"
     mark = "▸" if found.name == default else " "
     line = f"{mark} {one_line(found.name, 35):<36}{tokens_label(model.limits.context_tokens):>6}{flags}{cost:>10}"
     return f"{line}   {found.note}" if found.note else line
