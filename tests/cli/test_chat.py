@@ -38,7 +38,7 @@ def test_a_conversation_on_a_terminal(tmp_path: Path):
         terminal.type("and now?\n")
         terminal.wait_for("OPENAI_API_KEY, or run: loom keys set")
         terminal.type("/nonsense\n")
-        terminal.wait_for("there is no such command. /help")
+        terminal.wait_for("there is no command /nonsense. /help")
         terminal.type("/quit\n")
         assert terminal.end() == 0
 

@@ -226,7 +226,7 @@ def test_a_conversation_goes_on_through_the_daemon_from_elsewhere(tmp_path: Path
 
     assert first.code == second.code == 0
     assert "I am loom/spark" in first.out and "30 seconds" in first.out and "loom/spark\n" in first.out
-    assert "there is no such command" in first.err
+    assert "there is no command /nonsense" in first.err
     assert "30 seconds" in second.out
     assert third.code == 1 and "token" in third.err
     assert len(loom("log", "--json").rows) == 6

@@ -14,7 +14,7 @@ import click
 
 from loom.cli.ahead import Ahead
 from loom.cli.approving import answer_in, is_anyone_there
-from loom.cli.chat import mentions, read_line, use_line_editing
+from loom.cli.chat import mentions, read_line, unknown_command, use_line_editing
 from loom.cli.exits import TurnEnded
 from loom.cli.faces import Outcome, TextFace
 from loom.cli.left_open import described
@@ -141,7 +141,7 @@ class _Talk:
             case "help":
                 click.echo(_HELP)
             case _:
-                raise LoomError("there is no such command.", hint="/help shows those that there are.")
+                raise unknown_command(name)
 
     async def _say(self, line: str) -> None:
         words, files = mentions(line)

@@ -137,7 +137,9 @@ class Chat:
             "tree": self._tree,
             "help": self._help,
         }
-        return known.get(name, self._unknown)(rest.strip())
+        if name not in known:
+            raise unknown_command(name)
+        return known[name](rest.strip())
 
     async def _say(self, line: str) -> None:
         words, mentioned = mentions(line)
@@ -206,7 +208,7 @@ class Chat:
 
     async def _attach(self, name: str) -> None:
         if not name:
-            raise LoomError("name a file.", hint="/attach report.pdf#3-7")
+            raise LoomError("name a file.", hint="Like this: /attach report.pdf#3-7")
         self._waiting.append(attachment(name.strip("\"'")))
 
     async def _paste(self, _: str) -> None:
@@ -234,15 +236,16 @@ class Chat:
         from loom.cli.terminal import width
 
         if self._session is None:
-            raise LoomError("nothing has been said yet.")
+            raise LoomError("nothing has been said yet, so there is no tree.")
         stored = await self._runtime.sessions.get(self._session.id)
         click.echo(drawn(await self._runtime.forest.survey(stored.id), stored.head_id, width=width()))
 
     async def _help(self, _: str) -> None:
         click.echo(_HELP)
 
-    async def _unknown(self, _: str) -> None:
-        raise LoomError("there is no such command.", hint="/help shows those that there are.")
+
+def unknown_command(name: str) -> LoomError:
+    return LoomError(f"there is no command /{one_line(name, 40)}.", hint="/help shows those that there are.")
 
 
 def mentions(line: str) -> tuple[str, list[Attachment]]:
