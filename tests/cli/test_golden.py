@@ -41,9 +41,9 @@ ELSEWHERE = {
 def laid_out(tmp_path_factory: pytest.TempPathFactory) -> tuple[You, Path]:
     """One folder, made once; every transcript finds it as it was."""
     base = tmp_path_factory.mktemp("golden")
-    you = You(base / "you")
+    you = You(base / "a-home-whose-path-is-longer-than-a-column")
     lay_out(you)
-    shutil.copytree(base / "you", base / "kept")
+    shutil.copytree(you.folder.parent, base / "kept")
     return you, base / "kept"
 
 

@@ -10,6 +10,9 @@ import msgspec
 
 from loom.config import config_schema, load_config, user_folder
 
+_COLUMN = 42
+"""Where the origins stand: behind nearly every value."""
+
 
 @click.group("config")
 def command() -> None:
@@ -25,8 +28,8 @@ def show(origin: bool, strict_config: bool) -> None:
     for warning in config.warnings:
         click.echo(f"loom: {warning}", err=True)
     for shown in config.show(origins=origin):
-        source = f"    # {shown.origin}" if origin else ""
-        click.echo(f"{shown.key} = {shown.value}{source}")
+        line = f"{shown.key} = {shown.value}"
+        click.echo(f"{line:<{_COLUMN}}  # {shown.origin}" if origin else line)
 
 
 @command.command()

@@ -101,7 +101,7 @@ def list_(as_json: bool) -> None:
         elif value:
             click.echo(f"✔ {harmless(service):<12} {mask(value):<10} {origin}")
         else:
-            click.echo(f"○ {harmless(service):<12} no key     loom keys set {harmless(service)}, or {variable}")
+            click.echo(f"○ {harmless(service):<12} no key     → loom keys set {harmless(service)}, or {variable}")
 
 
 @command.command("path")

@@ -57,7 +57,8 @@ def add(name: str, target: tuple[str, ...], env: tuple[str, ...], headers: tuple
         if name in load_config().mcp.servers:
             raise ConfigError(f"there is a server {name} already.", hint=f"Remove it first: loom mcp remove {name}")
         add_table(file, (*_PATH, name), entry)
-    click.echo(f"✔ {name} added to {shown(file, Path.cwd())}; `loom mcp list --check` starts it and counts its tools")
+    does = "asks" if "url" in entry else "starts"
+    click.echo(f"✔ {name} added to {shown(file, Path.cwd())}; `loom mcp list --check` {does} it and counts its tools")
 
 
 def _entry(target: Sequence[str], env: Sequence[str], headers: Sequence[str]) -> dict[str, Any]:
