@@ -16,7 +16,7 @@ from loom.content.media import size_label
 from loom.content.recipes import Page
 from loom.errors import TooLarge, Unsupported
 from loom.formats.facts import Rendered
-from loom.formats.pdf.pictures import has_pictures
+from loom.formats.pdf.pictures import has_pictures, shows_colour
 
 _PROBE_SIDE_PX: Final = 240
 _GRAY_TOLERANCE: Final = 10
@@ -39,7 +39,8 @@ def draw(page: Any, job: Page, max_pixels: int) -> Rendered:
     # pdfium rounds sides up: half a pixel less keeps the longest one within the limit.
     scale = min(job.dpi / 72, (job.max_side_px - 0.5) / longest, math.sqrt(max_pixels / (width * height)))
     drawn_by_hand = not has_pictures(page)
-    gray = drawn_by_hand and _is_gray(_bitmap(page, min(scale, _PROBE_SIDE_PX / longest)))
+    may_be_gray = drawn_by_hand and not shows_colour(page, _GRAY_TOLERANCE)
+    gray = may_be_gray and _is_gray(_bitmap(page, min(scale, _PROBE_SIDE_PX / longest)))
     while True:
         image = _bitmap(page, scale, gray=gray)
         smallest = math.inf

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 import io
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ _SMALLEST_SIDE_PX: Final = 8
 _MAX_ON_A_PAGE: Final = 500
 _MAX_OBJECTS: Final = 20_000
 """A drawing of a million strokes holds no picture that is worth looking at each of them."""
+_FIRST_OBJECTS: Final = 100
 _MAX_DEPTH: Final = 5
 
 
@@ -48,11 +50,30 @@ def has_pictures(page: Any) -> bool:
     return next(_images(page), None) is not None
 
 
-def _images(page: Any) -> Iterator[Any]:
-    """Every picture that the page draws, also those inside its forms, in the order of drawing."""
+def shows_colour(page: Any, tolerance: int) -> bool:
+    """Whether letters or areas among the first things on the page are filled with a colour. No says nothing."""
     pdfium = raw()
-    objects = _objects(page, pdfium.FPDFPage_CountObjects, pdfium.FPDFPage_GetObject, _MAX_DEPTH)
-    for item in islice(objects, _MAX_OBJECTS):
+    filled = (pdfium.FPDF_PAGEOBJ_TEXT, pdfium.FPDF_PAGEOBJ_PATH)
+    red, green, blue, alpha = (ctypes.c_uint() for _ in range(4))
+    for item in islice(_drawn(page), _FIRST_OBJECTS):
+        if pdfium.FPDFPageObj_GetType(item) in filled and pdfium.FPDFPageObj_GetFillColor(
+            item, red, green, blue, alpha
+        ):
+            shades = (red.value, green.value, blue.value)
+            if alpha.value and max(shades) - min(shades) > tolerance:
+                return True
+    return False
+
+
+def _drawn(page: Any) -> Iterator[Any]:
+    """What the page draws, also inside its forms, in the order of drawing."""
+    pdfium = raw()
+    return _objects(page, pdfium.FPDFPage_CountObjects, pdfium.FPDFPage_GetObject, _MAX_DEPTH)
+
+
+def _images(page: Any) -> Iterator[Any]:
+    pdfium = raw()
+    for item in islice(_drawn(page), _MAX_OBJECTS):
         if pdfium.FPDFPageObj_GetType(item) == pdfium.FPDF_PAGEOBJ_IMAGE:
             yield library().PdfObject(item, page=page, pdf=page.pdf)
 
