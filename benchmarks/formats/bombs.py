@@ -10,23 +10,21 @@ held, all that they hold anyway included. Wanted: under a second and under 200 M
 from __future__ import annotations
 
 import io
-import os
 import re
-import resource
 import struct
 import subprocess
 import sys
 import time
 import zipfile
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
+from benchmarks.formats.interleaved import processes, processor_seconds
 from loom.content.recipes import Low, Page, Text
 from loom.errors import MediaError
 from loom.formats import inspect, render
 
-TICKS = os.sysconf("SC_CLK_TCK")
 WORD = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 LAUGHS = "".join(f'<!ENTITY e{n} "{f"&e{n - 1};" * 10}">' for n in range(1, 11))
 BILLION_LAUGHS = f'<?xml version="1.0"?><!DOCTYPE r [<!ENTITY e0 "ha">{LAUGHS}]>'
@@ -97,21 +95,6 @@ BOMBS: dict[str, tuple[str, Callable[[], bytes]]] = {
     "billion laughs in an .svg": ("laughs.svg", laughing_drawing),
     "PDF page of 14,400 × 14,400 pt": ("bomb.pdf", pdf),
 }
-
-
-def processes() -> Iterator[int]:
-    yield os.getpid()
-    yield from map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
-
-
-def processor_seconds() -> float:
-    """Of this process, of the workers that run and of those that have ended."""
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    total = ended.ru_utime + ended.ru_stime
-    for pid in processes():
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += (int(fields[11]) + int(fields[12])) / TICKS
-    return total
 
 
 def peaks_mb() -> list[int]:

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import os
+import resource
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+_TICKS = os.sysconf("SC_CLK_TCK")
 
 
 def medians(ways: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
@@ -26,3 +31,20 @@ def table(title: str, seconds: dict[str, float], against: str, *, per: int = 1, 
     print(title)
     for name, taken in seconds.items():
         print(f"  {name:<34} {taken / per * scale:10.2f} {unit}   {taken / seconds[against]:6.2f}×")
+
+
+def processes() -> Iterator[int]:
+    """This one and its workers."""
+    yield os.getpid()
+    yield from map(int, Path(f"/proc/self/task/{os.getpid()}/children").read_text().split())
+
+
+def processor_seconds() -> float:
+    """Of this process, of the workers that run and of those that have ended: a busy machine changes little in it."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    total = time.process_time() + ended.ru_utime + ended.ru_stime
+    for pid in processes():
+        if pid != os.getpid():
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += (int(fields[11]) + int(fields[12])) / _TICKS
+    return total

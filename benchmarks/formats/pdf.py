@@ -1,7 +1,8 @@
 """PDF text, page pictures and slices beside the peers (P9, P10, P11): `python -m benchmarks.formats.pdf [folder]`.
 
 Cases run interleaved, round by round; a case's time is the best of its rounds for each file, summed over the files.
-Loom's times include the worker process and the way to it. A folder with PDFs of one's own widens P9.
+Loom's times include the worker process and the way to it, by the clock and by processor time. A folder with PDFs of
+one's own widens P9.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ sys.path[:0] = [str(Path(__file__).parents[2] / "tests"), str(Path(__file__).par
 
 import made_pdfs  # noqa: E402 - the samples of the tests, found through the path above
 
+from benchmarks.formats.interleaved import processor_seconds  # noqa: E402 - as above
 from loom.content.media import Media, digest_of  # noqa: E402 - as above
 from loom.content.recipes import Page, Slice, Text  # noqa: E402 - as above
 from loom.errors import LoomError  # noqa: E402 - as above
@@ -32,6 +34,8 @@ from loom.formats.pdf import inspect_pdf, render_pdf  # noqa: E402 - as above
 from loom.formats.pdf.draw import draw as draw_page  # noqa: E402 - as above
 
 LIMITS = Limits()
+WORTH_TELLING_SECONDS = 0.3
+"""Of processor time, which the system counts in hundredths of a second."""
 Case = Callable[[bytes, Path], object]
 
 
@@ -71,20 +75,26 @@ def main() -> None:
 
 def _show(title: str, files: Iterable[Path], cases: dict[str, Case], *, base: str, faster: bool = False) -> None:
     totals = dict.fromkeys(cases, 0.0)
+    worked = dict.fromkeys(cases, 0.0)
     for file in files:
         data = file.read_bytes()
         best = dict.fromkeys(cases, float("inf"))
         for _ in range(5):
             for name, case in cases.items():
-                began = time.perf_counter()
+                before, began = processor_seconds(), time.perf_counter()
                 case(data, file)
                 best[name] = min(best[name], time.perf_counter() - began)
+                worked[name] += processor_seconds() - before
         totals = {name: totals[name] + best[name] for name in cases}
     unit = f"times as fast as {base}" if faster else f"times the time of {base}"
     print(f"{title} ({unit})")
     for name, seconds in totals.items():
         ratio = totals[base] / seconds if faster else seconds / totals[base]
-        print(f"  {name:24} {ratio:6.2f}×  {seconds * 1000:9.1f} ms")
+        line = f"  {name:24} {ratio:6.2f}×  {seconds * 1000:9.1f} ms"
+        if min(worked[base], worked[name]) > WORTH_TELLING_SECONDS:
+            work = worked[base] / worked[name] if faster else worked[name] / worked[base]
+            line += f"   {work:6.2f}× by processor time"
+        print(line, flush=True)
 
 
 def _media(data: bytes, *, fresh: bool = False) -> Media:
