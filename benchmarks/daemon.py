@@ -8,9 +8,8 @@ F13: the official client loses its connection 1,000 times, and the daemon is kil
 P16: events with a picture to 10 and 40 clients, sent as a reference with a preview, as bytes, and as base64 in JSON
 (the way it is usually done, by plain python-socketio); the longest time that the server's loop stood still.
 
-`--turns 10000` makes the memory run longer. `--soak 20` keeps the 200 sessions talking for so many minutes.
-`--kills 50` only kills: one of two daemons on PostgreSQL, Redis and S3,
-and one alone on SQLite, in the middle of turns; what the tests check is checked.
+`--turns 10000` makes the memory run longer. `--kills 50` only kills: one of two daemons on PostgreSQL, Redis and S3,
+and one alone on SQLite, in the middle of turns; what the tests check is checked. The long run is `benchmarks.soak`.
 """
 
 from __future__ import annotations
@@ -19,7 +18,6 @@ import argparse
 import asyncio
 import base64
 import contextlib
-import itertools
 import os
 import statistics
 import subprocess
@@ -129,38 +127,6 @@ async def versions_ms(client: Client) -> list[float]:
         return (time.perf_counter() - began) * 1000
 
     return await asyncio.gather(*(one() for _ in range(SESSIONS)))
-
-
-async def soak(folder: Path, minutes: float) -> None:
-    """200 sessions talk on and on; each event is of the session that is watched, and memory and files stay."""
-    late_ms: list[float] = []
-    seen = Crowd()
-    until = time.monotonic() + minutes * 60
-    with running(folder / "soak", UNLIMITED) as house:
-        async with house.client() as client:
-
-            async def talk(number: int) -> None:
-                picture = await client.upload(icon(number))
-                session = await client.session()
-                for turn in itertools.count(1):
-                    await seen.one(session, number, picture)
-                    if time.monotonic() > until:
-                        return
-                    if turn % 10 == 0:
-                        session = await client.session()
-
-            async def look() -> None:
-                session = await client.session()
-                for part in range(MARKS + 1):
-                    await asyncio.sleep(max(0.0, until - minutes * 60 * (1 - part / MARKS) - time.monotonic()))
-                    late_ms.append(await first_word_ms(session, f"!echo {part}"))
-                    held = f"{held_mb(house.pid):6.1f} MB, {files_of(house.pid)} files"
-                    print(f"      after {minutes * part / MARKS:4.1f} min: {held}, {seen.turns:,} turns", flush=True)
-
-            await asyncio.gather(look(), *(talk(number) for number in range(SESSIONS)))
-        is_quiet = "Traceback" not in house.log()
-    print(f"    {seen.turns:,} turns, {seen.events:,} envelopes, failed: {seen.failed}, the log is quiet: {is_quiet}")
-    print(f"    said → first word seen: median {statistics.median(late_ms):.0f} ms, worst {max(late_ms):.0f} ms")
 
 
 async def reconnects(folder: Path) -> None:
@@ -430,7 +396,6 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=TURNS, help="of the memory run")
     parser.add_argument("--kills", type=int, default=0, help="only kill daemons this often, and check")
-    parser.add_argument("--soak", type=float, default=0, help="only talk for so many minutes")
     parser.add_argument("--only", choices=("crowd", "latency", "memory", "reconnects", "pictures"), help="one part")
     parser.add_argument("--read", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -440,9 +405,6 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
         folder = Path(name)
-        if given.soak:
-            asyncio.run(soak(folder, given.soak))
-            return
         if given.kills:
             asyncio.run(kill(folder, given.kills))
             return

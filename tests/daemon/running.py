@@ -23,6 +23,7 @@ import uvicorn
 from loom.client import Client
 from loom.daemon.app import App, create_app
 from loom.daemon.auth import Auth
+from loom.daemon.serve import listen
 from loom.runtime import Runtime
 from loom.testing import memory_runtime
 from made import run
@@ -56,7 +57,7 @@ class Served:
 @asynccontextmanager
 async def serving(runtime: Runtime) -> AsyncGenerator[Served]:
     app = create_app(runtime, auth=Auth(TOKEN))
-    with socket.create_server(("127.0.0.1", 0)) as listener:
+    with listen("127.0.0.1", 0) as listener:
         config = uvicorn.Config(
             app, lifespan="on", log_level="warning", ws_per_message_deflate=False, timeout_graceful_shutdown=1
         )
@@ -81,9 +82,10 @@ async def served(settings: Mapping[str, Any] | None = None) -> AsyncGenerator[Se
 class DaemonProcess:
     """A daemon with a home of its own; `start` again after `kill` finds what was there."""
 
-    def __init__(self, home: Path, settings: Mapping[str, str] | None = None) -> None:
+    def __init__(self, home: Path, settings: Mapping[str, str] | None = None, module: str = "loom.daemon") -> None:
         self.home = home
         self.url = ""
+        self._module = module
         self._settings = settings or {}
         self._process: subprocess.Popen[str] | None = None
 
@@ -98,7 +100,7 @@ class DaemonProcess:
         self.home.mkdir(exist_ok=True)
         log = (self.home / "log").open("ab")
         port = self.url.rpartition(":")[2] or "0"
-        command = [sys.executable, "-m", "loom.daemon", "--port", port]
+        command = [sys.executable, "-m", self._module, "--port", port]
         self._process = subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=log, text=True)
         log.close()
         assert self._process.stdout
@@ -140,8 +142,10 @@ class DaemonProcess:
 
 
 @contextlib.contextmanager
-def daemon(home: Path, settings: Mapping[str, str] | None = None) -> Iterator[DaemonProcess]:
-    made = DaemonProcess(home, settings)
+def daemon(
+    home: Path, settings: Mapping[str, str] | None = None, *, module: str = "loom.daemon"
+) -> Iterator[DaemonProcess]:
+    made = DaemonProcess(home, settings, module)
     made.start()
     try:
         yield made

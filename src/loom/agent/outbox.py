@@ -19,7 +19,7 @@ _GATHERED: Final = 200
 """So many words may wait; then the model waits for the disk."""
 _PER_SECOND: Final = 30
 """Writings of one turn while it only talks."""
-_WRITINGS_PER_SECOND: Final = 1_000
+_WRITINGS_PER_SECOND: Final = 800
 """Of all turns together."""
 
 

@@ -97,7 +97,7 @@ async def serve(
     port = config.server.port if port is None else port
     password = config.secret("server", "password")
     check_bind(host, password)
-    with _only_one(config), _listen(host, port) as listener:
+    with _only_one(config), listen(host, port) as listener:
         async with Runtime.open(config) as runtime:
             runtime.tools = runtime.built_in_tools()
             app = create_app(runtime, auth=open_auth(config.token_file(), password=password))
@@ -176,7 +176,7 @@ def _uvicorn(app: App, log_level: str) -> uvicorn.Config:
 
 
 @contextmanager
-def _listen(host: str, port: int) -> Generator[socket.socket]:
+def listen(host: str, port: int) -> Generator[socket.socket]:
     """Bound here, so that a taken port is one clear sentence."""
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     # The protocol is named because asyncio sends small pieces at once (TCP_NODELAY) only where it is: else every answer
