@@ -47,7 +47,7 @@ _LINES = """\
 /context
 /tree
 !echo Hello.
-@login.png and this?
+@login.png, and this? @nowhere.png
 /tree
 /context loom/spark
 /attach nowhere.png
@@ -55,7 +55,8 @@ _LINES = """\
 /model nonsense
 /model loom/spark
 /fork
-/quit
+/compact
+/quit now
 """
 
 

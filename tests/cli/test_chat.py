@@ -179,7 +179,7 @@ def test_files_come_along_by_mention_and_by_drop(tmp_path: Path, monkeypatch):
         (tmp_path / name).write_text("x")
 
     assert [file.source for file in mentions("look at @login.png and @nobody")[1]] == [Path("login.png")]
-    assert mentions("look at @login.png, ok")[0] == "look at @login.png, ok"
+    assert mentions("look at @login.png, ok") == ("look at login.png, ok", mentions("login.png")[1])
     assert mentions('see @"my notes.txt" now') == ("see my notes.txt now", mentions('@"my notes.txt"')[1])
     for dropped in ("my\\ notes.txt", "'my notes.txt'", f"file://{tmp_path}/login.png"):
         words, files = mentions(dropped)

@@ -14,7 +14,7 @@ import click
 
 from loom.cli.ahead import Ahead
 from loom.cli.approving import answer_in, is_anyone_there
-from loom.cli.chat import mentions, read_line, unknown_command, use_line_editing
+from loom.cli.chat import leaves, mentions, read_line, say_interrupted, unknown_command, use_line_editing
 from loom.cli.exits import TurnEnded
 from loom.cli.faces import Outcome, TextFace
 from loom.cli.left_open import described
@@ -105,7 +105,7 @@ class _Talk:
         self._guarded(self._left_open())
         while (line := read_line("› ")) is not None:
             words = line.strip()
-            if words == "/quit":
+            if leaves(words):
                 break
             if not words:
                 continue
@@ -120,7 +120,7 @@ class _Talk:
         except LoomError as error:
             say(sentence(error))
         except KeyboardInterrupt:
-            say("interrupted; what was said is kept")
+            say_interrupted()
 
     async def _left_open(self) -> None:
         """What the session waits for is asked first, by whomever it was left; without a terminal it goes on waiting."""

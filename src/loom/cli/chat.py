@@ -43,6 +43,7 @@ from loom.runtime import Runtime
 from loom.session import Session
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
+_PUNCTUATION: Final = ",.;:!?)"
 _HELP: Final = """\
 /model [NAME]      whom to ask from now on; without a name, who it is
 /context [A,B]     what the next request would carry, for these models
@@ -84,7 +85,7 @@ class Chat:
         self._runner.run(self._open())
         use_line_editing()
         while (line := read_line(self._prompt())) is not None:
-            if line.strip() == "/quit":
+            if leaves(line):
                 break
             self._guarded(line.strip())
         return 0
@@ -123,7 +124,7 @@ class Chat:
         except LoomError as error:
             say(sentence(error))
         except KeyboardInterrupt:
-            say("interrupted; what was said is kept")
+            say_interrupted()
 
     def _command(self, line: str) -> Coroutine[Any, Any, None]:
         name, _, rest = line[1:].partition(" ")
@@ -244,12 +245,24 @@ class Chat:
         click.echo(_HELP)
 
 
+def leaves(line: str) -> bool:
+    return line.split()[:1] == ["/quit"]
+
+
+def say_interrupted() -> None:
+    """On a line of its own, wherever the answer was."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\n")
+    say("interrupted; what was said is kept")
+
+
 def unknown_command(name: str) -> LoomError:
     return LoomError(f"there is no command /{one_line(name, 40)}.", hint="/help shows those that there are.")
 
 
 def mentions(line: str) -> tuple[str, list[Attachment]]:
-    """`look at @login.png` → the words and the files; a line that is nothing but a path (a file was dropped) is one."""
+    """`look at @login.png` → the words and the files; a line that is nothing but a path (a file was dropped) is one.
+    What looks like a file and is none is sent as words, and that is said."""
     dropped = line.strip("\"'").replace("\\ ", " ").removeprefix("file://")
     try:
         return "", [attachment(dropped)]
@@ -259,11 +272,15 @@ def mentions(line: str) -> tuple[str, list[Attachment]]:
 
     def taken(match: re.Match[str]) -> str:
         name = match[1] or match[2]
-        try:
-            found.append(attachment(name))
-        except LoomError:
-            return match[0]
-        return name
+        for written in dict.fromkeys((name, name.rstrip(_PUNCTUATION))):
+            try:
+                found.append(attachment(written))
+            except LoomError:
+                continue
+            return name
+        if "." in name.strip(_PUNCTUATION) or "/" in name:
+            tell([f"there is no file {name} here; it was sent as words"])
+        return match[0]
 
     return _MENTION.sub(taken, line), found
 
