@@ -33,6 +33,8 @@ def overflow(scales: Scales, before: Watermark, mark: Watermark, allowed: Totals
         return
     wanted = used = scales.weigh(before)
     field = next(name for name in _UNITS if getattr(used, name) > getattr(allowed, name))
+    if not getattr(allowed, field):  # none are wanted at all, as where a model summarises
+        return
     cuts: list[str] = []
     for border, words in _GIVEN_UP.items():
         raised = msgspec.structs.replace(before, **{border: getattr(mark, border)})
