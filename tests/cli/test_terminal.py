@@ -13,6 +13,7 @@ from PIL import Image, ImageChops
 
 from cli.loom_command import Loom, Terminal
 from cli.model_server import model_server
+from cli.test_daemon_commands import serving
 from loom.cli import pictures
 from loom.cli.faces import Outcome
 from loom.cli.footer import footer
@@ -285,6 +286,22 @@ def test_a_picture_that_a_model_makes_is_shown(tmp_path: Path):
 
     assert terminal.screen.count("▀") > 200
     assert "[image:" in terminal.text
+
+
+def test_through_a_daemon_markdown_is_drawn_and_pictures_are_shown_too(tmp_path: Path):
+    loom = Loom(tmp_path)
+
+    with serving(loom), Terminal(loom, "attach", "-R", LOOM_IMAGES="halfcell") as terminal:
+        terminal.wait_for("› ")
+        terminal.type("!image bars\n")
+        terminal.wait_for("[image:")
+        terminal.wait_for("› ")
+        terminal.type("!echo - **bold**\n")
+        terminal.wait_for("• bold")
+        terminal.type("/quit\n")
+        assert terminal.end() == 0
+
+    assert terminal.screen.count("▀") > 200
 
 
 def test_an_approval_is_asked_and_answered_on_the_terminal(tmp_path: Path):

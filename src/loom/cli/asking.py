@@ -166,7 +166,7 @@ def face_for(
         case "stream-json":
             return StreamJsonFace()
         case "text" if has_colour(sys.stdout) and not plain:
-            return TerminalFace(runtime, streams=streams, shows_reasoning=shows_reasoning)
+            return TerminalFace(runtime.media.load, streams=streams, shows_reasoning=shows_reasoning)
         case "text":
             return TextFace(streams=streams, shows_reasoning=shows_reasoning)
 

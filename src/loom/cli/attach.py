@@ -16,10 +16,10 @@ from loom.cli.ahead import Ahead
 from loom.cli.approving import answer_in, is_anyone_there
 from loom.cli.chat import leaves, mentions, read_line, say_interrupted, unknown_command, use_line_editing
 from loom.cli.exits import TurnEnded
-from loom.cli.faces import Outcome, TextFace
+from loom.cli.faces import Face, Outcome, TerminalFace, TextFace
 from loom.cli.left_open import described
 from loom.cli.progress import Progress
-from loom.cli.terminal import Ink, is_plain, one_line, quiet_keys, say, sentence
+from loom.cli.terminal import Ink, has_colour, is_plain, one_line, quiet_keys, say, sentence
 from loom.client import Client, RemoteSession, find
 from loom.config import load_config
 from loom.errors import ConfigError, LoomError, NotFound
@@ -50,7 +50,7 @@ def command(url: str, *, last: bool, session: str, model: str, token_file: str, 
         client = runner.run(_client(url, token))
         try:
             chosen = runner.run(_session(client, last=last, session_id=session, model=model))
-            return _Talk(runner, chosen, shows_reasoning=not hide_reasoning).run(client.url)
+            return _Talk(runner, client, chosen, shows_reasoning=not hide_reasoning).run()
         finally:
             runner.run(client.close())
 
@@ -92,15 +92,18 @@ async def _session(client: Client, *, last: bool, session_id: str, model: str) -
 
 
 class _Talk:
-    def __init__(self, runner: asyncio.Runner, session: RemoteSession, *, shows_reasoning: bool) -> None:
+    def __init__(
+        self, runner: asyncio.Runner, client: Client, session: RemoteSession, *, shows_reasoning: bool
+    ) -> None:
         self._runner = runner
+        self._client = client
         self._session = session
         self._shows_reasoning = shows_reasoning
 
-    def run(self, url: str) -> int:
+    def run(self) -> int:
         info = self._runner.run(self._session.info())
         title = f", {one_line(info.title, 50)}" if info.title else ""
-        click.echo(Ink(sys.stdout).dim(f"loom · {url} · {info.model}{title} · /help, Ctrl+D leaves"))
+        click.echo(Ink(sys.stdout).dim(f"loom · {self._client.url} · {info.model}{title} · /help, Ctrl+D leaves"))
         use_line_editing()
         self._guarded(self._left_open())
         while (line := read_line("› ")) is not None:
@@ -147,8 +150,13 @@ class _Talk:
         words, files = mentions(line)
         await self._watch(self._session.stream(*files, *([words] if words else [])), "asking")
 
+    def _face(self) -> Face:
+        if has_colour(sys.stdout):
+            return TerminalFace(self._client.media, shows_reasoning=self._shows_reasoning)
+        return TextFace(shows_reasoning=self._shows_reasoning)
+
     async def _watch(self, turn: AsyncGenerator[Event], doing: str) -> None:
-        face = TextFace(shows_reasoning=self._shows_reasoning)
+        face = self._face()
         failed: LoomError | None = None
         async with Progress(plain=is_plain()) as progress:
             progress.show(doing)

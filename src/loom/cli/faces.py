@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TextIO
 
 import msgspec
@@ -35,7 +36,6 @@ from loom.events import (
 from loom.formats import render
 from loom.models import Usage
 from loom.prompt import Receipt
-from loom.runtime import Runtime
 
 _ARGUMENTS_WIDTH: Final = 100
 _UNSEEN: Final = " gets "
@@ -172,11 +172,13 @@ class TextFace:
 
 
 class TerminalFace(TextFace):
-    """The same with Markdown drawn and pictures shown, for a terminal with colours."""
+    """The same with Markdown drawn and pictures shown, for a terminal with colours. `load` gives the bytes of one."""
 
-    def __init__(self, runtime: Runtime, *, streams: bool = True, shows_reasoning: bool = True) -> None:
+    def __init__(
+        self, load: Callable[[str], Awaitable[bytes]], *, streams: bool = True, shows_reasoning: bool = True
+    ) -> None:
         super().__init__(streams=streams, shows_reasoning=shows_reasoning)
-        self._runtime = runtime
+        self._load = load
         self._markdown = Markdown(width())
         self._protocol: pictures.Protocol = pictures.protocol()
         self._sources: dict[str, None] = {}
@@ -209,7 +211,7 @@ class TerminalFace(TextFace):
         drawn = ""
         if self._protocol != "off":
             try:
-                data = await self._runtime.media.load(block.media.digest)
+                data = await self._load(block.media.digest)
                 fit = Fit(max_side_px=pictures.side_px(self._protocol), formats=("image/png",))
                 made = await asyncio.to_thread(render, data, block.media, fit)
                 drawn = pictures.drawn(made.data, made.width or 1, made.height or 1, self._protocol)

@@ -95,6 +95,10 @@ class Client:
         """Blocks to say later, in any session: their bytes are there."""
         return (await upload(self._link, content, self._limits)).blocks
 
+    async def media(self, digest: str) -> bytes:
+        """The bytes of a medium that the daemon holds."""
+        return await self._link.ask("GET", f"/v1/media/{digest}")
+
     async def sessions(self, *, query: str = "", archived: bool = False, limit: int = 50) -> tuple[SessionLine, ...]:
         """Newest first."""
         found: list[SessionLine] = []
