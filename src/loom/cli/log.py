@@ -25,7 +25,9 @@ from loom.store.nodes import Node
 @click.command("log")
 @click.argument("session", default="", metavar="[SESSION]", shell_complete=complete_sessions)
 @click.option("--graph", is_flag=True, help="The tree instead, as `loom tree` shows it.")
-@click.option("-n", "--number", "count", type=int, default=None, help="Only the last messages, so many of them.")
+@click.option(
+    "-n", "--number", "count", type=click.IntRange(min=1), default=None, help="Only the last messages, so many of them."
+)
 @click.option("-R", "--hide-reasoning", is_flag=True, help="Without the model's reasoning.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 def command(session: str, graph: bool, count: int | None, hide_reasoning: bool, as_json: bool) -> int:

@@ -156,7 +156,7 @@ def _refused(error: click.ClickException) -> int:
     words = " ".join(error.format_message().split())
     sentence = f"{words[:1].lower()}{words[1:]}"
     context = error.ctx if isinstance(error, click.UsageError) else None
-    stop = "" if sentence.endswith((".", "?", ")")) else "."
+    stop = "" if sentence.endswith((".", "?", "?)")) else "."
     say(f"{sentence}{stop} See `{context.command_path} --help`." if context else sentence)
     return error.exit_code
 

@@ -35,7 +35,7 @@ _MARKS: Final = {"text": " ", "document": "▤", "picture": "▣"}
 
 
 @click.group("sessions", invoke_without_command=True)
-@click.option("-n", "--number", "count", default=20, show_default=True, help="How many.")
+@click.option("-n", "--number", "count", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
 @click.option("--here", is_flag=True, help="Only those of this folder.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
 @click.pass_context
@@ -66,7 +66,9 @@ async def _list(count: int, here: bool, as_json: bool) -> None:
 
 @command.command()
 @click.argument("words", nargs=-1)
-@click.option("-n", "--number", "count", default=20, show_default=True, help="How many conversations.")
+@click.option(
+    "-n", "--number", "count", type=click.IntRange(min=1), default=20, show_default=True, help="How many conversations."
+)
 @click.option("--index", is_flag=True, help="First read every medium that was not read yet, pictures too.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line for each place.")
 def search(words: tuple[str, ...], count: int, index: bool, as_json: bool) -> None:
