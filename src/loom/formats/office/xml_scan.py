@@ -46,22 +46,34 @@ _NOT_IN_ORDER: Final = "elements close in another order than they were opened"
 
 def scan_prefix(data: bytes) -> str | None:
     """None for a part that only the parser can read, or else what `plain_prefix` says."""
-    beginning = _BEGINNING.match(data)
+    end = data.find(b">") + 1
+    if b"<?xml" in data[:_MOST_WHITE]:
+        end = data.find(b">", end) + 1
+    is_usual = end <= _LONG_BEGINNING
+    beginning = _usual_beginning(data[:end]) if is_usual else _read_beginning(data[:end])
     if beginning is None or (b"!" in data and b"<!" in data):
         return None
-    declaration, closing = (beginning[1] or b"").lower(), b"</%b>" % beginning[2]
-    is_utf8 = b"encoding" not in declaration or b"utf-8" in declaration
-    if not is_utf8 or not data[-len(closing) - _MOST_WHITE :].rstrip().endswith(closing):
+    closing, prefix = beginning
+    if not data[-len(closing) - _MOST_WHITE :].rstrip().endswith(closing):
         return None
-    if beginning.end() > _LONG_BEGINNING or data.rfind(b"xmlns") >= beginning.end():
-        return plain_prefix(data)
-    return _usual_prefix(beginning[0])
+    return prefix if is_usual and data.rfind(b"xmlns") < end else plain_prefix(data)
 
 
 @lru_cache(maxsize=64)
-def _usual_prefix(beginning: bytes) -> str | None:
+def _usual_beginning(beginning: bytes) -> tuple[bytes, str | None] | None:
     """The parts of a presentation begin alike."""
-    return plain_prefix(beginning)
+    return _read_beginning(beginning)
+
+
+def _read_beginning(beginning: bytes) -> tuple[bytes, str | None] | None:
+    """From the declaration and the first tag: the tag that ends the part, and `plain_prefix`; None without them."""
+    found = _BEGINNING.fullmatch(beginning)
+    if found is None:
+        return None
+    declaration = (found[1] or b"").lower()
+    if b"encoding" in declaration and b"utf-8" not in declaration:
+        return None
+    return b"</%b>" % found[2], plain_prefix(beginning)
 
 
 def plain_prefix(data: bytes) -> str | None:
