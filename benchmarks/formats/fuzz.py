@@ -9,7 +9,6 @@ again, and the exit code is then 1.
 from __future__ import annotations
 
 import random
-import resource
 import sys
 import time
 import traceback
@@ -25,6 +24,7 @@ import test_fuzz_office  # noqa: E402 - as above
 from made_images import IMAGE_TYPES, sample  # noqa: E402 - as above
 from test_sniff import FILES  # noqa: E402 - as above
 
+from benchmarks.formats.sweep import finish, peak_mb  # noqa: E402 - as above
 from loom.content.recipes import Text  # noqa: E402 - as above
 from loom.errors import MediaError, Unreadable  # noqa: E402 - as above
 from loom.formats import inspect, render  # noqa: E402 - as above
@@ -112,11 +112,8 @@ def main() -> None:
     for name, found in outcomes.items():
         said = ", ".join(f"{outcome} {count}" for outcome, count in found.most_common())
         print(f"{name:10} {found.total():7} files: {said}")
-    peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    print(f"the slowest took {slowest[0]:.2f} s ({slowest[1]}); peak memory {peak_mb:.0f} MB")
-    print(f"{len(broken)} crashes, overruns or untyped failures")
-    print("\n".join(broken))
-    raise SystemExit(bool(broken))
+    print(f"the slowest took {slowest[0]:.2f} s ({slowest[1]}); peak memory {peak_mb():.0f} MB")
+    finish(broken)
 
 
 if __name__ == "__main__":

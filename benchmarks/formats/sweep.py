@@ -16,7 +16,7 @@ import traceback
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, NoReturn
 
 from loom.content.recipes import Low, Recipe, Text, Thumb
 from loom.errors import LoomError
@@ -77,6 +77,17 @@ def passed(data: bytes, name: str) -> str:
     return inspection.category
 
 
+def peak_mb() -> float:
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+
+
+def finish(broken: list[str]) -> NoReturn:
+    """Says what broke the promise, and ends with 1 if anything did."""
+    print(f"{len(broken)} crashes, overruns or untyped failures")
+    print("\n".join(broken))
+    raise SystemExit(bool(broken))
+
+
 def main() -> None:
     folders = tuple(sys.argv[1:]) or FOLDERS
     outcomes: Counter[str] = Counter()
@@ -97,12 +108,10 @@ def main() -> None:
     print(f"{len(times)} files in {time.monotonic() - began:.0f} s")
     for outcome, count in outcomes.most_common():
         print(f"  {outcome:24} {count:7}")
-    print(f"peak memory {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024:.0f} MB; the slowest:")
+    print(f"peak memory {peak_mb():.0f} MB; the slowest:")
     for taken, name in sorted(times, reverse=True)[:SLOWEST]:
         print(f"  {taken:7.2f} s  {name}")
-    print(f"{len(broken)} crashes, overruns or untyped failures")
-    print("\n".join(broken))
-    raise SystemExit(bool(broken))
+    finish(broken)
 
 
 if __name__ == "__main__":
