@@ -147,7 +147,7 @@ class Link:
         if isinstance(error, _Later):
             return error.error
         return Unreachable(
-            f"The daemon at {self.url} does not answer.", hint="Start it: `loom serve`. Or go without: --no-daemon."
+            f"The daemon at {self.url} does not answer.", hint="Start it: `loom serve`. Or check its address."
         )
 
 

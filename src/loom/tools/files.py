@@ -147,7 +147,8 @@ def numbered_lines(
         raise ToolError(f"{name} has {total} {noun}; {noun[:-1]} {offset} is behind its end")
     chosen, end = _fitting(lines, offset, limits.max_text_bytes)
     if offset > 1 or end < total:
-        said.append(f"({name}: {noun} {offset}–{end} of {total}")
+        which = f"{noun} {offset}–{end}" if end > offset else f"{noun[:-1]} {offset}"
+        said.append(f"({name}: {which} of {total}")
         said[-1] += f"; next: offset={end + 1})" if end < total else ")"
     if not total:
         said = [f"({name} is empty)"]
