@@ -22,8 +22,12 @@ from loom.errors import Corrupt
 from loom.prompt import Embedded, MediaRef
 
 BLOCK_BYTES: Final = 480 * 1024
-"""A multiple of three, so that every block's base64 (640 KiB) joins the next without padding. Reading, encoding and
-handing over one takes under a millisecond; smaller ones cost more ways through the client, larger ones more memory."""
+"""A multiple of three, so that every block's base64 joins the next without padding. Reading, encoding and handing over
+one takes well under a millisecond; smaller ones cost more in all, larger ones more memory."""
+_LONG_BLOCK_BYTES: Final = 144 * 1024
+"""In a long body, which fills the socket's buffer again and again: the base64 of one (192 KiB) is the most that the
+buffer takes at once by default, so it leaves in one write, not in one and a remainder that must wait."""
+_LONG_BYTES: Final = 8_000_000
 _SHORT_BYTES: Final = 128 * 1024
 
 
@@ -48,12 +52,12 @@ class Body(Protocol):
     def __aiter__(self) -> AsyncGenerator[bytes]: ...
 
 
-async def media_blocks(source: MediaSource, ref: MediaRef) -> AsyncGenerator[bytes]:
+async def media_blocks(source: MediaSource, ref: MediaRef, block_bytes: int = BLOCK_BYTES) -> AsyncGenerator[bytes]:
     """The bytes of a medium, never more than were announced; `Corrupt` where they are not exactly that many."""
     left = ref.size_bytes
     file = await source.open_local(ref)
     if file is None:
-        async for block in source.blocks(ref, BLOCK_BYTES):
+        async for block in source.blocks(ref, block_bytes):
             left -= len(block)
             if left < 0:
                 break
@@ -61,7 +65,7 @@ async def media_blocks(source: MediaSource, ref: MediaRef) -> AsyncGenerator[byt
     else:
         # The file was opened checked, so its pages are in memory: a read does not wait for a disk.
         with file:
-            while left >= 0 and (block := _read_full(file)):
+            while left >= 0 and (block := _read_full(file, block_bytes)):
                 left -= len(block)
                 if left >= 0:
                     yield block
@@ -72,11 +76,11 @@ async def media_blocks(source: MediaSource, ref: MediaRef) -> AsyncGenerator[byt
         )
 
 
-def _read_full(file: io.RawIOBase) -> bytes:
+def _read_full(file: io.RawIOBase, block_bytes: int) -> bytes:
     """A whole block, however short the single reads are."""
-    block = file.read(BLOCK_BYTES) or b""
-    while block and len(block) < BLOCK_BYTES:
-        more = file.read(BLOCK_BYTES - len(block))
+    block = file.read(block_bytes) or b""
+    while block and len(block) < block_bytes:
+        more = file.read(block_bytes - len(block))
         if not more:
             break
         block += more
@@ -108,11 +112,12 @@ class MediaBody:
     async def __aiter__(self) -> AsyncGenerator[bytes]:
         """Every piece costs a way through the client, so short ones wait for each other; long ones are not copied."""
         waiting: list[bytes] = []
+        block_bytes = _LONG_BLOCK_BYTES if self.content_length > _LONG_BYTES else BLOCK_BYTES
         for part in self._parts:
             if not isinstance(part, MediaRef):
                 waiting.append(part)
                 continue
-            async with aclosing(media_blocks(self._source, part)) as blocks:
+            async with aclosing(media_blocks(self._source, part, block_bytes)) as blocks:
                 async for block in blocks:
                     waiting.append(b64encode(block))
                     if len(waiting[-1]) >= _SHORT_BYTES:
