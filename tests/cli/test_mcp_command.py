@@ -36,6 +36,19 @@ def test_an_address_is_added_with_headers_that_are_not_shown(tmp_path: Path):
     assert "hidden" not in loom("mcp", "list").out
 
 
+def test_a_server_that_lacks_a_variable_is_left_out_and_keeps_nobody_from_asking(tmp_path: Path):
+    loom = Loom(tmp_path)
+    loom("mcp", "add", "web", "https://example.org/mcp", "-H", "Authorization: Bearer {env:NO_SUCH_KEY}")
+
+    asked = loom("!echo hello")
+    checked = loom("mcp", "list", "--check")
+
+    told = "the MCP server web is left out"
+    assert asked.code == checked.code == 0
+    assert "hello" in asked.out and told in asked.err and "NO_SUCH_KEY is not set" in asked.err
+    assert "· web" in checked.out and told in checked.err
+
+
 def test_a_projects_servers_go_into_its_own_file_and_count_only_where_it_is_trusted(tmp_path: Path):
     loom = Loom(tmp_path)
     file = loom.file(".mcp.json", '{"other": 1, "mcpServers": {"theirs": {"command": "x"}}}')

@@ -107,22 +107,23 @@ async def _list(check: bool, as_json: bool) -> None:
         for spec in project.specs
         if spec.name not in config.mcp.servers
     ]
-    states = await _states() if check else {}
+    states, notices = await _states() if check else ({}, ())
     for row in rows:
         state = states.get(str(row["name"]), {})
         click.echo(msgspec.json.encode({**row, **state}) if as_json else _row(row, state))
-    for warning in project.warnings:
+    for warning in dict.fromkeys([*project.warnings, *notices]):
         say(warning)
     if not rows and not as_json:
         click.echo("no servers. Add one: loom mcp add NAME -- COMMAND", err=True)
 
 
-async def _states() -> dict[str, dict[str, Any]]:
+async def _states() -> tuple[dict[str, dict[str, Any]], Sequence[str]]:
+    """What each of them says, and what there is to say of those that could not be asked."""
     async with Runtime.open() as runtime:
         await runtime.mcp.ready()
-        return {
-            status.name: {"tools": len(status.tools), "error": status.error or None} for status in runtime.mcp.status()
-        }
+        found = runtime.mcp.status()
+        states = {status.name: {"tools": len(status.tools), "error": status.error or None} for status in found}
+        return states, tuple(runtime.notices)
 
 
 def _row(row: dict[str, Any], state: dict[str, Any]) -> str:
