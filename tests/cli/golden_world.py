@@ -18,8 +18,7 @@ from cli.test_import import claude_code, damaged, said
 from loom.testing import sample_pdf
 
 _HOUR_SECONDS = 3_600
-_ABSENT = ("rapidocr", "onnxruntime", "pillow_heif", "resvg_py", "obstore", "psycopg", "botocore", "playwright")
-ABSENT: dict[str, None] = dict.fromkeys(_ABSENT)
+ABSENT = ("rapidocr", "onnxruntime", "pillow_heif", "resvg_py", "obstore", "psycopg", "botocore", "playwright")
 """For sys.modules: a machine without any of the extras, whatever is installed on this one."""
 
 _LLM = """

@@ -120,10 +120,11 @@ async def _list(check: bool, as_json: bool) -> None:
 async def _states() -> tuple[dict[str, dict[str, Any]], Sequence[str]]:
     """What each of them says, and what there is to say of those that could not be asked."""
     async with Runtime.open() as runtime:
+        left_out = tuple(runtime.notices)  # the others have their failures in a row of their own
         await runtime.mcp.ready()
         found = runtime.mcp.status()
         states = {status.name: {"tools": len(status.tools), "error": status.error or None} for status in found}
-        return states, tuple(runtime.notices)
+        return states, left_out
 
 
 def _row(row: dict[str, Any], state: dict[str, Any]) -> str:
