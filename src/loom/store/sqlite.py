@@ -1,7 +1,8 @@
 """SQLite: one writer thread that commits in groups, and a few readers that never wait for it.
 
-Durability costs one sync of the disk per commit, so the writer takes everything that is queued, runs each piece of work
-inside a savepoint of one transaction, commits once, and only then answers. Sixteen producers share one sync that way.
+Durability costs one sync of the disk per commit, so the writer takes everything that is queued, runs it in one
+transaction, commits once, and only then answers. Sixteen producers share one sync that way. Where a piece of work
+fails, the transaction is undone and what came before it is run again: work may run more than once.
 Several processes may use one file: a transaction begins by taking the write lock, and waits its turn for it.
 """
 
@@ -14,7 +15,7 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
@@ -53,7 +54,7 @@ class _Job:
 
 
 class _BatchLost(sqlite3.OperationalError):
-    """SQLite undid the whole transaction because of one job (a full disk does that)."""
+    """Work that had succeeded fails when it is run again: the disk has filled up meanwhile."""
 
 
 class SqliteDatabase:
@@ -208,9 +209,10 @@ class SqliteDatabase:
         carried: _Job | None = None
         stop = False
         try:
-            self._run_job(first)
+            self._begin()
+            is_whole = self._runs(first)
             until = time.monotonic() + _BATCH_SECONDS
-            while len(batch) < _BATCH_JOBS and time.monotonic() < until:
+            while is_whole and len(batch) < _BATCH_JOBS and time.monotonic() < until:
                 try:
                     job = self._queue.get_nowait()
                 except queue.Empty:
@@ -219,7 +221,10 @@ class SqliteDatabase:
                     carried, stop = job, job is None
                     break
                 batch.append(job)
-                self._run_job(job)
+                is_whole = self._runs(job)
+            if not is_whole:
+                self._transaction.roll_back()
+                self._run_again(batch[:-1])
             if self._connection.in_transaction:
                 self._connection.execute("COMMIT")
         except sqlite3.Error as error:
@@ -227,28 +232,22 @@ class SqliteDatabase:
         _answer(batch)
         return carried, stop
 
-    def _run_job(self, job: _Job) -> None:
-        """One job inside the batch. Only its own caller hears of its failure; raises when the batch itself is lost."""
-        connection = self._connection
-        nested = connection.in_transaction
-        if nested:
-            connection.execute("SAVEPOINT job")
-        else:
-            self._begin()
+    def _runs(self, job: _Job) -> bool:
+        """Nearly all work succeeds, so nothing is done to undo one job alone."""
         try:
             job.result = job.work(self._transaction)
-        except BaseException as error:
+        except BaseException as error:  # noqa: BLE001 - it belongs to the caller, and the writer must live on
             job.error = self._translated(error)
-            if not nested:
-                self._transaction.roll_back()
-            elif connection.in_transaction:
-                connection.execute("ROLLBACK TO job")
-                connection.execute("RELEASE job")
-            else:
-                raise _BatchLost from error
-        else:
-            if nested:
-                connection.execute("RELEASE job")
+            return False
+        return True
+
+    def _run_again(self, batch: Sequence[_Job]) -> None:
+        """The work before one that failed, which only its own caller hears of."""
+        for job in batch:
+            if not self._connection.in_transaction:
+                self._begin()
+            if not self._runs(job):
+                raise _BatchLost from job.error
 
     def _begin(self) -> None:
         patiently(self._busy_seconds, functools.partial(self._connection.execute, "BEGIN IMMEDIATE"))
