@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import groupby
 from typing import Final
 
 import msgspec
@@ -95,18 +96,26 @@ class Outbox:
 
 def joined(events: Iterable[Event]) -> list[Event]:
     """Neighbours that are pieces of one block become one piece."""
-    found: list[Event] = []
-    for event in events:
-        match found[-1] if found else None, event:
-            case (TextDelta() | ThinkingDelta()) as last, TextDelta(index=index, text=text) | ThinkingDelta(
-                index=index, text=text
-            ) if type(last) is type(event) and last.index == index:
-                found[-1] = msgspec.structs.replace(last, text=last.text + text)
-            case CallDelta() as last, CallDelta(index=index, arguments=more) if last.index == index:
-                found[-1] = msgspec.structs.replace(last, arguments=last.arguments + more)
-            case _:
-                found.append(event)
-    return found
+    runs = [list(run) for _, run in groupby(events, lambda event: (type(event), getattr(event, "index", None)))]
+    return [event for run in runs for event in _whole(run)]
+
+
+def _whole(run: list[Event]) -> list[Event]:
+    match run[0]:
+        case TextDelta() | ThinkingDelta() as first if len(run) > 1:
+            return [msgspec.structs.replace(first, text="".join(_words(piece) for piece in run))]
+        case CallDelta() as first if len(run) > 1:
+            return [msgspec.structs.replace(first, arguments="".join(_words(piece) for piece in run))]
+        case _:
+            return run
+
+
+def _words(piece: Event) -> str:
+    match piece:
+        case TextDelta(text=text) | ThinkingDelta(text=text) | CallDelta(arguments=text):
+            return text
+        case _:
+            raise AssertionError("only pieces of words are joined")
 
 
 def _seen(writer: asyncio.Task[None]) -> None:

@@ -36,12 +36,14 @@ class Holder:
 
 def is_gone(name: str) -> bool:
     """Whether the process of that name has ended; False where it cannot be told from here."""
+    if name in _living:
+        return False
     place, _, rest = name.rpartition(_SEPARATOR)[0].partition(_SEPARATOR)
     number, _, began = rest.partition(_SEPARATOR)
     if place != _place() or not number.isdecimal():
         return False
     if int(number) == os.getpid() and began == (_began(os.getpid()) or ""):
-        return name not in _living
+        return True
     found = _began(int(number))
     return not _exists(int(number)) if found is None else found != began
 
