@@ -38,6 +38,9 @@ _ALWAYS = (
     (re.compile(r"127\.0\.0\.1:(?!5666)\d+"), "127.0.0.1:PORT"),
     (re.compile(r"(?<=\?t=)[A-Za-z0-9_-]+|^[A-Za-z0-9_-]{43}$", re.MULTILINE), "TOKEN"),
     (re.compile(r"\bpid \d+"), "pid 1"),
+    # Prices are those of the hour: some services take less at night, and the table of prices is a package of its own.
+    (re.compile(r'("usd_per_million_input_tokens": ?)[0-9.]+'), r"\g<1>0"),
+    (re.compile(r"\$\d+\.\d+"), lambda price: re.sub(r"\d", "0", price[0])),
 )
 _BUILT_FROM_PATHS = """
 WITH RECURSIVE known(key) AS (
