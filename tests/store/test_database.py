@@ -24,6 +24,7 @@ from loom.store.events import Events
 from loom.store.forest import Forest
 from loom.store.migrations import known_migrations
 from loom.store.sessions import Sessions
+from patience import PATIENCE_SECONDS
 from postgres_server import PostgresServer, postgres_server
 
 APPENDER = Path(__file__).with_name("appender.py")
@@ -44,6 +45,25 @@ async def database(url: str) -> AsyncIterator[Database]:
     database = await open_notes(url)
     yield database
     await database.close()
+
+
+async def test_a_long_read_holds_up_no_other(database: Database):
+    begun, released = threading.Event(), threading.Event()
+
+    def long(tx: Transaction) -> int:
+        begun.set()
+        assert released.wait(PATIENCE_SECONDS)
+        return len(tx.execute(COUNT))
+
+    await notes(database)
+    reading = asyncio.create_task(database.read(long))
+    await asyncio.to_thread(begun.wait, PATIENCE_SECONDS)
+    try:
+        for _ in range(3):
+            assert await asyncio.wait_for(notes(database), PATIENCE_SECONDS) == 0
+    finally:
+        released.set()
+    assert await reading == 1
 
 
 def names_in(folder: Path) -> set[str]:

@@ -35,8 +35,6 @@ from loom.store.sqlite_file import (
 _READERS: Final = 3
 _BATCH_JOBS: Final = 256
 _BATCH_SECONDS: Final = 0.02
-_ANSWER_SECONDS: Final = 0.001
-"""A reader with much to do tells the loop this often: each telling wakes it."""
 
 
 class _Job:
@@ -73,6 +71,7 @@ class SqliteDatabase:
         self._door = threading.Lock()
         self._reads: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._readers: list[threading.Thread] = []
+        self._idle_readers = 0
         self._open: list[SqliteTransaction] = [self._transaction]
         self._writer = threading.Thread(target=self._serve, name="loom-store-writer", daemon=True)
         self._writer.start()
@@ -96,7 +95,9 @@ class SqliteDatabase:
         with self._door:
             self._refuse_when_closed()
             self._reads.put(job)
-            if not self._readers or (len(self._readers) < _READERS and self._reads.qsize() > 1):
+            if self._idle_readers:
+                self._idle_readers -= 1
+            elif len(self._readers) < _READERS:  # a long read must not hold up this one
                 reader = threading.Thread(target=self._serve_reads, name="loom-store-reader", daemon=True)
                 self._readers.append(reader)
                 reader.start()
@@ -148,25 +149,21 @@ class SqliteDatabase:
 
     def _serve_reads(self) -> None:
         reader: SqliteTransaction | None = None
-        while (job := self._reads.get()) is not None:
-            answered: list[_Job] = []
-            until = time.monotonic() + _ANSWER_SECONDS
-            while job is not None:
-                try:
-                    reader = reader or self._reader()
-                    self._read(reader, job)
-                except BaseException as error:  # noqa: BLE001 - it belongs to the caller, and the reader must live on
-                    job.error = self._translated(error)
-                answered.append(job)
-                if time.monotonic() > until:
-                    break
-                try:
-                    job = self._reads.get_nowait()
-                except queue.Empty:
-                    break
-            _answer(answered)
-            if job is None:
-                return
+        while (job := self._next_read()) is not None:
+            try:
+                reader = reader or self._reader()
+                self._read(reader, job)
+            except BaseException as error:  # noqa: BLE001 - it belongs to the caller, and the reader must live on
+                job.error = self._translated(error)
+            _answer([job])
+
+    def _next_read(self) -> _Job | None:
+        with self._door:
+            try:
+                return self._reads.get_nowait()
+            except queue.Empty:
+                self._idle_readers += 1
+        return self._reads.get()
 
     def _reader(self) -> SqliteTransaction:
         """A connection of this thread's own."""
