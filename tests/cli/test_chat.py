@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import time
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -126,8 +127,19 @@ def clipboard() -> Generator[str]:
 
 
 def copy(data: bytes, kind: str, display: str) -> None:
-    command = ["xclip", "-selection", "clipboard", "-target", kind]
-    subprocess.run(command, input=data, env={**os.environ, "DISPLAY": display}, stderr=subprocess.DEVNULL, check=True)
+    environ = {**os.environ, "DISPLAY": display}
+    command = ["xclip", "-selection", "clipboard", "-target"]
+    subprocess.run([*command, kind], input=data, env=environ, stderr=subprocess.DEVNULL, check=True)
+    # xclip comes back before its child owns the clipboard: wait until the clipboard itself says what is on it.
+    deadline = time.monotonic() + 60
+    while (
+        kind.encode()
+        not in subprocess.run(
+            [*command, "TARGETS", "-out"], env=environ, capture_output=True, check=False
+        ).stdout.splitlines()
+    ):
+        assert time.monotonic() < deadline, f"{kind} never came to the clipboard"
+        time.sleep(0.02)
 
 
 def test_a_picture_on_the_clipboard_is_pasted_and_sent(tmp_path: Path):
