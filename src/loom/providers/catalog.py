@@ -53,6 +53,10 @@ def model(reference: str, overrides: ModelOverrides | None = None) -> Model:
         raise ConfigError(f"a model is written as platform/name, such as anthropic/claude-opus-5, not {reference!r}")
     if platform not in platforms():
         raise ConfigError(f"{platform!r} is no platform that Loom knows.", hint=f"Known: {', '.join(platforms())}.")
+    names = platforms()[platform].get("names", [name])
+    if name not in names:
+        known = ", ".join(f"{platform}/{each}" for each in names)
+        raise ConfigError(f"there is no model {reference!r}.", hint=f"Known: {known}.")
     found = _model(platform, name)
     return _overridden(found, overrides) if overrides else found
 
