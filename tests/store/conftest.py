@@ -10,6 +10,7 @@ import pytest
 from loom.store.database import Database, open_database
 from loom.store.events import Events
 from loom.store.forest import Forest
+from loom.store.leases import Leases
 from loom.store.sessions import Sessions
 from postgres_server import PostgresServer, postgres_server
 
@@ -44,6 +45,11 @@ def forest(database: Database) -> Forest:
 @pytest.fixture
 def sessions(database: Database) -> Sessions:
     return Sessions(database)
+
+
+@pytest.fixture
+def leases(database: Database) -> Leases:
+    return Leases(database)
 
 
 @pytest.fixture

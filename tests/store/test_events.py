@@ -6,9 +6,10 @@ import asyncio
 
 import pytest
 
-from loom.errors import ContentError
+from loom.errors import Conflict, ContentError, NotFound
 from loom.store.database import Database
 from loom.store.events import Events
+from loom.store.leases import Leases
 from loom.store.sessions import Sessions
 
 
@@ -71,6 +72,47 @@ async def test_a_failing_append_takes_no_number(sessions: Sessions, events: Even
     with pytest.raises(ZeroDivisionError):
         await database.write(fails)
     assert await events.append(session.id, [("c", b"3")]) == 2
+
+
+async def test_what_many_sessions_write_in_one_moment_is_refused_for_one_alone(
+    sessions: Sessions, events: Events, leases: Leases
+):
+    """More sessions than one statement takes; one of them is gone, one was taken over, one writes twice."""
+    made = [await sessions.create() for _ in range(230)]
+    taken = [lease for session in made if (lease := await leases.take(session.id, "me", 60)) is not None]
+    gone, lost, twice = made[3], made[120], made[229]
+    await sessions.delete(gone.id)
+    assert await leases.take(lost.id, "me", 60) is not None
+
+    async def write(number: int, words: str) -> int:
+        rows = [("text", f'"{number} {word}"'.encode()) for word in words.split()]
+        return await events.append(made[number].id, rows, fence=taken[number].fence)
+
+    found = await asyncio.gather(
+        *(write(number, "one two") for number in range(230)), write(229, "three"), return_exceptions=True
+    )
+
+    assert [type(each).__name__ for each in found if not isinstance(each, int)] == ["NotFound", "Conflict"]
+    assert (type(found[3]), type(found[120])) == (NotFound, Conflict)
+    assert (found[229], found[230]) == (2, 3)
+    heads = await events.heads([session.id for session in made])
+    assert heads == {session.id: 2 for session in made if session is not gone} | {lost.id: 0, twice.id: 3}
+    for number in (0, 119, 228, 229):
+        said = [event.data.decode() for event in await events.after(made[number].id, 0)]
+        words = ["one", "two", "three"] if number == 229 else ["one", "two"]
+        assert said == [f'"{number} {word}"' for word in words]
+
+
+async def test_who_stops_waiting_stops_nobody_else(sessions: Sessions, events: Events):
+    first, second = [await sessions.create() for _ in range(2)]
+    left = asyncio.create_task(events.append(first.id, [("text", b'"a"')]))
+    stays = asyncio.create_task(events.append(second.id, [("text", b'"b"')]))
+    await asyncio.sleep(0)
+    left.cancel()
+
+    assert await stays == 1
+    with pytest.raises(asyncio.CancelledError):
+        await left
 
 
 async def test_order_is_by_number_whatever_the_clock_says(database: Database):

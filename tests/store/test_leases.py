@@ -23,11 +23,6 @@ from loom.store.sessions import Sessions
 RUNNER = Path(__file__).with_name("holder.py")
 
 
-@pytest.fixture
-def leases(database: Database) -> Leases:
-    return Leases(database)
-
-
 async def test_a_session_has_one_holder_at_a_time_and_the_fence_grows(leases: Leases, sessions: Sessions) -> None:
     session = await sessions.create()
     assert await leases.holder(session.id) == ""
@@ -66,6 +61,21 @@ async def test_a_lease_runs_out_but_stays_ours_while_nobody_wants_it(database: D
     other = await leases.take(session.id, "b", 10)
     assert other is not None
     assert not await leases.renew(lease)
+
+
+async def test_many_leases_are_looked_after_in_one_moment(leases: Leases, sessions: Sessions) -> None:
+    made = [await sessions.create() for _ in range(12)]
+    first = [await leases.take(session.id, "me", 60) for session in made]
+    held = [lease for lease in first if lease is not None]
+    assert await leases.take(made[5].id, "me", 60) is not None
+    await sessions.delete(made[7].id)
+
+    renewed = await asyncio.gather(*map(leases.renew, held))
+    seen = await asyncio.gather(*map(leases.look, held))
+
+    expected = [number not in (5, 7) for number in range(12)]
+    assert renewed == expected
+    assert [found.is_ours for found in seen] == expected
 
 
 async def test_of_many_who_want_a_session_one_gets_it(leases: Leases, sessions: Sessions) -> None:

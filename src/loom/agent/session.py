@@ -437,9 +437,12 @@ class LocalSession:
                 raise error
 
     async def _beat(self) -> None:
+        loop = asyncio.get_running_loop()
         while True:
+            # All sessions that run here beat in the same moments, so that one reading serves them all.
+            moment = (loop.time() // BEAT_SECONDS + 1) * BEAT_SECONDS
             with suppress(TimeoutError):
-                async with asyncio.timeout(BEAT_SECONDS):
+                async with asyncio.timeout_at(moment):
                     await self._shared.nudged.wait()
             self._shared.nudged.clear()
             asked = await self._record.beat()

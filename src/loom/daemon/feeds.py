@@ -80,15 +80,6 @@ class Feed:
             self._handed.clear()
         self.hear(events[-1].seq)
 
-    async def look(self) -> None:
-        """Ask the store how far the session is."""
-        try:
-            self.hear(await self._runtime.events.head(self._id))
-        except NotFound as error:
-            self.end(error)
-        except LoomError:  # the store is away: a later look finds what this one missed
-            return
-
     def end(self, error: LoomError | None = None) -> None:
         """Nothing follows; with an error, whoever waits is told so."""
         self._is_over, self._error = True, error
@@ -254,7 +245,7 @@ class Feeds:
             case "events" if feed := self._feeds.get(told.session):
                 feed.hear(told.seq)
             case "deleted" if feed := self._feeds.get(told.session):
-                feed.end(NotFound("This session was deleted."))
+                feed.end(_deleted())
             case "all":
                 self._next_look = 0.0
             case _:
@@ -268,5 +259,21 @@ class Feeds:
             if self._bus.is_shared and self._bus.is_up and loop.time() < self._next_look:
                 continue
             self._next_look = loop.time() + LOOK_SELDOM_SECONDS
-            for feed in list(self._feeds.values()):
-                await feed.look()
+            await self._look()
+
+    async def _look(self) -> None:
+        """Ask the store how far the sessions are."""
+        watched = list(self._feeds.items())
+        try:
+            heads = await self._runtime.events.heads(session_id for session_id, _ in watched)
+        except LoomError:  # the store is away: a later look finds what this one missed
+            return
+        for session_id, feed in watched:
+            if session_id in heads:
+                feed.hear(heads[session_id])
+            else:
+                feed.end(_deleted())
+
+
+def _deleted() -> NotFound:
+    return NotFound("This session was deleted.")

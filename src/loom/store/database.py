@@ -31,6 +31,7 @@ T = TypeVar("T")
 
 NO_PARAMS: Final[Params] = {}
 MEMORY: Final = ":memory:"
+_AMONG: Final = 500
 NOT_CARRIED: Final = "work raised StopIteration, which a future cannot carry"
 
 
@@ -84,6 +85,15 @@ def shaped(row: Row, shape: type[T], what: str) -> T:
         return msgspec.convert(row, shape)
     except (msgspec.ValidationError, UnicodeError):
         raise Corrupt(f"{what} is damaged.", hint="Run `loom doctor`; the rest can still be read.") from None
+
+
+def rows_among(tx: Transaction, select: str, values: Sequence[str]) -> list[Row]:
+    """The rows of a statement that ends with the column which is one of these values."""
+    rows: list[Row] = []
+    for first in range(0, len(values), _AMONG):
+        params = {f"v{at}": value for at, value in enumerate(values[first : first + _AMONG])}
+        rows += tx.execute(f"{select} IN ({', '.join(f':{name}' for name in params)})", params)
+    return rows
 
 
 async def open_database(url: str, *, busy_seconds: float = 15.0) -> Database:

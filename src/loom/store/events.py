@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Final
 
 import msgspec
 
 from loom.content.blocks import clean_text
-from loom.store.database import Database, Row, Transaction, shaped
+from loom.errors import LoomError
+from loom.store.database import Database, Params, Row, Transaction, rows_among, shaped
 from loom.store.forest import Clock
 from loom.store.nodes import plain_text
 from loom.store.session_rows import check_session_id, no_session, taken_over
+from loom.store.together import Together
 
-_TAKE_SEQ: Final = (
-    "UPDATE session SET last_seq = last_seq + :count WHERE id = :id"
-    " AND (:fence = 0 OR (fence = :fence AND holder <> '')) RETURNING key, last_seq"
+_TAKE_SEQS: Final = (
+    "UPDATE session SET last_seq = last_seq + w.column2 FROM (VALUES {}) AS w WHERE session.id = w.column1"
+    " AND (w.column3 = 0 OR (session.fence = w.column3 AND session.holder <> '')) RETURNING session.id, key, last_seq"
 )
-_INSERT: Final = "INSERT INTO event (session_key, seq, type, data, created_at) VALUES (:key, :seq, :type, :data, :now)"
+_INSERT: Final = "INSERT INTO event (session_key, seq, type, data, created_at) VALUES {}"
+_EXISTING: Final = "SELECT id FROM session WHERE id"
+_AT_ONCE: Final = 100
+"""Sessions, and rows, of one statement."""
 _SELECT_AFTER: Final = (
     "SELECT e.seq, e.type, e.data FROM event e WHERE e.session_key = :key AND e.seq > :seq ORDER BY e.seq LIMIT :limit"
 )
@@ -28,6 +33,7 @@ _SELECT_LAST: Final = (
 )
 _RECORD: Final = "The record of this session"
 _SELECT_HEAD: Final = "SELECT key, last_seq FROM session WHERE id = :id"
+_SELECT_HEADS: Final = "SELECT id, last_seq FROM session WHERE id"
 
 
 class StoredEvent(msgspec.Struct, frozen=True):
@@ -38,27 +44,53 @@ class StoredEvent(msgspec.Struct, frozen=True):
     data: bytes
 
 
+class _Batch(msgspec.Struct, frozen=True):
+    """What one session writes down: types and JSON."""
+
+    session_id: str
+    fence: int
+    rows: tuple[tuple[str, str], ...]
+
+
 class Events:
     def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
         self._database = database
         self._clock = clock
+        self._appending = Together(self._append_all)
 
     async def append(self, session_id: str, events: Sequence[tuple[str, bytes]], *, fence: int | None = None) -> int:
         """Write (type, JSON) pairs in this order, next to each other; gives the sequence number of the last. With the
         `fence` of a lease, only while that holds (else `Conflict`)."""
-        now = self._clock()
-        rows = [{"type": plain_text(kind, "an event type"), "data": data.decode(), "now": now} for kind, data in events]
-        params = {"count": len(rows), "id": check_session_id(session_id), "fence": fence or 0}
+        rows = tuple((plain_text(kind, "an event type"), data.decode()) for kind, data in events)
+        last = await self._appending.ask(_Batch(check_session_id(session_id), fence or 0, rows))
+        if isinstance(last, LoomError):
+            raise last
+        return last
 
-        def work(tx: Transaction) -> int:
-            taken = tx.execute(_TAKE_SEQ, params)
-            if not taken:
-                _head(tx, session_id)
-                raise taken_over()
-            key, last = shaped(taken[0], tuple[int, int], _RECORD)
-            first = last - len(rows) + 1
-            tx.executemany(_INSERT, [{**row, "key": key, "seq": first + at} for at, row in enumerate(rows)])
-            return last
+    async def _append_all(self, batches: Sequence[_Batch]) -> list[int | LoomError]:
+        """What many sessions write in one moment, in two statements: each more would be another change between threads,
+        which costs more than the writing."""
+        now = self._clock()
+
+        def work(tx: Transaction) -> list[int | LoomError]:
+            written: dict[int, int | LoomError] = {}
+            for part in _rounds(batches):
+                taken = _taken(tx, [batches[at] for at in part])
+                rows: list[Params] = []
+                for at in part:
+                    batch = batches[at]
+                    if batch.session_id not in taken:
+                        written[at] = _refusal(tx, batch.session_id)
+                        continue
+                    key, last = taken[batch.session_id]
+                    written[at] = last
+                    rows += [
+                        {"key": key, "seq": seq, "type": kind, "data": data, "now": now}
+                        for seq, (kind, data) in enumerate(batch.rows, last - len(batch.rows) + 1)
+                    ]
+                for start in range(0, len(rows), _AT_ONCE):
+                    _execute(tx, _INSERT, rows[start : start + _AT_ONCE])
+            return [written[at] for at in range(len(batches))]
 
         return await self._database.write(work)
 
@@ -88,6 +120,45 @@ class Events:
         """The number of the last event; 0 where there is none yet."""
         check_session_id(session_id)
         return await self._database.read(lambda tx: _head(tx, session_id)[1])
+
+    async def heads(self, session_ids: Iterable[str]) -> dict[str, int]:
+        """The same for each of these sessions that is there; 0 where its record is damaged, as reading it will say."""
+        wanted = [check_session_id(found) for found in session_ids]
+        rows = await self._database.read(lambda tx: rows_among(tx, _SELECT_HEADS, wanted))
+        return {session_id: seq if isinstance(seq, int) else 0 for session_id, seq in rows}
+
+
+def _rounds(batches: Sequence[_Batch]) -> list[list[int]]:
+    """Places in the sequence, in rounds in which no session comes twice."""
+    rounds: list[list[int]] = []
+    known: list[set[str]] = []
+    for at, batch in enumerate(batches):
+        number = next((n for n, ids in enumerate(known) if batch.session_id not in ids and len(ids) < _AT_ONCE), None)
+        if number is None:
+            number = len(rounds)
+            rounds.append([])
+            known.append(set())
+        rounds[number].append(at)
+        known[number].add(batch.session_id)
+    return rounds
+
+
+def _taken(tx: Transaction, batches: Sequence[_Batch]) -> dict[str, tuple[int, int]]:
+    """The key of each session and its last number, now that these rows have theirs; none where it may not write."""
+    wanted = [{"id": batch.session_id, "count": len(batch.rows), "fence": batch.fence} for batch in batches]
+    rows = [shaped(row, tuple[str, int, int], _RECORD) for row in _execute(tx, _TAKE_SEQS, wanted)]
+    return {session_id: (key, last) for session_id, key, last in rows}
+
+
+def _execute(tx: Transaction, statement: str, rows: Sequence[Params]) -> list[Row]:
+    """One statement for rows that have the same names."""
+    params = {f"{name}_{at}": value for at, row in enumerate(rows) for name, value in row.items()}
+    names = [", ".join(f":{name}_{at}" for name in row) for at, row in enumerate(rows)]
+    return tx.execute(statement.format(", ".join(f"({each})" for each in names)), params)
+
+
+def _refusal(tx: Transaction, session_id: str) -> LoomError:
+    return taken_over() if rows_among(tx, _EXISTING, [session_id]) else no_session()
 
 
 def _head(tx: Transaction, session_id: str) -> tuple[int, int]:

@@ -8,16 +8,17 @@ try, never who may write.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
-from loom.store.database import Database, Transaction, shaped
+from loom.store.database import Database, Transaction, rows_among, shaped
 from loom.store.forest import Clock
 from loom.store.holders import is_gone
 from loom.store.nodes import plain_text
 from loom.store.session_rows import check_session_id, no_session
+from loom.store.together import Together
 
 _TAKE: Final = (
     "UPDATE session SET fence = fence + 1, holder = :holder, held_until = :until"
@@ -31,8 +32,8 @@ _RELEASE: Final = (
 )
 _SELECT: Final = "SELECT holder, held_until, fence FROM session WHERE id = :id"
 _LOOK: Final = (
-    "SELECT s.holder, s.fence, EXISTS (SELECT 1 FROM request r WHERE r.session_key = s.key)"
-    " FROM session s WHERE s.id = :id"
+    "SELECT s.id, s.holder, s.fence, EXISTS (SELECT 1 FROM request r WHERE r.session_key = s.key)"
+    " FROM session s WHERE s.id"
 )
 _SELECT_HELD: Final = "SELECT id, holder, held_until FROM session WHERE holder <> '' ORDER BY id"
 _DROP_CANCELS: Final = (
@@ -61,6 +62,8 @@ class Leases:
         self._database = database
         self._clock = clock
         self._is_gone = is_gone
+        self._renewing = Together(self._renew_all)
+        self._looking = Together(self._look_all)
 
     async def take(self, session_id: str, holder: str, seconds: float) -> Lease | None:
         """None where somebody else holds it and is not known to be gone; who holds it already gets it anew, with a
@@ -83,21 +86,28 @@ class Leases:
 
     async def renew(self, lease: Lease) -> bool:
         """False where it was lost; one that has expired and that nobody wanted meanwhile is still ours."""
-
-        def work(tx: Transaction) -> bool:
-            return bool(tx.execute(_RENEW, {**_params(lease), "until": self._clock() + lease.seconds}))
-
-        return await self._database.write(work)
+        return await self._renewing.ask(lease)
 
     async def look(self, lease: Lease) -> Held:
         """How it stands, without renewing it."""
+        return await self._looking.ask(lease)
 
-        def work(tx: Transaction) -> Held:
-            rows = tx.execute(_LOOK, {"id": lease.session_id})
-            if not rows:
-                return Held()
-            holder, fence, asked = rows[0]
-            return Held(is_ours=(holder, fence) == (lease.holder, lease.fence), is_asked=bool(asked))
+    async def _renew_all(self, leases: Sequence[Lease]) -> list[bool]:
+        def work(tx: Transaction) -> list[bool]:
+            now = self._clock()
+            # Whoever locks rows in one order never waits in a circle.
+            renewed = {
+                lease: bool(tx.execute(_RENEW, {**_params(lease), "until": now + lease.seconds}))
+                for lease in sorted(leases, key=lambda lease: lease.session_id)
+            }
+            return [renewed[lease] for lease in leases]
+
+        return await self._database.write(work)
+
+    async def _look_all(self, leases: Sequence[Lease]) -> list[Held]:
+        def work(tx: Transaction) -> list[Held]:
+            found = {row[0]: row[1:] for row in rows_among(tx, _LOOK, [lease.session_id for lease in leases])}
+            return [_seen(lease, *found.get(lease.session_id, ("", 0, False))) for lease in leases]
 
         return await self._database.read(work)
 
@@ -126,6 +136,11 @@ class Leases:
         held = [shaped(row, tuple[str, str, float], "The lease of a session") for row in rows]
         now = self._clock()
         return tuple(session_id for session_id, holder, until in held if until <= now or self._is_gone(holder))
+
+
+def _seen(lease: Lease, holder: object, fence: object, asked: object) -> Held:
+    is_ours = (holder, fence) == (lease.holder, lease.fence)
+    return Held(is_ours=is_ours, is_asked=bool(asked))
 
 
 def _params(lease: Lease) -> dict[str, object]:
