@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -210,6 +211,23 @@ async def test_events_are_shown_in_order_and_only_when_they_are_written() -> Non
     assert _words(written) == _words(words)
     assert len(written) < 50, "words that gather are one event on disk"
     assert shown[500:] == written[-1:]
+
+
+@pytest.mark.parametrize("running", [1, 26, 27, 200, 5_000])
+def test_the_more_turns_talk_the_less_often_each_is_written_and_never_all_at_once(running: int) -> None:
+    pace = Pace()
+    pace.running = running
+    moments: Counter[float] = Counter()
+    for _ in range(running):
+        place, now = pace.place(), 100.0
+        while (now := pace.due(now, place)) <= 110.0:
+            moments[round(now, 6)] += 1
+
+    writings = sum(moments.values()) / 10
+    assert len(moments) <= 301, "thirty commits a second serve all"
+    assert writings <= max(30, 800 * 1.02)
+    assert writings >= min(30 * running, 800) / 2
+    assert max(moments.values()) <= 28, "what is written at once does not hold up the rest"
 
 
 def _words(events: Sequence[Event]) -> str:

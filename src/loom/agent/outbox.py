@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterable, Sequence
-from itertools import groupby
+from itertools import count, groupby
+from math import ceil
 from typing import Final
 
 import msgspec
@@ -30,12 +31,18 @@ class Pace:
     def __init__(self) -> None:
         self.running = 0
         """Turns that run in this process."""
+        self._places = count()
 
-    def due(self, written: float) -> float:
-        """When to write again what follows a writing at this time. All turns that wait are due at the same moments, so
-        that one commit serves them all."""
-        seconds = max(1 / _PER_SECOND, self.running / _WRITINGS_PER_SECOND)
-        return (written // seconds + 1) * seconds
+    def place(self) -> int:
+        """For each who writes one of their own."""
+        return next(self._places)
+
+    def due(self, written: float, place: int) -> float:
+        """When to write again what follows a writing at this time. There are common moments, so that one commit serves
+        all who are due; where each of them is due at every third only, a third of them is due at each."""
+        rounds = max(1, ceil(self.running * _PER_SECOND / _WRITINGS_PER_SECOND))
+        moment = int(written * _PER_SECOND + 0.01) + 1  # a moment that was just reached is over, whatever its digits
+        return (moment + (place - moment) % rounds) / _PER_SECOND
 
 
 class Outbox:
@@ -45,6 +52,7 @@ class Outbox:
         self._write = write
         self._show = show
         self._pace = pace
+        self._place = pace.place()
         self._waiting: list[Event] = []
         self._writer: asyncio.Task[None] | None = None
         self._written = 0.0
@@ -78,7 +86,7 @@ class Outbox:
     async def _write_all(self) -> None:
         loop = asyncio.get_running_loop()
         while self._waiting:
-            if (due := self._pace.due(self._written)) > loop.time():
+            if (due := self._pace.due(self._written, self._place)) > loop.time():
                 timer = loop.call_at(due, self._hurry.set)
                 await self._hurry.wait()
                 timer.cancel()
