@@ -160,6 +160,7 @@ def _uvicorn(app: App, log_level: str) -> uvicorn.Config:
     return uvicorn.Config(
         app,
         lifespan="on",
+        http="h11",  # whatever else is installed: no other bounds the size of headers
         log_config=None,
         log_level=log_level,
         access_log=False,
