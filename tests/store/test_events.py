@@ -103,6 +103,23 @@ async def test_what_many_sessions_write_in_one_moment_is_refused_for_one_alone(
         assert said == [f'"{number} {word}"' for word in words]
 
 
+async def test_a_damaged_session_keeps_none_of_the_others_from_writing(
+    sessions: Sessions, events: Events, database: Database
+):
+    made = [await sessions.create() for _ in range(5)]
+    for session in made:
+        await events.append(session.id, [("text", b'"before"')] * 2)
+    damaged = made[2].id
+    await database.write(lambda tx: tx.execute("UPDATE session SET last_seq = 0 WHERE id = :id", {"id": damaged}))
+
+    writing = (events.append(session.id, [("text", b'"now"')]) for session in made)
+    found = await asyncio.gather(*writing, return_exceptions=True)
+
+    assert [found[at] for at in (0, 1, 3, 4)] == [3, 3, 3, 3]
+    assert isinstance(found[2], Conflict)
+    assert [event.data for event in await events.after(damaged, 0)] == [b'"before"', b'"before"']
+
+
 async def test_who_stops_waiting_stops_nobody_else(sessions: Sessions, events: Events):
     first, second = [await sessions.create() for _ in range(2)]
     left = asyncio.create_task(events.append(first.id, [("text", b'"a"')]))

@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from loom.content.blocks import clean_text
-from loom.errors import LoomError
+from loom.errors import Conflict, Corrupt, LoomError
 from loom.store.database import Database, Params, Row, Transaction, rows_among, shaped
 from loom.store.forest import Clock
 from loom.store.nodes import plain_text
@@ -69,7 +69,15 @@ class Events:
 
     async def _append_all(self, batches: Sequence[_Batch]) -> list[int | LoomError]:
         """What many sessions write in one moment, in two statements: each more would be another change between threads,
-        which costs more than the writing."""
+        which costs more than the writing. One that is damaged keeps none of the others from writing."""
+        try:
+            return await self._append_at_once(batches)
+        except (Conflict, Corrupt) as error:
+            if len(batches) == 1:
+                return [error]
+            return [last for batch in batches for last in await self._append_all([batch])]
+
+    async def _append_at_once(self, batches: Sequence[_Batch]) -> list[int | LoomError]:
         now = self._clock()
 
         def work(tx: Transaction) -> list[int | LoomError]:
