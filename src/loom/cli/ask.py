@@ -249,9 +249,7 @@ async def _answer(
         progress=progress,
         advise=partial(advice, runtime, blocks or ()) if asked.form == "text" else None,
     )
-    if outcome.error:
-        return outcome
-    if is_shown:
+    if is_shown and not outcome.error:
         of_several = f"answer {number} of {asked.answers}" if asked.answers > 1 else ""
         hint = of_several or ("loom -c to go on" if asked.place.is_new else "")
         click.echo(Ink(sys.stdout).dim(footer(outcome, hint=hint)))

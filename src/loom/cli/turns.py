@@ -21,6 +21,7 @@ from loom.events import (
     Event,
     MessageStored,
     NoticeRaised,
+    StepFinished,
     StepStarted,
     TextDelta,
     ThinkingDelta,
@@ -29,6 +30,7 @@ from loom.events import (
     TurnFailed,
     TurnFinished,
 )
+from loom.models import Usage
 from loom.runtime import Runtime
 from loom.session import Session
 
@@ -41,6 +43,7 @@ class _Seen:
         self.answers: list[Message] = []
         self.notices: list[str] = []
         self.tool_calls = 0
+        self.usage = Usage()
         self.finished: TurnFinished | None = None
         self.error: LoomError | None = None
 
@@ -54,8 +57,11 @@ class _Seen:
                 self.notices.append(event.text)
             case ToolStarted():
                 self.tool_calls += 1
+            case StepFinished():
+                self.usage += event.usage
             case TurnFinished():
                 self.finished = event
+                self.usage = event.usage
             case TurnFailed():
                 self.error = TurnEnded(event.code, event.text, hint=event.hint)
             case _:
@@ -138,6 +144,8 @@ async def _outcome(runtime: Runtime, session: Session, seen: _Seen, seconds: flo
         reasoning="\n".join(
             block.text for said in seen.answers for block in said.blocks if isinstance(block, ThinkingBlock)
         ),
+        usage=seen.usage,
+        usd=runtime.cost(model, seen.usage) if priced and seen.usage != Usage() else None,
         seconds=seconds,
         tool_calls=seen.tool_calls,
         notices=tuple(seen.notices),
@@ -146,10 +154,4 @@ async def _outcome(runtime: Runtime, session: Session, seen: _Seen, seconds: flo
     if seen.finished is None:
         return outcome
     (receipt,) = await session.plan()
-    return msgspec.structs.replace(
-        outcome,
-        stop=seen.finished.stop,
-        usage=seen.finished.usage,
-        usd=runtime.cost(model, seen.finished.usage) if priced else None,
-        receipt=receipt,
-    )
+    return msgspec.structs.replace(outcome, stop=seen.finished.stop, receipt=receipt)

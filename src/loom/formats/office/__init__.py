@@ -59,6 +59,8 @@ _CONVERTED: Final = {"application/msword": "WordDocument", _MS + "powerpoint": "
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _SHEET_FAMILIES: Final = ("xlsx", "xlsb", "ods", "xls")
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+_CONTROL_BYTES: Final = bytes(set(range(32)) - set(b"\t\n\r"))
+_NO_CHARACTERS: Final = ("\ufffe".encode(), "\uffff".encode())
 _ENCRYPTED: Final = ("EncryptedPackage", "EncryptedSummary")
 
 
@@ -131,8 +133,16 @@ def _text(data: bytes, media: Media, recipe: Text, limits: Limits) -> Rendered:
             first, last, notice = clamp_pages(recipe.pages, opened.pages, default=opened.pages)
             window = Window(first=first, last=last, is_selected=bool(recipe.pages))
             notices = (notice,) if notice else ()
-        text = _CONTROLS.sub(marks.UNKNOWN_SYMBOL, opened.text(window)) or "[this document holds no text]"
-    return Rendered(data=text.encode(), media_type="text/plain", pages=opened.pages, notices=notices)
+        text = _printable(opened.text(window)) or b"[this document holds no text]"
+    return Rendered(data=text, media_type="text/plain", pages=opened.pages, notices=notices)
+
+
+def _printable(text: str) -> bytes:
+    """Nearly all texts are clean, and their bytes tell so in a fifth of the time that a search for characters takes."""
+    data = text.encode()
+    if len(data.translate(None, _CONTROL_BYTES)) == len(data) and not any(found in data for found in _NO_CHARACTERS):
+        return data
+    return _CONTROLS.sub(marks.UNKNOWN_SYMBOL, text).encode()
 
 
 def _picture(data: bytes, media: Media, number: int, limits: Limits) -> Rendered:
