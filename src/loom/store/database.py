@@ -31,7 +31,8 @@ T = TypeVar("T")
 
 NO_PARAMS: Final[Params] = {}
 MEMORY: Final = ":memory:"
-_AMONG: Final = 500
+_MOST_VALUES: Final = 512
+_MOST_ROWS: Final = 64
 NOT_CARRIED: Final = "work raised StopIteration, which a future cannot carry"
 
 
@@ -66,6 +67,10 @@ class Database(Protocol):
         """Run work on one consistent view. It must not write."""
         ...
 
+    async def select(self, sql: str, params: Params = NO_PARAMS) -> list[Row]:
+        """One statement that reads, which needs no transaction."""
+        ...
+
     async def scrub(self) -> None:
         """Leave no trace of deleted rows in the files that this process can reach."""
         ...
@@ -90,10 +95,28 @@ def shaped(row: Row, shape: type[T], what: str) -> T:
 def rows_among(tx: Transaction, select: str, values: Sequence[str]) -> list[Row]:
     """The rows of a statement that ends with the column which is one of these values."""
     rows: list[Row] = []
-    for first in range(0, len(values), _AMONG):
-        params = {f"v{at}": value for at, value in enumerate(values[first : first + _AMONG])}
+    for first in range(0, len(values), _MOST_VALUES):
+        part = values[first : first + _MOST_VALUES]
+        # Whoever is named twice is found once; so only a few lengths of statements have to be prepared and kept.
+        count = 1 << (len(part) - 1).bit_length()
+        params = {f"v{at}": value for at, value in enumerate([*part, *[part[-1]] * (count - len(part))])}
         rows += tx.execute(f"{select} IN ({', '.join(f':{name}' for name in params)})", params)
     return rows
+
+
+def execute_rows(tx: Transaction, statement: str, rows: Sequence[Params]) -> list[Row]:
+    """A statement with `{}` for the rows of a VALUES list. They have the same names, and go in pieces of 64, 32, 16 …,
+    so that only a few statements have to be prepared and kept."""
+    found: list[Row] = []
+    first = 0
+    while first < len(rows):
+        count = min(_MOST_ROWS, 1 << (len(rows) - first).bit_length() - 1)
+        part = rows[first : first + count]
+        first += count
+        params = {f"{name}_{at}": value for at, row in enumerate(part) for name, value in row.items()}
+        listed = ", ".join(f"({', '.join(f':{name}_{at}' for name in row)})" for at, row in enumerate(part))
+        found += tx.execute(statement.format(listed), params)
+    return found
 
 
 async def open_database(url: str, *, busy_seconds: float = 15.0) -> Database:

@@ -10,7 +10,7 @@ import msgspec
 
 from loom.content.blocks import clean_text
 from loom.errors import Conflict, Corrupt, LoomError
-from loom.store.database import Database, Params, Row, Transaction, rows_among, shaped
+from loom.store.database import Database, Params, Row, Transaction, execute_rows, rows_among, shaped
 from loom.store.forest import Clock
 from loom.store.nodes import plain_text
 from loom.store.session_rows import check_session_id, no_session, taken_over
@@ -22,8 +22,6 @@ _TAKE_SEQS: Final = (
 )
 _INSERT: Final = "INSERT INTO event (session_key, seq, type, data, created_at) VALUES {}"
 _EXISTING: Final = "SELECT id FROM session WHERE id"
-_AT_ONCE: Final = 100
-"""Sessions, and rows, of one statement."""
 _SELECT_AFTER: Final = (
     "SELECT e.seq, e.type, e.data FROM event e WHERE e.session_key = :key AND e.seq > :seq ORDER BY e.seq LIMIT :limit"
 )
@@ -68,8 +66,8 @@ class Events:
         return last
 
     async def _append_all(self, batches: Sequence[_Batch]) -> list[int | LoomError]:
-        """What many sessions write in one moment, in two statements: each more would be another change between threads,
-        which costs more than the writing. One that is damaged keeps none of the others from writing."""
+        """What many sessions write in one moment, in few statements: each more is another change between threads, which
+        costs more than the writing. One that is damaged keeps none of the others from writing."""
         try:
             return await self._append_at_once(batches)
         except (Conflict, Corrupt) as error:
@@ -96,8 +94,7 @@ class Events:
                         {"key": key, "seq": seq, "type": kind, "data": data, "now": now}
                         for seq, (kind, data) in enumerate(batch.rows, last - len(batch.rows) + 1)
                     ]
-                for start in range(0, len(rows), _AT_ONCE):
-                    _execute(tx, _INSERT, rows[start : start + _AT_ONCE])
+                execute_rows(tx, _INSERT, rows)
             return [written[at] for at in range(len(batches))]
 
         return await self._database.write(work)
@@ -141,7 +138,7 @@ def _rounds(batches: Sequence[_Batch]) -> list[list[int]]:
     rounds: list[list[int]] = []
     known: list[set[str]] = []
     for at, batch in enumerate(batches):
-        number = next((n for n, ids in enumerate(known) if batch.session_id not in ids and len(ids) < _AT_ONCE), None)
+        number = next((number for number, ids in enumerate(known) if batch.session_id not in ids), None)
         if number is None:
             number = len(rounds)
             rounds.append([])
@@ -154,15 +151,8 @@ def _rounds(batches: Sequence[_Batch]) -> list[list[int]]:
 def _taken(tx: Transaction, batches: Sequence[_Batch]) -> dict[str, tuple[int, int]]:
     """The key of each session and its last number, now that these rows have theirs; none where it may not write."""
     wanted = [{"id": batch.session_id, "count": len(batch.rows), "fence": batch.fence} for batch in batches]
-    rows = [shaped(row, tuple[str, int, int], _RECORD) for row in _execute(tx, _TAKE_SEQS, wanted)]
+    rows = [shaped(row, tuple[str, int, int], _RECORD) for row in execute_rows(tx, _TAKE_SEQS, wanted)]
     return {session_id: (key, last) for session_id, key, last in rows}
-
-
-def _execute(tx: Transaction, statement: str, rows: Sequence[Params]) -> list[Row]:
-    """One statement for rows that have the same names."""
-    params = {f"{name}_{at}": value for at, row in enumerate(rows) for name, value in row.items()}
-    names = [", ".join(f":{name}_{at}" for name in row) for at, row in enumerate(rows)]
-    return tx.execute(statement.format(", ".join(f"({each})" for each in names)), params)
 
 
 def _refusal(tx: Transaction, session_id: str) -> LoomError:

@@ -96,6 +96,9 @@ class PostgresDatabase:
     async def read(self, work: Work[T]) -> T:
         return await self._submit(work, _BEGIN_READ)
 
+    async def select(self, sql: str, params: Params = NO_PARAMS) -> list[Row]:
+        return await self.read(lambda tx: tx.execute(sql, params))
+
     async def scrub(self) -> None:
         """Nothing to do: the server reclaims dead rows by itself (autovacuum), and its files are not ours."""
 

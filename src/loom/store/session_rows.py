@@ -48,7 +48,7 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _SessionRow(msgspec.Struct, frozen=True, array_like=True):
-    """The columns of `_SELECT_SESSIONS`."""
+    """The columns of `SELECT_SESSION`."""
 
     id: str
     title: str
@@ -82,7 +82,7 @@ _COLUMNS_OF_SESSIONS: Final = (
 )
 # Not an inner join: a session whose head is gone is damaged, and must not vanish.
 _WITH_NODES: Final = "LEFT JOIN node h ON h.key = s.head_key LEFT JOIN node r ON r.key = COALESCE(h.root_key, h.key)"
-_SELECT_SESSION: Final = f"{_COLUMNS_OF_SESSIONS} FROM session s {_WITH_NODES} WHERE s.id = :id"
+SELECT_SESSION: Final = f"{_COLUMNS_OF_SESSIONS} FROM session s {_WITH_NODES} WHERE s.id = :id"
 _NEWEST: Final = "ORDER BY updated_at DESC, id DESC LIMIT :limit"
 _PAGE: Final = "SELECT * FROM session WHERE :archived IN (-1, archived)"
 _PAGE_BEFORE: Final = f"{_PAGE} AND (updated_at, id) < (:updated_at, :id)"
@@ -223,7 +223,10 @@ def check_session(tx: Transaction, session_id: str) -> tuple[int, int]:
 
 
 def read_session(tx: Transaction, session_id: str) -> StoredSession:
-    rows = tx.execute(_SELECT_SESSION, {"id": check_session_id(session_id)})
+    return found_session(tx.execute(SELECT_SESSION, {"id": check_session_id(session_id)}))
+
+
+def found_session(rows: Sequence[Row]) -> StoredSession:
     if not rows:
         raise no_session()
     return session_of(rows[0])

@@ -24,6 +24,7 @@ from loom.store.session_rows import (
     SELECT_LOST,
     SELECT_NEWEST,
     SELECT_QUEUED_DIGESTS,
+    SELECT_SESSION,
     SELECT_TIPS,
     SELECT_USE,
     UPDATE_SESSION,
@@ -31,6 +32,8 @@ from loom.store.session_rows import (
     append_aside,
     append_below_head,
     check_session,
+    check_session_id,
+    found_session,
     insert_session,
     jump,
     keeps,
@@ -80,7 +83,7 @@ class Sessions:
         return await self._database.write(work)
 
     async def get(self, session_id: str) -> StoredSession:
-        return await self._database.read(lambda tx: read_session(tx, session_id))
+        return found_session(await self._database.select(SELECT_SESSION, {"id": check_session_id(session_id)}))
 
     async def list(
         self, *, archived: bool | None = False, limit: int = 50, before: tuple[float, str] | None = None

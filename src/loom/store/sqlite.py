@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from loom.errors import Unreachable
-from loom.store.database import NOT_CARRIED, T, Transaction, Work
+from loom.store.database import NO_PARAMS, NOT_CARRIED, Params, Row, T, Transaction, Work
 from loom.store.sqlite_file import (
     BUSY_CODES,
     SqliteTransaction,
@@ -38,7 +38,7 @@ _BATCH_SECONDS: Final = 0.02
 
 
 class _Job:
-    """Work on its way to the writer or a reader, and its answer on its way back."""
+    """Work on its way to the writer or a reader, and its answer on its way back; `alone`: in no transaction."""
 
     __slots__ = ("alone", "error", "future", "loop", "result", "work")
 
@@ -89,7 +89,15 @@ class SqliteDatabase:
         return await self._submit(_Job(work))
 
     async def read(self, work: Work[T]) -> T:
-        job = _Job(work)
+        return await self._ask_reader(_Job(work))
+
+    async def select(self, sql: str, params: Params = NO_PARAMS) -> list[Row]:
+        def work(tx: Transaction) -> list[Row]:
+            return tx.execute(sql, params)
+
+        return await self._ask_reader(_Job(work, alone=self._path is not None))
+
+    async def _ask_reader(self, job: _Job) -> Any:
         if self._path is None:
             return await self._submit(job)
         with self._door:
@@ -174,6 +182,9 @@ class SqliteDatabase:
 
     def _read(self, reader: SqliteTransaction, job: _Job) -> None:
         """Each in a transaction of its own: it sees whatever was written before it was asked for."""
+        if job.alone:
+            job.result = job.work(reader)
+            return
         reader.execute("BEGIN")
         try:
             job.result = job.work(reader)
