@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import ctypes
 import fcntl
-import gc
 import ipaddress
 import logging
 import os
@@ -63,7 +62,6 @@ def run(
     """Until SIGTERM or SIGINT. `on_listening` is told the addresses; without it they are printed."""
     _log_without_secrets()
     _give_memory_back()
-    _look_for_garbage_less()
     asyncio.run(serve(config, host=host, port=port, on_listening=on_listening or _print, log_level=log_level))
 
 
@@ -85,13 +83,6 @@ def _give_memory_back() -> None:
     for each thread anew: twenty pictures of 10 MB at once then cost 120 MB for good instead of 1."""
     with suppress(OSError, AttributeError):  # another C library than glibc
         ctypes.CDLL(None).mallopt(_M_MMAP_THRESHOLD, LARGE_BLOCK_BYTES)
-
-
-def _look_for_garbage_less() -> None:
-    """What is loaded stays loaded, and a word of an answer makes little that only a search finds: with hundreds of
-    conversations the search would take a tenth of the time."""
-    gc.freeze()
-    gc.set_threshold(10_000, 20, 20)
 
 
 async def serve(
