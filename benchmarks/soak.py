@@ -17,6 +17,7 @@ import re
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator
 from pathlib import Path
 
@@ -89,6 +90,7 @@ class Soak:
         self.late_ms: list[float] = []
         """Of the words since the last mark."""
         self.p95_ms: list[float] = []
+        self.all_ms: Counter[int] = Counter()
         self.words = 0
         self.turns = 0
         self.failed = 0
@@ -118,6 +120,7 @@ class Soak:
         for word in text.split():
             whose, at = word.split(":")
             self.late_ms.append(now - int(at))
+            self.all_ms[round(now - int(at))] += 1
             self.words += 1
             self.strange += int(whose) != number
 
@@ -156,6 +159,9 @@ async def soak(folder: Path, minutes: float) -> None:
         is_quiet = "Traceback" not in house.log()
     print(f"    {made.turns:,} turns, {made.words:,} words, failed: {made.failed}, of another session: {made.strange}")
     print(f"    the daemon's own time: {seconds / made.words * 1e6:.0f} µs a word, turns included")
+    early = itertools.accumulate(made.all_ms[late] for late in sorted(made.all_ms))
+    p95 = next(late for late, count in zip(sorted(made.all_ms), early, strict=True) if count >= 0.95 * made.words)
+    print(f"    words late, all of them: p95 {p95} ms")
     print(f"    p95 by part: median {percentile(made.p95_ms, 0.5):.0f} ms, worst {max(made.p95_ms):.0f} ms")
     hours = minutes / 60 * (MARKS - WARM) / MARKS
     growth = (held[-1] / held[WARM - 1] - 1) * 100 / hours

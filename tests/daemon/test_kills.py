@@ -37,12 +37,13 @@ async def idle(session: RemoteSession) -> None:
     raise AssertionError("the session is still busy")
 
 
-async def all_events(session: RemoteSession) -> list[Event]:
+async def all_events(session: RemoteSession, after: int = 0) -> list[Event]:
+    """Those that follow this number; words that were written in pieces may come as one."""
     last = (await session.info()).last_seq
     found: list[Event] = []
-    if not last:
+    if last <= after:
         return found
-    async for seq, event in session.events():
+    async for seq, event in session.events(after):
         found.append(event)
         if seq == last:
             break
