@@ -120,6 +120,20 @@ def test_errors_and_formulas_without_a_stored_value_are_shown() -> None:
     ]
 
 
+def test_an_error_that_calamine_does_not_know_spoils_no_workbook() -> None:
+    workbook = openpyxl.Workbook()
+    first = workbook.worksheets[0]
+    first.append(["spilled", 1])
+    first["A2"] = "#SPILL!"
+    first["A2"].data_type = "e"
+    workbook.create_sheet("plain").append(["as ever", 2])
+
+    text = text_of(saved(workbook), XLSX)
+
+    assert "spilled | 1\n#SPILL!" in text
+    assert "as ever | 2" in text
+
+
 def test_both_readers_of_xlsx_give_the_same_text() -> None:
     far = b'<row r="2000"><c r="C2000" t="e"><v>#REF!</v></c></row></sheetData>'
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 
 import pytest
 
@@ -11,6 +12,7 @@ from loom.store.database import Database
 from loom.store.events import Events
 from loom.store.leases import Leases
 from loom.store.sessions import Sessions
+from loom.store.together import Together
 
 
 async def test_events_come_back_in_order_with_numbers_from_one(sessions: Sessions, events: Events):
@@ -130,6 +132,26 @@ async def test_who_stops_waiting_stops_nobody_else(sessions: Sessions, events: E
     assert await stays == 1
     with pytest.raises(asyncio.CancelledError):
         await left
+
+
+def test_a_loop_that_ended_too_soon_holds_up_no_later_one():
+    """As where a program runs one loop after another and leaves the first in a hurry."""
+
+    async def double(numbers: Sequence[int]) -> list[int]:
+        return [2 * number for number in numbers]
+
+    async def leave() -> None:
+        asked = asyncio.create_task(together.ask(1))
+        await asyncio.sleep(0)
+        for task in asyncio.all_tasks() - {asyncio.current_task()}:
+            task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await asked
+
+    together = Together(double)
+    asyncio.run(leave())
+
+    assert asyncio.run(asyncio.wait_for(together.ask(21), 60)) == 42
 
 
 async def test_order_is_by_number_whatever_the_clock_says(database: Database):

@@ -259,7 +259,8 @@ class Feeds:
             if self._bus.is_shared and self._bus.is_up and loop.time() < self._next_look:
                 continue
             self._next_look = loop.time() + LOOK_SELDOM_SECONDS
-            await self._look()
+            if self._feeds:
+                await self._look()
 
     async def _look(self) -> None:
         """Ask the store how far the sessions are."""

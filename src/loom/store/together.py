@@ -20,20 +20,21 @@ class Together(Generic[Q, A]):
     def __init__(self, answer: Callable[[Sequence[Q]], Awaitable[Sequence[A]]]) -> None:
         self._answer = answer
         self._asked: list[tuple[Q, asyncio.Future[A]]] = []
+        self._next: asyncio.Task[None] | None = None
         self._answering: set[asyncio.Task[None]] = set()
 
     async def ask(self, question: Q) -> A:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[A] = loop.create_future()
         self._asked.append((question, future))
-        if len(self._asked) == 1:
-            answering = loop.create_task(self._answer_all())
-            self._answering.add(answering)
-            answering.add_done_callback(self._answering.discard)
+        if self._next is None or self._next.done():  # done: it was cancelled before it began
+            self._next = loop.create_task(self._answer_all())
+            self._answering.add(self._next)
+            self._next.add_done_callback(self._answering.discard)
         return await future
 
     async def _answer_all(self) -> None:
-        asked, self._asked = self._asked, []
+        asked, self._asked, self._next = self._asked, [], None
         waiting = [future for _, future in asked]
         try:
             answers = await self._answer([question for question, _ in asked])

@@ -57,16 +57,18 @@ class Spreadsheet:
     def _texts(self, numbers: tuple[int, ...], max_rows: int, first_row: int) -> dict[int, SheetText]:
         fast = tuple(number for number in numbers if not self.sheets[number].kind)
         job = ReadSheets(sheets=fast, max_rows=max_rows, max_characters=_share(numbers), first_row=first_row)
-        with ThreadPoolExecutor(1) as beside:  # while calamine reads, we look whether it leaves out something
-            caring = beside.submit(self._careful, numbers)
-            try:
-                read = self._read(job)
-            except TooLarge:
-                if self._package is None:
-                    raise
-                careful, read, fast = dict.fromkeys(numbers), [], ()
-            else:
-                careful = caring.result()
+        with ThreadPoolExecutor(1) as beside:
+            # Calamine reads while we look whether it leaves out something, or fails on what we can read.
+            reading = beside.submit(self._read, job)
+            careful = self._careful(numbers)
+        if careful:
+            fast = tuple(number for number in fast if number not in careful)
+        try:
+            read = self._read(msgspec.structs.replace(job, sheets=fast)) if careful else reading.result()
+        except TooLarge:
+            if self._package is None:
+                raise
+            careful, read, fast = dict.fromkeys(numbers), [], ()
         texts = dict.fromkeys(numbers, SheetText()) | dict(zip(fast, read, strict=True))
         return texts | self._read_carefully(msgspec.structs.replace(job, sheets=tuple(careful)))
 
