@@ -12,8 +12,8 @@ from pathlib import Path
 _TICKS = os.sysconf("SC_CLK_TCK")
 
 
-def medians(ways: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
-    """Seconds per call of each way, the median over the rounds."""
+def timings(ways: dict[str, Callable[[], object]], rounds: int) -> dict[str, list[float]]:
+    """Seconds per call of each way in each round."""
     for way in ways.values():
         way()
     times: dict[str, list[float]] = {name: [] for name in ways}
@@ -22,7 +22,12 @@ def medians(ways: dict[str, Callable[[], object]], rounds: int) -> dict[str, flo
             began = time.perf_counter()
             way()
             times[name].append(time.perf_counter() - began)
-    return {name: statistics.median(taken) for name, taken in times.items()}
+    return times
+
+
+def medians(ways: dict[str, Callable[[], object]], rounds: int) -> dict[str, float]:
+    """Seconds per call of each way, the median over the rounds."""
+    return {name: statistics.median(taken) for name, taken in timings(ways, rounds).items()}
 
 
 def table(title: str, seconds: dict[str, float], against: str, *, per: int = 1, unit: str = "µs") -> None:

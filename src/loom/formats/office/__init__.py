@@ -60,7 +60,7 @@ _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _SHEET_FAMILIES: Final = ("xlsx", "xlsb", "ods", "xls")
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
 _CONTROL_BYTES: Final = bytes(set(range(32)) - set(b"\t\n\r"))
-_NO_CHARACTERS: Final = ("\ufffe".encode(), "\uffff".encode())
+_NO_CHARACTERS: Final = ("\ufffe", "\uffff")
 _ENCRYPTED: Final = ("EncryptedPackage", "EncryptedSummary")
 
 
@@ -140,7 +140,7 @@ def _text(data: bytes, media: Media, recipe: Text, limits: Limits) -> Rendered:
 def _printable(text: str) -> bytes:
     """Nearly all texts are clean, and their bytes tell so sooner than a search for characters does."""
     data = text.encode()
-    if len(data.translate(None, _CONTROL_BYTES)) == len(data) and not any(found in data for found in _NO_CHARACTERS):
+    if len(data.translate(None, _CONTROL_BYTES)) == len(data) and not any(found in text for found in _NO_CHARACTERS):
         return data
     return _CONTROLS.sub(marks.UNKNOWN_SYMBOL, text).encode()
 

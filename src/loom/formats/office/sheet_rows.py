@@ -152,7 +152,7 @@ def _numbers(cells: tuple[float, ...]) -> Iterable[str]:
     if any(sign in together for sign in _UNUSUAL):
         return map(_number, cells)
     texts = together.replace(".0,", ",").split(",")[:-1]
-    if max(map(len, texts)) < _LONG_NUMBER:
+    if max(set(map(len, texts))) < _LONG_NUMBER:  # the set: there are few lengths, and comparing takes time
         return texts
     return [text if len(text) < _LONG_NUMBER else _number(value) for text, value in zip(texts, cells, strict=True)]
 
