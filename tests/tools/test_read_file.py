@@ -179,6 +179,16 @@ async def test_a_text_with_the_name_of_a_picture_says_what_it_is(tmp_path: Path)
     assert text_of(lines).startswith("     1\t<!doctype")
 
 
+async def test_a_damaged_pdf_comes_as_what_could_be_saved_of_it(tmp_path: Path) -> None:
+    whole = sample_pdf("first", "second")
+    (tmp_path / "bent.pdf").write_bytes(whole.replace(b"/Root", b"/Roof"))
+
+    (block,) = await read_file(Context(tmp_path), "bent.pdf")
+
+    assert isinstance(block, DocumentBlock)
+    assert block.media.pages == 2
+
+
 async def test_a_damaged_picture_is_an_error_and_not_a_block(tmp_path: Path) -> None:
     (tmp_path / "a.png").write_bytes(sample_png(30, 20)[:60])
     with pytest.raises(Unreadable):

@@ -1,7 +1,7 @@
 """The door: bytes from a person or a tool become a block, or a typed error. Nothing is stored here.
 
 What is admitted is what will be kept: usually the bytes as they came; a picture over the size limit is kept as a copy
-that fits, and says so. A text file becomes its text.
+that fits, a damaged PDF as what could be saved of it, and both say so. A text file becomes its text.
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from loom.content.blocks import (
 )
 from loom.content.media import size_label
 from loom.content.recipes import Fit
-from loom.errors import TooLarge, Unreadable, Unsupported
+from loom.errors import MediaError, TooLarge, Unreadable, Unsupported
 from loom.formats import inspect, render
 from loom.formats.facts import Inspection, Limits
+from loom.formats.sniff import sniff
 
 
 class Admitted(msgspec.Struct, frozen=True, kw_only=True):
@@ -62,6 +63,11 @@ def admit(
 def _inspect(data: bytes, name: str, limits: Limits) -> tuple[Inspection, bytes]:
     try:
         return inspect(data, name, limits), data
+    except Unreadable:
+        rebuilt = _rebuilt(data, name, limits)
+        if rebuilt is None:
+            raise
+        return rebuilt
     except TooLarge:
         roomy = msgspec.structs.replace(limits, max_image_bytes=limits.max_oversize_bytes)
         if len(data) <= limits.max_image_bytes or len(data) > roomy.max_image_bytes:
@@ -77,6 +83,27 @@ def _inspect(data: bytes, name: str, limits: Limits) -> tuple[Inspection, bytes]
         f"{copy.width}×{copy.height}, is used"
     )
     return msgspec.structs.replace(fitted, notices=(said, *large.notices)), copy.data
+
+
+def _rebuilt(data: bytes, name: str, limits: Limits) -> tuple[Inspection, bytes] | None:
+    """A PDF that had to be written anew, if there is more in it than blank pages: those would hide what was lost."""
+    if sniff(data, name).category != "pdf":
+        return None
+    from loom.formats.pdf.repair import repair_pdf
+
+    copy = repair_pdf(data, name=name, limits=limits)
+    if copy is None:
+        return None
+    try:
+        found = inspect(copy, name, limits)
+    except MediaError:
+        return None
+    if len(found.pages_without_text) == found.pages_examined and not found.pictures:
+        return None
+    pages = "1 page" if found.media.pages == 1 else f"{found.media.pages} pages"
+    name = found.media.name or "the PDF"
+    said = f"{name} is damaged: what could be saved of it ({pages}) is used; more may be missing"
+    return msgspec.structs.replace(found, notices=(said, *found.notices)), copy
 
 
 def _file_text(inspection: Inspection) -> str:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from loom.content.blocks import ContentBlock, DocumentBlock, TextBlock, page_label, page_range
-from loom.content.media import Media, size_label
+from loom.content.media import Media, digest_of, size_label
 from loom.errors import ToolError, Unsupported
 from loom.formats import inspect, mislabelled
 from loom.formats.facts import Limits
@@ -86,7 +86,8 @@ async def _attached(context: FileContext, data: bytes, path: Path, pages: str) -
         return [TextBlock(f"[{path.name}: {error.message}]")]
     shown = [part for block in blocks for part in paged(block, pages)]
     for block in blocks:
-        if isinstance(block, DocumentBlock):
+        # A damaged document was rebuilt at the door: its pictures are not those of `data`.
+        if isinstance(block, DocumentBlock) and block.media.digest == digest_of(data):
             shown += await pictures_said(data, block.media, context.limits)
     return shown
 

@@ -1,0 +1,122 @@
+"""Damaged PDFs at the door: what can be saved is used and said so; what cannot is refused as before."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import made_pdfs
+import pytest
+
+from loom.content.blocks import DocumentBlock
+from loom.content.media import digest_of
+from loom.content.recipes import Page, Text
+from loom.errors import Unreadable
+from loom.formats import inspect, render
+from loom.formats.door import Admitted, admit
+from loom.formats.facts import Limits
+from loom.formats.pdf.repair import repair_pdf
+from patience import PATIENCE_SECONDS
+
+
+def without_root(data: bytes) -> bytes:
+    """The trailer does not tell any more where the document begins; nothing else is changed."""
+    bent = re.sub(rb"/Root (\d+)", rb"/Roof \1", data)
+    assert bent != data
+    return bent
+
+
+def document(admitted: Admitted) -> DocumentBlock:
+    assert isinstance(admitted.block, DocumentBlock)
+    return admitted.block
+
+
+@pytest.mark.parametrize(
+    ("sample", "pages", "words"),
+    [
+        (made_pdfs.libreoffice_letter, 1, ["Schöne Grüße", "42.50"]),
+        (lambda: made_pdfs.ghostscript_book(30), 30, ["Page number 1\n", "Page number 30\n"]),
+        (made_pdfs.chromium_report, 12, ["walnut11", "The end"]),
+    ],
+)
+def test_a_pdf_that_pdfium_refuses_is_rebuilt_and_kept_so(
+    sample: Callable[[], Path], pages: int, words: list[str], tmp_path: Path
+) -> None:
+    damaged = without_root(sample().read_bytes())
+    with pytest.raises(Unreadable):
+        inspect(damaged, "bent.pdf")
+
+    admitted = admit(damaged, "bent.pdf")
+
+    noun = "1 page" if pages == 1 else f"{pages} pages"
+    said = f"bent.pdf is damaged: what could be saved of it ({noun}) is used; more may be missing"
+    assert admitted.notices[0] == said
+    media, kept = document(admitted).media, admitted.data
+    assert kept is not None
+    assert (media.digest, media.pages, media.name) == (digest_of(kept), pages, "bent.pdf")
+    text = render(kept, media, Text()).data.decode()
+    assert all(word in text for word in words)
+    assert render(kept, media, Page(number=pages)).width
+    (tmp_path / "kept.pdf").write_bytes(kept)
+    facts = subprocess.run(["pdfinfo", str(tmp_path / "kept.pdf")], check=True, capture_output=True, text=True)
+    assert f"Pages:           {pages}\n" in facts.stdout
+    assert not facts.stderr
+
+
+def test_what_is_broken_beside_the_pages_does_not_cost_them() -> None:
+    """A list of bookmarks that ends in the middle: the document cannot be copied as a whole, its pages can."""
+    whole = made_pdfs.assembled(
+        [
+            b"<</Type/Catalog/Pages 2 0 R/Outlines 6 0 R>>",
+            b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 612 792]/Contents 4 0 R/Resources<</Font<</F1 5 0 R>>>>>>",
+            made_pdfs.stream(b"BT /F1 24 Tf 40 700 Td (walnut) Tj ET"),
+            b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+            b"[1 2 /",
+        ]
+    )
+    damaged = without_root(whole)
+
+    admitted = admit(damaged, "bookmarks.pdf")
+
+    assert admitted.data is not None
+    assert b"Outlines" not in admitted.data
+    assert "walnut" in render(admitted.data, document(admitted).media, Text()).data.decode()
+
+
+def test_a_pdf_of_which_only_blank_pages_are_left_is_refused() -> None:
+    empty = made_pdfs.assembled(
+        [
+            b"<</Type/Catalog/Pages 2 0 R>>",
+            b"<</Type/Pages/Kids[3 0 R]/Count 1>>",
+            b"<</Type/Page/Parent 2 0 R/MediaBox[0 0 99 99]>>",
+        ]
+    )
+    damaged = without_root(empty)
+    assert repair_pdf(damaged) is not None
+
+    with pytest.raises(Unreadable, match=r"blank\.pdf is not a PDF that can be read"):
+        admit(damaged, "blank.pdf")
+
+
+def test_what_cannot_be_rebuilt_is_refused_as_before(caplog: pytest.LogCaptureFixture) -> None:
+    whole = made_pdfs.chromium_report().read_bytes()
+    for damaged in (whole[: len(whole) // 2], b"%PDF-1.7\n" + b"nothing of the kind " * 50):
+        with pytest.raises(Unreadable, match=r"cut\.pdf is not a PDF that can be read"):
+            admit(damaged, "cut.pdf")
+    assert not caplog.records, "that a broken file is broken is no news for the log"
+
+
+def test_a_file_that_takes_too_long_to_rebuild_is_refused_in_time() -> None:
+    """Hundreds of thousands of objects that have to be looked for one by one."""
+    rows = b"".join(b"%d 0 obj<</Kids[%d 0 R]/Count 9/Type/Pages>>endobj\n" % (n, n + 1) for n in range(1, 300_000))
+    damaged = b"%PDF-1.4\n" + rows + b"trailer<</Root 1 0 R>>\nstartxref\n5\n%%EOF\n"
+    began = time.monotonic()
+    with pytest.raises(Unreadable):
+        admit(damaged, "long.pdf", limits=Limits(deadline_seconds=3))
+    assert time.monotonic() - began < PATIENCE_SECONDS
+
+    assert admit(without_root(made_pdfs.libreoffice_letter().read_bytes()), "next.pdf").notices
