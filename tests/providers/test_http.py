@@ -355,7 +355,7 @@ async def test_what_passes_is_tried_again_and_the_body_is_written_anew(provider:
     [
         ({"retry-after": "7"}, 7, 7.3),
         ({"retry-after-ms": "1500"}, 1.5, 1.8),
-        ({"retry-after": format_datetime(datetime.now(UTC) + timedelta(seconds=3600), usegmt=True)}, 3000, 3700),
+        ({"retry-after": format_datetime(datetime.now(UTC) + timedelta(hours=2), usegmt=True)}, 3600, 7201),
         ({"retry-after": "soon"}, 0.25, 0.5),
         ({"retry-after-ms": "nan"}, 0.25, 0.5),
         ({"retry-after": "-5"}, 0.25, 0.5),

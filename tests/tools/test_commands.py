@@ -121,6 +121,22 @@ async def test_cancelling_ends_it_at_once(tmp_path: Path) -> None:
     assert zombies() == []
 
 
+async def test_cancelling_while_it_starts_leaves_nothing_either(tmp_path: Path) -> None:
+    marker = f"4{time.time_ns() % 10**8}"
+    for steps in range(8):
+        task = asyncio.create_task(run(tmp_path, f"sleep {marker} & wait", timeout=600))
+        for _ in range(steps):
+            await asyncio.sleep(0)
+        time.sleep(0.1)  # noqa: ASYNC251  nothing else goes on meanwhile: the program starts its own
+        task.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while alive(marker):  # noqa: ASYNC110  a process of the system tells nobody
+            await asyncio.sleep(0.01)
+    assert zombies() == []
+
+
 async def test_a_fork_bomb_is_put_out(tmp_path: Path) -> None:
     """A gentle one: it forks as fast as it can, but only so many times."""
     marker = f"6{time.time_ns() % 10**8}"

@@ -63,6 +63,9 @@ async def started(
             )
         except OSError as error:
             raise ToolError(f"{command[0]} cannot be started: {error.strerror}") from None
+        except asyncio.CancelledError:
+            _kill(mark, set())  # asyncio has ended the program itself, not what that has started by now
+            raise
         finally:
             os.close(writing)
         running = Started(process, output, mark, {process.pid})
@@ -92,23 +95,29 @@ async def _pipe() -> AsyncGenerator[tuple[asyncio.StreamReader, int]]:
 async def _gone(running: Started) -> None:
     """Killed processes still take a moment to let go of their files."""
     until = time.monotonic() + _GONE_SECONDS
-    while _members(running) and time.monotonic() < until:  # noqa: ASYNC110  nobody tells of processes that are not our own
+    while _members(running.mark, running.groups) and time.monotonic() < until:  # noqa: ASYNC110  nobody tells of processes that are not our own
         await asyncio.sleep(0.01)
 
 
 def end_all(running: Started) -> int:
     """Kill what it started, in its group and outside; gives how many processes there still were."""
-    ended = _members(running)
+    there = _members(running.mark, running.groups)
     kill_group(running.process, signal.SIGKILL)
+    return len((there | _kill(running.mark, running.groups)) - {running.process.pid})
+
+
+def _kill(mark: str, groups: set[int]) -> set[int]:
+    """In rounds, because what is killed may have started another just before."""
+    ended: set[int] = set()
     for _ in range(_ROUNDS):
-        left = _members(running)
+        left = _members(mark, groups)
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended, or is not ours any more
                 os.kill(pid, signal.SIGKILL)
         if not left:
             break
         ended |= left
-    return len(ended - {running.process.pid})
+    return ended
 
 
 def kill_group(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
@@ -116,12 +125,12 @@ def kill_group(process: asyncio.subprocess.Process, number: signal.Signals) -> N
         os.killpg(process.pid, number)
 
 
-def _members(running: Started) -> set[int]:
-    """Living processes that inherited the mark, wherever they have gone, and all in the groups of such.
+def _members(mark: str, groups: set[int]) -> set[int]:
+    """Living processes that inherited the mark, wherever they have gone, and all in `groups`, which grows by theirs.
 
     A double fork leaves the group, not its variables; a browser overwrites its variables, but stays in its group.
     """
-    wanted = f"{_MARK}={running.mark}".encode()
+    wanted = f"{_MARK}={mark}".encode()
     found: set[int] = set()
     for folder in Path("/proc").glob("[0-9]*"):
         try:
@@ -132,7 +141,7 @@ def _members(running: Started) -> set[int]:
         except OSError:  # it has ended meanwhile, or is somebody else's
             continue
         if is_marked:
-            running.groups.add(int(group))
-        if int(group) in running.groups:
+            groups.add(int(group))
+        if int(group) in groups:
             found.add(int(folder.name))
     return found
