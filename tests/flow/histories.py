@@ -457,7 +457,8 @@ def _watermark(rng: Random, length: int) -> Watermark:
     return Watermark(
         **chosen,
         text_cap=rng.choice((0, 0, 100, 5_000)),
-        pins_yield=rng.random() < 0.2,
+        capped_before=rng.choice((0, 3, 1_000)),
+        unpinned_before=rng.choice((0, 0, 0, 0, 1_000)),
         sent_blocks=rng.randint(0, 9),
         sent_hash=rng.choice(("", "stale")),
         sent_messages=rng.randint(0, 9),

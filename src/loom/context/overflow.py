@@ -22,7 +22,8 @@ _GIVEN_UP: Final = {
     "tool_text_before": "old output of tools left out",
     "dropped_before": "",
     "text_cap": "long texts cut",
-    "pins_yield": "what was pinned reduced",
+    "capped_before": "long texts cut",
+    "unpinned_before": "what was pinned reduced",
 }
 _UNITS: Final = {"tokens": "tokens", "wire_bytes": "on the wire", "images": "pictures", "pages": "pages"}
 
@@ -35,14 +36,14 @@ def overflow(scales: Scales, before: Watermark, mark: Watermark, allowed: Totals
     field = next(name for name in _UNITS if getattr(used, name) > getattr(allowed, name))
     if not getattr(allowed, field):  # none are wanted at all, as where a model summarises
         return
-    cuts: list[str] = []
+    saved: dict[str, int] = {}
     for border, words in _GIVEN_UP.items():
         raised = msgspec.structs.replace(before, **{border: getattr(mark, border)})
         after = scales.weigh(raised)
-        saved = getattr(used, field) - getattr(after, field)
-        if saved > 0:
-            cuts.append(f"{words or _turns(scales.survey, before, mark)} (-{_label(field, saved)})")
+        cut = words or _turns(scales.survey, before, mark)
+        saved[cut] = saved.get(cut, 0) + getattr(used, field) - getattr(after, field)
         before, used = raised, after
+    cuts = [f"{cut} (-{_label(field, count)})" for cut, count in saved.items() if count > 0]
     reference = scales.survey.target.model.reference
     why = f"the window of {reference} is full" if field == "tokens" else f"{reference} takes no more at once"
     yield f"{_more(field, wanted, allowed)} {_UNITS[field]}: {why}. Made to fit with: {' · '.join(cuts)}"

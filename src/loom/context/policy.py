@@ -58,8 +58,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Watermark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How far the path has been rewritten, in positions of messages. Stored with the session for each model; its
-    borders only ever rise, so between two moves every prompt extends the last one."""
+    """How far the path has been rewritten, in positions of messages. Stored with the session for each model; on a path
+    its borders only ever rise, so between two moves every prompt extends the last one."""
 
     low_before: int = 0
     text_before: int = 0
@@ -71,9 +71,10 @@ class Watermark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     tool_text_before: int = 0
     dropped_before: int = 0
     text_cap: int = 0
-    """Words longer than this lose their middle; zero means that none do."""
-    pins_yield: bool = False
-    """Even what the user pinned is reduced: nothing else was left."""
+    capped_before: int = 0
+    """Texts before this that are longer than the cap lose their middle."""
+    unpinned_before: int = 0
+    """Before this, even what the user pinned is reduced: nothing else was left."""
     thinking_from: int = 0
     """Thinking before this was made behind another prefix."""
     sent_blocks: int = 0

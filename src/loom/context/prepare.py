@@ -18,7 +18,7 @@ from loom.content.blocks import ImageBlock, ThinkingBlock, ToolCall
 from loom.content.media import Media
 from loom.content.recipes import Ocr
 from loom.context import cost, receipt
-from loom.context.age import aged
+from loom.context.age import aged, every_turn
 from loom.context.assemble import SEEN_AGAIN, assemble, tool_name
 from loom.context.cost import Calibration
 from loom.context.measure import BLOCK_BYTES, Target, json_bytes
@@ -70,7 +70,7 @@ def prepare(
     survey = Survey(path, target, overrides or {})
     scales = Scales(survey, _fixed(request, survey), (calibration or Calibration()).ratio)
     allowed = budgets(model, policy)
-    before = _within(watermark or Watermark(), survey)
+    before = _drawn_here(watermark or Watermark(), survey, path)
     by_age = aged(survey, before, policy)
     mark = trimmed(scales, by_age, allowed)
     mark, messages, repairs = _assembled(survey, before, mark)
@@ -102,15 +102,23 @@ def prepare(
     )
 
 
-def _within(mark: Watermark, survey: Survey) -> Watermark:
-    """A fork may be shorter than the path the watermark was stored for; what is newest is never dropped."""
-    length = len(survey.messages)
+def _drawn_here(mark: Watermark, survey: Survey, path: Sequence[Placed]) -> Watermark:
+    """Borders hold on the path on which they were drawn. On another branch only what age alone draws is left of them
+    (what both have in common may be in a cache); budgets are found anew there."""
+    length, policy = len(path), survey.target.policy
+    if mark.sent_node and (mark.sent_messages > length or path[mark.sent_messages - 1].id != mark.sent_node):
+        by_age = every_turn(survey, Watermark(), policy)
+        return Watermark(
+            low_before=min(mark.low_before, by_age.low_before),
+            text_before=min(mark.text_before, by_age.text_before),
+            thinking_from=length,
+        )
     borders = {
         name: min(at, length)
         for name, at in msgspec.structs.asdict(mark).items()
         if name.endswith(("_before", "_from"))
     }
-    borders["dropped_before"] = min(mark.dropped_before, newest(survey))
+    borders["dropped_before"] = min(mark.dropped_before, newest(survey))  # what is newest is never dropped
     return msgspec.structs.replace(mark, **borders)
 
 

@@ -131,7 +131,7 @@ class Survey:
         at = item.message
         if at < mark.dropped_before and not self.survives(at, mark):
             return "omitted", "budget"
-        if item.override is not None and not (mark.pins_yield and item.override in ("full", "low")):
+        if item.override is not None and not (at < mark.unpinned_before and item.override in ("full", "low")):
             return item.override, "override"
         if item.is_media:
             return self._media_wish(item, mark)
@@ -202,12 +202,13 @@ class Survey:
         return found
 
     def _measured(self, item: Item, mark: Watermark) -> Measure:
+        cap = mark.text_cap if item.message < mark.capped_before else 0
         if item.is_plain and item.message >= mark.dropped_before:
-            return item.measure("full", mark.text_cap, self.target)
+            return item.measure("full", cap, self.target)
         wish = self.wish(item, mark)[0]
         if item.refused is not None and wish == "full":
             return item.refused
-        return item.measure(wish, mark.text_cap, self.target)
+        return item.measure(wish, cap, self.target)
 
     def _is_whole(self, item: Item, mark: Watermark) -> bool:
         return item.is_thinking or self._measured(item, mark).rendition == "full"

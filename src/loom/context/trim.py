@@ -155,14 +155,14 @@ def _zones(survey: Survey) -> Iterator[Sequence[Ladder]]:
         _to("media_before", new),
         _to("tool_text_before", new),
     )
-    yield (_caps(_LONG_CAPS), _at("dropped_before", steps))
     end = len(survey.messages)
+    yield (_caps(_LONG_CAPS, end), _at("dropped_before", steps))
     yield (
         _to("media_low_before", end),
         _to("media_before", end),
-        _unpinned(_to("media_before", end)),
+        _unpinned(_to("media_before", end), end),
         _to("tool_text_before", end),
-        _caps(_SHORT_CAPS),
+        _caps(_SHORT_CAPS, end),
     )
 
 
@@ -178,9 +178,9 @@ def _to(border: str, stop: int) -> Ladder:
     return ladder
 
 
-def _unpinned(ladder: Ladder) -> Ladder:
+def _unpinned(ladder: Ladder, end: int) -> Ladder:
     def unpinned(mark: Watermark) -> Sequence[Watermark]:
-        mark = msgspec.structs.replace(mark, pins_yield=True)
+        mark = msgspec.structs.replace(mark, unpinned_before=end)
         return [mark, *ladder(mark)]
 
     return unpinned
@@ -193,9 +193,13 @@ def _at(border: str, ends: Sequence[int]) -> Ladder:
     return ladder
 
 
-def _caps(caps: Sequence[int]) -> Ladder:
+def _caps(caps: Sequence[int], end: int) -> Ladder:
+    """What was cut before stays cut, so a cap for what came later is no longer than theirs."""
+
     def ladder(mark: Watermark) -> Sequence[Watermark]:
-        return [msgspec.structs.replace(mark, text_cap=cap) for cap in caps if not mark.text_cap or cap < mark.text_cap]
+        shorter = [cap for cap in caps if not mark.text_cap or cap < mark.text_cap]
+        again = [mark.text_cap] if mark.text_cap in caps and mark.capped_before < end else []
+        return [msgspec.structs.replace(mark, text_cap=cap, capped_before=end) for cap in (*again, *shorter)]
 
     return ladder
 
