@@ -376,6 +376,42 @@ async def test_a_stated_pause_is_kept_in_every_form_and_nonsense_is_not(
     await provider.close()
 
 
+BUSY_FROM_THE_START = {
+    "at once": b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n',
+    "after its greeting": (
+        b'event: message_start\ndata: {"type":"message_start","message":{"id":"m","type":"message","role":"assistant",'
+        b'"model":"claude","content":[],"stop_reason":null,"usage":{"input_tokens":7,"output_tokens":1}}}\n\n'
+        b'event: error\ndata: {"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}\n\n'
+    ),
+}
+
+
+@pytest.mark.parametrize("body", BUSY_FROM_THE_START.values(), ids=BUSY_FROM_THE_START)
+async def test_a_service_that_says_in_its_stream_that_it_is_busy_is_asked_again(media: Folder, body: bytes) -> None:
+    provider = impatient(media, deadline_seconds=30)
+    async with far_side(Reply(body=body), Reply(body=ANTHROPIC["text"])) as server:
+        waits: list[ProviderError] = []
+        prompt = asking(at(CLAUDE, server.url))
+        told = fold([event async for event in provider.stream(prompt, on_wait=lambda _, error: waits.append(error))])
+    async with far_side(Reply(body=ANTHROPIC["text"])) as other:
+        alone = fold([event async for event in provider.stream(asking(at(CLAUDE, other.url)))])
+    await provider.close()
+    assert told.complete
+    assert [type(error) for error in waits] == [Overloaded]
+    assert len(server.requests) == 2
+    assert told.usage == alone.usage, "the greeting of the first attempt is not counted"
+
+
+async def test_a_service_that_fails_after_its_first_word_is_not_asked_again(media: Folder) -> None:
+    begun = ANTHROPIC["text"].partition(b"event: content_block_stop")[0] + BUSY_FROM_THE_START["at once"]
+    provider = impatient(media, deadline_seconds=30)
+    async with far_side(Reply(body=begun), Reply(body=ANTHROPIC["text"])) as server:
+        with pytest.raises(Overloaded):
+            await collected(provider, asking(at(CLAUDE, server.url)))
+    await provider.close()
+    assert len(server.requests) == 1
+
+
 async def test_a_pause_beyond_the_deadline_is_not_begun_and_the_error_says_how_long_it_would_be(
     provider: HttpProvider,
 ) -> None:

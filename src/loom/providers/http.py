@@ -1,6 +1,6 @@
 """One provider for every wire: encode, send while reading media, decode while the answer arrives.
 
-Retries happen only before the first byte of an answer, honour Retry-After, and end at the deadline. Whatever goes wrong
+Retries happen only before the first word of an answer, honour Retry-After, and end at the deadline. Whatever goes wrong
 comes out as a ProviderError that says what to do. A stream that ends without the provider's terminal event gives no
 `Stopped`; one that ends with it is not waited for any longer.
 """
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from loom.content.media import size_label
 from loom.errors import Overloaded, ProviderError, RateLimited, Unavailable
-from loom.events import DecoderEvent, Stopped
+from loom.events import DecoderEvent, Stopped, UsageReported
 from loom.models import Model
 from loom.prompt import Prompt
 from loom.providers import answers, bedrock
@@ -45,6 +45,7 @@ _FIRST_DELAY_SECONDS: Final = 0.5
 _MAX_DELAY_SECONDS: Final = 20.0
 _FAREWELL_SECONDS: Final = 1.0
 _LONG_BYTES: Final = 1_000_000
+_TEMPORARY: Final = (RateLimited, Overloaded, Unavailable)
 
 
 class HttpProvider:
@@ -69,53 +70,65 @@ class HttpProvider:
 
     async def stream(self, prompt: Prompt, *, on_wait: OnWait | None = None) -> AsyncGenerator[DecoderEvent]:
         model = prompt.model
-        key = self._key(model)
-        async with AsyncExitStack() as stack:
-            response: httpx2.Response | None = None
-            try:
-                wire = _wire(model)
-                response = await self._answered(_Request(model, wire, key, wire.encode(prompt), self._source), on_wait)
-                stack.push_async_callback(response.aclose)
-                decoder = wire.Decoder(model)
-                chunks = response.aiter_bytes()
-                async for chunk in chunks:
-                    stopped = False
-                    for event in decoder.feed(chunk):
-                        stopped = stopped or isinstance(event, Stopped)
-                        yield event
-                    if stopped:
-                        for event in await _farewell(chunks, decoder):
+        deadline = asyncio.get_running_loop().time() + self._patience.deadline_seconds
+        try:
+            wire = _wire(model)
+            request = _Request(model, wire, self._key(model), wire.encode(prompt), self._source)
+            for attempt in count(1):
+                try:
+                    async with aclosing(self._events(request, deadline)) as events:
+                        async for event in events:
                             yield event
-                        return
-                for event in decoder.finish():
+                    return
+                except _Again as again:
+                    await self._pause(attempt, again, deadline, on_wait)
+        except ProviderError as error:
+            answers.completed(error, None, self._secrets(model))
+            raise
+
+    async def close(self) -> None:
+        await self._connections.close()
+
+    async def _events(self, request: _Request, deadline: float) -> AsyncGenerator[DecoderEvent]:
+        """One attempt. What may pass by itself is `_Again` as long as nothing has been given out: some services
+        answer 200 and say only then that they are busy."""
+        model = request.model
+        try:
+            async with asyncio.timeout_at(deadline):
+                response = await self._attempt(request)
+        except TimeoutError as error:
+            raise answers.late(model, self._patience.deadline_seconds) from error
+        held: list[DecoderEvent] | None = []
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(response.aclose)
+            try:
+                async with aclosing(_decoded(response, request.wire.Decoder(model))) as events:
+                    async for event in events:
+                        if held is not None and isinstance(event, UsageReported):
+                            held.append(event)
+                            continue
+                        for earlier in held or ():
+                            yield earlier
+                        held = None
+                        yield event
+                for event in held or ():
                     yield event
             except transport_errors() as error:
                 raise answers.completed(answers.cut_off(model, error), response, self._secrets(model)) from error
             except ProviderError as error:
                 answers.completed(error, response, self._secrets(model))
+                if held is not None and isinstance(error, _TEMPORARY):
+                    raise _Again(error) from error
                 raise
 
-    async def close(self) -> None:
-        await self._connections.close()
-
-    async def _answered(self, request: _Request, on_wait: OnWait | None) -> httpx2.Response:
-        """The response whose status is 200, after as many attempts as patience allows."""
-        loop = asyncio.get_running_loop()
-        deadline = loop.time() + self._patience.deadline_seconds
-        for attempt in count(1):
-            try:
-                async with asyncio.timeout_at(deadline):
-                    return await self._attempt(request)
-            except TimeoutError as error:
-                raise answers.late(request.model, self._patience.deadline_seconds) from error
-            except _Again as again:
-                delay = _delay(attempt, again.error.retry_after)
-                if attempt >= self._patience.attempts or loop.time() + delay > deadline:
-                    raise again.error from again.__cause__
-                if on_wait is not None:
-                    on_wait(delay, again.error)
-                await asyncio.sleep(delay)
-        raise AssertionError("counting has no end")
+    async def _pause(self, attempt: int, again: _Again, deadline: float, on_wait: OnWait | None) -> None:
+        """Wait before the next attempt, or raise what went wrong where patience is at its end."""
+        delay = _delay(attempt, again.error.retry_after)
+        if attempt >= self._patience.attempts or asyncio.get_running_loop().time() + delay > deadline:
+            raise again.error from again.__cause__
+        if on_wait is not None:
+            on_wait(delay, again.error)
+        await asyncio.sleep(delay)
 
     async def _attempt(self, request: _Request) -> httpx2.Response:
         headers = await self._headers(request)
@@ -137,8 +150,7 @@ class HttpProvider:
             else:
                 error = await answers.refusal(response, request.model, request.fault)
             answers.completed(error, response, self._secrets(request.model))
-            temporary = isinstance(error, RateLimited | Overloaded | Unavailable)
-            if answers.may_retry(response.headers, otherwise=temporary):
+            if answers.may_retry(response.headers, otherwise=isinstance(error, _TEMPORARY)):
                 raise _Again(error)
             raise error
         except BaseException:
@@ -199,6 +211,21 @@ class _Again(Exception):
 
 def _wire(model: Model) -> ModuleType:
     return bedrock if model.provider == "bedrock-anthropic" else WIRES[model.wire]
+
+
+async def _decoded(response: httpx2.Response, decoder: Any) -> AsyncGenerator[DecoderEvent]:
+    chunks = response.aiter_bytes()
+    async for chunk in chunks:
+        stopped = False
+        for event in decoder.feed(chunk):
+            stopped = stopped or isinstance(event, Stopped)
+            yield event
+        if stopped:
+            for event in await _farewell(chunks, decoder):
+                yield event
+            return
+    for event in decoder.finish():
+        yield event
 
 
 async def _farewell(chunks: AsyncIterator[bytes], decoder: Any) -> list[DecoderEvent]:
