@@ -10,7 +10,7 @@ from agent.test_working import MODEL, runtime_at
 from loom.agent.session import LocalSession
 from loom.content.blocks import ToolCall
 from loom.content.messages import media_of
-from loom.events import DecoderEvent, Event, MessageStored, Stopped, TextDelta, TurnFailed, TurnFinished
+from loom.events import DecoderEvent, Event, MessageStored, Stopped, StopReason, TextDelta, TurnFailed, TurnFinished
 from loom.runtime import Runtime
 from loom.testing import ScriptedProvider, sample_pdf, sample_png
 
@@ -70,6 +70,19 @@ async def test_a_summary_that_does_not_come_leaves_everything_as_it_was(tmp_path
         events = await compacted(session)
         assert not any(isinstance(event, MessageStored) for event in events)
         assert isinstance(events[-1], TurnFailed) == isinstance(answer[0], TextDelta)
+        assert await session.path() == before
+        assert (await session.send("and?")).text == "still here"
+
+
+@pytest.mark.parametrize("reason", ["max_tokens", "refusal", "overflow"])
+async def test_a_summary_that_was_not_finished_is_none(tmp_path: Path, reason: StopReason):
+    half: list[DecoderEvent] = [TextDelta(text="The user wants to"), Stopped(reason=reason)]
+    async with runtime_at(tmp_path, ["hello", half, "still here"]) as runtime:
+        session = await runtime.session(model=MODEL)
+        await session.send("hi")
+        before = await session.path()
+        events = await compacted(session)
+        assert isinstance(events[-1], TurnFailed) and "did not finish its summary" in events[-1].text
         assert await session.path() == before
         assert (await session.send("and?")).text == "still here"
 

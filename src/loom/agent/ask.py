@@ -13,7 +13,7 @@ from typing import Any
 
 import msgspec
 
-from loom.agent.mend import Asking, mend
+from loom.agent.mend import Asking, Lessons, mend
 from loom.agent.ports import Provider
 from loom.content.blocks import ContentBlock, ImageBlock
 from loom.context.policy import Known
@@ -81,6 +81,7 @@ async def ask(
 ) -> AsyncGenerator[ModelEvent | StepStarted | NoticeRaised]:
     """Stream one step; `answer` holds the outcome when it ends. Raises what cannot be mended."""
     tried: list[str] = []
+    known = asking.lessons
     while True:
         prepared = answer.prepared = await desk.settle(asking.prepared)
         folding = answer.folding = Fold()
@@ -112,8 +113,14 @@ async def ask(
                 answer.error = error
                 return
             if notice is None:
+                asking.lessons = _unproven(asking.lessons, known)
                 raise
             yield NoticeRaised(text=notice, code=error.code)
+
+
+def _unproven(lessons: Lessons, known: Lessons) -> Lessons:
+    """Sizes that were tried in vain say nothing about what the model takes: they are forgotten."""
+    return msgspec.structs.replace(lessons, max_bytes=known.max_bytes, max_tokens=known.max_tokens)
 
 
 @asynccontextmanager

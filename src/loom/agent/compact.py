@@ -22,6 +22,7 @@ INSTRUCTIONS: Final = (
     " decided and done; what is left to do; and every name, number, path and quotation that still matters. Say what"
     " pictures and documents showed where it matters. Write nothing but the summary."
 )
+_WHOLE: Final = ("end", "stop_sequence")
 _MOST_MEDIA: Final = 50
 """So many of the newest media can be called back; the others are reached through the branch that was summarised."""
 
@@ -36,6 +37,11 @@ def compacting(turn: Turn, record: Record) -> Turn:
         folded = answer.folded if answer is not None else None
         if answer is None or answer.error is not None or folded is None or not folded.complete:
             return ()  # half a summary is none
+        if folded.stop not in _WHOLE:
+            raise ContentError(
+                f"the model did not finish its summary ({folded.stop}); nothing was changed.",
+                hint="Try again, or choose another model.",
+            )
         return (await _kept(record, path, messages[0].text, answer),)
 
     async def remember(_: Asking, __: Answer) -> None:

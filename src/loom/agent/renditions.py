@@ -71,6 +71,7 @@ class Renditions(Generic[E]):
 
     async def settle(self, prepare: Prepare) -> Prepared:
         """Run `prepare` until it lacks nothing that can be made. Every round makes what the last one asked for."""
+        await self._look_again()
         prepared = await self._prepared(prepare)
         for _ in range(_ROUNDS):
             needs = [need for need in prepared.needs if not self._settled(need)]
@@ -87,6 +88,13 @@ class Renditions(Generic[E]):
         prepared = prepare(self.known)
         await asyncio.sleep(0)  # whoever waited meanwhile goes before the request is written
         return prepared
+
+    async def _look_again(self) -> None:
+        """What was gone may have been attached once more."""
+        for digest in tuple(self._missing):
+            with contextlib.suppress(NotFound, Corrupt):
+                await self._media.load(digest)
+                self._missing.discard(digest)
 
     def _settled(self, need: Need) -> bool:
         key = (need.digest, recipe_key(need.recipe))
