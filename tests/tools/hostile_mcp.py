@@ -92,6 +92,10 @@ def environment(_: Any) -> dict[str, Any]:
     return {"content": [text(json.dumps(dict(os.environ)))]}
 
 
+def given(arguments: Any) -> dict[str, Any]:
+    return {"content": [text(json.dumps(arguments))]}
+
+
 def dies(_: Any) -> dict[str, Any]:
     print("last words on stderr", file=sys.stderr, flush=True)
     os._exit(3)
@@ -152,15 +156,24 @@ TOOLS: dict[str, Callable[..., dict[str, Any]]] = {
     function.__name__: function
     for function in (
         *(huge, large, mislabelled, many, paths, hidden, structured, environment, dies, fails, nonsense, noisy),
-        *(stops, change, child, progress, fresh),
+        *(stops, change, child, progress, fresh, given),
     )
 }
+
+
+ODD = {
+    "type": "object",
+    "properties": {"$filter": {"type": "string"}, "filter": {"type": "string"}},
+    "anyOf": [{"required": ["$filter"]}, {"properties": {"page[size]": {"type": "integer"}}}],
+}
+"""What a platform would refuse, and with it every request."""
 
 
 def listed() -> list[dict[str, Any]]:
     schema = {"type": "object", "properties": {"path": {"type": "string"}, "times": {"type": "integer"}}}
     names = [name for name in TOOLS if name != "fresh" or generation > 1]
     tools = [{"name": name, "description": f"It {name}.", "inputSchema": schema} for name in names]
+    next(tool for tool in tools if tool["name"] == "given")["inputSchema"] = ODD
     tools.append({"name": "silent", "description": "Never answers.", "inputSchema": {"type": "object"}})
     tools.append({"name": "refused", "description": "Is refused.", "inputSchema": {"type": "object"}})
     if generation > 1:

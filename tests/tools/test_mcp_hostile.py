@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import json
 import os
 import signal
 import time
@@ -110,6 +111,17 @@ async def test_structured_content_without_text_is_data_for_faces_and_json_for_th
         assert text_of(words) == '{"size":[1,1],"picture":"[shown below: 1]"}'
         assert isinstance(picture, ImageBlock)
         assert result.data == {"size": [1, 1], "picture": "[shown below: 1]"}
+
+
+async def test_a_schema_that_platforms_refuse_is_told_as_they_take_it_and_the_server_gets_its_own_names() -> None:
+    async with McpServers([hostile()]) as servers:
+        await servers.ready()
+        told = servers.tools["bad__given"].spec.parameters
+        assert "anyOf" not in told
+        plain, marked, size = sorted(told["properties"])
+        assert (plain, size) == ("filter", "page_size")
+        answer = await call(servers, "given", **{marked: "a", plain: "b", size: 3})
+        assert json.loads(text_of(answer.blocks[0])) == {"$filter": "a", "filter": "b", "page[size]": 3}
 
 
 async def test_the_child_sees_a_few_harmless_variables_and_its_own(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,8 +21,9 @@ from loom.errors import ConfigError, ToolError
 from loom.tools.base import Tool, ToolContext
 from loom.tools.mcp_connection import MAX_TOOLS, Connection, Progress, ServerGone, short
 from loom.tools.mcp_content import result_of
+from loom.tools.mcp_form import form_of
 from loom.tools.mcp_pins import Pins
-from loom.tools.mcp_schema import checked, fingerprint, tool_name, tool_spec
+from loom.tools.mcp_schema import fingerprint, tool_name, tool_spec
 from loom.tools.mcp_specs import ServerSpec
 from loom.tools.mcp_stdio import Tail
 
@@ -107,20 +108,21 @@ class McpTool(Tool):
 
     def __init__(self, server: _Server, found: mcp_types.Tool, name: str, pins: Pins) -> None:
         super().__init__(_nothing, name=name, danger="ask")
-        self.spec = tool_spec(name, found)
+        self._form = form_of(found.input_schema)
+        self.spec = tool_spec(name, found, self._form)
         self.tool = found.name
         self.fingerprint = fingerprint(found)
         self._server = server
         self._pins = pins
 
     def checked(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return checked(self.name, self.spec.parameters, arguments)
+        return self._form.checked(self.name, arguments)
 
     async def run(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
-        self.checked(arguments)
+        given = self._form.given(self.checked(arguments))
         name = self._server.spec.name
         await self._approve_change(context, name)
-        answer = await self._server.call(self, arguments, _told(context))
+        answer = await self._server.call(self, given, _told(context))
         return await result_of(answer, context, name)
 
     async def _approve_change(self, context: ToolContext, server: str) -> None:

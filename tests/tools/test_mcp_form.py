@@ -1,0 +1,242 @@
+"""What a server's tool takes: told to models as every platform can take it, checked by what the server says."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from loom.errors import ToolError
+from loom.tools.mcp_form import Form, form_of
+
+
+def told(schema: dict[str, Any]) -> dict[str, Any]:
+    return form_of(schema).told
+
+
+def obj(*required: str, **properties: Any) -> dict[str, Any]:
+    return {"type": "object", "properties": properties, **({"required": [*required]} if required else {})}
+
+
+STRING: dict[str, Any] = {"type": "string"}
+NUMBER: dict[str, Any] = {"type": "number"}
+
+
+def test_references_are_put_in_place_and_definitions_dropped() -> None:
+    schema = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "type": "object",
+        "properties": {
+            "at": {"$ref": "#/$defs/Point", "description": "where"},
+            "definitions": {"type": "string"},
+            "far": {"$ref": "https://evil.example/schema.json"},
+        },
+        "required": ["at"],
+        "$defs": {"Point": {"type": "object", "properties": {"x": {"type": "number"}}}},
+    }
+    assert told(schema) == {
+        "type": "object",
+        "properties": {
+            "at": {"type": "object", "properties": {"x": {"type": "number"}}, "description": "where"},
+            "definitions": {"type": "string"},
+            "far": {},
+        },
+        "required": ["at"],
+    }
+
+
+def test_no_reference_is_left_dangling_wherever_it_stands() -> None:
+    schema = {
+        **obj(
+            beside={"$ref": "#/$defs/Point", "properties": {"name": {"$ref": "#/$defs/Name"}}},
+            spelled={"$ref": "#/$defs/My%20Name"},
+            listed={"$ref": "#/allOf/0"},
+            endless={"$ref": f"#/allOf/{'1' * 5_000}"},
+            dynamic={"$dynamicRef": "#node", "type": "object"},
+            odd={"$ref": 5, "type": "string"},
+        ),
+        "allOf": [STRING],
+        "$defs": {"Point": obj(x={"$ref": "#/$defs/Name"}), "Name": STRING, "My Name": STRING},
+    }
+    assert told(schema) == obj(
+        beside=obj(x=STRING, name=STRING),
+        spelled=STRING,
+        listed=STRING,
+        endless={},
+        dynamic={"type": "object"},
+        odd=STRING,
+    )
+    root = {"$ref": "#/$defs/A", "properties": {"y": STRING}, "$defs": {"A": obj("x", x=NUMBER)}}
+    assert told(root) == obj("x", x=NUMBER, y=STRING)
+
+
+def test_what_is_no_schema_stays_as_it_is() -> None:
+    odd = {"$id": 1, "$ref": "#/$defs/Name"}
+    schema = obj(a={"default": odd, "enum": [odd], "patternProperties": {"$id": STRING}})
+    assert told(schema) == schema
+
+
+def test_a_schema_that_refers_to_itself_is_cut_where_it_repeats() -> None:
+    tree = {"type": "object", "properties": {"children": {"type": "array", "items": {"$ref": "#/$defs/Tree"}}}}
+    found = told({"$defs": {"Tree": tree}, **tree})
+    inner = found["properties"]["children"]["items"]["properties"]["children"]
+    assert inner == {"type": "array", "items": {}}
+
+
+def test_a_schema_that_explodes_becomes_any_object() -> None:
+    bomb: dict[str, Any] = {f"L{n}": {"anyOf": [{"$ref": f"#/$defs/L{n + 1}"}] * 10} for n in range(12)}
+    schema = {"type": "object", "properties": {"x": {"$ref": "#/$defs/L0"}}, "$defs": bomb}
+    assert told(schema) == {"type": "object", "properties": {}}
+    nested: Any = {"type": "string"}
+    for _ in range(3_000):
+        nested = {"items": nested}
+    assert told({"properties": {"x": nested}})["type"] == "object"
+    deep: dict[str, Any] = {}
+    for number in range(16):
+        deep[f"L{number}"] = {"$ref": f"#/$defs/L{number + 1}"}
+        for _ in range(150):
+            deep[f"L{number}"] = {"items": deep[f"L{number}"]}
+    assert told({"properties": {"x": {"$ref": "#/$defs/L0"}}, "$defs": deep})["type"] == "object"
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {},
+        {"type": "string"},
+        {"properties": 3},
+        {"properties": {"a": True}},
+        {"type": ["object", "null"]},
+        {"properties": {"a": 3, "b": None}, "required": [1, "a", "a"]},
+        {"anyOf": 5, "allOf": [], "oneOf": [7, None, False, {"type": "null"}]},
+        {"anyOf": [{"properties": []}, {"required": {}}], "required": "a"},
+    ],
+)
+def test_odd_schemas_still_are_objects(schema: dict[str, Any]) -> None:
+    found = told(schema)
+    assert found["type"] == "object"
+    assert isinstance(found["properties"], dict)
+    assert all(isinstance(facts, dict | bool) for facts in found["properties"].values())
+    assert not {"anyOf", "oneOf", "allOf"} & found.keys()
+    assert found.get("required", ["a"]) == ["a"]
+
+
+@pytest.mark.parametrize(
+    ("schema", "expected"),
+    [
+        (
+            {**obj(a=STRING), "anyOf": [{"required": ["a"]}, {"required": ["b"]}]},
+            obj(a=STRING, b={}),
+        ),
+        (
+            {**obj("id", id=STRING), "allOf": [obj("a", a=STRING), {"$ref": "#/$defs/B"}], "$defs": {"B": obj(b={})}},
+            obj("id", "a", id=STRING, a=STRING, b={}),
+        ),
+        (
+            {"oneOf": [obj("kind", "x", kind={"const": "a"}, x=NUMBER), obj("kind", kind={"const": "b"})]},
+            obj("kind", kind={"anyOf": [{"const": "a"}, {"const": "b"}]}, x=NUMBER),
+        ),
+        (
+            {"anyOf": [{"anyOf": [obj("a", a=STRING), obj("a", a=NUMBER)]}, {"type": "null"}]},
+            obj("a", a={"anyOf": [STRING, NUMBER]}),
+        ),
+        (
+            {**obj(kind={"type": "string", "enum": ["a", "b"]}), "anyOf": [obj(kind={"const": "a"}), obj(x=NUMBER)]},
+            obj(kind={"type": "string", "enum": ["a", "b"]}, x=NUMBER),
+        ),
+        (
+            {**obj(a=STRING), "not": {"required": ["b"]}, "enum": [{}], "if": {}, "then": {"required": ["c"]}},
+            obj(a=STRING),
+        ),
+    ],
+)
+def test_alternatives_at_the_root_become_one_object(schema: dict[str, Any], expected: dict[str, Any]) -> None:
+    assert told(schema) == expected
+
+
+def test_alternatives_below_the_root_stay() -> None:
+    schema = obj(a={"anyOf": [STRING, NUMBER]})
+    assert told(schema) == schema
+
+
+def test_names_that_a_platform_refuses_are_made_legal_and_no_two_the_same() -> None:
+    own = ["$filter", "filter", "filter[id]", "filter(id)", "filter_id", "a.b", "", "…", "x" * 65, "x" * 66, "naïve"]
+    forms = [form_of(obj(*names, **dict.fromkeys(names, STRING))) for names in (own, own[::-1])]
+    for form in forms:
+        legal = form.told["properties"]
+        assert all(re.fullmatch(r"[a-zA-Z0-9_-]{1,64}", name) for name in legal)
+        assert len(legal) == len(own)
+        assert set(form.told["required"]) == set(legal)
+        assert {"filter", "filter_id"} <= legal.keys() - form.names.keys()
+        assert set(form.given(dict.fromkeys(legal, "x"))) == set(own)
+    assert forms[0].names == forms[1].names
+
+
+def test_names_inside_alternatives_and_required_are_the_same_names() -> None:
+    schema = {"anyOf": [obj("$a", **{"$a": STRING}), obj("$a", "b[]", **{"$a": STRING, "b[]": NUMBER})]}
+    form = form_of(schema)
+    assert form.told == obj("a", a=STRING, b=NUMBER)
+    assert form.given(form.checked("s__t", {"a": "x", "b": 2})) == {"$a": "x", "b[]": 2}
+
+
+def test_the_servers_own_names_are_understood_too() -> None:
+    form = form_of({**obj("$filter", **{"$filter": STRING}), "additionalProperties": False})
+    assert form.checked("s__t", {"$filter": "x"}) == {"filter": "x"}
+    with pytest.raises(ToolError, match="filter must be string"):
+        form.checked("s__t", {"$filter": 5})
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ({}, "name is missing"),
+        ({"name": 3}, "name must be string"),
+        ({"name": "x", "count": True}, "count must be integer or null"),
+        ({"name": "x", "count": 1.5}, "count must be integer or null"),
+        ({"name": "x", "colour": "red"}, "colour is not known"),
+    ],
+)
+def test_wrong_arguments_are_told_with_what_is_expected(arguments: dict[str, Any], said: str) -> None:
+    form = form_of(
+        {
+            "type": "object",
+            "properties": {"name": {"type": "string"}, "count": {"type": ["integer", "null"]}, "any": {"anyOf": []}},
+            "required": ["name"],
+            "additionalProperties": False,
+        }
+    )
+    with pytest.raises(ToolError, match=re.escape(said)) as raised:
+        form.checked("s__t", arguments)
+    assert "Expected: (name: string, count?: integer | null, any?: value)" in str(raised.value)
+    assert form.checked("s__t", {"name": "x", "count": 2.0, "any": [1]})
+
+
+def takes(form: Form, arguments: dict[str, Any]) -> bool:
+    try:
+        return form.checked("s__t", arguments) == arguments
+    except ToolError:
+        return False
+
+
+def test_one_of_the_alternatives_must_do_and_nothing_that_the_server_takes_is_refused() -> None:
+    either = form_of({"anyOf": [obj("a", a=STRING), obj("b", b=NUMBER)]})
+    assert takes(either, {"a": "x"})
+    assert takes(either, {"b": 1})
+    assert takes(either, {"a": "x", "b": "the first alternative does not speak of it"})
+    with pytest.raises(ToolError, match=re.escape("a is missing, or b must be number.")):
+        either.checked("s__t", {"b": "x"})
+    both = form_of({**obj("id", id=STRING), "allOf": [obj("a", a=STRING)]})
+    assert takes(both, {"id": "1", "a": "x", "other": 1})
+    assert not takes(both, {"id": "1"})
+
+
+def test_only_names_that_no_alternative_knows_are_refused_and_none_where_patterns_take_them() -> None:
+    closed = {"additionalProperties": False}
+    union = form_of({"oneOf": [{**obj(a=STRING), **closed}, {**obj(b=STRING), **closed}]})
+    assert takes(union, {"b": "x"})
+    assert not takes(union, {"c": "x"})
+    met = form_of({**obj(a=STRING), **closed, "allOf": [{**obj(b=STRING), **closed}]})
+    assert takes(met, {"a": "x", "b": "x"})
+    assert takes(form_of({"anyOf": [{**obj(a=STRING), **closed}, obj(b=STRING)]}), {"c": "x"})
+    assert takes(form_of({**obj(a=STRING), **closed, "patternProperties": {"^x-": STRING}}), {"x-y": "z"})
