@@ -65,6 +65,9 @@ PLACES = {
     "GET /v1/sessions?limit=0": 422,
     "GET /v1/sessions?limit=x": 422,
     "GET /v1/sessions?before=%00": 422,
+    f"GET /v1/sessions?limit={'1' * 5_000}": 422,
+    f"GET /v1/sessions?before={'1' * 5_000}.x": 422,
+    f"GET {MEDIA}/text?page={'1' * 5_000}": 422,
     "GET /v1/sessions/{session}/events?after=-1": 422,
     "GET /v1/sessions/{session}/export?format=exe": 422,
     "GET /v1/sessions/{session}/wire?model=%00": 400,
@@ -122,7 +125,7 @@ def test_26_a_place_that_is_none_is_said(house: DaemonProcess, session: str, dig
     check_said(said)
 
 
-@pytest.mark.parametrize("lengths", [["-1"], ["x"], ["2", "3"]])
+@pytest.mark.parametrize("lengths", [["-1"], ["x"], ["2", "3"], ["1" * 5_000]])
 def test_a_body_of_a_length_that_is_none_is_no_request(house: DaemonProcess, session: str, lengths: list[str]) -> None:
     lines = [f"Content-Length: {length}" for length in lengths]
     assert answered(house, f"POST {MESSAGES.format(session=session)}", JSON, *lines, body="{}")[0] == 400

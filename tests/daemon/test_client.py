@@ -7,6 +7,7 @@ import random
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -26,6 +27,7 @@ from loom.events import (
     TurnFailed,
     TurnFinished,
     TurnStarted,
+    decode_event,
 )
 from loom.prompt import Receipt, ReceiptRow
 from loom.session import Session
@@ -146,6 +148,60 @@ async def test_leaving_a_stream_cancels_its_turn_and_leaves_unsaid_what_waits() 
         assert [message.role for message in path] == ["user", "assistant"]
         last = [event async for event in _until_end(session.events())]
         assert isinstance(last[-1], TurnFailed) and last[-1].code == "turn.cancelled"
+
+
+async def test_whoever_leaves_with_the_last_event_cancels_nobody() -> None:
+    async with served() as daemon, daemon.client() as client, daemon.client() as other:
+        session = await client.session()
+        async with aclosing(session.stream("!slow 60tps\n!tokens 20")) as events:
+            async for event in events:
+                if isinstance(event, TurnStarted):
+                    await (await other.session(session.id)).post("!slow 60tps\n!tokens 20")
+                if isinstance(event, TurnFinished):
+                    break
+        await until(lambda: not daemon.app.daemon.turns.active)
+        assert [type(event) for event in await _told(daemon, session.id, TurnFinished | TurnFailed)] == [
+            TurnFinished
+        ] * 2
+
+
+async def test_leaving_the_first_of_two_answers_cancels_it_and_asks_for_no_second() -> None:
+    async with served() as daemon, daemon.client() as client:
+        session = await client.session()
+        async with aclosing(session.stream("!slow 20tps\n!tokens 500", n=2)) as events:
+            async for event in events:
+                if isinstance(event, TextDelta):
+                    break
+        await until(lambda: not daemon.app.daemon.turns.active)
+        assert len(await _told(daemon, session.id, TurnStarted)) == 1
+        assert [event.code for event in await _told(daemon, session.id, TurnFailed)] == ["turn.cancelled"]
+
+
+async def test_leaving_before_the_turn_was_seen_cancels_it_and_no_other() -> None:
+    points = random.Random(5)
+    async with served() as daemon, daemon.client() as client, daemon.client() as other:
+        for _ in range(8):
+            session = await client.session()
+            mine = asyncio.create_task(_listed(session.stream("!slow 20tps\n!tokens 500")))
+            await until(lambda: daemon.app.daemon.turns.active == 1)
+            theirs = await (await other.session(session.id)).post("and another thing")
+            await asyncio.sleep(points.uniform(0, 0.05))
+            mine.cancel()
+            await asyncio.gather(mine, return_exceptions=True)
+            async with aclosing(session.events()) as events:
+                async for _, event in events:
+                    if isinstance(event, TurnStarted) and event.message == theirs.id:
+                        break
+            begun = {event.turn: event.message for event in await _told(daemon, session.id, TurnStarted)}
+            ended = [event.turn for event in await _told(daemon, session.id, TurnFailed)]
+            assert ended == [turn for turn, message in begun.items() if message != theirs.id]
+            await session.cancel()
+            await until(lambda: not daemon.app.daemon.turns.active)
+
+
+async def _told(daemon: Served, session_id: str, kind: Any) -> list[Any]:
+    stored = await daemon.runtime.events.after(session_id, 0, limit=100_000)
+    return [event for found in stored if isinstance(event := decode_event(found.data), kind)]
 
 
 async def queued(daemon: Served, session_id: str) -> None:

@@ -71,10 +71,13 @@ async def test_a_reader_that_asks_for_nonsense_is_told_so() -> None:
         session = await client.session()
         shown = {"authorization": f"Bearer {TOKEN}"}
         place = f"/v1/sessions/{session.id}/events"
-        for after in ("-1", "x", "1.5", "99999999999999999999999", "٣", "1 2"):
+        for after in ("-1", "x", "1.5", "99999999999999999999999", "٣", "1 2", "0" * 20 + "1" * 5_000):
             answer = await http.get(place, params={"after": after}, headers=shown)
             assert answer.status_code in (400, 422), after
             assert answer.json()["error"]["message"]
+        for seen in ("99999999999999999", "1" * 5_000, "0" * 20 + "1" * 5_000):
+            answer = await http.get(place, headers={**shown, "last-event-id": seen})
+            assert (answer.status_code, answer.json()["error"]["code"]) == (400, "request.unreadable")
         gone = await http.get("/v1/sessions/01ARZ3NDEKTSV4RRFFQ69G5FAV/events", headers=shown)
         assert (gone.status_code, gone.json()["error"]["code"]) == (404, "store.not_found")
         assert (await http.get(place)).status_code == 401

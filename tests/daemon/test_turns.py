@@ -7,9 +7,10 @@ import random
 import socket
 from pathlib import Path
 
+import httpx2
 import pytest
 
-from daemon.running import Served, served, serving, until
+from daemon.running import TOKEN, Served, served, serving, until
 from loom.client import RemoteSession
 from loom.config import load_config
 from loom.content.messages import assistant, broken_pairs, user
@@ -116,6 +117,34 @@ async def test_a_turn_is_cancelled_at_any_point_and_the_session_goes_on() -> Non
         assert len(marks) == len(set(marks))
         codes = {event.code for event in await all_events(daemon, session.id) if isinstance(event, TurnFailed)}
         assert codes == {"turn.cancelled"}
+
+
+async def test_a_turn_that_is_named_is_cancelled_and_no_other() -> None:
+    async with served() as daemon, daemon.client() as client, httpx2.AsyncClient(base_url=daemon.url) as http:
+        http.headers["authorization"] = f"Bearer {TOKEN}"
+        session = await client.session()
+
+        async def said() -> str:
+            """The name of a turn that runs for a while."""
+            body = {"message": "!slow 20tps\n!tokens 500"}
+            turn: str = (await http.post(f"/v1/sessions/{session.id}/messages", json=body)).json()["turn"]
+            return turn
+
+        async def cancel(**body: str) -> None:
+            answer = await http.post(f"/v1/sessions/{session.id}/cancel", json=body or None)
+            assert answer.status_code == 202
+
+        first = await said()
+        await cancel(turn=first)
+        await idle(daemon, session.id)
+        second = await said()
+        for other in (first, "no turn"):
+            await cancel(turn=other)
+            assert await daemon.app.daemon.turns.state(session.id) == "running"
+        await cancel()
+        await idle(daemon, session.id)
+        ended = [event for event in await all_events(daemon, session.id) if isinstance(event, TurnFailed)]
+        assert [(event.turn, event.code) for event in ended] == [(first, "turn.cancelled"), (second, "turn.cancelled")]
 
 
 async def test_turns_that_cannot_begin_hold_up_neither_the_messages_nor_the_turns_of_others() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, suppress
 from typing import Any, Final, Literal
 from urllib.parse import quote
 
@@ -34,12 +34,15 @@ from loom.prompt import Receipt
 from loom.session import Queued, Reply
 
 _PAGE: Final = 1_000
+_BEGIN_SECONDS: Final = 5.0
+"""So long after a message has left the queue its turn may take to be told."""
 
 
 class _Posted(msgspec.Struct):
     message: str
     node: str | None
     queued: bool
+    turn: str | None = None
     notices: tuple[str, ...] = ()
 
 
@@ -159,21 +162,21 @@ class RemoteSession:
         if now.running is None or not now.approvals:
             return
         known = {asked.approval for asked in now.approvals}
-        is_over = False
+        turn, is_over = now.running.turn, False
         try:
             for asked in now.approvals:
                 yield asked
             async with aclosing(self._link.events(self.id, now.seq)) as events:
                 async for _, event in events:
+                    is_over = isinstance(event, TurnFinished | TurnFailed) and event.turn == turn
                     # A daemon that takes the turn up asks again, under the same names.
                     if not isinstance(event, ApprovalRequested) or event.approval not in known:
                         yield event
-                    if isinstance(event, TurnFinished | TurnFailed) and event.turn == now.running.turn:
+                    if is_over:
                         break
-            is_over = True
         finally:
             if not is_over:
-                await self.cancel()
+                await self._cancel(turn)
 
     def _options(self, model: str, n: int) -> dict[str, Any]:
         chosen = {} if self._tools is None else {"tools": self._tools}
@@ -192,34 +195,49 @@ class RemoteSession:
         key = secrets.token_hex(16)
         before = (await self.info()).last_seq
         posting = asyncio.create_task(self._post(route, body, key))
-        is_over = False
+        turns = _Turns(message, n, before)
         try:
             posted = await asyncio.shield(posting)
-            async with aclosing(_Turns(posted.message, message, n).of(self._link.events(self.id, before))) as events:
+            async with aclosing(turns.of(posted.message, self._link.events(self.id, before))) as events:
                 async for event in events:
                     if event is None:
                         await self._check_waits(route, body, key)
                     else:
                         yield event
-            is_over = True
         finally:
-            if not is_over:
-                await self._give_up(posting)
+            if not turns.are_over:
+                await self._give_up(posting, turns)
 
     async def _check_waits(self, route: str, body: dict[str, Any], key: str) -> None:
         posted = await self._post(route, body, key)
         if posted.node is None and not posted.queued:
             raise LoomError("the message was taken back before it was said", hint="Say it again.")
 
-    async def _give_up(self, posting: asyncio.Task[_Posted]) -> None:
-        """Leave unsaid what still waits; what runs is cancelled. What was never accepted needs neither."""
+    async def _give_up(self, posting: asyncio.Task[_Posted], turns: _Turns) -> None:
+        """Leave unsaid what still waits; its turn is cancelled, and no other. What was never accepted needs neither."""
         await asyncio.wait([posting])
         if posting.cancelled() or posting.exception() is not None:
             return
+        posted = posting.result()
+        turn = turns.turn if turns.have_begun else posted.turn
         try:
-            await self._link.ask("DELETE", self._path(f"/queue/{posting.result().message}"), repeats=False)
+            await self._link.ask("DELETE", self._path(f"/queue/{posted.message}"), repeats=False)
         except NotFound:  # it does not wait any more
-            await self.cancel()
+            turn = turn or await self._begun(posted.message, turns.seen)
+        if turn:
+            await self._cancel(turn)
+
+    async def _begun(self, queued: str, after: int) -> str:
+        """The turn of a message that has left the queue, which is told a moment later; empty where it does not come:
+        somebody else took the message back."""
+        if (await self.info()).state in ("idle", "queued"):
+            return ""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(_BEGIN_SECONDS), aclosing(self._link.events(self.id, after)) as events:
+                async for _, event in events:
+                    if isinstance(event, TurnStarted) and event.message == queued:
+                        return event.turn
+        return ""
 
     async def _post(self, route: str, body: dict[str, Any], key: str) -> _Posted:
         answer = await self._link.ask("POST", self._path(f"/{route}"), json=body, headers={"idempotency-key": key})
@@ -281,7 +299,11 @@ class RemoteSession:
         return receipt_of(msgspec.json.decode(answer, type=Plan), model)
 
     async def cancel(self) -> None:
-        await self._link.ask("POST", self._path("/cancel"))
+        await self._cancel("")
+
+    async def _cancel(self, turn: str) -> None:
+        """This turn, or, without a name, whichever runs."""
+        await self._link.ask("POST", self._path("/cancel"), json={"turn": turn})
 
     async def approvals(self) -> tuple[ApprovalRequested, ...]:
         """What waits for an answer."""
@@ -317,35 +339,43 @@ class RemoteSession:
 class _Turns:
     """Picks the turns of one message out of everything that happens in a session."""
 
-    def __init__(self, queued: str, message: Message | None, n: int) -> None:
-        self._queued = queued
+    def __init__(self, message: Message | None, n: int, seen: int) -> None:
+        self.turn = ""
+        """The one that runs."""
+        self.have_begun = False
+        self.seen = seen
+        """The number of the last event."""
+        self._queued = ""
         self._message = message
         self._left = n
-        self._turn = ""
         self._held: list[Event] = []
         """Since the last turn of others: it may be the beginning of ours."""
         self._is_told = False
 
-    async def of(self, events: AsyncGenerator[tuple[int, Event]]) -> AsyncGenerator[Event | None]:
+    @property
+    def are_over(self) -> bool:
+        """Known before the last event is given: whoever leaves with that leaves nothing behind."""
+        return not self._left
+
+    async def of(self, queued: str, events: AsyncGenerator[tuple[int, Event]]) -> AsyncGenerator[Event | None]:
         """None stands for the end of a turn of others: what was asked may not be there any more."""
+        self._queued = queued
         async with aclosing(events):
-            async for _, event in events:
-                if self._turn:
-                    yield event
-                    if isinstance(event, TurnFinished | TurnFailed) and event.turn == self._turn:
-                        self._turn, self._left = "", self._left - 1
-                        if not self._left:
-                            return
-                    continue
-                for found in self._before(event):
+            async for self.seen, event in events:
+                for found in self._within(event) if self.turn else self._before(event):
                     yield found
-                if not self._left:
+                if self.are_over:
                     return
+
+    def _within(self, event: Event) -> list[Event | None]:
+        if isinstance(event, TurnFinished | TurnFailed) and event.turn == self.turn:
+            self.turn, self._left = "", self._left - 1
+        return [event]
 
     def _before(self, event: Event) -> list[Event | None]:
         match event:
             case TurnStarted() if event.message == self._queued:
-                self._turn = event.turn
+                self.turn, self.have_begun = event.turn, True
                 held, self._held = self._held, []
                 return [*held, event]
             case TurnFailed() if self._is_placed():

@@ -84,6 +84,11 @@ class Regenerate(msgspec.Struct, frozen=True, kw_only=True):
     tools: Annotated[tuple[Name, ...], Meta(max_length=200)] | None = None
 
 
+class Cancel(msgspec.Struct, frozen=True, kw_only=True):
+    turn: Annotated[str, Meta(max_length=300)] = ""
+    """Only this one: where another runs, it goes on. Without it, whichever runs."""
+
+
 class Answer(msgspec.Struct, frozen=True, kw_only=True):
     answer: Literal["once", "always", "deny"]
     reason: Annotated[str, Meta(max_length=10_000)] = ""

@@ -19,6 +19,7 @@ from loom.daemon.media_routes import MAX_INLINE_JSON_BYTES, bytes_of
 from loom.daemon.message_shapes import (
     Answer,
     Approvals,
+    Cancel,
     EventQuery,
     Given,
     GivenImage,
@@ -148,10 +149,10 @@ async def again(call: Call[None, Regenerate]) -> Response:
     return _accepted(session_id, posted)
 
 
-async def cancelled(call: Call[None, None]) -> Response:
+async def cancelled(call: Call[None, Cancel]) -> Response:
     session_id = call.path("session")
     await call.daemon.runtime.sessions.get(session_id)
-    await call.daemon.turns.cancel(session_id)
+    await call.daemon.turns.cancel(session_id, call.body.turn)
     return answered({}, 202)
 
 

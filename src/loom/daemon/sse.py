@@ -25,6 +25,8 @@ SLOW_SECONDS: Final = 20.0
 BREATH_SECONDS: Final = 15.0
 """Something is sent this often, so that proxies and clients know that the line is open."""
 _MAX_SEQ: Final = 2**53
+_MAX_DIGITS: Final = len(str(_MAX_SEQ))
+"""Python reads no number of thousands of digits."""
 _HEADERS: Final = (
     (b"content-type", b"text/event-stream; charset=utf-8"),
     (b"cache-control", b"no-store"),
@@ -44,7 +46,7 @@ def place(request: Request) -> int | None:
     text = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
     if text == "now":
         return None
-    if not text.isascii() or not text.isdigit() or int(text[:20]) > _MAX_SEQ:
+    if not text.isascii() or not text.isdigit() or len(text) > _MAX_DIGITS or int(text) > _MAX_SEQ:
         raise NotUnderstood("`after` is the number of the last event that you saw, or `now`.")
     return int(text)
 

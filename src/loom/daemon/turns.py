@@ -58,12 +58,17 @@ class _Begun(msgspec.Struct, frozen=True):
 
 def state_of(session: StoredSession, queued: Collection[str]) -> SessionState:
     """`queued` are the sessions in which something waits to be said."""
-    running: dict[str, Any] = session.settings.get("running", {})
+    running = _running(session)
     if running.get("approvals"):
         return "waiting"
     if running.get("turn"):
         return "running"
     return "queued" if session.id in queued else "idle"
+
+
+def _running(session: StoredSession) -> dict[str, Any]:
+    """What is kept of the turn that runs."""
+    return session.settings.get("running", {})
 
 
 class _Worker:
@@ -152,9 +157,13 @@ class Turns:
         queued = await session.post_again(node, key=key, model=model, n=n)
         return await self._accepted(session, queued, seq)
 
-    async def cancel(self, session_id: str) -> None:
-        """End the turn that runs, wherever it does. What waits behind it begins then."""
-        await (await self._runtime.session(session_id)).cancel()
+    async def cancel(self, session_id: str, turn: str = "") -> None:
+        """End the turn that runs, wherever it does; with `turn`, only if it is that one. What waits behind it begins
+        then."""
+        session = await self._runtime.session(session_id)
+        if turn and turn != _running(await self._runtime.sessions.get(session_id)).get("turn"):
+            return
+        await session.cancel()
         self._bus.tell(Told("request", session_id))
 
     async def answer(

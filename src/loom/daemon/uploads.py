@@ -36,6 +36,8 @@ MAX_FIELD_BYTES: Final = 1_000_000
 MAX_HELD_BYTES: Final = 64_000_000
 FORM_OVERHEAD_BYTES: Final = 65_536
 """What a form with one file may be larger than the file."""
+_MAX_LENGTH_DIGITS: Final = 18
+"""Of an announced length; Python reads no number of thousands of digits."""
 
 
 class Held:
@@ -109,7 +111,7 @@ class Part(msgspec.Struct, kw_only=True):
 async def chunks(request: Request, max_bytes: int) -> AsyncIterator[bytes]:
     """The body as it arrives. What announces itself as too large is not even begun."""
     announced = request.headers.get("content-length", "")
-    if announced.isdecimal() and int(announced) > max_bytes:
+    if announced.isdecimal() and (len(announced) > _MAX_LENGTH_DIGITS or int(announced) > max_bytes):
         raise too_large(max_bytes)
     taken = 0
     stream = request.stream()

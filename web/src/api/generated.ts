@@ -56,6 +56,10 @@ export interface CallStarted {
   name: string;
 }
 
+export interface Cancel {
+  turn?: string;
+}
+
 export interface CapabilityView {
   vision: boolean;
   native_pdf: boolean;
