@@ -20,7 +20,7 @@ from loom.errors import (
     Unavailable,
 )
 from loom.models import Model
-from loom.prompt import Prompt, ShownMessage, ShownResult
+from loom.prompt import Prompt, ShownMedia, ShownMessage, ShownResult
 from loom.wire import anthropic, gemini, ollama, openai_chat, openai_responses
 from wire.prompts import (
     CHART,
@@ -34,6 +34,7 @@ from wire.prompts import (
     PHOTO,
     REPORT,
     VLLM,
+    ref,
     rich,
     two_calls,
 )
@@ -411,6 +412,43 @@ def test_the_only_picture_is_the_one_that_could_not_be_read() -> None:
     assert anthropic.fault(400, body, CLAUDE, anthropic.encode(one)).digests == (PHOTO.ref.digest,)
     many = rich(CLAUDE, None, two_calls(), hoisted=False)
     assert anthropic.fault(400, body, CLAUDE, anthropic.encode(many)).digests == ()
+
+
+UPLOADED = ShownMedia(kind="document", ref=ref(b"a report", "application/pdf", file_id="file_1"))
+OLD = (ShownMessage("user", (TextBlock("Look."), UPLOADED)), ShownMessage("assistant", (TextBlock("I did."),)))
+BY_FILE_ID = (*OLD, ShownMessage("user", (TextBlock("And this?"), PHOTO)))
+
+
+@pytest.mark.parametrize(
+    ("wire", "model", "place"),
+    [
+        (anthropic, CLAUDE, "messages.0.content.1.document.source: The PDF specified was not valid."),
+        (anthropic, CLAUDE, "messages.0.content.1.document.source.file.file_id: wrong"),
+        (openai_responses, GPT, "Invalid 'input[0].content[1].file_id'. Invalid PDF"),
+        (openai_chat, GPT_CHAT, "Invalid PDF at messages[0].content[1].file.file_id"),
+        (gemini, GEMINI, "Invalid PDF at 'contents[0].parts[1].file_data.file_uri'"),
+    ],
+)
+def test_a_refused_upload_is_blamed_and_not_the_picture_whose_bytes_were_sent(
+    wire: Any, model: Model, place: str
+) -> None:
+    sent = wire.encode(Prompt(model=model, messages=BY_FILE_ID))
+    error = wire.fault(400, {"error": {"message": place}}, model, sent)
+    assert (type(error), error.digests) == (MediaRefused, (UPLOADED.ref.digest,))
+
+
+def test_where_an_upload_goes_along_the_only_picture_is_not_blamed_for_it() -> None:
+    body = claude("invalid_request_error", "Could not process image")
+    sent = anthropic.encode(Prompt(model=CLAUDE, messages=BY_FILE_ID))
+    assert anthropic.fault(400, body, CLAUDE, sent).digests == ()
+    sent = anthropic.encode(Prompt(model=CLAUDE, messages=(*OLD, ShownMessage("user", (TextBlock("Well?"),)))))
+    assert anthropic.fault(400, body, CLAUDE, sent).digests == (UPLOADED.ref.digest,)
+
+
+def test_a_place_of_very_many_digits_blames_none() -> None:
+    sent = anthropic.encode(Prompt(model=CLAUDE, messages=SAID))
+    body = claude("invalid_request_error", f"messages.{'1' * 5_000}.content.1: wrong")
+    assert anthropic.fault(400, body, CLAUDE, sent).digests == ()
 
 
 @pytest.mark.parametrize("wire", [anthropic, openai_chat, openai_responses, gemini, ollama])

@@ -232,9 +232,12 @@ class _Assembly:
                 return shown
 
     def _holds(self, citation: Citation) -> bool:
-        """A citation counts the documents before it: it holds while they are all there."""
+        """A citation counts the documents before it: it holds while they are all there. One that came out of a foreign
+        file may count in anything."""
         data: Any = citation.opaque.data if citation.opaque else {}
-        return self.documents_stand and data.get("document_index", -1) < self.documents
+        index = data.get("document_index")
+        is_there = "document_index" not in data or (type(index) is int and 0 <= index < self.documents)
+        return self.documents_stand and is_there
 
     def _add(self, role: Role, blocks: Sequence[ShownBlock]) -> None:
         """Neighbours of one role become one message; calls and results never move."""

@@ -66,7 +66,7 @@ def _whole(data: Any, keys: tuple[str, ...]) -> bool:
     if not isinstance(data, dict):
         return False
     held = cast("dict[str, Any]", data)
-    return not keys or any(held.get(key) for key in keys)
+    return not keys or any(held.get(key) and isinstance(held[key], str | list) for key in keys)
 
 
 def call(block: ToolCall, target: Target, cap: int) -> Measure:

@@ -26,7 +26,7 @@ from loom.events import (
 )
 from loom.models import Model, Usage
 from loom.prompt import Embedded, Prompt, ShownBlock, ShownMedia, ShownResult
-from loom.wire import faults
+from loom.wire import faults, shapes
 from loom.wire.framing import EventStream, inner, parse_object, reading, whole, words
 
 PATH: Final = "/v1/messages"
@@ -91,7 +91,9 @@ def _messages(prompt: Prompt) -> list[dict[str, Any]]:
     marks = (prompt.stable_messages - 1, len(prompt.messages) - 1) if cached else ()
     messages: list[dict[str, Any]] = []
     for position, message in enumerate(prompt.messages):
-        content = [_block(block) for block in message.blocks]
+        content = [written for block in message.blocks if (written := _block(block)) is not None]
+        if not content:
+            continue  # only thinking that is not whole
         if position in marks:
             _mark(content)
         role = "assistant" if message.role == "assistant" else "user"
@@ -110,17 +112,14 @@ def _mark(content: list[dict[str, Any]]) -> None:
             return
 
 
-def _block(block: ShownBlock) -> dict[str, Any]:
+def _block(block: ShownBlock) -> dict[str, Any] | None:
     match block:
         case TextBlock():
             return _text(block)
         case ShownMedia():
             return _media(block)
         case ThinkingBlock():
-            data: dict[str, Any] = block.opaque.data if block.opaque else {}
-            if data.get("data"):
-                return {"type": "redacted_thinking", "data": data["data"]}
-            return {"type": "thinking", "thinking": block.text, "signature": data["signature"]}
+            return _thought(block)
         case ToolCall():
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.arguments}
         case ShownResult():
@@ -129,6 +128,14 @@ def _block(block: ShownBlock) -> dict[str, Any]:
             return result | {"is_error": True} if block.is_error else result
         case _:
             assert_never(block)
+
+
+def _thought(block: ThinkingBlock) -> dict[str, Any] | None:
+    owed: dict[str, Any] = block.opaque.data if block.opaque else {}
+    if data := shapes.owed_text(owed, "data"):
+        return {"type": "redacted_thinking", "data": data}
+    signature = shapes.owed_text(owed, "signature")
+    return {"type": "thinking", "thinking": block.text, "signature": signature} if signature else None
 
 
 def _text(block: TextBlock) -> dict[str, Any]:
@@ -158,9 +165,10 @@ _PLACES: Final = {
 
 def _is_whole(data: dict[str, Any]) -> bool:
     """A citation that came out of a foreign file may lack something, and has no form then."""
-    if data.get("type") not in _PLACES:
+    kind = shapes.owed_text(data, "type")
+    if kind not in _PLACES:
         return False
-    numbers, title, texts = _PLACES[data["type"]]
+    numbers, title, texts = _PLACES[kind]
     return (
         data.keys() == {"type", title, *numbers, *texts}
         and all(type(data[key]) is int for key in numbers)
@@ -172,7 +180,7 @@ def _is_whole(data: dict[str, Any]) -> bool:
 def _media(block: ShownMedia) -> dict[str, Any]:
     ref = block.ref
     source: dict[str, Any] = (
-        {"type": "file", "file_id": ref.file_id}
+        shapes.Filed(ref, {"type": "file", "file_id": ref.file_id})
         if ref.file_id
         else {"type": "base64", "media_type": ref.media_type, "data": Embedded(ref)}
     )

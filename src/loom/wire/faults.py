@@ -26,6 +26,7 @@ from loom.errors import (
 )
 from loom.models import Model
 from loom.prompt import Embedded
+from loom.wire.shapes import Filed
 
 _KEY: Final = re.compile(r"api[ _]key not valid|(?:invalid|incorrect|missing)[ _](?:x-)?api[ _-]key", re.IGNORECASE)
 _UNPAID: Final = re.compile(r"insufficient[_ ](?:quota|balance)|credit balance is too low", re.IGNORECASE)
@@ -181,6 +182,7 @@ def _status_in(kind: str) -> int | None:
 # Which picture ------------------------------------------------------------------------------------------------------
 
 _PATH: Final = re.compile(r"\b(?:messages|contents|input)(?:\[\d+\]|\.\w+)+")
+_NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
 
 def blamed(words: str, sent: dict[str, Any] | None) -> tuple[str, ...]:
@@ -206,7 +208,7 @@ def _media_at(steps: list[str], sent: dict[str, Any]) -> tuple[str, ...]:
                 value = place[step]
             elif place.get("type") != step:
                 break
-        elif isinstance(value, list) and step.isdecimal() and int(step) < len(cast("list[Any]", value)):
+        elif isinstance(value, list) and _NUMBER.fullmatch(step) and int(step) < len(cast("list[Any]", value)):
             value = cast("list[Any]", value)[int(step)]
             numbers += 1
         else:
@@ -216,9 +218,9 @@ def _media_at(steps: list[str], sent: dict[str, Any]) -> tuple[str, ...]:
 
 
 def media_in(value: Any) -> tuple[str, ...]:
-    """The digests of every medium embedded in a piece of a request."""
+    """The digests of every medium that a piece of a request holds or names."""
     match value:
-        case Embedded():
+        case Embedded() | Filed():
             return (value.ref.digest,)
         case dict():
             return tuple(digest for item in cast("dict[str, Any]", value).values() for digest in media_in(item))

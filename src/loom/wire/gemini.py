@@ -125,15 +125,15 @@ def _model_part(block: ShownBlock, model: Model) -> dict[str, Any] | None:
         case TextBlock():
             return {"text": block.text, **_signature(block)}
         case ThinkingBlock():
-            data = _owed(block)
-            if "thoughtSignature" not in data:
+            data, signed = _owed(block), _signature(block)
+            if not signed:
                 return None
             if data.get("thought"):
-                return {"text": block.text, "thought": True, **_signature(block)}
-            return {"text": data.get("text", ""), **_signature(block)}
+                return {"text": block.text, "thought": True, **signed}
+            return {"text": shapes.owed_text(data, "text"), **signed}
         case ToolCall():
-            own = {"id": _owed(block)["id"]} if "id" in _owed(block) else {}
-            return {"functionCall": {**own, "name": block.name, "args": block.arguments}, **_signature(block)}
+            call = {**_own_id(block), "name": block.name, "args": block.arguments}
+            return {"functionCall": call, **_signature(block)}
         case ShownMedia():
             return _content(block, model)
         case ShownResult():
@@ -147,8 +147,13 @@ def _owed(block: TextBlock | ThinkingBlock | ToolCall) -> dict[str, Any]:
 
 
 def _signature(block: TextBlock | ThinkingBlock | ToolCall) -> dict[str, Any]:
-    data = _owed(block)
-    return {"thoughtSignature": data["thoughtSignature"]} if "thoughtSignature" in data else {}
+    signature = shapes.owed_text(_owed(block), "thoughtSignature")
+    return {"thoughtSignature": signature} if signature else {}
+
+
+def _own_id(call: ToolCall) -> dict[str, Any]:
+    own = shapes.owed_text(_owed(call), "id")
+    return {"id": own} if own else {}
 
 
 def _responses(message: ShownMessage, calls: list[ToolCall]) -> list[dict[str, Any]]:
@@ -159,7 +164,7 @@ def _responses(message: ShownMessage, calls: list[ToolCall]) -> list[dict[str, A
     parts: list[dict[str, Any]] = []
     for result in results:
         _, call = asked.get(result.call_id, (0, None))
-        own = {"id": _owed(call)["id"]} if call is not None and "id" in _owed(call) else {}
+        own = _own_id(call) if call is not None else {}
         parts.append(_response(result, call.name if call is not None else result.name, own))
     return parts
 
@@ -185,7 +190,7 @@ def _content(block: shapes.Content, model: Model) -> dict[str, Any]:
 def _source(block: ShownMedia) -> dict[str, Any]:
     ref = block.ref
     if ref.file_id:
-        return {"fileData": {"mimeType": ref.media_type, "fileUri": ref.file_id}}
+        return {"fileData": shapes.Filed(ref, {"mimeType": ref.media_type, "fileUri": ref.file_id})}
     return {"inlineData": {"mimeType": ref.media_type, "data": Embedded(ref)}}
 
 

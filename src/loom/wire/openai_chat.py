@@ -122,6 +122,10 @@ def _assistant(message: ShownMessage, model: Model) -> Iterator[dict[str, Any]]:
     yield written
 
 
+_REASONING: Final = ("reasoning_content", "reasoning")
+"""The fields in which servers send thinking; a foreign file may name another, which would overwrite what is said."""
+
+
 def _reasoning(message: ShownMessage, model: Model, called: bool) -> dict[str, str]:
     """Thinking in the field that it came in. DeepSeek wants the key on every message that called tools, even empty."""
     if model.provider == "openai-chat":
@@ -129,8 +133,9 @@ def _reasoning(message: ShownMessage, model: Model, called: bool) -> dict[str, s
     fields: dict[str, str] = {"reasoning_content": ""} if called and model.thinking.replay == "tool_turns" else {}
     for block in message.blocks:
         if isinstance(block, ThinkingBlock):
-            field = block.opaque.data.get("field", "reasoning_content") if block.opaque else "reasoning_content"
+            field = shapes.owed_text(block.opaque.data, "field") if block.opaque else ""
             if field != "content":
+                field = field if field in _REASONING else _REASONING[0]
                 fields[field] = fields.get(field, "") + block.text
     return fields
 
@@ -146,7 +151,7 @@ def _part(block: shapes.Content, model: Model) -> dict[str, Any]:
     if isinstance(block, TextBlock):
         return {"type": "text", "text": block.text}
     if block.ref.file_id:
-        return {"type": "file", "file": {"file_id": block.ref.file_id}}
+        return {"type": "file", "file": shapes.Filed(block.ref, {"file_id": block.ref.file_id})}
     match block.kind:
         case "image":
             detail = {} if block.detail == "auto" else {"detail": block.detail}

@@ -122,8 +122,13 @@ def _assistant(message: ShownMessage) -> list[dict[str, Any]]:
     return items
 
 
+_REASONING: Final[dict[str, type]] = {"id": str, "summary": list, "content": list, "encrypted_content": str}
+"""What goes back of an item, and of which kind it is: a foreign file may hold anything."""
+
+
 def _reasoning(block: ThinkingBlock) -> list[dict[str, Any]]:
-    data = _owed(block)
+    owed = _owed(block)
+    data = {key: owed[key] for key, kind in _REASONING.items() if isinstance(owed.get(key), kind)}
     if not (data.get("encrypted_content") or data.get("content")):
         return []  # an id alone would be looked up, and nothing is stored
     return [{"type": "reasoning", "summary": [], **data}]
@@ -132,16 +137,17 @@ def _reasoning(block: ThinkingBlock) -> list[dict[str, Any]]:
 def _said(block: TextBlock, *, with_id: bool) -> dict[str, Any]:
     data = _owed(block)
     message: dict[str, Any] = {"type": "message", "role": "assistant"}
-    if with_id and data.get("id"):
+    own, phase = shapes.owed_text(data, "id"), shapes.owed_text(data, "phase")
+    if with_id and own:
         part: dict[str, Any] = (
             {"type": "refusal", "refusal": block.text}
             if data.get("refusal")
             else {"type": "output_text", "text": block.text, "annotations": []}
         )
-        message |= {"id": data["id"], "status": "completed", "content": [part]}
+        message |= {"id": own, "status": "completed", "content": [part]}
     else:
         message["content"] = block.text
-    return message | {"phase": data["phase"]} if data.get("phase") else message
+    return message | {"phase": phase} if phase else message
 
 
 def _source(block: TextBlock) -> tuple[Any, Any]:
@@ -150,9 +156,10 @@ def _source(block: TextBlock) -> tuple[Any, Any]:
 
 
 def _call(block: ToolCall, *, with_id: bool) -> dict[str, Any]:
-    own = {"id": _owed(block)["id"]} if with_id and _owed(block).get("id") else {}
+    own = shapes.owed_text(_owed(block), "id")
+    named = {"id": own} if with_id and own else {}
     arguments = shapes.arguments_text(block.arguments)
-    return {"type": "function_call", **own, "call_id": block.id, "name": block.name, "arguments": arguments}
+    return {"type": "function_call", **named, "call_id": block.id, "name": block.name, "arguments": arguments}
 
 
 def _owed(block: ThinkingBlock | TextBlock | ToolCall) -> dict[str, Any]:
@@ -170,10 +177,12 @@ def _part(block: shapes.Content) -> dict[str, Any]:
         return {"type": "input_text", "text": block.text}
     file_id = block.ref.file_id
     if block.kind == "image":
-        source: dict[str, Any] = {"file_id": file_id} if file_id else {"image_url": shapes.data_url(block)}
-        return {"type": "input_image", "detail": block.detail, **source}
+        image: dict[str, Any] = {"type": "input_image", "detail": block.detail}
+        if file_id:
+            return shapes.Filed(block.ref, image | {"file_id": file_id})
+        return image | {"image_url": shapes.data_url(block)}
     if file_id:
-        return {"type": "input_file", "file_id": file_id}
+        return shapes.Filed(block.ref, {"type": "input_file", "file_id": file_id})
     return {"type": "input_file", "filename": shapes.filename(block), "file_data": shapes.data_url(block)}
 
 

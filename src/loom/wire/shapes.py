@@ -3,16 +3,32 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final
+from typing import Any, Final, final
 
 import msgspec
 
 from loom.content.blocks import NO_OUTPUT, TextBlock
-from loom.prompt import Embedded, ShownBlock, ShownMedia, ShownResult, ToolSpec
+from loom.prompt import Embedded, MediaRef, ShownBlock, ShownMedia, ShownResult, ToolSpec
 
 Content = TextBlock | ShownMedia
 
 _SUFFIXES: Final = {"application/pdf": ".pdf", "text/plain": ".txt", "text/csv": ".csv", "text/html": ".html"}
+
+
+@final
+class Filed(dict[str, Any]):
+    """A part of a request that names an upload instead of the bytes. JSON like any other, but it knows its medium: a
+    refusal that points here is about that."""
+
+    def __init__(self, ref: MediaRef, part: dict[str, Any]) -> None:
+        super().__init__(part)
+        self.ref = ref
+
+
+def owed_text(data: dict[str, Any], key: str) -> str:
+    """Text that goes back as it came; empty where there is none. A foreign file may hold anything in its place."""
+    found = data.get(key)
+    return found if isinstance(found, str) else ""
 
 
 def contents(blocks: Iterable[ShownBlock]) -> list[Content]:

@@ -1,0 +1,77 @@
+"""What is owed back to a provider, out of a foreign file that holds anything in its place: no request fails by it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from loom.content.blocks import Citation, TextBlock, ThinkingBlock, ToolCall
+from loom.models import Model
+from loom.prompt import Prompt, ShownMessage, ShownResult
+from loom.wire import anthropic, gemini, ollama, openai_chat, openai_responses
+from wire.prompts import CLAUDE, DEEPSEEK, GEMINI, GPT, OLLAMA, VLLM, owed
+
+MARK = "not of its kind"
+WIRES = [
+    (anthropic, CLAUDE),
+    (openai_responses, GPT),
+    (gemini, GEMINI),
+    (openai_chat, DEEPSEEK),
+    (openai_chat, VLLM),
+    (ollama, OLLAMA),
+]
+KEYS = ("signature", "data", "type", "document_index", "encrypted_content", "content", "id", "phase", "field")
+
+
+@pytest.mark.parametrize(("wire", "model"), WIRES, ids=lambda found: getattr(found, "name", ""))
+@pytest.mark.parametrize("odd", [5, True, [MARK], {MARK: 1}], ids=["number", "truth", "list", "object"])
+@pytest.mark.parametrize("key", [*KEYS, "thoughtSignature", "text"])
+def test_what_is_not_of_its_kind_is_not_sent(wire: Any, model: Model, key: str, odd: Any) -> None:
+    opaque = owed(model, {key: {"text": odd} if key == "content" else odd})
+    blocks = (
+        ThinkingBlock("hm", opaque=opaque),
+        TextBlock("so", (Citation(quote="so", opaque=opaque),), opaque),
+        ToolCall("call_1", "look", {}, None, opaque),
+    )
+    messages = (
+        ShownMessage("user", (TextBlock("a"),)),
+        ShownMessage("assistant", blocks),
+        ShownMessage("tool", (ShownResult(call_id="call_1", name="look", blocks=(TextBlock("b"),)),)),
+    )
+    sent = wire.encode(Prompt(model=model, messages=messages))
+    plain = wire.encode(Prompt(model=model, messages=_without(messages)))
+    assert MARK not in json.dumps(sent)
+    thoughtless = "thinking" if wire is ollama else "reasoning_content"  # they take thinking without anything owed
+    assert _stripped(sent, thoughtless) == _stripped(plain, thoughtless)
+
+
+def _without(messages: tuple[ShownMessage, ...]) -> tuple[ShownMessage, ...]:
+    said = ShownMessage("assistant", (TextBlock("so"), ToolCall("call_1", "look", {})))
+    return (messages[0], said, messages[2])
+
+
+def _stripped(value: Any, key: str) -> Any:
+    match value:
+        case dict():
+            return {name: _stripped(item, key) for name, item in value.items() if name != key}
+        case list():
+            return [_stripped(item, key) for item in value]
+        case _:
+            return value
+
+
+def test_a_message_of_thinking_that_is_not_whole_disappears() -> None:
+    lone = ShownMessage("assistant", (ThinkingBlock("hm", opaque=owed(CLAUDE, {"signature": 5})),))
+    messages = (ShownMessage("user", (TextBlock("a"),)), lone, ShownMessage("user", (TextBlock("b"),)))
+    (message,) = anthropic.encode(Prompt(model=CLAUDE, messages=messages))["messages"]
+    assert [block["text"] for block in message["content"]] == ["a", "b"]
+
+
+@pytest.mark.parametrize("field", ["role", "tool_calls", "", "reasoning_content"])
+def test_thinking_goes_back_in_a_field_for_thinking(field: str) -> None:
+    blocks = (ThinkingBlock("hm", opaque=owed(DEEPSEEK, {"field": field})), TextBlock("so"))
+    messages = (ShownMessage("user", (TextBlock("a"),)), ShownMessage("assistant", blocks))
+    _, answer = openai_chat.encode(Prompt(model=DEEPSEEK, messages=messages))["messages"]
+    assert answer == {"role": "assistant", "content": "so", "reasoning_content": "hm"}
