@@ -93,6 +93,23 @@ def libreoffice_letter() -> Path:
     return made("libreoffice.pdf", build)
 
 
+def printed(program: str, body: str) -> Path:
+    """A page of HTML as Chromium or LibreOffice prints it."""
+
+    def build(path: Path) -> None:
+        page = path.with_name("page.html")
+        page.write_text(f'<html><meta charset="utf-8"><body>{body}</body></html>')
+        if program == "chromium":
+            run(*CHROMIUM, "--no-pdf-header-footer", f"--print-to-pdf={path}", page)
+        else:
+            profile = f"-env:UserInstallation={path.with_name('profile').as_uri()}"
+            text = "--infilter=HTML (StarWriter)"  # else its first line is lost
+            run(*SOFFICE, profile, text, "--convert-to", "pdf", page.name, cwd=path.parent)
+            page.with_suffix(".pdf").rename(path)
+
+    return made(f"{program}-{zlib.crc32(body.encode()):08x}.pdf", build)
+
+
 def scanned_pages() -> Path:
     """Three pages as a scanner makes them: JPEG pictures of text by ImageMagick, no text layer."""
 
@@ -134,6 +151,20 @@ def encrypted(user_password: str) -> Path:
         run("qpdf", "--encrypt", user_password, "owner", "256", "--", chromium_report(), path)
 
     return made(f"encrypted-{len(user_password)}.pdf", build)
+
+
+def with_attached(*names: str) -> Path:
+    """A book that files were attached to by qpdf, as e-invoices and portfolios have them."""
+
+    def build(path: Path) -> None:
+        options: list[str | Path] = []
+        for name in names:
+            file = path.with_name(name)
+            file.write_text("part,price\nnut,3.50\n")
+            options += ["--add-attachment", file, "--"]
+        run("qpdf", ghostscript_book(30), *options, path)
+
+    return made(f"attached-{len(names)}.pdf", build)
 
 
 def linearized() -> Path:

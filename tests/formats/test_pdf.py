@@ -99,6 +99,38 @@ def test_a_word_broken_at_the_end_of_a_line_is_whole_again():
     assert "an example of it" in text_of(made_pdfs.written(made_pdfs.stream(words)))
 
 
+@pytest.mark.parametrize("program", ["chromium", "libreoffice"])
+def test_right_to_left_words_are_read_from_their_first_letter(program):
+    """Of Arabic in Chromium's PDFs pdfium gives the last letter first; of Hebrew, and of LibreOffice's PDFs, not."""
+    lines = [
+        "السعر 12.50 ريال اليوم",
+        "مرحبا بالعالم",
+        "هذا كتاب طويل عن اللغة العربية، أليس كذلك؟",
+        "في 2024 دفع ١٢٣٤ ريال USD عن بيت",
+        "שלום עולם 123 abc סוף",
+    ]
+
+    data = made_pdfs.printed(program, "".join(f'<p dir="rtl">{line}</p>' for line in lines)).read_bytes()
+
+    assert text_of(data).splitlines() == ["[page 1]", *lines]
+
+
+def test_arabic_words_among_latin_ones_keep_their_order():
+    lines = ["😀 Order 42: مرحبا بالعالم costs 12.50 EUR", "The words مرحبا، بالعالم و سعر are in Arabic"]
+
+    data = made_pdfs.printed("chromium", "".join(f"<p>{line}</p>" for line in lines)).read_bytes()
+
+    assert text_of(data).splitlines() == ["[page 1]", *lines]
+
+
+def test_arabic_words_that_stand_on_their_head_are_read_as_before():
+    turned = '<p style="transform:rotate(180deg)">مرحبا</p><p>مرحبا</p>'
+
+    data = made_pdfs.printed("chromium", turned).read_bytes()
+
+    assert text_of(data).splitlines() == ["[page 1]", "مرحبا", "مرحبا"]
+
+
 def test_what_was_typed_into_a_form_and_noted_beside_it_is_read_and_drawn():
     form = made_pdfs.filled_form()
 
@@ -106,6 +138,36 @@ def test_what_was_typed_into_a_form_and_noted_beside_it_is_read_and_drawn():
     drawn, blank = opened(render(form, Page(1))).convert("L"), opened(render(made_pdfs.text_page(""), Page(1)))
     field = (320, 160, 820, 215)
     assert drawn.crop(field).getextrema()[0] < 100 < blank.convert("L").crop(field).getextrema()[0]
+
+
+def test_what_reviewers_wrote_is_read_whatever_they_drew_beside_it():
+    kinds = ["Underline", "StrikeOut", "Squiggly", "Caret", "Square", "Circle", "Stamp", "Ink", "Line", "Polygon"]
+    kinds += ["PolyLine", "Highlight", "FreeText", "Text"]
+    drawn = "".join(f"<</Type/Annot/Subtype/{kind}/Contents({kind} says)/Rect[9 9 99 99]>>" for kind in kinds)
+    silent = "".join(
+        f"<</Type/Annot/Subtype/{kind}/Contents(not for reading)/Rect[9 9 99 99]>>"
+        for kind in ("Link", "Popup", "Widget")
+    )
+    page = f"/Annots[{drawn}{silent}<</Type/Annot/Subtype/Circle/Rect[9 9 99 99]>>]".encode()
+    words = made_pdfs.stream(b"BT /F1 12 Tf 72 700 Td (Report) Tj ET")
+
+    text = text_of(made_pdfs.written(words, page=page))
+
+    assert text.splitlines() == ["[page 1]", "Report", *(f"[note: {kind} says]" for kind in kinds)]
+
+
+@pytest.mark.parametrize(
+    ("names", "said"),
+    [
+        (("invoice.xml",), "1 attached file (invoice.xml)"),
+        (("parts.csv", "préis.csv"), "2 attached files (parts.csv, préis.csv)"),
+        (tuple(f"{number}.csv" for number in range(7)), "7 attached files (0.csv, 1.csv, 2.csv, 3.csv, 4.csv, …)"),
+    ],
+)
+def test_files_attached_to_a_pdf_are_named(names, said):
+    data = made_pdfs.with_attached(*names).read_bytes()
+
+    assert inspect_pdf(data, "book.pdf", LIMITS).notices == (f"The PDF holds {said}, which Loom does not read.",)
 
 
 def test_scanned_pages_are_recognised_by_their_missing_text_layer():

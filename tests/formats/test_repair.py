@@ -34,6 +34,16 @@ def document(admitted: Admitted) -> DocumentBlock:
     return admitted.block
 
 
+def pages_of_a_sound_pdf(data: bytes, tmp_path: Path) -> int:
+    """As poppler counts them; qpdf reads every stream and ends with an error where something is wrong."""
+    file = tmp_path / "kept.pdf"
+    file.write_bytes(data)
+    subprocess.run(["qpdf", "--check", str(file)], check=True, capture_output=True)
+    facts = subprocess.run(["pdfinfo", str(file)], check=True, capture_output=True, text=True)
+    assert not facts.stderr
+    return int(facts.stdout.split("Pages:")[1].split()[0])
+
+
 @pytest.mark.parametrize(
     ("sample", "pages", "words"),
     [
@@ -60,10 +70,83 @@ def test_a_pdf_that_pdfium_refuses_is_rebuilt_and_kept_so(
     text = render(kept, media, Text()).data.decode()
     assert all(word in text for word in words)
     assert render(kept, media, Page(number=pages)).width
-    (tmp_path / "kept.pdf").write_bytes(kept)
-    facts = subprocess.run(["pdfinfo", str(tmp_path / "kept.pdf")], check=True, capture_output=True, text=True)
-    assert f"Pages:           {pages}\n" in facts.stdout
-    assert not facts.stderr
+    assert pages_of_a_sound_pdf(kept, tmp_path) == pages
+
+
+@pytest.mark.parametrize(
+    ("sample", "pages", "words"),
+    [
+        (made_pdfs.libreoffice_letter, 1, ["Schöne Grüße", "42.50"]),
+        (lambda: made_pdfs.ghostscript_book(30), 30, ["Page number 1\n", "Page number 30\n"]),
+        (made_pdfs.chromium_report, 12, ["walnut11", "The end"]),
+        (made_pdfs.object_streams, 30, ["Page number 1\n", "Page number 30\n"]),
+    ],
+)
+def test_a_pdf_that_lacks_its_end_loses_no_page(
+    sample: Callable[[], Path], pages: int, words: list[str], tmp_path: Path
+) -> None:
+    whole = sample().read_bytes()
+    for lost_bytes in (30, 60, 103, 150):
+        admitted = admit(whole[:-lost_bytes], "cut.pdf")
+
+        assert "cut.pdf is damaged" in admitted.notices[0]
+        assert admitted.data is not None
+        assert pages_of_a_sound_pdf(admitted.data, tmp_path) == document(admitted).media.pages == pages
+        text = render(admitted.data, document(admitted).media, Text()).data.decode()
+        assert all(word in text for word in words)
+
+
+@pytest.mark.parametrize(
+    ("damage", "pages"),
+    [
+        (lambda whole: whole[: len(whole) // 2], 5),
+        (lambda whole: re.sub(rb"/Pages \d+ 0 R", b"/Pages 999 0 R", whole), 30),
+        (lambda whole: re.sub(rb"/Kids\s*\[[^]]*\]", b"/Kids[]", whole), 30),
+    ],
+    ids=["cut-in-half", "no-tree", "empty-tree"],
+)
+def test_pages_that_nothing_leads_to_are_found(damage: Callable[[bytes], bytes], pages: int, tmp_path: Path) -> None:
+    damaged = damage(made_pdfs.ghostscript_book(30).read_bytes())
+
+    admitted = admit(damaged, "book.pdf")
+
+    assert admitted.data is not None
+    assert pages_of_a_sound_pdf(admitted.data, tmp_path) == document(admitted).media.pages == pages
+    text = render(admitted.data, document(admitted).media, Text()).data.decode()
+    assert re.findall(r"Page number (\d+)", text) == [str(number) for number in range(1, pages + 1)]
+
+
+def test_a_page_that_is_found_keeps_what_its_tree_said_about_it(tmp_path: Path) -> None:
+    whole = made_pdfs.assembled(
+        [
+            b"<</Type/Pages/Kids[2 0 R]/Count 1/MediaBox[0 0 200 100]/Resources<</Font<</F1 4 0 R>>>>>>",
+            b"<</Type/Page/Parent 1 0 R/Contents 3 0 R>>",
+            made_pdfs.stream(b"BT /F1 24 Tf 40 50 Td (walnut) Tj ET"),
+            b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>",
+        ]
+    )
+
+    admitted = admit(whole, "tree.pdf")
+
+    assert admitted.data is not None
+    assert pages_of_a_sound_pdf(admitted.data, tmp_path) == 1
+    media = document(admitted).media
+    assert "walnut" in render(admitted.data, media, Text()).data.decode()
+    drawn = render(admitted.data, media, Page(number=1))
+    assert (drawn.width, drawn.height) == (417, 209)
+
+
+def test_what_is_left_of_a_stream_that_was_cut_is_packed_anew(tmp_path: Path) -> None:
+    whole = made_pdfs.object_streams().read_bytes()
+
+    kept = repair_pdf(whole[: len(whole) * 9 // 10])
+
+    assert kept is not None
+    assert pages_of_a_sound_pdf(kept, tmp_path) == 30
+
+
+def test_an_encrypted_pdf_that_lost_its_key_is_refused() -> None:
+    assert repair_pdf(made_pdfs.encrypted("").read_bytes()[:-60]) is None
 
 
 def test_what_is_broken_beside_the_pages_does_not_cost_them() -> None:
@@ -110,10 +193,11 @@ def test_what_cannot_be_rebuilt_is_refused_as_before(caplog: pytest.LogCaptureFi
     assert not caplog.records, "that a broken file is broken is no news for the log"
 
 
-def test_a_file_that_takes_too_long_to_rebuild_is_refused_in_time() -> None:
+@pytest.mark.parametrize("trailer", [b"trailer<</Root 1 0 R>>\nstartxref\n5\n%%EOF\n", b""], ids=["whole", "cut"])
+def test_a_file_that_takes_too_long_to_rebuild_is_refused_in_time(trailer: bytes) -> None:
     """Hundreds of thousands of objects that have to be looked for one by one."""
     rows = b"".join(b"%d 0 obj<</Kids[%d 0 R]/Count 9/Type/Pages>>endobj\n" % (n, n + 1) for n in range(1, 300_000))
-    damaged = b"%PDF-1.4\n" + rows + b"trailer<</Root 1 0 R>>\nstartxref\n5\n%%EOF\n"
+    damaged = b"%PDF-1.4\n" + rows + trailer
     began = time.monotonic()
     with pytest.raises(Unreadable):
         admit(damaged, "long.pdf", limits=Limits(deadline_seconds=3))

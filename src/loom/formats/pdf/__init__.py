@@ -11,6 +11,7 @@ from loom.content.media import Media, digest_of, size_label
 from loom.content.recipes import Page, Picture, Slice, Text, Thumb
 from loom.errors import TooLarge, Unreadable
 from loom.formats.facts import Inspection, Limits, Rendered
+from loom.formats.names import clean_name
 from loom.formats.pdf.messages import Inspect, PageWindow, PdfFacts, PdfJob, clamp_pages
 from loom.formats.worker import Crew
 
@@ -75,4 +76,14 @@ def _notices(facts: PdfFacts) -> tuple[str, ...]:
         notices.append(f"The PDF is damaged: {noun} {listed} of {facts.pages} cannot be read.")
     if facts.pictures_left_out:
         notices.append(f"{facts.pictures_left_out} more pictures are not listed.")
+    if facts.attached_files:
+        notices.append(_attached(facts))
     return tuple(notices)
+
+
+def _attached(facts: PdfFacts) -> str:
+    names = [name for name in map(clean_name, facts.attached_names) if name]
+    if len(names) < facts.attached_files:
+        names.append("…")
+    files = "1 attached file" if facts.attached_files == 1 else f"{facts.attached_files} attached files"
+    return f"The PDF holds {files} ({', '.join(names)}), which Loom does not read."

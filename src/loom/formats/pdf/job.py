@@ -17,12 +17,13 @@ from loom.errors import Encrypted, Unreadable, Unsupported
 from loom.formats.facts import EmbeddedPicture, Rendered
 from loom.formats.pdf.draw import draw
 from loom.formats.pdf.messages import Inspect, PdfFacts, PdfJob, clamp_pages
-from loom.formats.pdf.pdfium import drawn_text, library, pages, raw, side_notes
+from loom.formats.pdf.pdfium import attached_names, drawn_text, library, pages, raw, side_notes
 from loom.formats.pdf.pictures import list_pictures, take_picture
 from loom.formats.worker.loop import Task, serve
 
 EXAMINED_PAGES: Final = 20
 LISTED_PICTURES: Final = 100
+LISTED_ATTACHMENTS: Final = 5
 MAX_TEXT_BYTES: Final = 32_000_000
 HELD_DOCUMENTS: Final = 4
 HELD_BYTES: Final = 64_000_000
@@ -126,6 +127,8 @@ def _inspect(document: Any, until: float) -> PdfFacts:
         broken_pages=tuple(broken),
         pictures=tuple(found[:LISTED_PICTURES]),
         pictures_left_out=max(0, len(found) - LISTED_PICTURES),
+        attached_files=max(0, raw().FPDFDoc_GetAttachmentCount(document)),
+        attached_names=tuple(attached_names(document, LISTED_ATTACHMENTS)),
     )
 
 

@@ -22,6 +22,9 @@ class PdfFacts(msgspec.Struct, frozen=True):
     broken_pages: tuple[int, ...]
     pictures: tuple[EmbeddedPicture, ...]
     pictures_left_out: int
+    attached_files: int
+    attached_names: tuple[str, ...]
+    """Of the first of them."""
 
 
 PdfJob: TypeAlias = Inspect | Page | Slice | Text | Thumb | Picture

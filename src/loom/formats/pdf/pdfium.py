@@ -7,10 +7,16 @@ import importlib
 import re
 from collections.abc import Iterator
 from functools import cache
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 _CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0e-\x1f\x7f\ufffe\uffff]")
 _MAX_ANNOTATIONS: Final = 1000
+_ARABIC: Final = re.compile("[\u0620-\u06ff]")
+_ARABIC_WORD: Final = re.compile("[\u060c\u061b\u061f]|[\u0610-\u061a\u0620-\u065f\u066e-\u06ef\u06fa-\u06ff]+")
+"""A sign between words, or letters with their marks. Digits are written from left to right in Arabic too."""
+_ARABIC_MARK: Final = re.compile("[\u0610-\u061a\u064b-\u065f\u0670\u06d6-\u06dc\u06df-\u06e8\u06ea-\u06ed]")
+_MAX_SPACE_EM: Final = 0.75
+"""Between words of one phrase; what is further apart stands in two columns."""
 
 
 @cache
@@ -49,9 +55,69 @@ def drawn_text(page: Any) -> str:
         # pdfium counts characters but writes code units, two for some, and does not check the room it is given.
         buffer = (ctypes.c_ushort * (2 * count + 64))()
         units = raw().FPDFText_GetText(text_page, 0, count, buffer)
-        return _clean(_utf16(buffer, units))
+        text = _utf16(buffer, units)
+        return _clean(_turned(text_page, text) if _ARABIC.search(text) else text)
     finally:
         raw().FPDFText_ClosePage(text_page)
+
+
+def _turned(text_page: Any, text: str) -> str:
+    """Arabic words that pdfium gives from their last letter to their first, as it does with those of Chromium, turned.
+
+    Where the letters stand tells: in the order in which they are read, each is left of the one before.
+    """
+    units = list(map(chr, memoryview(text.encode("utf-16-le")).cast("H")))  # pdfium counts these
+    for first, end in _from_the_left(text_page, "".join(units)):
+        units[first:end] = units[first:end][::-1]
+    return "".join(units).encode("utf-16-le", "surrogatepass").decode("utf-16-le")
+
+
+def _from_the_left(text_page: Any, units: str) -> Iterator[tuple[int, int]]:
+    """Where phrases begin and end of which each letter is right of the one before. Words with marks are left alone."""
+    first, end, rises = 0, 0, False
+    before: _Word | None = None
+    for found in _ARABIC_WORD.finditer(units):
+        word = None if _ARABIC_MARK.search(found[0]) else _placed(text_page, found)
+        if word is not None:
+            if before is None or units[end : found.start()] not in ("", " ") or not word.goes_on(before):
+                if rises:
+                    yield first, end
+                first, rises = found.start(), False
+            end, rises = found.end(), rises or word.first < word.last
+        before = word
+    if rises:
+        yield first, end
+
+
+class _Word(NamedTuple):
+    """Where its first and its last letter stand, where it ends, and the size of its font."""
+
+    first: float
+    last: float
+    right: float
+    em: float
+
+    def goes_on(self, before: _Word) -> bool:
+        return before.last <= self.first and self.first - before.right < _MAX_SPACE_EM * self.em
+
+
+def _placed(text_page: Any, found: re.Match[str]) -> _Word | None:
+    """None where a letter is left of the one before, stands on its head or side, or is not the one that is meant."""
+    pdfium, x, y = raw(), ctypes.c_double(), ctypes.c_double()
+    start = pdfium.FPDFText_GetCharIndexFromTextIndex(text_page, found.start())
+    matrix = pdfium.FS_MATRIX()
+    if not pdfium.FPDFText_GetMatrix(text_page, start, matrix) or matrix.a <= abs(matrix.b):
+        return None
+    places: list[float] = []
+    for index, unit in enumerate(found[0], start):
+        if pdfium.FPDFText_GetUnicode(text_page, index) != ord(unit):
+            return None
+        if not pdfium.FPDFText_GetCharOrigin(text_page, index, x, y) or (places and x.value < places[-1]):
+            return None
+        places.append(x.value)
+    box = pdfium.FS_RECTF()
+    pdfium.FPDFText_GetLooseCharBox(text_page, start + len(places) - 1, box)
+    return _Word(places[0], places[-1], box.right, matrix.a * pdfium.FPDFText_GetFontSize(text_page, start))
 
 
 def side_notes(page: Any) -> Iterator[str]:
@@ -67,12 +133,21 @@ def side_notes(page: Any) -> Iterator[str]:
                 value = _answered(pdfium.FPDFAnnot_GetFormFieldValue, page.formenv, annotation)
                 if value and value != "Off":
                     yield f"[field {_answered(pdfium.FPDFAnnot_GetFormFieldName, page.formenv, annotation)}: {value}]"
-            elif kind in (pdfium.FPDF_ANNOT_TEXT, pdfium.FPDF_ANNOT_FREETEXT, pdfium.FPDF_ANNOT_HIGHLIGHT):
+            elif kind not in (pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_POPUP, pdfium.FPDF_ANNOT_WIDGET):
                 note = _answered(pdfium.FPDFAnnot_GetStringValue, annotation, b"Contents")
                 if note:
                     yield f"[note: {note}]"
         finally:
             pdfium.FPDFPage_CloseAnnot(annotation)
+
+
+def attached_names(document: Any, most: int) -> Iterator[str]:
+    """Of the files that were put into the document, such as the data of an invoice."""
+    pdfium = raw()
+    for index in range(min(pdfium.FPDFDoc_GetAttachmentCount(document), most)):
+        attachment = pdfium.FPDFDoc_GetAttachment(document, index)
+        if attachment:
+            yield _answered(pdfium.FPDFAttachment_GetName, attachment)
 
 
 def _answered(function: Any, *arguments: Any) -> str:

@@ -4,12 +4,37 @@ pages in files that pdfium refuses. It is slow and loops on some files, so it on
 from __future__ import annotations
 
 import io
+import re
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final, cast
 
 import msgspec
-from pypdf import PdfReader, PdfWriter
+from pypdf import PageObject, PdfReader, PdfWriter
+from pypdf.generic import (
+    ArrayObject,
+    DictionaryObject,
+    EncodedStreamObject,
+    IndirectObject,
+    NameObject,
+    NumberObject,
+    PdfObject,
+    RectangleObject,
+    is_null_or_none,
+)
 
 from loom.errors import Unreadable
 from loom.formats.worker.loop import Task, serve
+
+_END: Final = b"\nendstream\nendobj\ntrailer\n<<>>\nstartxref\n0\n%%EOF\n"
+"""What a file that was cut lacks, whatever was being written there. The zero makes pypdf look for the objects."""
+_TRAILER_BYTES: Final = 2048
+"""The trailer is looked for in the end of the file only: pypdf would go through all of it, line by line."""
+_LOCK: Final = re.compile(rb"/Filter\s*/Standard\b")
+_UNUSED: Final = 9_000_000
+"""No object has this number: a reference to one that is lost must not lead to one of ours."""
+_LETTER: Final = (0, 0, 612, 792)
+"""What readers take for the size of a page that has none."""
 
 
 def run(_task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
@@ -24,22 +49,104 @@ def run(_task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
 
 
 def _rebuilt(data: bytes) -> bytes:
-    reader = PdfReader(io.BytesIO(data))
+    """As the trailer says; else from the last catalog that is there; else from the pages that lie about."""
+    if b"startxref" in data[-_TRAILER_BYTES:]:
+        with suppress(Exception):  # as above; the next way asks for less
+            return _copied(PdfReader(io.BytesIO(data)))
+    reader = _closed(data)
+    found = _dictionaries(reader)
+    catalogs = [each for each in found if each.get("/Type") == "/Catalog"]
+    catalog = catalogs[-1] if catalogs else _new(reader, "/Catalog", _UNUSED)
+    reader.trailer[NameObject("/Root")] = catalog.indirect_reference
+    reader.trailer[NameObject("/Size")] = NumberObject(len(found))
+    if "/Pages" in catalog:
+        with suppress(Exception):  # as above
+            return _copied(reader)
+    tree = _new(reader, "/Pages", _UNUSED + 1)
+    _bind([each for each in found if each.get("/Type") == "/Page"], tree)
+    catalog[NameObject("/Pages")] = tree.indirect_reference
+    return _copied(reader)
+
+
+def _copied(reader: PdfReader) -> bytes:
     try:
-        return _written(PdfWriter(clone_from=reader))
+        writer = PdfWriter(clone_from=reader)
+        pages = cast("DictionaryObject", writer.root_object["/Pages"])
+        pages[NameObject("/Count")] = NumberObject(len(writer.pages))  # it may have claimed more than there are
+        return _written(writer)
     except Exception:  # noqa: BLE001 - as above; something in it is broken, but not all need be
-        return _written(_page_by_page(reader))
+        return _written(_page_by_page(reader.pages))
 
 
-def _page_by_page(reader: PdfReader) -> PdfWriter:
+def _page_by_page(pages: Sequence[PageObject]) -> PdfWriter:
     """Outlines and forms are lost, and so are the pages that are broken themselves."""
     writer = PdfWriter()
-    for number in range(len(reader.pages)):
+    for number in range(len(pages)):
         try:
-            writer.add_page(reader.pages[number])
+            writer.add_page(pages[number])
         except Exception:  # noqa: BLE001, S112 - as above; whoever gets the rest is told that pages may be missing
             continue
     return writer
+
+
+class _Closed(PdfReader):
+    """It was gone through from end to end: pypdf would do so again for each object that is lost."""
+
+    def get_object(self, indirect_reference: int | IndirectObject) -> PdfObject | None:
+        if isinstance(indirect_reference, IndirectObject):
+            number, generation = indirect_reference.idnum, indirect_reference.generation
+            places = (self.xref.get(generation, {}), {} if generation else self.xref_objStm)
+            if not any(number in table for table in places) and (generation, number) not in self.resolved_objects:
+                return None
+        return super().get_object(indirect_reference)
+
+
+def _closed(data: bytes) -> PdfReader:
+    """A file that ends too early, given an end."""
+    whole = data.rfind(b"endobj") + len(b"endobj")
+    if b"stream" not in data[whole:]:
+        data = data[:whole]  # half a dictionary would swallow what is put behind it; half a stream is worth something
+    reader = _Closed(io.BytesIO(data + _END))
+    if "/Encrypt" not in reader.trailer and _LOCK.search(data):
+        raise Unreadable("is encrypted, and the key to it is lost")  # its pages would be noise
+    return reader
+
+
+def _dictionaries(reader: PdfReader) -> list[DictionaryObject]:
+    """All that can be read, in the order of the file: that is the order of the pages, as their numbers are not."""
+    places = {(number, gen): (at, 0) for gen, table in reader.xref.items() for number, at in table.items()}
+    for number, (container, index) in reader.xref_objStm.items():
+        places[number, 0] = (places.get((container, 0), (0, 0))[0], index)
+    found: list[DictionaryObject] = []
+    for number, generation in sorted(places, key=places.__getitem__):
+        with suppress(Exception):  # as above
+            each = reader.get_object(IndirectObject(number, generation, reader))
+            if isinstance(each, DictionaryObject):
+                found.append(each)
+    if found and isinstance(found[-1], EncodedStreamObject) and "/DecodeParms" not in found[-1]:
+        with suppress(Exception):  # as above; packed again, because what was cut is no sound stream
+            found[-1].set_data(found[-1].get_data())
+    return found
+
+
+def _new(reader: PdfReader, kind: str, number: int) -> DictionaryObject:
+    made = DictionaryObject({NameObject("/Type"): NameObject(kind)})
+    reader.cache_indirect_object(0, number, made)
+    return made
+
+
+def _bind(pages: list[DictionaryObject], tree: DictionaryObject) -> None:
+    """The pages become those of `tree`, each with what it has from the one that it is taken out of."""
+    for page in pages:
+        for key in ("/Resources", "/MediaBox", "/CropBox", "/Rotate"):
+            with suppress(Exception):  # as above; the tree may be a loop
+                value = page.get_inherited(key)
+                if not is_null_or_none(value):
+                    page[NameObject(key)] = value
+        page.setdefault(NameObject("/MediaBox"), RectangleObject(_LETTER))
+        page[NameObject("/Parent")] = tree.indirect_reference
+    tree[NameObject("/Kids")] = ArrayObject(page.indirect_reference for page in pages)
+    tree[NameObject("/Count")] = NumberObject(len(pages))
 
 
 def _written(writer: PdfWriter) -> bytes:
