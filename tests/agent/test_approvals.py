@@ -3,17 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from loom.agent.approvals import Action, Approvals, about, about_action, visible
+from loom.agent.approvals import BUILT_IN, Action, Approvals, about, about_action, visible
 from loom.config import load_config
 from loom.content.blocks import ToolCall
 from loom.errors import ToolError
 from loom.events import ApprovalAnswered, ApprovalRequested, Event
 from loom.runtime import approval_rule
+from loom.tools.builtin import builtin_tools
 
 
 def call(name: str, **arguments: Any) -> ToolCall:
@@ -31,6 +34,11 @@ def call(name: str, **arguments: Any) -> ToolCall:
         ("make 2>&1", ["make 2>&1", "make"]),
         ("a\nb", ["a\nb", "a", "b"]),
         ("cat < /etc/passwd", ["cat < /etc/passwd", "cat", "/etc/passwd"]),
+        ("make 2>&1 >&2; ls", ["make 2>&1 >&2; ls", "make", "ls"]),
+        ("git log >&2024/../x", ["git log >&2024/../x", "git log", "2024/../x"]),
+        ("git log 2>&1$x", ["git log 2>&1$x", "git log 2", "1$x"]),
+        ("git log >&2'x'", ["git log >&2'x'", "git log", "2'x'"]),
+        ("a2>&1", ["a2>&1", "a2"]),
     ],
 )
 def test_a_command_is_about_every_command_that_it_joins(command: str, subjects: list[str]) -> None:
@@ -44,17 +52,60 @@ def test_a_path_is_about_where_it_is_written_and_where_it_leads(tmp_path: Path) 
     workspace = tmp_path / "work"
     (workspace / "src").mkdir(parents=True)
     (workspace / "link").symlink_to(tmp_path)
+    (tmp_path / "far" / "away").mkdir(parents=True)
+    (workspace / "away").symlink_to(tmp_path / "far" / "away")
     places = {
         "src/a.py": ("src/a.py",),
         "./src/../src/a.py": ("src/a.py",),
         str(workspace / "src" / "a.py"): ("src/a.py",),
         "../b.txt": (str(tmp_path / "b.txt"),),
         "link/b.txt": ("link/b.txt", str(tmp_path / "b.txt")),
+        "away/../b.txt": ("b.txt", str(tmp_path / "far" / "b.txt")),
         "a\0b": ("a\0b",),
     }
     for path, subjects in places.items():
         found = about(call("read_file", path=path), workspace)
         assert (found.subjects, found.pattern, found.shown) == (subjects, subjects[-1], path)
+
+
+def test_a_medium_and_a_page_of_the_workspace_are_places_like_a_path(tmp_path: Path) -> None:
+    (tmp_path / "plan.txt").symlink_to("private/plan.txt")
+    assert about(call("look", media="./plan.txt", pages="3"), tmp_path).subjects == ("plan.txt", "private/plan.txt")
+    page = about(call("screenshot", url="./private/page.html"), tmp_path)
+    assert (page.subjects, page.pattern) == (("./private/page.html", "private/page.html"), "private/page.html")
+    late = about(call("screenshot", url="./private/../plan.txt?://"), tmp_path)
+    assert late.subjects[-1] == "plan.txt?:", "what the tool takes for a file is a place"
+    assert about(call("screenshot", url="https://x.org/../a"), tmp_path).subjects == ("https://x.org/../a",)
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        {"path": "/etc/shadow", "command": "docs/x"},
+        {"command": "docs/x", "path": "/etc/shadow"},
+        {"url": "docs/x", "path": "/etc/shadow"},
+        {"media": "/etc/shadow", "path": "docs/x"},
+    ],
+)
+async def test_no_argument_takes_the_place_of_another_one(arguments: dict[str, Any]) -> None:
+    asked = Asked(lambda subject: "deny" if subject.startswith("/etc/") else "allow")
+    assert not await asked.ask(call("fs__read", **arguments))
+    assert not asked.events
+    asked = Asked(lambda subject: "allow" if subject.startswith("docs/") else None, ("deny", ""))
+    assert not await asked.ask(call("fs__read", **arguments))
+    assert len(asked.events) == 2, "what one rule allows and another does not know is asked for"
+
+
+@pytest.mark.parametrize("arguments", [{"file": "/etc/shadow", "path": "docs/x"}, {"path": ["/etc"], "url": "docs/x"}])
+def test_an_argument_that_nobody_declared_or_that_is_no_text_makes_all_of_them_count(arguments: dict[str, Any]) -> None:
+    found = about(call("fs__read", **arguments), Path("/work"), {"file", "url"})
+    assert found.subjects[-1] == json.dumps(arguments, separators=(",", ":"))
+    declared = about(call("fs__read", path="docs/x", head=3), Path("/work"), {"path", "head"})
+    assert declared.subjects == ("docs/x",), "a rule for a path still covers the plain call"
+
+
+def test_we_know_our_own_tools_by_name() -> None:
+    assert frozenset(builtin_tools()) == BUILT_IN
 
 
 def test_other_calls_are_about_their_address_or_all_of_their_arguments() -> None:
@@ -79,11 +130,13 @@ def test_what_is_approved_is_what_is_seen() -> None:
 class Asked:
     """Approvals with a fixed rule, answered by a script."""
 
-    def __init__(self, rule: Action | None, *answers: tuple[Any, str]) -> None:
+    def __init__(self, rule: Action | Callable[[str], Action | None] | None, *answers: tuple[Any, str]) -> None:
         self.events: list[Event] = []
         self.kept = 0
         self._answers = list(answers)
-        self.approvals = Approvals(lambda _tool, _subject: rule, self._emit, self._keep)
+        self.approvals = Approvals(
+            lambda _tool, subject: rule(subject) if callable(rule) else rule, self._emit, self._keep
+        )
 
     async def _emit(self, event: Event) -> None:
         self.events.append(event)
@@ -131,6 +184,17 @@ async def test_always_covers_the_same_tool_with_the_same_subject_and_nothing_els
     assert [type(event) for event in asked.events] == [ApprovalRequested, ApprovalAnswered] * 3
     assert asked.approvals.always == {("write_file", "a.txt")}
     assert asked.kept == 6, "an open request and its answer are both kept"
+
+
+async def test_always_for_a_tool_from_elsewhere_covers_all_of_its_arguments() -> None:
+    asked = Asked(None, ("always", ""), *[("deny", "")] * 4)
+    assert await asked.ask(call("fs__move", path="a.txt", to="b.txt"))
+    assert await asked.ask(call("fs__move", path="./a.txt", to="b.txt")), "a path counts by where it is"
+    assert not await asked.ask(call("fs__move", path="a.txt", to="../c.txt"))
+    assert not await asked.ask(call("fs__move", path="a.txt"))
+    assert not await asked.ask(call("fs__move", command="a.txt"))
+    assert not await asked.ask(call("fs__move", path="a.txt", to="b.txt", url="https://x.org"))
+    assert asked.approvals.always == {("fs__move", '{"path":"a.txt","to":"b.txt"}')}
 
 
 async def test_the_clock_of_a_turn_stands_still_while_a_person_is_asked() -> None:

@@ -87,6 +87,17 @@ async def test_a_resumed_turn_counts_what_it_used_before(tmp_path: Path):
     assert [event.step for event in events if isinstance(event, StepStarted)] == [3]
 
 
+async def test_a_call_that_had_ended_keeps_its_result_when_the_turn_is_resumed(tmp_path: Path):
+    both = [[ToolCall("1", "look_up"), ToolCall("2", "wipe")]]
+    async with runtime_at(tmp_path, both, wipe, look_up) as runtime:
+        session_id = await left_waiting(runtime)
+    async with runtime_at(tmp_path, ["done"], wipe, look_up) as runtime:
+        session = await runtime.session(session_id)
+        await session.answer((await session.approvals())[0].approval, "once")
+        assert [event async for event in session.resume() if isinstance(event, TurnFinished)]
+        assert [text_of(result) for message in await session.path() for result in message.results] == ["found", "wiped"]
+
+
 async def test_a_resumed_turn_ends_at_the_limit_that_it_began_with(tmp_path: Path):
     async with runtime_at(tmp_path, [ToolCall("1", "look_up"), ToolCall("2", "wipe")], wipe, look_up) as runtime:
         session_id = await left_waiting(runtime)

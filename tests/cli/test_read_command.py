@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+import docx
+
 from cli.loom_command import Loom
 from loom.testing import sample_pdf, sample_png
 
@@ -45,6 +47,36 @@ def test_a_folder_of_odd_files_is_read_to_its_end(tmp_path: Path) -> None:
     assert shown["paper.txt"]["media"]["pages"] == 2
     assert "words" in shown["new\nline.txt"]["text"]
     assert ran.code == 5, "the code for files"
+
+
+def test_names_that_are_not_utf_8_are_shown_as_far_as_they_can_be(tmp_path: Path) -> None:
+    (tmp_path / os.fsdecode(b"bad\xff.txt")).write_text("words")
+    paths = [str(tmp_path / os.fsdecode(name)) for name in (b"bad\xff.txt", b"absent\xfe.txt")]
+    ran = Loom(tmp_path)("read", "--json", *paths)
+    assert [Path(row["path"]).name for row in ran.rows] == ["bad\ufffd.txt", "absent\ufffd.txt"]
+    assert "words" in ran.rows[0]["text"]
+    assert "absent\ufffd.txt" in ran.rows[1]["error"]["message"]
+    assert ran.code == 5
+
+
+def test_what_cannot_be_attached_is_an_error(tmp_path: Path) -> None:
+    loom = Loom(tmp_path)
+    loom.file("tool.bin", b"\x7fELF\2\1\1" + bytes(200))
+    loom.file("report.pdf", sample_pdf("one", "two"))
+    ran = loom("read", "--json", "tool.bin", "report.pdf#3", "report.pdf#2-9")
+    assert ran.rows[0]["error"]["code"] == "media.unsupported"
+    assert ran.rows[1]["error"]["message"] == "report.pdf has 2 pages; there is no page 3."
+    assert ran.rows[2]["notices"] == ["report.pdf has 2 pages; of 2-9 only 2 is used"]
+    assert ran.code == 5
+
+
+def test_what_is_said_about_the_words_of_a_document_is_shown(tmp_path: Path) -> None:
+    loom = Loom(tmp_path)
+    document = docx.Document()
+    document.add_paragraph("All of it")
+    document.save(str(tmp_path / "letter.docx"))
+    ran = loom("read", "--pages", "3", str(tmp_path / "letter.docx"))
+    assert "note: A text document has no pages until it is laid out" in ran.out
 
 
 def test_pages_and_limits_mean_the_same_as_when_a_file_is_attached(tmp_path: Path) -> None:

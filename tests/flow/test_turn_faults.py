@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sys
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from pathlib import Path
@@ -13,13 +14,16 @@ import pytest
 from flow.far_models import WIRES, FarModel, far_model, half, speak
 from loom.agent.loop import TurnLimits
 from loom.agent.session import LocalSession
+from loom.config import load_config
 from loom.content.blocks import ToolCall
-from loom.content.messages import Message, broken_pairs
+from loom.content.messages import Message, broken_pairs, text_of
+from loom.errors import ContextOverflow
 from loom.events import (
     Event,
     MessageStored,
     NoticeRaised,
     TextDelta,
+    ToolFinished,
     ToolStarted,
     TurnFailed,
     TurnFinished,
@@ -30,7 +34,7 @@ from loom.runtime import Runtime
 from loom.testing import ScriptedProvider, memory_runtime, sample_png
 from loom.tools.base import tool
 from patience import PATIENCE_SECONDS
-from providers.far_side import Reply
+from providers.far_side import Reply, refusal
 
 SOON = Patience(connect_seconds=2.0, silence_seconds=0.2, deadline_seconds=3.0, attempts=1)
 ENDS = ("close", "truncate", "reset", "hang")
@@ -197,6 +201,58 @@ async def test_a_turn_that_takes_too_long_is_ended_and_its_calls_are_answered() 
         assert (await session.send("hello")).text == "Awake."
 
 
+@tool
+def pay(to: str) -> str:
+    """Pay somebody."""
+    return f"paid {to}, receipt 4711"
+
+
+@tool
+async def linger() -> str:
+    """Take for ever."""
+    await asyncio.Event().wait()
+    return ""
+
+
+PAID = ["paid bob, receipt 4711", "[interrupted: this call was cut off before it gave a result]"]
+BOTH = [ToolCall("c1", "pay", {"to": "bob"}), ToolCall("c2", "linger")]
+
+
+async def results_of(session: LocalSession) -> list[str]:
+    return [text_of(result) for message in await session.path() for result in message.results]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "too long"])
+async def test_what_a_call_gave_is_kept_where_another_of_its_message_is_cut_off(how: str) -> None:
+    """A model that is told that a payment was interrupted pays again."""
+    async with memory_runtime() as runtime:
+        runtime.providers["anthropic"] = ScriptedProvider([BOTH, "Fine."])
+        runtime.tools = {"pay": pay, "linger": linger}
+        if how == "too long":
+            runtime.turn_limits = TurnLimits(seconds=0.5)
+        session = await runtime.session(model="anthropic/claude-opus-5")
+        async for event in session.stream("pay bob"):
+            if isinstance(event, ToolFinished) and how == "cancelled":
+                await session.cancel()
+        assert await results_of(session) == PAID
+        assert broken_pairs(await session.path()) == ()
+
+
+async def test_what_a_call_gave_is_kept_where_the_process_died_after_it(tmp_path: Path) -> None:
+    program = Path(__file__).with_name("payer.py")
+    config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)})
+    process = await asyncio.create_subprocess_exec(sys.executable, program, tmp_path, stdout=asyncio.subprocess.PIPE)
+    assert process.stdout is not None
+    session_id = (await process.stdout.readline()).decode().strip()
+    process.kill()
+    await process.wait()
+    async with Runtime.open(config) as runtime:
+        runtime.providers["anthropic"] = ScriptedProvider(["Fine."])
+        session = await runtime.session(session_id)
+        await session.send("go on")
+        assert await results_of(session) == PAID
+
+
 async def test_a_turn_ends_after_so_many_steps_or_so_much_money() -> None:
     async with memory_runtime() as runtime:
         runtime.tools = {"shoot": shoot}
@@ -223,3 +279,28 @@ async def test_bytes_that_vanish_between_two_turns_become_text_and_the_turn_goes
         assert isinstance(events[-1], TurnFinished), events[-1]
         assert any("not in the store any more" in event.text for event in events if isinstance(event, NoticeRaised))
         assert "99×77" in far.texts(len(far.requests) - 1)
+
+
+async def test_bytes_that_come_back_are_shown_again() -> None:
+    async with far_model("anthropic", "Seen.") as far:
+        session = await far.runtime.session(model="far")
+        await session.send("look", sample_png(99, 77))
+        (digest,) = far.pictures(0)
+        await far.runtime.media.delete(digest)
+        await session.send("and now?")
+        await session.send("here it is again", sample_png(99, 77))
+        assert digest in far.pictures(len(far.requests) - 1)
+
+
+async def test_a_request_that_cannot_be_made_small_enough_teaches_nothing(tmp_path: Path) -> None:
+    """As with a server that was started with a tiny window: once it has a larger one, all is as before."""
+    full = refusal(400, {"error": {"type": "invalid_request_error", "message": "prompt is too long: 9 > 5 maximum"}})
+    async with far_model("anthropic", full, full, full, full, "Here I am.") as far:
+        session = await far.runtime.session(model="far")
+        with pytest.raises(ContextOverflow):
+            await session.send("word " * 2_000)
+        reply = await session.send("are you there?")
+        kept = await far.runtime.sessions.get(session.id)
+    assert reply.text == "Here I am."
+    assert reply.receipt.totals.tokens > 2_000
+    assert not any("max_tokens" in lessons for lessons in kept.settings["lessons"].values())

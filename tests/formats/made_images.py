@@ -81,6 +81,7 @@ _SOUNDS: dict[str, tuple[str, tuple[str, ...]]] = {
     ),
     "adpcm.wav": ("audio/wav", (*_TONE, "-c:a", "adpcm_ms", "{}")),
     "long.wav": ("audio/wav", (*_TONE, "-rf64", "always", "{}")),
+    "mp3.wav": ("audio/wav", (*_TONE, "-c:a", "libmp3lame", "-q:a", "4", "{}")),
     "constant.mp3": ("audio/mpeg", (*_TONE, "-b:a", "64k", "{}")),
     "variable.mp3": ("audio/mpeg", (*_TONE, "-q:a", "4", "{}")),
     "bare.mp3": (

@@ -96,6 +96,14 @@ def test_a_file_without_sound_is_unreadable(data: bytes) -> None:
         inspect(data, "quiet.bin")
 
 
+def test_sound_behind_endless_chunks_or_tags_is_not_looked_for() -> None:
+    tag = b"ID3\3" + bytes(6)
+    with pytest.raises(Unreadable, match="no sound was found"):
+        inspect(wav(*[(b"junk", b"")] * 60_000, FORMAT, SECOND), "endless.wav")
+    with pytest.raises(Unreadable, match="no sound was found"):
+        inspect(tag * 10_000 + sample("bare.mp3"), "endless.mp3")
+
+
 def test_damaged_sound_gives_facts_or_a_typed_error() -> None:
     chance = random.Random(7)
     sounds = [sample(name)[:8000] + sample(name)[-2000:] for name in SOUND_TYPES]

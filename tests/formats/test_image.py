@@ -19,6 +19,7 @@ from loom.content.recipes import DEFAULT_FORMATS, Crop, Fit, Low, Thumb
 from loom.errors import ExtraMissing, MediaError, TooLarge, Unreadable, Unsupported
 from loom.formats import inspect, render
 from loom.formats.facts import Limits, Rendered
+from loom.formats.image.chunks import MAX_PARTS
 from loom.formats.image.png_reader import open_png
 from made import made, run
 
@@ -178,6 +179,22 @@ def test_other_colour_spaces_are_converted_because_models_ignore_profiles() -> N
         assert shade[0] < 40
     _, image = shown(saved(red, "PNG", icc_profile=srgb), Fit(max_side_px=32))
     assert image.convert("RGB").getpixel((10, 10)) == (200, 0, 0)
+
+
+@pytest.mark.parametrize("named", ["Display P3 Gamut with sRGB Transfer", "sRGB-elle-V2-g10", "sRGB gamut, linear"])
+def test_a_profile_that_only_mentions_srgb_is_converted_too(named: str) -> None:
+    srgb = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    profile = bytearray(srgb.replace(b"rXYZ", b"tXYZ").replace(b"gXYZ", b"rXYZ").replace(b"tXYZ", b"gXYZ"))
+    entry = next(at for at in range(132, 600, 12) if profile[at : at + 4] == b"desc")
+    words = named.encode("utf-16-be")
+    tag = b"mluc" + struct.pack(">4xII2s2sII", 1, 12, b"en", b"US", len(words), 28) + words
+    profile[entry + 4 : entry + 12] = struct.pack(">II", len(profile), len(tag))
+    profile += tag
+    profile[:4] = struct.pack(">I", len(profile))
+    _, image = shown(
+        saved(Image.new("RGB", (64, 64), (200, 0, 0)), "PNG", icc_profile=bytes(profile)), Fit(max_side_px=32)
+    )
+    assert image.convert("RGB").getpixel((10, 10))[1] > 180
 
 
 # ── orientation and what must not leave ──────────────────────────────────────────────────────────────────────────────
@@ -460,6 +477,13 @@ bomb = {
     "tiff": lambda: tiff(100_000, 100_000),
     "webp": lambda: webp(b"\\xff\\xff\\xff"),
     "jpeg": lambda: jpeg(65_000, 65_000),
+    "restarts": lambda: b"\\xff\\xd8" + b"\\xff\\xd0" * 5_000_000 + jpeg(8, 8)[2:],
+    "fill": lambda: b"\\xff\\xd8" + b"\\xff" * 10_000_000 + jpeg(8, 8)[2:],
+    "comments": lambda: jpeg(8, 8)[:-2] + b"\\xff\\xfe\\0\\2" * 2_500_000 + b"\\xff\\xd9",
+    "chunks": lambda: png(8, 8, chunk(b"teXt", b"") * 800_000),
+    "icochunks": lambda: ico(png(8, 8, chunk(b"teXt", b"") * 800_000)),
+    "riff": lambda: webp(b"\\7\\0\\0")[:-4] + b"junk\\0\\0\\0\\0" * 1_200_000,
+    "gifblocks": lambda: gif(1)[:-1] + b"\\x21\\xfe" + b"\\1a" * 5_000_000 + b"\\0;",
 }[sys.argv[1]]()
 inspect(png(8, 8))
 before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
@@ -489,6 +513,13 @@ print(outcome, seconds, (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - be
         ("tiff", "TooLarge"),
         ("webp", "TooLarge"),
         ("jpeg", "TooLarge"),
+        ("restarts", "TooLarge"),
+        ("fill", "TooLarge"),
+        ("comments", "TooLarge"),
+        ("chunks", "TooLarge"),
+        ("icochunks", "TooLarge"),
+        ("riff", "TooLarge"),
+        ("gifblocks", "TooLarge"),
     ],
 )
 def test_a_bomb_is_refused_at_once_and_with_little_memory(bomb: str, outcome: str) -> None:
@@ -497,6 +528,17 @@ def test_a_bomb_is_refused_at_once_and_with_little_memory(bomb: str, outcome: st
     assert said == outcome
     assert float(seconds) < 1
     assert float(megabytes) < 200
+
+
+def test_large_pictures_of_other_programs_have_few_enough_parts() -> None:
+    assert Limits().max_oversize_bytes / 8192 < MAX_PARTS  # libpng writes chunks of 8 KB
+    noise = Image.effect_noise((900, 900), 90)
+    frames = [noise.resize((9, 9), box=(at % 800, at // 8, at % 800 + 99, at // 8 + 99)) for at in range(4_000)]
+    for kind in ("PNG", "GIF", "WEBP"):
+        moving = saved(frames[0], kind, save_all=True, append_images=frames[1:])
+        assert (inspect(moving).media.frames or 0) > 1_500  # WebP joins those that are alike
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes() + bytes(3_000_000)
+    assert inspect(saved(noise, "JPEG", progressive=True, icc_profile=profile)).media.width == 900
 
 
 @pytest.mark.parametrize("name", IMAGE_TYPES)

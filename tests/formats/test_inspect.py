@@ -19,11 +19,13 @@ from made_office import book, deck, story
 from made_pdfs import chromium_report, ghostscript_book
 from PIL import Image
 
+from loom.content.blocks import DocumentBlock
 from loom.content.media import Media, digest_of
 from loom.content.recipes import Crop, Fit, Low, Page, Slice, Text, Thumb
-from loom.errors import ExtraMissing, MediaError, TooLarge, Unreadable, Unsupported
+from loom.errors import ContentError, ExtraMissing, MediaError, TooLarge, Unreadable, Unsupported
 from loom.formats import clean_name, inspect, render
 from loom.formats.convert import MODERN
+from loom.formats.door import admit
 from loom.formats.facts import Inspection, Limits
 from loom.formats.image.svg import self_contained
 from patience import PATIENCE_SECONDS
@@ -143,6 +145,25 @@ def test_an_extension_that_lies_is_said() -> None:
     assert jpeg.notices == ("shot.png is JPEG (by its bytes), attached as a picture",)
     assert inspect(sample("baseline.jpg"), "shot.jpeg").notices == ()
     assert inspect(TEXTS["notes.md"], "notes.txt").notices == ()
+
+
+@pytest.mark.parametrize("asked", ["13", "13-20"])
+def test_pages_that_a_document_does_not_have_are_refused(asked: str) -> None:
+    with pytest.raises(ContentError, match=r"set\.pdf has 12 pages; there is no page 13\."):
+        admit(content("set.pdf"), "set.pdf", pages=asked)
+
+
+def test_pages_behind_the_end_of_a_document_are_said_to_be_missing() -> None:
+    admitted = admit(content("set.pdf"), "set.pdf", pages="11-20")
+    assert isinstance(admitted.block, DocumentBlock)
+    assert admitted.block.pages == "11-12"
+    assert admitted.notices == ("set.pdf has 12 pages; of 11-20 only 11-12 is used",)
+    assert admit(content("set.pdf"), "set.pdf", pages="11-12").notices == ()
+
+
+@pytest.mark.parametrize("name", ["rgb.png", "notes.md", "tone.wav"])
+def test_what_has_no_pages_says_so_when_it_is_asked_for_some(name: str) -> None:
+    assert admit(content(name), name, pages="3").notices == (f"{name} has no pages; all of it is used",)
 
 
 def test_nothing_is_not_a_file() -> None:

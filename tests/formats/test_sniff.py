@@ -262,6 +262,23 @@ def test_the_name_tells_kinds_of_text_apart_and_nothing_else(name: str, media_ty
         (b"ID3 tags are not always there\n", "text/plain"),
         (b"The header is %PDF-1.7 and then follows the body.\n", "text/plain"),
         (b"PK is short for public key\n", "text/plain"),
+        (b"P5 is the ticket of the payment team\nP6 follows\n", "text/plain"),
+        (b"P4 server settings\n", "text/plain"),
+        (b"P5 12 14 30\nP6 2 9 31\n", "text/plain"),
+        (b"P5\n# by hand\n2 2\n255\n\0\x80\xff\x90", "image/x-portable-anymap"),
+        (b"P4 8 1\n\xff", "image/x-portable-anymap"),
+        (b"CWS 2024 planning notes\n", "text/plain"),
+        (b"FWS-12: fix the bug\n", "text/plain"),
+        (b"FWS\x06\x2a\x01\0\0\x78\0\5\x5f\0\0\x0f\xa0", "application/x-shockwave-flash"),
+        (b"CWS\x0a\x10\x27\0\0\x78\x9c\xed\x7b\x6d", "application/x-shockwave-flash"),
+        (b"The JXL format is new\n", "text/plain"),
+        (b"New ftyp boxes are read\n", "text/plain"),
+        (b"The jP  box\n", "text/plain"),
+        (b"GIF89a is a format of pictures\n", "text/plain"),
+        (b'import x\nMINIMAL = b"%PDF-1.4\\n1 0 obj\\n<< /Type /Catalog >>\\nendobj\\n"\n', "text/plain"),
+        (b'#!/usr/bin/env python3\nPDF = b"""%PDF-1.4\n1 0 obj\nstartxref\n9\n%%EOF"""\n', "text/x-python"),
+        (b"X-Mailer: x\n\n%PDF-1.4\n1 0 obj\n<<>>\nendobj\nstartxref\n9\n%%EOF\n", "application/pdf"),
+        (b"X-Mailer: x\n\n%PDF-1.4\n%\x81\x8d\1\2\n1 0 obj\n<<>>\n", "application/pdf"),
         (b"<3 you all\n", "text/plain"),
         (b"{not json}\n", "text/plain"),
         (b'{"a": 1}\n{"a": 2}\n', "application/x-ndjson"),
@@ -291,6 +308,27 @@ def test_an_encrypted_office_file_is_said_to_be_one() -> None:
 def test_a_document_cut_off_before_its_directory_is_still_named() -> None:
     data = word()
     assert sniff(data[: len(data) // 2]).media_type in (OOXML + "wordprocessingml.document", "application/zip")
+
+
+def zipped(*members: tuple[str, bytes], method: int = zipfile.ZIP_DEFLATED) -> bytes:
+    file = io.BytesIO()
+    with zipfile.ZipFile(file, "w", method) as archive:
+        for name, data in members:
+            archive.writestr(name, data)
+    return file.getvalue()
+
+
+@pytest.mark.parametrize("folder", ["word/", "xl/", "ppt/"])
+def test_an_archive_with_a_folder_of_that_name_is_no_office_file(folder: str) -> None:
+    assert sniff(zipped((folder + "notes.txt", b"words"), ("a.txt", b"b"))).media_type == "application/zip"
+
+
+@pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
+def test_an_open_document_that_was_packed_again_is_still_one(method: int) -> None:
+    with zipfile.ZipFile(io.BytesIO(legacy("odt", word, "docx"))) as archive:
+        members = [(name, archive.read(name)) for name in sorted(archive.namelist())]
+    assert members[0][0] != "mimetype"
+    assert sniff(zipped(*members, method=method)).media_type == "application/vnd.oasis.opendocument.text"
 
 
 ALIASES = {

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loom.errors import Unreadable
-from loom.formats.text import decode_text, encoding_of
+from loom.formats.text import decode_text, encoding_of, line_count, lines_of
 
 SAMPLE = "Grüße aus Köln: 3 × 4 = 12 €\nZweite Zeile\tmit Tabulator\n" * 10
 
@@ -37,6 +37,42 @@ def test_windows_1252_is_converted_and_said() -> None:
     text, encoding, notices = decode_text(SAMPLE.encode("cp1252"), "old.txt")
     assert (text, encoding) == (SAMPLE, "windows-1252")
     assert notices == ("old.txt is not UTF-8; it was read as Windows-1252 (Western European)",)
+
+
+@pytest.mark.parametrize(
+    ("head", "codec", "said"),
+    [
+        ('<?xml version="1.0" encoding="windows-1251"?><a>', "cp1251", "windows-1251"),
+        ('<html><head><meta charset="KOI8-R"></head><body>', "koi8-r", "koi8-r"),
+        ('<meta http-equiv="Content-Type" content="text/html; charset=iso-8859-5">', "iso8859-5", "iso8859-5"),
+        ("Content-Type: text/plain; charset=koi8-u\n\n", "koi8-u", "koi8-u"),
+        ("# -*- coding: cp866 -*-\n", "cp866", "cp866"),
+        ('<meta charset="windows-1251">' + "<br>" * 5000, "cp1251", "windows-1251"),
+    ],
+    ids=["xml", "html", "http-equiv", "mail", "python", "only ascii for long"],
+)
+def test_an_old_encoding_that_is_declared_is_believed(head: str, codec: str, said: str) -> None:
+    text = head + "Привет, мир. Это обычный текст\n"
+    assert decode_text(text.encode(codec)) == (text, said, ())
+
+
+@pytest.mark.parametrize("declared", ["windows-1251", "utf-8", "rot13", "utf-7", "no-such-thing"])
+def test_a_declaration_that_cannot_be_true_is_not_believed(declared: str) -> None:
+    data = f'<meta charset="{declared}">'.encode()
+    assert encoding_of(data + b"\x98\x81" * 30 + bytes(range(14, 27)) * 9) is None
+    assert encoding_of(data + "Привет".encode()) == "utf-8"
+
+
+@pytest.mark.parametrize("piece", ["a\fb\vc\x1c\x85\u2028d", "x" * 70_000, "é"])
+@pytest.mark.parametrize("end", ["\n", "\r\n", "\r"])
+def test_lines_end_where_editors_end_them_and_nowhere_else(piece: str, end: str) -> None:
+    lines = [piece, "", piece * 2, *["short"] * 30_000]
+    for last in ("", end):
+        text = end.join(lines) + last
+        assert list(lines_of(text)) == lines
+        assert line_count(text) == len(lines)
+    assert (list(lines_of("")), line_count("")) == ([], 0)
+    assert (list(lines_of(end)), line_count(end)) == ([""], 1)
 
 
 @pytest.mark.parametrize("cut", range(8))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ from loom.testing import sample_pdf, sample_png, sample_wav
 from loom.tools.egress import Egress
 from loom.tools.fetch import fetch_tool
 from loom.tools.page_text import page_text
-from tools.server import page, serving
+from tools.server import page, redirect, serving
 from tools.world import Context, said
 
 FETCH = fetch_tool(Egress(allow=("127.0.0.0/8",)))
@@ -90,6 +91,49 @@ async def test_without_the_users_word_nobody_is_asked(tmp_path: Path) -> None:
         with pytest.raises(ToolError, match="said no"):
             await said(FETCH, Context(tmp_path), url=f"http://127.0.0.1:{server.port}/?q=what-i-read")
         assert server.connections == 0
+
+
+async def resolve(_host: str, _port: int) -> Sequence[str]:
+    return ["127.0.0.1"]
+
+
+NAMED = fetch_tool(Egress(allow=("127.0.0.0/8",), resolve=resolve))
+
+
+async def test_a_redirect_to_another_host_needs_the_users_word_before_anything_is_told_to_it(tmp_path: Path) -> None:
+    class Once(Context):
+        """The user says yes to the first host."""
+
+        async def approve(self, action: str, *, why: str, url: str = "") -> None:
+            self._allow = not self.asked
+            await super().approve(action, why=why, url=url)
+
+    with serving({"*": page("x")}) as far, serving({"*": redirect(f"http://far.example:{far.port}/?key")}) as near:
+        context = Once(tmp_path)
+        with pytest.raises(ToolError, match="said no"):
+            await said(NAMED, context, url=f"http://near.example:{near.port}/")
+        hosts = [f"near.example:{near.port}", f"far.example:{far.port}"]
+        assert context.asked == [f"fetch from {host}: what is in the address is told to that host" for host in hosts]
+        assert far.connections == 0
+
+
+async def test_a_redirect_within_a_host_asks_nobody_again(tmp_path: Path) -> None:
+    with serving({"/": redirect("/there"), "/there": page("moved words")}) as server:
+        context = Context(tmp_path, allow=True)
+        assert "moved words" in await said(NAMED, context, url=f"http://near.example:{server.port}/")
+        assert len(context.asked) == 1
+
+
+async def test_a_redirect_to_a_private_address_is_refused_before_anybody_is_bothered(tmp_path: Path) -> None:
+    with serving({"*": page("canary")}) as canary:
+        inner = f"http://127.0.0.1:{canary.port}/"
+        with serving({"*": redirect(inner)}) as near:
+            context = Context(tmp_path, allow=True)
+            gate = fetch_tool(Egress(allow=("near.example",), resolve=resolve))
+            with pytest.raises(Unsupported, match="not on the public internet"):
+                await said(gate, context, url=f"http://near.example:{near.port}/")
+            assert len(context.asked) == 1
+            assert canary.connections == 0
 
 
 async def test_pictures_documents_and_sound_come_as_blocks_whatever_the_server_claims(tmp_path: Path) -> None:

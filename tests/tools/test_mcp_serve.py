@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import base64
+import itertools
 import json
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
 import mcp_types as types
+import pytest
 from mcp import Client, StdioServerParameters
 
+from loom.errors import ToolError
 from loom.testing import sample_pdf, sample_png, sample_wav
+from loom.tools.base import Tool
+from loom.tools.files import read_file
+from loom.tools.look import look
+from loom.tools.mcp_server import Kept, ServedCall, Serving
+from loom.tools.workspace import open_file
 
 
 @asynccontextmanager
@@ -86,6 +95,57 @@ async def test_what_would_need_a_persons_word_is_refused_with_an_explanation(tmp
         assert words(await loom.call_tool("read_file", {"path": "../other.txt"})) == "     1\toutside"
         for path in (str(tmp_path / "id_rsa"), ".env"):
             assert (await loom.call_tool("read_file", {"path": path})).is_error
+
+
+@pytest.mark.parametrize(("name", "argument"), [("read_file", "path"), ("look", "media")])
+async def test_a_link_that_is_swapped_while_a_call_runs_leads_nowhere(name: str, argument: str, tmp_path: Path) -> None:
+    """It is the open file that is judged, and no earlier look at what the name led to."""
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (tmp_path / "other.txt").write_text("outside words")
+    (inside / "plain.txt").write_text("inside words")
+    link = inside / "link.txt"
+    link.symlink_to("plain.txt")
+    call = ServedCall(Serving(workspace=inside), Kept())
+    with open_file(inside, "link.txt") as opened:
+        link.unlink()
+        link.symlink_to(tmp_path / "other.txt")
+        await call.approve_file(opened, "read link.txt", why="")
+        assert opened.file.read() == b"inside words"
+    tool = {"read_file": Tool(read_file), "look": look}[name]
+    with pytest.raises(ToolError, match="outside the workspace"):
+        await tool.run(call, {argument: "link.txt"})
+
+
+async def test_links_that_are_swapped_all_the_time_let_nothing_out(tmp_path: Path) -> None:
+    inside = tmp_path / "inside"
+    inside.mkdir()
+    (tmp_path / "other.txt").write_text("outside words")
+    (inside / "plain.txt").write_text("inside words")
+    (inside / "link.txt").symlink_to("plain.txt")
+    is_over = threading.Event()
+
+    def swap() -> None:
+        for target in itertools.cycle((tmp_path / "other.txt", Path("plain.txt"))):
+            (inside / "spare").symlink_to(target)
+            (inside / "spare").replace(inside / "link.txt")
+            if is_over.is_set():
+                return
+
+    swapping = threading.Thread(target=swap)
+    swapping.start()
+    answers: list[str] = []
+    try:
+        for _ in range(300):
+            try:
+                answers.append(str(await read_file(ServedCall(Serving(workspace=inside), Kept()), "link.txt")))
+            except ToolError as error:
+                answers.append(str(error))
+    finally:
+        is_over.set()
+        swapping.join()
+    assert not any("outside words" in answer for answer in answers)
+    assert all("inside words" in answer or "no user to ask" in answer for answer in answers)
 
 
 async def test_mistakes_are_answers_and_the_server_goes_on(tmp_path: Path) -> None:

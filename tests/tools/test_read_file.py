@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import threading
+import tracemalloc
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +17,7 @@ from loom.errors import ContentError, TooLarge, ToolError, Unreadable, Unsupport
 from loom.formats.door import admit
 from loom.formats.facts import Limits
 from loom.testing import sample_pdf, sample_png, sample_wav
-from loom.tools.files import page_sentence, read_file
+from loom.tools.files import numbered_lines, page_sentence, read_file
 from loom.tools.workspace import is_sensitive
 
 
@@ -45,6 +46,39 @@ async def test_text_comes_with_line_numbers_and_says_how_to_go_on(tmp_path: Path
         "    13\tline 13",
         "(log.txt: lines 11–13 of 100; next: offset=14)",
     ]
+
+
+async def test_lines_are_counted_as_other_tools_count_them(tmp_path: Path) -> None:
+    (tmp_path / "log.txt").write_bytes(b"one\x0c\r\ntwo\xe2\x80\xa8and\rthree\x1c\nfour")
+    (block,) = await read_file(Context(tmp_path), "log.txt", offset=3)
+    assert text_of(block) == "     3\tthree\x1c\n     4\tfour\n(log.txt: lines 3–4 of 4)"
+
+
+def test_a_long_log_takes_little_more_memory_than_its_text() -> None:
+    log = b"ab\n" * 3_000_000
+    tracemalloc.start()
+    try:
+        shown = numbered_lines(log, "log", Limits(), offset=2_999_999, limit=None, media_type="text/plain")
+        peak = tracemalloc.get_traced_memory()[1]
+    finally:
+        tracemalloc.stop()
+    assert shown.text.startswith("2999999\tab\n3000000\tab\n")
+    assert peak < 2 * len(log)
+
+
+async def test_a_name_that_is_not_utf_8_is_shown_as_far_as_it_can_be(tmp_path: Path) -> None:
+    for name, data in ((b"\xff.png", b"<!doctype html><html></html>"), (b"\xfe.bin", b"\x7fELF" + bytes(99))):
+        (tmp_path / os.fsdecode(name)).write_bytes(data)
+    said, _ = await read_file(Context(tmp_path), os.fsdecode(b"\xff.png"))
+    assert text_of(said) == "(\ufffd.png is HTML (by its bytes), attached as text)"
+    (block,) = await read_file(Context(tmp_path), os.fsdecode(b"\xfe.bin"))
+    assert "is an ELF program" in text_of(block)
+
+
+async def test_a_text_asked_for_pages_says_that_it_has_none(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("words")
+    said, lines = await read_file(Context(tmp_path), "a.txt", pages="3")
+    assert (text_of(said), text_of(lines)) == ("(a.txt has no pages)", "     1\twords")
 
 
 async def test_a_short_text_needs_no_hint(tmp_path: Path) -> None:
@@ -153,7 +187,7 @@ async def test_a_long_document_is_shown_twenty_pages_at_a_time(tmp_path: Path) -
     assert isinstance(later, DocumentBlock)
     assert later.pages == "41-47"
     assert text_of(said) == "report.pdf: pages 41–47 of 47"
-    with pytest.raises(ToolError, match="47 pages"):
+    with pytest.raises(ContentError, match="47 pages; there is no page 60"):
         await read_file(context, "report.pdf", pages="60-70")
 
 
@@ -168,8 +202,7 @@ async def test_a_binary_is_described_in_a_line(tmp_path: Path) -> None:
     (tmp_path / "tool").write_bytes(b"\x7fELF\x02\x01\x01" + bytes(range(256)) * 20)
     (block,) = await read_file(Context(tmp_path), "tool")
     assert isinstance(block, TextBlock)
-    assert block.text.startswith("[tool is ")
-    assert "nothing to show" in block.text
+    assert block.text.startswith("[tool is an ELF program (application/x-elf, 5 KB); Loom takes ")
 
 
 async def test_a_text_with_the_name_of_a_picture_says_what_it_is(tmp_path: Path) -> None:

@@ -32,6 +32,12 @@ async def test_matches_come_with_file_and_line_and_binary_files_are_counted(tmp_
     ]
 
 
+async def test_line_numbers_are_those_of_other_tools(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_bytes(b"one\x0c\ntwo\xe2\x80\xa8\r\nthree\rfour")
+    found = await said(SEARCH, Context(tmp_path), pattern="three|four")
+    assert found.splitlines()[:2] == ["a.txt:3: three", "a.txt:4: four"]
+
+
 async def test_a_path_and_a_glob_narrow_the_search(tmp_path: Path) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "x.py").write_text("word")

@@ -44,7 +44,10 @@ class Context:
     async def emit(self, text: str, *, fraction: float | None = None) -> None:
         self.told.append(text)
 
-    async def approve(self, action: str, *, why: str) -> None:
+    def may_read(self, *places: Path) -> bool:
+        return True
+
+    async def approve(self, action: str, *, why: str, url: str = "") -> None:
         self.asked.append(f"{action}: {why}")
         if not self._allow:
             raise ToolError("the user said no")

@@ -11,7 +11,7 @@ import os
 import re
 import secrets
 import unicodedata
-from collections.abc import Awaitable, Callable, Generator
+from collections.abc import Awaitable, Callable, Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
@@ -21,6 +21,7 @@ import msgspec
 from loom.content.blocks import ToolCall
 from loom.errors import ContentError, ToolError
 from loom.events import ApprovalAnswered, ApprovalRequested, Event
+from loom.tools.egress import is_address
 
 Action: TypeAlias = Literal["allow", "ask", "deny"]
 Said: TypeAlias = Literal["once", "always", "deny"]
@@ -30,8 +31,26 @@ tool."""
 
 _STRICTNESS: Final[dict[Action | None, int]] = {"allow": 0, None: 1, "ask": 2, "deny": 3}
 _JOINED: Final = re.compile(r"[;&|\n`()<>]|\$\(")
-_TO_SAME: Final = re.compile(r"\d?>&\d")
+_TO_SAME: Final = re.compile(r"((?<![^ \t\n;&|`()<>])\d)?>&\d(?![^ \t\n;&|`()<>])")
+"""One output into another, such as 2>&1: the digits are whole words, for `>&2024/x` is a file."""
 _UNSEEN: Final = ("Cc", "Cf", "Co", "Cn", "Zl", "Zp")
+_SUBJECTS: Final = ("command", "path", "media", "url")
+"""The arguments that rules are matched with."""
+BUILT_IN: Final = frozenset(
+    {
+        "read_file",
+        "list_files",
+        "search_files",
+        "write_file",
+        "edit_file",
+        "run_command",
+        "look",
+        "render_slides",
+        "fetch_url",
+        "screenshot",
+    }
+)
+"""Tools of which we know that the subject says enough: "always" covers it whatever the other arguments are."""
 
 
 class ApprovalGone(ContentError):
@@ -96,7 +115,7 @@ class Approvals:
         `needed` is whether the tool itself asks; a rule of the user's can allow, ask or deny all the same. `is_gate`
         says that nothing of the call has happened yet.
         """
-        decided = self._decided(call.name, about.subjects)
+        decided = self.decided(call.name, about.subjects)
         if decided == "deny":
             raise _not_allowed(call)
         if decided == "allow" or (decided is None and not needed) or (call.name, about.pattern) in self.always:
@@ -106,7 +125,7 @@ class Approvals:
 
     async def confirm(self, call: ToolCall, about: About) -> None:
         """The same where a word that was given earlier, by a rule or by "always", is not enough."""
-        if self._decided(call.name, about.subjects) == "deny":
+        if self.decided(call.name, about.subjects) == "deny":
             raise _not_allowed(call)
         await self._allowed(call, about, is_gate=False)
 
@@ -115,9 +134,15 @@ class Approvals:
         if answer == "deny":
             raise ToolError(f"the user said no{f': {reason}' if reason else ''}")
 
-    def _decided(self, tool: str, subjects: tuple[str, ...]) -> Action | None:
+    def decided(self, tool: str, subjects: Collection[str]) -> Action | None:
+        """What the user's rules say: the strictest answer over all subjects."""
         answers: list[Action | None] = [self._rule(tool, subject) for subject in subjects]
         return max(answers, key=lambda answer: _STRICTNESS[answer])
+
+    def covers(self, gate: Action | None, tool: str, subjects: Collection[str]) -> bool:
+        """Whether a call that passed its gate by this answer needs no further word for these: a yes to a call that a
+        rule asks for holds for what the same rule says of its files, and never for what is denied."""
+        return _STRICTNESS[self.decided(tool, subjects)] <= max(_STRICTNESS[gate], _STRICTNESS[None])
 
     async def _asked(self, call: ToolCall, about: About, *, is_gate: bool) -> tuple[Said, str]:
         approval = (self.taken_up.pop(call.id, "") if is_gate else "") or secrets.token_hex(16)
@@ -180,27 +205,50 @@ def _not_allowed(call: ToolCall) -> ToolError:
 # What a call is about ------------------------------------------------------------------------------------------------
 
 
-def about(call: ToolCall, workspace: Path) -> About:
-    """A command with each of the commands that it joins, a path with where it really leads, an address, or all of the
-    arguments."""
-    match call.arguments:
-        case {"command": str() as command}:
-            subjects, pattern = _commands(command), command
-        case {"path": str() as path}:
-            subjects = _places(path, workspace)
-            pattern = subjects[-1]
-        case {"url": str() as url}:
-            subjects, pattern = (url,), url
+def about(call: ToolCall, workspace: Path, declared: Collection[str] | None = None) -> About:
+    """Every command with each of the commands that it joins, every path with where it really leads, every address.
+
+    All of the arguments where there is none of these, and besides them where one says more than its text, or is not
+    `declared` by the tool: who knows what such an argument does? So no decoy takes the place of what a call is about.
+    """
+    named = {name: call.arguments[name] for name in _SUBJECTS if call.arguments.get(name) is not None}
+    found = {name: _subjects(name, value, workspace) for name, value in named.items() if isinstance(value, str)}
+    subjects = [subject for several in found.values() for subject in several]
+    is_clear = 0 < len(named) == len(found) and (declared is None or call.arguments.keys() <= set(declared))
+    if not is_clear:
+        subjects.append(_json(call.arguments))
+    exact = {name: several[0] if name == "command" else several[-1] for name, several in found.items()}
+    is_enough = is_clear and len(exact) == 1 and call.name in BUILT_IN
+    pattern = next(iter(exact.values())) if is_enough else _json(call.arguments | exact)
+    return About(subjects=tuple(dict.fromkeys(subjects)), pattern=pattern, shown=_lines(call.arguments) or call.name)
+
+
+def about_action(
+    call: ToolCall, workspace: Path, action: str, why: str, *, url: str = "", file: Path | None = None
+) -> About:
+    """What a tool itself asks for while it runs. An address that the call leads to is judged as if it were called by
+    itself; a file that is open, by its true place besides its names."""
+    subjects = (url,) if url else about(call, workspace).subjects
+    if file is not None:
+        subjects = (*subjects, place_in(os.path.realpath(workspace), file))
+    return About(subjects=subjects, pattern=action, shown=f"{action} ({why})" if why else action)
+
+
+def place_in(root: str, path: str | Path) -> str:
+    """As rules know it: relative to the workspace, which really is at `root`, where it is inside. Links are not
+    followed."""
+    place = os.path.normpath(os.path.join(root, path))  # noqa: PTH118  asked for every file of a search: a Path is slow
+    return "." if place == root else place.removeprefix(root.rstrip("/") + "/")
+
+
+def _subjects(name: str, value: str, workspace: Path) -> tuple[str, ...]:
+    match name:
+        case "command":
+            return _commands(value)
+        case "url":
+            return (value,) if is_address(value) else (value, *_places(value, workspace))
         case _:
-            pattern = msgspec.json.encode(call.arguments).decode()
-            subjects = (pattern,)
-    return About(subjects=subjects, pattern=pattern, shown=_lines(call.arguments) or call.name)
-
-
-def about_action(call: ToolCall, workspace: Path, action: str, why: str) -> About:
-    """What a tool itself asks for while it runs."""
-    shown = f"{action} ({why})" if why else action
-    return About(subjects=about(call, workspace).subjects, pattern=action, shown=shown)
+            return _places(value, workspace)
 
 
 def _commands(command: str) -> tuple[str, ...]:
@@ -217,27 +265,23 @@ def _places(path: str, workspace: Path) -> tuple[str, ...]:
     """As it is written and as it really is, relative to the workspace where it is inside."""
     root = os.path.realpath(workspace)
     try:
-        written = os.path.normpath(Path(root) / Path(path).expanduser())
-        real = os.path.realpath(written)
+        written = Path(root) / Path(path).expanduser()
+        real = os.path.realpath(written)  # of what is written: behind a link, `..` is where the link leads
     except (ValueError, RuntimeError):  # not a path: the tool will say so
         return (path,)
-    return tuple(dict.fromkeys(_relative(found, root) for found in (written, real)))
-
-
-def _relative(path: str, root: str) -> str:
-    found = Path(path)
-    return str(found.relative_to(root)) if found.is_relative_to(root) else path
+    return tuple(dict.fromkeys(place_in(root, found) for found in (written, real)))
 
 
 def _lines(arguments: dict[str, Any]) -> str:
     """The arguments as a person reads them: texts as they are, everything else as JSON."""
-    values = {
-        name: value if isinstance(value, str) else msgspec.json.encode(value).decode()
-        for name, value in arguments.items()
-    }
+    values = {name: value if isinstance(value, str) else _json(value) for name, value in arguments.items()}
     if len(values) == 1:
         return next(iter(values.values()))
     return "\n".join(f"{name}:\n{text}" if "\n" in text else f"{name}: {text}" for name, text in values.items())
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()
 
 
 def visible(text: str) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from loom.agent.approvals import Approvals, about, about_action
+from loom.agent.approvals import About, Action, Approvals, about, about_action, place_in
 from loom.agent.custom import spelled_out
 from loom.agent.ingest import FileBytes, ingest
 from loom.agent.ports import MediaShelf
@@ -29,7 +29,7 @@ from loom.formats.door import admit
 from loom.formats.facts import Limits
 from loom.models import Capabilities
 from loom.tools.base import Tool
-from loom.tools.workspace import open_file, read_whole
+from loom.tools.workspace import OpenFile, open_file, read_whole
 
 LOOK: Final = "look"
 """The tool that reads on where a text was cut."""
@@ -50,6 +50,8 @@ class Workshop(msgspec.Struct, frozen=True, kw_only=True):
     finished: Callable[[ToolCall, ToolResult], Awaitable[None]]
     """Told of every call that was run, before its result is stored."""
     text_cap_bytes: int = TEXT_CAP_BYTES
+    done: dict[str, ToolResult] = msgspec.field(default_factory=dict[str, ToolResult])
+    """What the calls of the last message gave, by call, as far as they have ended."""
 
 
 class CallContext:
@@ -60,8 +62,11 @@ class CallContext:
         self._call = call
         self.capabilities = capabilities
         self.workspace = workshop.workspace
+        self._root = os.path.realpath(workshop.workspace)
         self.limits = workshop.limits
         self.injected: list[ContentBlock] = []
+        self.gate: Action | None = None
+        """What the user's rules said of the call before it began."""
 
     async def attach(
         self, data: bytes | Path, *, name: str = "", source: str = "", pages: str = ""
@@ -78,10 +83,14 @@ class CallContext:
         """A file that a tool hands over: of the workspace, or one that it has just made in the folder for temporary
         files. A model may have chosen the name, so everything else needs the user's word."""
         with open_file(self.workspace, str(path)) as opened:
-            if not opened.inside and not opened.path.is_relative_to(_scratch()):
-                await self.approve(f"read {path}", why=f"{opened.path} is outside the workspace")
+            is_made = not opened.inside and opened.path.is_relative_to(_scratch())
+            why = ""
+            if not opened.inside and not is_made:
+                why = f"{opened.path} is outside the workspace"
             elif opened.sensitive:
-                await self.approve(f"read {path}", why=f"{opened.path.name} may hold secrets")
+                why = f"{opened.path.name} may hold secrets"
+            if why or not is_made:
+                await self.approve_file(opened, f"read {path}", why=why)
             data = await asyncio.to_thread(read_whole, opened, self.limits)
             return FileBytes(data, opened.path.name, str(opened.path))
 
@@ -101,9 +110,20 @@ class CallContext:
     async def emit(self, text: str, *, fraction: float | None = None) -> None:
         await self._workshop.emit(ToolProgressed(call_id=self._call.id, text=text, fraction=fraction))
 
-    async def approve(self, action: str, *, why: str) -> None:
-        asked = about_action(self._call, self.workspace, action, why)
+    async def approve(self, action: str, *, why: str, url: str = "") -> None:
+        await self._ask(about_action(self._call, self.workspace, action, why, url=url))
+
+    async def approve_file(self, opened: OpenFile, action: str, *, why: str) -> None:
+        if why or not self.may_read(opened.path):
+            why = why or f"it is {opened.path}"
+            await self._ask(about_action(self._call, self.workspace, action, why, file=opened.path))
+
+    async def _ask(self, asked: About) -> None:
         await self._workshop.approvals.ask(self._call, asked, needed=True)
+
+    def may_read(self, *places: Path) -> bool:
+        subjects = {place_in(self._root, place) for place in places}
+        return self._workshop.approvals.covers(self.gate, self._call.name, subjects)
 
     async def confirm(self, action: str, *, why: str) -> None:
         await self._workshop.approvals.confirm(self._call, about_action(self._call, self.workspace, action, why))
@@ -138,16 +158,21 @@ class Acted(msgspec.Struct, frozen=True):
 
 
 async def act_on(
-    calls: Sequence[ToolCall], waiting: Collection[str], workshop: Workshop, capabilities: Capabilities
+    calls: Sequence[ToolCall],
+    waiting: Collection[str],
+    done: Mapping[str, ToolResult],
+    workshop: Workshop,
+    capabilities: Capabilities,
 ) -> Acted:
-    """Run those calls of an earlier process that had not begun; of the others nobody knows the end."""
+    """Run those calls of an earlier process that had not begun; of others that had not ended nobody knows the end."""
     acted = await act([call for call in calls if call.id in waiting], workshop, capabilities)
-    results = iter(acted.results)
-    return Acted(tuple(next(results) if call.id in waiting else _interrupted(call) for call in calls), acted.injected)
+    results = {**done, **{result.call_id: result for result in acted.results}}
+    return Acted(tuple(results.get(call.id) or _interrupted(call) for call in calls), acted.injected)
 
 
 async def act(calls: Sequence[ToolCall], workshop: Workshop, capabilities: Capabilities) -> Acted:
     """Run all calls of a message at once. Cancelling ends them all, and so does a store that cannot be written."""
+    workshop.done.clear()
     contexts = [CallContext(workshop, call, capabilities) for call in calls]
     try:
         async with asyncio.TaskGroup() as group:
@@ -160,9 +185,9 @@ async def act(calls: Sequence[ToolCall], workshop: Workshop, capabilities: Capab
     return Acted(tuple(task.result() for task in tasks), injected)
 
 
-def interrupted_results(calls: Sequence[ToolCall]) -> Message:
-    """What answers calls that nobody will run, or that nobody knows the end of."""
-    return tool(*(_interrupted(call) for call in calls))
+def interrupted_results(calls: Sequence[ToolCall], done: Mapping[str, ToolResult]) -> Message:
+    """What answers calls that nobody will run, or that nobody knows the end of; those that have ended keep theirs."""
+    return tool(*(done.get(call.id) or _interrupted(call) for call in calls))
 
 
 def _interrupted(call: ToolCall) -> ToolResult:
@@ -182,6 +207,7 @@ async def _run(call: ToolCall, workshop: Workshop, context: CallContext) -> Tool
         result = await _failed(call, _crash(call, error), workshop)  # the tool cancelled itself, nobody else did
     except (Exception, SystemExit) as error:  # noqa: BLE001  foreign code: whatever it raises is an answer to the model
         result = await _failed(call, _crash(call, error), workshop)
+    workshop.done[call.id] = result
     await workshop.finished(call, result)
     await workshop.emit(ToolFinished(result=result, seconds=time.monotonic() - started))
     return result
@@ -195,7 +221,7 @@ async def _answered(call: ToolCall, workshop: Workshop, context: CallContext) ->
     if call.raw_arguments is not None:
         raise ToolError(f"the arguments of {call.name} were not a JSON object: {call.raw_arguments[:500]}")
     found.checked(call.arguments)
-    await _approved(call, found, workshop)
+    context.gate = await _approved(call, found, workshop)
     value = await found.run(context, call.arguments)
     blocks = await blocks_of(value, context.shown)
     keep = context.keep if LOOK in workshop.tools else None
@@ -203,14 +229,15 @@ async def _answered(call: ToolCall, workshop: Workshop, context: CallContext) ->
     return ToolResult(call.id, shown, name=call.name, is_error=error_of(value), data=with_kept(data_of(value), kept))
 
 
-async def _approved(call: ToolCall, found: Tool, workshop: Workshop) -> None:
+async def _approved(call: ToolCall, found: Tool, workshop: Workshop) -> Action | None:
     """What the user is shown is what would happen, where the tool can tell; and it is still that when they answer."""
-    plain = about(call, workshop.workspace)
+    plain = about(call, workshop.workspace, found.parameters)
     shown = await _shown(call, found, workshop.workspace, plain.shown)
     asked = msgspec.structs.replace(plain, shown=shown)
     was_asked = await workshop.approvals.ask(call, asked, needed=found.danger == "ask", is_gate=True)
     if was_asked and shown != await _shown(call, found, workshop.workspace, plain.shown):
         raise ToolError("something else changed it while the user was asked", hint="Look at it again.")
+    return workshop.approvals.decided(call.name, asked.subjects)
 
 
 async def _shown(call: ToolCall, found: Tool, workspace: Path, arguments: str) -> str:

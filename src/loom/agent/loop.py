@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import aclosing
 from typing import Any, TypeVar
 
@@ -14,6 +14,7 @@ from loom.agent.ask import Answer, Desk, ask
 from loom.agent.calls import Acted, Workshop, act, act_on, interrupted_results
 from loom.agent.failures import failed
 from loom.agent.mend import Asking
+from loom.content.blocks import ToolResult
 from loom.content.messages import Message, tool
 from loom.context.policy import Placed
 from loom.errors import LoomError, Unavailable
@@ -61,6 +62,8 @@ class Turn(msgspec.Struct, kw_only=True):
     """The id that the message had in the queue, where it waited there."""
     waiting: frozenset[str] | None = None
     """Of a turn that is taken up again at the calls that end its path: those of them that have not begun."""
+    done: Mapping[str, ToolResult] = msgspec.field(default_factory=dict[str, ToolResult])
+    """And what those gave that had ended."""
 
 
 async def run(turn: Turn) -> AsyncGenerator[Event]:
@@ -78,7 +81,7 @@ async def run(turn: Turn) -> AsyncGenerator[Event]:
 async def _steps(turn: Turn) -> AsyncGenerator[Event]:
     if turn.waiting is not None:
         calls = turn.asking.path[-1].message.calls
-        acted = await act_on(calls, turn.waiting, turn.workshop, turn.asking.model.capabilities)
+        acted = await act_on(calls, turn.waiting, turn.done, turn.workshop, turn.asking.model.capabilities)
         for event in await _answered(turn, acted):
             yield event
     while not (limit := _reached(turn)):
@@ -89,7 +92,7 @@ async def _steps(turn: Turn) -> AsyncGenerator[Event]:
         folded = turn.answer.folded
         calls = folded.message.calls if folded is not None and folded.message is not None else ()
         if turn.answer.error is not None or folded is None or not folded.complete:
-            for event in await stored(turn, [interrupted_results(calls)] if calls else []):
+            for event in await stored(turn, [interrupted_results(calls, {})] if calls else []):
                 yield event
             raise turn.answer.error or _incomplete(turn)
         if not calls:

@@ -8,6 +8,7 @@ from typing import Any, Literal, Protocol, TypeVar
 
 import msgspec
 
+from loom.content.blocks import ToolResult
 from loom.content.messages import Message
 from loom.content.recipes import Recipe
 from loom.context.policy import Override, Placed, Watermark
@@ -161,6 +162,10 @@ class Record(Protocol):
 
     async def has_ended(self, turn: str) -> bool:
         """Whether the end of this turn, the last that ran, is among the events."""
+        ...
+
+    async def finished_calls(self) -> Mapping[str, ToolResult]:
+        """What calls have given since the last message was stored, by call, as the events tell."""
         ...
 
     async def take(self) -> bool:

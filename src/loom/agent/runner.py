@@ -133,16 +133,22 @@ class Runner:
             await self._record.emit([event])
             told.append(event)
 
-        await self._close(cut, interrupted(cut.turn), tell)
+        await self._close(cut, interrupted(cut.turn), tell, await self._record.finished_calls() if cut.turn else {})
         return told
 
-    async def _close(self, running: CutTurn, end: TurnFailed, tell: Callable[[Event], Awaitable[object]]) -> None:
-        """Nothing is left open: neither approvals, nor calls, nor the turn itself."""
+    async def _close(
+        self,
+        running: CutTurn,
+        end: TurnFailed,
+        tell: Callable[[Event], Awaitable[object]],
+        done: Mapping[str, ToolResult],
+    ) -> None:
+        """Nothing is left open: neither approvals, nor calls, nor the turn itself. What calls had given is kept."""
         for approval in running.approvals:
             await tell(ApprovalAnswered(approval=approval, answer="deny", reason=end.text))
         _, path = await self._record.path()
         if path and path[-1].message.calls:
-            message = interrupted_results(path[-1].message.calls)
+            message = interrupted_results(path[-1].message.calls, done)
             (node,) = await self._record.append([message])
             await tell(MessageStored(node=node, message=message))
         if running.turn:
@@ -264,7 +270,7 @@ class Runner:
         self.approvals.taken_up = dict(waiting)
         self.question = await self._record.question(None)
         turn = await self._new_turn(state, model)
-        turn.waiting = frozenset(waiting)
+        turn.waiting, turn.done = frozenset(waiting), await self._record.finished_calls()
         await self._through(turn)
 
     async def _compact(self, start: Start) -> None:
@@ -307,7 +313,7 @@ class Runner:
         if not answer.is_stored and answer.folded is not None and answer.folded.message is not None:
             for said in await stored(turn, [answer.folded.message], answer):
                 await self._outbox.put(said)
-        await self._close(await self.cut_turn(), end, self._outbox.put)
+        await self._close(await self.cut_turn(), end, self._outbox.put, turn.workshop.done)
 
     async def _catch_up(self, state: State, model: Model, mentioned: Sequence[str]) -> None:
         """What has changed in tracked files since the agent last saw them is said before the user's words."""
@@ -420,7 +426,8 @@ class Runner:
         for kind in asking.refused_kinds:
             await self._world.learn(asking.model, kind)
         asking.refused_kinds = ()
-        asking.watermark = prepared.watermark
+        if folded.complete or folded.message is not None:  # a request that was only refused draws no borders
+            asking.watermark = prepared.watermark
         asking.calibration = calibrate(asking.calibration, prepared.receipt.totals.tokens, folded.usage.input_tokens)
         state = await self._record.state()
         await self._record.save(

@@ -21,7 +21,7 @@ from loom.content.blocks import ToolCall, ToolResult, clean_text
 from loom.content.media import size_label
 from loom.context.policy import Placed, Watermark
 from loom.errors import Corrupt, MediaError, NotFound
-from loom.formats.text import decode_text, encoding_of
+from loom.formats.text import decode_text, encoding_of, line_count
 from loom.tools.diff import unified
 from loom.tools.files import LINES_PER_READ
 from loom.tools.ignore import glob
@@ -232,6 +232,6 @@ def _found(workspace: Path, asked: Sequence[str], globs: Sequence[str]) -> tuple
 
 def _is_whole(call: ToolCall, text: str, cap_bytes: int) -> bool:
     """Whether one read has shown all of a text, with the numbers of its lines."""
-    lines = len(text.splitlines())
+    lines = line_count(text)
     short = lines <= LINES_PER_READ and len(text.encode()) + _NUMBER_CHARS * lines <= cap_bytes
     return short and not {"offset", "limit"} & call.arguments.keys()

@@ -13,10 +13,10 @@ import msgspec
 from loom.cli.attachments import existing
 from loom.cli.terminal import harmless, sentence
 from loom.config import load_config
-from loom.content.blocks import ContentBlock, DocumentBlock, TextBlock
+from loom.content.blocks import ContentBlock, DocumentBlock, TextBlock, clean_text
 from loom.content.messages import text_of
 from loom.content.recipes import Text
-from loom.errors import ExtraMissing, LoomError
+from loom.errors import ExtraMissing, LoomError, Unsupported
 from loom.formats import render
 from loom.formats.door import admit
 from loom.formats.facts import Limits
@@ -31,9 +31,15 @@ class _Context:
         self.limits = limits
         self.data: dict[str, bytes] = {}
         self.notices: list[str] = []
+        self.refused: Unsupported | None = None
+        """A model is told in words what a binary is; for a person it is an error, as when it is attached."""
 
     async def attach(self, data: bytes, *, name: str, source: str, pages: str = "") -> Sequence[ContentBlock]:
-        admitted = await asyncio.to_thread(admit, data, name, source=source, pages=pages, limits=self.limits)
+        try:
+            admitted = await asyncio.to_thread(admit, data, name, source=source, pages=pages, limits=self.limits)
+        except Unsupported as error:
+            self.refused = error
+            raise
         self.notices.extend(admitted.notices)
         if admitted.data is not None and not isinstance(admitted.block, TextBlock):
             media = getattr(admitted.block, "media", None)
@@ -42,7 +48,7 @@ class _Context:
         return [admitted.block]
 
     async def approve(self, action: str, *, why: str) -> None:
-        self.notices.append(f"{action}: {why}")
+        self.notices.append(clean_text(f"{action}: {why}"))
 
 
 @click.command("read")
@@ -71,13 +77,16 @@ async def _read(path: str, pages: str, offset: int, limit: int | None, limits: L
     context = _Context(limits)
     named = existing(path)
     file, pages = (str(named.source), named.pages or pages) if named is not None else (path, pages)
-    found: dict[str, Any] = {"path": path, "blocks": [], "text": "", "notices": context.notices, "error": None}
+    shown = clean_text(path)  # the name of a file need not be UTF-8
+    found: dict[str, Any] = {"path": shown, "blocks": [], "text": "", "notices": context.notices, "error": None}
     try:
         blocks = await read_file(context, file, offset=offset, limit=limit, pages=pages)
+        if context.refused is not None:
+            raise context.refused
         found["blocks"] = blocks
         found["text"] = "\n".join([_text(block, context) for block in blocks])
     except LoomError as error:
-        found["error"] = {"code": error.code, "message": error.message, "hint": error.hint}
+        found["error"] = {"code": error.code, "message": clean_text(error.message), "hint": clean_text(error.hint)}
         found["said"] = sentence(error)
     return found
 
@@ -91,6 +100,7 @@ def _text(block: ContentBlock, context: _Context) -> str:
     except ExtraMissing as error:
         context.notices.append(str(error))
         return text_of(block)
+    context.notices.extend(words.notices)
     return words.data.decode()
 
 

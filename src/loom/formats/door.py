@@ -16,10 +16,12 @@ from loom.content.blocks import (
     ImageBlock,
     TextBlock,
     clean_text,
+    page_label,
+    page_range,
 )
 from loom.content.media import size_label
 from loom.content.recipes import Fit
-from loom.errors import MediaError, TooLarge, Unreadable, Unsupported
+from loom.errors import ContentError, MediaError, TooLarge, Unreadable, Unsupported
 from loom.formats import inspect, render
 from loom.formats.facts import Inspection, Limits
 from loom.formats.sniff import sniff
@@ -43,12 +45,15 @@ def admit(
     pages: str = "",
     limits: Limits = Limits(),
 ) -> Admitted:
+    """Raises a `MediaError`, or a `ContentError` where `pages` are none or not in the document."""
     inspection, kept = _inspect(data, name, limits)
     media = msgspec.structs.replace(inspection.media, source=clean_text(source))
+    pages, said = _pages(inspection, pages) if pages else ("", ())
+    notices = (*inspection.notices, *said)
     match inspection.category:
         case "text":
             block: ContentBlock = TextBlock(_file_text(inspection))
-            return Admitted(block=block, data=None, notices=inspection.notices)
+            return Admitted(block=block, data=None, notices=notices)
         case "image":
             block = ImageBlock(media, alt=clean_text(alt), detail=detail)
         case "pdf" | "office":
@@ -57,7 +62,28 @@ def admit(
             block = AudioBlock(media)
         case "unsupported":
             raise Unsupported(f"{media.label} is of a kind that Loom cannot show to a model", name=media.name)
-    return Admitted(block=block, data=kept, notices=inspection.notices)
+    return Admitted(block=block, data=kept, notices=notices)
+
+
+def _pages(inspection: Inspection, asked: str) -> tuple[str, tuple[str, ...]]:
+    """Those of the pages asked for that there are, and what there is to say about the others."""
+    first, last = page_range(asked)
+    media = inspection.media
+    name = media.name or "The file"
+    if inspection.category not in ("pdf", "office"):
+        is_paged = media.frames is not None  # of these it is said already that the first is shown
+        return "", () if is_paged else (f"{name} has no pages; all of it is used",)
+    count = media.pages
+    if count is None or last <= count:
+        return asked, ()
+    if first > count:
+        raise ContentError(f"{name} has {_counted(count)}; there is no page {first}.")
+    used = page_label(first, count)
+    return used, (f"{name} has {_counted(count)}; of {asked} only {used} is used",)
+
+
+def _counted(pages: int | None) -> str:
+    return "1 page" if pages == 1 else f"{pages} pages"
 
 
 def _inspect(data: bytes, name: str, limits: Limits) -> tuple[Inspection, bytes]:
@@ -100,9 +126,8 @@ def _rebuilt(data: bytes, name: str, limits: Limits) -> tuple[Inspection, bytes]
         return None
     if len(found.pages_without_text) == found.pages_examined and not found.pictures:
         return None
-    pages = "1 page" if found.media.pages == 1 else f"{found.media.pages} pages"
     name = found.media.name or "the PDF"
-    said = f"{name} is damaged: what could be saved of it ({pages}) is used; more may be missing"
+    said = f"{name} is damaged: what could be saved of it ({_counted(found.media.pages)}) is used; more may be missing"
     return msgspec.structs.replace(found, notices=(said, *found.notices)), copy
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from collections.abc import Iterator
 from typing import Final
 
 from loom.errors import Unreadable
@@ -21,7 +22,6 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_LE, "utf-16-le"),
     (codecs.BOM_UTF16_BE, "utf-16-be"),
 )
-_NAMES: Final = {"utf-8-sig": "utf-8", "cp1252": "windows-1252"}
 _UNITS: Final = {"utf-16-le": 2, "utf-16-be": 2, "utf-32-le": 4, "utf-32-be": 4}
 
 # \b \t \n \v \f \r and ESC (terminal logs) count as printable.
@@ -30,6 +30,19 @@ _NO_CONTROLS: Final = bytes(set(range(256)) - set(_CONTROLS))
 _UTF8_CONTROLS: Final = re.compile(rb"\xc2[\x80-\x9f]")
 _WIDE_CONTROLS: Final = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 _UNDEFINED_1252: Final = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
+
+_DECLARED: Final = re.compile(rb"""(?:coding|charset)\s*[=:]\s*["']?([\w.-]{2,32})""", re.IGNORECASE)
+"""As in XML, HTML, mail and Python."""
+_DECLARED_BYTES: Final = 1024
+_ONE_BYTE_CODECS: Final = frozenset(
+    (
+        *(f"cp125{number}" for number in (0, 1, 3, 4, 5, 6, 7, 8)),
+        *(f"iso8859-{number}" for number in (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16)),
+        *("koi8-r", "koi8-u", "cp866", "tis-620"),
+    )
+)
+"""What is said of these is believed. Each of their bytes is one character, so that a text is written back as it was."""
+_LINES_CHARS: Final = 65_536
 
 
 def encoding_of(data: bytes) -> str | None:
@@ -45,7 +58,18 @@ def encoding_of(data: bytes) -> str | None:
         return _unmarked_wide(head, whole=whole)
     if _is_utf8(head, whole=whole):
         return "utf-8"
-    return "cp1252" if _is_western(head) else None
+    return _declared(head) or ("cp1252" if _is_western(head) else None)
+
+
+def _declared(head: bytes) -> str | None:
+    """What a text that is not Unicode says of itself, if it can be true."""
+    said = _DECLARED.search(head, 0, _DECLARED_BYTES)
+    try:
+        codec = codecs.lookup(said[1].decode()).name if said else ""
+        text = head.decode(codec) if codec in _ONE_BYTE_CODECS else ""
+    except (LookupError, UnicodeDecodeError):
+        return None
+    return codec if text and len(_WIDE_CONTROLS.findall(text)) <= len(text) * (1 - MIN_PRINTABLE) else None
 
 
 def _is_utf8(head: bytes, *, whole: bool) -> bool:
@@ -111,7 +135,7 @@ def decode_text(data: bytes, name: str = "") -> tuple[str, str, tuple[str, ...]]
     if "\0" in text:
         notices = (*notices, f"NUL characters in {name or 'the text'} are shown as ␀")
         text = text.replace("\0", "␀")
-    return text, _NAMES.get(codec, codec), notices
+    return text, codec.removesuffix("-sig").replace("cp125", "windows-125"), notices
 
 
 def _decode(data: bytes, codec: str, shown: str) -> tuple[str, str, tuple[str, ...]]:
@@ -126,5 +150,33 @@ def _decode(data: bytes, codec: str, shown: str) -> tuple[str, str, tuple[str, .
         damaged = text.count("\ufffd")
         if not codec.startswith("utf-8") or sum(map(len, re.findall("[^\x00-\x7f\ufffd]+", text))) > damaged:
             return text, codec, (f"{damaged} damaged characters in {shown} are shown as \ufffd",)
+        declared = _declared(data[:WINDOW_BYTES])
+        if declared is not None:
+            return _decode(data, declared, shown)
     text = data.decode("cp1252", "replace")
     return text, "cp1252", (f"{shown} is not UTF-8; it was read as Windows-1252 (Western European)",)
+
+
+def lines_of(text: str) -> Iterator[str]:
+    """The lines of a text without their ends, a few at a time: all of them would take many times its memory.
+
+    They are cut where editors and other tools cut, so that numbers agree: at line feeds and carriage returns, not at
+    form feeds and the like as `splitlines` does.
+    """
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
+    start, size = 0, len(text)
+    while start < size:
+        end = text.rfind("\n", start, start + _LINES_CHARS)
+        if end < 0:
+            end = text.find("\n", start)
+        if end < 0:
+            end = size
+        yield from text[start:end].split("\n")
+        start = end + 1
+
+
+def line_count(text: str) -> int:
+    """How many `lines_of` gives."""
+    ends = text.count("\n") + text.count("\r") - text.count("\r\n")
+    return ends if not text or text.endswith(("\n", "\r")) else ends + 1

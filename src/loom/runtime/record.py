@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 import msgspec
 
 from loom.agent.ports import State
+from loom.content.blocks import ToolResult
 from loom.content.messages import Message
 from loom.context.policy import Override, Placed, Said, Watermark, wishes_of
 from loom.errors import NotFound, StoreError
-from loom.events import Event, TurnFailed, TurnFinished, decode_event, encode_event
+from loom.events import Event, ToolFinished, TurnFailed, TurnFinished, decode_event, encode_event
 from loom.session import Options, Queued
 from loom.store.leases import Lease
 from loom.store.nodes import Node
@@ -150,6 +151,17 @@ class StoredRecord:
                 return ended == turn
             case _:
                 return False
+
+    async def finished_calls(self) -> dict[str, ToolResult]:
+        found: dict[str, ToolResult] = {}
+        last = await self._runtime.events.last_of(self.id, ("message_stored", "turn_started"))
+        seq = last.seq if last is not None else 0
+        while events := await self._runtime.events.after(self.id, seq):
+            seq = events[-1].seq
+            for stored in events:
+                if isinstance(event := decode_event(stored.data), ToolFinished):
+                    found[event.result.call_id] = event.result
+        return found
 
     # Who runs it -----------------------------------------------------------------------------------------------------
 

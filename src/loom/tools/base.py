@@ -19,7 +19,7 @@ import re
 import typing
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any, Final, Literal, Protocol, TypeAlias, cast, overload
+from typing import Any, Final, Literal, Protocol, TypeAlias, cast, overload, runtime_checkable
 
 import msgspec
 
@@ -30,6 +30,7 @@ from loom.errors import ContentError, ToolError
 from loom.formats.facts import Limits
 from loom.models import Capabilities
 from loom.prompt import ToolSpec
+from loom.tools.workspace import OpenFile
 
 Danger: TypeAlias = Literal["none", "ask"]
 """Whether a call needs the user's approval unless a rule says otherwise."""
@@ -58,6 +59,15 @@ class FileContext(Protocol):
         ...
 
 
+@runtime_checkable
+class FileJudge(Protocol):
+    """A context that judges a file by what is open: what was named may lead elsewhere by now."""
+
+    async def approve_file(self, opened: OpenFile, action: str, *, why: str) -> None:
+        """Raises ToolError where it must not be read. `why` it needs the user's word; empty: only a rule can object."""
+        ...
+
+
 class ToolContext(FileContext, Protocol):
     """What a tool gets besides its arguments."""
 
@@ -70,6 +80,14 @@ class ToolContext(FileContext, Protocol):
         self, data: bytes | Path, *, name: str = "", source: str = "", pages: str = ""
     ) -> Sequence[ContentBlock]:
         """Store bytes, or a file of the workspace, and get the block that shows them."""
+        ...
+
+    async def approve(self, action: str, *, why: str, url: str = "") -> None:
+        """Ask the user; raises ToolError when not allowed. `url` is where the call leads, if not where it said."""
+        ...
+
+    def may_read(self, *places: Path) -> bool:
+        """Whether the user's rules leave a file alone that was found, not named: it has these paths."""
         ...
 
     async def inject(self, *content: Content) -> None:
@@ -117,6 +135,11 @@ class Tool:
     @property
     def name(self) -> str:
         return self.spec.name
+
+    @property
+    def parameters(self) -> frozenset[str]:
+        """Those that it declares."""
+        return frozenset(cast("dict[str, Any]", self.spec.parameters.get("properties", {})))
 
     def checked(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The arguments as the function wants them; a ToolError that a model can learn from otherwise."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import zlib
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from pathlib import PurePosixPath
 from typing import TYPE_CHECKING, Final
 from urllib.parse import unquote, urlsplit
@@ -42,29 +42,36 @@ class Download(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def download(
-    url: str, egress: Egress, *, max_bytes: int = MAX_BYTES, seconds: float = DEADLINE_SECONDS
+    url: str,
+    egress: Egress,
+    *,
+    max_bytes: int = MAX_BYTES,
+    seconds: float = DEADLINE_SECONDS,
+    moved: Callable[[Place], Awaitable[None]] | None = None,
 ) -> Download:
-    """Unsupported, Unreadable or TooLarge where that cannot or must not be."""
-    place = place_of(url)
-    try:
-        async with asyncio.timeout(seconds):
-            return await _followed(place, egress, max_bytes)
-    except TimeoutError:
-        raise TooLarge(f"{place.origin} takes longer than {seconds:g} s to answer", name=place.url) from None
-
-
-async def _followed(place: Place, egress: Egress, max_bytes: int) -> Download:
+    """Unsupported, Unreadable or TooLarge where that cannot or must not be. `moved` may refuse a host that a redirect
+    leads to, before anything is told to it; the time that it takes does not count."""
     import httpcore2
 
+    place = place_of(url)
+    clock = asyncio.get_running_loop().time
+    left = seconds
     async with httpcore2.AsyncConnectionPool(network_backend=_backend(egress)) as pool:
         for _ in range(MAX_REDIRECTS + 1):
+            began = clock()
             try:
-                found = await _asked(pool, place, max_bytes)
+                async with asyncio.timeout(left):
+                    found = await _asked(pool, place, max_bytes)
+            except TimeoutError:
+                raise TooLarge(f"{place.origin} takes longer than {seconds:g} s to answer", name=place.url) from None
             except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
                 hint = "Check the address, or try again later."
                 raise Unreadable(f"{place.origin} cannot be read ({type(error).__name__})", hint=hint) from None
             if isinstance(found, Download):
                 return found
+            left -= clock() - began
+            if moved is not None and found.origin != place.origin:
+                await moved(found)
             place = found
     raise Unreadable(f"{place.origin} redirects more than {MAX_REDIRECTS} times", hint=_CHECK)
 

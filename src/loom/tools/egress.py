@@ -25,6 +25,7 @@ Resolve: TypeAlias = Callable[[str, int], Awaitable[Sequence[str]]]
 
 CONNECT_SECONDS: Final = 10.0
 _PORTS: Final = {"http": 80, "https": 443}
+_SCHEME_CHARS: Final = 12
 _ILLEGAL: Final = re.compile(r"[\x00-\x20\x7f\\\u00ad\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]")
 _NUMERIC: Final = re.compile(r"(0x[0-9a-f]*|[0-9]+)(\.(0x[0-9a-f]*|[0-9]+))*", re.IGNORECASE)
 _HOST: Final = re.compile(r"[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?(\.[a-z0-9_]([a-z0-9_-]*[a-z0-9_])?)*")
@@ -132,6 +133,11 @@ async def resolved(host: str, port: int) -> list[str]:
     """What the system's resolver says."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
+
+
+def is_address(url: str) -> bool:
+    """Whether it is meant as an address, and not as the path of a file."""
+    return "://" in url[:_SCHEME_CHARS]
 
 
 def place_of(url: str) -> Place:

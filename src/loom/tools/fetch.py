@@ -18,13 +18,14 @@ from loom.formats.sniff.kinds import label_of
 from loom.formats.text import decode_text
 from loom.tools.base import Tool, ToolContext
 from loom.tools.download import Download, download
-from loom.tools.egress import Egress, place_of
+from loom.tools.egress import Egress, Place, place_of
 from loom.tools.files import paged
 from loom.tools.page_text import PageText
 from loom.tools.searching import text_crew
 from loom.tools.text_job import PageJob
 
 _MARKUP: Final = ("text/html", "application/xhtml+xml")
+_TOLD: Final = "what is in the address is told to that host"
 
 
 def fetch_tool(egress: Egress) -> Tool:
@@ -41,13 +42,19 @@ def fetch_tool(egress: Egress) -> Tool:
 
 
 async def fetched(context: ToolContext, url: str, egress: Egress) -> list[ContentBlock]:
-    """A URL can carry out what was read elsewhere, so the user is asked once for every host."""
+    """A URL can carry out what was read elsewhere, so the user is asked for every host, also for one that a redirect
+    leads to."""
     place = place_of(url)
     await egress.addresses(place.host, place.port)
-    await context.approve(f"fetch from {place.origin}", why="what is in the address is told to that host")
+    await context.approve(f"fetch from {place.origin}", why=_TOLD)
+
+    async def moved(to: Place) -> None:
+        await egress.addresses(to.host, to.port)
+        await context.approve(f"fetch from {to.origin}", why=_TOLD, url=to.url)
+
     limits = context.limits
     most = max(limits.max_image_bytes, limits.max_pdf_bytes, limits.max_office_bytes, limits.max_audio_bytes)
-    found = await download(url, egress, max_bytes=most)
+    found = await download(url, egress, max_bytes=most, moved=moved)
     name = clean_name(found.name)
     sniffed = sniff(found.data, name)
     if sniffed.category == "text":

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
-from loom.content.blocks import ContentBlock, DocumentBlock, TextBlock, page_label, page_range
+from loom.content.blocks import ContentBlock, DocumentBlock, TextBlock, clean_text, page_label, page_range
 from loom.content.media import Media, digest_of, size_label
 from loom.errors import ToolError, Unsupported
 from loom.formats import inspect, mislabelled
 from loom.formats.facts import Limits
 from loom.formats.sniff import sniff
-from loom.formats.sniff.kinds import DELIMITED, label_of
-from loom.formats.text import decode_text
-from loom.tools.base import FileContext
+from loom.formats.sniff.kinds import DELIMITED
+from loom.formats.text import decode_text, line_count, lines_of
+from loom.tools.base import FileContext, FileJudge
 from loom.tools.words import counted
 from loom.tools.workspace import OpenFile, open_file, read_whole
 
@@ -43,26 +44,22 @@ async def read_file(
     with open_file(context.workspace, path) as opened:
         await ask_to_read(context, opened, path)
         data = await asyncio.to_thread(read_whole, opened, context.limits)
-    sniffed = sniff(data, opened.path.name)
+    name = clean_text(opened.path.name)
+    sniffed = sniff(data, name)
     if sniffed.category == "text":
         lines = await asyncio.to_thread(
             numbered_lines,
             data,
-            opened.path.name,
+            name,
             context.limits,
             offset=offset,
             limit=limit,
             media_type=sniffed.media_type,
         )
-        said = mislabelled(opened.path.name, sniffed) if data else ""
-        return [TextBlock(f"({said})"), lines] if said else [lines]
-    if sniffed.category == "unsupported":
-        kind = f"{label_of(sniffed.media_type)} ({sniffed.media_type}, {size_label(len(data))})"
-        return [TextBlock(f"[{opened.path.name} is {kind}: it has nothing to show to a model]")]
+        said = [mislabelled(name, sniffed) if data else "", f"{name} has no pages" if pages else ""]
+        return [*(TextBlock(f"({sentence})") for sentence in said if sentence), lines]
     if sniffed.category == "office" and (offset > 1 or limit is not None):
-        rows = await asyncio.to_thread(
-            _sheet_rows, data, opened.path.name, context.limits, pages=pages, offset=offset, limit=limit
-        )
+        rows = await asyncio.to_thread(_sheet_rows, data, name, context.limits, pages=pages, offset=offset, limit=limit)
         if rows is not None:
             return [rows]
     return await _attached(context, data, opened.path, pages)
@@ -70,20 +67,24 @@ async def read_file(
 
 async def ask_to_read(context: FileContext, opened: OpenFile, asked: str) -> None:
     """What is outside the workspace, may hold secrets or is large needs the user's word."""
-    action = f"read {asked}"
+    action, why = f"read {asked}", ""
     if not opened.inside:
-        await context.approve(action, why=f"{opened.path} is outside the workspace")
+        why = f"{opened.path} is outside the workspace"
     elif opened.sensitive:
-        await context.approve(action, why=f"{opened.path.name} may hold secrets")
+        why = f"{opened.path.name} may hold secrets"
     elif opened.size_bytes > LARGE_BYTES:
-        await context.approve(action, why=f"it is large ({size_label(opened.size_bytes)})")
+        why = f"it is large ({size_label(opened.size_bytes)})"
+    if isinstance(context, FileJudge):
+        await context.approve_file(opened, action, why=why)
+    elif why:
+        await context.approve(action, why=why)
 
 
 async def _attached(context: FileContext, data: bytes, path: Path, pages: str) -> list[ContentBlock]:
     try:
         blocks = list(await context.attach(data, name=path.name, source=str(path), pages=pages))
     except Unsupported as error:
-        return [TextBlock(f"[{path.name}: {error.message}]")]
+        return [TextBlock(f"[{error.message}]")]
     shown = [part for block in blocks for part in paged(block, pages)]
     for block in blocks:
         # A damaged document was rebuilt at the door: its pictures are not those of `data`.
@@ -142,8 +143,8 @@ def numbered_lines(
         if offset > 1:
             said.append(f"(row 1: {table.head[:_LONGEST_HEAD]})")
     else:
-        every = text.splitlines()
-        lines, total, noun = every[offset - 1 : offset - 1 + most], len(every), "lines"
+        lines = list(islice(lines_of(text), offset - 1, offset - 1 + most))
+        total, noun = line_count(text), "lines"
     if offset > max(total, 1):
         raise ToolError(f"{name} has {total} {noun}; {noun[:-1]} {offset} is behind its end")
     chosen, end = _fitting(lines, offset, limits.max_text_bytes)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -12,7 +14,7 @@ from loom.content.media import size_label
 from loom.errors import ToolError
 from loom.formats.sniff import sniff
 from loom.formats.sniff.kinds import KINDS, UNKNOWN, label_of, type_of_name
-from loom.tools.base import FileContext
+from loom.tools.base import ToolContext
 from loom.tools.ignore import Pattern, glob
 from loom.tools.tree import MAX_DEPTH, MAX_ENTRIES, Entry, Walk
 from loom.tools.words import counted
@@ -30,7 +32,7 @@ class Line(msgspec.Struct, frozen=True):
     kind: str
 
 
-async def list_files(context: FileContext, path: str = ".", pattern: str = "", depth: int | None = None) -> str:
+async def list_files(context: ToolContext, path: str = ".", pattern: str = "", depth: int | None = None) -> str:
     """List the files of a folder with their size and kind. What .gitignore names is left out.
 
     path: the folder, relative to the workspace
@@ -44,18 +46,26 @@ async def list_files(context: FileContext, path: str = ".", pattern: str = "", d
             await context.approve(f"list {path}", why=f"{folder.path} is outside the workspace")
         elif folder.sensitive:
             await context.approve(f"list {path}", why="it may hold secrets")
-        return await asyncio.to_thread(_listed, folder, path, pattern, depth or MAX_DEPTH)
+        return await asyncio.to_thread(_listed, folder, path, pattern, depth or MAX_DEPTH, context.may_read)
 
 
-def _listed(folder: OpenFolder, asked: str, pattern: str, depth: int) -> str:
+def _listed(folder: OpenFolder, asked: str, pattern: str, depth: int, may_read: Callable[[Path, Path], bool]) -> str:
     walk = Walk(folder, max_depth=depth)
     wanted = glob(pattern) if pattern else None
+    written = Path(asked).expanduser()
     lines: list[Line] = []
+    kept_back = 0
     for entry in walk:
-        if _is_wanted(entry, wanted):
+        if not _is_wanted(entry, wanted):
+            continue
+        if may_read(folder.path.joinpath(*entry.parts), written.joinpath(*entry.parts)):
             lines.append(_line(entry, by_name=len(lines) > MAX_LINES))
+        else:
+            kept_back += 1
     shown, said = _fitting(lines, asked)
-    if not lines:
+    if kept_back:
+        said.append(f"{kept_back:,} left out by the user's rules")
+    elif not lines:
         said.append(f"nothing in {asked} is like {pattern}" if pattern else f"{asked} is empty")
     if walk.ignored:
         said.append(f"{walk.ignored} ignored by .gitignore")

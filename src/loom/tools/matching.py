@@ -8,15 +8,18 @@ from __future__ import annotations
 
 import re
 from difflib import SequenceMatcher
+from itertools import islice
 from typing import Final
 
 import msgspec
 
 from loom.errors import ToolError
+from loom.formats.text import lines_of
 
 _NUMBERED: Final = re.compile(r"\s*\d+\t")
 _MAX_LISTED: Final = 10
 _MAX_COMPARED: Final = 2_000
+_MAX_SHOWN: Final = 8
 _ALIKE: Final = 0.6
 
 
@@ -154,7 +157,7 @@ def _not_found(text: str, old: str, name: str) -> ToolError:
 def _nearest(text: str, old: str) -> str:
     """The line that is most like the first line of `old`, with as many behind it."""
     first = next((line.strip() for line in old.split("\n") if line.strip()), "")[:300]
-    lines = text.splitlines()
+    lines = list(islice(lines_of(text), _MAX_COMPARED + _MAX_SHOWN))
     best, at = _ALIKE, -1
     matcher = SequenceMatcher(None, "", first, autojunk=False)
     for number, line in enumerate(lines[:_MAX_COMPARED]):
@@ -163,5 +166,5 @@ def _nearest(text: str, old: str) -> str:
             best, at = ratio, number
     if at < 0:
         return ""
-    count = min(old.count("\n") + 1, 8)
+    count = min(old.count("\n") + 1, _MAX_SHOWN)
     return "\n".join(f"{number + 1:>6}\t{lines[number]}" for number in range(at, min(at + count, len(lines))))

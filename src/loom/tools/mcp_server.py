@@ -27,7 +27,7 @@ from loom.content.inputs import Content
 from loom.content.media import Media
 from loom.content.messages import text_of
 from loom.content.recipes import Fit, Text
-from loom.errors import LoomError, MediaError, NotFound, ToolError
+from loom.errors import LoomError, NotFound, ToolError
 from loom.formats import render
 from loom.formats.door import admit
 from loom.formats.facts import Limits
@@ -35,7 +35,7 @@ from loom.models import Capabilities
 from loom.tools.base import Tool
 from loom.tools.files import read_file
 from loom.tools.look import look
-from loom.tools.workspace import open_file
+from loom.tools.workspace import OpenFile
 
 if TYPE_CHECKING:
     import mcp_types as types
@@ -84,17 +84,11 @@ class ServedCall:
 
     capabilities = Capabilities(accepts=PICTURE_TYPES, result_accepts=PICTURE_TYPES)
 
-    def __init__(self, serving: Serving, kept: Kept, asked: str) -> None:
+    def __init__(self, serving: Serving, kept: Kept) -> None:
         self.workspace = serving.workspace
         self.limits = serving.limits
+        self._allow_outside = serving.allow_outside
         self._kept = kept
-        self._may_be_read = self._is_outside = False
-        try:
-            with open_file(serving.workspace, asked) as opened:
-                self._may_be_read = not opened.sensitive and (opened.inside or serving.allow_outside)
-                self._is_outside = not opened.inside
-        except MediaError:
-            return  # not a file, or none that can be read: whoever opens it says so
 
     async def attach(
         self, data: bytes | Path, *, name: str = "", source: str = "", pages: str = ""
@@ -106,14 +100,21 @@ class ServedCall:
             self._kept.put(admitted.block.media, admitted.data)
         return [admitted.block, *(TextBlock(f"({notice})") for notice in admitted.notices)]
 
-    async def approve(self, action: str, *, why: str) -> None:
-        if self._may_be_read:
-            return
-        how = " Whoever started it can allow this with --allow-outside." if self._is_outside else ""
-        raise ToolError(f"not allowed: {action} ({why}). This server has no user to ask.{how}")
+    async def approve_file(self, opened: OpenFile, action: str, *, why: str) -> None:
+        """By the open file alone: what its name led to a moment ago says nothing about it."""
+        if opened.sensitive or not (opened.inside or self._allow_outside):
+            how = "" if opened.inside else " Whoever started it can allow this with --allow-outside."
+            raise ToolError(f"{_refused(action, why)}{how}")
+
+    async def approve(self, action: str, *, why: str, url: str = "") -> None:
+        raise ToolError(_refused(action, why))
 
     async def confirm(self, action: str, *, why: str) -> None:
-        raise ToolError(f"not allowed: {action} ({why}). This server has no user to ask.")
+        raise ToolError(_refused(action, why))
+
+    def may_read(self, *places: Path) -> bool:
+        """There are no rules at this end."""
+        return True
 
     async def inject(self, *content: Content) -> None:
         raise ToolError("there is no conversation at this end")
@@ -126,6 +127,10 @@ class ServedCall:
 
     async def load(self, digest: str) -> bytes:
         return self._kept.bytes_of(digest)
+
+
+def _refused(action: str, why: str) -> str:
+    return f"not allowed: {action} ({why}). This server has no user to ask."
 
 
 def make_server(serving: Serving) -> Server[Any]:
@@ -150,10 +155,7 @@ def make_server(serving: Serving) -> Server[Any]:
         tool = tools.get(name)
         if tool is None:
             raise ToolError(f"there is no tool {name!r}; these exist: {', '.join(tools)}")
-        values = tool.checked(arguments)
-        subject = cast("str", values.get("path") or values.get("media") or "")
-        context = await asyncio.to_thread(ServedCall, serving, kept, subject)
-        blocks = cast("list[ContentBlock]", await tool.run(context, arguments))
+        blocks = cast("list[ContentBlock]", await tool.run(ServedCall(serving, kept), arguments))
         return await asyncio.to_thread(_contents, blocks, kept, serving.limits)
 
     return Server(

@@ -17,9 +17,15 @@ What a model can do in a workspace without any set-up. This page is made from wh
 
 Paths are relative to the workspace. Reading outside it, files that may hold secrets (`.env`, keys, credentials, under
 any name) and large files need the user's word; writing outside it is refused. Tools marked *asks first* need the
-user's word for every call unless a rule allows them; `fetch_url` and `screenshot` ask for every host, and "always"
-holds for that host. Text beyond 30 KB of one result is cut in the middle and kept: `look` reads on. `.gitignore` is
-honoured where files are listed or searched.
+user's word for every call unless a rule allows them; `fetch_url` asks for every host, also for one that a redirect
+leads to, `screenshot` for the host of the page, and "always" holds for that host. Text beyond 30 KB of one result is
+cut in the middle and kept: `look` reads on. `.gitignore` is honoured where files are listed or searched.
+
+Rules are matched with `command`, `path`, `media` and `url`, where a path, a medium and a page of the workspace count by
+where they really are, too. If a call has several of them, a rule must allow every one. Files that a rule denies or asks
+about are left out where they would be found without being named (lists, searches, neighbours of a page), and lists and
+searches say so. "Always" covers the same command, path, medium or address; of a tool that is not on this page, a call
+with the same arguments.
 
 Only public addresses are fetched: names are resolved once, private, loopback, link-local and mapped addresses are
 refused on every hop of a redirect, and the connection goes to the address that was checked. A browser is shut up

@@ -9,6 +9,7 @@ import os
 import shutil
 import sys
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 from urllib.parse import quote
@@ -21,7 +22,7 @@ from loom.formats.sniff import sniff
 from loom.formats.sniff.kinds import SVG
 from loom.formats.text import encoding_of
 from loom.tools.base import Tool, ToolContext
-from loom.tools.egress import Egress, place_of
+from loom.tools.egress import Egress, is_address, place_of
 from loom.tools.processes import started
 from loom.tools.proxy import FILES_HOST, Files, GuardProxy, guard_proxy
 from loom.tools.screenshot_job import FACTS, PICTURE, Job, Shot
@@ -75,7 +76,7 @@ async def photographed(
 ) -> list[ContentBlock]:
     if importlib.util.find_spec("playwright") is None:
         raise ExtraMissing("Screenshots need Playwright.", hint=f"Install it: {_EXTRA}")
-    target = await (_web(context, url, egress) if "://" in url[:12] else _file(context, url, egress))
+    target = await (_web(context, url, egress) if is_address(url) else _file(context, url, egress))
     with tempfile.TemporaryDirectory(prefix="loom-browser-", dir=_short_place(), ignore_cleanup_errors=True) as folder:
         async with guard_proxy(target.egress, target.files) as proxy:
             job = Job(
@@ -122,7 +123,11 @@ async def _file(context: ToolContext, path: str, egress: Egress) -> Target:
     if is_hidden:
         await context.approve(f"open {path}", why=f"{page.name} may hold secrets")
     relative = page.relative_to(root).as_posix()
-    return Target(f"http://{FILES_HOST}/{quote(relative)}", relative, egress, lambda asked: _served(root, asked, page))
+
+    def served(asked: str) -> tuple[bytes, str] | None:
+        return _served(root, asked, page, context.may_read)
+
+    return Target(f"http://{FILES_HOST}/{quote(relative)}", relative, egress, served)
 
 
 def _page(workspace: Path, path: str) -> tuple[Path, Path, bool]:
@@ -137,11 +142,13 @@ def _page(workspace: Path, path: str) -> tuple[Path, Path, bool]:
     return root, opened.path, opened.sensitive
 
 
-def _served(root: Path, asked: str, page: Path) -> tuple[bytes, str] | None:
+def _served(root: Path, asked: str, page: Path, may_read: Callable[[Path], bool]) -> tuple[bytes, str] | None:
     try:
         with open_file(root, asked.lstrip("/")) as opened:
             hidden = opened.sensitive or ".git" in opened.path.parts
             if not opened.inside or (hidden and opened.path != page) or opened.size_bytes > _SERVED_BYTES:
+                return None
+            if not may_read(opened.path):
                 return None
             data = opened.file.read(_SERVED_BYTES)
     except MediaError:

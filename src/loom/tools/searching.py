@@ -6,8 +6,9 @@ import asyncio
 import re
 import secrets
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -16,7 +17,7 @@ from loom.content.media import size_label
 from loom.errors import TooLarge, ToolError, Unreadable
 from loom.formats.facts import Limits
 from loom.formats.worker import Crew
-from loom.tools.base import FileContext
+from loom.tools.base import ToolContext
 from loom.tools.files import ask_to_read
 from loom.tools.ignore import glob as parse_glob
 from loom.tools.text_job import Found, SearchJob
@@ -52,6 +53,8 @@ class Search(msgspec.Struct, kw_only=True):
     binary: int = 0
     large: int = 0
     secret: int = 0
+    kept_back: int = 0
+    """By the user's rules."""
     is_cut: bool = False
 
     @property
@@ -60,7 +63,7 @@ class Search(msgspec.Struct, kw_only=True):
 
 
 async def search_files(
-    context: FileContext, pattern: str, path: str = ".", glob: str = "", limit: int = MATCHES_PER_SEARCH
+    context: ToolContext, pattern: str, path: str = ".", glob: str = "", limit: int = MATCHES_PER_SEARCH
 ) -> str:
     """Search text files for a regular expression, line by line. What .gitignore names is left out.
 
@@ -84,15 +87,18 @@ async def search_files(
         if not folder.inside or folder.sensitive:
             why = "it may hold secrets" if folder.inside else f"{folder.path} is outside the workspace"
             await context.approve(f"search {path}", why=why)
-        await asyncio.to_thread(_search, search, _batches(search, folder, path, glob))
+        await asyncio.to_thread(_search, search, _batches(search, folder, path, glob, context.may_read))
     return _said(search, path)
 
 
-def _batches(search: Search, folder: OpenFolder, asked: str, glob: str) -> Iterator[Batch]:
+def _batches(
+    search: Search, folder: OpenFolder, asked: str, glob: str, may_read: Callable[[Path, Path], bool]
+) -> Iterator[Batch]:
     """The files in portions that are worth a message to the worker."""
     wanted = parse_glob(glob) if glob else None
     prefix = "" if asked.strip("./") == "" and not asked.startswith("/") else asked.rstrip("/") + "/"
     batch = Batch([], bytearray(), [])
+    written = Path(asked).expanduser()
     walk = Walk(folder)
     for entry in walk:
         if entry.kind != "file" or not entry.size_bytes:
@@ -101,6 +107,9 @@ def _batches(search: Search, folder: OpenFolder, asked: str, glob: str) -> Itera
             continue
         if is_sensitive(folder.path.joinpath(*entry.parts)) and not folder.sensitive:
             search.secret += 1
+            continue
+        if not may_read(folder.path.joinpath(*entry.parts), written.joinpath(*entry.parts)):
+            search.kept_back += 1
             continue
         data = entry.read(_MAX_FILE_BYTES + 1) if entry.size_bytes <= _MAX_FILE_BYTES else None
         if data is None or len(data) > _MAX_FILE_BYTES:
@@ -187,6 +196,8 @@ def _said(search: Search, asked: str) -> str:
         )
     if search.secret:
         said.append(f"{counted(search.secret, 'file')} skipped that may hold secrets: name one as path to search it")
+    if search.kept_back:
+        said.append(f"{counted(search.kept_back, 'file')} left out by the user's rules: name one as path to search it")
     if search.is_cut:
         said.append(f"stopped after {SEARCH_SECONDS:.0f} s or too many files: use a simpler pattern or a smaller path")
     return "\n".join([*search.lines, *(f"({sentence})" for sentence in said)])

@@ -12,7 +12,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from loom.errors import Unreadable
-from loom.formats.text import decode_text, encoding_of
+from loom.formats.text import decode_text, encoding_of, lines_of
 from loom.formats.worker.loop import Task, serve
 from loom.tools.page_text import page_text
 
@@ -78,7 +78,7 @@ def _search(job: SearchJob, data: bytes) -> Found:
         if encoding_of(content) is None:
             binary.append(file)
             continue
-        for number, line in enumerate(decode_text(content)[0].splitlines(), 1):
+        for number, line in enumerate(lines_of(decode_text(content)[0]), 1):
             found = pattern.search(line, 0, MAX_LINE_CHARS)
             if found is None:
                 continue

@@ -19,8 +19,8 @@ _U32: Final = Struct("<I").unpack_from
 _I64: Final = Struct("<q").unpack_from
 _PLAIN_TAGS: Final = frozenset((1, 3, 6, 7, 0xFFFE))
 """WAV codes with a constant number of bytes a sample; of the others the `fact` chunk counts the samples."""
-
-
+_MAX_CHUNKS: Final = 50_000
+"""Sound behind more of them is not looked for: a file of nothing else would take seconds."""
 _DECODER_SETUP: Final = re.compile(rb"\x05(?:\x80\x80\x80)?[\x02-\x10](..)", re.DOTALL)
 """Descriptor 5 inside `esds`: its length, then five bits of codec, four of rate, four of channels."""
 
@@ -69,7 +69,9 @@ def _wav(data: bytes) -> AudioFacts | None:
     sound: tuple[int, int] | None = None
     wide_bytes = samples = 0
     at = 12
-    while at + 8 <= len(data):
+    for _ in range(_MAX_CHUNKS):
+        if at + 8 > len(data):
+            break
         kind, size = data[at : at + 4], _U32(data, at + 4)[0]
         body = at + 8
         if kind == b"ds64":
@@ -84,14 +86,15 @@ def _wav(data: bytes) -> AudioFacts | None:
                 size = wide_bytes or len(data) - body
             sound = min(size, len(data) - body), size
         at = body + size + (size & 1)
-    if form is None or sound is None or not form.bytes_per_second or not form.sample_rate_hz:
+    if form is None or sound is None or not form.sample_rate_hz:
         return None
     available, declared = sound
-    if not available:
+    if not available or (form.is_plain and not form.bytes_per_second):
         return None
     is_counted = not form.is_plain and samples and available == declared
+    by_size = available / form.bytes_per_second if form.bytes_per_second else None
     return AudioFacts(
-        duration_seconds=samples / form.sample_rate_hz if is_counted else available / form.bytes_per_second,
+        duration_seconds=samples / form.sample_rate_hz if is_counted else by_size,
         sample_rate_hz=form.sample_rate_hz,
         channels=form.channels,
         is_cut_off=available < declared,

@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+_MAX_TAGS: Final = 1_000
 _RATES_HZ: Final = (44_100, 48_000, 32_000)
 _KBITS: Final = {
     # (MPEG 1?, layer): bit rates by index
@@ -57,7 +58,9 @@ def frame_length(data: bytes, at: int) -> int:
 def audio_start(data: bytes) -> int:
     """Where the ID3v2 tags end."""
     at = 0
-    while data[at : at + 3] == b"ID3" and at + 10 <= len(data):
+    for _ in range(_MAX_TAGS):
+        if data[at : at + 3] != b"ID3" or at + 10 > len(data):
+            break
         size = data[at + 6] << 21 | data[at + 7] << 14 | data[at + 8] << 7 | data[at + 9]
         at += 10 + size + (10 if data[at + 5] & 0x10 else 0)
     return at

@@ -1,4 +1,8 @@
-"""Walks the parts that PNG, JPEG, WebP and GIF files are made of. Damage ends the walk; nothing is decoded."""
+"""Walks the parts that PNG, JPEG, WebP and GIF files are made of. Damage ends the walk; nothing is decoded.
+
+A file of millions of empty parts would hold the process for minutes, in the decoders too: no walk goes beyond
+`MAX_PARTS`, and `open_picture` walks before a decoder does.
+"""
 
 from __future__ import annotations
 
@@ -12,12 +16,22 @@ import msgspec
 _PNG_HEAD: Final = Struct(">I4s").unpack_from
 _RIFF_HEAD: Final = Struct("<4sI").unpack_from
 _U16: Final = Struct(">H").unpack_from
+_ICON_COUNT: Final = Struct("<H").unpack_from
+_ICON_PLACE: Final = Struct("<I").unpack_from
 _GIF_FRAME: Final = Struct("<HHHH").unpack_from
 
 # In compressed data FF is followed by 00, by a restart mark, or by more FF; anything else is the next marker.
 _NEXT_MARKER: Final = re.compile(rb"\xff[^\x00\xff\xd0-\xd7]")
 SOS: Final = 0xDA
 EOI: Final = 0xD9
+MAX_PARTS: Final = 50_000
+"""The largest picture that is let in has 32,000 where libpng wrote it, in chunks of 8 KB; fill bytes count too."""
+_LEAST_BLOCK_BYTES: Final = 64
+"""GIF is stored in blocks of 255 bytes. Shorter ones on the average, and more than `MAX_PARTS`, are no picture."""
+
+
+class TooManyParts(Exception):
+    """Becomes `TooLarge` where the name of the file is known."""
 
 
 class Part(msgspec.Struct, frozen=True):
@@ -29,10 +43,12 @@ class Part(msgspec.Struct, frozen=True):
     end: int
 
 
-def png_chunks(data: bytes) -> Iterator[Part]:
+def png_chunks(data: bytes, start: int = 0) -> Iterator[Part]:
     """`end` counts the checksum; a chunk that is cut off is not given."""
-    at = 8
-    while at + 12 <= len(data):
+    at = start + 8
+    for _ in range(MAX_PARTS):
+        if at + 12 > len(data):
+            return
         length, kind = _PNG_HEAD(data, at)
         end = at + 12 + length
         if end > len(data):
@@ -41,26 +57,30 @@ def png_chunks(data: bytes) -> Iterator[Part]:
         if kind == b"IEND":
             return
         at = end
+    raise TooManyParts
 
 
 def riff_chunks(data: bytes) -> Iterator[Part]:
     """The chunks of a RIFF file; `end` is that of the content, without the padding byte."""
     at = 12
-    while at + 8 <= len(data):
+    for _ in range(MAX_PARTS):
+        if at + 8 > len(data):
+            return
         kind, length = _RIFF_HEAD(data, at)
         end = at + 8 + length
         if end > len(data):
             return
         yield Part(kind, at, at + 8, end)
         at = end + (length & 1)
+    raise TooManyParts
 
 
 def jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
     """(marker, start, end) of each segment, the compressed data of a scan counted to its SOS; ends after EOI."""
     at = 2
     end = len(data)
-    while at + 2 <= end:
-        if data[at] != 0xFF:
+    for _ in range(MAX_PARTS):
+        if at + 2 > end or data[at] != 0xFF:
             return
         marker = data[at + 1]
         if marker == 0xFF:
@@ -82,6 +102,19 @@ def jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
             stop = end if following is None else following.start()
         yield marker, at, stop
         at = stop
+    raise TooManyParts
+
+
+def icon_parts(data: bytes) -> int:
+    """How many chunks the PNGs inside an icon have, those of one that is named twice counted twice."""
+    count = 0
+    for entry in range(18, 18 + 16 * _ICON_COUNT(data, 4)[0], 16):
+        at = _ICON_PLACE(data, entry)[0]
+        if data[at : at + 4] == b"\x89PNG":
+            count += sum(1 for _ in png_chunks(data, at))
+        if count > MAX_PARTS:
+            raise TooManyParts
+    return count
 
 
 class Gif(msgspec.Struct, frozen=True):
@@ -99,17 +132,19 @@ def read_gif(data: bytes) -> Gif:
     width, height, flags = Struct("<HHB").unpack_from(data, 6)
     at = table_end = 13 + (3 << (flags & 7) + 1 if flags & 0x80 else 0)
     frames, control, still = 0, b"", None
+    blocks_left = MAX_PARTS + len(data) // _LEAST_BLOCK_BYTES
     try:
         while data[at] in (0x21, 0x2C):
             start = at
             if data[at] == 0x21:
-                at = _after_blocks(data, at + 2)
+                at, blocks_left = _after_blocks(data, at + 2, blocks_left)
                 if data[start + 1] == 0xF9 and not frames:
                     control = data[start:at]
                 continue
             left, top, across, down = _GIF_FRAME(data, at + 1)
             flags = data[at + 9]
-            at = _after_blocks(data, at + 11 + (3 << (flags & 7) + 1 if flags & 0x80 else 0))
+            table = 3 << (flags & 7) + 1 if flags & 0x80 else 0
+            at, blocks_left = _after_blocks(data, at + 11 + table, blocks_left)
             if not frames:
                 width, height = max(width, left + across), max(height, top + down)
                 still = data[:table_end] + control + data[start:at] + b";"
@@ -119,9 +154,11 @@ def read_gif(data: bytes) -> Gif:
     return Gif(max(frames, 1), width, height, still)
 
 
-def _after_blocks(data: bytes, at: int) -> int:
-    size = data[at]
-    while size:
-        at += size + 1
+def _after_blocks(data: bytes, at: int, left: int) -> tuple[int, int]:
+    """Behind the empty block that ends them, and how many more there may be in this file."""
+    for used in range(1, left + 1):
         size = data[at]
-    return at + 1
+        at += size + 1
+        if not size:
+            return at, left - used
+    raise TooManyParts

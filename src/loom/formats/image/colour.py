@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import io
+import re
+from struct import Struct, error
 from typing import TYPE_CHECKING, Any, Final
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 _MAX_PROFILE_BYTES: Final = 4_194_304
-_SRGB_MARKS: Final = (b"sRGB", "sRGB".encode("utf-16-be"))
+_U32: Final = Struct(">I").unpack_from
+_MAX_TAGS: Final = 100
+_SRGB: Final = re.compile(r"(?:GIMP built-in )?sRGB(?:[ _](?!.*(?:P3|Adobe|2020|linear)).*)?", re.IGNORECASE)
+"""The descriptions of sRGB itself. Others have its name in them: `Display P3 Gamut with sRGB Transfer`."""
 
 
 def eight_bits(image: Image, profile: bytes | None) -> Image:
@@ -44,7 +49,7 @@ def eight_bits(image: Image, profile: bytes | None) -> Image:
 
 def to_srgb(image: Image, profile: bytes) -> Image:
     """Models ignore colour profiles, so the colours themselves are converted. Transparency stays as it is."""
-    if any(mark in profile for mark in _SRGB_MARKS):
+    if _SRGB.fullmatch(_description(profile)):
         return image
     converted = _managed(image.convert("RGB"), profile)
     if converted is None:
@@ -52,6 +57,28 @@ def to_srgb(image: Image, profile: bytes) -> Image:
     if image.mode == "RGBA":
         converted.putalpha(image.getchannel("A"))
     return converted
+
+
+def _description(profile: bytes) -> str:
+    """What a colour profile calls itself; nothing where it does not say."""
+    try:
+        for entry in range(132, 132 + 12 * min(_U32(profile, 128)[0], _MAX_TAGS), 12):
+            if profile[entry : entry + 4] == b"desc":
+                start, size = _U32(profile, entry + 4)[0], _U32(profile, entry + 8)[0]
+                return _tag_text(profile[start : start + size]).rstrip("\0").strip()
+    except error:  # cut off
+        pass
+    return ""
+
+
+def _tag_text(tag: bytes) -> str:
+    """ASCII in profiles of version 2; in version 4 UTF-16 in several languages, of which the first is taken."""
+    if tag[:4] == b"desc":
+        return tag[12 : 12 + _U32(tag, 8)[0]].decode("ascii", "replace")
+    if tag[:4] == b"mluc":
+        size, start = _U32(tag, 20)[0], _U32(tag, 24)[0]
+        return tag[start : start + size].decode("utf-16-be", "replace")
+    return ""
 
 
 def without_empty_alpha(image: Image) -> Image:

@@ -20,7 +20,7 @@ import msgspec
 from loom.errors import ExtraMissing, LoomError, TooLarge, Unreadable
 from loom.formats.facts import Limits
 from loom.formats.image import exif
-from loom.formats.image.chunks import SOS, jpeg_segments, png_chunks, read_gif, riff_chunks
+from loom.formats.image.chunks import SOS, TooManyParts, icon_parts, jpeg_segments, png_chunks, read_gif, riff_chunks
 from loom.formats.image.header import read_header
 from loom.formats.sniff.kinds import label_of
 
@@ -77,6 +77,8 @@ def decoding(media_type: str, name: str = "") -> Generator[None]:
         raise
     except DecompressionBombError as fault:
         raise TooLarge(f"{name or 'The picture'} has too many pixels.", name=name) from fault
+    except TooManyParts as fault:
+        raise TooLarge(f"{name or 'The picture'} has too many parts.", name=name) from fault
     except _DECODER_FAULTS as fault:
         is_cut_off = "truncated" in str(fault).lower()
         what = "it ends too early" if is_cut_off else "it cannot be decoded (or is of a kind that is rare)"
@@ -140,6 +142,9 @@ def _count_frames(data: bytes, media_type: str, limits: Limits, name: str) -> in
             scans = sum(marker == SOS for marker, _, _ in jpeg_segments(data))
             if scans > MAX_SCANS:
                 raise _too_many("scans", scans, MAX_SCANS, name)
+            return 1
+        case "image/x-icon":
+            icon_parts(data)  # refuses the PNGs that no decoder should walk
             return 1
         case _:
             return 1

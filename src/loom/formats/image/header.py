@@ -12,7 +12,8 @@ from typing import Final
 
 import msgspec
 
-from loom.errors import Unreadable
+from loom.errors import TooLarge, Unreadable
+from loom.formats.image.chunks import MAX_PARTS, TooManyParts
 from loom.formats.image.heif_header import heif_size
 from loom.formats.sniff.containers import iso_media_type
 from loom.formats.sniff.kinds import label_of
@@ -32,7 +33,8 @@ class ImageHeader(msgspec.Struct, frozen=True):
 
 
 def read_header(data: bytes, name: str = "") -> ImageHeader:
-    """Raises `Unreadable` when the bytes are no picture that we know, are cut off, or have no area."""
+    """Raises `Unreadable` when the bytes are no picture that we know, are cut off, or have no area; `TooLarge` when
+    the header stands behind more parts than a picture has."""
     media_type, reader = _READERS.get(data[:2], _NONE)
     if data[4:8] == b"ftyp":
         media_type, reader = iso_media_type(data), heif_size
@@ -40,6 +42,8 @@ def read_header(data: bytes, name: str = "") -> ImageHeader:
         size = reader(data)
     except (error, IndexError, OverflowError):  # the header points behind the end
         size = None
+    except TooManyParts as fault:
+        raise TooLarge(f"{name or 'The picture'} has too many parts.", name=name) from fault
     if size is None:
         what = (
             f"damaged {label_of(media_type)}: its header gives no size" if media_type else "of no kind that Loom knows"
@@ -61,8 +65,8 @@ def _jpeg(data: bytes) -> tuple[int, int] | None:
     """Walks the segments to the first frame header (SOF). Fill bytes may stand before any marker."""
     at = 2
     end = len(data)
-    while at + 9 <= end:
-        if data[at] != 0xFF:
+    for _ in range(MAX_PARTS):
+        if at + 9 > end or data[at] != 0xFF:
             return None
         marker = data[at + 1]
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
@@ -76,7 +80,7 @@ def _jpeg(data: bytes) -> tuple[int, int] | None:
             return None
         else:
             at += 2 + _U16(data, at + 2)[0]
-    return None
+    raise TooManyParts
 
 
 def _late_height(data: bytes, at: int) -> int:

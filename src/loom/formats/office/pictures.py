@@ -38,7 +38,7 @@ def stored(archive: Archive, picture: FoundPicture, *, name: str, limits: Limits
 def _described(archive: Archive, picture: FoundPicture, number: int) -> EmbeddedPicture:
     try:
         media_type, header = _facts(archive.beginning(picture.part, _HEADER_BYTES))
-    except Unreadable:  # one damaged picture does not cost the document, and keeps its number
+    except (Unreadable, TooLarge):  # one damaged picture does not cost the document, and keeps its number
         media_type, header = UNKNOWN, None
     return EmbeddedPicture(
         number=number,
@@ -54,7 +54,7 @@ def _facts(data: bytes) -> tuple[str, ImageHeader | None]:
     """Drawings (EMF, WMF, SVG) and damaged pictures have a type but no size."""
     try:
         header = read_header(data)
-    except Unreadable:
+    except (Unreadable, TooLarge):
         if data[_EMF_MARK] == b" EMF":
             return "image/emf", None
         return ("image/wmf" if data.startswith(_WMF) else sniff(data).media_type), None

@@ -79,8 +79,21 @@ def _bmp(data: bytes) -> str | None:
     return "image/bmp" if header in (12, 16, 40, 52, 56, 64, 108, 124) else None
 
 
+_GAP: Final = rb"(?:\s|#[^\r\n]*[\r\n])+"
+# Width, height and (but for P4) the largest value, between them white space and comments.
+_NETPBM: Final = re.compile(rb"P(?:4|[56]" + _GAP + rb"\d{1,9})" + _GAP + rb"\d{1,9}" + _GAP + rb"\d{1,9}\s")
+
+
 def _netpbm(data: bytes) -> str | None:
-    return "image/x-portable-anymap" if data[2:3] in (b"\n", b" ", b"\r", b"\t") and b"\n" in data[3:64] else None
+    """Numbers may begin a text too, as in a table of seats: pixels are no text."""
+    is_picture = _NETPBM.match(data, 0, _HEAD_BYTES) is not None and encoding_of(data) != "utf-8"
+    return "image/x-portable-anymap" if is_picture else None
+
+
+def _flash(data: bytes) -> str | None:
+    """The version, then the length of the file, which has a zero in it."""
+    is_flash = data[2:3] == b"S" and data[3:4] < b"\x40" and b"\0" in data[4:64]
+    return "application/x-shockwave-flash" if is_flash else None
 
 
 def _icon(data: bytes) -> str | None:
@@ -138,7 +151,7 @@ def _program(data: bytes) -> str | None:
 
 _MAGIC_4: Final[dict[bytes, str | Callable[[bytes], str | None]]] = {
     b"\x89PNG": _when(b"\x89PNG\r\n\x1a\n", "image/png"),
-    b"GIF8": lambda data: "image/gif" if data[4:6] in (b"7a", b"9a") else None,
+    b"GIF8": lambda data: "image/gif" if data[4:6] in (b"7a", b"9a") and b"\0" in data[6:64] else None,
     b"RIFF": _riff,
     b"RF64": _riff,
     b"FORM": _iff,
@@ -213,35 +226,42 @@ _MAGIC_2: Final[dict[bytes, str | Callable[[bytes], str | None]]] = {
     b"\x1f\x8b": "application/gzip",
     b"BZ": lambda data: "application/x-bzip2" if data[2:3] == b"h" and data[4:10] == b"1AY&SY" else None,
     b"ID": lambda data: _id3(data) if data[2:3] == b"3" else None,
-    b"CW": lambda data: "application/x-shockwave-flash" if data[2:3] == b"S" and data[3:4] < b"\x40" else None,
-    b"FW": lambda data: "application/x-shockwave-flash" if data[2:3] == b"S" and data[3:4] < b"\x40" else None,
+    b"CW": _flash,
+    b"FW": _flash,
     **{bytes((0xFF, second)): _mpeg_frames for second in range(0xE0, 0x100)},
 }
 
 _JUNK_PDF: Final = re.compile(rb"%PDF-\d\.\d")
+_PDF_END: Final = re.compile(rb"startxref\s+\d+\s+%%EOF\s*\Z")
 _TAR_SUM: Final = re.compile(rb" *[0-7]+[ \0]+")
 _PYC: Final = re.compile(rb"..\r\n[\0-\3]\0\0\0", re.DOTALL)
 
 
 def _by_offset(data: bytes) -> str | None:
-    """Signatures that do not stand at the very beginning."""
-    mark = data[4:8]
-    if mark == b"ftyp":
-        return iso_media_type(data)
-    if mark in (b"moov", b"mdat", b"wide", b"free", b"skip") and data[:1] == b"\0":
-        return "video/quicktime"
-    if mark == b"jP  ":
-        return "image/jp2"
-    if mark == b"JXL ":
-        return "image/jxl"
+    """Signatures that do not stand at the very beginning: in front of a box stands its length."""
+    if data[:1] == b"\0":
+        mark = data[4:8]
+        if mark == b"ftyp":
+            return iso_media_type(data)
+        if mark in (b"moov", b"mdat", b"wide", b"free", b"skip"):
+            return "video/quicktime"
+        if mark == b"jP  ":
+            return "image/jp2"
+        if mark == b"JXL ":
+            return "image/jxl"
     if data[257:262] == b"ustar" or (data[:1] > b"\0" and _is_old_tar(data)):
         return "application/x-tar"
     if _PYC.match(data):
         return "application/x-python-code"
     late = _JUNK_PDF.search(data, 0, 1024)
-    if late is not None and (b" obj" in data[late.end() : late.end() + _HEAD_BYTES] or b"startxref" in data[-2048:]):
-        return "application/pdf"
-    return None
+    return "application/pdf" if late is not None and _is_late_pdf(data, late.end()) else None
+
+
+def _is_late_pdf(data: bytes, after: int) -> bool:
+    """A program may hold a PDF in quotes: what is text all through counts as one only if it ends like one."""
+    if encoding_of(data) is not None:
+        return _PDF_END.search(data[-1024:]) is not None
+    return b" obj" in data[after : after + _HEAD_BYTES] or b"startxref" in data[-2048:]
 
 
 def _is_old_tar(data: bytes) -> bool:

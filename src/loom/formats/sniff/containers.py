@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import zlib
 from struct import Struct, error
 from typing import Final
 
@@ -18,6 +19,12 @@ _U32: Final = Struct("<I").unpack_from
 # A name stands 46 bytes after the start of an entry in the central directory, 30 bytes in a local header.
 _CENTRAL: Final = re.compile(rb"PK\x01\x02.{42}(word/|ppt/|xl/|visio/)", re.DOTALL)
 _LOCAL: Final = re.compile(rb"PK\x03\x04.{26}(word/|ppt/|xl/|visio/)", re.DOTALL)
+_CONTENT_TYPES: Final = re.compile(rb"\[Content_Types\]\.xml", re.IGNORECASE)
+"""In every Office file; a folder `word/` may be in any archive."""
+_MIMETYPE: Final = re.compile(rb"PK\x01\x02.{6}(..).{16}\x08\0.{12}(....)mimetype", re.DOTALL)
+"""The entry of `mimetype`: how it is compressed, and where it lies."""
+_DEFLATED: Final = b"\x08\0"
+_MIMETYPE_BYTES: Final = 80
 
 _OFFICE: Final = {
     b"word/": (
@@ -54,8 +61,11 @@ def zip_type(data: bytes, name: str) -> str:
         directory = data[start : min(start + size, end)]
         pattern = _CENTRAL
     found = pattern.search(directory)
-    if found is not None:
+    if found is not None and (pattern is _LOCAL or _CONTENT_TYPES.search(directory)):
         return _office_type(found[1], directory, name)
+    packed_again = _packed_mimetype(data, directory)
+    if packed_again is not None:
+        return packed_again
     if b"AndroidManifest.xml" in directory:
         return "application/vnd.android.package-archive"
     if b"META-INF/MANIFEST.MF" in directory:
@@ -68,7 +78,28 @@ def _stored_mimetype(data: bytes) -> str | None:
     if data[30:38] != b"mimetype" or len(data) < 60:
         return None
     start = 38 + _U16(data, 28)[0]
-    said = data[start : start + 80]
+    return _said_type(data[start : start + _MIMETYPE_BYTES])
+
+
+def _packed_mimetype(data: bytes, directory: bytes) -> str | None:
+    """The same of a file that was unpacked and packed by another program: `mimetype` anywhere, compressed or not."""
+    entry = _MIMETYPE.search(directory)
+    if entry is None:
+        return None
+    at = _U32(entry[2])[0]
+    if data[at : at + 4] != b"PK\x03\x04" or at + 30 > len(data):
+        return None
+    start = at + 30 + _U16(data, at + 26)[0] + _U16(data, at + 28)[0]
+    said = data[start : start + 2 * _MIMETYPE_BYTES]
+    if entry[1] == _DEFLATED:
+        try:
+            said = zlib.decompressobj(-zlib.MAX_WBITS).decompress(said, _MIMETYPE_BYTES)
+        except zlib.error:
+            return None
+    return _said_type(said)
+
+
+def _said_type(said: bytes) -> str | None:
     if said.startswith(b"application/epub+zip"):
         return "application/epub+zip"
     if said.startswith(_ODF.encode()):

@@ -1,0 +1,28 @@
+"""A process that pays with one call, lingers over another, and waits to be killed: `payer.py FOLDER`."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
+from flow.test_turn_faults import BOTH, linger, pay
+from loom.config import load_config
+from loom.events import ToolFinished
+from loom.runtime import Runtime
+from loom.testing import ScriptedProvider
+
+
+async def main(folder: str) -> None:
+    async with Runtime.open(load_config(cwd=Path(folder), environ={"LOOM_HOME": folder})) as runtime:
+        runtime.providers["anthropic"] = ScriptedProvider([BOTH])
+        runtime.tools = {"pay": pay, "linger": linger}
+        session = await runtime.session(model="anthropic/claude-opus-5")
+        async for event in session.stream("pay bob"):
+            if isinstance(event, ToolFinished):
+                print(session.id, flush=True)
+
+
+asyncio.run(main(sys.argv[1]))
