@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import stat
 import subprocess
 from pathlib import Path
 
@@ -163,6 +164,16 @@ def test_stream_json_has_the_names_that_scripts_know(tmp_path: Path):
     assert rows[3]["status"] == "success" and "remember the milk" in rows[3]["output"]
     assert rows[4] == {"type": "message", "role": "assistant", "content": "The milk.", "delta": True}
     assert rows[5]["status"] == "success" and rows[5]["stats"]["tool_calls"] == 1
+
+
+def test_stream_json_says_in_its_own_lines_that_nothing_could_be_asked(tmp_path: Path):
+    ran = Loom(tmp_path)("-m", "nope", "hi", "--output-format", "stream-json")
+
+    problem, result = ran.rows
+    assert ran.code == 2
+    assert (problem["type"], problem["severity"], problem["code"]) == ("error", "error", "config.invalid")
+    assert "nope" in problem["message"] and problem["hint"]
+    assert (result["type"], result["status"], result["session_id"]) == ("result", "error", "")
 
 
 def test_escapes_in_an_answer_reach_no_terminal(tmp_path: Path):
@@ -338,3 +349,31 @@ def test_a_model_without_ears_is_no_secret(tmp_path: Path):
 
     assert "tone.wav as text" in ran.err
     assert "[audio: tone.wav, 0.5 s" in ran.out
+
+
+def test_a_reminder_that_cannot_be_kept_stops_no_question(tmp_path: Path):
+    loom = Loom(tmp_path, LOOM_MODEL="", LOOM_OFFLINE="1")
+    state = loom.home / "state"
+    state.write_text("no folder")
+
+    in_the_way = loom("-R", "hello")
+    state.unlink()
+    first = loom("-R", "hello")
+
+    assert in_the_way.code == first.code == 0
+    assert "loom/spark answers" in in_the_way.err and "loom/spark answers" in first.err
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+
+
+def test_pages_that_are_written_wrongly_are_no_words_to_send(tmp_path: Path):
+    loom = Loom(tmp_path)
+    loom.file("report.pdf", LEAFLET)
+
+    for pages in ("0", "x", "", "1-2-3"):
+        for words in ([f"report.pdf#{pages}"], ["-a", f"report.pdf#{pages}"]):
+            ran = loom(*words, "what?")
+            assert ran.code == 2 and 'pages look like "3" or "21-40"' in ran.err, (words, ran.err)
+    talked = loom("chat", "-R", stdin=b"see @report.pdf#0 and @report.pdf#1, please\n")
+    assert "not '0'; it was sent as words" in talked.err and "there is no file" not in talked.err
+    loom.file("notes#x", "a file whose name has a #")
+    assert loom("-R", "notes#x", "what?").code == loom("-R", "nobody.pdf#x", "what?").code == 0

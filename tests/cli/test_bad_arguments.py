@@ -18,7 +18,7 @@ from cli.loom_command import COMMAND, Loom, Ran
 from loom.cli.root import COMMANDS
 from loom.testing import sample_png
 
-SERVING = {"serve", "web", "mcp-serve", "chat", "attach"}
+SERVING = {"serve", "web", "mcp-serve", "chat", "attach", "token"}
 """These wait for somebody; what is wrong with their arguments is tried below."""
 OPTIONS = [
     *("--json", "-n", "-r", "-c", "--from", "--fork", "-s", "-T", "--permission", "--dry-run", "--full", "-x", "-u"),
@@ -192,3 +192,31 @@ def test_a_full_disk_is_said_and_what_was_there_stays(tmp_path: Path):
     assert ran.returncode in (1, 5), ran
     assert "Traceback" not in ran.stderr and "inside Loom" not in ran.stderr, ran.stderr
     assert loom("log").code == 0 and loom("doctor").code == 0
+
+
+@pytest.mark.parametrize(
+    "locale",
+    [
+        {"PYTHONUTF8": "0", "PYTHONIOENCODING": "iso8859-5"},  # lacks every sign of ours, so that all of it is ASCII
+        {"PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0", "LC_ALL": "C"},
+    ],
+    ids=["eight bits", "seven bits"],
+)
+def test_a_locale_that_lacks_characters_ends_no_answer(used: Loom, locale: dict[str, str]):
+    said = used.process("-R", "--no-daemon", "hello", **locale)
+    told = used.process("--json", "--no-daemon", "what about \u6f22\u5b57?", **{**locale, "PYTHONUTF8": "1"})
+
+    assert said.code == 0 and said.out.endswith("choose another model.\n") and "?read a.png?" in said.out
+    assert "\u6f22\u5b57" in told.rows[0]["text"]
+    for words in (["models", "spark"], ["context"], ["log"], ["tree"], ["doctor"], ["-a", "\u2714.png", "x"]):
+        assert is_fair(used.process(*words, **locale)), words
+
+
+@pytest.mark.parametrize(
+    ("option", "meant"), [("--nope", ""), ("--modle", "--model"), ("--contineu", "--continue"), ("--jsn", "--json")]
+)
+def test_only_an_option_that_is_near_is_proposed(used: Loom, option: str, meant: str):
+    ran = used("ask", option, "x")
+
+    assert ran.code == 2 and option in ran.err
+    assert ("Did you mean" in ran.err) == bool(meant) and meant in ran.err

@@ -9,6 +9,8 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+import pytest
+
 from cli.loom_command import Loom, Terminal
 from cli.model_server import model_server
 from loom.cli.chat import mentions
@@ -197,3 +199,15 @@ def test_files_come_along_by_mention_and_by_drop(tmp_path: Path, monkeypatch):
         words, files = mentions(dropped)
         assert words == "" and len(files) == 1, dropped
     assert mentions("mail me@example.org") == ("mail me@example.org", [])
+
+
+@pytest.mark.parametrize("end", [b"", b"/quit\n"])
+def test_a_file_that_was_attached_and_never_sent_is_said(tmp_path: Path, end: bytes):
+    loom = Loom(tmp_path)
+    loom.file("login.png", sample_png())
+
+    left = loom("chat", "-R", stdin=b"/attach login.png\n/attach https://example.org/a.png\n" + end)
+    sent = loom("chat", "-R", stdin=b"/attach login.png\nwhat is it?\n" + end)
+
+    assert left.code == sent.code == 0
+    assert "not sent: login.png, https://example.org/a.png" in left.err and "not sent" not in sent.err

@@ -145,6 +145,37 @@ def _status(url: str, token: str = "") -> int:
         return error.code
 
 
+def test_the_token_of_a_daemon_that_is_being_started_is_waited_for(tmp_path: Path):
+    loom = Loom(tmp_path)
+    process = subprocess.Popen(
+        [*COMMAND, "serve", "--port", "0"], cwd=loom.folder, env=loom.environ, stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        told = loom("token")
+    finally:
+        process.terminate()
+        process.wait(timeout=30)
+
+    assert told.code == 0 and told.out.strip() == (loom.home / "state" / "token").read_text().strip()
+
+
+def test_a_token_that_cannot_be_one_is_refused_before_the_daemon_is_asked(tmp_path: Path):
+    loom = Loom(tmp_path)
+    loom.file("lines", "one\ntwo\n")
+    loom.file("nothing", "\n")
+    nobody = "http://127.0.0.1:1"
+
+    for ran in (
+        loom("attach", nobody, "--token-file", "lines"),
+        loom("attach", nobody, "--token-file", "nothing"),
+        loom("attach", nobody, LOOM_TOKEN="tök"),
+    ):
+        assert ran.code == 2 and "holds no token" in ran.err, ran.err
+    without = loom("attach", nobody)
+    assert without.code == 2 and "--token-file" in without.err and "LOOM_TOKEN" in without.err
+
+
 def test_the_link_of_web_works_once(tmp_path: Path):
     loom = Loom(tmp_path)
 
@@ -228,7 +259,7 @@ def test_a_conversation_goes_on_through_the_daemon_from_elsewhere(tmp_path: Path
     assert "I am loom/spark" in first.out and "30 seconds" in first.out and "loom/spark\n" in first.out
     assert "there is no command /nonsense" in first.err
     assert "30 seconds" in second.out
-    assert third.code == 1 and "token" in third.err
+    assert third.code == 1 and "--token-file FILE or in LOOM_TOKEN" in third.err and "Bearer" not in third.err
     assert len(loom("log", "--json").rows) == 6
     assert loom("attach").code == 1 and "loom serve" in loom("attach").err
     assert loom("attach", "nonsense").code == 2

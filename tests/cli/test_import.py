@@ -269,3 +269,46 @@ def test_what_is_no_conversation_is_said_and_does_not_stop_the_others(tmp_path: 
     assert ran.code != 0
     assert len(ran.err.strip().splitlines()) == 7
     assert ran.out.startswith("✔ good.json")
+
+
+@pytest.mark.parametrize("text", ["[]", '{"messages": []}', '[{"role": "user"}]'])
+def test_a_conversation_without_a_message_is_said(tmp_path: Path, text: str):
+    loom = Loom(tmp_path)
+    loom.file("nothing.json", text)
+    loom.file("good.json", '[{"role": "user", "content": "hi"}]')
+
+    ran = loom("import", "nothing.json", "good.json")
+    looked = loom("doctor", "nothing.json")
+
+    assert ran.code == 5 and "nothing.json holds no message" in ran.err and ran.out.startswith("✔ good.json")
+    assert looked.code == 1 and "0 messages, nothing to import" in looked.out and "--fix" not in looked.out
+    if "user" in text:
+        assert "message 1: it says nothing and is left out" in ran.err
+        assert "message 1: it says nothing and is left out" in looked.out
+
+
+def test_the_numbers_in_a_report_are_those_of_the_file_and_a_broken_pair_is_told_once(tmp_path: Path):
+    loom = Loom(tmp_path)
+    call = {"id": "call_7", "type": "function", "function": {"name": "clock", "arguments": "{}"}}
+    loom.file(
+        "talk.json",
+        json.dumps(
+            [
+                {"role": "user"},
+                {"role": "user", "content": "what time is it?"},
+                {"role": "assistant", "content": None, "tool_calls": [call]},
+                {"role": "user", "content": "well?"},
+                {"role": "tool", "tool_call_id": "nobody", "content": "12:00"},
+            ]
+        ),
+    )
+
+    repairs = loom("doctor", "--json", "talk.json").rows[0]["repairs"]
+    told = loom("wire", "talk.json", "-m", "openai-chat/gpt-4o").err.splitlines()
+
+    assert "message 1: it says nothing and is left out" in repairs
+    assert [repair.partition(";")[0] for repair in repairs if "(" in repair] == [
+        "a call was never answered (call_7)",
+        "a result answers no call (nobody)",
+    ]
+    assert sum("result" in line and "call" in line for line in told) == 2, told

@@ -15,9 +15,10 @@ def test_a_server_is_added_started_and_removed(tmp_path: Path):
 
     added = loom("mcp", "add", "loom", "-e", "LANG=C", "--", *COMMAND, "mcp-serve")
     broken = loom("mcp", "add", "broken", str(tmp_path / "no-such-program"))
-    rows = {row["name"]: row for row in loom("mcp", "list", "--check", "--json").rows}
+    checked = loom("mcp", "list", "--check", "--json")
+    rows = {row["name"]: row for row in checked.rows}
 
-    assert added.code == broken.code == 0
+    assert added.code == broken.code == loom("mcp", "list").code == 0 and checked.code == 1
     assert rows["loom"]["tools"] == 2 and rows["loom"]["error"] is None and rows["loom"]["target"] == sys.executable
     assert rows["broken"]["tools"] == 0 and rows["broken"]["error"]
     assert "· loom" in loom("mcp", "list").out
@@ -73,6 +74,8 @@ def test_what_cannot_be_a_server_is_refused(tmp_path: Path):
         ["bad/name", "x"],
         ["a", "https://example.org", "-e", "A=b"],
         ["a", "https://example.org", "more"],
+        ["a", "ftp://example.org"],
+        ["a", "file:///etc/passwd", "more"],
         ["a", "-H", "X: y", "program"],
         ["a", "-e", "NOVALUE", "program"],
         ["a"],

@@ -82,6 +82,20 @@ def test_a_template_that_cannot_be_used_says_what_it_lacks(
     assert ran.code == 2 and expected in ran.err, ran.err
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [(["-t", "short"], "The template takes $length."), ([], "a value for $NAME in a template (-t)")],
+)
+def test_a_value_that_nothing_takes_is_refused(tmp_path: Path, words: list[str], said: str):
+    loom = Loom(tmp_path)
+    loom("Say $input in $length.", "--save", "short")
+
+    ran = loom(*words, "--param", "nope", "x", "--param", "length", "one line", "hello")
+
+    assert ran.code == 2 and "nothing takes --param" in ran.err and said in ran.err
+    assert loom("sessions", "--json").rows == []
+
+
 def test_templates_have_plain_names_and_those_that_exist_are_listed(tmp_path: Path):
     loom = Loom(tmp_path)
 
@@ -189,6 +203,9 @@ def test_a_key_is_chosen_by_its_name_for_this_run_alone(tmp_path: Path):
     assert [headers.get("authorization") for headers in server.headers] == ["Bearer sk-work-1234567890", None]
     assert unknown.code == 2 and "loom keys set SERVICE --as NAME" in unknown.err
     assert "sk-typed" not in unknown.err
+    assert len(loom("sessions", "--json").rows) == 2, "a wrong name leaves no session behind"
+    talked = loom("chat", "-m", "local", "--key", "nobody", stdin=b"hello\n")
+    assert talked.code == 2 and "no stored key" in talked.err
     assert "✔ work" in loom("keys", "list").out
     assert loom("keys", "set", "openai", "--as", "anthropic", stdin=b"x\n").code == 2
     assert loom("keys", "remove", "work").code == 0

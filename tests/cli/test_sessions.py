@@ -167,6 +167,19 @@ def test_a_conversation_is_renamed_and_deleted(tmp_path: Path):
     assert loom("sessions", "delete", "1", "--yes").code == 1
 
 
+def test_ctrl_c_at_the_question_keeps_the_conversation(tmp_path: Path):
+    loom = Loom(tmp_path)
+    loom("-R", "alpha")
+
+    with Terminal(loom, "sessions", "delete", "1") as terminal:
+        terminal.wait_for("This cannot be undone")
+        terminal.interrupt()
+        assert terminal.end() == 130
+
+    assert "loom: interrupted" in terminal.text
+    assert [row["title"] for row in loom("sessions", "--json").rows] == ["alpha"]
+
+
 def test_a_conversation_is_shown_and_its_tree_drawn(tmp_path: Path):
     loom = Loom(tmp_path)
     loom.file("manual.pdf", sample_pdf("The timeout is 30 seconds."))
@@ -223,3 +236,16 @@ def test_the_context_of_the_last_session_is_shown_for_several_models(tmp_path: P
     assert "other-model" in loom("context", "-m", "claude-opus-5", "--reasons").out
     assert [row["model"] for row in rows] == ["loom/spark", "anthropic/claude-opus-5"]
     assert json.loads(loom("wire", "-m", "claude-opus-5").out)["request"]["system"]
+
+
+def test_the_parts_of_a_context_are_no_more_than_their_total(tmp_path: Path):
+    """The server counts far fewer tokens than are estimated for the tools."""
+    loom = Loom(tmp_path)
+    with model_server("fine") as server:
+        (loom.home / "loom.toml").write_text(server.config)
+        loom("-m", "local", "-s", "Be brief. " * 40, "hello")
+
+    shown = dict(re.findall(r"^  (system|tools ×7|total ≈) +(\d+)", loom("context").out, flags=re.MULTILINE))
+
+    assert 0 < int(shown["system"]) < int(shown["tools ×7"])
+    assert int(shown["system"]) + int(shown["tools ×7"]) <= int(shown["total ≈"])

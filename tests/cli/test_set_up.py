@@ -88,6 +88,41 @@ def test_a_key_in_the_environment_decides_who_is_asked(tmp_path: Path):
     assert default(ANTHROPIC_API_KEY="y", LOOM_MODEL="ollama/llava") == "ollama/llava"
 
 
+def test_a_default_that_is_no_model_is_named_and_the_others_are_listed(tmp_path: Path):
+    loom = Loom(tmp_path, LOOM_MODEL="")
+    (loom.home / "loom.toml").write_text('model = "nope"\n')
+
+    listed = loom("models", "--json")
+    named = loom("models", "spark", "nope")
+    (found,) = [row for row in loom("doctor", "--json").rows if row["name"] == "model"]
+
+    assert listed.code == named.code == 2 and listed.err == named.err and "there is no model 'nope'" in named.err
+    assert "loom/spark" in [row["name"] for row in listed.rows] and "spark" in named.out
+    assert not any(row["is_default"] for row in listed.rows)
+    assert found["state"] == "problem" and "no model 'nope'" in found["text"] and "models default" in found["fix"]
+    assert loom("models", "default", "spark").code == 0 and loom("doctor").code == 0
+    assert loom("models", "loom/spark", "--json").rows[0]["is_default"]
+
+
+def test_a_model_answers_only_with_a_key_of_its_service_or_its_own(tmp_path: Path):
+    loom = Loom(tmp_path, LOOM_MODEL="")
+    (loom.home / "loom.toml").write_text(
+        'model = "mine"\n[models.mine]\nprovider = "anthropic"\nmodel = "claude-opus-5"\n'
+    )
+
+    def found() -> tuple[str, str]:
+        (row,) = [row for row in loom("doctor", "--json").rows if row["name"] == "model"]
+        return row["state"], row["text"]
+
+    assert found() == ("open", "mine has no key")
+    (loom.home / "loom.toml").write_text(
+        'model = "mine"\n[models.mine]\nprovider = "anthropic"\nmodel = "claude-opus-5"\napi_key = "{env:MINE}"\n'
+    )
+    loom.environ["MINE"] = "sk-ant-own-1234567890"
+    assert found() == ("ok", "mine answers")
+    assert "no key" not in loom("models", "mine").out
+
+
 def test_the_doctor_names_the_command_behind_everything_that_is_not_there(tmp_path: Path):
     loom = Loom(tmp_path)
     loom.file("manual.pdf", sample_pdf("The timeout is 30 seconds."))

@@ -160,3 +160,19 @@ def test_after_three_answers_the_estimate_is_within_ten_percent() -> None:
 
 def test_an_answer_without_usage_teaches_nothing() -> None:
     assert calibrate(Calibration(ratio=1.5, samples=2), 1_000, 0) == Calibration(ratio=1.5, samples=2)
+
+
+def test_what_pages_cost_less_than_estimated_makes_no_text_cheaper() -> None:
+    """A PDF whose pages are estimated as pictures, on a platform that counts a tenth of that."""
+    first = calibrate(Calibration(), 50_000, 6_000, media=45_000)
+    assert first == Calibration(ratio=1.0, samples=1)
+
+    learned = calibrate(Calibration(), 10_000, 9_000)
+    assert learned.ratio == pytest.approx(0.9)
+    assert calibrate(learned, 50_000, 6_000, media=45_000).ratio == pytest.approx(0.9)
+    assert calibrate(Calibration(ratio=1.6, samples=3), 50_000, 10_000, media=45_000).ratio == 1.0
+
+
+def test_that_media_cost_more_than_estimated_is_believed() -> None:
+    assert calibrate(Calibration(), 10_000, 20_000, media=9_000).ratio == 2.0
+    assert calibrate(Calibration(), 10_000, 8_000, media=4_000).ratio == pytest.approx(0.8)

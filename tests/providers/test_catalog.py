@@ -137,3 +137,10 @@ def test_the_services_own_sdks_say_the_same_addresses() -> None:
     }
     for reference, address in spoken.items():
         assert model(reference).base_url == address.rstrip("/"), reference
+
+
+def test_a_platform_that_is_not_known_is_answered_with_those_that_may_be_written() -> None:
+    with pytest.raises(ConfigError) as refused:
+        model("nobody/x")
+    known = refused.value.hint.removeprefix("Known: ").rstrip(".").split(", ")
+    assert set(known) == {*catalog.platforms(), "lm-studio", "llama.cpp"} and len(known) == len(set(known))

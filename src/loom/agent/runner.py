@@ -428,7 +428,9 @@ class Runner:
         asking.refused_kinds = ()
         if folded.complete or folded.message is not None:  # a request that was only refused draws no borders
             asking.watermark = prepared.watermark
-        asking.calibration = calibrate(asking.calibration, prepared.receipt.totals.tokens, folded.usage.input_tokens)
+        rows, counted = prepared.receipt.rows, prepared.receipt.totals.tokens
+        media = sum(row.tokens for row in rows if row.digest and row.rendition != "text")
+        asking.calibration = calibrate(asking.calibration, counted, folded.usage.input_tokens, media=media)
         state = await self._record.state()
         await self._record.save(
             watermark={**_plain(state.watermarks), reference: msgspec.to_builtins(asking.watermark)},

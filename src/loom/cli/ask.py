@@ -20,6 +20,7 @@ from loom.cli.asking import (
     face_for,
     model_asked,
     model_for,
+    stored_key,
     taken_in,
     tell,
     templated,
@@ -31,7 +32,7 @@ from loom.cli.choosing import open_place, stored_session
 from loom.cli.daemons import voice
 from loom.cli.exits import exit_code
 from loom.cli.extracting import CodeFace
-from loom.cli.faces import Face, JsonFace, Outcome
+from loom.cli.faces import Face, JsonFace, Outcome, StreamJsonFace
 from loom.cli.footer import footer, switch_preview, usage_line
 from loom.cli.left_open import settle
 from loom.cli.options import Speaking, speaking_of, speaking_options
@@ -132,7 +133,8 @@ def command(words: tuple[str, ...], attached: tuple[str, ...], images: tuple[str
         if form == "text":
             raise
         # A program that asked for JSON gets JSON, also where nothing could be asked.
-        asyncio.run(JsonFace().finish(Outcome(session="", model=given["model"], error=error)))
+        face = StreamJsonFace() if form == "stream-json" else JsonFace()
+        asyncio.run(face.finish(Outcome(session="", model=given["model"], error=error)))
         return exit_code(error)
 
 
@@ -200,6 +202,7 @@ async def _preview(runtime: Runtime, session: LocalSession, model: str) -> None:
 
 
 async def _turns(runtime: Runtime, asked: Asked, said: Said, progress: Progress) -> Outcome:
+    key = stored_key(runtime, asked)  # before anything is written: a wrong name leaves no session behind
     await settle(runtime, asked, asked.place)
     tools = await choose_tools(runtime, asked.tools, default="safe")
     blocks, notices = await taken_in(runtime, asked, said.files, said.spoken, progress)
@@ -207,7 +210,7 @@ async def _turns(runtime: Runtime, asked: Asked, said: Said, progress: Progress)
     model = await model_for(runtime, asked.model) if asked.place.is_new else asked.model
     switches = bool(asked.model) and not asked.place.is_new and await _is_other(runtime, asked)
     session = await open_place(runtime, asked.place, model=model, system=asked.system, title=said.title, tools=tools)
-    use_key(runtime, asked, (await runtime.sessions.get(session.id)).model)
+    use_key(runtime, asked, key, (await runtime.sessions.get(session.id)).model)
     warn(runtime)
     if asked.form == "text":
         tell(notices)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final, Literal, TypeAlias
 
@@ -68,27 +69,32 @@ async def model_for(runtime: Runtime, asked: str) -> str:
 def _is_first_today(runtime: Runtime) -> bool:
     stamp = runtime.config.state_folder() / _NOTICE_FILE
     today = datetime.fromtimestamp(time.time(), UTC).date().isoformat()
-    try:
+    # A reminder must not stop a question: where the stamp cannot be kept, it is said again.
+    with suppress(OSError, UnicodeDecodeError):
         if stamp.read_text(encoding="utf-8").strip() == today:
             return False
-    except (FileNotFoundError, UnicodeDecodeError):
-        pass
-    stamp.parent.mkdir(parents=True, exist_ok=True)
-    stamp.write_text(f"{today}\n", encoding="utf-8")
+    with suppress(OSError):
+        stamp.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        stamp.write_text(f"{today}\n", encoding="utf-8")
     return True
 
 
-def use_key(runtime: Runtime, speaking: Speaking, reference: str) -> None:
-    """`--key NAME`: a stored key by its name, for this model's service and this run alone. The key itself is never an
-    argument, where every program on the machine could read it."""
-    if not speaking.key:
-        return
-    key = runtime.config.secrets("keys").get(speaking.key, "")
-    if not key:
+def stored_key(runtime: Runtime, speaking: Speaking) -> str:
+    """`--key NAME`: a stored key by its name; empty where none is named. The key itself is never an argument, where
+    every program on the machine could read it."""
+    key = runtime.config.secrets("keys").get(speaking.key, "") if speaking.key else ""
+    if speaking.key and not key:
         raise ConfigError(
             "there is no stored key of that name.",
             hint="Store one: loom keys set SERVICE --as NAME. See what is there: loom keys list.",
         )
+    return key
+
+
+def use_key(runtime: Runtime, speaking: Speaking, key: str, reference: str) -> None:
+    """For this model's service and this run alone."""
+    if not key:
+        return
     model = runtime.model(reference)
     own = {"models": {model.alias: {"api_key": key}}} if model.alias else {}
     runtime.config = load_config(flags={**speaking.flags, "keys": {key_names(model.provider)[0]: key}, **own})

@@ -26,6 +26,8 @@ from loom.errors import ConfigError, LoomError, NotFound
 from loom.events import ApprovalRequested, Event, TextDelta, ThinkingDelta, TurnFailed
 
 _PATIENCE_SECONDS = 5.0
+_REFUSED = "auth.required"
+_HOW_TO_GIVE_IT = "`loom token` prints it where the daemon runs. Give it with --token-file FILE or in LOOM_TOKEN."
 _HELP = """\
 @FILE              send a file along; so does a line that is nothing but its path
 /model [NAME]      whom to ask from now on; without a name, who it is
@@ -45,12 +47,18 @@ def command(url: str, *, last: bool, session: str, model: str, token_file: str, 
 
     Whoever else watches the session sees the same, and a turn goes on when you leave.
     """
+    if url and not url.startswith(("http://", "https://")):
+        raise ConfigError(f"{url} is no address.", hint="It looks like http://127.0.0.1:5666")
     token = _token(token_file) if url else ""
     with asyncio.Runner() as runner:
         client = runner.run(_client(url, token))
         try:
             chosen = runner.run(_session(client, last=last, session_id=session, model=model))
             return _Talk(runner, client, chosen, shows_reasoning=not hide_reasoning).run()
+        except LoomError as error:
+            if error.code == _REFUSED:  # the daemon speaks to programs, of the header that they send
+                error.hint = _HOW_TO_GIVE_IT
+            raise
         finally:
             runner.run(client.close())
 
@@ -62,8 +70,6 @@ async def _client(url: str, token: str) -> Client:
         if found is None:
             raise NotFound("no daemon runs here.", hint="Start it: loom serve")
         return found
-    if not url.startswith(("http://", "https://")):
-        raise ConfigError(f"{url} is no address.", hint="It looks like http://127.0.0.1:5666")
     return Client(url, token, limits=config.media_limits(), patience_seconds=_PATIENCE_SECONDS)
 
 
@@ -71,14 +77,24 @@ def _token(file: str) -> str:
     """From a file, the environment or the terminal; never an argument, which other programs could read."""
     if file:
         try:
-            return Path(file).read_text(encoding="ascii").strip()
+            return _sendable(Path(file).read_text(encoding="ascii"), file)
         except (OSError, UnicodeDecodeError):
             raise ConfigError(
                 f"{file} cannot be read.", hint="Give the file that `loom token` was written to."
             ) from None
-    token = os.environ.get("LOOM_TOKEN", "").strip()
-    if not token and sys.stdin.isatty():
-        token = str(click.prompt("token (hidden)", hide_input=True, err=True)).strip()
+    token = os.environ.get("LOOM_TOKEN", "")
+    if token.strip():
+        return _sendable(token, "LOOM_TOKEN")
+    if not sys.stdin.isatty():
+        raise ConfigError("the token of the daemon is needed.", hint=_HOW_TO_GIVE_IT)
+    return _sendable(str(click.prompt("token (hidden)", hide_input=True, err=True)), "what was typed")
+
+
+def _sendable(written: str, where: str) -> str:
+    """What cannot stand in a header would not reach the daemon, which then seems not to answer."""
+    token = written.strip()
+    if not token or not token.isascii() or not token.isprintable():
+        raise ConfigError(f"{where} holds no token, which is one line.", hint="`loom token` prints it.")
     return token
 
 

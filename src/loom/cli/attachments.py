@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from loom.content.blocks import ContentBlock, DocumentBlock, page_label
+from loom.content.blocks import ContentBlock, DocumentBlock, page_label, page_range
 from loom.content.inputs import Attachment, Content
 from loom.content.media import size_label
 from loom.errors import TooLarge, Unreadable
@@ -76,7 +76,7 @@ def read_message(words: Sequence[str], attached: Sequence[str], limits: Limits) 
 
 def named_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Words, and those of them that name an existing file."""
-    names = [word for word in words if existing(word) is not None]
+    names = [word for word in words if _named(word) is not None]
     return [word for word in words if word not in names], names
 
 
@@ -84,7 +84,7 @@ def attachment(name: str) -> Attachment:
     """A file, a file with pages (`report.pdf#3-7`), or an address."""
     if name.startswith(("http://", "https://")):
         return Attachment(source=name)
-    found = existing(name)
+    found = _named(name)
     if found is not None:
         return found
     if Path(name).is_dir():
@@ -102,6 +102,15 @@ def existing(word: str) -> Attachment | None:
     if pages and _is_file(pages[1]):
         return Attachment(source=Path(pages[1]), pages=pages[2])
     return None
+
+
+def _named(word: str) -> Attachment | None:
+    """The same; what stands behind the # of a file and is no range of pages is a mistake, not words to send."""
+    found = existing(word)
+    file, _, pages = word.rpartition("#")
+    if found is None and file and _is_file(file):
+        page_range(pages)
+    return found
 
 
 def _is_file(word: str) -> bool:

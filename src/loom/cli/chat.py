@@ -18,7 +18,18 @@ import click
 
 from loom.agent.session import LocalSession
 from loom.cli.advice import advice
-from loom.cli.asking import choose_tools, face_for, model_asked, model_for, taken_in, tell, templated, use_key, warn
+from loom.cli.asking import (
+    choose_tools,
+    face_for,
+    model_asked,
+    model_for,
+    stored_key,
+    taken_in,
+    tell,
+    templated,
+    use_key,
+    warn,
+)
 from loom.cli.attachments import Said, attachment
 from loom.cli.choosing import open_place
 from loom.cli.clipboard import pasted
@@ -37,7 +48,7 @@ from loom.config import load_config
 from loom.content.blocks import ContentBlock
 from loom.content.inputs import Attachment
 from loom.content.messages import text_of
-from loom.errors import LoomError
+from loom.errors import ContentError, LoomError
 from loom.events import Event
 from loom.runtime import Runtime
 from loom.session import Session
@@ -76,6 +87,7 @@ class Chat:
         self._runtime = runtime
         self._speaking = speaking
         self._model = speaking.model
+        self._key = stored_key(runtime, speaking)
         self._tools: Sequence[str] | None = None
         self._session: LocalSession | None = None
         self._waiting = [attachment(name) for name in speaking.template.attach]
@@ -88,6 +100,8 @@ class Chat:
             if leaves(line):
                 break
             self._guarded(line.strip())
+        if self._waiting:
+            say(f"not sent: {', '.join(map(_name, self._waiting))}")
         return 0
 
     async def _open(self) -> None:
@@ -111,7 +125,7 @@ class Chat:
         sys.stdout.flush()
 
     def _prompt(self) -> str:
-        chips = "".join(f"[{item.name or getattr(item.source, 'name', '')}] " for item in self._waiting)
+        chips = "".join(f"[{_name(item)}] " for item in self._waiting)
         return f"{chips}› "
 
     def _guarded(self, line: str) -> None:
@@ -163,7 +177,7 @@ class Chat:
 
     async def _speak(self, session: LocalSession, blocks: list[ContentBlock], progress: Progress) -> None:
         speaking = self._speaking
-        use_key(self._runtime, speaking, (await self._runtime.sessions.get(session.id)).model)
+        use_key(self._runtime, speaking, self._key, (await self._runtime.sessions.get(session.id)).model)
         async with voice(self._runtime, speaking, session, self._tools) as speaker:
             await self._shown(speaker, speaker.stream(*blocks), blocks, progress)
 
@@ -245,6 +259,10 @@ class Chat:
         click.echo(_HELP)
 
 
+def _name(item: Attachment) -> str:
+    return item.name or getattr(item.source, "name", "") or str(item.source)
+
+
 def leaves(line: str) -> bool:
     return line.split()[:1] == ["/quit"]
 
@@ -272,14 +290,18 @@ def mentions(line: str) -> tuple[str, list[Attachment]]:
 
     def taken(match: re.Match[str]) -> str:
         name = match[1] or match[2]
+        wrong = ""
         for written in dict.fromkeys((name, name.rstrip(_PUNCTUATION))):
             try:
                 found.append(attachment(written))
+            except ContentError as error:  # the file is there, its pages are written wrongly
+                wrong = error.message
             except LoomError:
                 continue
-            return name
-        if "." in name.strip(_PUNCTUATION) or "/" in name:
-            tell([f"there is no file {name} here; it was sent as words"])
+            else:
+                return name
+        if wrong or "." in name.strip(_PUNCTUATION) or "/" in name:
+            tell([f"{wrong or f'there is no file {name} here'}; it was sent as words"])
         return match[0]
 
     return _MENTION.sub(taken, line), found

@@ -14,6 +14,8 @@ import msgspec
 
 from loom.cli import pictures
 from loom.cli.choosing import all_sessions
+from loom.cli.models import service_without_key
+from loom.cli.terminal import sentence
 from loom.config import Config, load_config
 from loom.config.keys import keys_file
 from loom.content.media import size_label
@@ -137,8 +139,7 @@ async def media(runtime: Runtime) -> list[Finding]:
 
 
 async def models(runtime: Runtime) -> list[Finding]:
-    default = await runtime.default_model()
-    found = [Finding("model", "ok", f"{default} answers"), Finding("spark", "ok", "built in")]
+    found = [_answering(runtime, await runtime.default_model()), Finding("spark", "ok", "built in")]
     for service in FIRST_CHOICES:
         if key_for(service, runtime.config):
             found.append(Finding(service, "ok", "has a key"))
@@ -149,6 +150,17 @@ async def models(runtime: Runtime) -> list[Finding]:
         Finding(server.kind, "ok", f"{counted(len(server.models), 'model')} at {server.base_url}") for server in servers
     ]
     return found if servers else [*found, Finding("ollama", "open", "not running", "https://ollama.com")]
+
+
+def _answering(runtime: Runtime, name: str) -> Finding:
+    """Who answers where nobody is named, if there is such a model and its service has a key."""
+    try:
+        service = service_without_key(runtime.model(name), runtime.config)
+    except LoomError as error:
+        return Finding("model", "problem", sentence(error), "loom models default MODEL")
+    if service:
+        return Finding("model", "open", f"{name} has no key", f"loom keys set {service}")
+    return Finding("model", "ok", f"{name} answers")
 
 
 def formats() -> list[Finding]:

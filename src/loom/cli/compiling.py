@@ -49,13 +49,17 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
     look: Settle | None = None
     """Gives descriptions that were written earlier too; a file has none."""
 
+    def calibration(self, model: Model) -> Calibration:
+        """What the answers of this model in this session have taught."""
+        known: dict[str, Any] = self.session.settings.get("calibration", {}) if self.session else {}
+        return msgspec.convert(known.get(model.reference, {}), Calibration)
+
     async def prepared(self, model: Model) -> Prepared:
         """With every rendition made and measured, so that sizes are exact."""
         policy = self.config.context_policy()
         stored = self.session
         overrides, alts = wishes_of(stored.overrides if stored else {})
         marks = stored.watermark if stored else {}
-        calibrations: dict[str, Any] = stored.settings.get("calibration", {}) if stored else {}
         quarantine = stored.quarantine.get(model.provider, ()) if stored else ()
         return await (self.look or self.renditions.settle)(
             lambda known: prepare(
@@ -66,7 +70,7 @@ class Compiled(msgspec.Struct, frozen=True, kw_only=True):
                 overrides=overrides,
                 alts=alts,
                 watermark=msgspec.convert(marks.get(model.reference, {}), Watermark),
-                calibration=msgspec.convert(calibrations.get(model.reference, {}), Calibration),
+                calibration=self.calibration(model),
                 known=known,
                 quarantine=frozenset(quarantine),
             )

@@ -103,10 +103,10 @@ def table(found: Compiled, receipts: list[Receipt], chosen: list[Model], *, titl
     lines = [_line(title, [model.name[: _CELL_WIDTH - 2] for model in chosen])]
     system, tools = found.request.system, found.request.tools
     if system:
-        lines.append(_line("  system", [f"{tokens_label(cost.text_tokens(system, m.tokens))}" for m in chosen]))
+        lines.append(_line("  system", [tokens_label(_weight(found, system, m)) for m in chosen]))
     if tools:
         specs = "".join(msgspec.json.encode(tool).decode() for tool in tools)
-        weights = [cost.text_tokens(specs, m.tokens) if m.capabilities.tools else 0 for m in chosen]
+        weights = [_weight(found, specs, m) if m.capabilities.tools else 0 for m in chosen]
         lines.append(_line(f"  tools ×{len(tools)}", [tokens_label(weight) if weight else "-" for weight in weights]))
     pictures = 0
     for rows in zip(*(receipt.rows for receipt in receipts), strict=True):
@@ -118,6 +118,11 @@ def table(found: Compiled, receipts: list[Receipt], chosen: list[Model], *, titl
     lines.append(_line("  of at most", [_limit(receipt.budgets.tokens) for receipt in receipts]))
     lines.append(_line("  bytes on the wire", [size_label(receipt.totals.wire_bytes) for receipt in receipts]))
     return "\n".join(lines)
+
+
+def _weight(found: Compiled, text: str, model: Model) -> int:
+    """By what the model's answers have taught, as the rows and the total are."""
+    return round(cost.text_tokens(text, model.tokens) * found.calibration(model).ratio)
 
 
 def _label(found: Compiled, row: ReceiptRow, pictures: int) -> str:
@@ -165,5 +170,5 @@ def _line(label: str, cells: Sequence[str]) -> str:
 
 
 def _keys_needed(chosen: list[Model], config: Config) -> list[str]:
-    names = {service_without_key(model.provider, config): model.name for model in chosen}
+    names = {service_without_key(model, config): model.name for model in chosen}
     return [f"{name} needs a key: loom keys set {service}" for service, name in names.items() if service]

@@ -78,7 +78,7 @@ async def _transcripts(names: tuple[str, ...], fix: bool, as_json: bool) -> int:
             else:
                 for found in await _looked_at(Path(name)):
                     click.echo(_diagnosis_json(name, found) if as_json else _diagnosis(name, found))
-                    code = code or (FAILED if found.notices else 0)
+                    code = code or (FAILED if found.repairs or not found.messages else 0)
         except LoomError as error:
             code = exit_code(error)
             say(said_of(name, error))
@@ -99,9 +99,11 @@ def _diagnosis(name: str, found: Transcript) -> str:
         else ""
     )
     head = f"{harmless(Path(name).name)} ({found.kind}): {counted(len(found.messages), 'message')}{size}"
-    if not found.notices:
+    repairs = [f"  ~ {harmless(notice)}" for notice in found.repairs]
+    if not found.messages:
+        return "\n".join([f"! {head}, nothing to import", *repairs])
+    if not repairs:
         return f"✔ {head}, nothing to repair"
-    repairs = [f"  ~ {harmless(notice)}" for notice in found.notices]
     return "\n".join([f"! {head}", *repairs, f"  → loom doctor --fix {name}"])
 
 
@@ -111,6 +113,6 @@ def _diagnosis_json(name: str, found: Transcript) -> bytes:
             "file": Path(name).name,
             "kind": found.kind,
             "messages": len(found.messages),
-            "repairs": found.notices,
+            "repairs": found.repairs,
         }
     )

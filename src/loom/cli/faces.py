@@ -11,6 +11,7 @@ import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TextIO
 
+import click
 import msgspec
 
 from loom.cli import pictures
@@ -298,8 +299,8 @@ class StreamJsonFace:
 
 
 def _print(value: dict[str, Any]) -> None:
-    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
-    sys.stdout.flush()
+    """As bytes: JSON is UTF-8, whatever the locale."""
+    click.echo(msgspec.json.encode(value))
 
 
 def _error(error: LoomError | None) -> dict[str, str] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Final
 
 import click
 import msgspec
@@ -13,10 +14,12 @@ from loom.cli.exits import exit_code
 from loom.cli.terminal import harmless, one_line, say, sentence
 from loom.cli.transcripts import Transcript, read_transcripts
 from loom.content.messages import media_of
-from loom.errors import LoomError
+from loom.errors import LoomError, Unreadable
 from loom.runtime import Runtime
 from loom.store.session_rows import StoredSession
 from loom.tools.words import counted
+
+_SAY_SOMETHING: Final = "Give a conversation with something in it."
 
 
 class Imported(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +74,13 @@ def said_of(name: str, error: LoomError) -> str:
 
 async def import_file(runtime: Runtime, file: Path) -> list[Imported]:
     transcripts = await read_transcripts(file, runtime.media, limits=runtime.config.media_limits())
+    empty = [found for found in transcripts if not found.messages]
+    for notice in (notice for found in empty for notice in found.repairs):
+        say(f"{file.name}: {notice}")
+    if len(empty) == len(transcripts):
+        raise Unreadable(f"{file.name} holds no message.", name=file.name, hint=_SAY_SOMETHING)
+    if empty:
+        say(f"{file.name}: {counted(len(empty), 'conversation')} without a message left out")
     return [await _kept(runtime, file, found) for found in transcripts if found.messages]
 
 
@@ -90,7 +100,7 @@ async def _kept(runtime: Runtime, file: Path, found: Transcript) -> Imported:
         media=len({media.digest for message in found.messages for media in media_of(message)}),
         shared=shared,
         is_new=existing is None,
-        repairs=found.notices,
+        repairs=found.repairs,
     )
 
 

@@ -11,6 +11,7 @@ from typing import Any, Final, cast
 import click
 import msgspec
 
+from loom.cli.exits import FAILED, OK
 from loom.cli.terminal import harmless, one_line, say
 from loom.cli.toml_files import add_table, remove_table, user_config_file, write_whole
 from loom.config import Config, load_config
@@ -21,6 +22,7 @@ from loom.tools.mcp_specs import PROJECT_FILE, ProjectServers, project_servers
 from loom.tools.words import counted
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
+_SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
 _PATH: Final = ("mcp", "servers")
 
 
@@ -68,6 +70,8 @@ def _entry(target: Sequence[str], env: Sequence[str], headers: Sequence[str]) ->
             raise ConfigError("an address takes neither arguments nor variables.", hint='Headers: -H "Name: value"')
         told = {"headers": _pairs(headers, ":", "a header looks like Name: value")} if headers else {}
         return {"url": first, **told}
+    if _SCHEME.match(first):
+        raise ConfigError(f"{first} is no address of a server.", hint="It begins with http:// or https://.")
     if headers:
         raise ConfigError("a program takes no headers.", hint="Variables: -e NAME=VALUE")
     return {
@@ -90,12 +94,12 @@ def _pairs(written: Sequence[str], sign: str, how: str) -> dict[str, str]:
 @command.command("list")
 @click.option("--check", is_flag=True, help="Start or ask each of them and count its tools.")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
-def list_(check: bool, as_json: bool) -> None:
+def list_(check: bool, as_json: bool) -> int:
     """Show the servers, and with --check whether they work."""
-    asyncio.run(_list(check, as_json))
+    return asyncio.run(_list(check, as_json))
 
 
-async def _list(check: bool, as_json: bool) -> None:
+async def _list(check: bool, as_json: bool) -> int:
     config = load_config()
     project = _project_servers(config)
     rows = [
@@ -115,6 +119,7 @@ async def _list(check: bool, as_json: bool) -> None:
         say(warning)
     if not rows and not as_json:
         click.echo("no servers. Add one: loom mcp add NAME -- COMMAND", err=True)
+    return FAILED if any(state["error"] for state in states.values()) else OK
 
 
 async def _states() -> tuple[dict[str, dict[str, Any]], Sequence[str]]:

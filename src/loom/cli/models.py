@@ -10,11 +10,13 @@ import click
 import msgspec
 
 from loom.cli.completing import complete_models
-from loom.cli.terminal import money_label, one_line, say, tokens_label
+from loom.cli.exits import OK, exit_code
+from loom.cli.terminal import money_label, one_line, say, sentence, tokens_label
 from loom.cli.toml_files import set_key, user_config_file
 from loom.config import Config, load_config
 from loom.config.keys import services
 from loom.config.sources import shown
+from loom.errors import ConfigError, LoomError
 from loom.models import Model, Origin, Usage
 from loom.providers.catalog import key_env
 from loom.runtime import FIRST_CHOICES, Runtime, key_for, key_names, price, resolve_model
@@ -27,7 +29,8 @@ _FLAGS: Final = {"eyes": "vision", "pdf": "native_pdf", "audio": "audio", "think
 class Listed(msgspec.Struct, frozen=True):
     name: str
     model: Model
-    note: str = ""
+    is_default: bool
+    note: str
 
 
 @click.command("models")
@@ -35,17 +38,19 @@ class Listed(msgspec.Struct, frozen=True):
 @click.option(
     "--json", "as_json", is_flag=True, help="One JSON object a line, with limits and the origin of each flag."
 )
-def command(references: tuple[str, ...], as_json: bool) -> None:
+def command(references: tuple[str, ...], as_json: bool) -> int:
     """Show models: those configured, those that Loom would choose, and the built-in one; or those you name.
 
     ✔ declared in the catalogue  ✓ asked of the server or learned  u said by you  ? guessed, tried once  - no
 
     `loom models default MODEL` makes one the model that answers from now on; without MODEL, says which it is.
     """
-    if references[:1] == ("default",) and len(references) <= 2:
-        asyncio.run(_default(*references[1:]))
-    else:
-        asyncio.run(_models(references, as_json))
+    if references[:1] != ("default",):
+        return asyncio.run(_models(references, as_json))
+    if len(references) > 2:
+        raise ConfigError("default takes one model.", hint="Like this: loom models default ollama/llava")
+    asyncio.run(_default(*references[1:]))
+    return OK
 
 
 async def _default(reference: str = "") -> None:
@@ -62,18 +67,26 @@ async def _default(reference: str = "") -> None:
         say(f"but not here: {chosen or 'another'} is set by {load_config().origin('model')}")
 
 
-async def _models(references: tuple[str, ...], as_json: bool) -> None:
+async def _models(references: tuple[str, ...], as_json: bool) -> int:
+    """A name that means no model is said, and the others are listed."""
+    listed: list[Listed] = []
+    code = OK
     async with Runtime.open() as runtime:
         default = await runtime.default_model()
-        names = references or _known(runtime, default)
-        listed = [_listed(runtime, name) for name in names]
-        if as_json:
-            for found in listed:
-                click.echo(msgspec.json.encode(_facts(found, default)))
-            return
+        for name in references or _known(runtime, default):
+            try:
+                listed.append(_listed(runtime, name, default))
+            except LoomError as error:
+                code = code or exit_code(error)
+                say(sentence(error))
+    if as_json:
+        for found in listed:
+            click.echo(msgspec.json.encode(_facts(found)))
+    elif listed:
         click.echo(f"{'':2}{'model':<36}{'ctx':>6}" + "".join(f"{name:>7}" for name in _FLAGS) + f"{'$/M in':>10}")
         for found in listed:
-            click.echo(_row(found, default))
+            click.echo(_row(found))
+    return code
 
 
 def _known(runtime: Runtime, default: str) -> tuple[str, ...]:
@@ -81,15 +94,26 @@ def _known(runtime: Runtime, default: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys([default, *runtime.config.models, *chosen, runtime.BUILT_IN]))
 
 
-def _listed(runtime: Runtime, name: str) -> Listed:
+def _listed(runtime: Runtime, name: str, default: str) -> Listed:
     model = runtime.model(name)
-    service = service_without_key(model.provider, runtime.config)
-    return Listed(name, model, f"no key: loom keys set {service}" if service else "")
+    service = service_without_key(model, runtime.config)
+    note = f"no key: loom keys set {service}" if service else ""
+    return Listed(name, model, _means(runtime, default, model), note)
 
 
-def service_without_key(provider: str, config: Config) -> str:
+def _means(runtime: Runtime, name: str, model: Model) -> bool:
+    """Whether a name, which may be a wrong one, means this model: `spark` is `loom/spark`."""
+    try:
+        return runtime.model(name) == model
+    except LoomError:
+        return False
+
+
+def service_without_key(model: Model, config: Config) -> str:
     """What `loom keys set` takes, where the key of a model's service is still missing; else empty."""
-    if not key_env(provider) or key_for(provider, config):
+    provider = model.provider
+    has_own = bool(model.alias) and bool(config.models[model.alias].api_key)
+    if has_own or not key_env(provider) or key_for(provider, config):
         return ""
     return next((name for name in key_names(provider) if name in services()), "")
 
@@ -101,12 +125,12 @@ async def names_known(runtime: Runtime) -> list[str]:
     return list(dict.fromkeys([*runtime.config.models, *local, *chosen, runtime.BUILT_IN]))
 
 
-def _row(found: Listed, default: str) -> str:
+def _row(found: Listed) -> str:
     model = found.model
     flags = "".join(f"{_mark(model, flag):>7}" for flag in _FLAGS.values())
     usd = _usd_per_million(model)
     cost = "free" if usd == 0 else money_label(usd) if usd is None or usd < _CENT else f"${usd:.2f}"
-    mark = "▸" if found.name == default else " "
+    mark = "▸" if found.is_default else " "
     line = f"{mark} {one_line(found.name, 35):<36}{tokens_label(model.limits.context_tokens):>6}{flags}{cost:>10}"
     return f"{line}   {found.note}" if found.note else line
 
@@ -124,13 +148,13 @@ def _mark(model: Model, flag: str) -> str:
     return _MARKS[origin]
 
 
-def _facts(found: Listed, default: str) -> dict[str, Any]:
+def _facts(found: Listed) -> dict[str, Any]:
     model = found.model
     capabilities = model.capabilities
     return {
         "name": found.name,
         "reference": model.reference,
-        "is_default": found.name == default,
+        "is_default": found.is_default,
         "capabilities": {
             flag: {"value": getattr(capabilities, flag), "origin": capabilities.origins.get(flag, "declared")}
             for flag in (*_FLAGS.values(), "citations")

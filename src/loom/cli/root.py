@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib
 import os
 import sys
+from collections.abc import Iterable
 from typing import Final
 
 import click
@@ -42,6 +43,8 @@ COMMANDS: Final = {
 _MODULES: Final = {"import": "import_", "mcp-serve": "mcp_serve"}
 _OWN_OPTIONS: Final = ("-h", "--help", "--version")
 _DEFAULT: Final = "ask"
+_NEAR: Final = 0.75
+"""How like a name a word must be to have been meant as one."""
 
 
 class LazyGroup(click.Group):
@@ -74,7 +77,7 @@ def _refuse_typing_error(args: list[str]) -> None:
     word = args[0]
     if len(args) > 1 or not word.isalpha() or Path(word).exists():
         return
-    close = difflib.get_close_matches(word, COMMANDS, n=1, cutoff=0.75)
+    close = difflib.get_close_matches(word, COMMANDS, n=1, cutoff=_NEAR)
     if close:
         raise click.UsageError(
             f"there is no command {word!r}. Did you mean `loom {close[0]}`? To ask it: loom ask {word}"
@@ -153,12 +156,23 @@ def _refused(error: click.ClickException) -> int:
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
         return error.exit_code
+    if isinstance(error, click.NoSuchOption):
+        near = _near(error.option_name, error.possibilities or ())
+        error = click.NoSuchOption(error.option_name, error.message, near, error.ctx)
     words = " ".join(error.format_message().split())
     sentence = f"{words[:1].lower()}{words[1:]}"
     context = error.ctx if isinstance(error, click.UsageError) else None
     stop = "" if sentence.endswith((".", "?", "?)")) else "."
     say(f"{sentence}{stop} See `{context.command_path} --help`." if context else sentence)
     return error.exit_code
+
+
+def _near(option: str, names: Iterable[str]) -> list[str]:
+    """Those that could have been meant. Click compares the dashes, too, which makes every option like every other."""
+    import difflib
+
+    bare = option.lstrip("-")
+    return [name for name in names if difflib.SequenceMatcher(a=bare, b=name.lstrip("-")).ratio() >= _NEAR]
 
 
 def _explained(error: Exception, *, debug: bool) -> int:

@@ -94,7 +94,14 @@ def rename(session: str, title: str) -> None:
 @click.option("-y", "--yes", is_flag=True, help="Do not ask.")
 def delete(session: str, yes: bool) -> int:
     """Delete a conversation and the media that only it used."""
-    return asyncio.run(_delete(session, yes))
+    found = asyncio.run(_found(session))
+    title = one_line(found.title or found.id)
+    # Asked outside of the loop, where Ctrl+C ends the question at once.
+    if not yes and not _is_sure(title):
+        click.echo(f'kept "{title}"', err=True)
+        return FAILED
+    asyncio.run(_delete(found.id, title))
+    return OK
 
 
 @command.command()
@@ -183,16 +190,15 @@ async def _rename(wanted: str, title: str) -> None:
         )
 
 
-async def _delete(wanted: str, yes: bool) -> int:
+async def _found(wanted: str) -> StoredSession:
     async with Runtime.open() as runtime:
-        session = await find_session(runtime, wanted)
-        title = one_line(session.title or session.id)
-        if not yes and not _is_sure(title):
-            click.echo(f'kept "{title}"', err=True)
-            return FAILED
-        freed = await runtime.delete_session(session.id)
+        return await find_session(runtime, wanted)
+
+
+async def _delete(session_id: str, title: str) -> None:
+    async with Runtime.open() as runtime:
+        freed = await runtime.delete_session(session_id)
         click.echo(f'deleted "{title}"' + (f", {size_label(freed)} freed" if freed else ""))
-    return OK
 
 
 def _is_sure(title: str) -> bool:

@@ -82,6 +82,13 @@ def filled(template: Template, said: str, params: Sequence[tuple[str, str]], *, 
     values: Mapping[str, str] = {key: str(value) for key, value in template.params.items()} | dict(params)
     text = Text(template.prompt)
     wants = set(text.get_identifiers()) | set(Text(template.system).get_identifiers())
+    unknown = sorted({name for name, _ in params} - wants)
+    if unknown:
+        takes = ", ".join(f"${name}" for name in sorted(wants - {_INPUT}))
+        raise ConfigError(
+            f"nothing takes --param {unknown[0]}.",
+            hint=f"The template takes {takes}." if takes else "It gives a value for $NAME in a template (-t).",
+        )
     lacking = sorted(wants - set(values) - {_INPUT})
     if lacking:
         raise ConfigError(

@@ -34,7 +34,8 @@ _MAX_FILE_BYTES: Final = 1_000_000_000
 
 
 class Transcript(msgspec.Struct, frozen=True, kw_only=True):
-    """A conversation as it was found, upgraded. `notices` tell what was repaired or left out."""
+    """A conversation as it was found, upgraded. `notices` tell what was repaired or left out; `pairs`, which calls and
+    results lack each other: a receipt says so, too, in the words of its model."""
 
     kind: str
     title: str = ""
@@ -43,6 +44,11 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
     system: str = ""
     messages: tuple[Message, ...] = ()
     notices: tuple[str, ...] = ()
+    pairs: tuple[str, ...] = ()
+
+    @property
+    def repairs(self) -> tuple[str, ...]:
+        return (*self.notices, *self.pairs)
 
 
 class Strung(msgspec.Struct, kw_only=True):
@@ -201,18 +207,21 @@ async def _upgraded(strung: Strung, shelf: Shelf, limits: Limits, roots: Sequenc
         workspace=strung.workspace,
         system="\n\n".join(text for text in (strung.system, found.system) if text.strip()),
         messages=found.messages,
-        notices=(*strung.notices, *flaws_of(strung.messages), *found.notices, *_told(found.messages)),
+        notices=(*strung.notices, *flaws_of(strung.messages), *found.notices, *_thoughts(found.messages)),
+        pairs=tuple(_pairs(found.messages)),
     )
 
 
-def _told(messages: Sequence[Message]) -> Iterable[str]:
-    """Of pairs that are broken, and of thoughts."""
+def _pairs(messages: Sequence[Message]) -> Iterable[str]:
+    """Named by their call: the numbers in other notices are those of the file, whose messages may have been joined."""
     for broken in broken_pairs(messages):
-        place = f"message {broken.message + 1}"
         if broken.problem == "orphan":
-            yield f"{place}: a result answers no call ({broken.call_id[:40]}); models are told of it as text"
+            yield f"a result answers no call ({broken.call_id[:40]}); models are told of it as text"
         else:
-            yield f"{place}: a call was never answered ({broken.call_id[:40]}); models are told that it was interrupted"
+            yield f"a call was never answered ({broken.call_id[:40]}); models are told that it was interrupted"
+
+
+def _thoughts(messages: Sequence[Message]) -> Iterable[str]:
     count = sum(isinstance(block, ThinkingBlock) for message in messages for block in message.blocks)
     if count:
         yield f"{counted(count, 'thought')} kept to read; a model is sent only thoughts of its own"

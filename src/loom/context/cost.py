@@ -25,6 +25,7 @@ _MESSAGE_TOKENS: Final = 4
 _DENSE: Final = re.compile("[^\u0000-\u2e7f]+")
 _SMOOTHING: Final = 0.5
 _CLAMP: Final = (0.25, 4.0)
+_MOSTLY_MEDIA: Final = 0.5
 
 
 class Calibration(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,12 +35,18 @@ class Calibration(msgspec.Struct, frozen=True, kw_only=True):
     samples: int = 0
 
 
-def calibrate(before: Calibration, estimated: int, real: int) -> Calibration:
-    """Learn from the usage of one answer. `estimated` is the receipt's total, this calibration included."""
+def calibrate(before: Calibration, estimated: int, real: int, *, media: int = 0) -> Calibration:
+    """Learn from the usage of one answer. `estimated` is the receipt's total, this calibration included; `media` is how
+    much of it is for pictures, pages and sound.
+
+    Where that is most of it, text is not believed to be cheaper than its estimate: the next requests would be trimmed
+    too late. That it is dearer is believed, which is the safe side."""
     if estimated <= 0 or real <= 0:
         return before
     seen = before.ratio * real / estimated
     ratio = seen if before.samples == 0 else before.ratio + (seen - before.ratio) * _SMOOTHING
+    if media > estimated * _MOSTLY_MEDIA:
+        ratio = max(ratio, min(before.ratio, 1.0))
     return Calibration(ratio=min(max(ratio, _CLAMP[0]), _CLAMP[1]), samples=before.samples + 1)
 
 

@@ -52,7 +52,10 @@ def model(reference: str, overrides: ModelOverrides | None = None) -> Model:
     if not slash or not name:
         raise ConfigError(f"a model is written as platform/name, such as anthropic/claude-opus-5, not {reference!r}")
     if platform not in platforms():
-        raise ConfigError(f"{platform!r} is no platform that Loom knows.", hint=f"Known: {', '.join(platforms())}.")
+        from loom.providers.endpoints import USUAL_PLACES
+
+        known = ", ".join(dict.fromkeys([*platforms(), *(kind for kind, _ in USUAL_PLACES)]))
+        raise ConfigError(f"{platform!r} is no platform that Loom knows.", hint=f"Known: {known}.")
     names = platforms()[platform].get("names", [name])
     if name not in names:
         known = ", ".join(f"{platform}/{each}" for each in names)
