@@ -17,6 +17,7 @@ from pathlib import Path
 
 import docx
 import openpyxl
+import openpyxl.chart
 import pptx
 from docx.shared import Inches
 from openpyxl.comments import Comment
@@ -377,3 +378,45 @@ def _book_ods(path: Path) -> None:
 
 def _book_xls(path: Path) -> None:
     libreoffice(oracle_xlsx(), path, "xls:MS Excel 97")
+
+
+def calculated(kind: str) -> bytes:
+    """Formulas by openpyxl, calculated and saved by LibreOffice: errors, an empty text, a long time, and extras."""
+    builds = {"xlsx": _calculated_xlsx, "ods": _calculated_ods, "xls": _calculated_xls}
+    return made(f"calculated.{kind}", builds[kind]).read_bytes()
+
+
+def formulas_xlsx() -> Path:
+    return made("formulas.xlsx", _formulas_xlsx)
+
+
+def _formulas_xlsx(path: Path) -> None:
+    book = openpyxl.Workbook()
+    sheet = book.active
+    for name, formula in (("missing", "=NA()"), ("divided", "=1/0"), ("empty", '=IF(A1="zz","x","")'), ("sum", "=1+1")):
+        sheet.append([name, formula])
+    sheet.append(["long", dt.timedelta(hours=30)])
+    sheet["B5"].number_format = "[h]:mm:ss"
+    sheet.append(["remarked"])
+    sheet["A6"].comment = Comment("is this right", "Ana")
+    sheet.append(["a page", "https://said.example/"])
+    sheet["A7"].hyperlink = "https://example.org/page"
+    sheet["B7"].hyperlink = "https://said.example/"
+    chart = openpyxl.chart.BarChart()
+    chart.title = "Two bars"
+    chart.add_data(openpyxl.chart.Reference(sheet, min_col=2, min_row=4, max_row=5))
+    sheet.add_chart(chart, "D2")
+    book.create_sheet("Other").append(["elsewhere"])
+    book.save(path)
+
+
+def _calculated_xlsx(path: Path) -> None:
+    libreoffice(formulas_xlsx(), path, "xlsx:Calc MS Excel 2007 XML")
+
+
+def _calculated_ods(path: Path) -> None:
+    libreoffice(formulas_xlsx(), path, "ods")
+
+
+def _calculated_xls(path: Path) -> None:
+    libreoffice(formulas_xlsx(), path, "xls:MS Excel 97")

@@ -272,3 +272,68 @@ def test_charts_diagrams_notes_and_both_kinds_of_comments_are_read() -> None:
         "[comment] Bo: new remark",
         "[comment] Bo: an answer",
     ]
+
+
+@pytest.mark.parametrize("shape_tag", ["<p:sp>", '<p:sp useBgFill="1">', "<p:sp\n>"])
+@pytest.mark.parametrize("quote", ["'", '"'])
+@pytest.mark.parametrize("is_alternative", [False, True])
+def test_notes_are_read_however_they_are_written(shape_tag: str, quote: str, is_alternative: bool) -> None:
+    """PowerPoint writes a shape with an equation twice: for programs that know equations, and for others."""
+    spoken = (
+        shape("say this", holder="body").replace("<p:sp>", shape_tag).replace('type="body"', f"type={quote}body{quote}")
+    )
+    if is_alternative:
+        spoken = (
+            f'<mc:AlternateContent><mc:Choice Requires="a14">{spoken}</mc:Choice>'
+            f"<mc:Fallback>{spoken}</mc:Fallback></mc:AlternateContent>"
+        )
+    data = slides(
+        shape("seen"),
+        parts={
+            "ppt/slides/_rels/slide1.xml.rels": relations(("n", "notesSlide", "n.xml")),
+            "ppt/slides/n.xml": f"<p:notes {SLIDE_NAMESPACES}><p:spTree>{shape('7', holder='sldNum', alt='a slide')}"
+            f"{spoken}{shape('2024', holder='dt')}</p:spTree></p:notes>",
+        },
+    )
+    assert text_of(data, PPTX) == "[slide 1]\nseen\n[notes] say this"
+
+
+def test_notes_without_prefixes_are_read() -> None:
+    notes = f"<p:notes {SLIDE_NAMESPACES}>{shape('say this', holder='body')}</p:notes>"
+    plain = notes.replace("<p:", "<").replace("</p:", "</").replace("xmlns:p=", "xmlns=")
+    data = slides(
+        shape("seen"),
+        parts={
+            "ppt/slides/_rels/slide1.xml.rels": relations(("n", "notesSlide", "n.xml")),
+            "ppt/slides/n.xml": plain,
+        },
+    )
+    assert text_of(data, PPTX) == "[slide 1]\nseen\n[notes] say this"
+
+
+def test_links_say_where_they_lead_once() -> None:
+    deck = pptx.Presentation()
+    frame = deck.slides.add_slide(deck.slide_layouts[1]).placeholders[1].text_frame
+    for text, address in (
+        ("see ", ""),
+        ("the ", "https://example.com/a"),
+        ("page", "https://example.com/a"),
+        (" or ", ""),
+        ("https://example.com/b", "https://example.com/b"),
+        (" script", "javascript:alert(1)"),
+    ):
+        run = frame.paragraphs[0].add_run()
+        run.text = text
+        run.hyperlink.address = address or None
+    buffer = io.BytesIO()
+    deck.save(buffer)
+    assert text_of(buffer.getvalue(), PPTX) == (
+        "[slide 1]\n- see the page (https://example.com/a) or https://example.com/b script"
+    )
+
+
+def test_equations_on_slides_keep_their_meaning() -> None:
+    root = "<m:rad><m:deg><m:r><m:t>3</m:t></m:r></m:deg><m:e><m:r><m:t>8</m:t></m:r></m:e></m:rad>"
+    math = 'xmlns:m="http://schemas.openxmlformats.org/officeDocument/2006/math"'
+    data = slides(f"<p:sp><p:txBody><a:p><m:oMath {math}>{root}</m:oMath></a:p></p:txBody></p:sp>")
+    assert text_of(data, PPTX) == "[slide 1]\n√[3](8)"

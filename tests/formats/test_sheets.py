@@ -11,7 +11,21 @@ import openpyxl
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from made_office import LIMITS, ODS, XLS, XLSX, book, container, oracle_xlsx, png, recall, text_of
+from made_office import (
+    LIMITS,
+    ODS,
+    XLS,
+    XLSX,
+    R,
+    book,
+    calculated,
+    container,
+    oracle_xlsx,
+    png,
+    recall,
+    relations,
+    text_of,
+)
 from openpyxl.chart import BarChart, Reference
 
 from loom.content.media import Media, digest_of
@@ -23,6 +37,7 @@ from loom.formats.office.delimited import delimiter_of, read_rows
 from loom.formats.office.ooxml import Package
 from loom.formats.office.sheet_rows import Cell, area, row_line, row_lines
 from loom.formats.office.sheets import ROWS_OF_MANY, ROWS_OF_ONE, Spreadsheet
+from loom.formats.office.xlsx_cells import moment, needs_care
 
 
 def saved(workbook: openpyxl.Workbook) -> bytes:
@@ -151,12 +166,68 @@ def test_both_readers_of_xlsx_give_the_same_text() -> None:
         assert plain_lines(careful) == plain_lines(text_of(data, XLSX))
 
 
+def test_escapes_times_and_days_are_the_same_in_both_readers() -> None:
+    main = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    cells = (
+        '<c r="A1" t="inlineStr"><is><t>a_x000A_b _x005F_x000D_ _xD83D_</t></is></c><c r="B1" s="1"><v>0.5</v></c>'
+        '<c r="C1" s="1"><v>366.25</v></c><c r="D1" t="d"><v>2024-05-01T12:30:00</v></c>'
+    )
+
+    def text(is_1904: bool, more: str) -> str:
+        return text_of(
+            container(
+                {
+                    "_rels/.rels": relations(("r1", "officeDocument", "xl/workbook.xml")),
+                    "xl/workbook.xml": f'<workbook xmlns="{main}" xmlns:r="{R}"><workbookPr date1904="{int(is_1904)}"/>'
+                    '<sheets><sheet name="S" sheetId="1" r:id="s"/></sheets></workbook>',
+                    "xl/_rels/workbook.xml.rels": relations(
+                        ("s", "worksheet", "worksheets/sheet1.xml"), ("t", "styles", "styles.xml")
+                    ),
+                    "xl/styles.xml": f'<styleSheet xmlns="{main}"><cellXfs><xf numFmtId="0"/><xf numFmtId="22"/>'
+                    "</cellXfs></styleSheet>",
+                    "xl/worksheets/sheet1.xml": f'<worksheet xmlns="{main}"><sheetData><row r="1">{cells}</row>'
+                    f'<row r="2">{more}</row></sheetData></worksheet>',
+                }
+            ),
+            XLSX,
+        )
+
+    for is_1904, day in ((False, "1900-12-31"), (True, "1905-01-01")):
+        line = f"a<br>b _x000D_ _xD83D_ | 12:00:00 | {day} 06:00:00 | 2024-05-01 12:30:00"
+        assert text(is_1904, '<c r="A2"><v>1</v></c>').splitlines() == ["[sheet 1: S] A1:D2", line, "1"]
+        assert text(is_1904, '<c r="A2" t="e"><v>#N/A</v></c>').splitlines() == ["[sheet 1: S] A1:D2", line, "#N/A"]
+
+
+def test_a_day_beyond_the_last_one_stays_a_number() -> None:
+    last = 2_958_465
+    assert moment(last, "date", is_1904=False) == dt.datetime.fromisoformat("9999-12-31")
+    assert moment(last, "date", is_1904=True) == last
+    assert moment(last + 0.9999999, "date", is_1904=False) == last + 0.9999999
+
+
+def test_a_formula_that_gave_an_empty_text_is_an_empty_cell_for_both_readers() -> None:
+    data = calculated("xlsx")
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        sheet = archive.read("xl/worksheets/sheet1.xml")
+        assert b"/f><v></v>" in sheet
+        plain = container(
+            {name: archive.read(name) for name in archive.namelist()}
+            | {"xl/worksheets/sheet1.xml": sheet.replace(b't="e"', b't="str"')}
+        )
+    part = "xl/worksheets/sheet1.xml"
+    assert needs_care(Package(data, name="", limits=LIMITS), part)
+    assert not needs_care(Package(plain, name="", limits=LIMITS), part)
+    assert text_of(data, XLSX).splitlines()[:6] == text_of(plain, XLSX).splitlines()[:6]
+    assert "\nempty\n" in text_of(data, XLSX)
+
+
 def test_two_cells_far_apart_are_read_though_calamine_cannot() -> None:
     workbook = openpyxl.Workbook()
     workbook.active["A1"] = "near"
     workbook.active["XFD1048576"] = "far"
     workbook.active["B1048576"] = "low"
     lines = text_of(saved(workbook), XLSX).splitlines()
+    assert lines[0] == "[sheet 1: Sheet] A1:XFD1048576"
     assert lines[1:] == ["near", "[1048574 empty rows]", " | low [1 more cells]"]
 
 
@@ -254,6 +325,18 @@ def test_delimited_text_is_a_table_with_quotes_understood_and_rows_paged() -> No
     assert second.head == "1 | n1"
     assert read_rows(many, 2_001, 1_000).lines[-1] == "2500 | n2500"
     assert read_rows(many, 9_000, 1_000).lines == []
+
+
+@pytest.mark.parametrize("quote", ["", '"'])
+def test_a_very_long_cell_is_shown_once_as_are_the_rows_around_it(quote: str) -> None:
+    long = "x" * 200_000
+    assert read_rows(f"a,b\n1,{quote}{long}{quote}\n2,c\n", 1, 100).lines == ["a | b", f"1 | {long}", "2 | c"]
+
+
+def test_the_line_in_which_excel_tells_the_delimiter_is_no_row() -> None:
+    found = read_rows("sep=;\r\na,b;c\r\n1;2\r\n", 1, 100)
+    assert (found.lines, found.head, found.total, found.delimiter) == (["a,b | c", "1 | 2"], "a,b | c", 2, ";")
+    assert read_rows("sep=x\na,b\n", 1, 100).lines == ["sep=x", "a | b"]
 
 
 def test_a_quote_that_never_closes_does_not_swallow_the_rest() -> None:

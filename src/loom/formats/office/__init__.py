@@ -18,11 +18,9 @@ from loom.formats.facts import Inspection, Limits, Rendered
 from loom.formats.office import marks
 from loom.formats.office import pictures as office_pictures
 from loom.formats.office.archive import SAVE_AGAIN, damage_reported, locked
-from loom.formats.office.documents import Family, Opened, Window, open_document
-from loom.formats.office.ooxml import Package
+from loom.formats.office.documents import Family, Opened, Window, open_document, open_spreadsheet
 from loom.formats.office.pages import Conversions
 from loom.formats.office.sheet_messages import SheetText
-from loom.formats.office.sheets import Spreadsheet
 from loom.formats.pdf import render_pdf
 from loom.formats.pdf.messages import clamp_pages
 
@@ -76,7 +74,9 @@ def inspect_office(data: bytes, media_type: str, name: str, limits: Limits) -> I
         opened = _open(data, media_type, name, limits)
         pictures = opened.pictures()
         listed = office_pictures.listed(opened.package.archive, pictures.found) if opened.package else ()
-    notices = ("Its macros were ignored.",) if opened.package and opened.package.has_macros else ()
+    notices = opened.notices
+    if opened.package and opened.package.has_macros:
+        notices = (*notices, "Its macros were ignored.")
     if pictures.left_out:
         notices = (*notices, f"Only the first {len(listed)} pictures are listed.")
     return Inspection(
@@ -104,9 +104,7 @@ def is_spreadsheet(media_type: str) -> bool:
 def sheet_rows(data: bytes, media: Media, limits: Limits, *, pages: str, first_row: int, max_rows: int) -> SheetText:
     """Rows of one sheet (the first, unless `pages` names another) from `first_row` on, counted from one."""
     with damage_reported(media.name):
-        family = _FAMILIES[media.media_type]
-        package = None if family in ("xls", "xlsb", "ods") else Package(data, name=media.name, limits=limits)
-        book = Spreadsheet(data, name=media.name, limits=limits, package=package)
+        book, _ = open_spreadsheet(_FAMILIES[media.media_type], data, name=media.name, limits=limits)
         sheet, last, _ = clamp_pages(pages or "1", len(book.sheets))
         if sheet != last:
             raise Unsupported("Rows are counted in one sheet.", name=media.name, hint='Name it, such as pages="2".')

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import io
+import re
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
@@ -16,6 +17,10 @@ from loom.formats.office.sheet_rows import row_line
 _DELIMITERS: Final = ",;\t|"
 _SNIFFED_CHARACTERS: Final = 65_536
 _SNIFFED_ROWS: Final = 200
+_DECLARED: Final = re.compile(r"sep=([,;\t|])(?:\r\n?|\n|$)", re.IGNORECASE)
+"""How Excel tells the delimiter: a line before the first row."""
+
+csv.field_size_limit(2**31 - 1)  # texts are bounded before they come here, and one cell may be all of a text
 
 
 class RowWindow(msgspec.Struct, frozen=True):
@@ -30,6 +35,8 @@ class RowWindow(msgspec.Struct, frozen=True):
 def read_rows(text: str, first_row: int, max_rows: int) -> RowWindow:
     """Rows `first_row` onwards, counted from one."""
     delimiter = delimiter_of(text)
+    if declared := _DECLARED.match(text):
+        text = text[declared.end() :]
     lines: list[str] = []
     head = ""
     total = 0
@@ -43,6 +50,8 @@ def read_rows(text: str, first_row: int, max_rows: int) -> RowWindow:
 
 def delimiter_of(text: str) -> str:
     """The delimiter that cuts the first lines into rows of the same number of columns; a comma when none does."""
+    if declared := _DECLARED.match(text):
+        return declared[1]
     head = text[:_SNIFFED_CHARACTERS]
     if len(text) > len(head):
         head = head[: head.rfind("\n") + 1] or head
@@ -61,17 +70,11 @@ def delimiter_of(text: str) -> str:
 def _rows(text: str, delimiter: str) -> Iterator[list[str]]:
     """A quote that never closes would swallow the rest of the text: such a text is read without quotes."""
     quoting = csv.QUOTE_NONE if '"' in text and _is_left_open(text, delimiter) else csv.QUOTE_MINIMAL
-    try:
-        yield from csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting)
-    except csv.Error:
-        yield from (line.split(delimiter) for line in text.splitlines())
+    return csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quoting=quoting)
 
 
 def _is_left_open(text: str, delimiter: str) -> bool:
     last: list[str] = []
-    try:
-        for cells in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
-            last = cells or last
-    except csv.Error:
-        return True
+    for cells in csv.reader(io.StringIO(text, newline=""), delimiter=delimiter):
+        last = cells or last
     return bool(last) and "\n" in last[-1] and not text.rstrip().endswith('"')

@@ -10,13 +10,15 @@ import msgspec
 from loom.formats.facts import Limits
 from loom.formats.office.docx import docx_text
 from loom.formats.office.odf import check_not_encrypted, odp_slides, odt_text
+from loom.formats.office.ods import calamine_ready, ods_extras
 from loom.formats.office.ooxml import Package, Pictures
 from loom.formats.office.pptx import Presentation
-from loom.formats.office.sheet_extras import sheet_extras
+from loom.formats.office.sheet_extras import SheetExtras, sheet_extras
 from loom.formats.office.sheets import Spreadsheet
 
 Family: TypeAlias = Literal["docx", "pptx", "xlsx", "xlsb", "odt", "odp", "ods", "xls"]
 PICTURE_FOLDERS: Final = ("xl/media/", "pictures/")
+_LEFT_OUT: Final = "errors, comments, links and charts"
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -34,6 +36,8 @@ class Opened(msgspec.Struct, frozen=True):
     package: Package | None
     pictures: Callable[[], Pictures]
     text: Callable[[Window], str]
+    notices: tuple[str, ...] = ()
+    """What is left out, whatever is asked for."""
 
 
 def open_document(family: Family, data: bytes, *, name: str, limits: Limits) -> Opened:
@@ -46,16 +50,24 @@ def open_document(family: Family, data: bytes, *, name: str, limits: Limits) -> 
             return _presentation(Package(data, name=name, limits=limits))
         case "odp":
             return _open_presentation(_open_odf(data, name, limits))
-        case "xlsx":
-            return _workbook(data, name, limits, Package(data, name=name, limits=limits))
-        case "xlsb":
-            return _sheets_only(data, name, limits, Package(data, name=name, limits=limits))
-        case "ods":
-            return _sheets_only(data, name, limits, _open_odf(data, name, limits))
-        case "xls":
-            return _sheets_only(data, name, limits, None)
+        case "xlsx" | "xlsb" | "ods" | "xls":
+            book, package = open_spreadsheet(family, data, name=name, limits=limits)
+            if family == "xlsx" and package:
+                return _workbook(book, package)
+            return _sheets_only(book, package, family)
         case _:
             assert_never(family)
+
+
+def open_spreadsheet(family: Family, data: bytes, *, name: str, limits: Limits) -> tuple[Spreadsheet, Package | None]:
+    """The workbook, and its container if it has one. Of the .xlsx family we know more than calamine does."""
+    if family == "xls":
+        return Spreadsheet(data, name=name, limits=limits, package=None), None
+    package = _open_odf(data, name, limits) if family == "ods" else Package(data, name=name, limits=limits)
+    if family == "xlsx":
+        return Spreadsheet(data, name=name, limits=limits, package=package), package
+    ready = calamine_ready(data, package) if family == "ods" else data
+    return Spreadsheet(ready, name=name, limits=limits, package=None), package
 
 
 def _open_odf(data: bytes, name: str, limits: Limits) -> Package:
@@ -98,32 +110,40 @@ def _open_presentation(package: Package) -> Opened:
     )
 
 
-def _workbook(data: bytes, name: str, limits: Limits, package: Package) -> Opened:
-    book = Spreadsheet(data, name=name, limits=limits, package=package)
+def _workbook(book: Spreadsheet, package: Package) -> Opened:
     pictures = Pictures()
     extras = sheet_extras(package, pictures)
-
-    def text(window: Window) -> str:
-        found = book.texts(window.first, window.last, is_selected=window.is_selected)
-        after = extras[window.first - 1 : window.last]
-        return "\n\n".join(f"{sheet}\n{extra}" if extra else sheet for sheet, extra in zip(found, after, strict=True))
 
     def checked() -> Pictures:
         book.listed()  # our own list of the sheets does not tell whether they can be read
         return pictures
 
-    return Opened(pages=len(book.sheets), package=package, pictures=checked, text=text)
+    return Opened(
+        pages=len(book.sheets),
+        package=package,
+        pictures=checked,
+        text=lambda window: _with_extras(book, extras, window),
+    )
 
 
-def _sheets_only(data: bytes, name: str, limits: Limits, package: Package | None) -> Opened:
+def _with_extras(book: Spreadsheet, extras: list[SheetExtras], window: Window) -> str:
+    found = book.texts(window.first, window.last, is_selected=window.is_selected)
+    after = extras[window.first - 1 : window.last]
+    return "\n\n".join(extra.after(sheet) for sheet, extra in zip(found, after, strict=True))
+
+
+def _sheets_only(book: Spreadsheet, package: Package | None, family: Family) -> Opened:
     """Workbooks of which only calamine knows the layout: their pictures are listed in the order of the container."""
-    book = Spreadsheet(data, name=name, limits=limits, package=None)
     pictures = Pictures()
     for part in package.archive.names if package else ():
         if part.lower().startswith(PICTURE_FOLDERS):
             pictures.number(part)
 
     def text(window: Window) -> str:
-        return "\n\n".join(book.texts(window.first, window.last, is_selected=window.is_selected))
+        if family == "ods" and package:
+            return _with_extras(book, ods_extras(package, len(book.sheets)), window)
+        found = book.texts(window.first, window.last, is_selected=window.is_selected)
+        return "\n\n".join((*found, f"[not shown: {_LEFT_OUT}]"))
 
-    return Opened(pages=len(book.sheets), package=package, pictures=lambda: pictures, text=text)
+    notices = () if family == "ods" else (f"{_LEFT_OUT.capitalize()} in .{family} files are not shown.",)
+    return Opened(pages=len(book.sheets), package=package, pictures=lambda: pictures, text=text, notices=notices)

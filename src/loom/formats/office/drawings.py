@@ -6,16 +6,18 @@ from typing import Final
 
 from loom.formats.office import marks
 from loom.formats.office.ooxml import Package
+from loom.formats.office.sheet_rows import row_line
+from loom.formats.office.xlsx_cells import format_kind, moment
 from loom.formats.office.xml_reader import Node, whole_number
 
 _MAX_POINTS: Final = 500
 _MAX_SERIES: Final = 60
 _MAX_DEPTH: Final = 30
 _CHART_TAGS: Final = (
-    "c:title", "c:ser", "c:tx", "c:cat", "c:xVal", "c:val", "c:yVal", "c:pt", "a:p", "cx:title", "cx:data",
-    "cx:strDim", "cx:numDim", "cx:lvl", "cx:series", "cx:tx",
+    "c:date1904", "c:title", "c:ser", "c:tx", "c:cat", "c:xVal", "c:val", "c:yVal", "c:lvl", "c:pt", "a:p", "cx:title",
+    "cx:data", "cx:strDim", "cx:numDim", "cx:lvl", "cx:series", "cx:tx",
 )  # fmt: skip
-_CHART_WORDS: Final = ("a:t", "c:v", "cx:v", "cx:pt")
+_CHART_WORDS: Final = ("a:t", "c:v", "c:formatCode", "cx:v", "cx:pt")
 _DIAGRAM_TAGS: Final = ("dgm:pt", "a:p", "dgm:cxn")
 
 
@@ -26,27 +28,58 @@ def chart_lines(package: Package, part: str) -> list[str]:
     series = (root.all("c:ser") or root.all("cx:series"))[:_MAX_SERIES]
     head = marks.one_line(": ".join(("chart", *titles[:1])))
     axes = [f"[axis: {marks.one_line(title)}]" for title in titles[1:]]
-    rows = _classic_rows(series) if root.all("c:ser") else _extended_rows(root)
+    is_1904 = any(node.get("val") not in ("0", "false") for node in root.all("c:date1904"))
+    rows = _classic_rows(series, is_1904=is_1904) if root.all("c:ser") else _extended_rows(root)
     return [f"[{head}]", *marks.table(rows), *axes]
 
 
-def _classic_rows(series: list[Node]) -> list[list[str]]:
+def _classic_rows(series: list[Node], *, is_1904: bool) -> list[list[str]]:
     names = [marks.cell(_words(node.first("c:tx"))) for node in series]
-    values = [_points(node.first("c:val") or node.first("c:yVal")) for node in series]
+    values = [_points(node.first("c:val") or node.first("c:yVal"), is_1904=is_1904) for node in series]
     labels: dict[int, str] = {}
     for node in series:
-        labels |= _points(node.first("c:cat") or node.first("c:xVal"))
+        labels |= _points(node.first("c:cat") or node.first("c:xVal"), is_1904=is_1904)
     places = sorted({place for points in (labels, *values) for place in points})[:_MAX_POINTS]
     rows = [[labels.get(place, ""), *(points.get(place, "") for points in values)] for place in places]
     return [["", *names], *rows] if any(names) or rows else []
 
 
-def _points(node: Node | None) -> dict[int, str]:
-    """Values by position; the first level of labels wins where they have several."""
-    points: dict[int, str] = {}
-    for point in node.all("c:pt") if node else ():
-        points.setdefault(whole_number(point.get("idx")), _number(marks.cell(point.text)))
+def _points(node: Node | None, *, is_1904: bool) -> dict[int, str]:
+    """Values by position. Labels may have several levels, the innermost first: `2024 / Q1`."""
+    if node is None:
+        return {}
+    code = node.first("c:formatCode")
+    kind = format_kind(code.text) if code else ""
+    points, *outer = [_level(found, kind, is_1904=is_1904) for found in node.all("c:lvl") or [node]]
+    for level in outer:
+        points = _under(points, level)
     return points
+
+
+def _level(node: Node, kind: str, *, is_1904: bool) -> dict[int, str]:
+    points: dict[int, str] = {}
+    for point in node.all("c:pt"):
+        text = marks.cell(point.text)
+        shown = _moment(text, kind, is_1904=is_1904) if kind else _number(text)
+        points.setdefault(whole_number(point.get("idx")), shown)
+    return points
+
+
+def _under(inner: dict[int, str], outer: dict[int, str]) -> dict[int, str]:
+    """An outer label stands over all positions up to the next one."""
+    above, points = "", dict[int, str]()
+    for place in sorted({*inner, *outer}):
+        above = outer.get(place, above)
+        if place in inner:
+            points[place] = " / ".join(filter(None, (above, inner[place])))
+    return points
+
+
+def _moment(text: str, kind: str, *, is_1904: bool) -> str:
+    try:
+        return row_line([moment(float(text), kind, is_1904=is_1904)])
+    except ValueError:
+        return text
 
 
 def _extended_rows(root: Node) -> list[list[str]]:

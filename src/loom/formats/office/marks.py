@@ -7,6 +7,8 @@ from collections.abc import Iterable, Sequence
 from typing import Final
 
 _SPACE_RUN: Final = re.compile(r"[ \t\r\f\v]+")
+_LINK_SCHEMES: Final = ("http://", "https://", "mailto:")
+_MAX_LINK: Final = 500
 _BLANK_LINES: Final = re.compile(r"\n{3,}")
 
 
@@ -15,6 +17,17 @@ def picture_mark(number: int | None, alt: str) -> str:
     head = "[picture" if number is None else f"[picture {number}"
     words = one_line(alt)
     return f"{head}: {words}]" if words else f"{head}]"
+
+
+def is_address(target: str) -> bool:
+    """Whether a link leads to a page or a mailbox, and is short enough to be shown."""
+    return target.startswith(_LINK_SCHEMES) and len(target) <= _MAX_LINK
+
+
+def link(target: str, shown: str) -> str:
+    """What follows the words of a link: where it leads, unless they say so themselves."""
+    is_said = target.removeprefix("mailto:").rstrip("/") in shown
+    return f" ({target})" if shown and not is_said and is_address(target) else ""
 
 
 def one_line(text: str) -> str:

@@ -30,7 +30,6 @@ _NUMBER_FORMAT: Final = keys("style:num-format")
 _START_VALUE: Final = keys("text:start-value")
 _WHITE: Final = re.compile(r"\s+")
 _PAGE_NUMBER: Final = "page-number"
-_LINK_SCHEMES: Final = ("http://", "https://", "mailto:")
 _SHAPES: Final = (
     "draw:text-box", "draw:custom-shape", "draw:rect", "draw:ellipse", "draw:circle", "draw:line", "draw:polyline",
     "draw:polygon", "draw:path", "draw:connector", "draw:caption", "draw:regular-polygon", "draw:measure",
@@ -82,6 +81,8 @@ class Content:
         self.notes: list[str] = []
         self.comments: list[str] = []
         self.margins: list[str] = []
+        self.formula: list[str] = []
+        """What was typed for a formula (`a over b`), if this is one."""
         self.kinds: set[str] = set()
         """What the body holds: `text`, `presentation`."""
         self._package = package
@@ -134,6 +135,7 @@ class Content:
             "draw:frame": self._start_drawing,
             "draw:image": self._image,
             "draw:object": self._object,
+            "math:annotation": self._start_formula,
             "svg:title": self._start_alt,
             "svg:desc": self._start_alt,
         }
@@ -154,6 +156,7 @@ class Content:
             "table:covered-table-cell": self._end_cell,
             "draw:page": self._end_slide,
             "draw:frame": self._end_drawing,
+            "math:annotation": self._resume,
             "svg:title": self._resume,
             "svg:desc": self._resume,
             "presentation:notes": self._end_speech,
@@ -243,8 +246,8 @@ class Content:
     def _end_link(self) -> None:
         target, first = self._links.pop()
         shown = "".join(self._frames[-1].pieces[first:])
-        if target.startswith(_LINK_SCHEMES) and shown and target.removeprefix("mailto:").rstrip("/") not in shown:
-            self._add(f" ({target})")
+        if said := marks.link(target, shown):
+            self._add(said)
 
     def _start_list(self, attributes: Attributes) -> None:
         lists = self._frames[-1].lists
@@ -332,15 +335,18 @@ class Content:
             self._holders[-1].number = self._pictures.number(part if part in self._package.archive else "", page=page)
 
     def _object(self, attributes: Attributes) -> None:
-        """A chart is a document of its own, with its title and its data as a table."""
-        part = posixpath.join(posixpath.normpath(value(attributes, _HREF)), "content.xml")
+        """A chart is a document of its own, with its title and its data as a table; so is a formula."""
         if self._holders:
             self._holders[-1].is_filled = True
-        if part in self._package.archive and not self._is_object:
-            inner = Content(self._package, self._pictures, is_object=True)
-            self._package.read(part, inner.xml)
+        inner = None if self._is_object else object_content(self._package, value(attributes, _HREF), self._pictures)
+        if inner:
             frame = self._frames[-1]
             (frame.after if frame.is_open else frame.blocks).extend(inner.blocks)
+            if formula := marks.one_line("".join(inner.formula)):
+                self._add(formula)
+
+    def _start_formula(self, _attributes: Attributes) -> None:
+        self.xml.capture(self.formula.append)
 
     def _end_drawing(self) -> None:
         holder = self._holders.pop()
@@ -390,3 +396,13 @@ class Content:
     def _margin(self, kind: str, blocks: list[str]) -> None:
         if text := marks.joined(blocks):
             self.margins.append(f"[{kind}] {text}")
+
+
+def object_content(package: Package, address: str, pictures: Pictures) -> Content | None:
+    """A document inside another one."""
+    part = posixpath.join(posixpath.normpath(address), "content.xml")
+    if part not in package.archive:
+        return None
+    content = Content(package, pictures, is_object=True)
+    package.read(part, content.xml)
+    return content

@@ -10,7 +10,7 @@ from loom.formats.office.drawings import chart_lines, diagram_lines
 from loom.formats.office.ooxml import R_ID, Package
 from loom.formats.office.xml_names import Attributes, keys, value
 from loom.formats.office.xml_reader import Trim, XmlReader
-from loom.formats.office.xml_scan import End, Start
+from loom.formats.office.xml_scan import End, Start, Words
 
 _R_DATA: Final = keys("r:dm")
 _SKIPPED: Final = ("mc:Choice", "mc:Fallback")
@@ -48,6 +48,7 @@ class RunReader(ABC):
         opens: Mapping[str, End],
         ends: Mapping[str, End],
         *,
+        words: Mapping[str, Words] | None = None,
         skipped: Collection[str] = (),
         telling: Mapping[str, str] | None = None,
         beside: Mapping[str, str] | None = None,
@@ -58,7 +59,7 @@ class RunReader(ABC):
             {**starts, **drawn, "mc:Choice": self._choice},
             {**ends, "mc:AlternateContent": self._end_alternatives},
             opens={**opens, "mc:AlternateContent": self._start_alternatives, "mc:Fallback": self._fallback},
-            words=dict.fromkeys(self.words, self._say),
+            words={**dict.fromkeys(self.words, self._say), **(words or {})},
             skipped=(*_SKIPPED, *skipped),
             telling=telling,
             beside=beside,

@@ -1,42 +1,78 @@
-"""What an .xlsx workbook holds beside its cells: pictures, text boxes, charts and comments, by sheet."""
+"""What an .xlsx workbook holds beside its cells: pictures, text boxes, charts, comments and links, by sheet."""
 
 from __future__ import annotations
 
-from typing import Final
+from typing import ClassVar, Final
+
+import msgspec
 
 from loom.formats.office import marks
-from loom.formats.office.drawings import chart_lines
+from loom.formats.office.equations import Equations
 from loom.formats.office.ooxml import R_EMBED, R_ID, Package, Pictures
+from loom.formats.office.runs import RunReader
 from loom.formats.office.xlsx_cells import sheet_parts
 from loom.formats.office.xml_names import Attributes, value
-from loom.formats.office.xml_reader import XmlReader
+from loom.formats.office.xml_reader import MAX_XML_BYTES, XmlReader
 
 _COMMENT_TAGS: Final = ("x:authors", "x:comment", "x:text", "x:r")
 _COMMENT_WORDS: Final = ("x:author", "x:t")
-_MAX_COMMENTS: Final = 1_000
+MAX_COMMENTS: Final = 1_000
+MAX_LINKS: Final = 1_000
+_MAX_PLACE: Final = 24
+_LINKS: Final = b"<hyperlinks"
 
 
-def sheet_extras(package: Package, pictures: Pictures) -> list[str]:
-    """For each sheet the lines that follow its cells; `pictures` gets the pictures in the order of the sheets."""
-    extras: list[str] = []
+class SheetExtras(msgspec.Struct, frozen=True):
+    """The lines that follow the cells of a sheet, and where cells lead: (`A1`, address)."""
+
+    lines: list[str]
+    links: list[tuple[str, str]]
+
+    def after(self, text: str) -> str:
+        """The cells with what follows them; an address that is the text of a cell is not said again."""
+        cells = " | ".join(text.splitlines()).split(" | ") if self.links else ()
+        said = {cell.rstrip("/") for cell in cells}
+        links = [f"[link {place}] {target}" for place, target in self.links if target.rstrip("/") not in said]
+        return "\n".join([text, *self.lines, *links])
+
+
+def sheet_extras(package: Package, pictures: Pictures) -> list[SheetExtras]:
+    """What follows the cells of each sheet; `pictures` gets the pictures in the order of the sheets."""
+    extras: list[SheetExtras] = []
+    drawing = _DrawingReader(package, pictures)
     for number, sheet in enumerate(sheet_parts(package)[0], 1):
         lines: list[str] = []
         if sheet.part:
             for part in package.related(sheet.part, "drawing"):
-                drawing = _Drawing(package, part, number, pictures)
-                package.read(part, drawing.xml)
+                drawing.read(part, number)
                 lines.extend(drawing.lines)
             for part in package.related(sheet.part, "comments"):
                 lines.extend(_comments(package, part))
-        extras.append("\n".join(lines))
+        extras.append(SheetExtras(lines, _links(package, sheet.part) if sheet.part else []))
     return extras
+
+
+def _links(package: Package, part: str) -> list[tuple[str, str]]:
+    outside = {key: found.target for key, found in package.relations(part).items() if found.kind == "hyperlink"}
+    if not outside or package.archive.size_bytes(part) > MAX_XML_BYTES:
+        return []
+    found: list[tuple[str, str]] = []
+
+    def link(attributes: Attributes) -> None:
+        place, target = attributes.get("ref", "")[:_MAX_PLACE], outside.get(value(attributes, R_ID), "")
+        if marks.is_address(target) and len(found) < MAX_LINKS:
+            found.append((place, target))
+
+    # They stand behind the cells, of which there may be millions.
+    package.read(part, XmlReader({"x:hyperlink": link}, {}, trim=lambda data: data[max(0, data.rfind(_LINKS)) :]))
+    return found
 
 
 def _comments(package: Package, part: str) -> list[str]:
     root = package.tree(part, tags=_COMMENT_TAGS, words=_COMMENT_WORDS)
     authors = [author.text for node in root.all("x:authors") for author in node.children]
     lines: list[str] = []
-    for node in root.all("x:comment")[:_MAX_COMMENTS]:
+    for node in root.all("x:comment")[:MAX_COMMENTS]:
         place = node.get("authorId")
         author = authors[int(place)].strip() if place.isdecimal() and int(place) < len(authors) else ""
         text = marks.one_line(" ".join(child.text for child in node.all("x:text")))
@@ -45,18 +81,32 @@ def _comments(package: Package, part: str) -> list[str]:
     return lines
 
 
-class _Drawing:
-    def __init__(self, package: Package, part: str, number: int, pictures: Pictures) -> None:
+class _DrawingReader(RunReader):
+    """Reads the drawings of sheets one after the other; `lines` are those of the last."""
+
+    fallback_is_better: ClassVar = frozenset({"xdr14", "aink", "am3d"})
+    """Ink and 3D models."""
+    words: ClassVar = ("a:t", "m:t")
+
+    def __init__(self, package: Package, pictures: Pictures) -> None:
+        super().__init__(package)
         self.lines: list[str] = []
-        self._package = package
-        self._part = part
-        self._number = number
+        self._number = 0
         self._pictures = pictures
         self._alt = ""
         self._pieces: list[str] = []
-        starts = {"xdr:cNvPr": self._properties, "a:blip": self._picture, "c:chart": self._chart}
-        self.xml = XmlReader(
-            starts, {"a:p": self._end_paragraph}, opens={"a:p": self._start_paragraph}, words={"a:t": self._say}
+
+    def read(self, part: str, number: int) -> None:
+        self.lines = []
+        self._part, self._number = part, number
+        self._package.read(part, self._xml)
+
+    def _reader(self) -> XmlReader:
+        equations = Equations(lambda: self._pieces)
+        return self._made_reader(
+            {"xdr:cNvPr": self._properties, "a:blip": self._picture, **equations.starts},
+            {"a:p": self._start_paragraph, **equations.opens},
+            {"a:p": self._end_paragraph, **equations.ends},
         )
 
     def _properties(self, attributes: Attributes) -> None:
@@ -67,9 +117,8 @@ class _Drawing:
         number = self._pictures.number(part, page=self._number, alt=self._alt)
         self.lines.append(marks.picture_mark(number, self._alt))
 
-    def _chart(self, attributes: Attributes) -> None:
-        if part := self._package.target(self._part, value(attributes, R_ID)):
-            self.lines.extend(chart_lines(self._package, part))
+    def _show(self, lines: list[str]) -> None:
+        self.lines.extend(lines)
 
     def _start_paragraph(self) -> None:
         self._pieces = []

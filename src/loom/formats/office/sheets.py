@@ -14,8 +14,8 @@ from loom.formats.facts import Limits
 from loom.formats.office import marks
 from loom.formats.office.ooxml import Package
 from loom.formats.office.sheet_messages import ListSheets, ReadSheets, SheetFacts, SheetJob, SheetText
-from loom.formats.office.sheet_rows import Cell, RowLines, area, row_line
-from loom.formats.office.xlsx_cells import SheetPart, Workbook, needs_care, sheet_parts
+from loom.formats.office.sheet_rows import RowLines, area, row_line
+from loom.formats.office.xlsx_cells import SheetPart, SheetRow, Workbook, needs_care, sheet_parts
 from loom.formats.worker import Crew
 
 ROWS_OF_MANY: Final = 1_000
@@ -125,28 +125,27 @@ def _section(number: int, sheet: SheetFacts, found: SheetText, max_rows: int) ->
 
 
 def _sheet_text(workbook: Workbook, sheet: SheetPart, job: ReadSheets) -> SheetText:
-    rows: list[tuple[int, list[Cell], int]] = []
-    corners: list[int] = []
+    rows: list[SheetRow] = []
+    corners: tuple[int, int, int, int] | None = None
     total = 0
 
-    def row(number: int, cells: list[Cell], more: int) -> None:
+    def row(found: SheetRow) -> None:
         nonlocal total, corners
-        left = next((at for at, value in enumerate(cells) if value is not None), len(cells))
-        top, low, bottom, high = corners or (number, left, number, len(cells) - 1)
-        corners = [min(top, number), min(low, left), max(bottom, number), max(high, len(cells) - 1 + more)]
+        top, low, bottom, high = corners or (found.number, found.first, found.number, found.last)
+        corners = min(top, found.number), min(low, found.first), max(bottom, found.number), max(high, found.last)
         total += 1
-        if number >= job.first_row and len(rows) <= job.max_rows:
-            rows.append((number, cells, more))
+        if found.number >= job.first_row and len(rows) <= job.max_rows:
+            rows.append(found)
 
     workbook.read(sheet, row)
-    if not corners:
+    if corners is None:
         return SheetText()
     top, low, bottom, high = corners
     lines = RowLines(job.max_rows, job.max_characters)
     next_row: int | None = None
-    for number, cells, more in rows:
+    for found in rows:
         if lines.is_full:
-            next_row = number + 1
+            next_row = found.number + 1
             break
-        lines.add(number, row_line(cells[low:], more))
+        lines.add(found.number, row_line(found.cells[low:], found.more))
     return SheetText(lines.text, area((top, low), (bottom, high)), lines.rows, total, next_row)

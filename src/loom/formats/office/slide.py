@@ -9,7 +9,8 @@ from __future__ import annotations
 from typing import ClassVar, Final
 
 from loom.formats.office import marks
-from loom.formats.office.ooxml import R_EMBED, Package, Pictures
+from loom.formats.office.equations import Equations
+from loom.formats.office.ooxml import R_EMBED, R_ID, Package, Pictures
 from loom.formats.office.runs import RunReader
 from loom.formats.office.xml_names import Attributes, value
 from loom.formats.office.xml_reader import XmlReader, whole_number
@@ -46,6 +47,8 @@ class SlideReader(RunReader):
         self._placeholder = _NOT_A_PLACEHOLDER
         self._body: list[str] = []
         self._pieces: list[str] = []
+        self._links: list[tuple[int, str]] = []
+        """Which piece of the paragraph leads where."""
         self._level = 0
         self._bullet = ""
         self._counts: dict[int, int] = {}
@@ -67,6 +70,7 @@ class SlideReader(RunReader):
             "a:pPr": self._paragraph_properties,
             "a:buAutoNum": self._counted,
             "a:blip": self._picture,
+            "a:hlinkClick": self._link,
             "a:tc": self._start_cell,
         }
         opens: dict[str, End] = {
@@ -88,12 +92,25 @@ class SlideReader(RunReader):
         }
         for shape in ("p:sp", "p:cxnSp", "p:pic", "p:graphicFrame"):
             opens[shape], ends[shape] = self._start_shape, self._end_shape
-        return self._made_reader(starts, opens, ends, telling=_TELLING, trim=self._only_shapes if self._only else None)
+        equations = Equations(lambda: self._pieces)
+        return self._made_reader(
+            starts | equations.starts,
+            opens | equations.opens,
+            ends | equations.ends,
+            telling=_TELLING,
+            trim=self._only_shapes if self._only else None,
+        )
 
     def _only_shapes(self, data: bytes) -> bytes:
-        """A notes page holds a picture of its slide, a date and numbers beside the words."""
+        """A notes page holds a picture of its slide, a date and numbers beside the words.
+
+        Only where every shape begins and names its kind in the usual way; alternatives stand around whole shapes.
+        """
         kind = f'type="{self._only}"'.encode()
         _, *shapes = data.split(b"<p:sp>")
+        is_usual = kind in data and len(shapes) == data.count(b"</p:sp>") and b"type='" not in data
+        if not shapes or not is_usual or b"<mc:" in data:
+            return data
         return b"<p:sp>".join((b"", *(shape for shape in shapes if kind in shape)))
 
     def _slide(self, attributes: Attributes) -> None:
@@ -117,6 +134,7 @@ class SlideReader(RunReader):
     def _end_shape(self) -> None:
         body, self._body = self._body, []
         if self._only and self._placeholder != self._only:
+            self._alt = ""
             return
         if self._placeholder in _TITLES and not self.title:
             self.title = " ".join(body)
@@ -135,6 +153,7 @@ class SlideReader(RunReader):
 
     def _start_paragraph(self) -> None:
         self._pieces = []
+        self._links = []
         self._level = 0
         self._bullet = "-" if self._placeholder in _LISTS and not self._only else ""
 
@@ -161,7 +180,25 @@ class SlideReader(RunReader):
     def _break(self) -> None:
         self._pieces.append("\n")
 
+    def _link(self, attributes: Attributes) -> None:
+        """A run says where it leads before its words."""
+        relation = self._package.relations(self._part).get(value(attributes, R_ID))
+        if relation and relation.is_external:
+            self._links.append((len(self._pieces), relation.target))
+
+    def _add_links(self) -> None:
+        """One link may be several runs: its address follows the last of them."""
+        links = dict(self._links)
+        first = 0
+        for place, target in links.items():
+            if links.get(place - 1) != target:
+                first = place
+            if links.get(place + 1) != target and place < len(self._pieces):
+                self._pieces[place] += marks.link(target, "".join(self._pieces[first : place + 1]))
+
     def _end_paragraph(self) -> None:
+        if self._links:
+            self._add_links()
         text = "".join(self._pieces).strip()
         self._pieces = []
         if not text:

@@ -5,13 +5,16 @@ Insertions are kept and deletions left out; fields show their result; of alterna
 
 from __future__ import annotations
 
+import posixpath
 from functools import cached_property
 from typing import ClassVar, Final
 
 from loom.formats.office import marks
+from loom.formats.office.equations import Equations
 from loom.formats.office.ooxml import R_EMBED, R_ID, Package, Pictures
 from loom.formats.office.runs import RunReader
 from loom.formats.office.symbols import symbol
+from loom.formats.office.word_fields import Fields
 from loom.formats.office.word_styles import Numbering, Styles, list_level
 from loom.formats.office.word_tables import Block, Tables, lines_of
 from loom.formats.office.xml_names import Attributes, keys, value
@@ -23,17 +26,7 @@ _W_ID: Final = keys("w:id")
 _W_AUTHOR: Final = keys("w:author")
 _W_FONT: Final = keys("w:font")
 _W_CHAR: Final = keys("w:char")
-_W_FIELD_TYPE: Final = keys("w:fldCharType")
 _MAX_HEADING: Final = 6
-_LINK_SCHEMES: Final = ("http://", "https://", "mailto:")
-_MAX_LINK: Final = 500
-_MATH: Final = {
-    "m:num": ("(", ")/"),
-    "m:den": ("(", ")"),
-    "m:sup": ("^(", ")"),
-    "m:sub": ("_(", ")"),
-    "m:rad": ("√(", ")"),
-}
 _FIXED: Final = {"w:tab": "\t", "w:ptab": "\t", "w:br": "\n", "w:cr": "\n", "w:noBreakHyphen": "-"}
 _LEFT_OUT: Final = (
     "w:moveFrom", "w:pPrChange", "w:rPrChange", "w:tblPrChange", "w:trPrChange", "w:tcPrChange", "w:sectPrChange",
@@ -96,6 +89,7 @@ class StoryReader(RunReader):
 
     def __init__(self, context: WordContext) -> None:
         self._tables = Tables()
+        self._fields = Fields(self._pieces)
         super().__init__(context.package)
         self.blocks: list[Block] = []
         self.notes: dict[str, str] = {}
@@ -103,24 +97,37 @@ class StoryReader(RunReader):
         self._context = context
         self._stray = self._paragraph = _Paragraph([])
         """Takes what stands outside paragraphs, which is nothing in a sound document."""
-        self._carried: list[str] = []
+        self._carried: _Paragraph | None = None
+        """A paragraph whose end was deleted: the next one goes on with its words."""
         self._saved: list[tuple[list[Block], _Paragraph]] = []
-        self._links: list[tuple[str, int]] = []
-        self._fields: list[bool] = []
+        self._reading = ""
+        self._reading_first = 0
         self._note = ("", "")
         self._in_properties = False
 
     def read(self, part: str) -> None:
         self.blocks, self.notes = [], {}
         self._stray = self._paragraph = _Paragraph([])
-        self._carried, self._fields = [], []
+        self._carried = None
+        self._fields.clear()
         self._part = part
         self._package.read(part, self._xml)
+        self._flush()
 
     def _reader(self) -> XmlReader:
-        opens = self._opens() | dict.fromkeys(_LEFT_OUT, self._left_out)
-        skipped = (*_LEFT_OUT, _DELETION)
-        return self._made_reader(self._starts(), opens, self._ends(), skipped=skipped, beside=_BESIDE)
+        fields, equations = self._fields, Equations(self._pieces)
+        left_out: dict[str, End] = dict.fromkeys(_LEFT_OUT, self._left_out)
+        return self._made_reader(
+            self._starts() | fields.starts | equations.starts,
+            self._opens() | fields.opens | equations.opens | left_out,
+            self._ends() | fields.ends | equations.ends,
+            words=fields.words,
+            skipped=(*_LEFT_OUT, _DELETION),
+            beside=_BESIDE,
+        )
+
+    def _pieces(self) -> list[str]:
+        return self._paragraph.pieces
 
     def _starts(self) -> dict[str, Start]:
         starts: dict[str, Start] = {
@@ -129,8 +136,8 @@ class StoryReader(RunReader):
             "w:ilvl": self._level,
             "w:outlineLvl": self._outline,
             "w:sym": self._symbol,
-            "w:fldChar": self._field,
             "w:hyperlink": self._start_link,
+            "w:altChunk": self._foreign,
             "w:headerReference": self._header,
             "w:footerReference": self._footer,
             "w:gridBefore": self._tables.grid_before,
@@ -156,23 +163,22 @@ class StoryReader(RunReader):
             "w:pPr": self._start_properties,
             _DELETION: self._deletion,
             "w:txbxContent": self._open,
-            "w:tbl": self._tables.start,
+            "w:tbl": self._start_table,
             "w:tr": self._tables.start_row,
             "w:trPr": self._tables.start_row_properties,
             "w:tc": self._start_cell,
             "w:drawing": self._start_drawing,
+            "w:rt": self._start_reading,
         }
         for name, text in _FIXED.items():
             opens[name] = self._writes(text)
-        for name, (opening, _) in _MATH.items():
-            opens[name] = self._writes(opening)
         return opens
 
     def _ends(self) -> dict[str, End]:
-        ends: dict[str, End] = {
+        return {
             "w:p": self._end_paragraph,
             "w:pPr": self._end_properties,
-            "w:hyperlink": self._end_link,
+            "w:hyperlink": self._fields.end_link,
             "w:txbxContent": self._end_text_box,
             "w:tbl": self._end_table,
             "w:tr": self._tables.end_row,
@@ -182,26 +188,33 @@ class StoryReader(RunReader):
             "w:endnote": self._end_note,
             "w:comment": self._end_note,
             "w:drawing": self._end_drawing,
+            "w:rt": self._end_reading,
+            "w:rubyBase": self._end_base,
         }
-        for name, (_, closing) in _MATH.items():
-            ends[name] = self._writes(closing)
-        return ends
 
     def _document(self) -> None:
         self.is_document = True
 
     def _start_paragraph(self) -> None:
-        self._paragraph = _Paragraph(self._carried)
-        self._carried = []
+        carried, self._carried = self._carried, None
+        self._paragraph = _Paragraph(carried.pieces if carried else [])
 
     def _end_paragraph(self) -> None:
         paragraph = self._paragraph
         self._paragraph = self._stray
-        if True in self._fields:
-            self._fields = [is_code for is_code in self._fields if not is_code]
+        self._fields.end_paragraph()
         if paragraph.is_merged and not paragraph.after:
-            self._carried = paragraph.pieces
+            self._carried = paragraph
             return
+        self._add(paragraph)
+
+    def _flush(self) -> None:
+        """Where no paragraph follows that could go on with the words of the last one, they stand alone."""
+        carried, self._carried = self._carried, None
+        if carried:
+            self._add(carried)
+
+    def _add(self, paragraph: _Paragraph) -> None:
         prefix = self._prefix(paragraph)
         if text := "".join(paragraph.pieces).strip():
             self.blocks.append(prefix + text)
@@ -243,7 +256,7 @@ class StoryReader(RunReader):
         self._paragraph.outline = level + 1 if level < 9 else 0
 
     def _say(self, text: str) -> None:
-        if True not in self._fields:
+        if not self._fields.is_code:
             self._paragraph.pieces.append(text)
 
     def _show(self, lines: list[str]) -> None:
@@ -256,28 +269,29 @@ class StoryReader(RunReader):
     def _symbol(self, attributes: Attributes) -> None:
         self._paragraph.pieces.append(symbol(value(attributes, _W_FONT), value(attributes, _W_CHAR)))
 
-    def _field(self, attributes: Attributes) -> None:
-        """A field is an instruction, then a result; fields nest. True in `_fields` means: still the instruction."""
-        match value(attributes, _W_FIELD_TYPE):
-            case "begin":
-                self._fields.append(True)
-            case "separate" if self._fields:
-                self._fields[-1] = False
-            case "end" if self._fields:
-                self._fields.pop()
-            case _:
-                pass
-
     def _start_link(self, attributes: Attributes) -> None:
         relation = self._package.relations(self._part).get(value(attributes, R_ID))
-        self._links.append((relation.target if relation and relation.is_external else "", len(self._paragraph.pieces)))
+        self._fields.start_link(relation.target if relation and relation.is_external else "")
 
-    def _end_link(self) -> None:
-        target, first = self._links.pop()
+    def _foreign(self, attributes: Attributes) -> None:
+        """A document of another kind that Word would take in when it opens this one."""
+        name = posixpath.basename(self._package.target(self._part, value(attributes, R_ID)))
+        self._flush()
+        self.blocks.append(f"[embedded document {name}, not shown]" if name else "[embedded document, not shown]")
+
+    def _start_reading(self) -> None:
+        self._reading_first = len(self._paragraph.pieces)
+
+    def _end_reading(self) -> None:
+        """How characters are spoken stands before them in the file, and behind them in the text."""
         pieces = self._paragraph.pieces
-        is_shown = target.startswith(_LINK_SCHEMES) and len(target) <= _MAX_LINK and len(pieces) > first
-        if is_shown and target.removeprefix("mailto:") not in "".join(pieces[first:]):
-            pieces.append(f" ({target})")
+        self._reading = "".join(pieces[self._reading_first :])
+        del pieces[self._reading_first :]
+
+    def _end_base(self) -> None:
+        if self._reading:
+            self._paragraph.pieces.append(f"({self._reading})")
+            self._reading = ""
 
     def _left_out(self) -> None:
         self._xml.skip()
@@ -296,6 +310,7 @@ class StoryReader(RunReader):
         self._paragraph = self._stray
 
     def _close(self) -> list[Block]:
+        self._flush()
         inner = self.blocks
         self.blocks, self._paragraph = self._saved.pop()
         return inner
@@ -336,6 +351,10 @@ class StoryReader(RunReader):
 
     def _end_cell(self) -> None:
         self._tables.end_cell(self._close())
+
+    def _start_table(self) -> None:
+        self._flush()
+        self._tables.start()
 
     def _end_table(self) -> None:
         self.blocks.extend(self._tables.end())

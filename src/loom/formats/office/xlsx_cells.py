@@ -21,8 +21,16 @@ from loom.formats.office.xml_reader import Node, XmlReader, whole_number
 _ERROR: Final = b't="e"'
 _FORMULA: Final = b"<f"
 _WITHOUT_VALUE: Final = re.compile(rb"/f>(?:</c>|<v/>|<v></v>|<v />)")
+_EMPTY_VALUE: Final = b"/f><v></v>"
+_CELL: Final = b"<c "
+_LONGEST_FORMULA: Final = 65_536
+"""In bytes; Excel allows 8192 characters."""
+_TEXT_RESULT: Final = b't="str"'
 _EMPTY_AT_THE_END: Final = b"/></c>"
 _SHARED_WITHOUT_VALUE: Final = re.compile(rb"<f [^<>]*/></c>")
+_TEXT: Final = "str"
+_ESCAPED: Final = re.compile(r"_x(?![Dd][89A-Fa-f])([0-9A-Fa-f]{4})_")
+"""Halves of characters (D800 to DFFF) are none."""
 _PLACE: Final = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
 _QUOTED: Final = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?![hms]+\])[^\]]*\]', re.IGNORECASE)
 _DATE_FORMATS: Final = frozenset({*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)})
@@ -34,6 +42,19 @@ _MAX_SERIAL: Final = 2_958_466
 _WORKBOOK_TAGS: Final = ("x:workbookPr", "x:sheet")
 _KINDS: Final = {"chartsheet": "chart", "dialogsheet": "dialog", "xlMacrosheet": "macros", "xlIntlMacrosheet": "macros"}
 _STYLE_TAGS: Final = ("x:numFmt", "x:cellXfs", "x:xf")
+
+
+class SheetRow(msgspec.Struct, frozen=True):
+    """A row with its number and the first and last column that hold something, all counted from 0.
+
+    `cells` begin with column 0; `more` counts those beyond the last column that is shown.
+    """
+
+    number: int
+    cells: list[Cell]
+    more: int
+    first: int
+    last: int
 
 
 class SheetPart(msgspec.Struct, frozen=True):
@@ -67,9 +88,17 @@ def needs_care(package: Package, part: str) -> bool:
 
 def _has_formula_alone(data: bytes) -> bool:
     """Two searches that each begin with a rare word take a third of the time of one for both."""
-    if _WITHOUT_VALUE.search(data) is not None:
+    if any(not _is_empty_text(data, found) for found in _WITHOUT_VALUE.finditer(data)):
         return True
     return _EMPTY_AT_THE_END in data and _SHARED_WITHOUT_VALUE.search(data) is not None
+
+
+def _is_empty_text(data: bytes, found: re.Match[bytes]) -> bool:
+    """Whether the value that was stored for a formula is a text of no characters."""
+    if found[0] != _EMPTY_VALUE:
+        return False
+    cell = data.rfind(_CELL, max(0, found.start() - _LONGEST_FORMULA), found.start())
+    return cell >= 0 and _TEXT_RESULT in data[cell : data.find(b">", cell)]
 
 
 class Workbook:
@@ -85,8 +114,8 @@ class Workbook:
         styles = package.related(main, "styles")
         self._formats = _date_formats(package.tree(styles[0], tags=_STYLE_TAGS)) if styles else []
 
-    def read(self, sheet: SheetPart, row: Callable[[int, list[Cell], int], None]) -> None:
-        """Call `row(number, cells, more)` for each row that is not empty; rows and columns count from 0."""
+    def read(self, sheet: SheetPart, row: Callable[[SheetRow], None]) -> None:
+        """Call `row` for each row that is not empty."""
         self.package.read(sheet.part, _Cells(self, row).xml)
 
     def string(self, index: str) -> str:
@@ -96,15 +125,23 @@ class Workbook:
         number = float(text)
         place = whole_number(style)
         kind = self._formats[place] if place < len(self._formats) else ""
-        if not kind or not 0 <= number < _MAX_SERIAL:
-            return number
-        if kind == "span":
-            return dt.timedelta(seconds=round(number * 86_400))
-        if self._is_1904:
-            return _EPOCH_1904 + dt.timedelta(seconds=round(number * 86_400))
-        if number < 1:
-            return (_EPOCH_1900 + dt.timedelta(seconds=round(number * 86_400))).time()
-        return _EPOCH_1900 + dt.timedelta(days=number < _LEAP_BUG, seconds=round(number * 86_400))
+        return moment(number, kind, is_1904=self._is_1904) if kind else number
+
+
+def moment(number: float, kind: str, *, is_1904: bool) -> Cell:
+    """The day, the time of day or the span that a number stands for in a format of this kind (`format_kind`)."""
+    if not 0 <= number < _MAX_SERIAL:
+        return number
+    since = dt.timedelta(seconds=round(number * 86_400))
+    if kind == "span":
+        return since
+    if number < 1:
+        return (_EPOCH_1904 + since).time()
+    epoch = _EPOCH_1904 if is_1904 else _EPOCH_1900 + dt.timedelta(days=number < _LEAP_BUG)
+    try:
+        return epoch + since
+    except OverflowError:  # beyond the year 9999
+        return number
 
 
 class _Strings:
@@ -123,7 +160,7 @@ class _Strings:
         self._pieces = []
 
     def _end(self) -> None:
-        self.found.append("".join(self._pieces))
+        self.found.append(_unescaped("".join(self._pieces)))
 
     def _say(self, text: str) -> None:
         self._pieces.append(text)
@@ -135,13 +172,14 @@ class _Strings:
 class _Cells:
     """One sheet. Cells and rows without an address follow the one before them."""
 
-    def __init__(self, workbook: Workbook, row: Callable[[int, list[Cell], int], None]) -> None:
+    def __init__(self, workbook: Workbook, row: Callable[[SheetRow], None]) -> None:
         self._workbook = workbook
         self._give = row
         self._row = -1
         self._column = -1
         self._cells: list[Cell] = []
         self._more = 0
+        self._first = self._last = -1
         self._kind = ""
         self._style = ""
         self._value: list[str] = []
@@ -159,10 +197,11 @@ class _Cells:
         self._column = -1
         self._cells = []
         self._more = 0
+        self._first = self._last = -1
 
     def _end_row(self) -> None:
-        if self._cells or self._more:
-            self._give(self._row, self._cells, self._more)
+        if self._last >= 0:
+            self._give(SheetRow(self._row, self._cells, self._more, self._first, self._last))
 
     def _start_cell(self, attributes: Attributes) -> None:
         match = _PLACE.fullmatch(attributes.get("r", ""))
@@ -183,9 +222,15 @@ class _Cells:
 
     def _end_cell(self) -> None:
         text = "".join(self._value)
-        found: Cell = self._typed(text) if text else "".join(("=", *self._formula)) if self._formula else ""
+        if text or (self._value and self._kind == _TEXT):
+            found = self._typed(text)
+        else:
+            found = "".join(("=", *self._formula)) if self._formula else ""
         if found == "":
             return
+        if self._last < 0 or self._column < self._first:
+            self._first = self._column
+        self._last = max(self._last, self._column)
         if self._column >= MAX_COLUMNS:
             self._more += 1
             return
@@ -200,8 +245,22 @@ class _Cells:
                 return text.strip() in ("1", "true")
             case "n":
                 return self._workbook.number(text, self._style)
+            case "d":
+                return _day(text)
             case _:
-                return text
+                return _unescaped(text)
+
+
+def _unescaped(text: str) -> str:
+    """Characters that XML cannot hold stand in texts as `_x000D_`."""
+    return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text) if "_x" in text else text
+
+
+def _day(text: str) -> Cell:
+    try:
+        return dt.datetime.fromisoformat(text)
+    except ValueError:
+        return text
 
 
 def _column_number(letters: str) -> int:
@@ -213,7 +272,7 @@ def _column_number(letters: str) -> int:
 
 def _date_formats(root: Node) -> list[str]:
     """For each cell style: `date`, `span` (a length of time) or nothing."""
-    custom = {node.get("numFmtId"): _format_kind(node.get("formatCode")) for node in root.all("x:numFmt")}
+    custom = {node.get("numFmtId"): format_kind(node.get("formatCode")) for node in root.all("x:numFmt")}
     kinds: list[str] = []
     for styles in root.all("x:cellXfs"):
         for node in styles.all("x:xf"):
@@ -223,7 +282,8 @@ def _date_formats(root: Node) -> list[str]:
     return kinds
 
 
-def _format_kind(code: str) -> str:
+def format_kind(code: str) -> str:
+    """What numbers in this format are: `date`, `span` (a length of time) or nothing of the kind."""
     plain = _QUOTED.sub("", code[:255].partition(";")[0]).lower()
     if "[" in plain:
         return "span"

@@ -37,6 +37,7 @@ NAMESPACES: Final[dict[str, tuple[str, ...]]] = {
     "style": (f"{_OASIS}style:1.0",),
     "svg": (f"{_OASIS}svg-compatible:1.0",),
     "manifest": (f"{_OASIS}manifest:1.0",),
+    "math": ("http://www.w3.org/1998/Math/MathML",),
     "xlink": ("http://www.w3.org/1999/xlink",),
     "dc": ("http://purl.org/dc/elements/1.1/",),
 }
