@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import datetime
 from pathlib import Path
 
 import pytest
 
 from config_world import load
 from loom.config import Config, load_config
+from loom.config.keys import read_keys
+from loom.config.shape import got
 from loom.errors import ConfigError
 
 
@@ -112,6 +115,13 @@ def test_a_tool_server_is_a_program_or_an_address(tmp_path: Path, text: str, sen
         ),
         ("LOOM_SERVER", "5", "LOOM_SERVER: expected a table, got 5"),
         ("LOOM_SERVER", "{", 'LOOM_SERVER: expected a table, got "{"'),
+        (
+            "LOOM_SERVER",
+            '{"port": "abc"}',
+            'LOOM_SERVER: port: expected a whole number from 1 to 65535, got "abc"',
+        ),
+        ("LOOM_MODELS__FAST", '{"model": null}', "LOOM_MODELS__FAST: model: expected text, got null"),
+        ("LOOM_MODELS", '{"a b": {"model": 3}}', 'LOOM_MODELS: "a b".model: expected text, got 3'),
         ("LOOM_CONTEXT__MAX_TOKENS", "9" * 5000, None),
         ("LOOM_APPROVAL__RULES", "a, b", 'LOOM_APPROVAL__RULES: expected a list of tables, got "a, b"'),
         (
@@ -252,3 +262,63 @@ def load_user(folder: Path, files: dict[str, str]) -> Config:
     for name, text in files.items():
         (folder / name).write_text(text, "utf-8")
     return load_config(cwd=folder, environ={"LOOM_HOME": str(folder)})
+
+
+@pytest.mark.parametrize(
+    ("value", "words"),
+    [(None, "null"), (datetime.time(8), "a date or time"), (Path("/x"), "a value of type PosixPath")],
+)
+def test_a_value_of_no_kind_that_files_have_is_named_by_what_it_is(value: object, words: str) -> None:
+    assert got(value) == words
+
+
+@pytest.mark.parametrize(
+    ("user", "key", "words"),
+    [
+        ('trusted_folders = ["/a\\u0000b"]', "trusted_folders", "cannot be a folder"),
+        ('trusted_folders = ["{folder}/loop"]', "trusted_folders", "cannot be a folder"),
+    ],
+)
+def test_a_folder_that_cannot_be_one_names_the_file_and_the_key(
+    tmp_path: Path, user: str, key: str, words: str
+) -> None:
+    (tmp_path / "loop").symlink_to("loop")
+    with pytest.raises(ConfigError, match=words) as caught:
+        load(tmp_path, user=user.replace("{folder}", str(tmp_path)))
+    assert (Path(caught.value.file).name, caught.value.key) == ("loom.toml", key)
+
+
+@pytest.mark.parametrize("name", ["loom.toml", "loom.yaml"])
+def test_a_prompt_whose_path_holds_a_nul_names_the_file_and_the_key(tmp_path: Path, name: str) -> None:
+    written = (
+        '[agents.a]\nsystem = "{file:a\\u0000.md}"'
+        if name == "loom.toml"
+        else ('agents: {a: {system: "{file:a\\0.md}"}}')
+    )
+    with pytest.raises(ConfigError, match="NUL") as caught:
+        load(tmp_path, user={}, project={name: written})
+    assert (caught.value.file, caught.value.key) == (name, "agents.a.system")
+
+
+def test_a_file_of_keys_is_read_as_the_configuration_reads_it(tmp_path: Path) -> None:
+    file = tmp_path / "keys.toml"
+    assert read_keys(file) == {}
+    file.write_text('\ufeff[keys]\nopenai = "k"\n', "utf-8")
+    assert read_keys(file) == {"openai": "k"}
+
+
+@pytest.mark.parametrize(
+    ("text", "words"), [('keys = "x"', "holds more than keys"), ("[keys", "cannot be read as TOML")]
+)
+def test_a_file_of_keys_that_holds_something_else_is_left_as_it_is(tmp_path: Path, text: str, words: str) -> None:
+    file = tmp_path / "keys.toml"
+    file.write_text(text)
+    with pytest.raises(ConfigError, match=words):
+        read_keys(file)
+    assert file.read_text() == text
+
+
+def test_a_file_of_keys_below_a_file_says_why_it_cannot_be_read(tmp_path: Path) -> None:
+    (tmp_path / "home").write_text("")
+    with pytest.raises(ConfigError, match=r"keys\.toml: cannot be read: Not a directory\."):
+        read_keys(tmp_path / "home" / "keys.toml")

@@ -141,6 +141,17 @@ def test_an_untrusted_project_shows_its_agents_only_prompts_of_its_own(tmp_path:
         config.system_prompt("0")
 
 
+def test_a_prompt_that_is_a_link_to_itself_is_no_prompt_of_the_project(tmp_path: Path) -> None:
+    (tmp_path / "work").mkdir()
+    (tmp_path / "work" / "l.md").symlink_to("l.md")
+    project = '[agents.a]\nsystem = "{file:l.md}"\n'
+    (warning,) = load(tmp_path, project=project).warnings
+    assert "agents.a.system" in warning
+    config = load(tmp_path, user=f'trusted_folders = ["{tmp_path}"]', project=project)
+    with pytest.raises(ConfigError, match=r"loom\.toml: agents\.a\.system: \{file:l\.md\} cannot be read"):
+        config.system_prompt("a")
+
+
 def test_prompts_of_a_hidden_folder_may_stand_anywhere_in_the_project(tmp_path: Path) -> None:
     system = '[agents.a]\nsystem = "{file:../prompts/a.md}"\n[agents.b]\nsystem = "{file:b.txt}"\n'
     config = load(tmp_path, project={".loom/loom.toml": system, "prompts/a.md": "Be kind.", ".loom/b.txt": "Be brief."})

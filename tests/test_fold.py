@@ -157,3 +157,5 @@ def test_events_travel_as_json_and_come_back_equal() -> None:
     assert TextDelta(text="x").type == "text"
     with pytest.raises(ContentError, match="not an event"):
         decode_event(b'{"type":"nonsense"}')
+    with pytest.raises(ContentError, match="not an event"):
+        decode_event('{"type":"text","text":"half \ud83d"}')

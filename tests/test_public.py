@@ -38,4 +38,4 @@ def test_every_error_has_a_code_of_its_own_and_is_drawn_in_the_tree() -> None:
 
 def test_an_error_says_what_happened_and_what_to_do() -> None:
     error = errors.ConfigError("expected a number", file="loom.toml", key="server.port", hint="Write 5666.")
-    assert str(error) == "loom.toml: server.port: expected a number Write 5666."
+    assert str(error) == "loom.toml: server.port: expected a number. Write 5666."

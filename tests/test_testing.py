@@ -16,7 +16,7 @@ from loom.context.prepare import prepare
 from loom.errors import ContentError, Overloaded, Unreadable
 from loom.events import TextDelta, fold
 from loom.providers.catalog import model
-from loom.testing import ScriptedProvider, memory_runtime, sample_pdf, sample_png, sample_wav
+from loom.testing import ScriptedProvider, events_of, memory_runtime, sample_pdf, sample_png, sample_wav
 
 
 async def test_a_scripted_provider_answers_in_order_and_remembers_what_it_was_shown() -> None:
@@ -34,6 +34,13 @@ async def test_a_scripted_provider_answers_in_order_and_remembers_what_it_was_sh
     assert second.stop == "tool_calls"
     assert not last.complete
     assert len(provider.prompts) == 4
+
+
+def test_a_scripted_call_is_played_with_the_arguments_that_were_no_json() -> None:
+    broken = ToolCall("a", "look", {}, "not json")
+    folded = fold(events_of(["One moment.", broken]))  # pyright: ignore[reportArgumentType]
+    assert folded.message is not None
+    assert folded.message.calls == (broken,)
 
 
 async def test_a_memory_runtime_takes_content_of_every_kind(tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from loom.content.blocks import (
     ToolResult,
     clean_text,
 )
+from loom.content.media import make_plain
 from loom.content.messages import Message
 from loom.errors import ContentError
 from loom.models import Usage
@@ -176,6 +177,15 @@ class ToolProgressed(_Event, frozen=True, tag="tool_progressed"):
     text: str
     fraction: float | None = None
 
+    def __post_init__(self) -> None:
+        """A tool says what it likes, file names too: it must not end the turn that records it."""
+        if type(self.text) is not str:
+            make_plain(self, "text")
+        if not self.text.isascii():
+            msgspec.structs.force_setattr(self, "text", clean_text(self.text))
+        if self.fraction is not None and type(self.fraction) is not float:
+            msgspec.structs.force_setattr(self, "fraction", _number(self.fraction))
+
 
 class ToolFinished(_Event, frozen=True, tag="tool_finished"):
     result: ToolResult
@@ -256,6 +266,13 @@ class Envelope(msgspec.Struct, frozen=True):
 _decoder: msgspec.json.Decoder[Event] = msgspec.json.Decoder(Event)
 
 
+def _number(fraction: Any) -> float:
+    try:
+        return float(fraction)
+    except (TypeError, ValueError, OverflowError):
+        raise ContentError(f"how far a tool is, is a number, not {repr(fraction)[:80]}") from None
+
+
 def encode_event(event: Event) -> bytes:
     return msgspec.json.encode(event)
 
@@ -263,7 +280,7 @@ def encode_event(event: Event) -> bytes:
 def decode_event(data: bytes | str) -> Event:
     try:
         return _decoder.decode(data)
-    except (msgspec.DecodeError, RecursionError) as error:
+    except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
         raise ContentError(f"not an event: {error}") from None
 
 

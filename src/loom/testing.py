@@ -103,9 +103,11 @@ def _part(index: int, part: str | ToolCall | DecoderEvent) -> list[DecoderEvent]
     if isinstance(part, str):
         return [TextDelta(index=index, text=word) for word in part.splitlines(keepends=True)]
     if isinstance(part, ToolCall):
+        written = part.raw_arguments
+        arguments = msgspec.json.encode(part.arguments).decode() if written is None else written
         return [
             CallStarted(index=index, id=part.id, name=part.name),
-            CallDelta(index=index, arguments=msgspec.json.encode(part.arguments).decode()),
+            CallDelta(index=index, arguments=arguments),
             CallFinished(index=index, opaque=part.opaque),
         ]
     return [part]

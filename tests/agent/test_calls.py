@@ -123,7 +123,7 @@ class Odd:
 @pytest.mark.parametrize(
     ("raised", "words"),
     [
-        (ToolError("not here", hint="Look there."), "not here Look there."),
+        (ToolError("not here", hint="Look there."), "not here. Look there."),
         (ZeroDivisionError("no luck"), "fails failed: ZeroDivisionError: no luck"),
         (SystemExit(2), "fails failed: SystemExit: 2"),
         (asyncio.CancelledError(), "fails failed: CancelledError"),

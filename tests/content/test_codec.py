@@ -144,3 +144,8 @@ def test_defaults_are_left_out_and_taken_up_again() -> None:
 def test_a_damaged_row_is_a_content_error_and_nothing_else(damaged: bytes | str) -> None:
     with pytest.raises(ContentError):
         decode_message(damaged)
+
+
+def test_a_system_prompt_that_cannot_be_written_is_refused_by_name() -> None:
+    with pytest.raises(ContentError, match="the system prompt cannot be written"):
+        encode_conversation(Conversation(messages=(), system="half \ud83d"))

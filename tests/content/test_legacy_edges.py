@@ -14,7 +14,7 @@ from content.door import PNG, WAV, fetch, lift, pdf, png, wav
 from loom.content.blocks import Opaque, TextBlock, ThinkingBlock, ToolCall, ToolResult, UnknownBlock
 from loom.content.codec import encode_message
 from loom.content.legacy import Upgraded, upgrade
-from loom.content.messages import Message, assistant, tool, user
+from loom.content.messages import Message, assistant, text_of, tool, user
 from loom.errors import ContentError, Newer
 
 B64 = base64.b64encode(PNG).decode()
@@ -393,6 +393,32 @@ def test_media_that_cannot_be_had_becomes_a_text_that_says_so(block: dict[str, A
     assert content(block) == (TextBlock(text),)
 
 
+@pytest.mark.parametrize(
+    "beside",
+    [
+        {},
+        {"source": "user"},
+        {"url": "https://e.example/photo.png"},
+        {"file": "photo.png"},
+        {"image": "photo.png", "media_type": "image/png"},
+        {"data": "not base64!!"},
+        {"url": "data:image/png;base64,?!"},
+        {"url": "data:image/png,"},
+        {"image_id": "abc"},
+    ],
+)
+def test_the_file_of_a_block_is_read_whatever_stands_beside_its_path(beside: dict[str, Any]) -> None:
+    assert content({"type": "image", "source_path": "shots/photo.png", **beside}) == (png("photo.png"),)
+
+
+def test_bytes_in_a_block_come_before_its_file_and_links_after() -> None:
+    for held in ({"data": B64}, {"url": f"data:image/png;base64,{B64}"}, {"image": B64}):
+        assert content({"type": "image", "source_path": "docs/report.pdf", **held}) == (png("report.pdf"),)
+    gone = {"type": "image", "source_path": "/gone.png"}
+    assert content({**gone, "url": "https://e.example/a.png"}) == (TextBlock("[image at https://e.example/a.png]"),)
+    assert content({**gone, "data": "?!"}) == (TextBlock("[image: gone.png: its base64 data could not be decoded]"),)
+
+
 def test_text_in_a_data_url_is_read_in_its_own_encoding() -> None:
     url = "data:text/plain;charset=iso-8859-1,caf%E9"
     assert content({"type": "input_file", "filename": "a.txt", "file_data": url}) == (TextBlock("café"),)
@@ -444,6 +470,21 @@ def test_unknown_blocks_are_their_text_or_are_kept_whole_without_bytes() -> None
     )
     clip = {"type": "clip", "frame": f"data:image/png;base64,{B64}"}
     assert content(clip) == (UnknownBlock({"type": "clip", "frame": "[image: image/png, 2×1, 72 bytes]"}), png())
+
+
+def test_an_unknown_block_with_an_id_keeps_it_and_still_says_its_text() -> None:
+    for key in ("id", "tool_use_id", "call_id"):
+        answer = {"type": "mcp_tool_result", key: "m1", "is_error": True, "content": "hello"}
+        (block,) = content(answer)
+        assert block == UnknownBlock(answer)
+        assert text_of(block) == "hello"
+
+
+def test_what_a_tool_wrote_beside_its_text_stays_readable() -> None:
+    body = {"type": "text", "text": "body", "cache_control": {"type": "ephemeral"}, "annotations": []}
+    for extra, more in (({}, ()), ({"path": "/x", "lines": 3}, (TextBlock('{"path":"/x","lines":3}'),))):
+        found = read([{"role": "tool", "tool_call_id": "a", "content": {**body, **extra}}])
+        assert found.messages == (tool(ToolResult("a", (TextBlock("body"), *more))),)
 
 
 def test_nothing_but_white_space_is_nothing() -> None:

@@ -198,6 +198,41 @@ def test_a_chain_of_ten_thousand_nodes_is_no_trap() -> None:
     assert len(tree.nodes[1].messages[0].results) == 10_000
 
 
+def test_branches_on_every_result_of_a_long_chain_share_the_results_above_them() -> None:
+    size = 300
+    ids = [f"r{at}" for at in range(size)]
+    tree = read(
+        [
+            called("c", None, *ids),
+            *(answered(now, before, now) for before, now in zip(["c", *ids], ids, strict=False)),
+            *(node(f"aside {now}", now, "user", "hm") for now in ids),
+        ]
+    )
+    told = {found.id: found.messages for found in tree.nodes}
+    assert all(told[now] == (done(*ids[: at + 1]),) for at, now in enumerate(ids))
+    first, last = told[ids[0]][0].results, told[ids[-1]][0].results
+    assert last[0] is first[0]
+
+
+def test_a_second_result_below_a_branch_still_follows_the_first() -> None:
+    tree = read(
+        [
+            called("c", None, "a", "b"),
+            answered("r1", "c", "a"),
+            node("aside", "r1", "user", "hm"),
+            {"id": "r2", "parent_id": "r1", "message": {"role": "tool", "tool_call_id": "a", "content": "more"}},
+            {"id": "r3", "parent_id": "r2", "message": {"role": "tool", "content": "unnamed"}},
+            node("aside too", "r2", "user", "hm"),
+        ]
+    )
+    again = ToolResult("a", (TextBlock("a"), TextBlock("[another result for this call]"), TextBlock("more")))
+    told = {found.id: found.messages for found in tree.nodes}
+    assert told["r1"] == (done("a"),)
+    assert told["r2"] == (tool(again),)
+    assert told["r3"] == (tool(again, ToolResult("b", (TextBlock("unnamed"),))),)
+    assert broken_pairs([*told["c"], *told["r3"]]) == ()
+
+
 def test_no_tree_is_refused_and_an_empty_one_is_empty() -> None:
     assert read([]) == LegacyTree()
     with pytest.raises(ContentError, match=r"none of its entries is a node\. Expected objects with id"):

@@ -269,6 +269,38 @@ async def test_when_the_commit_fails_everybody_in_the_group_is_told(tmp_path: Pa
     await database.close()
 
 
+async def test_what_is_refused_when_it_is_run_again_concerns_nobody_else(tmp_path: Path):
+    """Between the two runs another process may have written: then a comparison that held fails."""
+    database = await open_notes(str(tmp_path / "loom.db"))
+    started, go = threading.Event(), threading.Event()
+    runs: list[int] = []
+
+    def opens_the_group(tx: Transaction) -> None:
+        started.set()
+        assert go.wait(30)
+
+    def overtaken(tx: Transaction) -> None:
+        runs.append(len(runs))
+        if len(runs) > 1:
+            raise Conflict("it has moved on")
+        tx.execute(NOTE, {"number": 300})
+
+    def fails(tx: Transaction) -> None:
+        raise ZeroDivisionError
+
+    first = asyncio.create_task(database.write(opens_the_group))
+    await asyncio.to_thread(started.wait, 30)
+    works = (note(100), overtaken, note(101), fails, note(102))
+    rest = [asyncio.create_task(database.write(work)) for work in works]
+    await asyncio.sleep(0)
+    go.set()
+    results = await asyncio.gather(first, *rest, return_exceptions=True)
+    kinds = [type(result) for result in results if isinstance(result, BaseException)]
+    assert kinds == [Conflict, ZeroDivisionError]
+    assert (len(runs), await notes(database)) == (2, 3)
+    await database.close()
+
+
 async def test_a_file_that_others_hold_for_too_long_is_busy_for_all_who_wait(tmp_path: Path):
     database = await open_notes(str(tmp_path / "loom.db"), busy_seconds=0.2)
     other = sqlite3.connect(tmp_path / "loom.db", isolation_level=None)

@@ -66,3 +66,13 @@ def test_a_file_that_cannot_be_opened_sends_nobody_back_to_the_doctor(loom: Loom
     (found,) = store_of(loom)
     assert "loom doctor" not in found["text"] + found["fix"]
     assert "backup" in found["fix"] and ".recover" in found["fix"]
+
+
+@pytest.mark.parametrize("column", ["held_until", "fence", "last_seq"])
+def test_a_session_whose_lease_is_damaged_is_told_and_goes_on_once_it_is_mended(loom: Loom, column: str):
+    damage(loom, f"UPDATE session SET {column} = 'zz'")
+    (found,) = store_of(loom)
+    assert "--fix" in found["fix"]
+    assert store_of(loom, "--fix")[0]["state"] == "warning"
+    assert store_of(loom)[0]["state"] == "ok"
+    assert loom("-c", "four").code == 0

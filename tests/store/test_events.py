@@ -162,3 +162,20 @@ async def test_order_is_by_number_whatever_the_clock_says(database: Database):
         await events.append(session.id, [(name, b"{}")])
     found = await events.after(session.id, 0)
     assert [event.type for event in found] == ["a", "b", "c"]
+
+
+@pytest.mark.parametrize("data", [b"\xff", b'"a\0b"'])
+async def test_what_is_no_text_is_no_event(sessions: Sessions, events: Events, data: bytes):
+    session = await sessions.create()
+    with pytest.raises(ContentError, match="UTF-8"):
+        await events.append(session.id, [("a", data)])
+    assert await events.head(session.id) == 0
+
+
+async def test_numbers_beyond_all_events_are_answered_the_same_in_both_databases(sessions: Sessions, events: Events):
+    session = await sessions.create()
+    await events.append(session.id, [("a", b"{}")])
+    assert await events.after(session.id, 2**70) == ()
+    assert [event.seq for event in await events.after(session.id, -(2**70), limit=2**70)] == [1]
+    with pytest.raises(ContentError, match="limit"):
+        await events.after(session.id, 0, limit=-1)

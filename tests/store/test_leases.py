@@ -227,3 +227,34 @@ async def test_two_processes_never_write_in_one_turn(url: str) -> None:
         steps = [int(text.rpartition(".")[2]) for text in messages if text.startswith(f"{turn}.")]
         assert steps == list(range(len(steps)))
     await database.close()
+
+
+async def test_one_damaged_lease_keeps_no_other_session_from_being_looked_after(tmp_path: Path) -> None:
+    database = await open_database(str(tmp_path / "loom.db"))
+    sessions, leases = Sessions(database), Leases(database)
+    damaged, left = await sessions.create(), await sessions.create()
+    for session in (damaged, left):
+        assert await leases.take(session.id, "gone", -5) is not None
+    await database.write(
+        lambda tx: tx.execute("UPDATE session SET held_until = 'zz' WHERE id = :id", {"id": damaged.id})
+    )
+    assert await leases.abandoned() == (left.id,)
+    await sessions.mend(damaged.id)
+    assert await leases.take(damaged.id, "me", -5) is not None
+    assert set(await leases.abandoned()) == {damaged.id, left.id}
+    await database.close()
+
+
+async def test_a_damaged_request_is_left_out_and_told(
+    leases: Leases, sessions: Sessions, database: Database, caplog: pytest.LogCaptureFixture
+) -> None:
+    session, requests = await sessions.create(), Requests(database)
+    lease = await leases.take(session.id, "me", 60)
+    assert lease is not None
+    for number in range(3):
+        await requests.put(session.id, "answer", {"number": number})
+    await database.write(lambda tx: tx.execute("""UPDATE request SET data = '{x' WHERE data = '{"number":1}'"""))
+    taken = await requests.take(session.id, fence=lease.fence)
+    assert [asked.data["number"] for asked in taken] == [0, 2]
+    assert session.id in caplog.text
+    assert await requests.take(session.id, fence=lease.fence) == ()

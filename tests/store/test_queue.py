@@ -9,7 +9,7 @@ import pytest
 from loom.content.blocks import ImageBlock
 from loom.content.media import Media
 from loom.content.messages import Message, assistant, user
-from loom.errors import Conflict, ContentError, NotFound
+from loom.errors import Conflict, ContentError, Corrupt, NotFound
 from loom.session import Options
 from loom.store.database import Database, open_database
 from loom.store.forest import Forest
@@ -184,3 +184,30 @@ async def test_a_message_of_any_text_comes_back_as_it_was(queue: Queue, sessions
     message = Message("user", (*user("nul \0 and \U0001f9f5 and ' OR 1=1 --").blocks, PICTURE))
     await queue.put(session.id, "'; DROP TABLE queued; --", message)
     assert (await queue.list(session.id))[0].message == message
+
+
+@pytest.mark.parametrize("damage", ["options = '{broken'", """options = '{"n":"x"}'""", """message = '{"v":1}'"""])
+async def test_a_damaged_message_is_told_and_holds_up_no_other(
+    database: Database, queue: Queue, sessions: Sessions, forest: Forest, damage: str
+) -> None:
+    session = await sessions.create()
+    bad = await queue.put(session.id, "bad", user("one", PICTURE))
+    good, unsaid = await queue.put(session.id, "", user("two")), await queue.put(session.id, "", user("three"))
+    await database.write(lambda tx: tx.execute(f"UPDATE queued SET {damage} WHERE request_key = 'bad'"))
+    lease = await taken(database, session.id)
+    for asking in (
+        queue.list(session.id),
+        queue.put(session.id, "bad", user("one")),
+        queue.take(session.id, bad.id, fence=lease.fence),
+    ):
+        with pytest.raises(Corrupt, match=bad.id) as caught:
+            await asking
+        assert "queue" in caught.value.hint
+    assert await queue.take(session.id, good.id, fence=lease.fence) is not None
+    assert await queue.remove(session.id, unsaid.id)
+    assert await queue.remove(session.id, bad.id)
+    assert not await queue.remove(session.id, bad.id)
+    assert await queue.list(session.id) == ()
+    assert await queue.waiting() == ()
+    assert await sessions.referenced_digests() == frozenset()
+    assert await texts(forest, sessions, session.id) == ["two"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import msgspec
 import pytest
 from PIL import Image, ImageDraw, ImageFont
 
@@ -13,12 +14,12 @@ from loom.content.media import Media
 from loom.content.messages import Message, assistant, tool, user
 from loom.errors import ContentError
 from loom.formats.facts import Limits
-from loom.store.database import Database, Transaction
+from loom.store.database import Database, Transaction, open_database
 from loom.store.derived import DerivedCache
 from loom.store.indexing import index_media
 from loom.store.media import MediaStore, open_media
 from loom.store.media_text import MediaTexts, forget_texts
-from loom.store.search import Search
+from loom.store.search import Found, Search
 from loom.store.sessions import Sessions
 from loom.testing import sample_pdf
 
@@ -75,7 +76,7 @@ async def test_titles_tool_results_and_file_names_are_searched_and_system_prompt
 
 
 @pytest.mark.parametrize(
-    "word", ["100%", "a_b", 'say "hi"', "back\\slash", "!bang", "Straße", "oﬃce", "ПРИВЕТ", "'; DROP--"]
+    "word", ["100%", "a_b", 'say "hi"', "back\\slash", "!bang", "Straße", "oﬃce", "ПРИВЕТ", "'; DROP--", "ǰ"]
 )
 async def test_signs_that_mean_something_to_the_database_or_to_json_are_words_like_others(
     database: Database, word: str
@@ -179,3 +180,41 @@ async def test_words_go_with_the_media_that_they_are_from(database: Database):
     assert await Search(database).find("quokka") == ()
     assert await texts.unread() == (pdf,)
     assert session
+
+
+@pytest.mark.parametrize("word", ["İstanbul", "İSTANBUL", "i\u0307stanbul", "İ"])
+async def test_a_letter_that_only_some_make_small_is_found(database: Database, word: str):
+    sessions = Sessions(database)
+    in_title = await said(sessions, "İstanbul Kitap", user("x"))
+    in_text = await said(sessions, "y", user("İstanbul gezisi"))
+
+    assert {hit.session for hit in await Search(database).find(word)} == {in_title, in_text}
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        "session SET title = x'776f726473ff'",
+        "session SET title = CAST(x'776f726473ff' AS TEXT)",
+        "node SET message = CAST(message AS BLOB) WHERE depth = 1",
+        "media_text SET text = x'776f726473ff'",
+    ],
+)
+async def test_a_damaged_row_holds_no_words_and_hides_no_other(tmp_path: Path, damage: str):
+    database = await open_database(str(tmp_path / "loom.db"))
+    sessions, shot = Sessions(database), "sha256:" + "22" * 32
+    await said(sessions, "words", user("words", picture(shot)))
+    await MediaTexts(database).put(shot, "picture", "words")
+    await database.write(lambda tx: tx.execute(f"UPDATE {damage}"))
+    sound = await said(sessions, "sound", user("words"))
+
+    found = await Search(database).find("words")
+
+    assert found[0].session == sound
+    assert msgspec.json.decode(msgspec.json.encode(found), type=tuple[Found, ...]) == found
+    await database.close()
+
+
+async def test_a_negative_limit_of_hits_is_refused(database: Database):
+    with pytest.raises(ContentError, match="limit"):
+        await Search(database).find("x", limit=-1)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+from collections.abc import AsyncIterator
+from pathlib import Path
 
 import pytest
 
 from loom.content.blocks import ImageBlock, TextBlock, ToolCall, ToolResult
 from loom.content.media import Media, digest_of
-from loom.content.messages import assistant, tool, user
+from loom.content.messages import Message, assistant, tool, user
 from loom.errors import Conflict, ContentError, Corrupt, NotFound
-from loom.store.database import Database
+from loom.store.database import Database, open_database
 from loom.store.events import Events
 from loom.store.forest import Forest
+from loom.store.leases import Leases
+from loom.store.queue import Queue
 from loom.store.sessions import Sessions
 
 
@@ -410,3 +414,114 @@ async def test_sessions_that_keep_a_node_which_is_gone_are_found(sessions: Sessi
     with pytest.raises(Corrupt):
         await sessions.append_to_head(headless.id, [user("hi")])
     assert (await sessions.get(sound.id)).id == sound.id
+
+
+@pytest.fixture
+async def in_sqlite(tmp_path: Path) -> AsyncIterator[Database]:
+    """PostgreSQL keeps numbers in columns of numbers; in a file of SQLite, damage can make anything of them."""
+    database = await open_database(str(tmp_path / "damaged.db"))
+    yield database
+    await database.close()
+
+
+DAMAGE = [
+    *("held_until = 'zz'", "fence = 'x'", "holder = x'ff'", "last_seq = 'zz'", "rev = 'x'", "created_at = 'x'"),
+    *("title = x'ff00'", "model = x'ff'", "workspace = x'ff'", "settings = '{'", "archived = 'x'"),
+]
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+async def test_whatever_is_damaged_in_a_record_it_is_listed_so_and_can_be_mended(in_sqlite: Database, damage: str):
+    sessions, events, leases = Sessions(in_sqlite), Events(in_sqlite), Leases(in_sqlite)
+    session, other = await sessions.create(title="mine"), await sessions.create()
+    (said,) = await sessions.append_to_head(session.id, [user("hi")])
+    await events.append(session.id, [("a", b"{}")] * 3)
+    await leases.take(session.id, "gone", -1)
+    await in_sqlite.write(lambda tx: tx.execute(f"UPDATE session SET {damage} WHERE id = :id", {"id": session.id}))
+    assert [found.id for found in await sessions.list(archived=None) if found.damage] == [session.id]
+
+    mended = await sessions.mend(session.id)
+
+    assert (mended.head_id, mended.last_seq) == (said.id, 3)
+    assert not any(found.damage for found in await sessions.list(archived=None))
+    assert {found.id for found in await sessions.list()} == {session.id, other.id}
+    lease = await leases.take(session.id, "me", 60)
+    assert lease is not None
+    await sessions.append_to_head(session.id, [user("again")], fence=lease.fence)
+    assert await events.append(session.id, [("a", b"{}")], fence=lease.fence) == 4
+
+
+async def test_a_lease_that_was_given_before_its_record_was_mended_is_lost(in_sqlite: Database):
+    sessions, leases = Sessions(in_sqlite), Leases(in_sqlite)
+    session = await sessions.create()
+    old = await leases.take(session.id, "old", 60)
+    assert old is not None
+    await in_sqlite.write(lambda tx: tx.execute("UPDATE session SET fence = 'x'"))
+    await sessions.mend(session.id)
+    assert await leases.take(session.id, "new", 60) is not None
+    with pytest.raises(Conflict, match="taken over"):
+        await sessions.append_to_head(session.id, [user("late")], fence=old.fence)
+
+
+async def test_mending_a_record_leaves_a_lease_alone_that_can_be_read(in_sqlite: Database):
+    sessions, leases = Sessions(in_sqlite), Leases(in_sqlite)
+    session = await sessions.create()
+    lease = await leases.take(session.id, "me", 60)
+    assert lease is not None
+    await in_sqlite.write(lambda tx: tx.execute("UPDATE session SET settings = '{'"))
+    await sessions.mend(session.id)
+    await sessions.append_to_head(session.id, [user("goes on")], fence=lease.fence)
+
+
+@pytest.mark.parametrize("damage", [*DAMAGE, "head_key = 'x'"])
+async def test_whatever_is_damaged_in_a_record_it_can_be_deleted(in_sqlite: Database, damage: str):
+    sessions = Sessions(in_sqlite)
+    session, other = await sessions.create(system="a"), await sessions.create(system="b")
+    await sessions.append_to_head(session.id, [user("hi")])
+    await in_sqlite.write(lambda tx: tx.execute(f"UPDATE session SET {damage} WHERE id = :id", {"id": session.id}))
+    await sessions.delete(session.id)
+    assert [found.id for found in await sessions.list(archived=None)] == [other.id]
+
+
+def cut(digest: str, call: str = "1") -> list[Message]:
+    """A result whose whole text was too long to show."""
+    data = {"exit": 0, "kept": {"digest": digest, "size_bytes": 9}}
+    return [assistant(ToolCall(call, "t")), tool(ToolResult(call, (TextBlock("x"),), data=data))]
+
+
+async def test_deleting_gives_the_texts_that_were_cut_and_the_files_that_were_tracked(sessions: Sessions):
+    mine, theirs, tracked, both = (digest_of(name) for name in (b"mine", b"theirs", b"tracked", b"both"))
+    seen = {"a.md": {"digest": tracked}, "b.md": {"digest": both}, "gone.md": {"digest": ""}, "c": {"digest": "empty"}}
+    one = await sessions.create(settings={"tracked": seen})
+    two = await sessions.create(settings={"tracked": {"b.md": {"digest": both}}})
+    await sessions.append_to_head(one.id, [*cut(mine), *cut(theirs)])
+    await sessions.append_to_head(two.id, [user("the same"), *cut(theirs)])
+
+    freed = await sessions.delete(one.id)
+
+    assert set(freed) == {mine, theirs, tracked, both}
+    assert await sessions.in_use(freed) == {theirs, both}
+    assert await sessions.in_use([]) == frozenset()
+    assert set(await sessions.delete(two.id)) == {theirs, both}
+    assert await sessions.in_use(freed) == frozenset()
+
+
+async def test_media_that_are_said_or_wait_are_in_use(sessions: Sessions, database: Database):
+    said, waiting, free = (digest_of(name) for name in (b"said.png", b"waiting.png", b"free.png"))
+    session = await sessions.create()
+    await sessions.append_to_head(session.id, [user(png("said.png"))])
+    await Queue(database).put(session.id, "", user(png("waiting.png")))
+    assert await sessions.in_use([said, waiting, free]) == {said, waiting}
+
+
+async def test_among_many_texts_that_were_cut_each_is_found(sessions: Sessions):
+    digests = [digest_of(b"%d" % number) for number in range(450)]
+    session = await sessions.create()
+    await sessions.append_to_head(session.id, [message for each in digests for message in cut(each)])
+    assert await sessions.in_use([digests[0], digests[-1], digest_of(b"other")]) == {digests[0], digests[-1]}
+
+
+async def test_a_negative_limit_is_refused_in_both_databases(sessions: Sessions):
+    with pytest.raises(ContentError, match="limit"):
+        await sessions.list(limit=-1)
+    assert await sessions.list(limit=2**70) == ()

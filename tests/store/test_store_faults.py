@@ -18,8 +18,10 @@ from pathlib import Path
 import pytest
 
 from frozen import read_only
+from loom.content.blocks import ImageBlock
+from loom.content.media import Media, digest_of
 from loom.content.messages import user
-from loom.errors import Corrupt, Full, LoomError, ReadOnly, StoreError, Unreachable
+from loom.errors import Corrupt, Full, LoomError, NotFound, ReadOnly, StoreError, Unreachable
 from loom.store.database import Database, open_database
 from loom.store.forest import Forest
 from loom.store.sessions import Sessions
@@ -230,6 +232,25 @@ if IS_ROOT:  # nobody else has a disk of his own to fill
             (folder / "filler").unlink()
             async with opened(folder / "loom.db") as database:
                 assert await database.check() == ()
+
+
+if IS_ROOT:
+
+    async def test_a_session_that_is_deleted_on_a_full_disk_is_gone_and_says_what_it_frees(tmp_path: Path):
+        picture = ImageBlock(Media(digest=digest_of(b"1"), media_type="image/png", size_bytes=1))
+        with small_disk(tmp_path) as folder:
+            async with opened(folder / "loom.db") as database:
+                sessions = Sessions(database)
+                large, small = await sessions.create(), await sessions.create()
+                for number in range(40):
+                    await sessions.append_to_head(large.id, [user(f"{number} " + os.urandom(10_000).hex())])
+                await sessions.append_to_head(small.id, [user("x", picture)])
+                found = os.statvfs(folder)
+                left = found.f_bavail * found.f_frsize - 200_000  # enough to delete, not to empty the log into the file
+                (folder / "filler").write_bytes(bytes(left))
+                assert await sessions.delete(small.id) == (picture.media.digest,)
+                with pytest.raises(NotFound):
+                    await sessions.get(small.id)
 
 
 async def until_full_and_after(database: Database, folder: Path) -> None:

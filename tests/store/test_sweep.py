@@ -6,7 +6,7 @@ import asyncio
 import os
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -41,6 +41,13 @@ def media(request: pytest.FixtureRequest, tmp_path: Path) -> MediaStore:
 
 def now() -> datetime:
     return datetime.now(UTC)
+
+
+def used(*digests: str) -> Callable[[Collection[str]], Awaitable[Collection[str]]]:
+    async def in_use(asked: Collection[str]) -> Collection[str]:
+        return set(digests).intersection(asked)
+
+    return in_use
 
 
 def references(*digests: str) -> Callable[[], Awaitable[set[str]]]:
@@ -173,7 +180,8 @@ async def test_forgetting_deletes_at_once_with_what_was_derived(media: MediaStor
     for digest in (gone, kept):
         await derived.put(digest, Thumb(), SMALL)
 
-    freed = await forget(media, derived, [gone, digest_of(b"was gone already")])
+    later = now() + timedelta(seconds=5)
+    freed = await forget(media, derived, [gone, kept, digest_of(b"was gone already")], used(kept), unless_since=later)
 
     assert freed > len(b"only here") + len(SMALL.data)
     assert await stored(media) == {kept}
@@ -188,10 +196,25 @@ async def test_forgetting_spares_what_was_said_again_since_the_references_were_c
     await derived.put(again, Thumb(), SMALL)
     age(tmp_path, gone, days=0.001)
 
-    await forget(media, derived, [again, gone], unless_since=counted_at)
+    await forget(media, derived, [again, gone], used(), unless_since=counted_at)
 
     assert await stored(media) == {again}
     assert await derived.get(again, Thumb()) is not None
+
+
+async def test_forgetting_asks_again_before_each_batch_and_keeps_what_is_used_by_then(tmp_path: Path) -> None:
+    media = open_media(tmp_path)
+    digests = sorted([await media.put(b"%d" % number) for number in range(120)])
+    said: set[str] = set()
+
+    async def in_use(asked: Collection[str]) -> Collection[str]:
+        found = said.intersection(asked)
+        said.add(digests[-1])  # by another session, while the first of them go
+        return found
+
+    await forget(media, DerivedCache(media.place), digests, in_use, unless_since=now() + timedelta(seconds=5))
+
+    assert await stored(media) == {digests[-1]}
 
 
 class Sweeping(RuleBasedStateMachine):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
@@ -38,6 +38,14 @@ Fetch: TypeAlias = Callable[[str], Awaitable[Attachment]]
 """How an address becomes bytes."""
 
 
+@runtime_checkable
+class Swept(Protocol):
+    """A shelf whose bytes may be deleted when nobody refers to them: so that whoever is about to does not lose them,
+    what is there already is made young first."""
+
+    async def refresh(self, digest: str) -> bool: ...
+
+
 async def ingest(
     content: Content,
     shelf: Shelf,
@@ -53,14 +61,19 @@ async def ingest(
     blocks: list[ContentBlock] = []
     notices: list[str] = []
     kept: list[bytes] = []
+    known: list[str] = []
     for leaf in flatten(spelled_out(content)):
         match leaf:
             case str():
                 if leaf.strip():
                     blocks.append(TextBlock(clean_text(leaf)))
                 continue
-            case TextBlock() | ImageBlock() | DocumentBlock() | AudioBlock() | UnknownBlock():
+            case TextBlock() | UnknownBlock():
                 blocks.append(leaf)
+                continue
+            case ImageBlock() | DocumentBlock() | AudioBlock():
+                blocks.append(leaf)
+                known.append(leaf.media.digest)
                 continue
             case Path() | bytes():
                 attachment = Attachment(source=leaf)
@@ -75,6 +88,9 @@ async def ingest(
         raise ContentError("there is nothing to say: give some text, a file or a block")
     for data in kept:
         await shelf.put(data)
+    if isinstance(shelf, Swept):
+        for digest in dict.fromkeys(known):
+            await shelf.refresh(digest)
     return Ingested(tuple(blocks), tuple(notices))
 
 

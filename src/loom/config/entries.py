@@ -47,17 +47,20 @@ class Origin(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Source(msgspec.Struct, frozen=True, kw_only=True):
-    """What a layer is read from. `folder` is where relative paths in it start; `confined`: they stay in the project."""
+    """What a layer is read from. `folder` is where relative paths in it start; `confined`: they stay in the project.
+    `variable_path` is the key that a variable stands for."""
 
     layer: LayerName
     folder: Path
     document: Document | None = None
     variable: str = ""
+    variable_path: KeyPath = ()
     confined: bool = False
 
     def fault(self, path: KeyPath, what: str) -> ConfigError:
         if self.variable:
-            return ConfigError(what, key=self.variable)
+            inner = key_text(path[len(self.variable_path) :])
+            return ConfigError(what, key=f"{self.variable}: {inner}" if inner else self.variable)
         return ConfigError(what, file=self.document.name if self.document else self.layer, key=key_text(path))
 
 

@@ -7,6 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final, cast
 
+import msgspec
+
 from loom.config.entries import Findings, Source, suggest, walk_data
 from loom.config.shape import KeyPath, Names, Shape, Table, Value, shape
 
@@ -24,9 +26,11 @@ def walk_environment(environ: Mapping[str, str], folder: Path, found: Findings) 
             continue
         source = Source(layer="environment", folder=folder, variable=variable)
         data: object = text
-        for part in reversed(_path_of(variable, known, source, found)):
+        path = _path_of(variable, known, source, found)
+        for part in reversed(path):
             data = {part: data}
         if isinstance(data, dict):
+            source = msgspec.structs.replace(source, variable_path=path)
             walk_data(cast("dict[str, object]", data), source, found)
 
 

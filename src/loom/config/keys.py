@@ -12,6 +12,7 @@ from typing import cast
 import msgspec
 
 from loom.config.load import user_folder
+from loom.config.shape import as_table
 from loom.config.sources import KEYS_NAME, shown
 from loom.errors import ConfigError
 from loom.providers.catalog import platforms
@@ -29,15 +30,17 @@ def keys_file(environ: Mapping[str, str] | None = None) -> Path:
 def read_keys(file: Path) -> dict[str, str]:
     name = shown(file, Path.cwd())
     try:
-        data = tomllib.loads(file.read_text(encoding="utf-8"))
+        data = tomllib.loads(file.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         return {}
-    except (OSError, UnicodeDecodeError, tomllib.TOMLDecodeError):
+    except OSError as error:
+        raise ConfigError(f"cannot be read: {error.strerror}.", file=name) from None
+    except (UnicodeDecodeError, tomllib.TOMLDecodeError):
         raise ConfigError(f"{name} cannot be read as TOML.", hint="Correct or delete it.") from None
-    keys = data.get("keys", {})
-    if set(data) - {"keys"} or not all(isinstance(value, str) for value in keys.values()):
+    keys = as_table(data.get("keys", {}))
+    if keys is None or set(data) - {"keys"} or not all(isinstance(value, str) for value in keys.values()):
         raise ConfigError(f"{name} holds more than keys.", hint="Edit it by hand; it is left as it is.")
-    return cast("dict[str, str]", keys)
+    return cast("dict[str, str]", dict(keys))
 
 
 def write_keys(file: Path, keys: Mapping[str, str]) -> None:

@@ -169,7 +169,10 @@ def _trusted_folders(entries: list[Entry]) -> list[Path]:
         if not written.startswith(("/", "~")):
             what = f"expected folders that begin with / or ~/, got {got(written)}"
             raise own[-1].source.fault(own[-1].path, what)
-        folders.append(absolute(written, Path()).resolve())
+        try:
+            folders.append(absolute(written, Path()).resolve())
+        except (OSError, RuntimeError, ValueError):  # a link that leads to itself, or a NUL character
+            raise own[-1].source.fault(own[-1].path, f"{got(written)} cannot be a folder") from None
     return folders
 
 

@@ -40,11 +40,16 @@ def leaves_folder(written: object, entry: Entry) -> bool:
 
 def _is_own_prompt(file: Path, entry: Entry) -> bool:
     document = entry.source.document
-    real = file.resolve()
+    try:
+        real = file.resolve()
+    except (OSError, RuntimeError):  # a link that leads to itself leads nowhere
+        return False
     return document is not None and real.is_relative_to(document.folder.resolve()) and real.suffix in PROMPT_SUFFIXES
 
 
 def _place(name: str, entry: Entry) -> Path:
+    if "\0" in name:
+        raise _fault(entry, "a path in {file:…} cannot hold a NUL character.")
     try:
         return entry.source.folder / Path(name.strip()).expanduser()
     except RuntimeError:

@@ -5,6 +5,7 @@ For a value it knows the sentence that says what is expected, and how to read it
 
 from __future__ import annotations
 
+import datetime
 import functools
 import json
 import math
@@ -186,8 +187,12 @@ def got(value: object, *, secret: bool = False) -> str:
             return "a table"
         case list() | tuple():
             return "a list"
-        case _:
+        case None:
+            return "null"
+        case datetime.date() | datetime.time():
             return "a date or time"
+        case _:
+            return f"a value of type {type(value).__name__}"
 
 
 def _got_in_list(value: object) -> str:

@@ -1,7 +1,8 @@
 """YAML text → plain data, and the line of each key.
 
-Scalars are read by the core schema of YAML 1.2, so that `aging: off` is a word and `1:30` is no number. Nothing is ever
-constructed from a tag. `null` means that the key is not set, because TOML has no other way to say it.
+Scalars are read by the core schema of YAML 1.2, so that `aging: off` is a word and `1:30` is no number; only `007` is
+text, since TOML has no such number. Nothing is ever constructed from a tag. `null` means that the key is not set,
+because TOML has no other way to say it.
 """
 
 from __future__ import annotations
@@ -24,8 +25,9 @@ _TAG: Final = "tag:yaml.org,2002:"
 _SCALARS: Final = (
     ("null", re.compile(r"(?:~|null|Null|NULL|)\Z"), ("~", "n", "N", "")),
     ("bool", re.compile(r"(?:true|True|TRUE|false|False|FALSE)\Z"), "tTfF"),
-    ("int", re.compile(r"[-+]?(?:0|[1-9][0-9]*(?:_[0-9]+)*)\Z"), "-+0123456789"),
-    ("float", re.compile(r"(?:[-+]?[0-9]+\.[0-9]*(?:[eE][-+][0-9]+)?|\.[0-9]+)\Z"), "-+.0123456789"),
+    ("int", re.compile(r"(?:[-+]?(?:0|[1-9][0-9]*(?:_[0-9]+)*)|0o[0-7]+|0x[0-9a-fA-F]+)\Z"), "-+0123456789"),
+    ("float", re.compile(r"[-+]?(?:[0-9]+\.[0-9]*|\.[0-9]+)(?:[eE][-+]?[0-9]+)?\Z"), "-+.0123456789"),
+    ("float", re.compile(r"[-+]?(?:0|[1-9][0-9]*)[eE][-+]?[0-9]+\Z"), "-+0123456789"),
     ("float", re.compile(r"(?:[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN))\Z"), "-+."),
 )
 
@@ -135,7 +137,7 @@ class _Reader:
                 case "bool":
                     return text.lower() == "true"
                 case "int":
-                    return int(text)
+                    return int(text, 0)
                 case "float":
                     return float(text.lower().replace(".inf", "inf").replace(".nan", "nan"))
                 case _:

@@ -17,16 +17,18 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
-from loom.content.media import Media, check_text
+from loom.content.media import Media, check_text, make_plain, make_whole, wrong_field
 from loom.errors import ContentError
 
 Detail = Literal["auto", "low", "high"]
 NO_OUTPUT: Final = "(no output)"
 
+_AUTO: Final = "auto"
+_UNCITED: Final = ()
 _PAGES = re.compile(r"([1-9][0-9]{0,6})(?:-([1-9][0-9]{0,6}))?")
 
 
@@ -38,10 +40,12 @@ class Opaque(msgspec.Struct, frozen=True, kw_only=True):
     data: Any
 
     def __post_init__(self) -> None:
+        if not (type(self.provider) is type(self.model) is str):
+            make_plain(self, "provider", "model")
         if not self.provider or not self.model:
             raise ContentError("opaque data must name the provider and the model that produced it")
         check_text(self.provider, self.model)
-        check_json(self.data, "opaque data")
+        _make_json(self, "data", "opaque data")
 
 
 class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -65,7 +69,17 @@ class Citation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def __post_init__(self) -> None:
         if bool(self.locator) != (self.first is not None and self.last is not None):
             raise ContentError("a citation with a locator needs first and last, and only then")
-        check_text(self.quote, self.title, self.url, self.digest)
+        if not (type(self.quote) is type(self.title) is type(self.url) is type(self.digest) is str):
+            make_plain(self, "quote", "title", "url", "digest")
+        if not (self.quote.isascii() and self.title.isascii() and self.url.isascii() and self.digest.isascii()):
+            check_text(self.quote, self.title, self.url, self.digest)
+        if type(self.locator) is not str or self.locator not in _LOCATORS:
+            make_choice(self, "locator", _LOCATORS)
+        for count in (self.first, self.last, self.start, self.end):
+            if count is not None and type(count) is not int:
+                _make_counts(self)
+        if self.opaque is not None:
+            _check_opaque(self, self.opaque)
 
     @property
     def source(self) -> str:
@@ -81,10 +95,20 @@ class TextBlock(msgspec.Struct, frozen=True, tag="text", omit_defaults=True, gc=
 
     def __post_init__(self) -> None:
         text = self.text
+        if type(text) is not str:
+            text = make_plain(self, "text")
         if not text or text.isspace():
             raise ContentError("text must hold something other than white space")
         if not text.isascii():
             check_text(text)
+        if self.citations is not _UNCITED:
+            if type(self.citations) is not tuple:
+                _make_tuple(self, "citations")
+            for citation in self.citations:
+                if type(citation) is not Citation:
+                    raise wrong_field(self, "citations", "made of Citation", citation)
+        if self.opaque is not None:
+            _check_opaque(self, self.opaque)
 
 
 class ImageBlock(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, gc=False):
@@ -96,10 +120,17 @@ class ImageBlock(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, g
     detail: Detail = "auto"
 
     def __post_init__(self) -> None:
-        if not self.media.media_type.startswith("image/"):
-            raise _wrong_kind("ImageBlock", "image/", self.media)
-        if self.alt or self.description:
+        media = self.media
+        if type(media) is not Media:
+            raise wrong_field(self, "media", "a Media", media)
+        if media.media_type[:6] != "image/":
+            raise _wrong_kind("ImageBlock", "image/", media)
+        if not (type(self.alt) is type(self.description) is str):
+            make_plain(self, "alt", "description")
+        if not (self.alt.isascii() and self.description.isascii()):
             check_text(self.alt, self.description)
+        if self.detail is not _AUTO:
+            make_choice(self, "detail", DETAILS)
 
 
 class DocumentBlock(msgspec.Struct, frozen=True, tag="document", omit_defaults=True, gc=False):
@@ -110,11 +141,17 @@ class DocumentBlock(msgspec.Struct, frozen=True, tag="document", omit_defaults=T
     title: str = ""
 
     def __post_init__(self) -> None:
-        if self.media.media_type.startswith(("image/", "audio/")):
-            raise ContentError(f"a DocumentBlock cannot hold {self.media.media_type}")
+        media = self.media
+        if type(media) is not Media:
+            raise wrong_field(self, "media", "a Media", media)
+        if media.media_type[:6] in ("image/", "audio/"):
+            raise ContentError(f"a DocumentBlock cannot hold {media.media_type}")
+        if not (type(self.pages) is type(self.title) is str):
+            make_plain(self, "pages", "title")
         if self.pages:
             page_range(self.pages)
-        check_text(self.title)
+        if self.title:
+            check_text(self.title)
 
 
 class AudioBlock(msgspec.Struct, frozen=True, tag="audio", omit_defaults=True, gc=False):
@@ -122,9 +159,15 @@ class AudioBlock(msgspec.Struct, frozen=True, tag="audio", omit_defaults=True, g
     transcript: str = ""
 
     def __post_init__(self) -> None:
-        if not self.media.media_type.startswith("audio/"):
-            raise _wrong_kind("AudioBlock", "audio/", self.media)
-        check_text(self.transcript)
+        media = self.media
+        if type(media) is not Media:
+            raise wrong_field(self, "media", "a Media", media)
+        if media.media_type[:6] != "audio/":
+            raise _wrong_kind("AudioBlock", "audio/", media)
+        if type(self.transcript) is not str:
+            make_plain(self, "transcript")
+        if self.transcript:
+            check_text(self.transcript)
 
 
 class ThinkingBlock(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True, gc=False):
@@ -135,11 +178,19 @@ class ThinkingBlock(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=T
     opaque: Opaque | None = None
 
     def __post_init__(self) -> None:
-        if not self.text.strip() and self.opaque is None:
+        text = self.text
+        if type(text) is not str:
+            text = make_plain(self, "text")
+        if type(self.redacted) is not bool:
+            raise wrong_field(self, "redacted", "True or False", self.redacted)
+        if self.opaque is not None:
+            _check_opaque(self, self.opaque)
+        elif not text.strip():
             raise ContentError("thinking needs its text or its opaque data")
-        if self.redacted and self.opaque is None:
+        elif self.redacted:
             raise ContentError("redacted thinking is nothing without its opaque data")
-        check_text(self.text)
+        if not text.isascii():
+            check_text(text)
 
 
 class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True, gc=False):
@@ -152,12 +203,22 @@ class ToolCall(msgspec.Struct, frozen=True, tag="tool_call", omit_defaults=True,
     opaque: Opaque | None = None
 
     def __post_init__(self) -> None:
+        if not (type(self.id) is type(self.name) is str):
+            make_plain(self, "id", "name")
         if not self.id or not self.name:
             raise ContentError("a tool call needs an id and a name")
-        if self.raw_arguments is not None and self.arguments:
-            raise ContentError("a tool call has parsed arguments or raw ones, not both")
-        check_text(self.id, self.name, self.raw_arguments or "")
-        check_json(self.arguments, "arguments")
+        if not (self.id.isascii() and self.name.isascii()):
+            check_text(self.id, self.name)
+        if not isinstance(self.arguments, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be unchecked
+            raise wrong_field(self, "arguments", "a dict", self.arguments)
+        if self.raw_arguments is not None:
+            if self.arguments:
+                raise ContentError("a tool call has parsed arguments or raw ones, not both")
+            check_text(make_plain(self, "raw_arguments"))
+        if self.arguments:
+            _make_json(self, "arguments", "arguments")
+        if self.opaque is not None:
+            _check_opaque(self, self.opaque)
 
 
 class UnknownBlock(msgspec.Struct, frozen=True, tag="unknown", gc=False):
@@ -166,10 +227,12 @@ class UnknownBlock(msgspec.Struct, frozen=True, tag="unknown", gc=False):
     data: dict[str, Any]
 
     def __post_init__(self) -> None:
+        if not isinstance(self.data, dict):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be unchecked
+            raise wrong_field(self, "data", "a dict", self.data)
         kind = self.data.get("type")
         if not isinstance(kind, str) or not kind or kind in KNOWN_TYPES:
             raise ContentError(f"an unknown block needs a type that this version does not know, not {kind!r}")
-        check_json(self.data, "an unknown block")
+        _make_json(self, "data", "an unknown block")
 
     @property
     def kind(self) -> str:
@@ -190,12 +253,23 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=T
     data: Any = None
 
     def __post_init__(self) -> None:
+        if not (type(self.call_id) is type(self.name) is str):
+            make_plain(self, "call_id", "name")
         if not self.call_id:
             raise ContentError("a tool result needs the id of its call")
         if not self.blocks:
             raise ContentError(f"a tool result is never empty: say {NO_OUTPUT!r} where there is nothing")
-        check_text(self.call_id, self.name)
-        check_json(self.data, "tool data")
+        if type(self.blocks) is not tuple:
+            _make_tuple(self, "blocks")
+        for block in self.blocks:
+            if type(block) not in _CONTENT:
+                raise wrong_field(self, "blocks", f"made of {', '.join(_NAMES)}", block)
+        if type(self.is_error) is not bool:
+            raise wrong_field(self, "is_error", "True or False", self.is_error)
+        if not (self.call_id.isascii() and self.name.isascii()):
+            check_text(self.call_id, self.name)
+        if self.data is not None:
+            _make_json(self, "data", "tool data")
 
 
 Block: TypeAlias = (
@@ -203,6 +277,10 @@ Block: TypeAlias = (
 )
 MediaBlock: TypeAlias = ImageBlock | DocumentBlock | AudioBlock
 
+DETAILS: Final[tuple[str, ...]] = get_args(Detail)
+_LOCATORS: Final = ("", "page", "char", "block", "result")
+_CONTENT: Final[frozenset[type]] = frozenset(get_args(ContentBlock))
+_NAMES: Final = [kind.__name__ for kind in get_args(ContentBlock)]
 KNOWN_TYPES: Final = frozenset({"text", "image", "document", "audio", "thinking", "tool_call", "tool_result"})
 
 
@@ -223,13 +301,17 @@ def page_label(first: int, last: int) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Replace what cannot be written as UTF-8 (lone surrogates) by U+FFFD."""
-    return text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
+    """Plain text: what cannot be written as UTF-8 (lone surrogates) is replaced by U+FFFD."""
+    plain = text if type(text) is str else str.__str__(text)
+    return plain if plain.isascii() else plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
 
-def check_json(value: Any, what: str) -> None:
-    """Only what JSON can say and give back unchanged: no NaN, no bytes, no tuples, string keys, bounded depth."""
-    _check_json(value, what, 0)
+def check_json(value: Any, what: str) -> Any:
+    """Only what JSON can say and give back unchanged: no NaN, no bytes, no tuples, string keys, bounded depth.
+
+    Gives the value; where it holds strings or numbers of a subclass, which cannot be written, a copy with plain ones.
+    """
+    return value if _is_plain(value, what, 0) else _plain(value)
 
 
 _MAX_DEPTH: Final = 200
@@ -237,31 +319,90 @@ _MIN_INT: Final = -(2**63)
 _MAX_INT: Final = 2**64 - 1
 
 
-def _check_json(value: Any, what: str, depth: int) -> None:
-    if depth > _MAX_DEPTH:
-        raise ContentError(f"{what} are nested deeper than {_MAX_DEPTH} levels")
-    match value:
-        case None | bool():
-            return
-        case str():
+def _is_plain(value: Any, what: str, depth: int) -> bool:
+    """Whether there is nothing to make plain; what cannot be made so is refused."""
+    kind = type(value)  # pyright: ignore[reportUnknownVariableType]  of whatever JSON holds
+    if kind is str:
+        if not value.isascii():
             check_text(value)
-        case int():
-            if not _MIN_INT <= value <= _MAX_INT:
-                raise ContentError(f"{what} hold an integer beyond 64 bits: send it as a string")
-        case float():
-            if not math.isfinite(value):
-                raise ContentError(f"{what} hold {value}, which JSON cannot say")
+    elif kind is int:
+        if not _MIN_INT <= value <= _MAX_INT:
+            raise ContentError(f"{what} hold an integer beyond 64 bits: send it as a string")
+    elif kind is float:
+        if not math.isfinite(value):
+            raise ContentError(f"{what} hold {value}, which JSON cannot say")
+    elif value is not None and kind is not bool:
+        return _is_plain_other(value, what, depth)
+    return True
+
+
+def _is_plain_other(value: Any, what: str, depth: int) -> bool:
+    if depth >= _MAX_DEPTH and value and isinstance(value, list | dict):
+        raise ContentError(f"{what} are nested deeper than {_MAX_DEPTH} levels")
+    is_plain = True
+    match value:
         case list():
             for item in cast("list[Any]", value):
-                _check_json(item, what, depth + 1)
+                is_plain &= _is_plain(item, what, depth + 1)
         case dict():
             for key, item in cast("dict[Any, Any]", value).items():
                 if not isinstance(key, str):
                     raise ContentError(f"{what} have a key that is not a string: {key!r}")
                 check_text(key)
-                _check_json(item, what, depth + 1)
+                is_plain &= type(key) is str
+                is_plain &= _is_plain(item, what, depth + 1)
+        case str() | int() | float():
+            _is_plain(_plain(value), what, depth)
+            return False
         case _:
             raise ContentError(f"{what} hold a {type(value).__name__}, which JSON cannot say")
+    return is_plain
+
+
+def _plain(value: Any) -> Any:
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return str.__str__(value)
+        case int():
+            return int.__int__(value)
+        case float():
+            return float.__float__(value)
+        case dict():
+            return {str.__str__(key): _plain(item) for key, item in cast("dict[str, Any]", value).items()}
+        case _:
+            return [_plain(item) for item in value]
+
+
+def _make_json(value: msgspec.Struct, field: str, what: str) -> None:
+    data = getattr(value, field)
+    if not _is_plain(data, what, 0):
+        msgspec.structs.force_setattr(value, field, _plain(data))
+
+
+def _make_counts(citation: Citation) -> None:
+    counts = ("first", "last", "start", "end")
+    make_whole(citation, *(count for count in counts if getattr(citation, count) is not None))
+
+
+def _make_tuple(value: msgspec.Struct, field: str) -> None:
+    items: Any = getattr(value, field)
+    if not isinstance(items, list | tuple):
+        raise wrong_field(value, field, "a tuple", items)
+    msgspec.structs.force_setattr(value, field, tuple(cast("list[Any]", items)))
+
+
+def make_choice(value: msgspec.Struct, field: str, choices: tuple[str, ...]) -> None:
+    chosen: Any = getattr(value, field)
+    if not isinstance(chosen, str) or chosen not in choices:
+        raise wrong_field(value, field, f"one of {', '.join(filter(None, choices))}", chosen)
+    make_plain(value, field)
+
+
+def _check_opaque(value: msgspec.Struct, opaque: Any) -> None:
+    if type(opaque) is not Opaque:
+        raise wrong_field(value, "opaque", "an Opaque", opaque)
 
 
 def _wrong_kind(block: str, prefix: str, media: Media) -> ContentError:

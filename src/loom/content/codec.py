@@ -7,11 +7,22 @@ written in one way only: fields in their declared order, defaults left out, the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, assert_never, cast
 
 import msgspec
 
-from loom.content.blocks import KNOWN_TYPES, Block, ToolResult, UnknownBlock
+from loom.content.blocks import (
+    KNOWN_TYPES,
+    AudioBlock,
+    Block,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResult,
+    UnknownBlock,
+)
 from loom.content.messages import Message, Role
 from loom.errors import ContentError, Newer
 
@@ -38,22 +49,37 @@ class Conversation(msgspec.Struct, frozen=True, kw_only=True):
 _UNREADABLE: Final = (msgspec.DecodeError, RecursionError, UnicodeError)
 
 _STAMPED: Final = f'{{"v":{VERSION},'
-_fast = msgspec.json.Decoder(Message)
+_decode = msgspec.json.Decoder(Message).decode
 _loose = msgspec.json.Decoder(_Loose)
 _stamp = msgspec.json.Decoder(_Stamp)
 
 
+_UNWRITABLE: Final = (TypeError, ValueError, OverflowError, RecursionError, msgspec.EncodeError)
+
+
 def encode_message(message: Message) -> bytes:
     blocks: Any = message.blocks
-    if _has_unknown(message.blocks):
-        blocks = [_unwrap(block) for block in msgspec.to_builtins(message.blocks)]
-    return msgspec.json.encode({"v": VERSION, "role": message.role, "blocks": blocks})
+    try:
+        if _has_unknown(message.blocks):
+            blocks = [_unwrap(block) for block in msgspec.to_builtins(message.blocks)]
+        return msgspec.json.encode({"v": VERSION, "role": message.role, "blocks": blocks})
+    except _UNWRITABLE as error:
+        raise ContentError(f"a {message.role} message cannot be written: {error}") from None
+
+
+def encode_stored(message: Message) -> str:
+    """The text that a store keeps. Where there is JSON in it, which can be changed after it was checked, it has been
+    read back: one row that cannot be read would end its session."""
+    text = encode_message(message).decode()
+    if _has_json(message.blocks):
+        decode_message(text)
+    return text
 
 
 def decode_message(data: bytes | str) -> Message:
     try:
         text = data if isinstance(data, str) else data.decode()
-        message = _fast.decode(text) if text.startswith(_STAMPED) else None
+        message = _decode(text) if text.startswith(_STAMPED) else None
     except msgspec.ValidationError:
         return _decode_loose(data)
     except _UNREADABLE as error:
@@ -66,9 +92,11 @@ def decode_message(data: bytes | str) -> Message:
 def encode_conversation(conversation: Conversation) -> bytes:
     """`{"loom":"conversation","v":1,"system":…,"messages":[…]}`"""
     messages = [msgspec.Raw(encode_message(message)) for message in conversation.messages]
-    return msgspec.json.encode(
-        {"loom": "conversation", "v": VERSION, "system": conversation.system, "messages": messages}
-    )
+    export = {"loom": "conversation", "v": VERSION, "system": conversation.system, "messages": messages}
+    try:
+        return msgspec.json.encode(export)
+    except _UNWRITABLE as error:
+        raise ContentError(f"the system prompt cannot be written: {error}") from None
 
 
 class _Export(msgspec.Struct):
@@ -113,6 +141,26 @@ def _has_unknown(blocks: Sequence[Block]) -> bool:
         isinstance(block, UnknownBlock) or (isinstance(block, ToolResult) and _has_unknown(block.blocks))
         for block in blocks
     )
+
+
+def _has_json(blocks: Sequence[Block]) -> bool:
+    for block in blocks:
+        match block:
+            case TextBlock():
+                found = block.opaque is not None or bool(block.citations)
+            case ThinkingBlock():
+                found = block.opaque is not None
+            case ToolResult():
+                found = block.data is not None or _has_json(block.blocks)
+            case ToolCall() | UnknownBlock():
+                found = True
+            case ImageBlock() | DocumentBlock() | AudioBlock():
+                found = False
+            case _:
+                assert_never(block)
+        if found:
+            return True
+    return False
 
 
 def _wrap(data: Any) -> Any:

@@ -4,12 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import msgspec
 
-from loom.content.blocks import AudioBlock, ContentBlock, Detail, DocumentBlock, ImageBlock, TextBlock, UnknownBlock
+from loom.content.blocks import (
+    DETAILS,
+    AudioBlock,
+    ContentBlock,
+    Detail,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    UnknownBlock,
+    make_choice,
+)
 from loom.content.blocks import page_range as _page_range
+from loom.content.media import make_plain
 from loom.errors import ContentError
 
 
@@ -23,8 +34,12 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True):
     pages: str = ""
 
     def __post_init__(self) -> None:
-        if isinstance(self.source, str) and not self.source.startswith(("http://", "https://")):
-            raise ContentError(f"an attachment is a Path, bytes or an http(s) URL, not {self.source[:80]!r}")
+        source: Any = self.source
+        is_url = isinstance(source, str) and source.startswith(("http://", "https://"))
+        if not is_url and not isinstance(source, Path | bytes):
+            raise ContentError(f"an attachment is a Path, bytes or an http(s) URL, not {repr(source)[:80]}")
+        make_plain(self, "name", "alt", "pages")
+        make_choice(self, "detail", DETAILS)
         if self.pages:
             _page_range(self.pages)
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import functools
 import hashlib
+import math
 import re
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -14,6 +15,7 @@ from loom.errors import ContentError
 Category = Literal["text", "image", "pdf", "office", "audio", "unsupported"]
 
 DIGEST_TAG: Final = "sha256:"
+_DIGEST_LENGTH: Final = 71
 _DIGEST = re.compile(r"sha256:[0-9a-f]{64}")
 _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*")
 
@@ -36,12 +38,45 @@ def check_text(*texts: str) -> None:
             ) from None
 
 
+def make_plain(value: msgspec.Struct, *fields: str) -> str:
+    """Text in these fields becomes plain `str`, because a subclass (markup, a parsed node) cannot be written; what is
+    no text is refused. Gives the text of the last."""
+    plain = ""
+    for field in fields:
+        text: Any = getattr(value, field)
+        if not isinstance(text, str):
+            raise wrong_field(value, field, "a string", text)
+        plain = str.__str__(text)
+        msgspec.structs.force_setattr(value, field, plain)
+    return plain
+
+
+def make_whole(value: msgspec.Struct, *fields: str) -> None:
+    """The same for whole numbers."""
+    for field in fields:
+        number: Any = getattr(value, field)
+        if not isinstance(number, int) or isinstance(number, bool):
+            raise wrong_field(value, field, "a whole number", number)
+        if type(number) is not int:
+            msgspec.structs.force_setattr(value, field, int.__int__(number))
+
+
+def wrong_field(value: msgspec.Struct, field: str, expected: str, found: Any) -> ContentError:
+    return ContentError(f"{type(value).__name__}.{field} is {expected}, not {repr(found)[:80]}")
+
+
 @functools.lru_cache(256)
 def _is_media_type(text: str) -> bool:
     return _MEDIA_TYPE.fullmatch(text) is not None
 
 
 def is_digest(text: str) -> bool:
+    return len(text) == _DIGEST_LENGTH and _is_digest(text)
+
+
+@functools.lru_cache(4096)
+def _is_digest(text: str) -> bool:
+    """Remembered, because a path that is loaded again names the same media; only texts of this length are."""
     return _DIGEST.fullmatch(text) is not None
 
 
@@ -60,7 +95,20 @@ class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     source: str = ""
 
     def __post_init__(self) -> None:
-        if _DIGEST.fullmatch(self.digest) is None:
+        if not (type(self.digest) is type(self.media_type) is type(self.name) is type(self.source) is str):
+            make_plain(self, "digest", "media_type", "name", "source")
+        if (
+            type(self.size_bytes) is not int
+            or (self.width is not None and type(self.width) is not int)
+            or (self.height is not None and type(self.height) is not int)
+            or (self.pages is not None and type(self.pages) is not int)
+            or (self.frames is not None and type(self.frames) is not int)
+        ):
+            counts = ("width", "height", "pages", "frames")
+            make_whole(self, "size_bytes", *(count for count in counts if getattr(self, count) is not None))
+        if self.duration_seconds is not None:
+            _make_finite(self, self.duration_seconds)
+        if len(self.digest) != _DIGEST_LENGTH or not _is_digest(self.digest):
             raise ContentError(f"a digest is 'sha256:' and 64 hex digits, not {self.digest[:80]!r}")
         if not _is_media_type(self.media_type):
             raise ContentError(f"a media type looks like 'image/png', not {self.media_type[:80]!r}")
@@ -73,6 +121,19 @@ class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     def label(self) -> str:
         """What a text-only reader is told: `photo.png, 640×480, 24 KB`."""
         return _label(self)
+
+
+def _make_finite(media: Media, seconds: Any) -> None:
+    """JSON has no word for a duration without an end: it would come back as none at all."""
+    is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
+    try:
+        plain = float(seconds) if is_number else math.nan
+    except OverflowError:
+        plain = math.inf
+    if not math.isfinite(plain):
+        raise wrong_field(media, "duration_seconds", "a finite number", seconds)
+    if type(seconds) is not float:
+        msgspec.structs.force_setattr(media, "duration_seconds", plain)
 
 
 @functools.lru_cache(4096)

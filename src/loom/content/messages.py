@@ -158,8 +158,9 @@ def text_of(block: Block) -> str:
         case ToolResult():
             return "\n".join(text_of(inner) for inner in block.blocks)
         case UnknownBlock():
-            words = block.data.get("text")
-            return words if isinstance(words, str) and words.strip() else f"[{block.kind}: not known to this version]"
+            said = (block.data.get(key) for key in ("text", "content"))
+            words = next((words for words in said if isinstance(words, str) and words.strip()), "")
+            return words or f"[{block.kind}: not known to this version]"
         case _:
             assert_never(block)
 

@@ -21,7 +21,7 @@ from loom.content.inputs import Content
 from loom.daemon.bus import Bus, Told
 from loom.daemon.problems import ApprovalGone, Draining
 from loom.daemon.shapes import SessionState
-from loom.errors import LoomError, NotFound
+from loom.errors import Corrupt, LoomError, NotFound
 from loom.events import MessageStored, StepStarted, TurnStarted, decode_event
 from loom.runtime import Runtime
 from loom.session import Queued
@@ -326,12 +326,12 @@ class Turns:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _left(self) -> list[str]:
-        leases = self._runtime.leases
-        waiting = [session_id for session_id in await self._runtime.queue.waiting() if session_id not in self._workers]
-        return [
-            *await leases.abandoned(),
-            *[session_id for session_id in waiting if not await leases.holder(session_id)],
-        ]
+        left = list(await self._runtime.leases.abandoned())
+        for session_id in await self._runtime.queue.waiting():
+            with contextlib.suppress(Corrupt, NotFound):  # damaged or deleted: the others go on, and doctor tells of it
+                if await self._is_free(session_id):
+                    left.append(session_id)
+        return left
 
 
 def _seen(work: asyncio.Task[None]) -> None:

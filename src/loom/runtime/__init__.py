@@ -4,6 +4,7 @@ parts of Loom are put together."""
 from __future__ import annotations
 
 import asyncio
+import os
 import time
 from collections import ChainMap
 from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
@@ -30,7 +31,7 @@ from loom.content.inputs import Attachment, Content
 from loom.content.media import Media
 from loom.context.policy import Description
 from loom.context.prepare import Prepared
-from loom.errors import ConfigError
+from loom.errors import ConfigError, StoreError
 from loom.models import PDF, Model, Usage
 from loom.prompt import Sampling
 from loom.runtime.choices import FIRST_CHOICES, key_for, key_names, local_servers, price, resolve_model
@@ -118,7 +119,7 @@ class Runtime:
         """With no configuration given, the user's; with none there either, everything is in one folder of theirs."""
         config = config or load_config()
         folder = config.data_folder()
-        database = await open_database(config.secret("store", "url") or str(folder / DATABASE))
+        database = await _opened(config.secret("store", "url"), folder / DATABASE)
         runtime: Runtime | None = None
         try:
             runtime = cls(config, database, open_media(config.secret("media", "url") or folder / MEDIA))
@@ -213,13 +214,13 @@ class Runtime:
         if session_id:
             await self.sessions.get(session_id)
             return LocalSession(StoredRecord(self, session_id), world, tools=tools)
-        reference = model or self.model(model).reference
-        place = await asyncio.to_thread(Path(workspace).resolve)
+        resolved = self.model(model)  # before anything is stored
+        place = await asyncio.to_thread(_workspace, workspace)
         found = await self._instructions(place)
         view = {file.place: Seen(await self.media.put(file.text.encode()), is_own=True) for file in found.files}
         created = await self.sessions.create(
             title=title,
-            model=reference,
+            model=model or resolved.reference,
             system=with_instructions(system, found.files),
             workspace=str(place),
             settings={"tracked": msgspec.to_builtins(view)} if view else {},
@@ -356,7 +357,7 @@ class Runtime:
         """Delete a session and the media that only it used; gives the bytes freed."""
         since = datetime.now(UTC)
         digests = await self.sessions.delete(session_id)
-        return await forget(self.media, self.derived, digests, unless_since=since)
+        return await forget(self.media, self.derived, digests, self.sessions.in_use, unless_since=since)
 
     async def sweep(self, *, max_bytes: int | None = None) -> SweepReport:
         """Delete media that no message refers to and that are old enough, or too many."""
@@ -372,3 +373,27 @@ class Runtime:
             cleanup_after_days=self.config.cleanup_after_days,
             max_bytes=max_bytes,
         )
+
+
+async def _opened(url: str, own: Path) -> Database:
+    """The store at an address, else the user's own file; only here is it said where that lies."""
+    try:
+        return await open_database(url or str(own))
+    except StoreError as error:
+        if url:
+            raise
+        raise type(error)(error.message, hint=f"{error.hint} The store is {own}.".strip()) from error
+
+
+def _workspace(written: str) -> Path:
+    """A folder whose name can be kept with a session: text, as all that is stored."""
+    place = Path(written).resolve()
+    try:
+        str(place).encode()
+    except UnicodeEncodeError:
+        name = os.fsencode(place).decode(errors="backslashreplace")
+        raise ConfigError(
+            f"the folder {name} has a name that is not UTF-8, so no session can work there.",
+            hint="Rename it, or work in another folder.",
+        ) from None
+    return place

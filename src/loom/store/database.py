@@ -23,13 +23,15 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from loom.errors import ConfigError, Corrupt
+from loom.errors import ConfigError, ContentError, Corrupt
 
 Row: TypeAlias = tuple[Any, ...]
 Params: TypeAlias = Mapping[str, object]
 T = TypeVar("T")
 
 NO_PARAMS: Final[Params] = {}
+MAX_NUMBER: Final = 2**63 - 1
+"""The largest number that a column holds."""
 MEMORY: Final = ":memory:"
 _MOST_VALUES: Final = 512
 _MOST_ROWS: Final = 64
@@ -90,6 +92,13 @@ def shaped(row: Row, shape: type[T], what: str) -> T:
         return msgspec.convert(row, shape)
     except (msgspec.ValidationError, UnicodeError):
         raise Corrupt(f"{what} is damaged.", hint="Run `loom doctor`; the rest can still be read.") from None
+
+
+def checked_limit(limit: int) -> int:
+    """How many rows are wanted. Less than none means all of them to SQLite, and nothing to PostgreSQL."""
+    if limit < 0:
+        raise ContentError(f"a limit is 0 or more, not {limit}")
+    return min(limit, MAX_NUMBER)
 
 
 def rows_among(tx: Transaction, select: str, values: Sequence[str]) -> list[Row]:

@@ -9,8 +9,18 @@ from typing import Final
 import msgspec
 
 from loom.content.blocks import clean_text
-from loom.errors import Conflict, Corrupt, LoomError
-from loom.store.database import Database, Params, Row, Transaction, execute_rows, rows_among, shaped
+from loom.errors import Conflict, ContentError, Corrupt, LoomError
+from loom.store.database import (
+    MAX_NUMBER,
+    Database,
+    Params,
+    Row,
+    Transaction,
+    checked_limit,
+    execute_rows,
+    rows_among,
+    shaped,
+)
 from loom.store.forest import Clock
 from loom.store.nodes import plain_text
 from loom.store.session_rows import check_session_id, no_session, taken_over
@@ -59,7 +69,7 @@ class Events:
     async def append(self, session_id: str, events: Sequence[tuple[str, bytes]], *, fence: int | None = None) -> int:
         """Write (type, JSON) pairs in this order, next to each other; gives the sequence number of the last. With the
         `fence` of a lease, only while that holds (else `Conflict`)."""
-        rows = tuple((plain_text(kind, "an event type"), data.decode()) for kind, data in events)
+        rows = tuple((plain_text(kind, "an event type"), _json(data)) for kind, data in events)
         last = await self._appending.ask(_Batch(check_session_id(session_id), fence or 0, rows))
         if isinstance(last, LoomError):
             raise last
@@ -102,10 +112,11 @@ class Events:
     async def after(self, session_id: str, seq: int, limit: int = 1000) -> tuple[StoredEvent, ...]:
         """The events that follow number `seq`, in order."""
         check_session_id(session_id)
+        bounds = {"seq": min(max(seq, 0), MAX_NUMBER), "limit": checked_limit(limit)}
 
         def work(tx: Transaction) -> tuple[StoredEvent, ...]:
             key, _ = _head(tx, session_id)
-            found = tx.execute(_SELECT_AFTER, {"key": key, "seq": seq, "limit": limit})
+            found = tx.execute(_SELECT_AFTER, {"key": key, **bounds})
             return tuple(_event_of(row) for row in found)
 
         return await self._database.read(work)
@@ -131,6 +142,16 @@ class Events:
         wanted = [check_session_id(found) for found in session_ids]
         rows = await self._database.read(lambda tx: rows_among(tx, _SELECT_HEADS, wanted))
         return {session_id: seq if isinstance(seq, int) else 0 for session_id, seq in rows}
+
+
+def _json(data: bytes) -> str:
+    try:
+        text = data.decode()
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:  # which PostgreSQL has not, and JSON writes otherwise
+        raise ContentError("an event is JSON in UTF-8, and this is not")
+    return text
 
 
 def _rounds(batches: Sequence[_Batch]) -> list[list[int]]:

@@ -7,12 +7,14 @@ try, never who may write.
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
 
+from loom.errors import Corrupt
 from loom.store.database import Database, Transaction, rows_among, shaped
 from loom.store.forest import Clock
 from loom.store.holders import is_gone
@@ -131,11 +133,16 @@ class Leases:
 
     async def abandoned(self) -> tuple[str, ...]:
         """The sessions whose holder never let go and is gone, or has not been heard of for too long: somebody should
-        look after their turns."""
+        look after their turns. One whose record is damaged keeps none of the others waiting (`loom doctor` tells)."""
         rows = await self._database.read(lambda tx: tx.execute(_SELECT_HELD))
-        held = [shaped(row, tuple[str, str, float], "The lease of a session") for row in rows]
         now = self._clock()
-        return tuple(session_id for session_id, holder, until in held if until <= now or self._is_gone(holder))
+        left: list[str] = []
+        for row in rows:
+            with contextlib.suppress(Corrupt):
+                session_id, holder, until = shaped(row, tuple[str, str, float], "The lease of a session")
+                if until <= now or self._is_gone(holder):
+                    left.append(session_id)
+        return tuple(left)
 
 
 def _seen(lease: Lease, holder: object, fence: object, asked: object) -> Held:

@@ -15,7 +15,7 @@ from typing import Any, Final, Literal, TypeAlias, cast
 import msgspec
 
 from loom.content.blocks import Block, TextBlock, ToolResult, UnknownBlock, check_json, check_text
-from loom.content.codec import decode_message, encode_message
+from loom.content.codec import decode_message, encode_stored
 from loom.content.media import is_digest
 from loom.content.messages import Message, media_of
 from loom.errors import Conflict, ContentError, Corrupt, Newer, NotFound
@@ -112,7 +112,7 @@ def node_id_of(parent_id: str, stored: str) -> str:
 
 def encode_root(system: str) -> str:
     check_text(system)
-    return msgspec.json.encode(_StoredRoot(_ROOT_VERSION, system)).decode()
+    return msgspec.json.encode(_StoredRoot(_ROOT_VERSION, str.__str__(system))).decode()
 
 
 def plain_text(text: str, what: str) -> str:
@@ -125,8 +125,7 @@ def plain_text(text: str, what: str) -> str:
 
 def plain_json(value: Any, what: str) -> str:
     """A JSON value for a column of its own (NUL is escaped, as in messages)."""
-    check_json(value, what)
-    return msgspec.json.encode(value).decode()
+    return msgspec.json.encode(check_json(value, what)).decode()
 
 
 def drafts_of(messages: Sequence[Message], source: Source | None, meta: Mapping[str, Any] | None) -> tuple[Draft, ...]:
@@ -134,7 +133,7 @@ def drafts_of(messages: Sequence[Message], source: Source | None, meta: Mapping[
     meta_stored = plain_json(plain_meta, "meta") if plain_meta else "{}"
     drafts: list[Draft] = []
     for message in messages:
-        stored = encode_message(message).decode()
+        stored = encode_stored(message)
         drafts.append(
             Draft(
                 message=message,

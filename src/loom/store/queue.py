@@ -13,11 +13,11 @@ from typing import Final
 
 import msgspec
 
-from loom.content.codec import decode_message, encode_message
+from loom.content.codec import decode_message, encode_stored
 from loom.content.messages import Message
-from loom.errors import ContentError, NotFound
+from loom.errors import ContentError, Corrupt, NotFound
 from loom.session import Options, Queued
-from loom.store.database import Database, Row, Transaction, shaped
+from loom.store.database import Database, Row, Transaction
 from loom.store.forest import Clock
 from loom.store.nodes import digests_of, drafts_of, plain_json, plain_text, ref_at, ref_of
 from loom.store.session_rows import PRUNE, append_below_head, check_session, jump, keeps, lock_session
@@ -29,6 +29,8 @@ _REMEMBERED_SECONDS: Final = 7 * 86_400.0
 _SELECT: Final = "SELECT id, request_key, message, options, node, answers_left, created_at FROM queued"
 _SELECT_KNOWN: Final = f"{_SELECT} WHERE session_key = :session_key AND request_key = :request_key"
 _SELECT_WAITING: Final = f"{_SELECT} WHERE session_key = :session_key AND answers_left > 0 ORDER BY key"
+_SELECT_ONE: Final = f"{_SELECT} WHERE session_key = :session_key AND id = :id AND answers_left > 0"
+_SELECT_NODE: Final = "SELECT node FROM queued WHERE session_key = :session_key AND id = :id AND answers_left > 0"
 _SELECT_SESSIONS: Final = (
     "SELECT s.id FROM queued q JOIN session s ON s.key = q.session_key WHERE q.answers_left > 0"
     " GROUP BY s.id ORDER BY MIN(q.key)"
@@ -71,7 +73,7 @@ class Queue:
         values: dict[str, object] = {
             "id": secrets.token_hex(16),
             "request_key": plain_text(key, "a key") or secrets.token_hex(16),
-            "message": "" if message is None else encode_message(message).decode(),
+            "message": "" if message is None else encode_stored(message),
             "options": plain_json(msgspec.json.decode(msgspec.json.encode(options)), "options"),
             "answers_left": options.n,
             "now": self._clock(),
@@ -112,11 +114,10 @@ class Queue:
 
         def work(tx: Transaction) -> bool:
             session_key, _, _ = lock_session(tx, session_id)
-            rows = tx.execute(_SELECT_WAITING, {"session_key": session_key})
-            found = next((queued for row in rows if (queued := _queued(row)).id == queued_id), None)
-            if found is not None:
-                _settle(tx, found.id, node=found.node, answers_left=0)
-            return found is not None
+            found = tx.execute(_SELECT_NODE, {"session_key": session_key, "id": queued_id})
+            if found:  # which may be damaged: this is how to be rid of it
+                _settle(tx, queued_id, node=found[0][0], answers_left=0)
+            return bool(found)
 
         return await self._database.write(work)
 
@@ -127,14 +128,15 @@ class Queue:
     async def take(self, session_id: str, queued_id: str, *, fence: int) -> str | None:
         """Say it: the message goes below the head, or the head goes back to the message that gets another answer, and
         one answer less is left to make, all at once. Gives the node; None where it does not wait any more."""
+        plain_text(queued_id, "an id")
 
         def work(tx: Transaction) -> str | None:
             tx.lock(PRUNE)
             session_key, head_key, _ = lock_session(tx, session_id, fence=fence)
-            rows = tx.execute(_SELECT_WAITING, {"session_key": session_key})
-            found = next((queued for row in rows if (queued := _queued(row)).id == queued_id), None)
-            if found is None:
+            rows = tx.execute(_SELECT_ONE, {"session_key": session_key, "id": queued_id})
+            if not rows:
                 return None
+            found = _queued(rows[0])
             head, now = ref_at(tx, head_key), self._clock()
             if found.message is not None:
                 (node,) = append_below_head(tx, session_key, head, drafts_of([found.message], None, None), now)
@@ -156,13 +158,25 @@ def _settle(tx: Transaction, queued_id: str, *, node: str, answers_left: int) ->
 
 
 def _queued(row: Row) -> Queued:
-    found = shaped(row, _QueuedRow, "A waiting message")
+    try:
+        found = msgspec.convert(row, _QueuedRow)
+        message = decode_message(found.message) if found.message else None
+        options = msgspec.json.decode(found.options, type=Options)
+    except (ContentError, msgspec.DecodeError, UnicodeError):
+        raise _damaged(row[0]) from None
     return Queued(
         id=found.id,
         key=found.request_key,
-        message=decode_message(found.message) if found.message else None,
-        options=msgspec.json.decode(found.options, type=Options),
+        message=message,
+        options=options,
         node=found.node,
         answers_left=found.answers_left,
         created_at=found.created_at,
+    )
+
+
+def _damaged(queued_id: object) -> Corrupt:
+    return Corrupt(
+        f"The waiting message {ascii(queued_id)[1:-1][:80]} is damaged.",
+        hint="Take it out of the queue (DELETE /v1/sessions/{session}/queue/{message}) and say it again.",
     )

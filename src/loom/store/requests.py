@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Mapping
 from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from loom.store.database import Database, Transaction, shaped
+from loom.store.database import Database, Row, Transaction
 from loom.store.forest import Clock
 from loom.store.nodes import plain_json
 from loom.store.session_rows import check_session, check_session_id, lock_session
+
+_log = logging.getLogger(__name__)
 
 Kind: TypeAlias = Literal["cancel", "answer"]
 
@@ -39,7 +42,8 @@ class Requests:
         await self._database.write(work)
 
     async def take(self, session_id: str, *, fence: int) -> tuple[Asked, ...]:
-        """All that was asked since, oldest first; only the holder of the session may. They are not there any more."""
+        """All that was asked since, oldest first; only the holder of the session may. They are not there any more. What
+        is damaged is left out: whoever asked still waits, and asks again."""
         check_session_id(session_id)
 
         def is_empty(tx: Transaction) -> bool:
@@ -47,12 +51,19 @@ class Requests:
 
         def work(tx: Transaction) -> tuple[Asked, ...]:
             key, _, _ = lock_session(tx, session_id, fence=fence)
-            rows = [
-                shaped(row, tuple[int, Kind, str], "A request") for row in tx.execute(_SELECT, {"session_key": key})
-            ]
+            rows = tx.execute(_SELECT, {"session_key": key})
             tx.executemany("DELETE FROM request WHERE key = :key", [{"key": row[0]} for row in rows])
-            return tuple(Asked(kind, msgspec.json.decode(data, type=dict[str, Any])) for _, kind, data in rows)
+            return tuple(asked for row in rows if (asked := _asked(session_id, row)) is not None)
 
         if await self._database.read(is_empty):
             return ()
         return await self._database.write(work)
+
+
+def _asked(session_id: str, row: Row) -> Asked | None:
+    try:
+        _, kind, data = msgspec.convert(row, tuple[int, Kind, str])
+        return Asked(kind, msgspec.json.decode(data, type=dict[str, Any]))
+    except (msgspec.DecodeError, UnicodeError):
+        _log.warning("a request to session %s is damaged and was left out", session_id)
+        return None

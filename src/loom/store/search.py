@@ -12,10 +12,11 @@ from typing import Final, Literal
 
 import msgspec
 
+from loom.content.blocks import clean_text
 from loom.content.codec import decode_message
 from loom.content.messages import text_of
 from loom.errors import ContentError, LoomError
-from loom.store.database import Database, Transaction
+from loom.store.database import Database, Transaction, checked_limit
 
 MAX_WORDS: Final = 20
 MAX_WORD_CHARACTERS: Final = 200
@@ -24,8 +25,10 @@ _SNIPPET_CHARACTERS: Final = 110
 _BEFORE: Final = 30
 _SPECIAL: Final = "!%_"
 _ESCAPED_IN_JSON: Final = '"\\'
-_LIGATURES: Final = re.compile("ss|ffi|ffl|ff|fi|fl|st")
-"""What one character may stand for: ß, and what typesetters (so PDFs) write as one."""
+_LIGATURES: Final = re.compile(
+    "ss|ffi|ffl|ff|fi|fl|st|i\u0307|\u02bcn|j\u030c|h\u0331|t\u0308|w\u030a|y\u030a|a\u02be", re.IGNORECASE
+)
+"""What one character may stand for: ß, what typesetters (so PDFs) write as one, letters with their marks (İ)."""
 
 _HAS_WORD: Final = (
     "(LOWER(n.message) LIKE :w{0} ESCAPE '!' OR n.key IN (SELECT m.node_key FROM media_text t"
@@ -71,6 +74,7 @@ class Search:
     async def find(self, text: str, *, limit: int = 50, per_session: int = 3) -> tuple[Found, ...]:
         """Newest conversation first. Every word must be in the message or in a medium that it shows."""
         words = _words(text)
+        limit = checked_limit(limit)
         return await self._database.read(lambda tx: _find(tx, words, limit, per_session))
 
 
@@ -98,7 +102,8 @@ def _find(tx: Transaction, words: Sequence[str], limit: int, per_session: int) -
 
 def _titles(tx: Transaction, params: dict[str, object], words: Sequence[str]) -> Iterator[Found]:
     sql = _SELECT_TITLES.format(" AND ".join(_TITLE_HAS_WORD.format(at) for at in range(len(words))))
-    for session, title, head in tx.execute(sql, params):
+    for session, stored, head in tx.execute(sql, params):
+        title = _text(stored)
         if all(word in title.casefold() for word in words):
             yield Found(session=session, title=title, node=head, role="", snippet=_snippet(title, words), where="text")
 
@@ -113,7 +118,15 @@ def _messages(tx: Transaction, params: dict[str, object], words: Sequence[str], 
         if place is not None:
             counts[session] = counts.get(session, 0) + 1
             where, media, snippet = place
-            yield Found(session=session, title=title, node=node, role=role, snippet=snippet, where=where, media=media)
+            yield Found(
+                session=session,
+                title=_text(title),
+                node=node,
+                role=_text(role),
+                snippet=snippet,
+                where=where,
+                media=media,
+            )
 
 
 def _place(
@@ -125,7 +138,7 @@ def _place(
     if not lacking:
         return "text", "", _snippet(said, words)
     media = tx.execute(_SELECT_TEXTS, {"key": key})
-    texts = [(digest, kind, text, text.casefold()) for digest, kind, text in media]
+    texts = [(digest, kind, text, text.casefold()) for digest, kind, stored in media for text in [_text(stored)]]
     if not all(any(word in folded for _, _, _, folded in texts) for word in lacking):
         return None
     digest, kind, text, _ = next(found for found in texts if lacking[0] in found[3])
@@ -136,20 +149,26 @@ def _said(tx: Transaction, key: int) -> str:
     """The text of a message; one that is damaged holds no words (`loom doctor` tells of it)."""
     ((stored,),) = tx.execute("SELECT message FROM node WHERE key = :key", {"key": key})
     try:
-        message = decode_message(stored.encode())
-    except (LoomError, UnicodeError):
+        message = decode_message(stored if isinstance(stored, str) else "")
+    except LoomError:
         return ""
     return " ".join(text_of(block) for block in message.blocks)
 
 
+def _text(stored: object) -> str:
+    """What a column holds; where damage has made it something else than text, it holds no words."""
+    return clean_text(stored) if isinstance(stored, str) else ""
+
+
 def _pattern(word: str) -> str:
-    """LIKE, for small letters. Where JSON or the database could write a character otherwise, anything may stand."""
+    """LIKE, for small letters. Where JSON or the database could write a character otherwise, anything may stand: SQLite
+    makes only plain letters small, so the others are looked at before they are."""
     parts: list[str] = []
-    for character in _LIGATURES.sub("\0", word.lower()):
+    for character in _LIGATURES.sub("\0", word):
         if not character.isascii() or not character.isprintable() or character in _ESCAPED_IN_JSON:
             parts.append("%")
         else:
-            parts.append(f"!{character}" if character in _SPECIAL else character)
+            parts.append(f"!{character}" if character in _SPECIAL else character.lower())
     return f"%{''.join(parts)}%"
 
 

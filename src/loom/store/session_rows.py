@@ -10,18 +10,21 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final, TypeAlias, cast
 
 import msgspec
 
 from loom.content.blocks import clean_text
 from loom.errors import Conflict, Corrupt, NotFound
-from loom.store.database import Row, Transaction, shaped
+from loom.store.database import Row, T, Transaction, shaped
 from loom.store.holders import is_gone
+from loom.store.in_use import KEPT, kept_digests
 from loom.store.nodes import NODE_TAG, Draft, Node, NodeRef, insert_path, ref_at, ref_of
 
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _HEAD_DIGITS: Final = 16
+_LEASE_COLUMNS: Final = 3
+_Lease: TypeAlias = tuple[int, str, float]
 _SESSION_ID = re.compile(r"[0-7][0-9A-HJKMNP-TV-Z]{25}")
 
 
@@ -87,8 +90,9 @@ _NEWEST: Final = "ORDER BY updated_at DESC, id DESC LIMIT :limit"
 _PAGE: Final = "SELECT * FROM session WHERE :archived IN (-1, archived)"
 _PAGE_BEFORE: Final = f"{_PAGE} AND (updated_at, id) < (:updated_at, :id)"
 _IN_ORDER: Final = "ORDER BY s.updated_at DESC, s.id DESC"
-SELECT_NEWEST: Final = f"{_COLUMNS_OF_SESSIONS} FROM ({_PAGE} {_NEWEST}) s {_WITH_NODES} {_IN_ORDER}"
-SELECT_BEFORE: Final = f"{_COLUMNS_OF_SESSIONS} FROM ({_PAGE_BEFORE} {_NEWEST}) s {_WITH_NODES} {_IN_ORDER}"
+_COLUMNS_LISTED: Final = f"{_COLUMNS_OF_SESSIONS}, s.fence, s.holder, s.held_until"
+SELECT_NEWEST: Final = f"{_COLUMNS_LISTED} FROM ({_PAGE} {_NEWEST}) s {_WITH_NODES} {_IN_ORDER}"
+SELECT_BEFORE: Final = f"{_COLUMNS_LISTED} FROM ({_PAGE_BEFORE} {_NEWEST}) s {_WITH_NODES} {_IN_ORDER}"
 UPDATE_SESSION: Final = (
     "UPDATE session SET title = COALESCE(:title, title), model = COALESCE(:model, model),"
     " workspace = COALESCE(:workspace, workspace), overrides = COALESCE(:overrides, overrides),"
@@ -96,14 +100,22 @@ UPDATE_SESSION: Final = (
     " settings = COALESCE(:settings, settings), archived = COALESCE(:archived, archived),"
     " rev = rev + 1, updated_at = :now WHERE key = :key"
 )
-_FORGET_NOTES: Final = (
-    "UPDATE session SET overrides = '{}', watermark = '{}', quarantine = '{}', settings = '{}' WHERE key = :key"
+_LOCK_DAMAGED: Final = (
+    "SELECT key, head_key, head_digits, title, model, workspace, archived, last_seq, rev, created_at, fence, holder,"
+    " held_until FROM session WHERE id = :id FOR UPDATE"
 )
+_MEND: Final = (
+    "UPDATE session SET title = :title, model = :model, workspace = :workspace, archived = :archived,"
+    " overrides = '{}', watermark = '{}', quarantine = '{}', settings = '{}', last_seq = :last_seq, rev = :rev,"
+    " created_at = :created_at, fence = :fence, holder = :holder, held_until = :held_until WHERE key = :key"
+)
+_SELECT_LAST_SEQ: Final = "SELECT COALESCE(MAX(seq), 0) FROM event WHERE session_key = :key"
 _INSERT_SESSION: Final = (
     "INSERT INTO session (id, title, head_key, model, workspace, overrides, watermark, quarantine, settings, archived,"
     " last_seq, rev, created_at, updated_at, head_digits) VALUES (:id, :title, :head_key, :model, :workspace,"
     " :overrides, :watermark, :quarantine, :settings, 0, 0, 1, :now, :now, :digits)"
 )
+_LOCK_DOOMED: Final = "SELECT key, head_key, settings FROM session WHERE id = :id FOR UPDATE"
 _LOCK_SESSION: Final = "SELECT key, head_key, rev, fence, holder, held_until FROM session WHERE id = :id FOR UPDATE"
 _INSERT_TIP: Final = "INSERT INTO tip (session_key, node_key) VALUES (:key, :node)"
 # From a node up to a depth.
@@ -143,7 +155,8 @@ _SELECT_DOOMED: Final = (
     " SELECT n.key, n.parent_key, n.depth FROM doomed d JOIN node n ON n.key = d.parent_key"
     " WHERE n.depth < d.depth AND n.key NOT IN (SELECT key FROM kept)"
     " AND NOT EXISTS (SELECT 1 FROM node c WHERE c.parent_key = n.key AND c.key <> d.key))"
-    " SELECT d.key, m.digest FROM doomed d LEFT JOIN node_media m ON m.node_key = d.key ORDER BY d.depth DESC"
+    " SELECT d.key, m.digest, CASE WHEN n.role = 'tool' AND n.message LIKE :kept THEN n.message ELSE '' END"
+    " FROM doomed d JOIN node n ON n.key = d.key LEFT JOIN node_media m ON m.node_key = d.key ORDER BY d.depth DESC"
 )
 SELECT_LOST: Final = (
     "SELECT s.id FROM session s LEFT JOIN node n ON n.key = s.head_key WHERE n.key IS NULL"
@@ -214,6 +227,14 @@ def _locked(tx: Transaction, session_id: str) -> tuple[int, int, int, int, str, 
     return shaped(rows[0], tuple[int, int, int, int, str, float], f"The record of session {session_id}")
 
 
+def lock_doomed(tx: Transaction, session_id: str) -> tuple[int, int, object]:
+    """Key, key of the head and settings of a session that is to be deleted: whatever else of it is damaged, it can."""
+    rows = tx.execute(_LOCK_DOOMED, {"id": check_session_id(session_id)})
+    if not rows:
+        raise no_session()
+    return rows[0][0], rows[0][1], rows[0][2]
+
+
 def check_session(tx: Transaction, session_id: str) -> tuple[int, int]:
     """Key and key of the head, for reading."""
     rows = tx.execute("SELECT key, head_key FROM session WHERE id = :id", {"id": check_session_id(session_id)})
@@ -248,11 +269,18 @@ def session_of(row: Row) -> StoredSession:
 
 
 def listed_session(row: Row) -> StoredSession:
-    """One damaged record hides no other: it is listed with what can still be read of it."""
+    """One damaged record hides no other: it is listed with what can still be read of it. One whose lease is damaged can
+    be read, but not go on."""
+    record, lease = row[:-_LEASE_COLUMNS], row[-_LEASE_COLUMNS:]
     try:
-        return session_of(row)
+        found = session_of(record)
     except Corrupt as error:
-        return _damaged(row, error.message)
+        return _damaged(record, error.message)
+    try:
+        shaped(lease, _Lease, f"The lease of session {found.id}")
+    except Corrupt as error:
+        return msgspec.structs.replace(found, damage=error.message)
+    return found
 
 
 def _damaged(row: Row, damage: str) -> StoredSession:
@@ -292,15 +320,39 @@ def _digits(head: NodeRef) -> str:
 
 def mend_session(tx: Transaction, session_id: str, now: float) -> None:
     """Point a damaged session at the head that its digits name, or, where they name none, at the one that it has. What
-    else is noted of it begins anew."""
-    key, head_key, _ = lock_session(tx, session_id)
-    ((digits,),) = tx.execute("SELECT head_digits FROM session WHERE key = :key", {"key": key})
+    else is noted of it begins anew; of its columns, those that cannot be read."""
+    rows = tx.execute(_LOCK_DAMAGED, {"id": check_session_id(session_id)})
+    if not rows:
+        raise no_session()
+    key, head_key, digits, title, model, workspace, archived, last_seq, rev, created_at, *lease = rows[0]
     try:
         head = ref_of(tx, str(digits))
     except NotFound:
         head = ref_at(tx, head_key)
-    tx.execute(_FORGET_NOTES, {"key": key})
+    ((written,),) = tx.execute(_SELECT_LAST_SEQ, {"key": key})
+    try:
+        fence, holder, held_until = shaped(tuple(lease), _Lease, "The lease of a session")
+    except Corrupt:
+        fence, holder, held_until = int(now), "", 0.0  # no lease was ever that often given: older ones are refused
+    values: dict[str, object] = {
+        "title": one_line(_readable(title, "")),
+        "model": clean_text(_readable(model, "")),
+        "workspace": clean_text(_readable(workspace, "")),
+        "archived": _readable(archived, 0),
+        "last_seq": max(_readable(last_seq, 0), _readable(written, 0)),
+        "rev": _readable(rev, 1),
+        "created_at": _readable(created_at, now),
+        "fence": fence,
+        "holder": holder,
+        "held_until": held_until,
+        "key": key,
+    }
+    tx.execute(_MEND, values)
     set_head(tx, key, head, now)
+
+
+def _readable(value: object, instead: T) -> T:
+    return value if isinstance(value, type(instead)) else instead
 
 
 def append_below_head(
@@ -349,11 +401,13 @@ def is_above(tx: Transaction, above: NodeRef, node: NodeRef) -> bool:
 
 
 def prune(tx: Transaction, end_key: int) -> set[str]:
-    """Delete a branch from its end upwards, as far as nobody keeps it; gives the digests that it referred to."""
-    rows = tx.execute(_SELECT_DOOMED, {"end": end_key})
+    """Delete a branch from its end upwards, as far as nobody keeps it; gives the digests that it referred to, and
+    those of the texts that were cut in it."""
+    rows = tx.execute(_SELECT_DOOMED, {"end": end_key, "kept": KEPT})
     doomed = dict.fromkeys(row[0] for row in rows)
     tx.executemany("DELETE FROM node WHERE key = :key", [{"key": key} for key in doomed])
-    return {digest for _, digest in rows if digest is not None}
+    kept = {digest for _, _, stored in rows if stored for digest in kept_digests(stored)}
+    return kept | {digest for _, digest, _ in rows if digest is not None}
 
 
 def one_line(title: str) -> str:

@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from loom.content.messages import Message
-from loom.errors import NotFound, Unreachable
-from loom.store.database import Database, Transaction
+from loom.errors import NotFound, StoreError
+from loom.store.database import Database, Transaction, checked_limit
 from loom.store.forest import Clock
+from loom.store.in_use import digests_in_use, tracked_digests
 from loom.store.media_text import forget_texts
 from loom.store.nodes import Node, Source, drafts_of, insert_root, plain_json, plain_text, ref_at, ref_of
 from loom.store.session_rows import (
@@ -38,6 +39,7 @@ from loom.store.session_rows import (
     jump,
     keeps,
     listed_session,
+    lock_doomed,
     lock_head,
     lock_session,
     mend_session,
@@ -89,7 +91,7 @@ class Sessions:
         self, *, archived: bool | None = False, limit: int = 50, before: tuple[float, str] | None = None
     ) -> tuple[StoredSession, ...]:
         """Newest first. `archived` None gives both kinds; `before` is (updated_at, id) of the last one seen."""
-        wanted = {"archived": -1 if archived is None else int(archived), "limit": limit}
+        wanted = {"archived": -1 if archived is None else int(archived), "limit": checked_limit(limit)}
         if before is None:
             rows = await self._database.read(lambda tx: tx.execute(SELECT_NEWEST, wanted))
         else:
@@ -246,24 +248,25 @@ class Sessions:
         return await self._database.write(work)
 
     async def delete(self, session_id: str) -> tuple[str, ...]:
-        """Delete a session, its events, and the nodes that no other session keeps.
+        """Delete a session, its events, and the nodes that no other session keeps, however damaged its record is.
 
-        Gives the digests that no message refers to any more: media that only this session used.
+        Gives the digests that it needed and that no message refers to any more. Who deletes their bytes asks again
+        (`in_use`): others may need them besides, or begin to.
         """
 
         def work(tx: Transaction) -> tuple[str, ...]:
             tx.lock(PRUNE)
-            key, head_key, _ = lock_session(tx, session_id)
+            key, head_key, settings = lock_doomed(tx, session_id)
             tips = [row[0] for row in tx.execute("SELECT node_key FROM tip WHERE session_key = :key", {"key": key})]
-            unsaid = {row[0] for row in tx.execute(SELECT_QUEUED_DIGESTS, {"key": key})}
+            needed = {row[0] for row in tx.execute(SELECT_QUEUED_DIGESTS, {"key": key})} | tracked_digests(settings)
             tx.execute("DELETE FROM session WHERE key = :key", {"key": key})
-            digests = unsaid | {digest for end in (*tips, head_key) for digest in prune(tx, end)}
+            digests = needed | {digest for end in (*tips, head_key) for digest in prune(tx, end)}
             freed = tuple(sorted(digest for digest in digests if not tx.execute(SELECT_USE, {"digest": digest})))
             forget_texts(tx, freed)
             return freed
 
         freed = await self._database.write(work)
-        with contextlib.suppress(Unreachable):  # a file that is busy is scrubbed by the next who deletes or closes it
+        with contextlib.suppress(StoreError):  # it is gone: a file that is busy, or full, is scrubbed by the next
             await self._database.scrub()
         return freed
 
@@ -301,6 +304,10 @@ class Sessions:
         sql = "SELECT digest FROM node_media UNION SELECT digest FROM queued_media"
         rows = await self._database.read(lambda tx: tx.execute(sql))
         return frozenset(row[0] for row in rows)
+
+    async def in_use(self, digests: Collection[str]) -> frozenset[str]:
+        """Those of these digests whose bytes any session needs."""
+        return frozenset(await self._database.read(lambda tx: digests_in_use(tx, digests)))
 
     async def lost(self) -> tuple[str, ...]:
         """The ids of sessions that keep a node which is gone: damage, for `loom doctor` to show."""

@@ -50,9 +50,15 @@ class _Job:
         self.result: Any = None
         self.error: BaseException | None = None
 
+    @property
+    def is_database_fault(self) -> bool:
+        """Whether it failed because of the database, whatever it wanted."""
+        cause = None if self.error is None else self.error.__cause__
+        return isinstance(self.error, sqlite3.Error) or isinstance(cause, sqlite3.Error)
+
 
 class _BatchLost(sqlite3.OperationalError):
-    """Work that had succeeded fails when it is run again: the disk has filled up meanwhile."""
+    """Work that had succeeded meets an error of the database when it is run again: the disk has filled up meanwhile."""
 
 
 class SqliteDatabase:
@@ -250,12 +256,22 @@ class SqliteDatabase:
         return True
 
     def _run_again(self, batch: Sequence[_Job]) -> None:
-        """The work before one that failed, which only its own caller hears of."""
-        for job in batch:
+        """The work before one that failed, which only its own caller hears of. What is refused now, because another
+        process has written meanwhile, concerns only its own caller, too: the others begin once more without it."""
+        left = list(batch)
+        while (failed := self._first_to_fail(left)) is not None:
+            if failed.is_database_fault:
+                raise _BatchLost from failed.error
+            self._transaction.roll_back()
+            left.remove(failed)
+
+    def _first_to_fail(self, jobs: Sequence[_Job]) -> _Job | None:
+        for job in jobs:
             if not self._connection.in_transaction:
                 self._begin()
             if not self._runs(job):
-                raise _BatchLost from job.error
+                return job
+        return None
 
     def _begin(self) -> None:
         patiently(self._busy_seconds, functools.partial(self._connection.execute, "BEGIN IMMEDIATE"))

@@ -7,7 +7,7 @@ first and references afterwards cannot lose bytes to a sweep that runs at the sa
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Collection, Iterable
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from datetime import datetime, timedelta
 from typing import Final
 
@@ -64,22 +64,37 @@ async def sweep(
 
 
 async def forget(
-    media: MediaStore, derived: DerivedCache, digests: Iterable[str], *, unless_since: datetime | None = None
+    media: MediaStore,
+    derived: DerivedCache,
+    digests: Sequence[str],
+    in_use: Callable[[Collection[str]], Awaitable[Collection[str]]],
+    *,
+    unless_since: datetime,
 ) -> int:
     """Delete these at once, with what was derived from them; give the bytes freed.
 
-    For the media of a deleted session that no other session uses. `unless_since` is a moment before the references
-    were counted: what was put again since then stays."""
+    For the media of a deleted session that no other session uses: `in_use` is asked again right before they go.
+    `unless_since` is a moment before it was deleted: what was put or refreshed since then stays."""
     freed_bytes = 0
-    for digest in digests:
-        try:
-            size_bytes = await media.size(digest)
-        except NotFound:
-            size_bytes = 0
-        if await media.delete(digest, unless_since=unless_since):
-            freed_bytes += size_bytes
-        if not await media.exists(digest):
-            freed_bytes += await derived.drop(digest)
+    for first in range(0, len(digests), BATCH):
+        batch = digests[first : first + BATCH]
+        used = await in_use(batch)
+        for digest in batch:
+            if digest not in used:
+                freed_bytes += await _forget(media, derived, digest, unless_since)
+    return freed_bytes
+
+
+async def _forget(media: MediaStore, derived: DerivedCache, digest: str, unless_since: datetime) -> int:
+    freed_bytes = 0
+    try:
+        size_bytes = await media.size(digest)
+    except NotFound:
+        size_bytes = 0
+    if await media.delete(digest, unless_since=unless_since):
+        freed_bytes += size_bytes
+    if not await media.exists(digest):
+        freed_bytes += await derived.drop(digest)
     return freed_bytes
 
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from typing import cast
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias, cast
 
 import msgspec
 
@@ -12,6 +12,8 @@ from loom.content.legacy.messages import Draft
 from loom.content.legacy.reading import FoundBlock, FoundResult, Reading
 from loom.content.legacy.values import safe
 from loom.content.messages import Message, Role
+
+Run: TypeAlias = tuple[Role, list[FoundBlock]]
 
 
 class OpenCall(msgspec.Struct, frozen=True):
@@ -34,8 +36,9 @@ class Assembly:
         self._last: Draft | None = None
         self._where = ""
 
-    def add(self, draft: Draft) -> None:
-        for role, blocks in runs(draft):
+    def add(self, draft: Draft, parts: Iterable[Run] = ()) -> None:
+        """`parts` are the runs of the draft, where they are known."""
+        for role, blocks in parts or runs(draft):
             is_joined = role == self._role and (role == "tool" or (role == "assistant" and self._continues(draft)))
             if not is_joined:
                 self._close()
@@ -134,7 +137,7 @@ class Assembly:
         return ToolResult(call_id, tuple(blocks), first.name, first.is_error, shown)
 
 
-def runs(draft: Draft) -> Iterator[tuple[Role, list[FoundBlock]]]:
+def runs(draft: Draft) -> Iterator[Run]:
     """A draft cut into what each role may hold. Results come first, except in the words of an assistant."""
     if draft.role == "assistant":
         yield from _in_order(draft.blocks)
@@ -153,7 +156,7 @@ def runs(draft: Draft) -> Iterator[tuple[Role, list[FoundBlock]]]:
         yield "user", [*rest]
 
 
-def _in_order(blocks: tuple[FoundBlock, ...]) -> Iterator[tuple[Role, list[FoundBlock]]]:
+def _in_order(blocks: tuple[FoundBlock, ...]) -> Iterator[Run]:
     run: list[FoundBlock] = []
     role: Role = "assistant"
     for block in blocks:

@@ -49,6 +49,10 @@ Reader: TypeAlias = Callable[[dict[str, Any], Reading], list[FoundBlock]]
 
 _MAX_NESTING: Final = 12
 _ENVELOPE: Final = ("success", "output", "content_blocks", "error")
+_TEXT_TYPES: Final = ("text", "input_text", "output_text")
+_TEXT_KEYS: Final = frozenset(
+    ("type", "text", "citations", "opaque", "annotations", "cache_control", "logprobs", "thought", "index", "_meta")
+)
 
 
 def read_blocks(content: Any, reading: Reading) -> list[FoundBlock]:
@@ -256,13 +260,15 @@ def _inner_text(outer: str, key: str) -> Reader:
 
 
 def _unknown(block: dict[str, Any], reading: Reading) -> list[FoundBlock]:
-    """Its text where it has one; else it is kept as it is, without the bytes in it."""
+    """Its text where it has one and no id; else it is kept as it is, without the bytes in it."""
     plain, lifted = lift_nested(block, reading)
     kind = block.get("type")
-    if text := first_words(block, "text", "content"):
+    is_new = isinstance(kind, str) and kind != "" and kind not in KNOWN_TYPES
+    text = first_words(block, "text", "content")
+    if text and not (is_new and first_ident(block, "id", "tool_use_id", "call_id")):
         reading.note(f"a block of type {str(kind)[:80]!r} is read as its text")
         return [TextBlock(text), *lifted]
-    if isinstance(kind, str) and kind and kind not in KNOWN_TYPES:
+    if is_new:
         return [UnknownBlock(safe(plain)), *lifted]
     return [*_text(json_text(plain)), *lifted]
 
@@ -279,7 +285,7 @@ def _result_blocks(content: Any, reading: Reading) -> tuple[list[ContentBlock], 
             payload = mapping(item)
             found, bad = _result_value(payload["json"] if set(payload) == {"json"} else payload, reading)
         else:
-            found, bad = as_content(read_blocks(item, reading), reading), False
+            found, bad = [*as_content(read_blocks(item, reading), reading), *_beside(mapping(item), reading)], False
         blocks.extend(found)
         failed = failed or bad
     return blocks, failed
@@ -287,9 +293,17 @@ def _result_blocks(content: Any, reading: Reading) -> tuple[list[ContentBlock], 
 
 def _plain_text(block: dict[str, Any]) -> str:
     """The text of a block that is nothing but text."""
-    if block.get("type", "text") in ("text", "input_text", "output_text") and not (set(block) - {"type", "text"}):
+    if block.get("type", "text") in _TEXT_TYPES and not (set(block) - {"type", "text"}):
         return words(block.get("text"))
     return ""
+
+
+def _beside(block: dict[str, Any], reading: Reading) -> list[ContentBlock]:
+    """What a tool wrote beside its text, and no protocol knows, stays readable as JSON."""
+    if block.get("type") not in _TEXT_TYPES:
+        return []
+    rest = {key: value for key, value in block.items() if key not in _TEXT_KEYS and value not in (None, "", [], {})}
+    return _result_value(rest, reading)[0]
 
 
 def _is_block(item: dict[str, Any]) -> bool:

@@ -58,13 +58,24 @@ def read_media(kind: str, block: dict[str, Any], reading: Reading) -> list[Conte
     source = mapping(block.get("source"))
     facts = {**block, **source, **mapping(source.get("s3Location"))}
     about = _about(kind, facts)
-    if encoded := first_words(facts, *_INLINE):
-        return _inline(encoded, about, reading)
+    encoded = first_words(facts, *_INLINE)
     link = next((found for key in _LINKS if (found := _link(facts.get(key)))), "")
+    path = words(facts.get("source_path"))
+    inline = [
+        text for text in (encoded, link) if text and (text is encoded or _is_data_url(text) or looks_encoded(text))
+    ]
+    for text in inline:
+        data, told = _decoded(text, about)
+        if data:
+            return _lifted(data, told, reading)
+    if path and (data := reading.fetch(path)) is not None:
+        return _lifted(data, about, reading)
+    if inline:
+        return _lifted(*_decoded(inline[0], about), reading)
     if link:
         return _linked(link, about, reading)
-    if path := words(facts.get("source_path")):
-        return _from_path(path, about, reading)
+    if path:
+        return _unavailable(about, reading)
     if file_id := first_ident(facts, *_FILE_IDS):
         reading.note(f"{kind} {file_id} is held by a provider and was not copied")
         return _stand_in(about, f"[{kind}: file {file_id}, held by a provider]")
@@ -125,34 +136,29 @@ def _link(value: Any) -> str:
     return words(value) or first_words(mapping(value), "url", "uri")
 
 
-def _inline(text: str, about: About, reading: Reading) -> list[ContentBlock]:
-    return _data_url(text, about, reading) or _lifted(from_base64(text), about, reading)
+def _is_data_url(text: str) -> bool:
+    return text.lstrip()[:5].lower() == "data:"
 
 
-def _data_url(text: str, about: About, reading: Reading) -> list[ContentBlock]:
-    if text.lstrip()[:5].lower() != "data:":
-        return []
+def _decoded(text: str, about: About) -> tuple[bytes | None, About]:
+    """The bytes of base64 or of a `data:` URL, and what is known of them then."""
+    if not _is_data_url(text):
+        return from_base64(text), about
     url = data_url(text)
     if url is None:
-        return _lifted(None, about, reading)
-    about = msgspec.structs.replace(about, name=about.name or url.name, declared=url.media_type)
-    return _lifted(url.data, about, reading)
+        return None, about
+    return url.data, msgspec.structs.replace(about, name=about.name or url.name, declared=url.media_type)
 
 
 def _linked(link: str, about: About, reading: Reading) -> list[ContentBlock]:
     """Links are never followed. A bare string may be base64: some local servers take it so."""
-    if lifted := _data_url(link, about, reading):
-        return lifted
-    if not _SCHEME.match(link) and (looks_encoded(link) or about.declared) and (data := from_base64(link)):
+    if not _SCHEME.match(link) and about.declared and (data := from_base64(link)):
         return _lifted(data, about, reading)
     reading.note(f"{about.kind} at {link[:200]} was not fetched")
     return _stand_in(about, f"[{about.kind} at {link}]")
 
 
-def _from_path(path: str, about: About, reading: Reading) -> list[ContentBlock]:
-    data = reading.fetch(path)
-    if data is not None:
-        return _lifted(data, about, reading)
+def _unavailable(about: About, reading: Reading) -> list[ContentBlock]:
     reading.note(f"{_named(about)} is not available; a text stands in for it")
     return [TextBlock(_said(about) or f"[{_named(about)}: the file is not available]")]
 

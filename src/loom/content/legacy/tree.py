@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from functools import cached_property
 from typing import Any, Final
 
 import msgspec
 
-from loom.content.legacy.assembly import Assembly, OpenCall, runs
+from loom.content.legacy.assembly import Assembly, OpenCall, Run, runs
 from loom.content.legacy.conversation import in_place
 from loom.content.legacy.messages import Draft, as_text, is_message, read_message
-from loom.content.legacy.reading import Fetch, Lift, Reading
+from loom.content.legacy.reading import Fetch, FoundResult, Lift, Reading
 from loom.content.legacy.values import MAX_INPUT_DEPTH, ident, mapping, safe, sequence, words
 from loom.content.messages import Message
 from loom.errors import ContentError
@@ -58,14 +59,26 @@ class _Raw:
         self.is_prompt = False
         self.depth = 0
         self.open_calls: list[OpenCall] = []
+        self.told: Message | None = None
+        """The results up to here, where what follows them can change nothing in them."""
 
-    @property
+    @cached_property
+    def runs(self) -> tuple[Run, ...]:
+        """What each role says in it. Asked for only when the draft is there: every branch below asks again."""
+        return tuple(runs(self.draft))
+
+    @cached_property
     def leads_with_results(self) -> bool:
-        return next((role for role, _ in runs(self.draft)), None) == "tool"
+        return bool(self.runs) and self.runs[0][0] == "tool"
 
-    @property
+    @cached_property
     def is_results(self) -> bool:
-        return [role for role, _ in runs(self.draft)] == ["tool"]
+        return self.leads_with_results and len(self.runs) == 1
+
+    @cached_property
+    def is_named(self) -> bool:
+        """Every result in it says whose it is."""
+        return all(block.call_id for block in self.draft.blocks if isinstance(block, FoundResult))
 
     @property
     def is_continued(self) -> bool:
@@ -198,15 +211,38 @@ def _upgraded(raw: _Raw, reading: Reading) -> LegacyNode:
         chain.append(anchor)
         anchor = anchor.parent
     reading.begin(f"node {raw.id[:80]!r}", raw.serial)
-    assembly = Assembly(reading, anchor.open_calls if anchor is not None else ())
-    for link in reversed(chain):
-        if link.draft.blocks:
-            assembly.add(link.draft)
-    messages = assembly.finish()
-    raw.open_calls = assembly.open_calls
+    messages = _gone_on(raw, chain, reading)
+    if not messages:
+        messages = _assembled(raw, chain, anchor.open_calls if anchor is not None else (), reading)
+    if raw.is_results and all(link.is_named for link in chain):
+        raw.told = messages[0]
     return LegacyNode(
         id=raw.id, parent_id=anchor.id if anchor is not None else None, messages=messages, system=raw.system
     )
+
+
+def _gone_on(raw: _Raw, chain: list[_Raw], reading: Reading) -> tuple[Message, ...]:
+    """The results that a node above has told, and the new ones: with many branches on a long chain, each is read once.
+    Empty where the whole chain must be looked at."""
+    at = next((at for at, link in enumerate(chain) if link.told is not None), 0)
+    told = chain[at].told
+    if told is None or not all(link.is_named for link in chain[:at]):
+        return ()
+    first, *others = _assembled(raw, chain[:at], chain[at].open_calls, reading)
+    results = (*told.results, *first.results)
+    if len({result.call_id for result in results}) < len(results):
+        return ()
+    return Message("tool", (*told.blocks, *first.blocks)), *others
+
+
+def _assembled(raw: _Raw, chain: list[_Raw], open_calls: Sequence[OpenCall], reading: Reading) -> tuple[Message, ...]:
+    assembly = Assembly(reading, open_calls)
+    for link in reversed(chain):
+        if link.draft.blocks:
+            assembly.add(link.draft, link.runs)
+    messages = assembly.finish()
+    raw.open_calls = assembly.open_calls
+    return messages
 
 
 def _time(data: dict[str, Any]) -> float:

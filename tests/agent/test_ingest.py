@@ -1,0 +1,61 @@
+"""What is said from what is there already: its bytes are kept, though another session is about to lose them."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+
+from loom.agent.ingest import ingest
+from loom.content.blocks import ImageBlock
+from loom.runtime import Runtime
+from loom.store.sweep import forget
+from loom.testing import ScriptedProvider, memory_runtime, sample_png
+
+MODEL = "anthropic/claude-opus-5"
+
+
+async def shown(runtime: Runtime) -> tuple[str, ImageBlock]:
+    """A session that holds a picture, and the picture."""
+    runtime.providers["anthropic"] = ScriptedProvider(["a", "b"])
+    (block,) = (await runtime.ingest(sample_png(8, 8))).blocks
+    assert isinstance(block, ImageBlock)
+    session = await runtime.session(model=MODEL)
+    await session.send("look", block)
+    return session.id, block
+
+
+async def test_a_block_that_is_said_again_has_its_bytes_made_young() -> None:
+    async with memory_runtime() as runtime:
+        _, block = await shown(runtime)
+        since = datetime.now(UTC)
+        await ingest([block, block], runtime.media)
+        assert not await runtime.media.delete(block.media.digest, unless_since=since)
+        assert (await ingest([block], Plain())).blocks == (block,)
+
+
+class Plain:
+    """A shelf that nobody sweeps."""
+
+    async def put(self, data: bytes) -> str:
+        raise AssertionError("there is nothing to put")
+
+
+async def test_a_picture_that_is_said_while_its_session_is_deleted_stays() -> None:
+    async with memory_runtime() as runtime:
+        first, block = await shown(runtime)
+        other = await runtime.session(model=MODEL)
+        since = datetime.now(UTC)
+        digests = await runtime.sessions.delete(first)
+        assert digests == (block.media.digest,)
+        await other.send("look again", block)
+        await forget(runtime.media, runtime.derived, digests, runtime.sessions.in_use, unless_since=since)
+        assert await runtime.media.load(block.media.digest) == sample_png(8, 8)
+
+
+async def test_a_picture_that_is_about_to_be_said_stays_though_nobody_refers_to_it_yet() -> None:
+    async with memory_runtime() as runtime:
+        first, block = await shown(runtime)
+        since = datetime.now(UTC)
+        digests = await runtime.sessions.delete(first)
+        await runtime.ingest(block)
+        await forget(runtime.media, runtime.derived, digests, runtime.sessions.in_use, unless_since=since)
+        assert await runtime.media.exists(block.media.digest)
