@@ -3,8 +3,8 @@ SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-# One more than cores: many tests wait for programs.
-WORKERS ?= 3
+# More than cores: many tests wait for programs.
+WORKERS ?= 4
 
 .PHONY: run test lint bench docs clean packages
 .DEFAULT_GOAL := run
