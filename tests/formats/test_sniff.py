@@ -323,6 +323,20 @@ def test_an_archive_with_a_folder_of_that_name_is_no_office_file(folder: str) ->
     assert sniff(zipped((folder + "notes.txt", b"words"), ("a.txt", b"b"))).media_type == "application/zip"
 
 
+@pytest.mark.parametrize(
+    ("part", "kind"),
+    [
+        ("word/document.xml", "wordprocessingml.document"),
+        ("ppt/presentation.xml", "presentationml.presentation"),
+        ("xl/workbook.xml", "spreadsheetml.sheet"),
+    ],
+)
+def test_an_office_file_without_its_list_of_types_is_still_one(part: str, kind: str) -> None:
+    """So that whoever reads it says what is wrong with it."""
+    found = sniff(zipped((part, b"<x/>"), ("other/readme.txt", b"words")), "poor.zip")
+    assert found.media_type == f"application/vnd.openxmlformats-officedocument.{kind}"
+
+
 @pytest.mark.parametrize("method", [zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED])
 def test_an_open_document_that_was_packed_again_is_still_one(method: int) -> None:
     with zipfile.ZipFile(io.BytesIO(legacy("odt", word, "docx"))) as archive:

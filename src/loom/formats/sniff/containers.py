@@ -19,8 +19,8 @@ _U32: Final = Struct("<I").unpack_from
 # A name stands 46 bytes after the start of an entry in the central directory, 30 bytes in a local header.
 _CENTRAL: Final = re.compile(rb"PK\x01\x02.{42}(word/|ppt/|xl/|visio/)", re.DOTALL)
 _LOCAL: Final = re.compile(rb"PK\x03\x04.{26}(word/|ppt/|xl/|visio/)", re.DOTALL)
-_CONTENT_TYPES: Final = re.compile(rb"\[Content_Types\]\.xml", re.IGNORECASE)
-"""In every Office file; a folder `word/` may be in any archive."""
+_TELLING: Final = re.compile(rb"\[Content_Types\]\.xml|word/document|ppt/presentation|xl/workbook", re.IGNORECASE)
+"""One of them is in every Office file, also in a poor one; a folder `word/` may be in any archive."""
 _MIMETYPE: Final = re.compile(rb"PK\x01\x02.{6}(..).{16}\x08\0.{12}(....)mimetype", re.DOTALL)
 """The entry of `mimetype`: how it is compressed, and where it lies."""
 _DEFLATED: Final = b"\x08\0"
@@ -61,7 +61,7 @@ def zip_type(data: bytes, name: str) -> str:
         directory = data[start : min(start + size, end)]
         pattern = _CENTRAL
     found = pattern.search(directory)
-    if found is not None and (pattern is _LOCAL or _CONTENT_TYPES.search(directory)):
+    if found is not None and (pattern is _LOCAL or _TELLING.search(directory)):
         return _office_type(found[1], directory, name)
     packed_again = _packed_mimetype(data, directory)
     if packed_again is not None:
