@@ -29,14 +29,6 @@ async def test_a_block_that_is_said_again_has_its_bytes_made_young() -> None:
         since = datetime.now(UTC)
         await ingest([block, block], runtime.media)
         assert not await runtime.media.delete(block.media.digest, unless_since=since)
-        assert (await ingest([block], Plain())).blocks == (block,)
-
-
-class Plain:
-    """A shelf that nobody sweeps."""
-
-    async def put(self, data: bytes) -> str:
-        raise AssertionError("there is nothing to put")
 
 
 async def test_a_picture_that_is_said_while_its_session_is_deleted_stays() -> None:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import random
+import sqlite3
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import aclosing
+from contextlib import aclosing, closing
 from pathlib import Path
 
 import pytest
@@ -238,7 +239,9 @@ async def test_what_a_call_gave_is_kept_where_another_of_its_message_is_cut_off(
         assert broken_pairs(await session.path()) == ()
 
 
-async def test_what_a_call_gave_is_kept_where_the_process_died_after_it(tmp_path: Path) -> None:
+@pytest.mark.parametrize("damage", ["", "'{'", "x'fffe'"], ids=["whole", "no event", "no text"])
+async def test_what_a_call_gave_is_kept_where_the_process_died_after_it(tmp_path: Path, damage: str) -> None:
+    """Unless the record of it is damaged, which does not keep the session from going on."""
     program = Path(__file__).with_name("payer.py")
     config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)})
     process = await asyncio.create_subprocess_exec(sys.executable, program, tmp_path, stdout=asyncio.subprocess.PIPE)
@@ -246,11 +249,16 @@ async def test_what_a_call_gave_is_kept_where_the_process_died_after_it(tmp_path
     session_id = (await process.stdout.readline()).decode().strip()
     process.kill()
     await process.wait()
+    if damage:
+        with closing(sqlite3.connect(tmp_path / "loom.db")) as database:
+            change = f"UPDATE event SET data = {damage} WHERE type = 'tool_finished'"
+            assert database.execute(change).rowcount == 1
+            database.commit()
     async with Runtime.open(config) as runtime:
         runtime.providers["anthropic"] = ScriptedProvider(["Fine."])
         session = await runtime.session(session_id)
-        await session.send("go on")
-        assert await results_of(session) == PAID
+        assert (await session.send("go on")).text == "Fine."
+        assert await results_of(session) == ([PAID[1]] * 2 if damage else PAID)
 
 
 async def test_a_turn_ends_after_so_many_steps_or_so_much_money() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Protocol, TypeAlias, runtime_checkable
+from typing import TypeAlias
 
 import msgspec
 
@@ -36,14 +36,6 @@ ReadFile: TypeAlias = Callable[[Path], Awaitable[FileBytes]]
 """How a path becomes bytes; whoever may not read it is refused here."""
 Fetch: TypeAlias = Callable[[str], Awaitable[Attachment]]
 """How an address becomes bytes."""
-
-
-@runtime_checkable
-class Swept(Protocol):
-    """A shelf whose bytes may be deleted when nobody refers to them: so that whoever is about to does not lose them,
-    what is there already is made young first."""
-
-    async def refresh(self, digest: str) -> bool: ...
 
 
 async def ingest(
@@ -88,9 +80,8 @@ async def ingest(
         raise ContentError("there is nothing to say: give some text, a file or a block")
     for data in kept:
         await shelf.put(data)
-    if isinstance(shelf, Swept):
-        for digest in dict.fromkeys(known):
-            await shelf.refresh(digest)
+    for digest in dict.fromkeys(known):
+        await shelf.refresh(digest)
     return Ingested(tuple(blocks), tuple(notices))
 
 

@@ -25,6 +25,11 @@ class Shelf(Protocol):
         """Keep these bytes once; the digest comes back when they are on disk."""
         ...
 
+    async def refresh(self, digest: str) -> bool:
+        """To be called before bytes that are there already are referred to again, so that no sweep takes them
+        meanwhile. False when they are gone."""
+        ...
+
 
 class MediaShelf(Shelf, Protocol):
     """The same, to read from."""

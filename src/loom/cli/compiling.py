@@ -88,6 +88,9 @@ class Scratch:
     async def put(self, data: bytes) -> str:
         return await self._own.put(data)
 
+    async def refresh(self, digest: str) -> bool:
+        return await (await self._shelf(digest)).refresh(digest)
+
     async def load(self, digest: str) -> bytes:
         return await (await self._shelf(digest)).load(digest)
 

@@ -14,7 +14,7 @@ from loom.agent.ports import State
 from loom.content.blocks import ToolResult
 from loom.content.messages import Message
 from loom.context.policy import Override, Placed, Said, Watermark, wishes_of
-from loom.errors import NotFound, StoreError
+from loom.errors import ContentError, Corrupt, NotFound, StoreError
 from loom.events import Event, ToolFinished, TurnFailed, TurnFinished, decode_event, encode_event
 from loom.session import Options, Queued
 from loom.store.leases import Lease
@@ -145,22 +145,25 @@ class StoredRecord:
         return seq
 
     async def has_ended(self, turn: str) -> bool:
-        found = await self._runtime.events.last_of(self.id, ("turn_finished", "turn_failed"))
-        match decode_event(found.data) if found is not None else None:
-            case TurnFinished(turn=ended) | TurnFailed(turn=ended):
-                return ended == turn
-            case _:
-                return False
+        with contextlib.suppress(Corrupt, ContentError):  # an end that cannot be read is told once more
+            found = await self._runtime.events.last_of(self.id, ("turn_finished", "turn_failed"))
+            match decode_event(found.data) if found is not None else None:
+                case TurnFinished(turn=ended) | TurnFailed(turn=ended):
+                    return ended == turn
+                case _:
+                    pass
+        return False
 
     async def finished_calls(self) -> dict[str, ToolResult]:
         found: dict[str, ToolResult] = {}
-        last = await self._runtime.events.last_of(self.id, ("message_stored", "turn_started"))
-        seq = last.seq if last is not None else 0
-        while events := await self._runtime.events.after(self.id, seq):
-            seq = events[-1].seq
-            for stored in events:
-                if isinstance(event := decode_event(stored.data), ToolFinished):
-                    found[event.result.call_id] = event.result
+        with contextlib.suppress(Corrupt, ContentError):  # what is damaged is told as interrupted; the session goes on
+            last = await self._runtime.events.last_of(self.id, ("message_stored", "turn_started"))
+            seq = last.seq if last is not None else 0
+            while events := await self._runtime.events.after(self.id, seq):
+                seq = events[-1].seq
+                for stored in events:
+                    if stored.type == "tool_finished" and isinstance(event := decode_event(stored.data), ToolFinished):
+                        found[event.result.call_id] = event.result
         return found
 
     # Who runs it -----------------------------------------------------------------------------------------------------

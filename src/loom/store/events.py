@@ -145,13 +145,12 @@ class Events:
 
 
 def _json(data: bytes) -> str:
+    if b"\0" in data:  # which PostgreSQL has not, and JSON writes otherwise
+        raise ContentError("an event is JSON, and holds no NUL")
     try:
-        text = data.decode()
+        return data.decode()
     except UnicodeDecodeError:
-        text = "\0"
-    if "\0" in text:  # which PostgreSQL has not, and JSON writes otherwise
-        raise ContentError("an event is JSON in UTF-8, and this is not")
-    return text
+        raise ContentError("an event is JSON in UTF-8, and this is not") from None
 
 
 def _rounds(batches: Sequence[_Batch]) -> list[list[int]]:
