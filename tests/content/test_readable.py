@@ -129,28 +129,28 @@ def test_every_field_of_media_takes_what_comes_back_and_nothing_else(block: Any)
 @pytest.mark.parametrize(
     ("build", "sentence"),
     [
-        (lambda: ToolCall("a", "f", None), "ToolCall.arguments is a dict, not None"),  # type: ignore[arg-type]
-        (lambda: ToolCall("a", "f", [1]), r"ToolCall.arguments is a dict, not \[1\]"),  # type: ignore[arg-type]
-        (lambda: ToolResult("a", ("hi",)), "ToolResult.blocks is made of TextBlock, .*, not 'hi'"),  # type: ignore[arg-type]
-        (lambda: ToolResult("a", (ToolCall("b", "f"),)), "ToolResult.blocks is made of .*, not ToolCall"),  # type: ignore[arg-type]
-        (lambda: ToolResult("a", (png(),), is_error=None), "ToolResult.is_error is True or False, not None"),  # type: ignore[arg-type]
-        (lambda: ImageBlock(png().media, alt=None), "ImageBlock.alt is a string, not None"),  # type: ignore[arg-type]
+        (lambda: ToolCall("a", "f", None), "ToolCall.arguments is a dict, not None"),
+        (lambda: ToolCall("a", "f", [1]), r"ToolCall.arguments is a dict, not \[1\]"),
+        (lambda: ToolResult("a", ("hi",)), "ToolResult.blocks is made of TextBlock, .*, not 'hi'"),
+        (lambda: ToolResult("a", (ToolCall("b", "f"),)), "ToolResult.blocks is made of .*, not ToolCall"),
+        (lambda: ToolResult("a", (png(),), is_error=None), "ToolResult.is_error is True or False, not None"),
+        (lambda: ImageBlock(png().media, alt=None), "ImageBlock.alt is a string, not None"),
         (
-            lambda: ImageBlock(png().media, detail="original"),  # type: ignore[arg-type]
+            lambda: ImageBlock(png().media, detail="original"),
             "ImageBlock.detail is one of auto, low, high, not 'original'",
         ),
-        (lambda: ImageBlock("a.png"), "ImageBlock.media is a Media, not 'a.png'"),  # type: ignore[arg-type]
-        (lambda: TextBlock("x", ("foo",)), "TextBlock.citations is made of Citation, not 'foo'"),  # type: ignore[arg-type]
-        (lambda: TextBlock("x", opaque={}), "TextBlock.opaque is an Opaque, not {}"),  # type: ignore[arg-type]
+        (lambda: ImageBlock("a.png"), "ImageBlock.media is a Media, not 'a.png'"),
+        (lambda: TextBlock("x", ("foo",)), "TextBlock.citations is made of Citation, not 'foo'"),
+        (lambda: TextBlock("x", opaque={}), "TextBlock.opaque is an Opaque, not {}"),
         (lambda: msgspec.structs.replace(png().media, width=1.5), "Media.width is a whole number, not 1.5"),
         (
             lambda: msgspec.structs.replace(wav().media, duration_seconds=math.nan),
             "Media.duration_seconds is a finite number, not nan",
         ),
-        (lambda: loom.image(b"x", detail="original"), "Attachment.detail is one of auto, low, high, not 'original'"),  # type: ignore[arg-type]
-        (lambda: loom.image(b"x", alt=None), "Attachment.alt is a string, not None"),  # type: ignore[arg-type]
-        (lambda: loom.document(b"x", pages=3), "Attachment.pages is a string, not 3"),  # type: ignore[arg-type]
-        (lambda: loom.audio(bytearray(b"x")), r"a Path, bytes or an http\(s\) URL, not bytearray"),  # type: ignore[arg-type]
+        (lambda: loom.image(b"x", detail="original"), "Attachment.detail is one of auto, low, high, not 'original'"),
+        (lambda: loom.image(b"x", alt=None), "Attachment.alt is a string, not None"),
+        (lambda: loom.document(b"x", pages=3), "Attachment.pages is a string, not 3"),
+        (lambda: loom.audio(bytearray(b"x")), r"a Path, bytes or an http\(s\) URL, not bytearray"),
     ],
 )
 def test_what_is_of_the_wrong_kind_is_refused_where_it_is_built(build: Callable[[], object], sentence: str) -> None:
@@ -178,8 +178,8 @@ def test_strings_and_numbers_of_a_subclass_become_plain() -> None:
 
 
 def test_a_list_of_blocks_becomes_a_tuple() -> None:
-    assert ToolResult("a", [TextBlock("x")]) == ToolResult("a", (TextBlock("x"),))  # type: ignore[arg-type]
-    assert hash(TextBlock("x", [Citation(quote="q")]))  # type: ignore[arg-type]
+    assert ToolResult("a", [TextBlock("x")]) == ToolResult("a", (TextBlock("x"),))
+    assert hash(TextBlock("x", [Citation(quote="q")]))
 
 
 @pytest.mark.parametrize("change", [Measured(1), {"deep": math.inf}, 2**80, "\ud800", object()])
@@ -214,17 +214,17 @@ def table() -> Any:
 
 def thought() -> Any:
     """Do it."""
-    return ToolResult("-", (ThinkingBlock("x"),))  # type: ignore[arg-type]
+    return ToolResult("-", (ThinkingBlock("x"),))
 
 
 def words() -> Any:
     """Do it."""
-    return ToolResult("-", ("hello",))  # type: ignore[arg-type]
+    return ToolResult("-", ("hello",))
 
 
 def picture() -> Any:
     """Do it."""
-    return loom.image(sample_png(), detail="ultra")  # type: ignore[arg-type]
+    return loom.image(sample_png(), detail="ultra")
 
 
 async def named(context: loom.ToolContext) -> Any:
@@ -265,6 +265,6 @@ def test_the_progress_of_a_tool_can_always_be_recorded() -> None:
     assert event == ToolProgressed(call_id="a", text="caf\ufffd", fraction=1.0)
     assert decode_event(encode_event(event)) == event
     with pytest.raises(ContentError, match=r"ToolProgressed.text is a string, not None"):
-        ToolProgressed(call_id="a", text=None)  # type: ignore[arg-type]
+        ToolProgressed(call_id="a", text=None)
     with pytest.raises(ContentError, match="how far a tool is, is a number, not 'half'"):
-        ToolProgressed(call_id="a", text="x", fraction="half")  # type: ignore[arg-type]
+        ToolProgressed(call_id="a", text="x", fraction="half")
