@@ -15,7 +15,15 @@ from loom.config import load_config
 from loom.content.blocks import ToolCall
 from loom.content.messages import broken_pairs, text_of
 from loom.errors import ConfigError, Conflict
-from loom.events import ApprovalAnswered, ApprovalRequested, NoticeRaised, StepStarted, TurnFailed, TurnFinished
+from loom.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    NoticeRaised,
+    StepStarted,
+    ToolFinished,
+    TurnFailed,
+    TurnFinished,
+)
 from loom.runtime import Runtime
 from loom.testing import ScriptedProvider
 from loom.tools.base import tool
@@ -90,9 +98,15 @@ async def test_a_resumed_turn_counts_what_it_used_before(tmp_path: Path):
 async def test_a_call_that_had_ended_keeps_its_result_when_the_turn_is_resumed(tmp_path: Path):
     both = [[ToolCall("1", "look_up"), ToolCall("2", "wipe")]]
     async with runtime_at(tmp_path, both, wipe, look_up) as runtime:
-        session_id = await left_waiting(runtime)
+        session = await runtime.session(model=MODEL)
+        awaited: set[type] = {ApprovalRequested, ToolFinished}  # in either order: both calls run at once
+        async for event in session.stream("wipe it"):
+            if type(event) in awaited:
+                awaited.remove(type(event))
+                if not awaited:
+                    await session.leave()
     async with runtime_at(tmp_path, ["done"], wipe, look_up) as runtime:
-        session = await runtime.session(session_id)
+        session = await runtime.session(session.id)
         await session.answer((await session.approvals())[0].approval, "once")
         assert [event async for event in session.resume() if isinstance(event, TurnFinished)]
         assert [text_of(result) for message in await session.path() for result in message.results] == ["found", "wiped"]
