@@ -1,4 +1,4 @@
-# Two commands do everything: `make run` and `make test`. The rest is for people who work on Loom.
+# `make run` starts Loom, `make check` is for each change, `make test` for everything.
 SHELL := /bin/bash
 PYTHON ?= python3
 VENV := .venv
@@ -6,7 +6,9 @@ BIN := $(VENV)/bin
 # More than cores: many tests wait for programs.
 WORKERS ?= 4
 
-.PHONY: run test lint bench docs clean packages
+.PHONY: run check check-tests test lint bench docs clean packages
+# What runs in about a minute and needs no other program.
+FAST := tests/content tests/$(if $(wildcard src/loom/compile),compile,context) tests/wire tests/agent tests/test_*.py
 .DEFAULT_GOAL := run
 
 # Sets up and starts the daemon with the web client on the built-in model, and prints the link.
@@ -14,8 +16,15 @@ run: $(VENV)/.run
 	@$(BIN)/python web/make.py
 	@LOOM_MODEL=$${LOOM_MODEL:-loom/spark} $(BIN)/loom web
 
+# Lint, types and fast tests, without Debian packages.
+check: lint check-tests
+
+check-tests: $(VENV)/.test
+	LOOM_TEST_PROFILE=quick $(BIN)/python -m pytest -n 2 --dist loadgroup $(FAST)
+
 # Sets up everything that the tests need, then checks and tests.
 test: packages $(VENV)/.test lint
+	$(BIN)/pyright -p tests
 	$(BIN)/python -m pytest -n $(WORKERS) --dist loadgroup
 
 lint: $(VENV)/.test

@@ -10,11 +10,11 @@ from collections.abc import Sequence
 
 import msgspec
 
+from loom.compile.policy import Aging, DetachedMessage, Policy, Watermark
+from loom.compile.prepare import Prepared, prepare
 from loom.content.blocks import ImageBlock, TextBlock, ToolCall, ToolResult
 from loom.content.media import Media
 from loom.content.messages import Message, assistant, tool, user
-from loom.context.policy import Aging, Policy, Said, Watermark
-from loom.context.prepare import Prepared, prepare
 from loom.models import Model
 from loom.prompt import ReceiptRow
 from loom.providers.catalog import model
@@ -86,7 +86,7 @@ def session(target: Model, aging: Aging) -> tuple[float, int]:
     for number in range(TURNS):
         for new in turn(number):
             messages += new
-            path = [Said(str(at), message) for at, message in enumerate(messages)]
+            path = [DetachedMessage(str(at), message) for at, message in enumerate(messages)]
             prepared: Prepared = prepare(path, target, policy=Policy(aging=aging), watermark=mark)
             moves += borders(prepared.watermark) != borders(mark)
             mark = prepared.watermark

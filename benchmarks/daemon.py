@@ -36,7 +36,7 @@ import websockets
 from loom.client import Client, RemoteSession
 from loom.content.blocks import ContentBlock, ImageBlock
 from loom.content.media import Media
-from loom.events import ImageAdded, TextDelta, TurnFailed, TurnFinished, encode_event
+from loom.events import ImageAdded, TextDelta, TurnFailed, TurnFinished
 from loom.testing import memory_runtime, sample_png
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
@@ -296,10 +296,8 @@ async def ours(clients: int, count: int, *, inline: bool, pause_seconds: float =
 
         async def work() -> None:
             for _ in range(count // at_once):
-                events = [(event.type, encode_event(event))] * at_once
-                seq = await runtime.events.append(session.id, events)
-                for tell in runtime.on_events:
-                    tell(session.id, seq, events)
+                seq = await runtime.events.append(session.id, [event] * at_once)
+                runtime.events.publish(session.id, seq, [event] * at_once)
                 await asyncio.sleep(pause_seconds)
 
         seconds = await timed(readers(house.url, session.id, clients, count, inline=inline), work, lag)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import statistics
 import time
 
+from loom.compile.policy import DetachedMessage, Policy
+from loom.compile.prepare import prepare
 from loom.content.blocks import DocumentBlock, ImageBlock, TextBlock, ToolCall, ToolResult
 from loom.content.media import Media
 from loom.content.messages import Message, assistant, tool, user
-from loom.context.policy import Policy, Said
-from loom.context.prepare import prepare
 from loom.providers.catalog import model
 
 MODELS = (
@@ -31,7 +31,7 @@ def medium(number: int, media_type: str, **facts: int) -> Media:
     )
 
 
-def conversation(blocks: int) -> list[Said]:
+def conversation(blocks: int) -> list[DetachedMessage]:
     """Turns of nine blocks: a question, a call, a result with a screenshot and a page of text, an answer."""
     messages: list[Message] = []
     for number in range((blocks + 8) // 9):
@@ -43,10 +43,10 @@ def conversation(blocks: int) -> list[Said]:
             tool(ToolResult(f"call_{number}", (TextBlock("taken"), shot, TextBlock("line of a log\n" * 200)))),
             assistant("Here is what I saw. " * 20, "And what it means: größer, 更大. " * 20),
         ]
-    return [Said(str(at), message) for at, message in enumerate([*messages, user("And now?")])]
+    return [DetachedMessage(str(at), message) for at, message in enumerate([*messages, user("And now?")])]
 
 
-def milliseconds(path: list[Said], references: tuple[str, ...], policy: Policy) -> tuple[float, float]:
+def milliseconds(path: list[DetachedMessage], references: tuple[str, ...], policy: Policy) -> tuple[float, float]:
     """The median of some rounds, on the clock and of the processor; within a round nothing is shared between models."""
     found: list[float] = []
     busy: list[float] = []

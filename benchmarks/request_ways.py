@@ -158,12 +158,13 @@ class Loom:
         import msgspec
 
         from loom.agent.ingest import ingest
-        from loom.agent.mend import Asking
-        from loom.agent.renditions import Renditions
+        from loom.compile.policy import DetachedMessage, Policy
+        from loom.compile.renditions import Renditions
+        from loom.compile.request import RequestInput
+        from loom.compile.settle import Settler
         from loom.content.messages import assistant, user
-        from loom.context.cost import Calibration
-        from loom.context.policy import Policy, Request, Said, Watermark
-        from loom.formats.facts import Limits
+        from loom.formats.facts import IntakeLimits
+        from loom.formats.renderer import FormatRenderer
         from loom.providers.catalog import ModelOverrides, model
         from loom.providers.http import HttpProvider
         from loom.store.derived import DerivedCache
@@ -171,8 +172,9 @@ class Loom:
 
         self = cls()
         media = open_media(folder / f"store-{os.getpid()}")
-        limits = Limits()
-        self.renditions = Renditions(media, DerivedCache(media.place), limits=limits)
+        limits = IntakeLimits()
+        self.renditions = Renditions(media, DerivedCache(media.place), FormatRenderer(limits))
+        self.settler = Settler(self.renditions)
         found = model("anthropic/claude-opus-5", ModelOverrides(base_url=f"{url}/sse"))
         if aging == "off":
             room = msgspec.structs.replace(found.limits, max_request_bytes=None, context_tokens=100_000_000)
@@ -181,22 +183,19 @@ class Loom:
         for question, file, answer in turns(folder):
             content = [] if file is None else (await ingest([file], media, limits=limits)).blocks
             messages += [user(*content, question), assistant(answer)]
-        self.asking = Asking(
-            path=tuple(Said(f"n{at}", message) for at, message in enumerate([*messages, user("And now?")])),
+        self.request = RequestInput(
+            path=tuple(DetachedMessage(f"n{at}", message) for at, message in enumerate([*messages, user("And now?")])),
             model=found,
             policy=Policy(aging=aging),
-            request=Request(),
-            overrides={},
-            watermark=Watermark(),
-            calibration=Calibration(),
-            quarantine=frozenset(),
         )
         self.provider = HttpProvider(self.renditions, lambda _: KEY)
         return self
 
     async def prompt(self) -> Any:
-        prepared = await self.renditions.settle(self.asking.prepared)
-        self.asking.watermark = prepared.watermark
+        import msgspec
+
+        prepared = await self.settler.settle(self.request)
+        self.request = msgspec.structs.replace(self.request, watermark=prepared.watermark)
         return prepared.prompt
 
     async def settle(self) -> None:

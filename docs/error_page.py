@@ -7,7 +7,7 @@ from textwrap import fill
 from typing import Final
 
 from loom import errors
-from loom.cli.exits import MEANINGS, exit_code
+from loom.cli.exit_codes import MEANINGS, exit_code
 from loom.errors import LoomError
 
 _INTRODUCTION: Final = """\
@@ -65,6 +65,8 @@ _ADVICE: Final = {
     "Full": "Make room (`loom sweep` deletes media that nothing refers to) and try again. Nothing is stored by halves.",
     "ReadOnly": "Make the folder writable for you, or set `home` (or `LOOM_HOME`) to one that is.",
     "Unreachable": "Check that the database of `[store]` or the bucket of `[media]` runs and can be reached from here.",
+    "BlobsUnavailable": "Check that the bucket or folder of `[media]` can be reached. Nothing is lost: media that "
+    "cannot be read now can be read again once it answers. `media.timeout_seconds` says how long Loom waits.",
     "ExtraMissing": "Run the command of the hint. Everything that does not need the part works without it.",
     "ProviderError": "Catch it where any answer of a service may fail. Another model can go on with the same session.",
     "NotAuthorised": "`loom keys set`, or set the environment variable that the sentence names.",
@@ -84,7 +86,9 @@ _ADVICE: Final = {
 
 _TURNS: Final = {
     "turn.limit": "The turn reached its limit of steps, time or money. What was done is kept; say “go on” to continue.",
-    "turn.cancelled": "Somebody cancelled it. What was said is kept, and calls without a result are answered.",
+    "turn.cancelled": "The turn was cancelled. Its messages are kept, and calls without a result are answered.",
+    "turn.continued": "A notice, not an error: the turn goes on after a restart or a broken connection. Words "
+    "that were shown are kept, and calls that may not run twice do not.",
     "turn.interrupted": "The process ended in the middle of it. It is closed when the session goes on: calls without a "
     "result are answered with “interrupted”, and nothing is run twice.",
 }

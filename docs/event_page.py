@@ -88,7 +88,7 @@ _FIELDS: Final = {
     "pattern": "what `always` would allow from now on",
     "reason": "why",
     "redacted": "whether the provider keeps the words to itself",
-    "result": "blocks for the model, `data` for faces, and whether it is an error",
+    "result": "blocks for the model, `data` for interfaces, and whether it is an error",
     "seconds": "how long it took",
     "seq": "counts within the session, without gaps",
     "session": "the id of the session",

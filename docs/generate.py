@@ -29,15 +29,23 @@ def _config(page: str) -> str:
 
 def _fallback_matrix(_: str) -> str:
     """The matrix is data of the tests; it is read from its file, for `tests` is no package."""
-    return str(runpy.run_path(str(_DOCS.parent / "tests" / "context" / "matrix.py"))["page"]())
+    return str(runpy.run_path(str(_DOCS.parent / "tests" / "compile" / "matrix.py"))["page"]())
+
+
+def _formats(_: str) -> str:
+    """Reads samples that the benchmarks share, so that it is imported only for this page."""
+    from docs import format_page
+
+    return format_page.page()
 
 
 PAGES: Final[dict[str, Callable[[str], str]]] = {
-    "cli.md": cli_reference.updated,
+    "cli.md": cli_reference.update_page,
     "config.md": _config,
     "errors.md": lambda _: error_page.page(),
     "events.md": lambda _: event_page.page(),
     "fallback-matrix.md": _fallback_matrix,
+    "formats.md": _formats,
     "tools.md": lambda _: tools_reference.reference(),
 }
 """Each takes the page as it is and gives the page as it should be."""

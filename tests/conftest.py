@@ -1,8 +1,29 @@
-"""For all tests: generated cases are the same in every run. The benchmarks look further."""
+"""For all tests: generated cases are the same in every run. The benchmarks look further.
+
+With `LOOM_TEST_PROFILE=quick` each property is tried on a few cases only: the fast loop of `make check`.
+"""
 
 from __future__ import annotations
 
+import os
+from typing import Final
+
+import pytest
 from hypothesis import settings
 
+QUICK: Final = os.environ.get("LOOM_TEST_PROFILE") == "quick"
+QUICK_EXAMPLES: Final = 10
+
 settings.register_profile("seeded", derandomize=True)
-settings.load_profile("seeded")
+settings.register_profile("quick", settings.get_profile("seeded"), max_examples=QUICK_EXAMPLES)
+settings.load_profile("quick" if QUICK else "seeded")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Apply the quick profile also where a test states its own number of examples."""
+    for item in items if QUICK else ():
+        test = getattr(item, "obj", None)
+        own = getattr(test, "_hypothesis_internal_use_settings", None)  # hypothesis has no public name for it
+        if own is not None:
+            few = settings(own, max_examples=min(own.max_examples, QUICK_EXAMPLES))
+            test._hypothesis_internal_use_settings = few

@@ -10,6 +10,7 @@ if [ ${#wanted[@]} -eq 0 ]; then
     ghostscript poppler-utils qpdf                          # PDFs by other programs
     chromium fonts-dejavu-core                              # print-to-PDF, screenshots
     tesseract-ocr tesseract-ocr-eng libmagic1               # readers to compare with
+    bubblewrap ripgrep                                      # the fence around commands; a search to compare with
     strace                                                  # what calls out, and disks that fail
     zsh                                                     # completion in another shell
     xvfb xclip                                              # a clipboard with a picture on it

@@ -81,10 +81,10 @@ class OddServer:
 
 
 @contextmanager
-def odd_server() -> Iterator[tuple[OddServer, str]]:
+def odd_server(port: int = 0) -> Iterator[tuple[OddServer, str]]:
     """A server that speaks as much S3 as one bucket of whole objects needs, and its address."""
     world = OddServer()
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Handler", (_Handler,), {"world": world}))
+    server = ThreadingHTTPServer(("127.0.0.1", port), type("Handler", (_Handler,), {"world": world}))
     thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
     try:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from msgspec import inspect
 
 from loom.config import Config, load_config
-from loom.config.shape import Names, Shape, Table, Value, shape
+from loom.config.schema_tree import NamedTables, Shape, TableShape, ValueShape, shape
 
 TRICKY = ["off", "yes", "null", "~", "1e5", "0o17", "010", "1:30", "2026-01-01", "<<", "=", "1_000", ".5", "#", "a: b"]
 TEXT = st.sampled_from(TRICKY) | st.text(
@@ -33,7 +33,7 @@ Dumper.add_implicit_resolver(
 )
 
 
-def values(at: Value) -> st.SearchStrategy[Any]:
+def values(at: ValueShape) -> st.SearchStrategy[Any]:
     if at.rows:
         rule = st.fixed_dictionaries(
             {"tool": NAME, "action": st.sampled_from(["allow", "ask", "deny"])}, optional={"pattern": NAME}
@@ -47,7 +47,7 @@ def values(at: Value) -> st.SearchStrategy[Any]:
 def of_type(info: inspect.Type) -> st.SearchStrategy[Any]:
     match info:
         case inspect.UnionType():
-            return st.one_of(of_type(item) for item in info.types if not isinstance(item, inspect.NoneType))
+            return st.one_of([of_type(item) for item in info.types if not isinstance(item, inspect.NoneType)])
         case inspect.BoolType():
             return st.booleans()
         case inspect.IntType():
@@ -67,13 +67,13 @@ def of_type(info: inspect.Type) -> st.SearchStrategy[Any]:
 def documents(at: Shape, path: tuple[str, ...] = ()) -> st.SearchStrategy[Any]:
     """Any valid content for a place of the schema."""
     match at:
-        case Value() if path == ("trusted_folders",):
+        case ValueShape() if path == ("trusted_folders",):
             return st.lists(TEXT.map(lambda text: "/" + text), max_size=2)
-        case Value():
+        case ValueShape():
             return values(at)
-        case Names():
+        case NamedTables():
             return st.dictionaries(NAME, documents(at.of, (*path, "*")), max_size=2)
-        case Table():
+        case TableShape():
             keys = {name: documents(below, (*path, name)) for name, below in at.keys.items() if name != "id"}
             if path == ("mcp", "servers", "*"):
                 one_of_two = st.sampled_from([{"command": "npx"}, {"url": "https://example.org"}])

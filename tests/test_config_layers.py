@@ -10,10 +10,10 @@ from pathlib import Path
 import pytest
 
 from config_world import load, shown
-from loom.config import Config, Origin, load_config
-from loom.context.policy import Policy
+from loom.compile.policy import Policy
+from loom.config import Config, ValueOrigin, load_config
 from loom.errors import ConfigError
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
 
 
 def test_each_layer_wins_over_the_one_below_and_every_value_knows_where_it_came_from(tmp_path: Path) -> None:
@@ -32,13 +32,13 @@ def test_each_layer_wins_over_the_one_below_and_every_value_knows_where_it_came_
     assert rows["images.low_res_size"] == ("100", f"user {home}:5")
     assert rows["context.full_turns"] == ("3", f"user {home}:7")
     assert rows["context.low_turns"] == ("2", "default")
-    assert config.origin("images", "max_pixels") == Origin(layer="project", file="loom.toml", line=5)
+    assert config.origin("images", "max_pixels") == ValueOrigin(layer="project", file="loom.toml", line=5)
     assert config.origin("images", "max_side").variable == "LOOM_IMAGES__MAX_SIDE"
 
 
 def test_without_any_file_the_promised_defaults_hold(tmp_path: Path) -> None:
     config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path / "nowhere")})
-    assert config.media_limits() == Limits()
+    assert config.media_limits() == IntakeLimits()
     assert config.cleanup_after_days == 7
     assert (config.images.max_per_message, config.images.max_per_session, config.images.low_res_size) == (10, 100, 512)
     assert (config.documents.pages_per_read, config.documents.warn_over_pages, config.documents.dpi) == (20, 100, 150)
@@ -73,8 +73,10 @@ def test_every_limit_of_the_door_can_be_configured(tmp_path: Path) -> None:
         """,
     )
     limits = config.media_limits()
-    assert [name for name in Limits.__struct_fields__ if getattr(limits, name) == getattr(Limits(), name)] == []
-    assert limits == Limits(
+    assert [
+        name for name in IntakeLimits.__struct_fields__ if getattr(limits, name) == getattr(IntakeLimits(), name)
+    ] == []
+    assert limits == IntakeLimits(
         max_image_bytes=1,
         max_pixels=2,
         max_frames=3,
@@ -240,7 +242,7 @@ def test_flags_take_nested_tables_dotted_keys_and_text_and_skip_what_was_not_giv
     assert config.model == "u"
     assert (config.server.port, config.server.host, config.server.allowed_hosts) == (81, "::1", ("a", "b"))
     assert config.models["gpt-5.5"].tier == "best"
-    with pytest.raises(ConfigError, match=r"^flags: server: is given both as a table and as a value$"):
+    with pytest.raises(ConfigError, match=r"^flags: server: is set both as a table and as a value$"):
         load(tmp_path, flags={"server": "x", "server.port": 1})
 
 
@@ -309,7 +311,7 @@ def test_keys_may_stand_in_a_file_of_their_own_that_others_cannot_read(tmp_path:
     files = {"loom.toml": 'model = "m"\n', "keys.toml": '[keys]\nanthropic = "sk-ant-0123456789"\n'}
     config = load(tmp_path, user=files)
     keys = tmp_path / "home" / "keys.toml"
-    assert config.warnings == (f"{keys}: other users of this machine may read your keys. Run: chmod 600 {keys}",)
+    assert config.warnings == (f"{keys}: other users of this machine can read your keys. Run: chmod 600 {keys}",)
     keys.chmod(0o600)
     config = load_config(cwd=tmp_path / "work", environ={"LOOM_HOME": str(tmp_path / "home")})
     assert config.warnings == ()

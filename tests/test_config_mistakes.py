@@ -9,8 +9,8 @@ import pytest
 
 from config_world import load
 from loom.config import Config, load_config
-from loom.config.keys import read_keys
-from loom.config.shape import got
+from loom.config.key_file import read_keys
+from loom.config.schema_tree import actual_text
 from loom.errors import ConfigError
 
 
@@ -36,7 +36,7 @@ from loom.errors import ConfigError
         (
             "[models.fast]\nbase_url = 'localhost:80'",
             (
-                "loom.toml: models.fast.base_url: expected an address that begins with http:// or https://, "
+                "loom.toml: models.fast.base_url: expected a URL that begins with http:// or https://, "
                 'got "localhost:80"'
             ),
         ),
@@ -67,7 +67,7 @@ from loom.errors import ConfigError
         ("[agents.a]\nid = 'b'", 'loom.toml: agents.a.id: expected "a", the name of its table, or no id at all'),
         ("[agents.a]\nid = 1", "loom.toml: agents.a.id: expected text, got 1"),
         ("[[agents]]\nvision = true", "loom.toml: agents[1]: expected a table with an id"),
-        ("[[agents]]\nid = 'a'\n[[agents]]\nid = 'a'", 'loom.toml: agents[2].id: "a" is there twice'),
+        ("[[agents]]\nid = 'a'\n[[agents]]\nid = 'a'", 'loom.toml: agents[2].id: "a" is defined twice'),
         ("[approval]\nrules = 'none'", 'loom.toml: approval.rules: expected a list of tables, got "none"'),
         ("[approval]\nrules = ['none']", 'loom.toml: approval.rules[1]: expected a table, got "none"'),
         (
@@ -152,7 +152,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
             flags={"server.port": 0},
         )
     assert str(caught.value).splitlines() == [
-        "4 things are wrong in the configuration:",
+        "4 errors in the configuration:",
         f"  {tmp_path}/home/loom.toml: cleanup_after_days: expected a whole number from 0 to 36500, got -1",
         "  loom.toml: images.max_side: expected a whole number from 64 to 16384, got 1",
         '  LOOM_CONTEXT__AGING: expected one of "every-turn", "off", "stepped", got "no"',
@@ -167,7 +167,7 @@ def test_all_mistakes_are_told_at_once(tmp_path: Path) -> None:
         ({"loom.toml": "[a\n"}, "loom.toml: line 1, column 3: Expected ']' at the end of a table declaration."),
         ({"loom.toml": "model = 'a'\nmodel = 'b'\n"}, "loom.toml: line 2, column 12: Cannot overwrite a value."),
         ({"loom.yaml": "a: 1\nb: [1\n"}, "loom.yaml: line 3, column 1: expected ',' or ']', but got '<stream end>'."),
-        ({"loom.yaml": "model: a\nmodel: b\n"}, "loom.yaml: line 2: model is there twice."),
+        ({"loom.yaml": "model: a\nmodel: b\n"}, "loom.yaml: line 2: model is defined twice."),
         ({"loom.yaml": "- a\n- b\n"}, "loom.yaml: line 1: expected keys and values, such as `model: …`."),
         ({"loom.yaml": "server:\n  5: x\n"}, "loom.yaml: line 2: expected a name before the colon; put it in quotes."),
         ({"loom.yaml": "? [a, b]\n: c\n"}, "loom.yaml: line 1: expected a name before the colon; put it in quotes."),
@@ -197,14 +197,14 @@ def test_text_that_cannot_be_read_names_the_file_and_the_line(
         ("loom.toml", b"a = " + b"[" * 50_000, "is nested too deeply"),
         ("loom.toml", b"a = " + b"9" * 5_000, "a number has too many digits"),
         ("loom.yaml", b"a: " + b"[" * 5_000, "is nested too deeply"),
-        ("loom.yaml", b"a: " + b"[" * 100 + b"]" * 100, "more values here than a configuration needs"),
+        ("loom.yaml", b"a: " + b"[" * 100 + b"]" * 100, "too many values"),
         ("loom.yaml", b"a: " + b"9" * 5_000, "this number cannot be read"),
-        ("loom.yaml", b"a: &a [*a]", "more values here than a configuration needs"),
+        ("loom.yaml", b"a: &a [*a]", "too many values"),
         (
             "loom.yaml",
             b"a: &a [1,1,1,1,1,1,1,1,1,1]\n"
             + b"".join(b"%c: &%c [%s]\n" % (n, n, b",".join([b"*%c" % (n - 1)] * 10)) for n in range(98, 112)),
-            "more values here than a configuration needs",
+            "too many values",
         ),
     ],
 )
@@ -221,7 +221,7 @@ def test_hostile_files_are_refused_quickly_and_by_name(tmp_path: Path, name: str
 def test_two_files_in_one_folder_are_one_too_many(tmp_path: Path, other: str) -> None:
     with pytest.raises(ConfigError) as caught:
         load(tmp_path, project={"loom.toml": "", other: ""})
-    expected = f"loom.toml and {other} are both there, and only one can count. Keep one and delete the other."
+    expected = f"loom.toml and {other} both exist; only one can be used. Keep one and delete the other."
     assert str(caught.value) == expected
 
 
@@ -253,7 +253,7 @@ def test_a_working_directory_that_is_gone_is_said(tmp_path: Path, monkeypatch: p
     gone.mkdir()
     monkeypatch.chdir(gone)
     gone.rmdir()
-    with pytest.raises(ConfigError, match="the working directory is gone"):
+    with pytest.raises(ConfigError, match="The working directory is gone"):
         load_config(environ={"LOOM_HOME": "/nowhere"})
 
 
@@ -269,7 +269,7 @@ def load_user(folder: Path, files: dict[str, str]) -> Config:
     [(None, "null"), (datetime.time(8), "a date or time"), (Path("/x"), "a value of type PosixPath")],
 )
 def test_a_value_of_no_kind_that_files_have_is_named_by_what_it_is(value: object, words: str) -> None:
-    assert got(value) == words
+    assert actual_text(value) == words
 
 
 @pytest.mark.parametrize(
@@ -308,7 +308,7 @@ def test_a_file_of_keys_is_read_as_the_configuration_reads_it(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize(
-    ("text", "words"), [('keys = "x"', "holds more than keys"), ("[keys", "cannot be read as TOML")]
+    ("text", "words"), [('keys = "x"', "contains more than keys"), ("[keys", "cannot be read as TOML")]
 )
 def test_a_file_of_keys_that_holds_something_else_is_left_as_it_is(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "keys.toml"

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config_world import load
-from loom.config import Action, Approval, Config, Rule, schema
+from loom.config import ApprovalAction, ApprovalRule, ApprovalSettings, Config, schema
 from loom.config.approval import ProjectApproval
 from loom.errors import ConfigError
 
-STRICTNESS: dict[Action, int] = {"allow": 0, "ask": 1, "deny": 2}
+STRICTNESS: dict[ApprovalAction, int] = {"allow": 0, "ask": 1, "deny": 2}
 
 PROTECTED = {
     "home": 'home = "/tmp/x"',
@@ -31,6 +31,7 @@ PROTECTED = {
     "context.describer": '[context]\ndescriber = "evil"',
     "turn.max_usd": "[turn]\nmax_usd = 1000",
     "turn.max_steps": "[turn]\nmax_steps = 1000",
+    "sandbox.mode": '[sandbox]\nmode = "off"',
     "tools.allow_hosts": '[tools]\nallow_hosts = ["169.254.169.254"]',
     "store.url": '[store]\nurl = "postgresql://evil.example/x"',
     "media.url": '[media]\nurl = "s3://evil"',
@@ -137,7 +138,7 @@ def test_an_untrusted_project_shows_its_agents_only_prompts_of_its_own(tmp_path:
     assert config.system_prompt("0") == "Be kind."
     (tmp_path / "work" / "prompt.md").unlink()
     (tmp_path / "work" / "prompt.md").symlink_to(tmp_path / "secret.md")
-    with pytest.raises(ConfigError, match="leads out of a folder that is not trusted"):
+    with pytest.raises(ConfigError, match="leads outside of the folder, which is not trusted"):
         config.system_prompt("0")
 
 
@@ -206,15 +207,15 @@ def test_a_project_restricts_but_cannot_widen_even_in_a_trusted_folder(tmp_path:
 
 ACTIONS = st.sampled_from(["allow", "ask", "deny"])
 WORDS = st.sampled_from(["*", "a", "b", "a*", "*b", "?", "ab", "[ab]", "read_*", "read_file"])
-RULES = st.lists(st.builds(Rule, tool=WORDS, pattern=WORDS, action=ACTIONS), max_size=5).map(tuple)
+RULES = st.lists(st.builds(ApprovalRule, tool=WORDS, pattern=WORDS, action=ACTIONS), max_size=5).map(tuple)
 
 
 @settings(deadline=None)
 @given(
-    user=st.builds(Approval, default=ACTIONS, rules=RULES),
+    user=st.builds(ApprovalSettings, default=ACTIONS, rules=RULES),
     project=st.builds(ProjectApproval, default=ACTIONS, rules=RULES),
 )
-def test_no_project_policy_makes_any_call_easier(user: Approval, project: ProjectApproval) -> None:
+def test_no_project_policy_makes_any_call_easier(user: ApprovalSettings, project: ProjectApproval) -> None:
     alone = Config(approval=user)
     together = Config(approval=user, project_approval=project)
     for tool, subject in itertools.product(("a", "b", "ab", "read_file"), ("", "a", "ab", "c")):
@@ -227,7 +228,10 @@ def test_no_project_policy_makes_any_call_easier(user: Approval, project: Projec
 @settings(deadline=None)
 @given(user=RULES, project=RULES, default=ACTIONS)
 def test_nor_does_a_project_file_when_it_is_loaded(
-    tmp_path_factory: pytest.TempPathFactory, user: tuple[Rule, ...], project: tuple[Rule, ...], default: Action
+    tmp_path_factory: pytest.TempPathFactory,
+    user: tuple[ApprovalRule, ...],
+    project: tuple[ApprovalRule, ...],
+    default: ApprovalAction,
 ) -> None:
     folder = tmp_path_factory.mktemp("world")
     alone = load(folder, user=toml(user), project="")
@@ -236,7 +240,7 @@ def test_nor_does_a_project_file_when_it_is_loaded(
         assert STRICTNESS[together.action_for(tool, subject)] >= STRICTNESS[alone.action_for(tool, subject)]
 
 
-def toml(rules: tuple[Rule, ...]) -> str:
+def toml(rules: tuple[ApprovalRule, ...]) -> str:
     return "".join(
         f'[[approval.rules]]\ntool = "{rule.tool}"\npattern = "{rule.pattern}"\naction = "{rule.action}"\n'
         for rule in rules

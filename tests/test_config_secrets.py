@@ -199,7 +199,7 @@ def test_secrets_compare_by_value_and_kind_and_are_false_when_empty() -> None:
     assert len({Secret("a"), Secret("a"), Url("a")}) == 2
     assert not Secret()
     assert repr(Secret("0123456789abcdef")) == "Secret('****cdef')"
-    with pytest.raises(TypeError, match=r"server\.port is no secret"):
+    with pytest.raises(TypeError, match=r"server\.port is not a secret"):
         Config().secret("server", "port")
 
 

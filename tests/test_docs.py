@@ -41,6 +41,8 @@ SECTIONS = {
     "J": range(87, 94),
     "K": range(94, 108),
     "L": range(108, 117),
+    "M": range(117, 118),
+    "N": range(125, 128),
 }
 EXPECTED = {
     **{section: [str(number) for number in numbers] for section, numbers in SECTIONS.items()},
@@ -172,7 +174,7 @@ def generate(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.parametrize("page", ["errors.md", "events.md"])
+@pytest.mark.parametrize("page", ["errors.md", "events.md", "formats.md"])
 def test_a_generated_page_says_what_the_code_says(page: str) -> None:
     checked = generate(ROOT, "--check", page)
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")

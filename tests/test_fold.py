@@ -105,7 +105,7 @@ def test_calls_without_an_id_or_with_one_twice_can_still_be_answered() -> None:
 
 
 def test_a_block_cannot_change_its_kind_in_the_middle() -> None:
-    with pytest.raises(ContentError, match="began as text"):
+    with pytest.raises(ContentError, match="started as text"):
         fold([TextDelta(index=0, text="a"), ThinkingDelta(index=0, text="b")])
 
 

@@ -9,10 +9,10 @@ import pytest
 from PIL import Image
 
 from loom import document, image
+from loom.compile.policy import DetachedMessage
+from loom.compile.prepare import prepare
 from loom.content.blocks import AudioBlock, DocumentBlock, ImageBlock, TextBlock, ToolCall
 from loom.content.messages import user
-from loom.context.policy import Said
-from loom.context.prepare import prepare
 from loom.errors import ContentError, Overloaded, Unreadable
 from loom.events import TextDelta, fold
 from loom.providers.catalog import model
@@ -21,7 +21,7 @@ from loom.testing import ScriptedProvider, events_of, memory_runtime, sample_pdf
 
 async def test_a_scripted_provider_answers_in_order_and_remembers_what_it_was_shown() -> None:
     provider = ScriptedProvider(["hello", ToolCall("a", "look", {"x": 1}), Overloaded("busy"), [TextDelta(text="cut")]])
-    prompt = prepare([Said("n", user("hi"))], model("loom/spark")).prompt
+    prompt = prepare([DetachedMessage("n", user("hi"))], model("loom/spark")).prompt
 
     first = fold([event async for event in provider.stream(prompt)])  # pyright: ignore[reportArgumentType]
     second = fold([event async for event in provider.stream(prompt)])  # pyright: ignore[reportArgumentType]
@@ -69,7 +69,7 @@ async def test_a_bad_file_is_refused_before_anything_is_stored(tmp_path: Path) -
             await runtime.ingest(sample_png(), tmp_path / "broken.png")
         with pytest.raises(Unreadable, match="no file"):
             await runtime.ingest(tmp_path / "absent.png")
-        with pytest.raises(ContentError, match="nothing to say"):
+        with pytest.raises(ContentError, match="the message is empty"):
             await runtime.ingest("  ", [])
         assert [stored async for stored in runtime.media.listing()] == []
 

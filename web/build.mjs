@@ -2,7 +2,10 @@
 // The same sources give the same bytes: names carry a hash of the content, nothing carries a date.
 import { build, context } from "esbuild";
 import { copyFile, mkdir, readdir, readFile, rm, writeFile } from "node:fs/promises";
+import { createHash } from "node:crypto";
+import { existsSync } from "node:fs";
 import path from "node:path";
+import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 import { fileURLToPath } from "node:url";
 
 const here = path.dirname(fileURLToPath(import.meta.url));
@@ -33,6 +36,25 @@ const noWebTransport = {
   },
 };
 
+/** The diagram frame is one page with its script inside: a frame without an origin may load nothing. */
+async function diagramFrame() {
+  const { outputFiles } = await build({ absWorkingDir: here, entryPoints: ["src/frames/diagram.ts"], bundle: true, format: "iife", minify: true, write: false, target: browser.target });
+  const library = await readFile(path.join(here, "node_modules/@mermaid-js/tiny/dist/mermaid.tiny.js"), "utf8");
+  const script = `${library}\n${outputFiles[0].text}`.replaceAll("</script", "<\\/script");
+  const html = `<!doctype html><meta charset="utf-8"><style>body{margin:0;padding:12px;overflow:auto}svg{display:block;margin:auto}</style><body><script>${script}</script>`;
+  const name = `diagram-${createHash("sha256").update(html).digest("hex").slice(0, 8).toUpperCase()}.html`;
+  return { name, html };
+}
+
+/** Envelopes are JSON: the code for binary attachments stays out. */
+const noBinary = {
+  name: "no-binary",
+  setup(set) {
+    set.onLoad({ filter: /socket\.io-parser\/build\/esm\/is-binary\.js$/ }, () => ({ contents: "export const isBinary = () => false; export const hasBinary = isBinary;", loader: "js" }));
+    set.onLoad({ filter: /socket\.io-parser\/build\/esm\/binary\.js$/ }, () => ({ contents: "const refuse = () => { throw new Error('binary packet'); }; export const deconstructPacket = refuse, reconstructPacket = refuse;", loader: "js" }));
+  },
+};
+
 const browser = {
   absWorkingDir: here,
   entryPoints: { app: "src/main.tsx", style: "src/styles/index.css" },
@@ -47,9 +69,10 @@ const browser = {
   entryNames: "[name]-[hash]",
   chunkNames: "[name]-[hash]",
   legalComments: "none",
+  charset: "utf8",
   metafile: true,
   logLevel: "warning",
-  plugins: [readerOnly, noWebTransport],
+  plugins: [readerOnly, noWebTransport, noBinary],
 };
 
 async function tests() {
@@ -69,7 +92,7 @@ async function tests() {
 
 /** Every package whose code is in the bundle, with its licence in full. */
 async function licences(metafile) {
-  const names = new Set();
+  const names = new Set(["@mermaid-js/tiny"]);
   for (const input of Object.keys(metafile.inputs)) {
     const match = /node_modules\/((?:@[^/]+\/)?[^/]+)\//.exec(input);
     if (match) names.add(match[1]);
@@ -97,15 +120,51 @@ async function page(metafile) {
   return html.replace("{{style}}", url(style)).replace("{{script}}", url(script)).replace("{{preload}}\n", preload ? `${preload}\n` : "");
 }
 
+const COMPRESSED_FROM_BYTES = 1_000;
+/** Brotli at its best takes seconds for the diagram frame: keep results by content. */
+const cache = path.join(here, "node_modules/.cache/loom-web");
+
+/** Write a brotli and a gzip copy beside each file that is worth it. Very large files get brotli only: the wheel carries them. */
+async function compress(folder) {
+  await mkdir(cache, { recursive: true });
+  for (const name of (await readdir(folder, { recursive: true })).sort()) {
+    if (!/\.(js|css|html|svg|txt|webmanifest)$/.test(name)) continue;
+    const file = path.join(folder, name);
+    const data = await readFile(file);
+    if (data.length < COMPRESSED_FROM_BYTES) continue;
+    const brotli = (bytes) => brotliCompressSync(bytes, { params: { [constants.BROTLI_PARAM_QUALITY]: 11, [constants.BROTLI_PARAM_LGWIN]: 22, [constants.BROTLI_PARAM_SIZE_HINT]: bytes.length } });
+    const ways = data.length > 1_000_000 ? { br: brotli } : { br: brotli, gz: (bytes) => gzipSync(bytes, { level: 9 }) };
+    for (const [suffix, run] of Object.entries(ways)) {
+      const kept = path.join(cache, `${createHash("sha256").update(data).digest("hex")}.${suffix}`);
+      if (!existsSync(kept)) await writeFile(kept, run(data));
+      await copyFile(kept, `${file}.${suffix}`);
+    }
+  }
+}
+
+/** The service worker lists the files of the offline shell; its version is a hash of them. */
+async function serviceWorker(metafile, html) {
+  const files = Object.keys(metafile.outputs).map((file) => `/assets/${path.basename(file)}`).filter((file) => /\/(app|chunk|style|ChatPane|Start|deferred)-/.test(file)).sort();
+  const shell = ["/", "/icon.svg", "/manifest.webmanifest", ...files];
+  const version = createHash("sha256").update(html).update(shell.join()).digest("hex").slice(0, 12);
+  await build({ absWorkingDir: here, entryPoints: ["src/service_worker.ts"], bundle: true, format: "iife", minify: true, target: browser.target, outfile: path.join(browser.outdir, "sw.js"), define: { SHELL: JSON.stringify(shell), VERSION: JSON.stringify(version) }, logLevel: "warning" });
+}
+
 async function client() {
   await rm(out, { recursive: true, force: true });
   await mkdir(out, { recursive: true });
+  const frame = await diagramFrame();
+  browser.define = { DIAGRAM_URL: JSON.stringify(`/assets/${frame.name}`) };
   const { metafile } = await build(browser);
-  await writeFile(path.join(out, "index.html"), await page(metafile));
+  await writeFile(path.join(browser.outdir, frame.name), frame.html);
+  const html = await page(metafile);
+  await writeFile(path.join(out, "index.html"), html);
+  await serviceWorker(metafile, html);
   await writeFile(path.join(out, "licences.txt"), await licences(metafile));
   for (const name of await readdir(path.join(here, "public"))) {
     await copyFile(path.join(here, "public", name), path.join(out, name));
   }
+  await compress(out);
 }
 
 if (process.argv.includes("--test")) {
@@ -113,7 +172,9 @@ if (process.argv.includes("--test")) {
 } else {
   await client();
   if (process.argv.includes("--watch")) {
+    // Compressed copies would hide what is built again.
+    for (const name of await readdir(out, { recursive: true })) if (/\.(br|gz)$/.test(name)) await rm(path.join(out, name));
     const rebuild = { name: "page", setup: (set) => set.onEnd((done) => done.metafile && page(done.metafile).then((html) => writeFile(path.join(out, "index.html"), html))) };
-    await (await context({ ...browser, plugins: [readerOnly, noWebTransport, rebuild] })).watch();
+    await (await context({ ...browser, plugins: [...browser.plugins, rebuild] })).watch();
   }
 }

@@ -28,14 +28,14 @@ from benchmarks.formats.sweep import finish, peak_mb  # noqa: E402 - as above
 from loom.content.recipes import Text  # noqa: E402 - as above
 from loom.errors import MediaError, Unreadable  # noqa: E402 - as above
 from loom.formats import inspect, render  # noqa: E402 - as above
-from loom.formats.facts import Limits  # noqa: E402 - as above
+from loom.formats.facts import IntakeLimits  # noqa: E402 - as above
 from loom.formats.image.header import read_header  # noqa: E402 - as above
 from loom.formats.sniff import sniff  # noqa: E402 - as above
 from loom.formats.sniff.kinds import KINDS  # noqa: E402 - as above
 
 SECONDS = 60.0
 NAMES = ("", "a.docx", "b.png", "c.txt", "d.pdf")
-ALLOWED_SECONDS = 3 * Limits().deadline_seconds
+ALLOWED_SECONDS = 3 * IntakeLimits().deadline_seconds
 """The deadline of each of the calls that a file gets at most."""
 
 

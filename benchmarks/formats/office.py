@@ -6,8 +6,8 @@ rounds, and the best of the rounds. The latter is the one to trust where a core 
 next, as virtual ones do: a long call meets both speeds, a short one mostly one of them. Libraries are used as such;
 openpyxl also has a faster mode for reading, which stands beside it. Recall is the share of the words that were written
 into the file. Files come from two makers: the libraries themselves, and LibreOffice, which opens those and saves them
-again. Loom reads .docx and .pptx in this process; its times for .xlsx include the worker process and the way to it.
-Each call gets bytes that were not seen before. The floor is what the library below Loom's reader needs.
+again. Loom's times include the worker process and the way to it. Each call gets bytes that were not seen before. The
+floor is what the library below Loom's reader needs.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ from pptx.util import Pt as SlidePt
 from benchmarks.formats.interleaved import timings
 from loom.content.media import Media, digest_of
 from loom.content.recipes import Text
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
 from loom.formats.office import render_office
 
 ROUNDS = 21
@@ -90,7 +90,7 @@ def _compare(title: str, kind: str, data: bytes, wanted: set[str]) -> None:
 
 def _by_loom(kind: str) -> Reader:
     """Each call gets a file of its own (another time in the first header): nothing that was kept helps."""
-    limits = Limits()
+    limits = IntakeLimits()
     stamps = count()
 
     def read(data: bytes) -> str:

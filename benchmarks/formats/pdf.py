@@ -29,11 +29,11 @@ from benchmarks.formats.interleaved import processor_seconds  # noqa: E402 - as 
 from loom.content.media import Media, digest_of  # noqa: E402 - as above
 from loom.content.recipes import Page, Slice, Text  # noqa: E402 - as above
 from loom.errors import LoomError  # noqa: E402 - as above
-from loom.formats.facts import Limits  # noqa: E402 - as above
+from loom.formats.facts import IntakeLimits  # noqa: E402 - as above
 from loom.formats.pdf import inspect_pdf, render_pdf  # noqa: E402 - as above
-from loom.formats.pdf.draw import draw as draw_page  # noqa: E402 - as above
+from loom.formats.pdf.page_image import draw as draw_page  # noqa: E402 - as above
 
-LIMITS = Limits()
+LIMITS = IntakeLimits()
 WORTH_TELLING_SECONDS = 0.3
 """Of processor time, which the system counts in hundredths of a second."""
 Case = Callable[[bytes, Path], object]

@@ -16,12 +16,12 @@ from PIL import Image, ImageDraw
 
 from benchmarks.formats.interleaved import medians, table
 from loom.content.recipes import Fit, Low
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
 from loom.formats.image import render_image
 from loom.formats.image.decode import open_picture
 from loom.formats.image.pixels import load
 
-LIMITS = Limits()
+LIMITS = IntakeLimits()
 
 
 def photograph() -> bytes:

@@ -21,12 +21,12 @@ from typing import Final, NoReturn
 from loom.content.recipes import Low, Recipe, Text, Thumb
 from loom.errors import LoomError
 from loom.formats import inspect, render
-from loom.formats.facts import Inspection, Limits
+from loom.formats.facts import Inspection, IntakeLimits
 from loom.formats.sniff.kinds import SVG
 
 FOLDERS: Final = ("/usr/share", "/usr/lib/python3", "/usr/lib/libreoffice")
 LARGEST_BYTES: Final = 20_000_000
-LIMITS: Final = Limits()
+LIMITS: Final = IntakeLimits()
 ALLOWED_SECONDS: Final = 4 * LIMITS.deadline_seconds
 """The worker's deadline, for each of the calls that a file gets; conversions by LibreOffice have a longer one."""
 SLOWEST: Final = 8

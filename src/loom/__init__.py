@@ -28,14 +28,14 @@ if TYPE_CHECKING:
     from loom.content.media import Media
     from loom.content.messages import Message, text_of
     from loom.daemon.embedded import asgi
-    from loom.doors import Loom, ask, diff
     from loom.errors import LoomError
     from loom.events import Event
     from loom.models import Capabilities, Model, Usage
     from loom.prompt import Prompt, Receipt
     from loom.runtime import Runtime
-    from loom.runtime.own import register_provider
+    from loom.runtime.custom_provider import register_provider
     from loom.session import Reply, Session
+    from loom.sync import Loom, ask, diff
     from loom.tools.base import ToolContext, tool
 
 _HOMES = {
@@ -58,13 +58,13 @@ _HOMES = {
     "loom.content.media": ("Media",),
     "loom.content.messages": ("Message", "text_of"),
     "loom.daemon.embedded": ("asgi",),
-    "loom.doors": ("Loom", "ask", "diff"),
+    "loom.sync": ("Loom", "ask", "diff"),
     "loom.errors": ("LoomError",),
     "loom.events": ("Event",),
     "loom.models": ("Capabilities", "Model", "Usage"),
     "loom.prompt": ("Prompt", "Receipt"),
     "loom.runtime": ("Runtime",),
-    "loom.runtime.own": ("register_provider",),
+    "loom.runtime.custom_provider": ("register_provider",),
     "loom.session": ("Reply", "Session"),
     "loom.tools.base": ("ToolContext", "tool"),
 }

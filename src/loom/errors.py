@@ -4,17 +4,18 @@
     ├── ContentError                a value that breaks an invariant; also a ValueError
     ├── ConfigError                 names the file, the key and what was expected
     ├── MediaError                  Unreadable · Unsupported · TooLarge · Encrypted
-    │                               raised at the door, before anything is stored
-    ├── StoreError                  NotFound · Newer · Corrupt · Conflict · Full · ReadOnly · Unreachable
+    │                               raised at intake, before anything is stored
+    ├── StoreError                  NotFound · Newer · Corrupt · Conflict · Full · ReadOnly
+    │   └── Unreachable             BlobsUnavailable (the media, for now: neither missing nor damaged)
     ├── ExtraMissing                an optional package or program is not installed
     ├── ProviderError               provider, model, status, retry_after, request id
     │   ├── NotAuthorised · RateLimited · Overloaded · Unavailable · Refused
     │   ├── TooManyBytes · ContextOverflow · MediaRefused (with the media) · CapabilityMissing
-    │   └── WireError               the provider said something that we do not understand
+    │   └── WireError               an answer of the provider that cannot be parsed
     └── ToolError                   raised by a tool; becomes ToolResult(is_error=True); never leaves a turn
 
-Each carries a stable `code` for programs, one sentence for people, and a `hint` that says what to do next.
-Anything else that escapes is a bug in Loom.
+Each has a stable `code` for programs, a one-sentence `message`, and a `hint` with the next step.
+Any other exception is a bug in Loom.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from typing import ClassVar
 
 
 class LoomError(Exception):
-    """The root. `str(error)` is the sentence and, where there is one, the next step."""
+    """Root of the tree. `str(error)` is the message, followed by the hint if there is one."""
 
     code: ClassVar[str] = "loom"
 
@@ -40,10 +41,14 @@ class LoomError(Exception):
 
 
 class ContentError(LoomError, ValueError):
+    """A value that breaks an invariant."""
+
     code = "content.invalid"
 
 
 class ConfigError(LoomError):
+    """An invalid setting. `file` and `key` say where it is."""
+
     code = "config.invalid"
 
     def __init__(self, message: str, *, file: str = "", key: str = "", hint: str = "") -> None:
@@ -54,7 +59,7 @@ class ConfigError(LoomError):
 
 
 class MediaError(LoomError):
-    """Bytes that cannot become a block. `name` is what the person called the file."""
+    """Bytes that cannot become a block. `name` is the file name that the user gave."""
 
     code = "media"
 
@@ -64,19 +69,19 @@ class MediaError(LoomError):
 
 
 class Unreadable(MediaError):
-    """Damaged, truncated, or not what it claims to be."""
+    """Damaged, truncated, or of another type than declared."""
 
     code = "media.unreadable"
 
 
 class Unsupported(MediaError):
-    """Whole, but of a kind that Loom does not take."""
+    """Intact, but of a type that Loom does not accept."""
 
     code = "media.unsupported"
 
 
 class TooLarge(MediaError):
-    """Over a limit of bytes, pixels, pages, frames or expansion."""
+    """Over a limit of bytes, pixels, pages, frames or decompressed size."""
 
     code = "media.too_large"
 
@@ -88,55 +93,68 @@ class Encrypted(MediaError):
 
 
 class StoreError(LoomError):
+    """The database or the blob store failed."""
+
     code = "store"
 
 
 class NotFound(StoreError):
+    """No record with this id."""
+
     code = "store.not_found"
 
 
 class Newer(StoreError):
-    """Written by a newer version of Loom; never touched."""
+    """Written by a newer version of Loom; not opened."""
 
     code = "store.newer"
 
 
 class Corrupt(StoreError):
+    """Stored data fail their checksum or cannot be decoded."""
+
     code = "store.corrupt"
 
 
 class Conflict(StoreError):
-    """Somebody else moved it first (compare-and-set lost)."""
+    """Another process changed it first (a lost compare-and-set or lease)."""
 
     code = "store.conflict"
 
 
 class Full(StoreError):
-    """No space left where the store lives."""
+    """No space left on the store's disk."""
 
     code = "store.full"
 
 
 class ReadOnly(StoreError):
-    """The store may be read but not written."""
+    """The store can be read but not written."""
 
     code = "store.read_only"
 
 
 class Unreachable(StoreError):
-    """The database or the bucket does not answer."""
+    """The database or the bucket does not respond."""
 
     code = "store.unreachable"
 
 
+class BlobsUnavailable(Unreachable):
+    """The bucket or the folder of media cannot be used for now. What is stored there is neither missing nor damaged: a
+    request can go on without it, and a later one may have it again."""
+
+    code = "store.blobs_unavailable"
+
+
 class ExtraMissing(LoomError):
-    """An optional part is not installed; `hint` is the command that installs it."""
+    """An optional dependency is not installed; `hint` is the command that installs it."""
 
     code = "extra.missing"
 
 
 class ProviderError(LoomError):
-    """What a provider answered, in our words. `digests` are the media that it points at, where it names any."""
+    """A failed request to a provider. `digests` are the media that its answer refers to, if any."""
 
     code = "provider"
 
@@ -162,50 +180,66 @@ class ProviderError(LoomError):
 
 
 class NotAuthorised(ProviderError):
+    """The API key is missing, invalid or lacks a permission."""
+
     code = "provider.not_authorised"
 
 
 class RateLimited(ProviderError):
+    """Too many requests; `retry_after` is in seconds, if the provider states it."""
+
     code = "provider.rate_limited"
 
 
 class Overloaded(ProviderError):
+    """The provider has no capacity at the moment."""
+
     code = "provider.overloaded"
 
 
 class Unavailable(ProviderError):
-    """No connection, a timeout, a 5xx: trying again later may help."""
+    """No connection, a timeout or a 5xx: a later retry may succeed."""
 
     code = "provider.unavailable"
 
 
 class Refused(ProviderError):
-    """The request was understood and turned down."""
+    """The provider understood the request and rejected it."""
 
     code = "provider.refused"
 
 
 class TooManyBytes(ProviderError):
+    """The request body is larger than the provider accepts."""
+
     code = "provider.too_many_bytes"
 
 
 class ContextOverflow(ProviderError):
+    """The request has more tokens than the context window."""
+
     code = "provider.context_overflow"
 
 
 class MediaRefused(ProviderError):
+    """The provider rejected a medium; `digests` says which, if known."""
+
     code = "provider.media_refused"
 
 
 class CapabilityMissing(ProviderError):
-    """The model cannot take this kind of content at all."""
+    """The model does not support this kind of content."""
 
     code = "provider.capability_missing"
 
 
 class WireError(ProviderError):
+    """The provider's answer does not follow its protocol."""
+
     code = "provider.wire"
 
 
 class ToolError(LoomError):
+    """Raised by a tool. The model reads it as the result of its call."""
+
     code = "tool"

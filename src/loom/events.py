@@ -1,13 +1,13 @@
-"""Events: what a model says while it speaks, and what faces see. One fold turns deltas into the message that is stored.
+"""Events of a running turn: deltas from the model, and what interfaces receive besides. A fold makes them a message.
 
-Model events carry the `index` of the block they belong to; blocks stand in the message in the order of their index.
-No event carries bytes: a picture that a model drew arrives here as the media that the store already holds.
+Model events carry the `index` of their block; the message holds its blocks in the order of their index.
+No event carries bytes: an image from a model is stored first and arrives as a media reference.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Literal, TypeAlias, assert_never, cast
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never, cast, get_args
 
 import msgspec
 
@@ -27,6 +27,9 @@ from loom.content.messages import Message
 from loom.errors import ContentError
 from loom.models import Usage
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
+
 StopReason: TypeAlias = Literal[
     "end", "tool_calls", "max_tokens", "stop_sequence", "refusal", "pause", "overflow", "other"
 ]
@@ -38,7 +41,7 @@ class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_d
         return cast("str", self.__struct_config__.tag)
 
 
-# What a decoder gives ----------------------------------------------------------------------------------------------
+# Events from a decoder ----------------------------------------------------------------------------------------------
 
 
 class TextDelta(_Event, frozen=True, tag="text"):
@@ -47,7 +50,7 @@ class TextDelta(_Event, frozen=True, tag="text"):
 
 
 class TextSealed(_Event, frozen=True, tag="text_sealed"):
-    """Data that the provider wants back with this text."""
+    """Opaque data to send back with this text."""
 
     index: int
     opaque: Opaque
@@ -64,7 +67,7 @@ class ThinkingDelta(_Event, frozen=True, tag="thinking"):
 
 
 class ThinkingSealed(_Event, frozen=True, tag="thinking_sealed"):
-    """The signature of a thinking block, or the whole of a redacted one."""
+    """The signature of a thinking block, or the content of a redacted one."""
 
     index: int
     opaque: Opaque
@@ -85,7 +88,7 @@ class CallDelta(_Event, frozen=True, tag="call"):
 
 
 class CallFinished(_Event, frozen=True, tag="call_finished"):
-    """The arguments are whole. A call without this event was cut off and must not run."""
+    """The arguments are complete. A call without this event was cut off and must not run."""
 
     index: int
     opaque: Opaque | None = None
@@ -110,7 +113,7 @@ class Stopped(_Event, frozen=True, tag="stopped"):
 
 
 class MediaArrived(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes that a model made. Only a decoder gives it; it becomes `ImageAdded` once the store holds them."""
+    """Bytes that a model produced. Only decoders emit it; it becomes `ImageAdded` once the bytes are stored."""
 
     index: int
     media_type: str
@@ -132,14 +135,21 @@ ModelEvent: TypeAlias = (
 )
 
 
+_MODEL_EVENTS = get_args(ModelEvent)
+
+
+def is_model_event(event: object) -> TypeIs[ModelEvent]:
+    return isinstance(event, _MODEL_EVENTS)
+
+
 DecoderEvent: TypeAlias = ModelEvent | MediaArrived
 
 
-# What faces see besides --------------------------------------------------------------------------------------------
+# Events for interfaces ---------------------------------------------------------------------------------------------
 
 
 class TurnStarted(_Event, frozen=True, tag="turn_started"):
-    """`message` is the id of the queued message that it answers, where it was queued."""
+    """`message` is the id of the queued message that the turn answers; empty if it was not queued."""
 
     turn: str
     model: str
@@ -147,7 +157,7 @@ class TurnStarted(_Event, frozen=True, tag="turn_started"):
 
 
 class MessageStored(_Event, frozen=True, tag="message_stored"):
-    """A message is on disk as this node; what was streamed before is what it holds."""
+    """The message is stored as this node. It equals what was streamed before."""
 
     node: str
     message: Message
@@ -164,7 +174,7 @@ class StepFinished(_Event, frozen=True, tag="step_finished"):
     step: int
     usage: Usage
     stop: StopReason | None = None
-    """None where the stream was cut."""
+    """None if the stream was cut off."""
     seconds: float = 0.0
 
 
@@ -178,7 +188,7 @@ class ToolProgressed(_Event, frozen=True, tag="tool_progressed"):
     fraction: float | None = None
 
     def __post_init__(self) -> None:
-        """A tool says what it likes, file names too: it must not end the turn that records it."""
+        """Clean the text: file names and tool output may hold characters that cannot be stored."""
         if type(self.text) is not str:
             make_plain(self, "text")
         if not self.text.isascii():
@@ -193,7 +203,7 @@ class ToolFinished(_Event, frozen=True, tag="tool_finished"):
 
 
 class ApprovalRequested(_Event, frozen=True, tag="approval_requested"):
-    """`action` is the real command or diff, with control characters made visible."""
+    """`action` is the exact command or diff, with control characters escaped."""
 
     approval: str
     call: ToolCall
@@ -208,14 +218,14 @@ class ApprovalAnswered(_Event, frozen=True, tag="approval_answered"):
 
 
 class NoticeRaised(_Event, frozen=True, tag="notice"):
-    """One sentence for the user: something was reduced, repaired, retried or learned."""
+    """A sentence for the user: something was reduced, repaired, retried or learned."""
 
     text: str
     code: str = ""
 
 
 class MessageQueued(_Event, frozen=True, tag="message_queued"):
-    """`id` is its place in the queue; empty where only who asked waits."""
+    """`id` identifies it in the queue; empty if the sender waits for the turn instead."""
 
     message: Message
     id: str = ""
@@ -229,7 +239,7 @@ class TurnFinished(_Event, frozen=True, tag="turn_finished"):
 
 
 class TurnFailed(_Event, frozen=True, tag="turn_failed"):
-    """`code` is the error's, `text` its sentence, `hint` the next step."""
+    """`code`, `text` and `hint` are those of the error."""
 
     turn: str
     code: str
@@ -256,7 +266,7 @@ Event: TypeAlias = (
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """An event in its place: `seq` counts within the session, without gaps."""
+    """An event with its number: `seq` counts within the session, without gaps."""
 
     seq: int
     session: str
@@ -270,14 +280,38 @@ def _number(fraction: Any) -> float:
     try:
         return float(fraction)
     except (TypeError, ValueError, OverflowError):
-        raise ContentError(f"how far a tool is, is a number, not {repr(fraction)[:80]}") from None
+        raise ContentError(f"the progress of a tool must be a number, not {repr(fraction)[:80]}") from None
 
 
-def encode_event(event: Event) -> bytes:
+class _StoredMessage(msgspec.Struct, frozen=True):
+    """A `MessageStored` as the log keeps it: the message itself is in the forest. Older logs hold both."""
+
+    node: str
+    type: str = "message_stored"
+    message: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_stored_messages = msgspec.json.Decoder(_StoredMessage)
+
+
+def encode_event(event: Event, *, for_log: bool = False) -> bytes:
+    """Return the event as JSON; `for_log` refers to a stored message by its node."""
+    if for_log and isinstance(event, MessageStored):
+        return msgspec.json.encode(_StoredMessage(event.node))
     return msgspec.json.encode(event)
 
 
+def stored_node_of(data: bytes) -> str:
+    """Return the node that a `MessageStored` of the log refers to; empty if it holds its message."""
+    try:
+        found = _stored_messages.decode(data)
+    except msgspec.DecodeError:
+        return ""
+    return found.node if found.message is msgspec.UNSET else ""
+
+
 def decode_event(data: bytes | str) -> Event:
+    """Return the event in `data`; raise `ContentError` if it is none."""
     try:
         return _decoder.decode(data)
     except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
@@ -288,7 +322,7 @@ def decode_event(data: bytes | str) -> Event:
 
 
 class Folded(msgspec.Struct, frozen=True, kw_only=True):
-    """What a step amounts to. `complete` only with the provider's terminal event; `cut_calls` were not whole."""
+    """The result of a step. `complete` requires the provider's terminal event; `cut_calls` were cut off."""
 
     message: Message | None
     usage: Usage
@@ -301,7 +335,7 @@ class Folded(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Draft:
-    """One block in the making."""
+    """A block whose deltas are still arriving."""
 
     def __init__(self, kind: str) -> None:
         self.kind = kind
@@ -316,7 +350,7 @@ class _Draft:
 
 
 class Fold:
-    """Feed it model events in order; `result()` may be asked at any time, also after a cut."""
+    """Collects model events in order. `result()` may be called at any time, also after the stream was cut off."""
 
     def __init__(self) -> None:
         self._drafts: dict[int, _Draft] = {}
@@ -373,11 +407,12 @@ class Fold:
         if draft is None:
             draft = self._drafts[index] = _Draft(kind)
         elif draft.kind != kind:
-            raise ContentError(f"block {index} began as {draft.kind} and goes on as {kind}")
+            raise ContentError(f"block {index} started as {draft.kind} and continued as {kind}")
         return draft
 
 
 def fold(events: Iterable[ModelEvent]) -> Folded:
+    """Fold all events of a step at once."""
     folding = Fold()
     for event in events:
         folding.add(event)
@@ -400,7 +435,7 @@ def _finish(draft: _Draft, index: int, seen: set[str]) -> Block | None:
 
 
 def _call(draft: _Draft, text: str, index: int, seen: set[str]) -> ToolCall:
-    """Some servers give no id, or one id twice: a call must still be answerable."""
+    """Return the call with a unique id: some servers send none, or the same one twice."""
     call_id = clean_text(draft.call_id) or f"call_{index}"
     while call_id in seen:
         call_id += f"_{index}"
@@ -411,7 +446,7 @@ def _call(draft: _Draft, text: str, index: int, seen: set[str]) -> ToolCall:
 
 
 def parse_arguments(text: str) -> tuple[dict[str, Any], str | None]:
-    """The arguments that a model wrote: an object, or nothing and the raw text that was none."""
+    """Return the arguments as an object, or an empty one and the raw text if it is not a JSON object."""
     if not text.strip():
         return {}, None
     try:

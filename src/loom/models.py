@@ -6,16 +6,20 @@ capability remembers it in `origins`.
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias
+from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
+from loom.content import media_kinds
 from loom.content.blocks import Detail
+from loom.content.media_kinds import MEDIA_KINDS, MediaKindName, capability_of
 
-Wire: TypeAlias = Literal["anthropic", "openai_chat", "openai_responses", "gemini", "ollama", "spark"]
+WireName: TypeAlias = Literal[
+    "anthropic", "bedrock_anthropic", "openai_chat", "openai_responses", "gemini", "ollama", "spark"
+]
 """The protocol: one module in `wire/` each (`spark` is the built-in model and needs none)."""
 
-Provider: TypeAlias = Literal[
+ProviderName: TypeAlias = Literal[
     "anthropic",
     "bedrock-anthropic",
     "openai-responses",
@@ -25,13 +29,21 @@ Provider: TypeAlias = Literal[
     "deepseek",
     "mistral",
     "openai-compatible",
+    "vllm",
+    "llama.cpp",
+    "lm-studio",
+    "openrouter",
+    "groq",
+    "xai",
+    "azure",
+    "vertex",
     "loom",
 ]
 """The service as every face names it."""
 
-Origin: TypeAlias = Literal["declared", "asked", "learned", "user", "guessed"]
+FactOrigin: TypeAlias = Literal["declared", "asked", "learned", "user", "guessed"]
 
-PDF: Final = "application/pdf"
+PDF: Final = media_kinds.PDF
 PLAIN_IMAGES: Final = ("image/png", "image/jpeg", "image/webp", "image/gif")
 
 
@@ -50,20 +62,22 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     tools: bool = True
     thinking: bool = False
     citations: bool = False
-    streaming: bool = True
-    origins: dict[str, Origin] = msgspec.field(default_factory=dict[str, Origin])
+    origins: dict[str, FactOrigin] = msgspec.field(default_factory=dict[str, FactOrigin])
+
+    def takes(self, kind: MediaKindName) -> bool:
+        return any(found.startswith(MEDIA_KINDS[kind].accepted_prefix) for found in self.accepts)
 
     @property
     def vision(self) -> bool:
-        return any(kind.startswith("image/") for kind in self.accepts)
+        return self.takes("image")
 
     @property
     def native_pdf(self) -> bool:
-        return PDF in self.accepts
+        return self.takes("document")
 
     @property
     def audio(self) -> bool:
-        return any(kind.startswith("audio/") for kind in self.accepts)
+        return self.takes("audio")
 
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,6 +85,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
     context_tokens: int = 8_192
     max_output_tokens: int = 4_096
+    default_output_tokens: int | None = None
+    """What is asked for where nothing is said and the platform wants a number; None: `max_output_tokens`."""
     max_request_bytes: int | None = None
     max_image_encoded_bytes: int | None = None
     max_document_encoded_bytes: int | None = None
@@ -84,7 +100,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TokenRule(msgspec.Struct, frozen=True, kw_only=True):
-    """How a family counts. `image` names a published formula in `context/cost.py`; the rest are its parameters."""
+    """How a family counts. `image` names a published formula in `compile/cost.py`; the rest are its parameters."""
 
     image: Literal["patches28", "patches32", "tiles", "ceiling", "crops", "flat"] = "flat"
     max_edge_px: int = 0
@@ -102,6 +118,13 @@ class TokenRule(msgspec.Struct, frozen=True, kw_only=True):
     chars_per_token: float = 3.8
 
 
+ThinkingLevel: TypeAlias = Literal["", "off", "minimal", "low", "medium", "high", "xhigh", "max"]
+THINKING_LEVELS: Final[tuple[ThinkingLevel, ...]] = get_args(ThinkingLevel)
+"""From nothing to the most."""
+
+_BUDGETS: Final = {"minimal": 1_024, "low": 2_048, "medium": 8_192, "high": 24_576, "xhigh": 49_152, "max": 1_000_000}
+
+
 class ThinkingRule(msgspec.Struct, frozen=True, kw_only=True):
     """Whether old reasoning goes back, and how it is asked for."""
 
@@ -109,7 +132,15 @@ class ThinkingRule(msgspec.Struct, frozen=True, kw_only=True):
     """never · own: to the model that made it · bound: own, and only behind an untouched prefix · tool_turns: the key
     must be present on every assistant message that called tools."""
     request: Literal["none", "budget", "adaptive", "always", "level", "effort", "flag"] = "none"
-    keeps_all_turns: bool = False
+    levels: tuple[ThinkingLevel, ...] = ("off", "low", "medium", "high")
+    """The efforts that this family takes, lowest first; `off` is one of them where thinking can be switched off."""
+    min_budget: int = 1_024
+    max_budget: int = 32_768
+    """Tokens for thoughts, where they are asked for by number."""
+    refuses_forced_calls: bool = False
+    """Whether a call cannot be demanded while the model thinks."""
+    asks_for_summary: bool = False
+    """Whether thoughts come without words unless their summary is asked for."""
     place: Literal["any", "first", "before"] = "any"
     """any · first: a message that holds thinking begins with it · before: it stands directly before what it led to. In
     both of the latter nothing else of its message may be changed, and it is never the last."""
@@ -117,6 +148,23 @@ class ThinkingRule(msgspec.Struct, frozen=True, kw_only=True):
     """Opaque data without any of these is not whole, and is not sent back."""
     signature_required: bool = False
     """A call of the current turn without its signature is refused; foreign calls carry the platform's sentinel."""
+
+    def nearest(self, wish: ThinkingLevel) -> ThinkingLevel:
+        """Return the highest level of this family that is not above the wish, else its lowest; empty for no wish."""
+        levels: list[ThinkingLevel] = list(self.levels)
+        if wish != "off" and "off" in levels:
+            levels.remove("off")
+        if not wish or not levels:
+            return ""
+        rank = THINKING_LEVELS.index
+        below: list[ThinkingLevel] = [level for level in levels if rank(level) <= rank(wish)]
+        return below[-1] if below else levels[0]
+
+    def budget(self, wish: ThinkingLevel, max_tokens: int) -> int:
+        """Return the tokens for thoughts: half of the answer's at most, so that some are left for words."""
+        if wish == "off":
+            return 0 if "off" in self.levels else self.min_budget
+        return max(self.min_budget, min(_BUDGETS[wish], self.max_budget, max_tokens // 2))
 
 
 class CacheRule(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,16 +184,54 @@ class IdRule(msgspec.Struct, frozen=True, kw_only=True):
     length: int = 64
 
 
+class ChatDialect(msgspec.Struct, frozen=True, kw_only=True):
+    """How a service or server departs from plain Chat Completions. The defaults are what most servers understand."""
+
+    system_role: Literal["system", "developer"] = "system"
+    max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
+    stream_usage: bool = True
+    """Whether usage must be asked for (`stream_options`)."""
+    think_tags: bool = True
+    """Whether `<think>…</think>` at the beginning of the content is thinking."""
+    reasoning_fields: bool = True
+    """Whether thinking goes back in the field that it came in."""
+    thinking: Literal["effort", "switch_and_effort", "reasoning_object", "template_flag"] = "effort"
+    """effort: `reasoning_effort` · switch_and_effort: `thinking: {type}` beside it · reasoning_object: `reasoning:
+    {effort}` · template_flag: `chat_template_kwargs: {enable_thinking}`."""
+    off_word: str = "none"
+    """The effort by which thinking is switched off."""
+    seed_field: Literal["seed", "random_seed"] = "seed"
+    forced_word: Literal["required", "any"] = "required"
+    """The tool choice that demands a call."""
+    output_schema: Literal["json_schema", "json_object"] = "json_schema"
+    """json_object: the service promises JSON but reads no schema; words say what it must hold."""
+    user_field: Literal["user", "safety_identifier"] = "user"
+    audio_part: Literal["object", "bare"] = "object"
+    """object: `{data, format}` · bare: the base64 itself."""
+    document_part: Literal["file", "document_url"] = "file"
+
+
+class Price(msgspec.Struct, frozen=True, kw_only=True):
+    """US dollars for a million tokens. Cached ones cost as much as fresh ones where nothing else is said."""
+
+    input: float = 0.0
+    output: float = 0.0
+    cache_read: float | None = None
+    cache_write: float | None = None
+
+
 class Model(msgspec.Struct, frozen=True, kw_only=True):
     """The thing asked. `name` is what goes on the wire, `reference` what a person types: `anthropic/claude-opus-5`."""
 
-    provider: Provider
+    provider: ProviderName
     name: str
-    wire: Wire
+    wire: WireName
     family: str = ""
-    profile: str = ""
-    """Which server of an OpenAI-compatible kind this is, where their rules differ (`mistral`, `groq`, `vllm` …)."""
     base_url: str = ""
+    auth: Literal["bearer", "x-goog-api-key", "api-key"] = "bearer"
+    """The header that carries the key."""
+    price: Price | None = None
+    """What the user says that it costs; None: the price list decides."""
     alias: str = ""
     """The name under which it is configured, where it has one: its own key is found there."""
     capabilities: Capabilities = Capabilities()
@@ -154,12 +240,21 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     thinking: ThinkingRule = ThinkingRule()
     cache: CacheRule = CacheRule()
     ids: IdRule = IdRule()
+    dialect: ChatDialect = ChatDialect()
+    """What `wire/openai_chat` does differently for this service."""
     user_after_tool: bool = True
     """Whether a user's message may directly follow tool results."""
     calls_need_tools: bool = False
     """Whether a history with calls is refused where the request defines no tool."""
     sampling: bool = True
     """Whether temperature and its like are taken at all."""
+    options: tuple[str, ...] = ("top_p", "seed", "stop", "tool_choice", "tool_name", "parallel_calls", "output_schema")
+    """The fields of `Sampling` beyond the common ones that the platform takes; the default is what most servers
+    understand. `stop:sampling` means: where `sampling` is true."""
+    own_blocks: tuple[str, ...] = ()
+    """Types of blocks that only this platform has and that it takes back: those of tools that it runs itself."""
+    schema_with_tools: bool = True
+    """Whether a request may have both tools and a schema for the answer; where it may not, words ask for the JSON."""
     detail: Detail = "auto"
     """How closely pictures are looked at where they do not say so themselves."""
 
@@ -175,17 +270,16 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     def without(self, kind: str) -> Model:
         """The same model after it refused a kind of media (`image/`, `audio/`, `application/pdf`): not sent again."""
         accepts = tuple(found for found in self.capabilities.accepts if not found.startswith(kind))
-        flag = {"image/": "vision", PDF: "native_pdf", "audio/": "audio"}.get(kind, kind)
         capabilities = msgspec.structs.replace(
             self.capabilities,
             accepts=accepts,
             result_accepts=tuple(found for found in self.capabilities.result_accepts if found in accepts),
-            origins={**self.capabilities.origins, flag: "learned"},
+            origins={**self.capabilities.origins, capability_of(kind): "learned"},
         )
         return msgspec.structs.replace(self, capabilities=capabilities)
 
     @property
-    def producer(self) -> str:
+    def opaque_owner(self) -> str:
         """Whose opaque data this model reads back: one name for all doors to the same family."""
         return _PRODUCERS.get(self.provider, self.provider)
 

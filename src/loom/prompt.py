@@ -6,14 +6,18 @@ prompt is one that the model accepts; media are references that become base64 at
 
 from __future__ import annotations
 
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Final, Literal, TypeAlias, final
 
 import msgspec
 
 from loom.content.blocks import Detail, TextBlock, ThinkingBlock, ToolCall
+from loom.content.media_kinds import MediaKindName
 from loom.content.messages import Role
 from loom.content.recipes import Recipe
-from loom.models import Model
+from loom.models import Model, ThinkingLevel
+
+CONTINUE_ANSWER: Final = "[The answer above was cut off. Continue exactly where it stopped; repeat nothing.]"
+"""Asks a model for the rest of an answer after the connection broke, or a process ended, in the middle of it."""
 
 Rendition: TypeAlias = Literal["full", "low", "pages", "text", "omitted"]
 Reason: TypeAlias = Literal[
@@ -39,13 +43,39 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     parameters: dict[str, Any]
 
 
+class OutputSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """The JSON that the answer must be: a JSON Schema object, and a name for the services that ask for one."""
+
+    schema: dict[str, Any]
+    name: str = "answer"
+
+
 class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the model is to answer."""
+    """How the model is to answer. What a platform lacks is not sent; `wire.options.unsupported_options` names it."""
 
     max_tokens: int | None = None
+    """None: as much as the platform allows."""
     temperature: float | None = None
-    thinking: Literal["", "off", "low", "medium", "high"] = ""
+    top_p: float | None = None
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+    thinking: ThinkingLevel = ""
+    """Empty leaves it to the model. A level that a family does not have becomes the nearest one that it has."""
     tool_choice: Literal["auto", "none", "any"] = "auto"
+    tool_name: str = ""
+    """The one tool that must be called; with `tool_choice` "any"."""
+    parallel_calls: bool | None = None
+    output_schema: OutputSchema | None = None
+    service_tier: str = ""
+    user: str = ""
+    """An id of the end user, for the platform's abuse reports."""
+    cache_key: str = ""
+    """Requests with the same key are sent to the same cache."""
+    cache_hour: bool = False
+    """Whether the prefix is to stay cached for an hour where the platform offers it, at a higher price."""
+    extra_body: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    """Fields that are merged into the request as they are, deep; they cannot replace the conversation."""
+    extra_headers: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
 
 class MediaRef(msgspec.Struct, frozen=True, kw_only=True):
@@ -71,7 +101,7 @@ class MediaRef(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class ShownMedia(msgspec.Struct, frozen=True, kw_only=True, tag="media"):
-    kind: Literal["image", "document", "audio"]
+    kind: MediaKindName
     ref: MediaRef
     name: str = ""
     detail: Detail = "auto"
@@ -85,7 +115,14 @@ class ShownResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
     is_error: bool = False
 
 
-ShownBlock: TypeAlias = TextBlock | ShownMedia | ThinkingBlock | ToolCall | ShownResult
+class ShownRaw(msgspec.Struct, frozen=True, kw_only=True, tag="raw"):
+    """A block of the platform's own kind (`Model.own_blocks`), such as a call of a tool that the platform runs: it goes
+    back as it came. Whoever puts it into a prompt keeps calls and results of such tools together."""
+
+    data: dict[str, Any]
+
+
+ShownBlock: TypeAlias = TextBlock | ShownMedia | ThinkingBlock | ToolCall | ShownResult | ShownRaw
 
 
 class ShownMessage(msgspec.Struct, frozen=True):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Literal, Protocol
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
+from typing import Any, Literal, Protocol, TypeAlias
 
 import msgspec
 
@@ -69,13 +69,52 @@ class Queued(msgspec.Struct, frozen=True, kw_only=True):
     """What there was to say of its media when it was posted."""
 
 
+LeaseWish: TypeAlias = Literal["keep", "release-if-idle", "hand-over"]
+"""What becomes of the lease with a change: `release-if-idle` ends it where no message is queued, `hand-over` lets
+another process acquire it at once and continue the turn."""
+
+
+class NewNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A message to write. `source` says who speaks where the role does not."""
+
+    message: Message
+    source: Literal["system", "tool"] | None = None
+    meta: Mapping[str, Any] | None = None
+
+
+class SessionChange(msgspec.Struct, frozen=True, kw_only=True):
+    """What one transaction changes, in this order: the head moves, nodes are written below it, a queued message follows
+    them, columns and settings change. Of the settings those that are named change, and None removes one."""
+
+    move_to: str = ""
+    nodes: tuple[NewNode, ...] = ()
+    queued: str = ""
+    title: str | None = None
+    model: str | None = None
+    overrides: Mapping[str, Any] | None = None
+    watermark: Mapping[str, Any] | None = None
+    quarantine: Mapping[str, Any] | None = None
+    settings: Mapping[str, Any] | None = None
+    lease: LeaseWish = "keep"
+
+
+class EventIterator(Protocol):
+    """The events of turns, as they are stored. Closing it early cancels the turn that runs."""
+
+    def __aiter__(self) -> AsyncIterator[Event]: ...
+
+    def __anext__(self) -> Awaitable[Event]: ...
+
+    def aclose(self) -> Coroutine[Any, Any, None]: ...
+
+
 class Session(Protocol):
     """What a person resumes: a named head in the forest."""
 
     @property
     def id(self) -> str: ...
 
-    def stream(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> AsyncIterator[Event]:
+    def stream(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> EventIterator:
         """Say something and watch the turn. Every message is on disk before the next step begins.
 
         `model` answers this once; `parent` is the node to say it below (the head moves there); of `n` answers each is a
@@ -87,7 +126,7 @@ class Session(Protocol):
         """The same, folded."""
         ...
 
-    def again(self, node: str | None = None, *, model: str = "", n: int = 1) -> AsyncIterator[Event]:
+    def regenerate(self, node: str | None = None, *, model: str = "", n: int = 1) -> EventIterator:
         """Another answer to the question above `node`, beside those that are there."""
         ...
 
@@ -115,7 +154,7 @@ class Session(Protocol):
 
     async def answer(self, approval: str, answer: Literal["once", "always", "deny"], reason: str = "") -> None: ...
 
-    def resume(self) -> AsyncIterator[Event]:
+    def resume(self) -> EventIterator:
         """Go on with a turn whose process went away while it waited for approvals: each is asked again, under the same
         name, what is allowed runs, and the turn goes on to its end. Leaving it early cancels it."""
         ...

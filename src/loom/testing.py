@@ -28,7 +28,7 @@ from loom.models import PDF, PLAIN_IMAGES, Capabilities, Usage
 from loom.prompt import Prompt
 from loom.runtime import Runtime
 
-Answer: TypeAlias = "str | ToolCall | Sequence[str | ToolCall | DecoderEvent] | LoomError"
+ScriptedAnswer: TypeAlias = "str | ToolCall | Sequence[str | ToolCall | DecoderEvent] | LoomError"
 
 
 class SeenImage(msgspec.Struct, frozen=True):
@@ -62,7 +62,7 @@ class ScriptedProvider:
     with `Stopped`; a list with events in it is played as it is, so that a cut stream can be played too.
     """
 
-    def __init__(self, answers: Iterable[Answer]) -> None:
+    def __init__(self, answers: Iterable[ScriptedAnswer]) -> None:
         self._answers = list(answers)
         self.prompts: list[Prompt] = []
 

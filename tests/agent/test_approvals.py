@@ -10,8 +10,9 @@ from typing import Any
 
 import pytest
 
-from loom.agent.approvals import BUILT_IN, Action, Approvals, about, about_action, visible
+from loom.agent.approvals import BUILT_IN, Action, Approvals, action_subject, escape_controls, subject_of
 from loom.config import load_config
+from loom.config.approval import ApprovalPolicy
 from loom.content.blocks import ToolCall
 from loom.errors import ToolError
 from loom.events import ApprovalAnswered, ApprovalRequested, Event
@@ -27,22 +28,23 @@ def call(name: str, **arguments: Any) -> ToolCall:
     ("command", "subjects"),
     [
         ("git status", ["git status"]),
-        ("git status; rm -rf /", ["git status; rm -rf /", "git status", "rm -rf /"]),
-        ("a && b || c & d | e", ["a && b || c & d | e", "a", "b", "c", "d", "e"]),
-        ("echo $(whoami) `id`", ["echo $(whoami) `id`", "echo", "whoami", "id"]),
-        ("diff <(a) >(b)", ["diff <(a) >(b)", "diff", "a", "b"]),
-        ("make 2>&1", ["make 2>&1", "make"]),
-        ("a\nb", ["a\nb", "a", "b"]),
-        ("cat < /etc/passwd", ["cat < /etc/passwd", "cat", "/etc/passwd"]),
-        ("make 2>&1 >&2; ls", ["make 2>&1 >&2; ls", "make", "ls"]),
-        ("git log >&2024/../x", ["git log >&2024/../x", "git log", "2024/../x"]),
-        ("git log 2>&1$x", ["git log 2>&1$x", "git log 2", "1$x"]),
-        ("git log >&2'x'", ["git log >&2'x'", "git log", "2'x'"]),
-        ("a2>&1", ["a2>&1", "a2"]),
+        ("git status; rm -rf /", ["git status", "rm -rf /"]),
+        ("a && b || c & d | e", ["a", "b", "c", "d", "e"]),
+        ("echo $(whoami) `id`", ["echo \0 \0", "whoami", "id"]),
+        ("diff <(a) >(b)", ["diff \0 \0", "a", "b"]),
+        ("make 2>&1", ["make"]),
+        ("a\nb", ["a", "b"]),
+        ("cat < /etc/passwd", ["cat", "/etc/passwd"]),
+        ("make 2>&1 >&2; ls", ["make", "ls"]),
+        ("git log >&2024/../x", ["git log", "2024/../x", "x"]),
+        ("git log 2>&1$x", ["git log", "\0"]),
+        ("git log >&2'x'", ["git log", "2x"]),
+        ("a2>&1", ["a2"]),
+        ("env A=1 nice make", ["env A=1 nice make", "make"]),
     ],
 )
 def test_a_command_is_about_every_command_that_it_joins(command: str, subjects: list[str]) -> None:
-    found = about(call("run_command", command=command, timeout=5), Path("/work"))
+    found = subject_of(call("run_command", command=command, timeout=5), Path("/work"))
     assert list(found.subjects) == subjects
     assert found.pattern == command
     assert found.shown == f"command:\n{command}\ntimeout: 5" if "\n" in command else f"command: {command}\ntimeout: 5"
@@ -64,18 +66,21 @@ def test_a_path_is_about_where_it_is_written_and_where_it_leads(tmp_path: Path) 
         "a\0b": ("a\0b",),
     }
     for path, subjects in places.items():
-        found = about(call("read_file", path=path), workspace)
+        found = subject_of(call("read_file", path=path), workspace)
         assert (found.subjects, found.pattern, found.shown) == (subjects, subjects[-1], path)
 
 
 def test_a_medium_and_a_page_of_the_workspace_are_places_like_a_path(tmp_path: Path) -> None:
     (tmp_path / "plan.txt").symlink_to("private/plan.txt")
-    assert about(call("look", media="./plan.txt", pages="3"), tmp_path).subjects == ("plan.txt", "private/plan.txt")
-    page = about(call("screenshot", url="./private/page.html"), tmp_path)
+    assert subject_of(call("look", media="./plan.txt", pages="3"), tmp_path).subjects == (
+        "plan.txt",
+        "private/plan.txt",
+    )
+    page = subject_of(call("screenshot", url="./private/page.html"), tmp_path)
     assert (page.subjects, page.pattern) == (("./private/page.html", "private/page.html"), "private/page.html")
-    late = about(call("screenshot", url="./private/../plan.txt?://"), tmp_path)
+    late = subject_of(call("screenshot", url="./private/../plan.txt?://"), tmp_path)
     assert late.subjects[-1] == "plan.txt?:", "what the tool takes for a file is a place"
-    assert about(call("screenshot", url="https://x.org/../a"), tmp_path).subjects == ("https://x.org/../a",)
+    assert subject_of(call("screenshot", url="https://x.org/../a"), tmp_path).subjects == ("https://x.org/../a",)
 
 
 @pytest.mark.parametrize(
@@ -98,9 +103,9 @@ async def test_no_argument_takes_the_place_of_another_one(arguments: dict[str, A
 
 @pytest.mark.parametrize("arguments", [{"file": "/etc/shadow", "path": "docs/x"}, {"path": ["/etc"], "url": "docs/x"}])
 def test_an_argument_that_nobody_declared_or_that_is_no_text_makes_all_of_them_count(arguments: dict[str, Any]) -> None:
-    found = about(call("fs__read", **arguments), Path("/work"), {"file", "url"})
+    found = subject_of(call("fs__read", **arguments), Path("/work"), {"file", "url"})
     assert found.subjects[-1] == json.dumps(arguments, separators=(",", ":"))
-    declared = about(call("fs__read", path="docs/x", head=3), Path("/work"), {"path", "head"})
+    declared = subject_of(call("fs__read", path="docs/x", head=3), Path("/work"), {"path", "head"})
     assert declared.subjects == ("docs/x",), "a rule for a path still covers the plain call"
 
 
@@ -110,19 +115,21 @@ def test_we_know_our_own_tools_by_name() -> None:
 
 def test_other_calls_are_about_their_address_or_all_of_their_arguments() -> None:
     workspace = Path("/work")
-    assert about(call("fetch_url", url="https://x.org/a"), workspace).subjects == ("https://x.org/a",)
-    found = about(call("mcp_pay", amount=3, to="Eve"), workspace)
+    assert subject_of(call("fetch_url", url="https://x.org/a"), workspace).subjects == ("https://x.org/a",)
+    found = subject_of(call("mcp_pay", amount=3, to="Eve"), workspace)
     assert found.subjects == ('{"amount":3,"to":"Eve"}',)
     assert found.shown == "amount: 3\nto: Eve"
-    asked = about_action(call("fetch_url", url="https://x.org/a"), workspace, "fetch from https://x.org", "it is told")
+    asked = action_subject(
+        call("fetch_url", url="https://x.org/a"), workspace, "fetch from https://x.org", "it is told"
+    )
     assert (asked.subjects, asked.pattern) == (("https://x.org/a",), "fetch from https://x.org")
     assert asked.shown == "fetch from https://x.org (it is told)"
-    assert about(call("now"), workspace).shown == "now"
+    assert subject_of(call("now"), workspace).shown == "now"
 
 
 def test_what_is_approved_is_what_is_seen() -> None:
     hidden = "rm a\u202egnp.txt \x1b[2K\r\u200b\u2028\U000e0041 tab\tline\nÜ 東京 🙂"
-    assert visible(hidden) == (
+    assert escape_controls(hidden) == (
         "rm a\\u{202e}gnp.txt \\u{001b}[2K\\u{000d}\\u{200b}\\u{2028}\\u{e0041} tab\tline\nÜ 東京 🙂"
     )
 
@@ -150,7 +157,7 @@ class Asked:
 
     async def ask(self, found: ToolCall, *, needed: bool = True) -> bool:
         try:
-            await self.approvals.ask(found, about(found, Path("/work")), needed=needed)
+            await self.approvals.ask(found, subject_of(found, Path("/work")), needed=needed)
         except ToolError:
             return False
         return True
@@ -211,7 +218,7 @@ async def test_the_clock_of_a_turn_stands_still_while_a_person_is_asked() -> Non
     approvals = Approvals(lambda _tool, _subject: None, emit, keep)
     async with asyncio.timeout(100) as approvals.deadline:
         before = approvals.deadline.when()
-        await approvals.ask(call("x"), about(call("x"), Path("/work")), needed=True)
+        await approvals.ask(call("x"), subject_of(call("x"), Path("/work")), needed=True)
         after = approvals.deadline.when()
     requested, answered = seen
     assert requested is None
@@ -253,3 +260,22 @@ def test_a_project_can_make_the_rules_stricter_and_never_looser(tmp_path: Path) 
     assert rule("run_command", "git log") == "allow"
     assert rule("run_command", "git push -f") == "ask"
     assert rule("run_command", "make") is None
+
+
+def test_x9_the_documented_pattern_for_mcp_tools_matches_them_and_rules_for_nothing_are_named(tmp_path: Path) -> None:
+    rules = [
+        {"tool": "mcp_*", "action": "deny"},
+        {"tool": "github__*", "action": "ask"},
+        {"tool": "run_comand", "action": "deny"},
+    ]
+    config = load_config(
+        cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)}, flags={"approval": {"default": "allow", "rules": rules[:1]}}
+    )
+    assert approval_rule(config)("srv__get_data", "x") == "deny"
+    assert approval_rule(config)("run_command", "x") == "allow"
+    config = load_config(
+        cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)}, flags={"approval": {"default": "allow", "rules": rules}}
+    )
+    policy = ApprovalPolicy(config.approval, config.project_approval)
+    assert policy.unmatched_rules(["run_command", "srv__get"]) == ["github__*", "run_comand"]
+    assert policy.unmatched_rules(["run_command"]) == ["mcp_*", "github__*", "run_comand"]

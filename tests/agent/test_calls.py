@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from flow.judge import problems
+from loom.compile.policy import DetachedMessage
+from loom.compile.request import RequestInput
 from loom.content.blocks import ImageBlock, TextBlock, ToolCall, ToolResult
 from loom.content.messages import broken_pairs, text_of
-from loom.context.policy import Said
-from loom.context.prepare import prepare
 from loom.errors import Full, ToolError
 from loom.events import (
     ApprovalRequested,
@@ -53,10 +53,10 @@ def written(*calls: tuple[str, str, str]) -> list[DecoderEvent]:
 async def valid_everywhere(runtime: Runtime, session: Any) -> None:
     path = await session.path()
     assert broken_pairs(path) == ()
-    placed = [Said(str(at), message) for at, message in enumerate(path)]
+    placed = [DetachedMessage(str(at), message) for at, message in enumerate(path)]
     for reference in EVERY_WIRE:
         model = runtime.model(reference)
-        prepared = await runtime.renditions.settle(lambda known, model=model: prepare(placed, model, known=known))
+        prepared = await runtime.settler.settle(RequestInput(path=tuple(placed), model=model), "preview")
         assert problems(prepared) == [], reference
 
 
@@ -212,7 +212,8 @@ async def test_a_store_that_is_full_ends_the_turn_and_whoever_watches_is_told(mo
         assert isinstance(events[-1], TurnFailed)
         assert events[-1].hint == "Make room."
         monkeypatch.setattr(runtime.database, "write", write)
-        assert (await session.send("and now?")).text == "Room again."
+        assert (await session.send("and now?")).text == "Hello.", "the turn that could not be written goes on first"
+        assert "Room again." in [message.text for message in await session.path()]
         assert broken_pairs(await session.path()) == ()
 
 
@@ -252,9 +253,10 @@ async def test_parallel_calls_wait_for_their_own_approval_each() -> None:
             match event:
                 case ApprovalRequested():
                     asked.append(event)
-                    if len(asked) == 2:
-                        await session.answer(asked[1].approval, "once")
-                        await session.answer(asked[0].approval, "deny", "not there")
+                    if len(asked) == 1:
+                        await session.answer(event.approval, "deny", "not there")
+                    else:
+                        await session.answer(event.approval, "once")
                 case ToolFinished():
                     results.append(event.result)
                 case _:

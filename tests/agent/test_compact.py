@@ -63,13 +63,14 @@ async def test_what_was_shown_before_the_summary_can_be_looked_at_again(tmp_path
 
 @pytest.mark.parametrize("answer", [[TextDelta(text="half a")], [Stopped(reason="end")]], ids=["cut", "empty"])
 async def test_a_summary_that_does_not_come_leaves_everything_as_it_was(tmp_path: Path, answer: list[DecoderEvent]):
-    async with runtime_at(tmp_path, ["hello", answer, "still here"]) as runtime:
+    is_cut = not isinstance(answer[-1], Stopped)
+    async with runtime_at(tmp_path, ["hello", *[answer] * (3 if is_cut else 1), "still here"]) as runtime:
         session = await runtime.session(model=MODEL)
         await session.send("hi")
         before = await session.path()
         events = await compacted(session)
         assert not any(isinstance(event, MessageStored) for event in events)
-        assert isinstance(events[-1], TurnFailed) == isinstance(answer[0], TextDelta)
+        assert isinstance(events[-1], TurnFailed)
         assert await session.path() == before
         assert (await session.send("and?")).text == "still here"
 
@@ -90,4 +91,4 @@ async def test_a_summary_that_was_not_finished_is_none(tmp_path: Path, reason: S
 async def test_where_nothing_was_said_there_is_nothing_to_summarise(tmp_path: Path):
     async with runtime_at(tmp_path) as runtime:
         (failed,) = await compacted(await runtime.session(model=MODEL))
-    assert isinstance(failed, TurnFailed) and "nothing has been said yet" in failed.text
+    assert isinstance(failed, TurnFailed) and "nothing to summarise" in failed.text

@@ -39,7 +39,7 @@ async def test_a_picture_that_is_said_while_its_session_is_deleted_stays() -> No
         digests = await runtime.sessions.delete(first)
         assert digests == (block.media.digest,)
         await other.send("look again", block)
-        await forget(runtime.media, runtime.derived, digests, runtime.sessions.in_use, unless_since=since)
+        await forget(runtime.media, runtime.derived, digests, runtime.sessions.media_in_use, unless_since=since)
         assert await runtime.media.load(block.media.digest) == sample_png(8, 8)
 
 
@@ -49,5 +49,5 @@ async def test_a_picture_that_is_about_to_be_said_stays_though_nobody_refers_to_
         since = datetime.now(UTC)
         digests = await runtime.sessions.delete(first)
         await runtime.ingest(block)
-        await forget(runtime.media, runtime.derived, digests, runtime.sessions.in_use, unless_since=since)
+        await forget(runtime.media, runtime.derived, digests, runtime.sessions.media_in_use, unless_since=since)
         assert await runtime.media.exists(block.media.digest)

@@ -19,8 +19,8 @@ from loom.errors import ConfigError, ContentError, NotFound, ProviderError
 from loom.events import CallDelta, CallFinished, CallStarted, DecoderEvent, TurnFailed
 from loom.models import Capabilities
 from loom.prompt import Prompt
-from loom.runtime.own import REGISTERED, register_provider
-from loom.runtime.plan import planned
+from loom.runtime.custom_provider import REGISTERED, register_provider
+from loom.runtime.plan import plan_request
 from loom.testing import FakeModel, ScriptedProvider, memory_runtime, sample_pdf, sample_png
 from loom.tools.base import tool
 
@@ -211,10 +211,10 @@ async def test_a_plan_shows_every_model_what_it_would_get_also_of_what_is_not_sa
         runtime.providers["anthropic"] = ScriptedProvider(["fine"])
         session = await runtime.session(model=MODEL)
         with pytest.raises(ContentError, match="no message"):
-            await planned(session)
+            await plan_request(session)
         await session.send("hello")
         picture = loom.image(sample_png(60, 40), name="login.png")
-        plan = await planned(session, [MODEL, "deepseek/deepseek-v4-pro", "spark"], ["what is this?", picture])
+        plan = await plan_request(session, [MODEL, "deepseek/deepseek-v4-pro", "spark"], ["what is this?", picture])
         assert [receipt.model for receipt in plan] == [MODEL, "deepseek/deepseek-v4-pro", "loom/spark"]
         assert len(plan) == 3
         assert plan[MODEL].row("login.png").rendition == "full"
@@ -278,7 +278,7 @@ async def test_who_waits_is_told_what_is_being_made_and_search_is_told_the_words
         await session.send("read this", loom.document(sample_pdf("The proxy gives up."), name="manual.pdf"))
         assert told
         assert all(words.startswith("reading") for words in told)
-        assert await MediaTexts(runtime.database).unread() == ()
+        assert await MediaTexts(runtime.database).list_unread() == ()
         count = len(told)
         await session.send("again")
         assert len(told) == count
@@ -294,4 +294,4 @@ async def test_a_medium_that_is_gone_is_told_as_text_also_to_a_model_that_alread
         assert events[-1].type == "turn_finished"
         (message, *_) = [event.message for event in events if event.type == "message_stored"][1:]
         assert isinstance(message.blocks[-1], TextBlock)
-        assert any("not in the store any more" in event.text for event in events if event.type == "notice")
+        assert any("could not be read" in event.text for event in events if event.type == "notice")

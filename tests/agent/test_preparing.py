@@ -4,34 +4,29 @@ from __future__ import annotations
 
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from loom.agent.mend import Asking
-from loom.agent.renditions import AtOnce, Renditions
+from loom.compile import request
+from loom.compile.policy import DetachedMessage
+from loom.compile.prepare import Prepared
+from loom.compile.renditions import Renditions
+from loom.compile.request import RequestInput
+from loom.compile.settle import Settler
 from loom.content.blocks import Block, DocumentBlock, TextBlock, ToolCall, ToolResult
 from loom.content.media import Media
 from loom.content.messages import Message
-from loom.context.cost import Calibration
-from loom.context.policy import Known, Policy, Request, Said, Watermark
-from loom.context.prepare import Prepared
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
+from loom.formats.renderer import FormatRenderer
 from loom.providers.catalog import model
 from loom.store.derived import DerivedCache
 from loom.store.media import open_media
 
 
-def asking(*messages: Message) -> Asking:
-    return Asking(
-        path=tuple(Said(str(at), message) for at, message in enumerate(messages)),
-        model=model("anthropic/claude-opus-5"),
-        policy=Policy(),
-        request=Request(),
-        overrides={},
-        watermark=Watermark(),
-        calibration=Calibration(),
-        quarantine=frozenset(),
-    )
+def request_for(*messages: Message) -> RequestInput:
+    path = tuple(DetachedMessage(str(at), message) for at, message in enumerate(messages))
+    return RequestInput(path=path, model=model("anthropic/claude-opus-5"))
 
 
 def document(media_type: str, size_bytes: int, pages: int | None) -> DocumentBlock:
@@ -53,27 +48,30 @@ def test_a_path_is_prepared_at_once_only_where_that_takes_no_time(
     blocks: list[Block], count: int, is_short: bool
 ) -> None:
     path = [Message("user" if at % 2 == 0 else "assistant", tuple(blocks)) for at in range(count)]
-    assert isinstance(asking(*path).prepared, AtOnce) is is_short
+    assert request_for(*path).is_short is is_short
 
 
 def test_what_tools_were_given_and_gave_counts_too() -> None:
     call = ToolCall(id="1", name="write", arguments={"text": "x" * 300_000})
     result = ToolResult(call_id="1", blocks=(TextBlock("y" * 300_000),))
     said = Message("user", (TextBlock("Write it."),))
-    assert isinstance(asking(said, Message("assistant", (call,))).prepared, AtOnce)
-    assert not isinstance(asking(said, Message("assistant", (call,)), Message("tool", (result,))).prepared, AtOnce)
+    assert request_for(said, Message("assistant", (call,))).is_short
+    assert not request_for(said, Message("assistant", (call,)), Message("tool", (result,))).is_short
 
 
-@pytest.mark.parametrize("is_short", [True, False])
-async def test_a_long_path_is_prepared_beside_the_loop(is_short: bool, tmp_path: Path) -> None:
+@pytest.mark.parametrize("words", [3, 300_000])
+async def test_a_long_path_is_prepared_beside_the_loop(
+    words: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     media = open_media(tmp_path)
-    renditions = Renditions(media, DerivedCache(media.place), limits=Limits())
-    prepared = asking(Message("user", (TextBlock("What is this?"),))).prepared(Known())
+    settler = Settler(Renditions(media, DerivedCache(media.place), FormatRenderer(IntakeLimits())))
     threads: list[threading.Thread] = []
+    compiled = request.prepare
 
-    def prepare(known: Known) -> Prepared:
+    def prepare(*given: Any, **options: Any) -> Prepared:
         threads.append(threading.current_thread())
-        return prepared
+        return compiled(*given, **options)
 
-    await renditions.settle(AtOnce(prepare) if is_short else prepare)
-    assert (threads == [threading.current_thread()]) is is_short
+    monkeypatch.setattr(request, "prepare", prepare)
+    await settler.settle(request_for(Message("user", (TextBlock("word " * words),))))
+    assert (threads == [threading.current_thread()]) is (words == 3)

@@ -13,7 +13,7 @@ from loom.content.messages import text_of
 from loom.events import ApprovalRequested
 from loom.runtime import Runtime
 from loom.testing import ScriptedProvider, memory_runtime
-from loom.tools.editing import edit_file, write_file
+from loom.tools.file_edits import edit_file, write_file
 from tools.mcp_world import HERE
 
 MODEL = "anthropic/claude-opus-5"
@@ -77,10 +77,8 @@ async def test_what_cannot_be_done_is_asked_as_it_was_written_and_tells_the_mode
     _, result = await asked(tmp_path, call)
     assert "app.py" in result
     outside = ToolCall("a", "write_file", {"path": "../outside.txt", "content": "x"})
-    shown, result = await asked(tmp_path, outside)
-    assert "../outside.txt" in shown
-    assert "outside the workspace" in result
-    assert not (tmp_path.parent / "outside.txt").exists()
+    (result,) = await asked(tmp_path, outside)
+    assert "outside the workspace" in result, "what can only be refused is not asked for"
 
 
 async def test_a_file_that_changes_while_the_user_reads_is_left_alone(tmp_path: Path) -> None:

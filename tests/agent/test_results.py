@@ -13,7 +13,7 @@ from PIL import Image
 from loom.content.blocks import ContentBlock, DocumentBlock, ImageBlock, TextBlock, ToolCall, ToolResult
 from loom.content.messages import text_of
 from loom.testing import ScriptedProvider, memory_runtime, sample_pdf, sample_png
-from loom.tools.base import answered, tool
+from loom.tools.base import text_result, tool
 
 PNG = sample_png(40, 30)
 URL = f"data:image/png;base64,{base64.b64encode(PNG).decode()}"
@@ -103,7 +103,7 @@ async def test_data_is_for_faces_and_never_for_the_model() -> None:
     @tool
     def give() -> ToolResult:
         """Give it."""
-        return answered("for the model", data={"for": "faces"})
+        return text_result("for the model", data={"for": "faces"})
 
     async with memory_runtime() as runtime:
         provider = ScriptedProvider([ToolCall("a", "give"), "Seen."])

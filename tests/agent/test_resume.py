@@ -10,7 +10,7 @@ import loom
 from agent.test_working import MODEL, runtime_at
 from flow.test_killed_work import started
 from flow.worker import EFFECTS, mark
-from loom.agent.loop import TurnLimits
+from loom.agent.services import TurnLimits
 from loom.config import load_config
 from loom.content.blocks import ToolCall
 from loom.content.messages import broken_pairs, text_of
@@ -153,5 +153,5 @@ async def test_nobody_resumes_a_turn_that_runs_and_other_words_end_it_with_a_not
                     await anext(there.resume())
                 await session.leave()
         told = [event.text async for event in there.stream("hello") if isinstance(event, NoticeRaised)]
-        assert told == ["something else was said, so what waited for your word was not done"]
+        assert told == ["A new message was sent, so the pending approval was denied."]
         assert await there.approvals() == ()

@@ -8,7 +8,7 @@ from pathlib import Path
 from loom.content.blocks import ToolCall
 from loom.content.messages import text_of
 from loom.events import TurnFailed
-from loom.testing import Answer, ScriptedProvider, memory_runtime
+from loom.testing import ScriptedAnswer, ScriptedProvider, memory_runtime
 from loom.tools.base import tool
 from tools.server import page, serving
 
@@ -24,7 +24,7 @@ def nothing() -> str:
 async def test_a_turn_ends_at_the_configured_number_of_steps_and_at_the_configured_price() -> None:
     for settings, calls in (({"turn.max_steps": 2}, 2), ({"turn.max_usd": 0.000_000_1}, 1)):
         async with memory_runtime(settings) as runtime:
-            answers: list[Answer] = [ToolCall(f"c{number}", "nothing") for number in range(5)]
+            answers: list[ScriptedAnswer] = [ToolCall(f"c{number}", "nothing") for number in range(5)]
             runtime.providers["anthropic"] = ScriptedProvider(answers)
             runtime.tools = {"nothing": nothing}
             session = await runtime.session(model=MODEL)

@@ -8,13 +8,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from loom.agent.tracked_files import MAX_FILE_BYTES, mentions, telling
+from loom.agent.tracked_files import MAX_FILE_BYTES, change_text, mentions
 from loom.content.blocks import ToolCall
 from loom.events import NoticeRaised
 from loom.runtime import Runtime
 from loom.testing import ScriptedProvider, memory_runtime, sample_png
 from loom.tools.base import Tool, tool
-from loom.tools.editing import edit_file
+from loom.tools.file_edits import edit_file
 from loom.tools.files import read_file
 
 MODEL = "anthropic/claude-opus-5"
@@ -201,7 +201,7 @@ def test_mentions_are_words_that_begin_with_an_at_sign() -> None:
 
 @given(st.text(), st.text())
 def test_a_change_is_always_told_and_no_change_never_is(before: str, now: str) -> None:
-    told = telling("f", before, now)
+    told = change_text("f", before, now)
     assert bool(told) == (before != now)
     assert not told or told.startswith("[file: f has changed since you last saw it]\n--- ")
 
@@ -218,4 +218,4 @@ def test_a_change_is_always_told_and_no_change_never_is(before: str, now: str) -
     ],
 )
 def test_what_is_told(before: str | None, now: str | None, told: str) -> None:
-    assert telling("f", before, now) == told
+    assert change_text("f", before, now) == told

@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import Browser, BrowserContext, expect, sync_playwright
 
-from browser.desk import Daemon, Desk, OpenDesk, context_of, launch
+from browser.client import Client, Daemon, OpenClient, context_of, launch
+from browser.echo_server import echo_server
 from browser.samples import write_workspace
 
 expect.set_options(timeout=15_000)  # the machine that runs the tests may be busy
@@ -32,11 +33,12 @@ def built() -> Path:
 
 @pytest.fixture(scope="session")
 def daemon(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Daemon]:
-    running = Daemon(tmp_path_factory.mktemp("browser") / "home")
-    write_workspace(running.workspace)
-    running.start()
-    yield running
-    running.stop()
+    with echo_server() as echo_model:
+        running = Daemon(tmp_path_factory.mktemp("browser") / "home")
+        write_workspace(running.workspace, echo_model)
+        running.start()
+        yield running
+        running.stop()
 
 
 @pytest.fixture(scope="module")
@@ -49,24 +51,24 @@ def chromium() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def open_desk(chromium: Browser, daemon: Daemon) -> Iterator[OpenDesk]:
-    """`open_desk(scheme="dark", phone=True)`: a page that is let in. A script error fails the test."""
+def open_client(chromium: Browser, daemon: Daemon) -> Iterator[OpenClient]:
+    """`open_client(scheme="dark", phone=True)`: a page that is let in. A script error fails the test."""
     contexts: list[BrowserContext] = []
-    desks: list[Desk] = []
+    clients: list[Client] = []
 
-    def opened(*, on: Daemon = daemon, path: str = "/", **look: object) -> Desk:
+    def opened(*, on: Daemon = daemon, path: str = "/", **look: object) -> Client:
         context = context_of(chromium, storage_state=on.cookies(chromium), **look)
         contexts.append(context)
-        desk = Desk(context.new_page(), on)
-        desks.append(desk)
-        return desk.enter(path)
+        client = Client(context.new_page(), on)
+        clients.append(client)
+        return client.enter(path)
 
     yield opened
     for context in contexts:
         context.close()
-    assert [error for desk in desks for error in desk.errors] == []
+    assert [error for client in clients for error in client.errors] == []
 
 
 @pytest.fixture
-def desk(open_desk: OpenDesk) -> Desk:
-    return open_desk()
+def client(open_client: OpenClient) -> Client:
+    return open_client()

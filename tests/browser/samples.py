@@ -1,4 +1,4 @@
-"""What lies on the desk: pictures, a document, a workspace."""
+"""What lies on the client: pictures, a document, a workspace."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ from pathlib import Path
 
 from PIL import Image, ImageDraw
 
-from browser.desk import CHROMIUM, FLAGS
+from browser.client import CHROMIUM, FLAGS
 from made import made, run
 
 
-def picture(words: str, *, size: tuple[int, int] = (640, 400), colour: str = "#1f3b73", form: str = "PNG") -> bytes:
+def draw_image(words: str, *, size: tuple[int, int] = (640, 400), colour: str = "#1f3b73", form: str = "PNG") -> bytes:
     image = Image.new("RGB", size, colour)
     draw = ImageDraw.Draw(image)
     draw.rectangle((40, 40, size[0] - 40, size[1] - 40), fill="#f7f4ee")
@@ -38,12 +38,12 @@ def chart() -> bytes:
     return data.getvalue()
 
 
-def carried(name: str, data: bytes, media_type: str = "image/png") -> tuple[str, str, str]:
+def file_payload(name: str, data: bytes, media_type: str = "image/png") -> tuple[str, str, str]:
     """A file as a paste or a drop carries it."""
     return name, media_type, base64.b64encode(data).decode()
 
 
-def manual(pages: int = 32) -> Path:
+def manual_pdf(pages: int = 32) -> Path:
     """A PDF of that many pages with text, printed by Chromium."""
 
     def build(path: Path) -> None:
@@ -59,18 +59,18 @@ def manual(pages: int = 32) -> Path:
     return made("manual.pdf", build)
 
 
-BLIND_MODEL = """
+TEXT_ONLY_MODEL = """
 [models."ollama/llama3.2"]
 base_url = "http://127.0.0.1:9"
 capabilities = { vision = false, native_pdf = false, context_tokens = 8192 }
 """
 
 
-def write_workspace(folder: Path) -> None:
-    """Files that tools read, and beside the folder what the daemon is told: one model that cannot see."""
-    (folder.parent / "loom.toml").write_text(BLIND_MODEL)
+def write_workspace(folder: Path, models: str = "") -> None:
+    """Files that tools read, and beside the folder what the daemon is session_id: one model that cannot see."""
+    (folder.parent / "loom.toml").write_text(TEXT_ONLY_MODEL + models)
     (folder / "shots").mkdir()
-    (folder / "shots" / "login.png").write_bytes(picture("Error 502: upstream timed out"))
+    (folder / "shots" / "login.png").write_bytes(draw_image("Error 502: upstream timed out"))
     (folder / "shots" / "gateway.png").write_bytes(chart())
     (folder / "deploy.log").write_text("12:00 deploy ok\n12:05 error 502: upstream timed out after 30 s\n")
     (folder / "nginx.conf").write_text("proxy_read_timeout 30s;\n")

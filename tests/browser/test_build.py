@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from browser.desk import OpenDesk
+from browser.client import OpenClient
 
 ROOT = Path(__file__).resolve().parents[2]
 BUILT = ROOT / "src/loom/daemon/web"
@@ -36,18 +36,20 @@ def test_the_first_load_is_small(built: Path) -> None:
     assert gzipped(eager(built, "css")) <= 12 * KB
 
 
-def test_a_first_load_fetches_little_and_the_rest_comes_from_the_daemon_when_it_is_wanted(open_desk: OpenDesk) -> None:
-    desk = open_desk()
-    scripts = {url.rpartition("/")[2] for url in desk.requests if url.endswith(".js")}
-    assert not any(name.startswith(("opened", "ChatPane", "highlight")) for name in scripts)
-    desk.say_and_hear("!echo hello")
-    talking = open_desk(path=f"/#/s/{desk.session}")
+def test_a_first_load_is_small_and_other_parts_load_when_needed(
+    open_client: OpenClient,
+) -> None:
+    client = open_client()
+    scripts = {url.rpartition("/")[2] for url in client.requests if url.endswith(".js")}
+    assert not any(name.startswith(("deferred", "math", "highlight")) for name in scripts)
+    client.send_and_wait("!echo hello")
+    talking = open_client(path=f"/#/s/{client.session}")
     expect(talking.answers).to_have_count(1)
-    for page in (open_desk(), talking):
+    for page in (open_client(), talking):
         fetched = [BUILT / "assets" / url.rpartition("/")[2] for url in page.requests if url.endswith(".js")]
-        assert len(fetched) == len(set(fetched)) > 3
+        assert len(fetched) == len(set(fetched)) > 2
         assert gzipped(fetched) <= 60 * KB
-    with talking.page.expect_response(re.compile(r"/assets/opened-\w+\.js$")) as wanted:
+    with talking.page.expect_response(re.compile(r"/assets/deferred-\w+\.js$")) as wanted:
         talking.page.get_by_role("button", name="Context", exact=True).click()
     assert wanted.value.headers["cache-control"] == "public, max-age=31536000, immutable"
     expect(talking.page.get_by_role("complementary", name="Context inspector")).to_contain_text("tokens")

@@ -6,246 +6,276 @@ import re
 
 from playwright.sync_api import expect
 
-from browser.desk import Desk, OpenDesk
-from browser.samples import carried, manual, picture
+from browser.client import Client, OpenClient
+from browser.samples import draw_image, file_payload, manual_pdf
 
 
-def test_one_click_on_a_sample_gives_an_answer_without_any_form(desk: Desk) -> None:
-    desk.page.get_by_role("button", name="A screenshot").click()
-    expect(desk.answers.last).to_contain_text("900×500")
-    expect(desk.page.get_by_role("button", name=re.compile("^Open login.png"))).to_be_visible()
-    expect(desk.page.get_by_role("navigation", name="Sessions")).to_contain_text("What is wrong here?")
-    assert desk.foreign == []
+def test_one_click_on_a_sample_gives_an_answer_without_any_form(client: Client) -> None:
+    client.page.get_by_role("button", name="A screenshot").click()
+    expect(client.answers.last).to_contain_text("900×500")
+    expect(client.page.get_by_role("button", name=re.compile("^Open login.png"))).to_be_visible()
+    expect(client.page.get_by_role("navigation", name="Sessions")).to_contain_text("What is wrong here?")
+    assert client.foreign == []
 
 
-def test_a_picture_from_the_clipboard_is_attached_sent_and_seen(desk: Desk) -> None:
-    desk.paste_files(carried("image.png", picture("pasted", colour="#0b6b5d")))
-    expect(desk.attachments).to_have_count(1)
-    expect(desk.attachments).to_contain_text("pasted.png")
-    expect(desk.attachments).to_contain_text("640×400")
-    desk.say("What do you see?")
-    expect(desk.answers.last).to_contain_text("640×400")
-    thumbnail = desk.asked.last.get_by_role("img")
+def test_a_picture_from_the_clipboard_is_attached_sent_and_seen(client: Client) -> None:
+    client.paste_files(file_payload("image.png", draw_image("pasted", colour="#0b6b5d")))
+    expect(client.attachments).to_have_count(1)
+    expect(client.attachments).to_contain_text("pasted.png")
+    expect(client.attachments).to_contain_text("640×400")
+    client.send("What do you see?")
+    expect(client.answers.last).to_contain_text("640×400")
+    thumbnail = client.user_messages.last.get_by_role("img")
     expect(thumbnail).to_be_visible()
     assert thumbnail.evaluate("(image) => image.decode().then(() => image.naturalWidth)") > 100
-    expect(desk.asked.last).to_contain_text("full")
+    expect(client.user_messages.last).to_contain_text("full")
 
 
-def test_the_same_picture_is_not_uploaded_twice(desk: Desk) -> None:
-    shot = carried("image.png", picture("only once", colour="#444444"))
-    desk.paste_files(shot)
-    expect(desk.attachments).to_contain_text("640×400")
-    uploads = [url for url in desk.requests if "/v1/media?name=" in url]
-    desk.paste_files(shot)
-    expect(desk.attachments).to_have_count(2)
-    expect(desk.attachments.last).to_contain_text("640×400")
+def test_the_same_picture_is_not_uploaded_twice(client: Client) -> None:
+    shot = file_payload("image.png", draw_image("only once", colour="#444444"))
+    client.paste_files(shot)
+    expect(client.attachments).to_contain_text("640×400")
+    uploads = [url for url in client.requests if "/v1/media?name=" in url]
+    client.paste_files(shot)
+    expect(client.attachments).to_have_count(2)
+    expect(client.attachments.last).to_contain_text("640×400")
     assert len(uploads) == 1
-    assert [url for url in desk.requests if "/v1/media?name=" in url] == uploads
+    assert [url for url in client.requests if "/v1/media?name=" in url] == uploads
 
 
-def test_two_files_dropped_anywhere_are_both_sent_in_order(desk: Desk) -> None:
-    first = carried("first.png", picture("first", colour="#7a4d00"))
-    second = carried("second.jpg", picture("second", colour="#a3271b", form="JPEG"), "image/jpeg")
-    desk.drop_files(first, second)
-    expect(desk.attachments).to_have_count(2)
-    expect(desk.attachments.last).to_contain_text("640×400")
-    desk.say("Compare them")
-    expect(desk.asked.last.locator("figcaption")).to_have_count(2)
-    assert [words.split(" ·")[0] for words in desk.asked.last.locator("figcaption").all_inner_texts()] == [
+def test_two_files_dropped_anywhere_are_both_sent_in_order(client: Client) -> None:
+    first = file_payload("first.png", draw_image("first", colour="#7a4d00"))
+    second = file_payload("second.jpg", draw_image("second", colour="#a3271b", form="JPEG"), "image/jpeg")
+    client.drop_files(first, second)
+    expect(client.attachments).to_have_count(2)
+    expect(client.attachments.last).to_contain_text("640×400")
+    client.send("Compare them")
+    expect(client.user_messages.last.locator("figcaption")).to_have_count(2)
+    assert [words.split(" ·")[0] for words in client.user_messages.last.locator("figcaption").all_inner_texts()] == [
         "first.png",
         "second.jpg",
     ]
 
 
-def test_a_citation_names_its_page_and_opens_it(desk: Desk) -> None:
-    desk.page.get_by_role("button", name=re.compile("^A leaflet")).click()
-    source = desk.answers.last.get_by_role("list", name="Sources").get_by_role("button").first
+def test_a_citation_names_its_page_and_opens_it(client: Client) -> None:
+    client.page.get_by_role("button", name=re.compile("^A leaflet")).click()
+    source = client.answers.last.get_by_role("list", name="Sources").get_by_role("button").first
     expect(source).to_have_text(re.compile(r"^leaflet.pdf p. \d$"))
     name = source.inner_text()
     source.click()
-    page = desk.page.get_by_role("dialog", name=name).get_by_role("img")
+    page = client.page.get_by_role("dialog", name=name).get_by_role("img")
     assert page.evaluate("(image) => image.decode().then(() => image.naturalWidth)") > 300
 
 
-def test_pages_of_a_pdf_are_shown_and_a_range_of_them_is_sent(desk: Desk) -> None:
-    desk.page.locator("[data-pick=files]").set_input_files(manual())
-    expect(desk.attachments).to_contain_text("pages 1–20 of 32")
-    desk.attachments.get_by_role("button", name=re.compile("pages 1–20")).click()
-    strip = desk.page.get_by_role("list", name=re.compile("Pages of manual"))
+def test_pages_of_a_pdf_are_shown_and_a_range_of_them_is_sent(client: Client) -> None:
+    client.page.locator("[data-pick=files]").set_input_files(manual_pdf())
+    expect(client.attachments).to_contain_text("pages 1–20 of 32")
+    client.attachments.get_by_role("button", name=re.compile("pages 1–20")).click()
+    strip = client.page.get_by_role("list", name=re.compile("Pages of manual"))
     expect(strip.get_by_role("button")).to_have_count(32)
-    last = desk.page.get_by_role("slider", name="Last page")
+    last = client.page.get_by_role("slider", name="Last page")
     last.focus()
     for _ in range(15):
         last.press("ArrowLeft")
-    desk.page.get_by_role("slider", name="First page").press("ArrowRight")
-    expect(desk.attachments).to_contain_text("pages 2–5 of 32")
+    client.page.get_by_role("slider", name="First page").press("ArrowRight")
+    expect(client.attachments).to_contain_text("pages 2–5 of 32")
     expect(strip.locator("li.in")).to_have_count(4)
     image = strip.get_by_role("button", name="Open page 2", exact=True).locator("img")
     assert image.evaluate("(image) => image.decode().then(() => image.naturalWidth)") > 50
-    desk.say("What is this about?")
-    expect(desk.asked.last).to_contain_text("pages 2–5 of 32")
-    expect(desk.asked.last.locator(".page-row li")).to_have_count(4)
+    client.send("What is this about?")
+    expect(client.user_messages.last).to_contain_text("pages 2–5 of 32")
+    expect(client.user_messages.last.locator(".page-row li")).to_have_count(4)
 
 
-def test_an_upload_can_be_cancelled_and_a_refused_one_says_why(desk: Desk) -> None:
-    desk.page.route("**/v1/media?name=*", lambda _: None)
-    desk.paste_files(carried("slow.png", picture("slow")))
-    expect(desk.send_button).to_be_disabled()
-    desk.attachments.get_by_role("button", name="Cancel slow.png").click()
-    expect(desk.attachments).to_have_count(0)
-    desk.page.unroute_all(behavior="ignoreErrors")
-    desk.paste_files(carried("broken.png", b"\x89PNG\r\n\x1a\nnot a picture"))
-    expect(desk.attachments.locator("..")).to_contain_text(re.compile("broken.png"))
-    expect(desk.attachments).to_have_class(re.compile("failed"))
+def test_an_upload_can_be_cancelled_and_a_refused_one_says_why(client: Client) -> None:
+    client.page.route("**/v1/media?name=*", lambda _: None)
+    client.paste_files(file_payload("slow.png", draw_image("slow")))
+    expect(client.send_button).to_be_disabled()
+    client.attachments.get_by_role("button", name="Cancel slow.png").click()
+    expect(client.attachments).to_have_count(0)
+    client.page.unroute_all(behavior="ignoreErrors")
+    client.paste_files(file_payload("broken.png", b"\x89PNG\r\n\x1a\nnot a picture"))
+    expect(client.attachments.locator("..")).to_contain_text(re.compile("broken.png"))
+    expect(client.attachments).to_have_class(re.compile("failed"))
 
 
-def test_an_answer_streams_in_and_the_markdown_before_its_tail_stays_put(desk: Desk) -> None:
-    desk.say("!slow 60tps\n!think 300ms\n!echo # Title\n!tokens 90")
-    answer = desk.answers.last
+def test_an_answer_streams_in_and_the_markdown_before_its_tail_stays_put(client: Client) -> None:
+    client.send("!slow 60tps\n!think 300ms\n!echo # Title\n!tokens 90")
+    answer = client.answers.last
     expect(answer.get_by_role("heading", name="Title")).to_be_visible()
     answer.get_by_role("heading", name="Title").evaluate("(heading) => (heading.seen = true)")
     expect(answer.locator("details.thinking")).to_contain_text("Thought")
-    desk.quiet()
+    client.wait_idle()
     assert answer.get_by_role("heading", name="Title").evaluate("(heading) => heading.isConnected")
     expect(answer.locator(".facts")).to_contain_text(re.compile(r" s · .* in · \d+ out · free"))
 
 
-def test_a_tool_shows_its_card_and_its_picture(desk: Desk) -> None:
-    desk.say("!tool read_file shots/login.png")
-    card = desk.page.get_by_role("region", name="Tool read_file")
+def test_a_tool_shows_its_card_and_its_picture(client: Client) -> None:
+    client.send("!tool read_file shots/login.png")
+    card = client.page.get_by_role("region", name="Tool read_file")
     expect(card.get_by_role("img")).to_be_visible()
-    desk.quiet()
+    client.wait_idle()
     expect(card).to_contain_text("shots/login.png")
     card.locator("summary").click()
     expect(card.locator("dl")).to_contain_text("path")
 
 
-def test_a_failed_turn_says_what_happened_and_offers_a_next_step(desk: Desk) -> None:
-    desk.say("!fail 400 the provider's own words")
-    failure = desk.page.get_by_role("alert", name="The turn failed")
+def test_a_failed_turn_says_what_happened_and_offers_a_next_step(client: Client) -> None:
+    client.send("!fail 400 the provider's own words")
+    failure = client.page.get_by_role("alert", name="Answer failed")
     expect(failure).to_be_visible()
     expect(failure).to_contain_text("the provider's own words")
     expect(failure.get_by_role("button", name="Try again")).to_be_visible()
 
 
-def test_messages_wait_in_line_while_an_answer_runs(desk: Desk) -> None:
-    desk.say("!slow 30tps\n!tokens 200")
-    expect(desk.page.locator(".answer[aria-busy=true]")).to_be_visible()
-    desk.paste_files(carried("shot.png", picture("shot")))
-    expect(desk.attachments).to_contain_text("640×400")
-    desk.say("!echo second")
-    queue = desk.page.get_by_role("region", name="Queued messages")
+def test_messages_wait_in_line_while_an_answer_runs(client: Client) -> None:
+    client.send("!slow 30tps\n!tokens 200")
+    expect(client.page.locator(".answer[aria-busy=true]")).to_be_visible()
+    client.paste_files(file_payload("shot.png", draw_image("shot")))
+    expect(client.attachments).to_contain_text("640×400")
+    client.send("!echo second")
+    queue = client.page.get_by_role("region", name="Queued messages")
     expect(queue).to_contain_text("!echo second")
-    desk.say("!echo third")
+    client.send("!echo third")
     expect(queue.get_by_role("listitem")).to_have_count(2)
-    queue.get_by_role("button", name=re.compile("^Take .*third")).click()
+    queue.get_by_role("button", name=re.compile("^Remove .*third")).click()
     expect(queue.get_by_role("listitem")).to_have_count(1)
     queue.get_by_role("button", name=re.compile("^Edit .*second")).click()
     expect(queue).to_have_count(0)
-    expect(desk.box).to_have_value("!echo second")
-    expect(desk.attachments).to_contain_text("shot.png")
-    desk.say("!echo second, better")
-    desk.page.get_by_role("button", name="Stop").click()
-    expect(desk.answers.last).to_contain_text("second, better", timeout=20_000)
-    desk.quiet()
-    expect(desk.asked).to_have_count(2)
+    expect(client.message_box).to_have_value("!echo second")
+    expect(client.attachments).to_contain_text("shot.png")
+    client.send("!echo second, better")
+    expect(queue).to_contain_text("second, better")
+    client.wait_idle()
+    expect(client.answers.last).to_contain_text("second, better")
+    expect(client.user_messages).to_have_count(2)
 
 
-def test_escape_stops_an_answer(desk: Desk) -> None:
-    desk.say("!slow 5tps\n!tokens 400")
-    expect(desk.page.locator(".answer[aria-busy=true] .prose")).to_be_visible()
-    desk.page.keyboard.press("Escape")
-    desk.quiet()
+def test_stop_holds_the_queue_and_asks(client: Client) -> None:
+    client.send("!slow 10tps\n!tokens 400")
+    expect(client.page.locator(".answer[aria-busy=true] .prose")).to_be_visible()
+    client.paste_files(file_payload("shot.png", draw_image("shot")))
+    expect(client.attachments).to_contain_text("640×400")
+    client.send("!echo second")
+    client.send("!echo third")
+    expect(client.page.get_by_role("region", name="Queued messages").get_by_role("listitem")).to_have_count(2)
+    client.page.get_by_role("button", name="Stop").click()
+    held = client.page.get_by_role("region", name="Messages on hold")
+    expect(held.get_by_role("listitem")).to_have_count(2)
+    expect(client.page.get_by_role("note", name="Answer status")).to_contain_text("Stopped")
+    assert client.daemon.ask(f"/v1/sessions/{client.session}/queue")["queue"] == []
+    client.page.reload()
+    expect(held.get_by_role("listitem")).to_have_count(2)
+    expect(client.page.get_by_role("note", name="Answer status")).to_contain_text("incomplete")
+    expect(client.answers.last.locator(".facts")).not_to_contain_text("0 out")
+    expect(client.user_messages).to_have_count(1)
+    held.get_by_role("button", name="Send 2 messages").click()
+    expect(client.answers.last).to_contain_text("third")
+    expect(client.user_messages).to_have_count(3)
+    expect(client.user_messages.nth(1).locator("figcaption")).to_contain_text("shot.png")
+    expect(held).to_have_count(0)
 
 
-def test_an_approval_shows_the_real_command_and_takes_the_answer(desk: Desk) -> None:
-    desk.say('!tool run_command {"command": "echo out > made.txt"}')
-    card = desk.page.get_by_role("form", name="Approve run_command?")
+def test_escape_stops_an_answer(client: Client) -> None:
+    client.send("!slow 5tps\n!tokens 400")
+    expect(client.page.locator(".answer[aria-busy=true] .prose")).to_be_visible()
+    client.page.keyboard.press("Escape")
+    client.wait_idle()
+    note = client.page.get_by_role("note", name="Answer status")
+    expect(note).to_contain_text("Stopped. The answer is incomplete.")
+    expect(client.page.get_by_role("alert", name="Answer failed")).to_have_count(0)
+    note.get_by_role("button", name="Continue").click()
+    expect(client.user_messages.last).to_contain_text("Continue where you stopped.")
+
+
+def test_an_approval_shows_the_real_command_and_takes_the_answer(client: Client) -> None:
+    client.send('!tool run_command {"command": "echo out > made.txt"}')
+    card = client.page.get_by_role("form", name="Approve run_command?")
     expect(card).to_contain_text("echo out > made.txt")
-    assert not (desk.daemon.workspace / "made.txt").exists()
+    assert not (client.daemon.workspace / "made.txt").exists()
     card.get_by_role("button", name="Allow once").click()
-    desk.quiet()
+    client.wait_idle()
     expect(card).to_have_count(0)
-    assert (desk.daemon.workspace / "made.txt").read_text() == "out\n"
+    assert (client.daemon.workspace / "made.txt").read_text() == "out\n"
 
 
-def test_a_refusal_carries_its_reason(desk: Desk) -> None:
-    desk.say('!tool run_command {"command": "echo no > never.txt"}')
-    card = desk.page.get_by_role("form", name="Approve run_command?")
-    card.get_by_role("button", name="No, because").click()
-    desk.page.get_by_role("textbox", name="Why not?").fill("too risky")
-    card.get_by_role("button", name="Refuse").click()
-    desk.quiet()
-    assert not (desk.daemon.workspace / "never.txt").exists()
-    expect(desk.page.get_by_role("region", name="Tool run_command")).to_contain_text("too risky")
+def test_a_refusal_carries_its_reason(client: Client) -> None:
+    client.send('!tool run_command {"command": "echo no > never.txt"}')
+    card = client.page.get_by_role("form", name="Approve run_command?")
+    card.get_by_role("button", name="Deny…").click()
+    client.page.get_by_role("textbox", name="Reason").fill("too risky")
+    card.get_by_role("button", name="Deny", exact=True).click()
+    client.wait_idle()
+    assert not (client.daemon.workspace / "never.txt").exists()
+    expect(client.page.get_by_role("region", name="Tool run_command")).to_contain_text("too risky")
 
 
-def test_an_approval_can_be_answered_on_another_page(open_desk: OpenDesk) -> None:
-    first = open_desk()
-    first.say('!tool run_command {"command": "echo two > second.txt"}')
+def test_an_approval_can_be_answered_on_another_page(open_client: OpenClient) -> None:
+    first = open_client()
+    first.send('!tool run_command {"command": "echo two > second.txt"}')
     expect(first.page.get_by_role("form", name="Approve run_command?")).to_be_visible()
-    second = open_desk(phone=True, path=f"/#/s/{first.session}")
+    second = open_client(phone=True, path=f"/#/s/{first.session}")
     second.page.get_by_role("button", name="Allow once").click()
-    first.quiet()
+    first.wait_idle()
     assert (first.daemon.workspace / "second.txt").exists()
 
 
-def test_files_of_the_workspace_are_offered_behind_an_at_sign_and_sent(desk: Desk) -> None:
-    desk.say_and_hear("!echo hello")
-    desk.box.press_sequentially("look at @dep")
-    option = desk.page.get_by_role("option", name="deploy.log")
+def test_files_of_the_workspace_are_offered_behind_an_at_sign_and_sent(client: Client) -> None:
+    client.send_and_wait("!echo hello")
+    client.message_box.press_sequentially("look at @dep")
+    option = client.page.get_by_role("option", name="deploy.log")
     expect(option).to_be_visible()
-    desk.box.press("Enter")
-    expect(desk.box).to_have_value("look at @deploy.log ")
-    desk.box.press("Enter")
-    expect(desk.asked.last).to_contain_text("deploy.log")
-    desk.quiet()
+    client.message_box.press("Enter")
+    expect(client.message_box).to_have_value("look at @deploy.log ")
+    client.message_box.press("Enter")
+    expect(client.user_messages.last).to_contain_text("deploy.log")
+    client.wait_idle()
 
 
-def test_slash_offers_commands(desk: Desk) -> None:
-    desk.box.press_sequentially("/set")
-    expect(desk.page.get_by_role("option", name="/settings keys, models, limits")).to_be_visible()
-    desk.box.press("Enter")
-    expect(desk.page.get_by_role("dialog", name="Settings")).to_be_visible()
-    expect(desk.box).to_have_value("")
+def test_slash_offers_commands(client: Client) -> None:
+    client.message_box.press_sequentially("/set")
+    expect(client.page.get_by_role("option", name="/settings API keys, models, limits")).to_be_visible()
+    client.message_box.press("Enter")
+    expect(client.page.get_by_role("dialog", name="Settings")).to_be_visible()
+    expect(client.message_box).to_have_value("")
 
 
-def test_a_phone_offers_its_camera(open_desk: OpenDesk) -> None:
-    phone = open_desk(phone=True)
+def test_a_phone_offers_its_camera(open_client: OpenClient) -> None:
+    phone = open_client(phone=True)
     camera = phone.page.locator("[data-pick=camera]")
     expect(phone.page.get_by_role("button", name="Take a photo")).to_be_visible()
     assert camera.get_attribute("capture") == "environment"
-    camera.set_input_files({"name": "photo.jpg", "mimeType": "image/jpeg", "buffer": picture("photo", form="JPEG")})
+    camera.set_input_files({"name": "photo.jpg", "mimeType": "image/jpeg", "buffer": draw_image("photo", form="JPEG")})
     expect(phone.attachments).to_contain_text("640×400")
     phone.send_button.click()
     expect(phone.answers.last).to_contain_text("640×400")
 
 
-def test_everything_can_be_reached_and_left_by_keyboard(desk: Desk) -> None:
-    desk.box.press("Tab")
-    desk.page.locator("body").press("?")
-    dialog = desk.page.get_by_role("dialog", name="Keys")
+def test_everything_can_be_reached_and_left_by_keyboard(client: Client) -> None:
+    client.message_box.press("Tab")
+    client.page.locator("body").press("?")
+    dialog = client.page.get_by_role("dialog", name="Keyboard shortcuts")
     expect(dialog).to_be_visible()
-    desk.page.keyboard.press("Escape")
+    client.page.keyboard.press("Escape")
     expect(dialog).to_have_count(0)
-    desk.page.keyboard.press("m")
-    expect(desk.page.get_by_role("dialog", name="Whom to ask")).to_be_visible()
-    desk.page.keyboard.press("Escape")
-    desk.page.keyboard.press("/")
-    expect(desk.box).to_be_focused()
+    client.page.keyboard.press("m")
+    expect(client.page.get_by_role("dialog", name="Choose a model")).to_be_visible()
+    client.page.keyboard.press("Escape")
+    client.page.keyboard.press("/")
+    expect(client.message_box).to_be_focused()
 
 
-def test_screen_readers_hear_of_the_answer_apart_from_the_stream(desk: Desk) -> None:
-    desk.say("!echo one two three")
-    status = desk.page.get_by_role("status")
+def test_screen_readers_hear_of_the_answer_apart_from_the_stream(client: Client) -> None:
+    client.send("!echo one two three")
+    status = client.page.get_by_role("status")
     expect(status).to_have_text(re.compile("^Done, 3 words"))
-    assert desk.page.locator(".chat [aria-live]").count() == 0
+    assert client.page.locator(".chat [aria-live]").count() == 0
 
 
-def test_targets_are_large_enough_for_a_finger(open_desk: OpenDesk) -> None:
-    desk = open_desk()
-    desk.say_and_hear("!echo hello")
-    small = desk.page.evaluate(
+def test_targets_are_large_enough_for_a_finger(open_client: OpenClient) -> None:
+    client = open_client()
+    client.send_and_wait("!echo hello")
+    small = client.page.evaluate(
         """[...document.querySelectorAll('button, a[href], input:not([hidden])')]
           .filter((one) => one.checkVisibility() && !one.closest('.prose') && !one.matches('.skip'))
           .map((one) => [one.outerHTML.slice(0, 80), one.getBoundingClientRect()])

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from browser.desk import Daemon, Desk, OpenDesk
-from browser.samples import carried, picture
+from browser.client import Client, Daemon, OpenClient
+from browser.samples import draw_image, file_payload
 
 
 @pytest.fixture
-def mortal(built: Path, tmp_path: Path) -> Iterator[Daemon]:
+def own_daemon(built: Path, tmp_path: Path) -> Iterator[Daemon]:
     """A daemon that a test may kill."""
     running = Daemon(tmp_path / "home")
     running.start()
@@ -21,64 +21,78 @@ def mortal(built: Path, tmp_path: Path) -> Iterator[Daemon]:
     running.stop()
 
 
-def test_a_reload_in_mid_turn_loses_nothing(desk: Desk) -> None:
-    desk.say("!slow 40tps\n!echo the very first words\n!tokens 80")
-    expect(desk.answers.last).to_contain_text("the very first words")
-    desk.page.reload()
-    expect(desk.answers.last).to_contain_text("the very first words")
-    expect(desk.page.locator(".answer[aria-busy=true]")).to_have_count(1)
-    desk.quiet()
-    live = desk.answers.last.locator(".prose").inner_text()
-    desk.page.reload()
-    expect(desk.answers.last.locator(".prose")).to_have_text(live, use_inner_text=True)
-    expect(desk.answers).to_have_count(1)
+def test_a_reload_in_mid_turn_loses_nothing(client: Client) -> None:
+    client.send("!slow 40tps\n!echo the very first words\n!tokens 80")
+    expect(client.answers.last).to_contain_text("the very first words")
+    client.page.reload()
+    expect(client.answers.last).to_contain_text("the very first words")
+    expect(client.page.locator(".answer[aria-busy=true]")).to_have_count(1)
+    client.wait_idle()
+    live = client.answers.last.locator(".prose").inner_text()
+    client.page.reload()
+    expect(client.answers.last.locator(".prose")).to_have_text(live, use_inner_text=True)
+    expect(client.answers).to_have_count(1)
 
 
-def test_a_draft_with_its_pictures_survives_a_reload(desk: Desk) -> None:
-    desk.say_and_hear("!echo hello")
-    desk.paste_files(carried("kept.png", picture("kept")))
-    expect(desk.attachments).to_contain_text("640×400")
-    desk.box.fill("not yet sent")
-    desk.page.reload()
-    expect(desk.box).to_have_value("not yet sent")
-    expect(desk.attachments).to_contain_text("kept.png")
+def test_a_draft_with_its_pictures_survives_a_reload(client: Client) -> None:
+    client.send_and_wait("!echo hello")
+    client.paste_files(file_payload("kept.png", draw_image("kept")))
+    expect(client.attachments).to_contain_text("640×400")
+    client.message_box.fill("not yet sent")
+    client.page.reload()
+    expect(client.message_box).to_have_value("not yet sent")
+    expect(client.attachments).to_contain_text("kept.png")
 
 
-def test_a_killed_daemon_comes_back_under_the_page_and_nothing_is_lost(open_desk: OpenDesk, mortal: Daemon) -> None:
-    desk = open_desk(on=mortal)
-    desk.say_and_hear("!echo before the kill")
-    desk.say("!slow 20tps\n!echo half of it\n!tokens 300")
-    expect(desk.answers.last).to_contain_text("half of it")
-    mortal.kill()
-    expect(desk.page.get_by_text("Reconnecting… nothing is lost")).to_be_visible(timeout=10_000)
-    desk.say("!echo sent while it was away")
-    expect(desk.page.get_by_text("sending…")).to_be_visible()
-    mortal.start()
-    expect(desk.page.get_by_text("Reconnecting… nothing is lost")).to_have_count(0, timeout=20_000)
-    expect(desk.answers.last).to_contain_text("sent while it was away", timeout=20_000)
-    desk.quiet()
-    expect(desk.page.get_by_text("sending…")).to_have_count(0)
-    assert desk.asked.all_inner_texts().__str__().count("sent while it was away") == 1
-    desk.page.reload()
-    expect(desk.answers.last).to_contain_text("sent while it was away")
-    expect(desk.page.locator(".chat")).to_contain_text("half of it")
-    expect(desk.asked).to_have_count(3)
+def test_a_killed_daemon_comes_back_and_nothing_is_lost(open_client: OpenClient, own_daemon: Daemon) -> None:
+    client = open_client(on=own_daemon)
+    client.send_and_wait("!echo before the kill")
+    client.send("!slow 20tps\n!echo half of it\n!tokens 300")
+    expect(client.answers.last).to_contain_text("half of it")
+    own_daemon.kill()
+    expect(client.page.get_by_text("Reconnecting… Your work is saved.")).to_be_visible(timeout=10_000)
+    client.send("!echo sent while it was away")
+    expect(client.page.get_by_text("Sending…")).to_be_visible()
+    own_daemon.start()
+    expect(client.page.get_by_text("Reconnecting… Your work is saved.")).to_have_count(0, timeout=20_000)
+    expect(client.answers.last).to_contain_text("sent while it was away", timeout=20_000)
+    client.wait_idle()
+    expect(client.page.get_by_text("Sending…")).to_have_count(0)
+    assert client.user_messages.all_inner_texts().__str__().count("sent while it was away") == 1
+    client.page.reload()
+    expect(client.answers.last).to_contain_text("sent while it was away")
+    expect(client.page.locator(".chat")).to_contain_text("half of it")
+    expect(client.user_messages).to_have_count(3)
 
 
-def test_two_pages_on_one_session_show_the_same(open_desk: OpenDesk) -> None:
-    first = open_desk()
-    first.say_and_hear("!echo hello")
-    second = open_desk(path=f"/#/s/{first.session}")
-    first.say("!slow 60tps\n!tokens 40")
+def test_words_that_were_read_stay_when_the_daemon_is_killed(open_client: OpenClient, own_daemon: Daemon) -> None:
+    client = open_client(on=own_daemon)
+    client.send("!slow 20tps\n!echo a sentence that was read\n!tokens 300")
+    answer = client.page.locator(".answer .prose")
+    expect(answer.first).to_contain_text("a sentence that was read")
+    own_daemon.kill()
+    expect(client.page.get_by_text("Reconnecting…")).to_be_visible()
+    expect(answer.first).to_contain_text("a sentence that was read")
+    own_daemon.start()
+    expect(client.page.get_by_text("Reconnecting…")).to_have_count(0, timeout=20_000)
+    client.wait_idle()
+    expect(answer.first).to_contain_text("a sentence that was read")
+
+
+def test_two_pages_on_one_session_show_the_same(open_client: OpenClient) -> None:
+    first = open_client()
+    first.send_and_wait("!echo hello")
+    second = open_client(path=f"/#/s/{first.session}")
+    first.send("!slow 60tps\n!tokens 40")
     expect(second.page.locator(".answer[aria-busy=true]")).to_have_count(1)
-    first.quiet()
-    second.quiet()
+    first.wait_idle()
+    second.wait_idle()
     expect(second.answers.last.locator(".prose")).to_have_text(first.answers.last.locator(".prose").inner_text())
 
 
-def test_without_the_cookie_the_page_says_how_to_get_in(open_desk: OpenDesk) -> None:
-    desk = open_desk()
-    desk.page.context.clear_cookies()
-    desk.page.reload()
-    expect(desk.page.get_by_role("heading", name="This Loom is locked")).to_be_visible()
-    expect(desk.page.locator("body")).to_contain_text("loom web")
+def test_without_the_cookie_the_page_says_how_to_get_in(open_client: OpenClient) -> None:
+    client = open_client()
+    client.page.context.clear_cookies()
+    client.page.reload()
+    expect(client.page.get_by_role("heading", name="Sign in to Loom")).to_be_visible()
+    expect(client.page.locator("body")).to_contain_text("loom web")

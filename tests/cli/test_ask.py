@@ -33,7 +33,7 @@ def test_the_built_in_model_introduces_itself_once_a_day(tmp_path: Path):
 
     first, second = loom("-R", "hello"), loom("-R", "hello")
 
-    assert "no API key and no local model found, so loom/spark answers" in first.err
+    assert "no API key and no local model found: using loom/spark" in first.err
     assert "loom/spark answers" not in second.err
     assert first.out == second.out != ""
 
@@ -45,7 +45,7 @@ def test_a_session_goes_on_in_its_folder_and_anywhere_by_name(tmp_path: Path):
     first = json.loads(loom("--json", "alpha").out)
 
     assert loom("-c", "x", cwd=elsewhere).code == 1
-    assert "no conversation in this folder yet" in loom("-c", "x", cwd=elsewhere).err
+    assert "No sessions in this folder yet" in loom("-c", "x", cwd=elsewhere).err
     for words in (["-c"], ["-r"], ["-r", "1"], ["-r", "alpha"], ["-r", first["session"].lower()]):
         assert json.loads(loom("--json", *words, "--", "and again").out)["session"] == first["session"]
     assert loom("-r", "nothing-like-it", "--", "x").code == 1
@@ -200,7 +200,7 @@ def test_a_tool_that_needs_a_word_is_refused_without_a_terminal_unless_told_othe
             assert loom("-m", "local", "--permission", permission, "read it").code == 0
             results.append(str(server.requests[-1]["messages"][-1]["content"]))
 
-    assert "nobody is at the terminal" in results[0]
+    assert "No terminal to ask for approval" in results[0]
     assert "--permission deny" in results[1]
     assert "the secret plan" in results[2]
 
@@ -245,12 +245,12 @@ def test_every_failure_is_one_sentence_with_a_next_step_and_its_own_exit_code(tm
 
     for words, code, said in [
         (["--no-such-option"], 2, "no-such-option"),
-        (["ask"], 2, "nothing to ask"),
+        (["ask"], 2, "There is no question"),
         (["sesions"], 2, "Did you mean `loom sessions`"),
         (["-m", "nonsense", "hi"], 2, "there is no model 'nonsense'. Configured:"),
         (["-m", "anthropic/claude-opus-5", "hi"], 3, "loom keys set anthropic"),
         (["!fail 529"], 4, "Try again"),
-        (["-a", "nowhere.png", "hi"], 5, "there is no file nowhere.png. Check the name"),
+        (["-a", "nowhere.png", "hi"], 5, "File not found: nowhere.png. Check the name"),
         (["-a", ".", "hi"], 5, "is a folder"),
         ([str(broken), "hi"], 5, "broken.pdf is not a PDF that can be read"),
         (["-r", "nowhere-to-be-found", "--", "hi"], 1, "List them: `loom sessions`"),
@@ -278,7 +278,7 @@ def test_a_turn_that_never_ends_is_ended_with_a_code_of_its_own(tmp_path: Path):
         ran = loom("-m", "local", "go")
 
     assert ran.code == 6
-    assert 'Say "go on" to continue' in ran.err
+    assert 'Send "continue" to go on' in ran.err
 
 
 def test_ctrl_c_ends_the_answer_and_keeps_what_was_said(tmp_path: Path):
@@ -361,7 +361,7 @@ def test_a_reminder_that_cannot_be_kept_stops_no_question(tmp_path: Path):
     first = loom("-R", "hello")
 
     assert in_the_way.code == first.code == 0
-    assert "loom/spark answers" in in_the_way.err and "loom/spark answers" in first.err
+    assert "using loom/spark" in in_the_way.err and "using loom/spark" in first.err
     assert stat.S_IMODE(state.stat().st_mode) == 0o700
 
 
@@ -374,6 +374,6 @@ def test_pages_that_are_written_wrongly_are_no_words_to_send(tmp_path: Path):
             ran = loom(*words, "what?")
             assert ran.code == 2 and 'pages look like "3" or "21-40"' in ran.err, (words, ran.err)
     talked = loom("chat", "-R", stdin=b"see @report.pdf#0 and @report.pdf#1, please\n")
-    assert "not '0'; it was sent as words" in talked.err and "there is no file" not in talked.err
+    assert "not '0'; sent as text" in talked.err and "file not found" not in talked.err
     loom.file("notes#x", "a file whose name has a #")
     assert loom("-R", "notes#x", "what?").code == loom("-R", "nobody.pdf#x", "what?").code == 0

@@ -22,7 +22,7 @@ def test_a_conversation_on_a_terminal(tmp_path: Path):
     loom.file("my notes.pdf", sample_pdf("The timeout is 30 seconds."))
 
     with Terminal(loom, "chat", "-R", LOOM_PLAIN="1") as terminal:
-        terminal.wait_for("/help, Ctrl+D leaves")
+        terminal.wait_for("/help, Ctrl+D to exit")
         terminal.wait_for("› ")
         terminal.type("hello\n")
         terminal.wait_for("I am loom/spark")
@@ -35,13 +35,13 @@ def test_a_conversation_on_a_terminal(tmp_path: Path):
         terminal.type("/context spark,gpt-5.5\n")
         assert "my notes.pdf" in terminal.wait_for("total ≈")
         terminal.type("/fork\n")
-        terminal.wait_for("you are in ")
+        terminal.wait_for("now in ")
         terminal.type("/model gpt-5.5\n")
-        terminal.wait_for("openai-responses/gpt-5.5 answers from now on")
+        terminal.wait_for("openai-responses/gpt-5.5 is now the model")
         terminal.type("and now?\n")
         terminal.wait_for("OPENAI_API_KEY, or run: loom keys set")
         terminal.type("/nonsense\n")
-        terminal.wait_for("there is no command /nonsense. /help")
+        terminal.wait_for("Unknown command /nonsense. /help")
         terminal.type("/quit\n")
         assert terminal.end() == 0
 
@@ -90,7 +90,7 @@ def test_ctrl_c_ends_an_answer_and_not_the_conversation(tmp_path: Path):
             terminal.type("hello\n")
             terminal.wait_for("It begins")
             terminal.interrupt()
-            terminal.wait_for("interrupted; what was said is kept")
+            terminal.wait_for("interrupted; the conversation is saved")
             terminal.wait_for("› ")
             terminal.type("hello\n")
             terminal.wait_for("whole")
@@ -106,8 +106,10 @@ def test_compact_goes_on_from_a_summary_and_keeps_the_whole_conversation(tmp_pat
         (loom.home / "loom.toml").write_text(server.config + "[models.local.capabilities]\nvision = true\n")
         ran = loom("chat", "-m", "local", stdin=b"/compact\nwhat is @login.png ?\n/compact\nand was it blue?\n")
 
-    assert "nothing has been said yet, so there is nothing to summarise." in ran.err
-    assert "They showed a blue picture.\n2 messages became one; all of them are still in /tree\nYes." in ran.out
+    assert "The conversation is empty: nothing to summarise." in ran.err
+    assert (
+        "They showed a blue picture.\n2 messages summarised into one; all of them are still in /tree\nYes." in ran.out
+    )
     asked, after = (str(request["messages"]) for request in server.requests[1:])
     assert "image_url" not in asked + after and "They showed a blue picture." in after
     assert [row["text"] for row in loom("tree", "--json").rows].count("A blue picture.") == 1
@@ -153,7 +155,7 @@ def test_a_picture_on_the_clipboard_is_pasted_and_sent(tmp_path: Path):
             if words:
                 copy(words, "text/plain", display)
             terminal.type("/paste\n")
-            terminal.wait_for("there is no picture on the clipboard. Copy one first.")
+            terminal.wait_for("No image on the clipboard. Copy one first.")
             terminal.wait_for("› ")
         copy(sample_png(64, 48), "image/png", display)
         terminal.type("/paste\n")

@@ -67,7 +67,7 @@ def test_a_newcomer_gets_through_them_offline(tmp_path: Path, installed: Path):
 
     look = newcomer.types("what is wrong here?", "-a", "login.png")
     assert look.code == 0
-    assert "no API key and no local model found, so loom/spark answers" in look.err
+    assert "no API key and no local model found: using loom/spark" in look.err
     assert "loom keys set anthropic" in look.err
     assert re.search(r"screenshot.*900×500", look.out)
     assert "Error 502" in look.out
@@ -86,7 +86,7 @@ def test_a_newcomer_gets_through_them_offline(tmp_path: Path, installed: Path):
     document = next(line for line in context.out.splitlines() if "[report.pdf" in line)
     assert context.code == 0
     assert picture.count("● full") + picture.count("◐ low") == 2
-    assert document.count("● full") == 2
+    assert document.count("○ text") == 2, "the next turn is the second after it"
     assert "claude-opus-5 needs a key: loom keys set anthropic" in context.out
 
     tree = newcomer.types("tree").out.splitlines()
@@ -101,7 +101,7 @@ def test_a_newcomer_gets_through_them_offline(tmp_path: Path, installed: Path):
 
     key = newcomer.types("keys", "set", "mistral", typed=b"sk-mistral-1234567890\n")
     assert key.code == 0
-    assert "could not be checked (mistral cannot be reached from here), stored in" in key.out
+    assert "could not be checked (mistral cannot be reached), stored in" in key.out
 
     doctor = newcomer.types("doctor")
     assert doctor.code == 0

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from cli.loom_command import COMMAND, Loom, Terminal
-from loom.cli.exits import MEANINGS, exit_code_of
-from loom.cli.reference import updated
+from loom.cli.exit_codes import MEANINGS, exit_code_of
+from loom.cli.reference import update_page
 from loom.cli.root import COMMANDS
 
 ROOT = Path(__file__).parents[2]
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 def test_the_page_of_the_documentation_is_what_the_program_says():
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
 
-    assert updated(page) == page, "run: python -m loom.cli.reference docs/cli.md"
+    assert update_page(page) == page, "run: python -m loom.cli.reference docs/cli.md"
     assert all(f"### loom {name}\n" in page for name in COMMANDS)
 
 
@@ -121,7 +121,7 @@ def test_a_person_presses_tab(tmp_path: Path, shell: list[str], begin: str):
         terminal.type("--her\t")
         terminal.wait_for("--here")
         terminal.type("\n")
-        terminal.wait_for("no conversations yet")
+        terminal.wait_for("No sessions yet")
         terminal.type("exit\n")
         terminal.end()
 

@@ -89,11 +89,11 @@ def test_a_damaged_session_of_claude_code_is_repaired_and_goes_on(tmp_path: Path
     for words in (
         "last line was cut off",
         "over the limit",
-        "answers no call",
-        "never answered",
-        "said image/jpeg and is image/png",
+        "a result has no call",
+        "a call has no result",
+        "declared as image/jpeg but is image/png",
         "1 empty text left out",
-        "1 thought kept to read",
+        "1 thought kept for reading",
         "loom doctor --fix",
     ):
         assert words in looked.out, (words, looked.out)
@@ -129,7 +129,7 @@ def test_the_abandoned_branches_of_claude_code_are_left_out_and_that_is_said(tmp
 
     ran = loom("import", "session.jsonl")
 
-    assert "1 message of abandoned branches left out" in ran.out
+    assert "1 message of abandoned branches skipped" in ran.out
     assert "new answer" in loom("log").out and "old answer" not in loom("log").out
 
 
@@ -280,7 +280,7 @@ def test_a_conversation_without_a_message_is_said(tmp_path: Path, text: str):
     ran = loom("import", "nothing.json", "good.json")
     looked = loom("doctor", "nothing.json")
 
-    assert ran.code == 5 and "nothing.json holds no message" in ran.err and ran.out.startswith("✔ good.json")
+    assert ran.code == 5 and "nothing.json contains no messages" in ran.err and ran.out.startswith("✔ good.json")
     assert looked.code == 1 and "0 messages, nothing to import" in looked.out and "--fix" not in looked.out
     if "user" in text:
         assert "message 1: it says nothing and is left out" in ran.err
@@ -308,7 +308,7 @@ def test_the_numbers_in_a_report_are_those_of_the_file_and_a_broken_pair_is_told
 
     assert "message 1: it says nothing and is left out" in repairs
     assert [repair.partition(";")[0] for repair in repairs if "(" in repair] == [
-        "a call was never answered (call_7)",
-        "a result answers no call (nobody)",
+        "a call has no result (call_7)",
+        "a result has no call (nobody)",
     ]
     assert sum("result" in line and "call" in line for line in told) == 2, told

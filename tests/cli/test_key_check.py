@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cli.loom_command import Loom
-from loom.cli.key_check import Checked, check_key
+from loom.cli.key_check import KeyCheck, check_key
 
 
 class Service(ThreadingHTTPServer):
@@ -52,7 +52,7 @@ def service(status: int, body: Any) -> Generator[tuple[str, Service]]:
         server.server_close()
 
 
-def checked(name: str, base_url: str) -> Checked:
+def checked(name: str, base_url: str) -> KeyCheck:
     return asyncio.run(check_key(name, "sk-test-1234567890", base_url=base_url))
 
 
@@ -82,7 +82,7 @@ def test_a_key_that_works_tells_what_it_opens(
     with service(200, body) as (url, server):
         found = checked(name, f"{url}/v1" if name == "openai" else url)
 
-    assert found.state == "works" and found.text.startswith("2 models, ") and found.text.endswith("with eyes")
+    assert found.state == "works" and found.text.startswith("2 models, ") and found.text.endswith("with image support")
     (asked,) = server.seen
     assert asked[0].partition("?")[0] == path and "sk-test-1234567890" in asked[1][header]
 
@@ -94,8 +94,8 @@ def test_a_key_that_works_tells_what_it_opens(
         (403, {}, "refused", "HTTP 403"),
         (500, {}, "unknown", "HTTP 500"),
         (302, {}, "unknown", "HTTP 302"),
-        (200, b"<html>a captive portal</html>", "unknown", "what answered is not anthropic"),
-        (200, {"data": "nonsense"}, "unknown", "what answered is not anthropic"),
+        (200, b"<html>a captive portal</html>", "unknown", "the server that answered is not anthropic"),
+        (200, {"data": "nonsense"}, "unknown", "the server that answered is not anthropic"),
     ],
 )
 def test_what_a_service_says_is_told_apart(
@@ -113,7 +113,7 @@ def test_a_service_that_cannot_be_reached_leaves_it_open(monkeypatch: pytest.Mon
     with service(200, {}) as (url, _):
         pass
 
-    assert checked("anthropic", url) == Checked(state="unknown", text="anthropic cannot be reached from here")
+    assert checked("anthropic", url) == KeyCheck(state="unknown", text="anthropic cannot be reached")
 
 
 def test_a_key_is_stored_and_it_is_said_that_it_could_not_be_checked(tmp_path: Path):

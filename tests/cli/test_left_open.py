@@ -28,7 +28,7 @@ def marks(loom: Loom) -> str:
 
 def test_what_waits_is_shown_as_it_would_be_done_and_where(tmp_path: Path):
     loom = Loom(tmp_path)
-    assert loom("approvals").err == "nothing waits for your word\n"
+    assert loom("approvals").err == "No pending approvals\n"
     approval = killed_while_it_asked(loom)
 
     shown = loom("approvals").out
@@ -46,8 +46,8 @@ def test_without_a_terminal_nothing_is_said_over_it_and_the_way_to_answer_is_nam
     ran = loom("-c", "hello")
 
     assert ran.code == 1 and ran.out == ""
-    assert f"waits for your word on {short} run_command: echo x >> mark." in ran.err
-    assert f"loom approve {short} allows it" in ran.err
+    assert f"Approval pending: {short} run_command: echo x >> mark." in ran.err
+    assert f"Approve with `loom approve {short}`" in ran.err
     assert loom("approvals").out and not marks(loom)
 
 
@@ -77,7 +77,7 @@ def test_on_a_terminal_it_is_asked_first_and_the_conversation_goes_on(tmp_path: 
     killed_while_it_asked(loom)
 
     with Terminal(loom, *words) as terminal:
-        terminal.wait_for("still waits for your word")
+        terminal.wait_for("has a pending approval")
         terminal.wait_for("approve run_command\n  echo x >> mark\n")
         terminal.wait_for(PROMPT)
         terminal.type("y\n")
@@ -119,7 +119,7 @@ def test_whoever_attaches_to_the_daemon_is_asked_first(tmp_path: Path):
             terminal.type("/quit\n")
             assert terminal.end() == 0
 
-    assert f"waits for your word on {short} run_command: echo x >> mark" in piped.err and not marks(loom)
+    assert f"Approval pending: {short} run_command: echo x >> mark" in piped.err and not marks(loom)
 
 
 def test_an_answer_from_elsewhere_ends_the_question_here_and_the_turn_goes_on(tmp_path: Path):
@@ -128,21 +128,21 @@ def test_an_answer_from_elsewhere_ends_the_question_here_and_the_turn_goes_on(tm
     with Terminal(loom, "-R", "-T", "run_command", CALL) as terminal:
         terminal.wait_for(PROMPT)
         ran = loom.process("approve", loom("approvals", "--json").rows[0]["approval"])
-        terminal.wait_for("run_command was answered somewhere else meanwhile")
+        terminal.wait_for("run_command was answered elsewhere")
         terminal.wait_for("(no output, exit code 0)")
         assert terminal.end() == 0
 
-    assert ran.code == 0 and "the program that runs the turn goes on with it" in ran.err
+    assert ran.code == 0 and "The program that runs the turn continues it" in ran.err
     assert marks(loom) == "x\n"
 
 
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (["approve", "0000"], 1, "nothing that waits is called '0000'. See what waits: `loom approvals`."),
+        (["approve", "0000"], 1, "No pending approval matches '0000'. List pending approvals: `loom approvals`."),
         (["approve", "a", "--always", "--deny", "no"], 2, "--always and --deny exclude each other"),
         (["approve"], 2, "missing argument 'ID...'. See `loom approve --help`."),
-        (["approvals", "nowhere"], 1, "there is no session 'nowhere'"),
+        (["approvals", "nowhere"], 1, "Session 'nowhere' not found"),
     ],
 )
 def test_what_cannot_be_answered_is_said_in_one_sentence(tmp_path: Path, words: list[str], code: int, said: str):

@@ -25,7 +25,7 @@ def test_a_server_is_added_started_and_removed(tmp_path: Path):
     assert "Remove it first" in loom("mcp", "add", "loom", "x").err
     assert loom("mcp", "remove", "loom").code == loom("mcp", "remove", "broken").code == 0
     assert (loom.home / "loom.toml").read_text().strip() == "# mine\n[images]\nmax_per_message = 3"
-    assert "no servers. Add one" in loom("mcp", "list").err
+    assert "No servers. Add one" in loom("mcp", "list").err
 
 
 def test_an_address_is_added_with_headers_that_are_not_shown(tmp_path: Path):

@@ -41,8 +41,8 @@ def test_a_model_that_cannot_see_is_named_and_who_could_help(tmp_path: Path):
         again = loom("-m", "local", "-c", "and now?")
         as_json = loom("-m", "local", "--json", "what is it?", "login.png")
 
-    assert 'scripted cannot see images; sent as text: "[image: login.png, 64×48' in ran.err
-    assert ran.err.count("\n") == 1 and ran.err.endswith("Have it described instead: --describe-with MODEL\n")
+    assert 'scripted is a text-only model; image sent as text: "[image: login.png, 64×48' in ran.err
+    assert ran.err.count("\n") == 1 and ran.err.endswith("To have images described: --describe-with MODEL\n")
     assert ran.out == "fine\n" and "--describe-with" not in again.err
     assert as_json.err == "" and as_json.rows[0]["media"][0]["rendition"] == "text"
 
@@ -82,7 +82,7 @@ def test_words_hold_the_place_of_a_picture_that_ends_too_early_and_the_others_ar
 
     assert ran.code == 0 and ran.err == "[photo.jpg is damaged after 9 KB; a placeholder was sent]\n"
     content = server.requests[0]["messages"][-1]["content"]
-    assert content[0]["text"] == "[photo.jpg is damaged after 9 KB; it cannot be shown]"
+    assert content[0]["text"] == "[photo.jpg is damaged after 9 KB; it cannot be displayed]"
     assert [part["type"] for part in content].count("image_url") == 1
     assert alone.code == 0 and alone.err == "[stdin is damaged after 9 KB; a placeholder was sent]\n"
 
@@ -107,7 +107,7 @@ def test_a_picture_over_the_limit_is_used_as_a_copy_and_that_can_be_refused(tmp_
     said = loom("-R", "scan.png", "what?").err
 
     assert "scan.png has 3 KB, over the limit of 1 KB: a copy of" in said
-    assert "is used (images.max_size_bytes); --no-resize refuses it instead]" in said
+    assert "is used (images.max_size_bytes); use --no-resize to refuse instead]" in said
 
 
 def test_a_locked_pdf_names_the_option_that_opens_it(tmp_path: Path):
@@ -133,7 +133,7 @@ def test_a_scan_that_nobody_can_read_names_what_would_help(tmp_path: Path, witho
         searched = loom.process("sessions", "search", "--index", **without_ocr)
 
     assert ran.code == 0
-    assert "report.pdf has no text layer and scripted cannot see. pip install 'loom-runtime[ocr]'" in ran.err
+    assert "report.pdf has no text layer and scripted is text-only. pip install 'loom-runtime[ocr]'" in ran.err
     assert searched.code == 0
 
 
@@ -156,7 +156,7 @@ def test_over_ssh_there_is_no_clipboard_and_two_ways_around(tmp_path: Path):
     with Terminal(loom, "chat", LOOM_PLAIN="1", SSH_CONNECTION="10.0.0.1 1 10.0.0.2 22") as terminal:
         terminal.wait_for("› ")
         terminal.type("/paste\n")
-        terminal.wait_for("no clipboard here. scp the file and @mention it, or open loom web --lan")
+        terminal.wait_for("No clipboard available. scp the file and @mention it, or open loom web --lan")
         terminal.type("/quit\n")
         assert terminal.end() == 0
     (row,) = [row for row in loom("doctor", "--json", SSH_CONNECTION="x").rows if row["name"] == "clipboard"]

@@ -10,7 +10,7 @@ import pytest
 
 from cli.loom_command import Loom
 from cli.model_server import ModelServer, model_server
-from loom.cli.extracting import code_of
+from loom.cli.code_blocks import code_of
 from loom.testing import sample_pdf, sample_png
 from made import made
 
@@ -64,7 +64,7 @@ def test_a_template_goes_on_with_a_session_that_has_a_beginning_of_its_own(tmp_p
     ("text", "arguments", "expected"),
     [
         ("prompt = 'Translate $input to $language.'", ["hello"], "the template needs $language. Give --param language"),
-        ("prompt = 'Translate $input.'", [], "needs something to work on"),
+        ("prompt = 'Translate $input.'", [], "needs input"),
         ("prompt = 'Costs 5$ now $input'", ["x"], "Write $$ for a dollar sign"),
         ("promt = 'x'", ["x"], "promt"),
         ("prompt = ", ["x"], "is not TOML"),
@@ -84,7 +84,7 @@ def test_a_template_that_cannot_be_used_says_what_it_lacks(
 
 @pytest.mark.parametrize(
     ("words", "said"),
-    [(["-t", "short"], "The template takes $length."), ([], "a value for $NAME in a template (-t)")],
+    [(["-t", "short"], "The template takes $length."), ([], "--param sets $NAME in a template (-t)")],
 )
 def test_a_value_that_nothing_takes_is_refused(tmp_path: Path, words: list[str], said: str):
     loom = Loom(tmp_path)
@@ -92,18 +92,18 @@ def test_a_value_that_nothing_takes_is_refused(tmp_path: Path, words: list[str],
 
     ran = loom(*words, "--param", "nope", "x", "--param", "length", "one line", "hello")
 
-    assert ran.code == 2 and "nothing takes --param" in ran.err and said in ran.err
+    assert ran.code == 2 and "Unknown --param" in ran.err and said in ran.err
     assert loom("sessions", "--json").rows == []
 
 
 def test_templates_have_plain_names_and_those_that_exist_are_listed(tmp_path: Path):
     loom = Loom(tmp_path)
 
-    assert "Keep one" in loom("-t", "nothing", "x").err
+    assert "Save one" in loom("-t", "nothing", "x").err
     assert loom("x", "--save", "../../evil").code == 2
     assert loom("--save", "empty").code == 2
     assert loom("x", "--save", "fine").code == 0
-    assert "Kept: fine." in loom("-t", "nothing", "x").err
+    assert "Saved: fine." in loom("-t", "nothing", "x").err
 
 
 def test_a_template_sets_how_media_are_treated_in_that_run_alone(tmp_path: Path):
@@ -125,7 +125,7 @@ def test_code_comes_without_the_words_around_it(tmp_path: Path):
         first, last, none = (loom("-m", "local", *flags, "x") for flags in (["-x"], ["--xl"], ["-x"]))
 
     assert (first.out, last.out) == ("print(1)\n", "ls\n")
-    assert none.out == "no code at all\n" and "no block of code" in none.err
+    assert none.out == "no code at all\n" and "no code block" in none.err
 
 
 @pytest.mark.parametrize(
@@ -205,7 +205,7 @@ def test_a_key_is_chosen_by_its_name_for_this_run_alone(tmp_path: Path):
     assert "sk-typed" not in unknown.err
     assert len(loom("sessions", "--json").rows) == 2, "a wrong name leaves no session behind"
     talked = loom("chat", "-m", "local", "--key", "nobody", stdin=b"hello\n")
-    assert talked.code == 2 and "no stored key" in talked.err
+    assert talked.code == 2 and "No stored key" in talked.err
     assert "✔ work" in loom("keys", "list").out
     assert loom("keys", "set", "openai", "--as", "anthropic", stdin=b"x\n").code == 2
     assert loom("keys", "remove", "work").code == 0
@@ -220,7 +220,7 @@ def test_what_a_file_was_said_to_be_is_held_against_its_bytes(tmp_path: Path):
     right = loom("-R", "--at", "data", "image/png", "what is it?")
     text = loom("-R", "--at", "notes", "text/markdown", "what is it?")
 
-    assert "data was said to be application/pdf and is PNG" in wrong.err, wrong.err
+    assert "data was declared as application/pdf but is PNG" in wrong.err, wrong.err
     assert right.err == text.err == ""
     assert loom("--at", "nowhere", "image/png", "x").code == 5
 

@@ -35,7 +35,7 @@ def test_an_old_picture_is_pinned_hidden_and_left_to_the_policy_again(tmp_path: 
         sent = str(server.requests[-1]["messages"])
         restored = loom("context", "--restore", "1", "--restore", "3")
 
-    assert aged == "low" and "image_url" in sent and "and?" not in sent
+    assert aged == "text" and "image_url" in sent and "and?" not in sent
     assert "[Image #1] login.png, 64×48" in pinned.out and "● full" in pinned.out and "✕ omitted" in pinned.out
     assert restored.code == 0 and (rendition(loom, "1"), rendition(loom, "3")) == ("text", "full")
 
@@ -43,8 +43,8 @@ def test_an_old_picture_is_pinned_hidden_and_left_to_the_policy_again(tmp_path: 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["--pin", "9"], "nothing here is called '9'. Give the number or the file's name: loom context."),
-        (["--hide", "login.png"], "'login.png' may be 1, 1.2. Give the number."),
+        (["--pin", "9"], "No block matches '9'. Use the number or the file name: loom context."),
+        (["--hide", "login.png"], "'login.png' matches 1, 1.2. Use the number."),
         (["--pin", "2"], "2 is thinking, which goes along with what it belongs to."),
         (["talk.json", "--pin", "1"], "Import it first: loom import FILE."),
     ],

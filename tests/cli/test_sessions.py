@@ -20,7 +20,7 @@ def test_conversations_are_listed_newest_first_with_what_resumes_them(tmp_path: 
     loom = Loom(tmp_path)
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
-    assert "Begin one" in loom("sessions").err
+    assert "Start one" in loom("sessions").err
     loom("-R", "the first question")
     loom("-R", "the second question", cwd=elsewhere)
 
@@ -245,7 +245,7 @@ def test_the_parts_of_a_context_are_no_more_than_their_total(tmp_path: Path):
         (loom.home / "loom.toml").write_text(server.config)
         loom("-m", "local", "-s", "Be brief. " * 40, "hello")
 
-    shown = dict(re.findall(r"^  (system|tools ×7|total ≈) +(\d+)", loom("context").out, flags=re.MULTILINE))
+    shown = dict(re.findall(r"^  (system|tools ×9|total ≈) +(\d+)", loom("context").out, flags=re.MULTILINE))
 
-    assert 0 < int(shown["system"]) < int(shown["tools ×7"])
-    assert int(shown["system"]) + int(shown["tools ×7"]) <= int(shown["total ≈"])
+    assert 0 < int(shown["system"]) < int(shown["tools ×9"])
+    assert int(shown["system"]) + int(shown["tools ×9"]) <= int(shown["total ≈"])

@@ -46,7 +46,7 @@ def test_what_is_no_key_or_no_service_is_refused(tmp_path: Path):
     for service, typed in (("anthropic", "\n"), ("anthropic", "two words\n"), ("anthropic", "ключ\n"), ("acme", "x\n")):
         assert loom("keys", "set", service, stdin=typed.encode()).code == 2
     (loom.home / "keys.toml").write_text('model = "x"\n[keys]\n')
-    assert "holds more than keys" in loom("keys", "set", "openai", stdin=b"sk-x\n").err
+    assert "contains more than keys" in loom("keys", "set", "openai", stdin=b"sk-x\n").err
     assert loom("keys", "remove", "openai").code == 2
 
 
@@ -148,7 +148,7 @@ def test_the_doctor_finds_lost_and_damaged_media_and_keys_that_others_can_read(t
     data = medium.read_bytes()
 
     assert "chmod 600" in loom("doctor").out
-    assert "it is 0600 now" in loom("doctor", "--fix").out
+    assert "set to 0600" in loom("doctor", "--fix").out
     medium.chmod(0o600)
     medium.write_bytes(data[:-1] + b"X")
     damaged = loom("doctor")

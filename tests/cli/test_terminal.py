@@ -14,13 +14,13 @@ from PIL import Image, ImageChops
 from cli.loom_command import Loom, Terminal
 from cli.model_server import model_server
 from cli.test_daemon_commands import serving
-from loom.cli import pictures
-from loom.cli.faces import Outcome
+from loom.cli import terminal_images
 from loom.cli.footer import footer
 from loom.cli.markdown import Markdown
-from loom.cli.qr import drawn_qr, qr_matrix
+from loom.cli.qr import draw_qr, qr_matrix
+from loom.cli.renderers import TurnOutcome
 from loom.cli.sixel import sixels
-from loom.cli.terminal import clipped, harmless, has_colour, money_label, one_line, tokens_label
+from loom.cli.terminal import clip, has_colour, money_label, one_line, safe_text, tokens_label
 from loom.errors import ConfigError, TooLarge
 from loom.models import Usage
 from loom.prompt import Receipt, ReceiptRow, Totals
@@ -70,8 +70,8 @@ def test_no_control_character_gets_through(text: str):
     shown = _CODES.sub("", streamed(text, 3))
 
     assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", shown)
-    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", harmless(text))
-    assert "\n" not in one_line(text) and len(clipped(text, 20)) <= 20
+    assert not re.search(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]", safe_text(text))
+    assert "\n" not in one_line(text) and len(clip(text, 20)) <= 20
 
 
 def test_lines_break_between_words_and_items_keep_their_margin():
@@ -101,7 +101,7 @@ def test_the_footer_names_what_was_shown_as_far_as_there_is_room(monkeypatch: py
         ),
     )
     receipt = Receipt(model="loom/spark", rows=rows, totals=Totals(), budgets=Totals())
-    outcome = Outcome(
+    outcome = TurnOutcome(
         session="s", model="loom/spark", usage=Usage(input_tokens=31_200, output_tokens=38), usd=0.094, seconds=4.1,
         receipt=receipt,
     )  # fmt: skip
@@ -138,12 +138,12 @@ def test_the_footer_names_what_was_shown_as_far_as_there_is_room(monkeypatch: py
     ],
 )
 def test_the_terminal_is_recognised(environ: dict[str, str], expected: str):
-    assert pictures.protocol(environ) == expected
+    assert terminal_images.protocol(environ) == expected
 
 
 def test_an_unknown_protocol_is_said():
     with pytest.raises(ConfigError, match="off, halfcell, sixel, kitty or iterm2"):
-        pictures.protocol({"LOOM_IMAGES": "ascii"})
+        terminal_images.protocol({"LOOM_IMAGES": "ascii"})
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA"])
@@ -152,7 +152,7 @@ def test_pixels_are_decoded_as_pillow_decodes_them(mode: str):
     file = io.BytesIO()
     image.save(file, "PNG")
 
-    found = pictures.decode_png(file.getvalue())
+    found = terminal_images.decode_png(file.getvalue())
 
     white = Image.new("RGBA", image.size, "white")
     white.alpha_composite(image.convert("RGBA"))
@@ -166,19 +166,19 @@ def test_pixels_are_decoded_as_pillow_decodes_them(mode: str):
 
 
 def test_a_png_that_our_encoder_would_not_write_is_not_guessed_at():
-    assert pictures.decode_png(b"") is None
-    assert pictures.decode_png(sample_png()[:60]) is None
-    assert pictures.decode_png(b"\x89PNG\r\n\x1a\n" + b"\0" * 40) is None
+    assert terminal_images.decode_png(b"") is None
+    assert terminal_images.decode_png(sample_png()[:60]) is None
+    assert terminal_images.decode_png(b"\x89PNG\r\n\x1a\n" + b"\0" * 40) is None
 
 
 def test_each_protocol_writes_its_own_escapes():
     png = sample_png(64, 48)
 
-    assert pictures.drawn(png, 64, 48, "kitty").startswith("\x1b_Ga=T,f=100,q=2,c=8,r=3,m=0;")
-    assert pictures.drawn(png, 64, 48, "iterm2").startswith("\x1b]1337;File=inline=1;")
-    assert pictures.drawn(png, 64, 48, "sixel").startswith('\x1bPq"1;1;64;48#0;2;')
-    assert pictures.drawn(png, 64, 48, "halfcell").count("\n") == 24
-    assert pictures.drawn(png, 64, 48, "off") == ""
+    assert terminal_images.draw_image(png, 64, 48, "kitty").startswith("\x1b_Ga=T,f=100,q=2,c=8,r=3,m=0;")
+    assert terminal_images.draw_image(png, 64, 48, "iterm2").startswith("\x1b]1337;File=inline=1;")
+    assert terminal_images.draw_image(png, 64, 48, "sixel").startswith('\x1bPq"1;1;64;48#0;2;')
+    assert terminal_images.draw_image(png, 64, 48, "halfcell").count("\n") == 24
+    assert terminal_images.draw_image(png, 64, 48, "off") == ""
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "P", "RGB", "RGBA"])
@@ -216,13 +216,13 @@ def test_a_phone_reads_the_code(length: int):
 
 
 def test_a_code_is_drawn_dark_on_light_with_room_around_it():
-    drawn = drawn_qr("http://127.0.0.1:5666/?t=x")
+    drawn = draw_qr("http://127.0.0.1:5666/?t=x")
     lines = [_CODES.sub("", line) for line in drawn.splitlines()]
 
     assert len({len(line) for line in lines}) == 1 and all("\x1b[30;107m" in line for line in drawn.splitlines())
     assert lines[0].strip() == lines[-1].strip() == "" and all(line.startswith("    ") for line in lines)
     with pytest.raises(TooLarge):
-        drawn_qr("x" * 135)
+        draw_qr("x" * 135)
 
 
 def test_what_takes_long_is_said_on_one_line_that_goes_again(tmp_path: Path):
@@ -264,7 +264,7 @@ def test_a_terminal_gets_a_footer_and_drawn_markdown(tmp_path: Path):
 
     assert "It is \x1b[1mbold\x1b[22m, ends with ␛[2J and stops." in terminal.screen
     assert re.search(
-        r"── openai-compatible/scripted · 12 in · 5 out · \$0 · [0-9.]+ s ─+ loom -c to go on", terminal.text
+        r"── openai-compatible/scripted · 12 in · 5 out · \$0 · [0-9.]+ s ─+ continue with loom -c", terminal.text
     )
 
 

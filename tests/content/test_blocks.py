@@ -9,6 +9,7 @@ import pytest
 
 from content.door import PDF, PNG, WAV, media, pdf, png, wav
 from loom.content.blocks import (
+    MEDIA_TYPES,
     AudioBlock,
     Citation,
     DocumentBlock,
@@ -19,13 +20,18 @@ from loom.content.blocks import (
     ToolCall,
     ToolResult,
     UnknownBlock,
+    block_tag,
     check_json,
     clean_text,
     page_label,
     page_range,
 )
 from loom.content.media import Media, digest_of, is_digest, size_label
+from loom.content.media_kinds import MEDIA_KIND_NAMES, MEDIA_KINDS, media_kind
 from loom.errors import ContentError, LoomError
+from loom.models import Capabilities
+from loom.providers.catalog import ModelOverrides
+from loom.providers.endpoints import EndpointFacts
 
 OWED = Opaque(provider="anthropic", model="claude", data={"signature": "x"})
 
@@ -58,9 +64,9 @@ def test_clean_text_repairs_only_what_cannot_be_written(text: str, clean: str) -
 
 
 def test_media_blocks_hold_only_their_kind() -> None:
-    with pytest.raises(ContentError, match=r"an ImageBlock holds image/…, not application/pdf"):
+    with pytest.raises(ContentError, match=r"an ImageBlock cannot hold application/pdf"):
         ImageBlock(media(PDF, "application/pdf"))
-    with pytest.raises(ContentError, match=r"an AudioBlock holds audio/…, not image/png"):
+    with pytest.raises(ContentError, match=r"an AudioBlock cannot hold image/png"):
         AudioBlock(media(PNG, "image/png"))
     for data, media_type in ((PNG, "image/png"), (WAV, "audio/wav")):
         with pytest.raises(ContentError, match=f"a DocumentBlock cannot hold {media_type}"):
@@ -255,3 +261,13 @@ def test_sizes_are_written_as_file_managers_do(size: int, label: str) -> None:
 def test_no_value_takes_text_that_cannot_be_written(build: Callable[[str], object]) -> None:
     with pytest.raises(ContentError, match="lone surrogate"):
         build("half \ud83d of a pair")
+
+
+def test_each_media_kind_has_its_block_flag_and_override() -> None:
+    names = {block_tag(block) for block in MEDIA_TYPES}
+    assert names == set(MEDIA_KINDS) == set(MEDIA_KIND_NAMES)
+    for kind in MEDIA_KINDS.values():
+        assert kind.capability in ModelOverrides.__struct_fields__
+        assert kind.capability in EndpointFacts.__struct_fields__
+        assert getattr(Capabilities(accepts=kind.usual_types), kind.capability)
+        assert all(media_kind(media_type) is kind for media_type in kind.usual_types)

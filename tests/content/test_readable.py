@@ -34,7 +34,7 @@ from loom.errors import ContentError
 from loom.events import ToolProgressed, decode_event, encode_event
 from loom.store.database import open_database
 from loom.store.forest import Forest
-from loom.store.queue import Queue
+from loom.store.queue import MessageQueue
 from loom.store.sessions import Sessions
 from loom.testing import ScriptedProvider, memory_runtime, sample_png
 
@@ -190,7 +190,7 @@ async def test_what_was_changed_after_it_was_checked_is_refused_and_never_stored
     call = ToolCall("a", "f", {"x": 1})
     call.arguments["x"] = nested
     database = await open_database(":memory:")
-    sessions, queue = Sessions(database), Queue(database)
+    sessions, queue = Sessions(database), MessageQueue(database)
     session = await sessions.create()
     with pytest.raises(ContentError):
         await sessions.append_to_head(session.id, [user("go"), assistant(call)])
@@ -266,5 +266,5 @@ def test_the_progress_of_a_tool_can_always_be_recorded() -> None:
     assert decode_event(encode_event(event)) == event
     with pytest.raises(ContentError, match=r"ToolProgressed.text is a string, not None"):
         ToolProgressed(call_id="a", text=None)
-    with pytest.raises(ContentError, match="how far a tool is, is a number, not 'half'"):
+    with pytest.raises(ContentError, match="the progress of a tool must be a number, not 'half'"):
         ToolProgressed(call_id="a", text="x", fraction="half")

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 
 from loom.content.recipes import (
     Crop,
+    EmbeddedImage,
     Fit,
     Low,
     Ocr,
     Page,
-    Picture,
     Recipe,
     Slice,
     Text,
@@ -36,7 +36,7 @@ RECIPES: st.SearchStrategy[Recipe] = st.one_of(
     st.builds(Slice, PAGES),
     st.builds(Text, PAGES | st.just("")),
     st.builds(Ocr, SMALL),
-    st.builds(Picture, SMALL),
+    st.builds(EmbeddedImage, SMALL),
 )
 
 
@@ -50,19 +50,19 @@ def test_two_recipes_have_one_key_only_if_they_are_the_same(recipes: list[Recipe
 @settings(deadline=None)
 @given(RECIPES)
 def test_a_key_is_fit_for_a_file_name(recipe: Recipe) -> None:
-    assert re.fullmatch(r"[a-z]+1(-[a-z0-9+_.-]+)?", recipe_key(recipe))
+    assert re.fullmatch(r"[a-z]+2(-[a-z0-9+_.-]+)?", recipe_key(recipe))
 
 
 def test_keys_are_stable() -> None:
-    assert recipe_key(Fit()) == "fit1-2048_5000000_png+jpeg+webp"
-    assert recipe_key(Low()) == "low1-512_png+jpeg+webp"
-    assert recipe_key(Crop((0, 0, 10, 20))) == "crop1-0+0+10+20_2048_5000000_png+jpeg+webp"
-    assert recipe_key(Thumb()) == "thumb1-256"
-    assert recipe_key(Page(3)) == "page1-3_150_2048_5000000_png+jpeg+webp"
-    assert recipe_key(Slice("2-3")) == "slice1-2-3"
-    assert recipe_key(Text()) == "text1"
-    assert recipe_key(Ocr()) == "ocr1-0"
-    assert recipe_key(Picture(2)) == "picture1-2"
+    assert recipe_key(Fit()) == "fit2-2048_5000000_png+jpeg+webp"
+    assert recipe_key(Low()) == "low2-512_png+jpeg+webp"
+    assert recipe_key(Crop((0, 0, 10, 20))) == "crop2-0+0+10+20_2048_5000000_png+jpeg+webp"
+    assert recipe_key(Thumb()) == "thumb2-256"
+    assert recipe_key(Page(3)) == "page2-3_150_2048_5000000_png+jpeg+webp"
+    assert recipe_key(Slice("2-3")) == "slice2-2-3"
+    assert recipe_key(Text()) == "text2"
+    assert recipe_key(Ocr()) == "ocr2-0"
+    assert recipe_key(EmbeddedImage(2)) == "picture2-2"
 
 
 def test_impossible_recipes_are_refused() -> None:
@@ -72,7 +72,7 @@ def test_impossible_recipes_are_refused() -> None:
         (lambda: Crop((5, 0, 5, 9)), "left, top, right, bottom with an area"),
         (lambda: Crop((-1, 0, 5, 9)), "left, top, right, bottom with an area"),
         (lambda: Page(0), "pages count from one"),
-        (lambda: Picture(0), "pictures count from one"),
+        (lambda: EmbeddedImage(0), "pictures count from one"),
         (lambda: Slice(""), "pages look like"),
         (lambda: Text("0"), "pages look like"),
     ):

@@ -107,7 +107,7 @@ async def test_errors_are_the_errors_of_a_local_session() -> None:
                 await stranger.version()
         assert refused.value.code == "auth.required"
         async with Client("http://127.0.0.1:9", TOKEN, patience_seconds=0.2) as nobody:
-            with pytest.raises(Unreachable, match="does not answer"):
+            with pytest.raises(Unreachable, match="does not respond"):
                 await nobody.version()
 
 

@@ -14,7 +14,7 @@ import pytest
 from daemon.running import Served, served, serving, until
 from loom.config import load_config
 from loom.daemon.asyncapi import document
-from loom.daemon.envelopes import Composer, Envelope
+from loom.daemon.envelopes import Composer, EncodedEnvelope
 from loom.daemon.feeds import Feeds
 from loom.errors import NotFound
 from loom.events import CallDelta, Event, TextDelta, ThinkingDelta, ToolStarted, TurnFinished, encode_event
@@ -33,9 +33,9 @@ async def composed(daemon: Served, session_id: str, events: list[StoredEvent]) -
     return [msgspec.json.decode(envelope.json) for envelope in await composer.compose(events)]
 
 
-async def seen(feeds: Feeds, session_id: str, after: int = 0) -> list[Envelope]:
+async def seen(feeds: Feeds, session_id: str, after: int = 0) -> list[EncodedEnvelope]:
     """Up to the end of the turn."""
-    found: list[Envelope] = []
+    found: list[EncodedEnvelope] = []
     async with asyncio.timeout(PATIENCE_SECONDS), feeds.watch(session_id, after) as watch:
         while not found or found[-1].type not in ("turn_finished", "turn_failed"):
             found += await watch.take()
@@ -120,7 +120,7 @@ async def test_a_fast_model_is_told_thirty_times_a_second_at_most() -> None:
         texts = [envelope for envelope in found if envelope.type == "text"]
         assert len(texts) <= (time.monotonic() - began) * 30 + 2
         assert len(texts) > 3
-        await until(lambda: not daemon.app.daemon.feeds.watching)
+        await until(lambda: not daemon.app.daemon.feeds.watcher_count)
         late = await seen(daemon.app.daemon.feeds, session.id)
         assert len(late) < len(found)
         assert late[-1].seq == found[-1].seq
@@ -139,7 +139,7 @@ async def test_watchers_from_any_place_see_the_same_and_no_more_is_kept_than_nee
             found = await task
             assert found[-1].seq == last
             assert [one.first for one in found[1:]] == [one.seq + 1 for one in found[:-1]]
-        await until(lambda: not feeds.watching)
+        await until(lambda: not feeds.watcher_count)
 
 
 async def test_a_watch_ends_with_its_session() -> None:
@@ -148,7 +148,7 @@ async def test_a_watch_ends_with_its_session() -> None:
         async with daemon.app.daemon.feeds.watch(session.id) as watch:
             waiting = asyncio.create_task(watch.take())
             await daemon.runtime.delete_session(session.id)
-            await daemon.app.daemon.turns.changed(session.id, deleted=True)
+            await daemon.app.daemon.turns.announce_change(session.id, deleted=True)
             with pytest.raises(NotFound):
                 await waiting
         with pytest.raises(NotFound):

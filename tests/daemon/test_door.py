@@ -17,7 +17,7 @@ from daemon.running import DaemonProcess
 from daemon.running import daemon as running
 from loom.config import load_config
 from loom.daemon.routes import ROUTES
-from loom.daemon.serve import check_bind, found
+from loom.daemon.serve import check_bind, find_daemon
 from loom.errors import ConfigError
 
 IDS = {
@@ -233,11 +233,11 @@ def test_a_daemon_for_other_machines_prints_addresses_that_it_answers_to(tmp_pat
         assert here.startswith("http://127.0.0.1:")
         assert httpx2.get(f"{here}/healthz").status_code == 200
         assert httpx2.get(link).status_code == 303
-        known = found(load_config(environ=environ))
+        known = find_daemon(load_config(environ=environ))
         assert known is not None and known.url == here
         process.terminate()
         assert process.wait(20) == 0
-    assert found(load_config(environ=environ)) is None
+    assert find_daemon(load_config(environ=environ)) is None
 
 
 def test_without_a_password_there_is_nothing_to_guess(house: DaemonProcess) -> None:
@@ -251,7 +251,7 @@ def test_f16_a_second_daemon_is_told_who_has_the_folder(house: DaemonProcess) ->
     done = subprocess.run(command, env=environ, capture_output=True, text=True, timeout=30, check=False)
     assert done.returncode == 1
     assert f"A daemon with the pid {house.pid} has this data folder already." in done.stderr
-    here = found(load_config(environ=environ))
+    here = find_daemon(load_config(environ=environ))
     assert here is not None and (here.pid, here.url) == (house.pid, house.url)
 
 

@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import pytest
 
 from daemon.running import TOKEN, Served, served
-from loom.daemon import lingering
+from loom.daemon import body_drain
 from patience import PATIENCE_SECONDS
 
 BLOCK = b"10000\r\n" + bytes(65_536) + b"\r\n"
@@ -45,7 +45,7 @@ async def poured(writer: asyncio.StreamWriter) -> None:
 async def test_a_body_without_end_is_answered_and_its_connection_closed(
     monkeypatch: pytest.MonkeyPatch, request_line: str, token: str, status: bytes
 ) -> None:
-    monkeypatch.setattr(lingering, "LINGER_SECONDS", 0.3)
+    monkeypatch.setattr(body_drain, "LINGER_SECONDS", 0.3)
     async with served({"server.max_upload_bytes": 1_000_000}) as daemon, line_to(daemon) as (reader, writer):
         writer.write(
             head(

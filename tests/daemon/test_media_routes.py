@@ -80,6 +80,29 @@ def test_what_the_store_has_need_not_be_sent_again(api: httpx2.Client) -> None:
     assert upload(api, unique)["digest"] == digest(PNG)
 
 
+@pytest.mark.parametrize("media_type", ["application/json", "text/plain", "application/octet-stream"])
+@pytest.mark.parametrize(
+    "content",
+    ['{"url": "http://127.0.0.1:9/x"}', '{"digest": "sha256:00"}', '{"base64": "aGk="}', '{"rows": [1]}', "[1]"],
+)
+def test_a_named_upload_is_a_file_whatever_its_type_and_content(
+    api: httpx2.Client, media_type: str, content: str
+) -> None:
+    data = content.encode()
+    answer = api.post("/v1/media?name=data.json", content=data, headers={"Content-Type": media_type})
+    found = answer.json()
+    assert answer.status_code in (200, 201), found
+    assert (found["kind"], found["digest"], found["name"]) == ("text", digest(data), "data.json")
+    assert found["block"]["text"] == f"[file: data.json]\n{content}"
+
+
+def test_the_same_text_under_another_name_carries_that_name(api: httpx2.Client) -> None:
+    data = b"the same words\n"
+    upload(api, data, "first.txt")
+    known = api.post("/v1/media", json={"digest": digest(data), "name": "second.md"}).json()
+    assert known["block"]["text"] == "[file: second.md]\nthe same words\n"
+
+
 def test_documents_and_sound_are_measured(api: httpx2.Client) -> None:
     found = upload(api, PDF, "leaflet.pdf")
     assert (found["kind"], found["pages"]) == ("document", 2)
@@ -91,7 +114,7 @@ def test_documents_and_sound_are_measured(api: httpx2.Client) -> None:
     [
         (b"", "empty.png", 422, "media.unreadable"),
         (PNG[:500], "cut.png", 422, "media.unreadable"),
-        (b"PK\x03\x04" + bytes(100), "a.zip", 415, "media.unsupported"),
+        (b"PK\x03\x04" + bytes(100), "a.zip", 422, "media.unreadable"),
         (b"\x7fELF" + bytes(200), "run", 415, "media.unsupported"),
         (b"%PDF-1.4\nnothing", "broken.pdf", 422, "media.unreadable"),
     ],

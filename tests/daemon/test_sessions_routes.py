@@ -357,7 +357,9 @@ def test_a_plan_neither_draws_pages_nor_reads_pictures(api: httpx2.Client) -> No
     session = new_session(api)
     asked = {"models": ["deepseek/deepseek-chat"], "blocks": [{"type": "media", "digest": scan["digest"]}]}
     plan = api.post(f"/v1/sessions/{session}/plan", json=asked).json()
-    assert any("only when they are sent" in notice for notice in plan["models"]["deepseek/deepseek-chat"]["notices"])
+    assert any(
+        "only when the request is sent" in notice for notice in plan["models"]["deepseek/deepseek-chat"]["notices"]
+    )
     words = upload(api, sample("leaflet.pdf"), "leaflet.pdf")["digest"]
     asked["blocks"] = [{"type": "media", "digest": words}]
     exact = api.post(f"/v1/sessions/{session}/plan", json=asked).json()["models"]["deepseek/deepseek-chat"]

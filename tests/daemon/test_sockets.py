@@ -15,7 +15,7 @@ from websockets.exceptions import ConnectionClosed
 from daemon.raw import check_whole, join, raw_socket, read_on
 from daemon.running import TOKEN, Served, javascript, served
 from loom.daemon import sockets
-from loom.daemon.roll import TOLD_SECONDS
+from loom.daemon.session_list import TOLD_SECONDS
 from loom.events import TurnFinished
 from loom.formats import inspect
 from loom.testing import sample_png
@@ -113,11 +113,11 @@ async def test_a_new_token_drops_every_socket_at_once() -> None:
         session = await client.session()
         async with raw_socket(daemon) as socket:
             await join(socket, session.id)
-            assert daemon.app.daemon.feeds.watching == 1
+            assert daemon.app.daemon.feeds.watcher_count == 1
             await daemon.app.daemon.auth.rotate()
             with pytest.raises(ConnectionClosed):
                 await read_on(socket)
-        assert daemon.app.daemon.feeds.watching == 0
+        assert daemon.app.daemon.feeds.watcher_count == 0
         async with raw_socket(daemon, expect="44") as socket:
             pass
 

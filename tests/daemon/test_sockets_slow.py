@@ -13,9 +13,9 @@ import pytest
 from daemon.raw import join, raw_socket
 from daemon.running import TOKEN, Served, served, until
 from loom.daemon import sockets, sse
-from loom.daemon.roll import Listed
-from loom.events import NoticeRaised, encode_event
-from loom.wire.framing import EventStream
+from loom.daemon.session_list import ListedSession
+from loom.events import NoticeRaised
+from loom.wire.framing import SseParser
 from patience import PATIENCE_SECONDS
 
 MANY = 400
@@ -32,10 +32,8 @@ async def long_session(daemon: Served) -> str:
 async def more(daemon: Served, session_id: str, count: int) -> None:
     for _ in range(count // 20):
         event = NoticeRaised(text="x" * LONG)
-        events = [(event.type, encode_event(event))] * 20
-        seq = await daemon.runtime.events.append(session_id, events)
-        for tell in daemon.runtime.on_events:
-            tell(session_id, seq, events)
+        seq = await daemon.runtime.events.append(session_id, [event] * 20)
+        daemon.runtime.events.publish(session_id, seq, [event] * 20)
 
 
 def numbers(frames: list[str]) -> list[int]:
@@ -51,7 +49,7 @@ async def test_a_client_that_stops_reading_is_dropped_and_goes_on_later(monkeypa
         feeds = daemon.app.daemon.feeds
         async with raw_socket(daemon, receive_bytes=4096, max_queue=1) as stuck, raw_socket(daemon) as other:
             await join(stuck, session_id)
-            await until(lambda: not feeds.watching)  # the slow one was given up
+            await until(lambda: not feeds.watcher_count)  # the slow one was given up
             assert waiting_packets(daemon) < 2 * sockets.QUEUED_PACKETS
 
             began = time.monotonic()
@@ -92,8 +90,8 @@ async def test_a_client_that_stops_polling_is_dropped_and_goes_on_later(monkeypa
         assert (await http.get("/socket.io/", params=place)).text.startswith("40/events")
         asked = msgspec.json.encode(["join", {"session": session_id}]).decode()
         await http.post("/socket.io/", params=place, content=f"42/events,7{asked}")
-        await until(lambda: daemon.app.daemon.feeds.watching > 0)
-        await until(lambda: not daemon.app.daemon.feeds.watching)
+        await until(lambda: daemon.app.daemon.feeds.watcher_count > 0)
+        await until(lambda: not daemon.app.daemon.feeds.watcher_count)
         assert waiting_packets(daemon) <= sockets.QUEUED_PACKETS + 3
         frames = (await http.get("/socket.io/", params=place)).text.split("\x1e")
         got = numbers(frames)
@@ -114,7 +112,7 @@ async def test_a_reader_of_server_sent_events_that_stops_is_left_and_goes_on_lat
         request = f"GET /v1/sessions/{session_id}/events HTTP/1.1\r\nhost: {host}:{port}\r\n"
         writer.write(f"{request}authorization: Bearer {TOKEN}\r\n\r\n".encode())
         await reader.readuntil(b"\r\n\r\n")
-        await until(lambda: not daemon.app.daemon.feeds.watching)
+        await until(lambda: not daemon.app.daemon.feeds.watcher_count)
         body = await reader.read(-1)
         seen = [int(line[4:]) for line in body.split(b"\n") if line.startswith(b"id: ")]
         assert seen == list(range(1, len(seen) + 1))
@@ -123,7 +121,7 @@ async def test_a_reader_of_server_sent_events_that_stops_is_left_and_goes_on_lat
 
         headers = {"authorization": f"Bearer {TOKEN}", "last-event-id": str(seen[-2])}
         async with httpx2.AsyncClient(base_url=daemon.url) as http:
-            frames = EventStream()
+            frames = SseParser()
             async with http.stream("GET", f"/v1/sessions/{session_id}/events", headers=headers) as response:
                 rest: list[int] = []
                 async for chunk in response.aiter_raw():
@@ -145,7 +143,7 @@ async def test_a_flood_of_requests_holds_up_only_who_sends_it() -> None:
                 pass
             assert time.monotonic() - began < PATIENCE_SECONDS
             await flood
-            await until(lambda: daemon.app.daemon.feeds.watching <= 3)
+            await until(lambda: daemon.app.daemon.feeds.watcher_count <= 3)
 
 
 async def _flood(socket: Any, session_id: str) -> None:
@@ -180,12 +178,12 @@ async def test_who_listens_to_the_list_and_stops_reading_is_dropped_and_others_h
         session = await client.session()
         owner: Any = daemon.app.daemon.feeds.on_stop[0].__self__  # pyright: ignore[reportFunctionMemberAccess]  # bound
         for _ in range(400):
-            await owner._show(Listed(session.id, title="x" * LONG))
+            await owner._show(ListedSession(session.id, title="x" * LONG))
             while len(str(await asyncio.wait_for(other.recv(), PATIENCE_SECONDS))) < LONG:
                 pass
-            if owner.connected == 1:
+            if owner.connection_count == 1:
                 break
-        assert owner.connected == 1
+        assert owner.connection_count == 1
         await session.rename("at last")
         while "at last" not in str(await asyncio.wait_for(other.recv(), PATIENCE_SECONDS)):
             pass

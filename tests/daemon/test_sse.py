@@ -13,7 +13,7 @@ import pytest
 
 from daemon.running import TOKEN, Served, served, until
 from loom.daemon import sse
-from loom.wire.framing import EventStream
+from loom.wire.framing import SseParser
 from patience import PATIENCE_SECONDS
 
 
@@ -30,7 +30,7 @@ async def reading(daemon: Served, session_id: str, **headers: str) -> AsyncGener
         assert response.status_code == 200
         assert response.headers["content-type"] == "text/event-stream; charset=utf-8"
         assert response.headers["cache-control"] == "no-store"
-        frames = EventStream()
+        frames = SseParser()
 
         async def envelopes() -> AsyncGenerator[dict[str, Any]]:
             async for chunk in response.aiter_raw():
@@ -98,15 +98,15 @@ async def test_a_line_that_is_open_breathes_and_ends_with_its_session(monkeypatc
             rest = b"".join([chunk async for chunk in chunks])
         told = msgspec.json.decode(rest.split(b"data: ")[1])
         assert (told["type"], told["data"]["code"]) == ("error", "store.not_found")
-        await until(lambda: not daemon.app.daemon.feeds.watching)
+        await until(lambda: not daemon.app.daemon.feeds.watcher_count)
 
 
 async def test_a_reader_that_goes_away_is_forgotten_and_a_new_token_ends_all_lines() -> None:
     async with served() as daemon, daemon.client() as client:
         session = await client.session()
         async with reading(daemon, session.id):
-            assert daemon.app.daemon.feeds.watching == 1
-        await until(lambda: not daemon.app.daemon.feeds.watching)
+            assert daemon.app.daemon.feeds.watcher_count == 1
+        await until(lambda: not daemon.app.daemon.feeds.watcher_count)
         async with reading(daemon, session.id) as events:
             await daemon.app.daemon.auth.rotate()
             assert [envelope async for envelope in events] == []

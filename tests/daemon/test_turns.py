@@ -15,7 +15,7 @@ from loom.client import RemoteSession
 from loom.config import load_config
 from loom.content.messages import assistant, broken_pairs, user
 from loom.daemon.history import history
-from loom.daemon.message_shapes import MessageQuery
+from loom.daemon.message_types import MessageQuery
 from loom.daemon.problems import Draining
 from loom.daemon.turns import BEGINNING
 from loom.errors import LoomError, NotFound
@@ -27,7 +27,6 @@ from loom.events import (
     TurnFinished,
     TurnStarted,
     decode_event,
-    encode_event,
 )
 from loom.runtime import Runtime
 from loom.testing import ScriptedProvider, sample_png
@@ -167,7 +166,7 @@ async def test_an_answer_that_is_stored_and_not_yet_told_is_not_shown_twice() ->
         runtime, session = daemon.runtime, await client.session()
         await runtime.sessions.append_to_head(session.id, [user("what?")])
         told: list[Event] = [TurnStarted(turn="t", model="loom/spark"), TextDelta(index=0, text="this")]
-        await runtime.events.append(session.id, [(event.type, encode_event(event)) for event in told])
+        await runtime.events.append(session.id, told)
         await runtime.sessions.update(session.id, settings={"running": {"turn": "t"}})
         before = await history(daemon.app.daemon, session.id, MessageQuery())
         assert before.running is not None and len(before.running.partial) == 2
@@ -192,13 +191,13 @@ async def test_an_approval_is_answered_once_and_only_while_somebody_waits() -> N
         request = await asked(session)
         assert await daemon.app.daemon.turns.state(session.id) == "waiting"
         assert await session.approvals() == (request,)
-        with pytest.raises(LoomError, match="nobody waits") as refused:
+        with pytest.raises(LoomError, match="no longer pending") as refused:
             await session.answer("no such approval", "once")
         assert refused.value.code == "approval.gone"
         await session.answer(request.approval, "once")
         await idle(daemon, session.id)
         assert (Path(daemon.runtime.config.home) / "marks").read_text() == "yes\n"
-        with pytest.raises(LoomError, match="nobody waits"):
+        with pytest.raises(LoomError, match="no longer pending"):
             await session.answer(request.approval, "once")
 
 
@@ -208,7 +207,7 @@ async def test_more_answers_are_siblings_and_regenerating_survives_in_the_queue(
         session = await client.session(model="anthropic/claude-opus-5")
         reply = await session.send("count", n=3)
         assert [answer.text for answer in (*reply.siblings, reply)] == ["one", "two", "three"]
-        events = [event async for event in session.again(n=2)]
+        events = [event async for event in session.regenerate(n=2)]
         assert len([event for event in events if isinstance(event, TurnFinished)]) == 2
         path = await daemon.runtime.forest.path(await session.head())
         assert len(await daemon.runtime.forest.siblings(path[-1].id)) == 5
@@ -227,7 +226,7 @@ async def test_a_session_that_is_deleted_in_mid_turn_takes_nobody_down() -> None
             await doomed.post("anybody?")
 
 
-async def test_a_daemon_that_stops_leaves_approvals_open_and_closes_other_turns(tmp_path: Path) -> None:
+async def test_a_daemon_that_stops_leaves_approvals_open_and_hands_other_turns_over(tmp_path: Path) -> None:
     config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)}, flags={"model": "loom/spark"})
     async with Runtime.open(config) as runtime:
         runtime.tools = {"mark": mark}
@@ -236,7 +235,7 @@ async def test_a_daemon_that_stops_leaves_approvals_open_and_closes_other_turns(
             talking = await client.session()
             await waiting.post("!tool mark late")
             request = await asked(waiting)
-            await talking.post("!slow 20tps\n!tokens 1000")
+            await talking.post("!slow 20tps\n!tokens 80")
             await talking.post("!echo after all")
             await until(lambda: daemon.app.daemon.turns.active == 2)
             await asyncio.sleep(0.3)
@@ -256,7 +255,8 @@ async def test_a_daemon_that_stops_leaves_approvals_open_and_closes_other_turns(
             await idle(daemon, talking.id)
             assert (tmp_path / "marks").read_text() == "late\n"
             path = await (await client.session(talking.id)).path()
-            assert [message.role for message in path] == ["user", "assistant", "user", "assistant"]
+            assert [message.role for message in path] == ["user", "assistant", "assistant", "user", "assistant"]
             assert path[-1].text == "after all"
+            assert f"{path[1].text}{path[2].text}".startswith("This is sentence 1 of a long answer"), "nothing is lost"
             for session_id in (waiting.id, talking.id):
                 await check_ended(daemon, session_id)

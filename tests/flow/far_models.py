@@ -19,7 +19,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from loom.content.blocks import ToolCall
-from loom.providers.http import HttpProvider, Patience
+from loom.providers.http import HttpProvider, Timeouts
 from loom.runtime import Runtime
 from loom.testing import memory_runtime
 from providers.far_side import FarSide, Reply, Request, far_side, refusal
@@ -64,7 +64,7 @@ def is_question(request: Request) -> bool:
 
 @asynccontextmanager
 async def far_model(
-    wire: str, *answers: Answer, patience: Patience | None = None, given: bool = False
+    wire: str, *answers: Answer, patience: Timeouts | None = None, given: bool = False
 ) -> AsyncGenerator[FarModel]:
     """A runtime whose model `far` is behind a socket; answers are given in order, the last one for ever.
 
@@ -84,7 +84,7 @@ async def far_model(
         model = runtime.model("far")
         if patience is not None or given:
             runtime.providers[model.provider] = HttpProvider(
-                runtime.renditions, lambda _: "sk-far-away-0123", patience=patience or Patience(attempts=1)
+                runtime.renditions, lambda _: "sk-far-away-0123", patience=patience or Timeouts(attempts=1)
             )
         try:
             yield FarModel(wire, server, runtime)

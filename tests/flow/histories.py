@@ -11,6 +11,20 @@ from typing import Any
 
 import msgspec
 
+from loom.compile.cost import Calibration
+from loom.compile.policy import (
+    DerivedFacts,
+    Description,
+    DetachedMessage,
+    Known,
+    Need,
+    Override,
+    Policy,
+    Request,
+    Watermark,
+    override_key,
+)
+from loom.compile.prepare import Prepared, prepare
 from loom.content.blocks import (
     AudioBlock,
     Block,
@@ -28,20 +42,6 @@ from loom.content.blocks import (
 from loom.content.media import Media
 from loom.content.messages import Message
 from loom.content.recipes import Fit, Low, Ocr, Page, Slice, Text, recipe_key
-from loom.context.cost import Calibration
-from loom.context.policy import (
-    DerivedFacts,
-    Description,
-    Known,
-    Need,
-    Override,
-    Policy,
-    Request,
-    Said,
-    Watermark,
-    override_key,
-)
-from loom.context.prepare import Prepared, prepare
 from loom.models import Model
 from loom.prompt import Sampling, ToolSpec
 from wire.rules import made_by
@@ -63,8 +63,11 @@ TARGETS = (
     *("deepseek/deepseek-flash", "deepseek/deepseek-v4-pro"),
     *("mistral/mistral-large-latest", "mistral/codestral-latest", "mistral/voxtral-small"),
     *("compatible/qwen3-vl", "compatible/smollm2-135m"),
+    *(f"openai/gpt-{name}" for name in ("5.1", "5.2", "5-codex", "5-pro")),
+    *("gemini/gemini-2.5-flash", "gemini/gemini-3-pro", "gemini/gemini-3-flash", "ollama/gpt-oss"),
+    *("groq/openai/gpt-oss-120b", "groq/qwen/qwen3-32b", "xai/grok-4-mini"),
 )
-"""One of every family in the catalogue, and of each of the nine providers."""
+"""One of every family in the catalogue, and of each provider that has families."""
 
 PRODUCERS = (
     ("anthropic", "claude-opus-5-5"),
@@ -127,7 +130,7 @@ AUDIO_TYPES = ("audio/wav", "audio/mpeg", "audio/flac", "audio/ogg", "audio/mp4"
 class History(msgspec.Struct, frozen=True, kw_only=True):
     """A path and everything else that `prepare` is told."""
 
-    path: list[Said]
+    path: list[DetachedMessage]
     policy: Policy
     request: Request
     overrides: dict[str, Override]
@@ -396,7 +399,7 @@ def turn(rng: Random, makers: list[tuple[str, str]]) -> list[Message]:
 
 def messages_of(rng: Random, model: Model) -> list[Message]:
     """Turns, with the end cut at any message, and sometimes in no order at all."""
-    own = (model.producer, model.name)
+    own = (model.opaque_owner, model.name)
     makers = [own, own, rng.choice(PRODUCERS), rng.choice(PRODUCERS)]
     messages = [message for _ in range(rng.choice((1, 1, 2, 3, 5, 9))) for message in turn(rng, makers)]
     if rng.random() < 0.04:
@@ -468,7 +471,7 @@ def _watermark(rng: Random, length: int) -> Watermark:
 
 def history(rng: Random, model: Model) -> History:
     path = [
-        Said(f"n{at}", message, message.role == "assistant" and rng.random() < 0.2)
+        DetachedMessage(f"n{at}", message, message.role == "assistant" and rng.random() < 0.2)
         for at, message in enumerate(messages_of(rng, model))
     ]
     keys = [

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-from types import ModuleType
 from typing import Any
 
-from loom.context.prepare import Prepared
+from loom.compile.prepare import Prepared
 from loom.models import Model
 from loom.prompt import Prompt
-from loom.wire import anthropic, gemini, ollama, openai_chat, openai_responses
+from loom.wire.table import WIRES
 from wire.rules import body_bytes, check, plain
 from wire.sdk_types import (
     Mismatch,
@@ -21,15 +20,9 @@ from wire.sdk_types import (
     check_openai_responses,
 )
 
-WIRES: dict[str, ModuleType] = {
-    "anthropic": anthropic,
-    "gemini": gemini,
-    "ollama": ollama,
-    "openai_chat": openai_chat,
-    "openai_responses": openai_responses,
-}
 _LISTS = {
     "anthropic": "messages",
+    "bedrock_anthropic": "messages",
     "gemini": "contents",
     "ollama": "messages",
     "openai_chat": "messages",
@@ -107,7 +100,7 @@ def _with_model(body: dict[str, Any], model: Model) -> dict[str, Any]:
 
 def _walk(model: Model, body: dict[str, Any]) -> None:
     match model.wire:
-        case "anthropic":
+        case "anthropic" | "bedrock_anthropic":
             return check_anthropic(body)
         case "openai_responses":
             return check_openai_responses(body)

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from flow.histories import TARGETS, History, history
 from flow.judge import problems
-from loom.context.prepare import Prepared
-from loom.context.trim import fits
+from loom.compile.prepare import Prepared
+from loom.compile.trim import fits
 from loom.models import Model
 from loom.providers.catalog import model, platforms
 
@@ -30,7 +30,7 @@ def test_every_family_of_the_catalogue_is_among_the_targets() -> None:
     }
     covered = {(reference.split("/")[0], model(reference).family) for reference in TARGETS}
     assert families <= covered
-    assert len({model(reference).provider for reference in TARGETS}) == 9
+    assert len({model(reference).provider for reference in TARGETS}) == 11
 
 
 def accept(told: History, prepared: Prepared) -> None:

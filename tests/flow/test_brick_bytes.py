@@ -16,12 +16,12 @@ from PIL import Image
 
 from flow.judge import encode, problems
 from formats.made_pdfs import ghostscript_book
+from loom.compile.policy import DerivedFacts, DetachedMessage, Known, Need, Policy, Request
+from loom.compile.prepare import Prepared, prepare
 from loom.content.blocks import ContentBlock, DocumentBlock, ImageBlock, TextBlock, ToolCall, ToolResult
 from loom.content.media import Media
 from loom.content.messages import Message, assistant, tool, user
 from loom.content.recipes import Ocr, Text, recipe_key
-from loom.context.policy import DerivedFacts, Known, Need, Policy, Request, Said
-from loom.context.prepare import Prepared, prepare
 from loom.formats import inspect, render
 from loom.formats.facts import Rendered
 from loom.prompt import MediaRef, ToolSpec
@@ -134,7 +134,7 @@ def conversation() -> list[Message]:
 
 def settled(reference: str, policy: Policy) -> Prepared:
     known = Known()
-    path = [Said(f"n{at}", message) for at, message in enumerate(conversation())]
+    path = [DetachedMessage(f"n{at}", message) for at, message in enumerate(conversation())]
     while True:
         prepared = prepare(path, model(reference), policy=policy, request=LOOK, known=known)
         if not prepared.needs:

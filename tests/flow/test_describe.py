@@ -166,7 +166,10 @@ async def test_the_words_of_a_person_are_not_replaced(tmp_path: Path) -> None:
         (refusal(400, {"error": {"message": "no", "type": "invalid_request_error"}}), "no"),
         (refusal(400, {"error": {"message": "Invalid image data", "code": "invalid_image"}}), "Invalid image"),
         (Reply(body=b"<html>log in</html>", content_type="text/html"), "text/html"),
-        (Reply(body=speak("openai_responses", WORDS).body[:300], content_type="text/event-stream"), "no description"),
+        (
+            Reply(body=speak("openai_responses", WORDS).body[:300], content_type="text/event-stream"),
+            "before its first word",
+        ),
         (speak("openai_responses", "   "), "no description"),
     ],
     ids=["key", "refused", "picture", "no API", "cut off", "empty"],
@@ -191,10 +194,10 @@ async def test_a_describer_that_is_not_there_delays_nobody(tmp_path: Path) -> No
         session = await runtime.session(model="far")
         events = [event async for event in session.stream("What is this?", SHOT)]
         assert isinstance(events[-1], TurnFinished)
-        assert any("pictures are not described" in text for text in notices(events))
+        assert any("Images are not described" in text for text in notices(events))
         runtime.describer = "deepseek/deepseek-v4-pro"
         events = [event async for event in session.stream("And now?")]
-        assert any("cannot see pictures" in text for text in notices(events))
+        assert any("does not support images" in text for text in notices(events))
         assert "[image: " in there.told[1]
 
 

@@ -14,7 +14,7 @@ from cli.loom_command import Loom
 from flow.foreign_files import FILES, PNG, b64, damaged
 from flow.judge import problems, shape_problems
 from flow.test_brick_bytes import base64_fields
-from loom.cli.compiling import compiled
+from loom.cli.plan import compile_source
 from loom.formats.sniff import sniff
 from loom.providers.catalog import model
 
@@ -68,8 +68,8 @@ async def test_a_damaged_file_is_taken_too(name: str, seed: int, tmp_path: Path)
 
 async def judge(conversation: Any, file: Path) -> None:
     await asyncio.to_thread(file.write_text, json.dumps(conversation))
-    async with compiled(str(file)) as found:
+    async with compile_source(str(file)) as found:
         for reference in TARGETS:
-            prepared = await found.prepared(model(reference))
+            prepared = (await found.compile(model(reference))).prepared
             assert problems(prepared) == [], reference
             assert all(row.reason for row in prepared.receipt.rows if row.rendition != "full")

@@ -21,7 +21,7 @@ from loom.runtime import Runtime
 from loom.testing import ScriptedProvider, memory_runtime
 from loom.tools.base import Tool, tool
 from loom.tools.commands import run_command
-from loom.tools.editing import write_file
+from loom.tools.file_edits import write_file
 from loom.tools.files import read_file
 
 MODEL = "anthropic/claude-opus-5"
@@ -75,13 +75,16 @@ async def test_a_letter_that_asks_for_a_key_leads_to_a_question_and_a_no_is_a_no
                 asked.append(event)
                 assert SECRET not in said_to(provider.prompts)
                 await session.answer(event.approval, "deny", "no keys")
-        assert [event.call for event in asked] == [call]
-        assert str(next(iter(call.arguments.values()))) in asked[0].action
+        is_refused = call.name == "write_file"  # outside the workspace: never written, so nobody is asked
+        assert [event.call for event in asked] == ([] if is_refused else [call])
+        assert is_refused or str(next(iter(call.arguments.values()))) in asked[0].action
         assert LURE in said_to(provider.prompts), "the letter itself was read"
         assert SECRET not in said_to(provider.prompts)
         (result,) = (await session.path())[4].results
         assert result.is_error
-        assert text_of(result) == "the user said no: no keys"
+        assert (
+            "outside the workspace" in text_of(result) if is_refused else text_of(result) == "the user said no: no keys"
+        )
         assert not (home / ".bashrc").exists()
 
 

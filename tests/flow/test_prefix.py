@@ -7,12 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from context.world import all_known, report, screenshot
+from compile.world import all_known, report, screenshot
 from flow.judge import encode
+from loom.compile.policy import DetachedMessage, Policy, Request, Watermark
+from loom.compile.prepare import Prepared, prepare
 from loom.content.blocks import Opaque, TextBlock, ThinkingBlock, ToolCall, ToolResult
 from loom.content.messages import Message, assistant, tool, user
-from loom.context.policy import Policy, Request, Said, Watermark
-from loom.context.prepare import Prepared, prepare
 from loom.models import Model
 from loom.prompt import ToolSpec
 from loom.providers.catalog import model
@@ -36,8 +36,8 @@ TARGETS = (
 
 def thought(target: Model, number: int) -> ThinkingBlock:
     data = {"signature": f"s{number}", "field": "reasoning_content", "thoughtSignature": "c2ln"}
-    data |= {"id": f"rs_{number}", "summary": [], "encrypted_content": "e"} if target.producer == "openai" else {}
-    return ThinkingBlock(f"thought {number}", opaque=Opaque(provider=target.producer, model=target.name, data=data))
+    data |= {"id": f"rs_{number}", "summary": [], "encrypted_content": "e"} if target.opaque_owner == "openai" else {}
+    return ThinkingBlock(f"thought {number}", opaque=Opaque(provider=target.opaque_owner, model=target.name, data=data))
 
 
 def turn(number: int, target: Model) -> list[list[Message]]:
@@ -66,7 +66,7 @@ class Session:
 
     def ask(self, *new: Message, **options: Any) -> Prepared:
         self.messages += new
-        path = [Said(f"n{at}", message) for at, message in enumerate(self.messages)]
+        path = [DetachedMessage(f"n{at}", message) for at, message in enumerate(self.messages)]
         told = {"policy": self.policy, "request": REQUEST, "watermark": self.mark, "known": self.known} | options
         found = prepare(path, self.target, **told)
         self.mark = found.watermark
@@ -148,13 +148,13 @@ def test_the_receipt_says_which_rows_the_last_request_held(reference: str) -> No
 
 
 def test_nothing_is_cached_for_another_path_another_prompt_or_another_model() -> None:
-    path = [Said(f"n{at}", message) for at, message in enumerate([user("a"), assistant("b"), user("c")])]
+    path = [DetachedMessage(f"n{at}", message) for at, message in enumerate([user("a"), assistant("b"), user("c")])]
     target = model("anthropic/claude-opus-5")
     mark = prepare(path[:1], target).watermark
     assert prepare(path, target, watermark=mark).receipt.cached_rows == 1
     assert prepare(path, target).receipt.cached_rows == 0, "it was never asked"
     assert prepare(path, target, watermark=mark, request=Request(system="Other.")).receipt.cached_rows == 0
-    edited = [Said("edited", user("a!")), *path[1:]]
+    edited = [DetachedMessage("edited", user("a!")), *path[1:]]
     assert prepare(edited, target, watermark=mark).receipt.cached_rows == 0
 
 

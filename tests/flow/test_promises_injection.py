@@ -16,7 +16,7 @@ from loom.content.blocks import TextBlock, ToolCall
 from loom.content.messages import text_of
 from loom.events import ApprovalRequested, DecoderEvent
 from loom.formats import ocr
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
 from loom.prompt import Prompt, ShownResult
 from loom.runtime import Runtime
 from loom.testing import events_of, memory_runtime, sample_pdf
@@ -99,7 +99,9 @@ class Obeying:
         ]
         for ref in prompt.media():
             data = b"".join([chunk async for chunk in self._runtime.renditions.blocks(ref, 65_536)])
-            texts.append(pdf_words(data) if ref.media_type == "application/pdf" else ocr.read_picture(data, Limits()))
+            texts.append(
+                pdf_words(data) if ref.media_type == "application/pdf" else ocr.read_picture(data, IntakeLimits())
+            )
         return revealed("\n".join(texts))
 
 
@@ -111,7 +113,7 @@ def pdf_words(data: bytes) -> str:
         if not texts[-1].strip():
             shot = io.BytesIO()
             page.render(scale=2).to_pil().save(shot, "PNG")
-            texts.append(ocr.read_picture(shot.getvalue(), Limits()))
+            texts.append(ocr.read_picture(shot.getvalue(), IntakeLimits()))
     return "\n".join(texts)
 
 

@@ -22,7 +22,7 @@ from flow.traced import calls_out, watching
 from loom import image
 from loom.agent.foreign import read_conversation
 from loom.content.blocks import ToolCall
-from loom.runtime.exporting import FORMS, exported
+from loom.runtime.export import FORMS, export_session
 from loom.testing import sample_png
 from loom.tools.base import tool
 from providers.far_side import Reply, far_side
@@ -78,7 +78,7 @@ async def test_19_addresses_in_a_conversation_are_followed_by_nobody_on_any_wire
             again = await far.runtime.session(session.id)
             assert url in str(await again.path())
             for form in FORMS:
-                await exported(far.runtime, await far.runtime.sessions.get(session.id), form)
+                await export_session(far.runtime, await far.runtime.sessions.get(session.id), form)
 
             assert len(far.requests) == 3
             for request in far.requests:

@@ -21,7 +21,7 @@ from loom.content.messages import media_of, text_of
 from loom.errors import Corrupt
 from loom.events import MediaArrived, Stopped, TextDelta
 from loom.runtime import Runtime
-from loom.testing import Answer, ScriptedProvider, memory_runtime, sample_png
+from loom.testing import ScriptedAnswer, ScriptedProvider, memory_runtime, sample_png
 from loom.tools.base import tool
 
 MODEL = "anthropic/claude-opus-5"
@@ -134,7 +134,14 @@ async def test_pains_15_to_19_pictures_are_files_once_and_records_only_name_them
         return pictures
 
     drawn = [MediaArrived(index=0, media_type="image/png", data=pictures[0]), TextDelta(index=1, text="there")]
-    answers: list[Answer] = ["seen", ToolCall("a", "shoot"), "seen", [*drawn, Stopped(reason="end")], "seen", "seen"]
+    answers: list[ScriptedAnswer] = [
+        "seen",
+        ToolCall("a", "shoot"),
+        "seen",
+        [*drawn, Stopped(reason="end")],
+        "seen",
+        "seen",
+    ]
     config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path / "home")})
     async with Runtime.open(config) as runtime:
         runtime.providers["anthropic"] = ScriptedProvider(answers)
@@ -183,7 +190,7 @@ async def test_pain_40_every_branch_keeps_the_pictures_that_were_said_above_it()
         forked = await session.fork()
         await forked.send("in the fork")
         await session.send("and the shape?", parent=second.parent)
-        _ = [event async for event in session.again()]
+        _ = [event async for event in session.regenerate()]
         await session.go(first.node)
         await session.send("from the beginning")
 

@@ -217,7 +217,7 @@ async def test_a_server_without_eyes_is_learned_once_for_all_sessions() -> None:
             session = await runtime.session(model="far")
             events = [event async for event in session.stream("look", HEALTHY)]
             assert isinstance(events[-1], TurnFinished)
-            assert any("does not take pictures" in text for text in notices(events))
+            assert any("does not support images" in text for text in notices(events))
             another = await runtime.session(model="far")
             events = [event async for event in another.stream("look", OTHER)]
             assert isinstance(events[-1], TurnFinished)
@@ -244,7 +244,7 @@ async def test_a_model_without_tools_is_asked_without_them_from_then_on() -> Non
         session = await far.runtime.session(model="far")
         events = [event async for event in session.stream("hi")]
         assert isinstance(events[-1], TurnFinished)
-        assert any("does not take tools" in text for text in notices(events))
+        assert any("does not support tools" in text for text in notices(events))
         await (await far.runtime.session(session.id)).send("again")
         assert ["tools" in request for request in far.requests] == [True, False, False]
 

@@ -7,14 +7,14 @@ from typing import Any
 
 import pytest
 
-from context.world import all_known, report, screenshot
+from compile.world import all_known, report, screenshot
 from flow.judge import WIRES, encode, problems
+from loom.compile.assemble import SEEN_AGAIN
+from loom.compile.policy import DetachedMessage, Policy, Request, Watermark
+from loom.compile.prepare import Prepared, prepare
 from loom.config import load_config
 from loom.content.blocks import Block, ImageBlock, TextBlock, ThinkingBlock, ToolCall, ToolResult
 from loom.content.messages import Message, tool, user
-from loom.context.assemble import SEEN_AGAIN
-from loom.context.policy import Policy, Request, Said, Watermark
-from loom.context.prepare import Prepared, prepare
 from loom.models import Model
 from loom.prompt import ReceiptRow, ShownMedia, ShownResult, ToolSpec
 from loom.providers.catalog import model
@@ -47,7 +47,7 @@ class Journey:
 
     def ask(self, target: Model, *new: Message) -> Prepared:
         self.messages += new
-        path = [Said(f"n{at}", message) for at, message in enumerate(self.messages)]
+        path = [DetachedMessage(f"n{at}", message) for at, message in enumerate(self.messages)]
         prepared = prepare(
             path,
             target,

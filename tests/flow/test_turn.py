@@ -149,7 +149,7 @@ async def test_a_refused_picture_is_named_quarantined_and_never_sent_again() -> 
 @pytest.mark.parametrize(
     ("error", "words"),
     [
-        (CapabilityMissing("image input is not supported"), "does not take pictures"),
+        (CapabilityMissing("image input is not supported"), "does not support images"),
         (TooManyBytes("request too large"), "too large"),
         (ContextOverflow("prompt is too long"), "too long"),
         (Refused("messages.1.content.0: Invalid signature in thinking block"), "old reasoning"),
@@ -194,10 +194,9 @@ async def test_a_cut_answer_keeps_its_words_runs_no_call_and_is_not_done() -> No
         runtime.tools = {"shoot": shoot}
         session = await runtime.session(model=MODEL)
         events = [event async for event in session.stream("go")]
-        assert isinstance(events[-1], TurnFailed)
+        assert isinstance(events[-1], TurnFinished)
         assert not any(isinstance(event, ToolFinished) for event in events)
-        assert [message.text for message in await session.path()] == ["go", "half an "]
-        assert (await session.send("go on")).text == "whole"
+        assert [message.text for message in await session.path()] == ["go", "half an ", "whole"]
 
 
 async def test_a_picture_in_the_answer_is_stored_and_shown_by_reference() -> None:

@@ -95,6 +95,7 @@ _SOUNDS: dict[str, tuple[str, tuple[str, ...]]] = {
     "flac.ogg": ("audio/ogg", (*_TONE, "-c:a", "flac", "{}")),
     "tone.m4a": ("audio/mp4", (*_TONE, "-c:a", "aac", "{}")),
     "fast.m4a": ("audio/mp4", (*_TONE, "-c:a", "aac", "-movflags", "+faststart", "{}")),
+    "tone.aac": ("audio/aac", (*_TONE, "-c:a", "aac", "-f", "adts", "{}")),
     "general.mp4": ("audio/mp4", (*_TONE, "-c:a", "aac", "-f", "mp4", "{}")),
 }
 _CLIP = ("ffmpeg", "-loglevel", "error", "-f", "lavfi", "-i", "testsrc=d=0.5:s=64x48:r=10")

@@ -28,7 +28,7 @@ from pptx.util import Inches as SlideInches
 
 from loom.content.media import Media, digest_of
 from loom.content.recipes import Text
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
 from loom.formats.office import render_office
 from made import made, run
 
@@ -42,7 +42,7 @@ DOC = "application/msword"
 PPT = "application/vnd.ms-powerpoint"
 XLS = "application/vnd.ms-excel"
 XLSB = "application/vnd.ms-excel.sheet.binary.macroenabled.12"
-LIMITS = Limits()
+LIMITS = IntakeLimits()
 
 W = "http://schemas.openxmlformats.org/wordprocessingml/2006/main"
 R = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
@@ -66,7 +66,7 @@ SLIDE_NAMESPACES = (
 )
 
 
-def text_of(data: bytes, media_type: str, pages: str = "", limits: Limits = LIMITS) -> str:
+def text_of(data: bytes, media_type: str, pages: str = "", limits: IntakeLimits = LIMITS) -> str:
     """What a model would read."""
     media = Media(digest=digest_of(data), media_type=media_type, size_bytes=len(data), name="sample")
     return render_office(data, media, Text(pages), limits).data.decode()

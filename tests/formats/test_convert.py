@@ -26,8 +26,8 @@ from PIL import Image
 from loom.content.media import Media, digest_of
 from loom.content.recipes import Text
 from loom.errors import ExtraMissing, TooLarge, Unreadable, Unsupported
-from loom.formats.convert import MODERN, available, to_office, to_pdf
-from loom.formats.facts import EmbeddedPicture, Limits
+from loom.formats.facts import EmbeddedPicture, IntakeLimits
+from loom.formats.libreoffice import MODERN, is_available, to_office, to_pdf
 from loom.formats.pdf import inspect_pdf, render_pdf
 from made import made, run
 from patience import PATIENCE_SECONDS
@@ -36,7 +36,7 @@ WORD = "application/msword"
 POWERPOINT = "application/vnd.ms-powerpoint"
 EXCEL = "application/vnd.ms-excel"
 TEMPLATE = "http://schemas.openxmlformats.org/officeDocument/2006/relationships/attachedTemplate"
-LIMITS = Limits()
+LIMITS = IntakeLimits()
 
 
 def legacy(suffix: str) -> bytes:
@@ -94,7 +94,7 @@ def pdf_text(data: bytes) -> str:
 
 
 def test_legacy_files_become_pdfs_and_files_of_today_several_at_once(scratch):
-    assert available()
+    assert is_available()
     with ThreadPoolExecutor() as threads:
         letter_pdf = threads.submit(to_pdf, legacy("doc"), WORD, LIMITS)
         slides_pdf = threads.submit(to_pdf, legacy("ppt"), POWERPOINT, LIMITS)
@@ -114,7 +114,7 @@ def test_a_conversion_that_takes_too_long_is_ended_with_all_its_processes(scratc
     for _ in range(2):
         began = time.monotonic()
         with pytest.raises(TooLarge, match=r"takes longer than 0\.6 s"):
-            to_pdf(legacy("ppt"), POWERPOINT, Limits(conversion_seconds=0.6))
+            to_pdf(legacy("ppt"), POWERPOINT, IntakeLimits(conversion_seconds=0.6))
         assert time.monotonic() - began < PATIENCE_SECONDS
         assert processes_in(scratch) == []
         assert list(scratch.iterdir()) == []
@@ -142,7 +142,7 @@ def test_a_libreoffice_that_is_killed_or_stopped_is_a_typed_error(scratch):
         killed.result()
         stopped = threads.submit(strike, signal.SIGSTOP)
         with pytest.raises(TooLarge, match="takes longer than 4 s"):
-            to_pdf(legacy("ppt"), POWERPOINT, Limits(conversion_seconds=4))
+            to_pdf(legacy("ppt"), POWERPOINT, IntakeLimits(conversion_seconds=4))
         stopped.result()
 
     assert processes_in(scratch) == []
@@ -250,12 +250,12 @@ def test_other_types_and_sizes_are_refused():
     with pytest.raises(Unsupported, match="image/png"):
         to_office(legacy("doc"), WORD, "image/png", LIMITS)
     with pytest.raises(TooLarge, match="office files up to 1 KB"):
-        to_pdf(legacy("doc"), WORD, Limits(max_office_bytes=1000))
+        to_pdf(legacy("doc"), WORD, IntakeLimits(max_office_bytes=1000))
 
 
 def test_without_libreoffice_the_error_says_what_to_install(monkeypatch):
     monkeypatch.setenv("PATH", "")
 
-    assert not available()
+    assert not is_available()
     with pytest.raises(ExtraMissing, match="apt install libreoffice-writer libreoffice-impress libreoffice-calc"):
         to_pdf(b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1" + bytes(600), WORD, LIMITS)

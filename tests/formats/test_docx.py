@@ -26,8 +26,9 @@ from made_office import (
 )
 
 from loom.content.media import Media, digest_of
-from loom.content.recipes import Picture, Text
-from loom.errors import Unsupported
+from loom.content.recipes import EmbeddedImage, Text
+from loom.errors import TooLarge, Unsupported
+from loom.formats.facts import IntakeLimits
 from loom.formats.office import inspect_office, render_office
 
 
@@ -345,10 +346,10 @@ def test_pictures_have_numbers_in_the_order_of_the_text_and_keep_their_alternati
         (3, 0, "image/emf", None, None, "three.emf"),
     ]
     media = Media(digest=digest_of(data), media_type=DOCX, size_bytes=len(data), name="a.docx")
-    taken = render_office(data, media, Picture(1), LIMITS)
+    taken = render_office(data, media, EmbeddedImage(1), LIMITS)
     assert (taken.data, taken.media_type, taken.width, taken.height) == (png(5, 6), "image/png", 5, 6)
     with pytest.raises(Unsupported, match=r"a\.docx has 3 pictures; there is no picture 4"):
-        render_office(data, media, Picture(4), LIMITS)
+        render_office(data, media, EmbeddedImage(4), LIMITS)
 
 
 def test_charts_and_diagrams_give_their_words() -> None:
@@ -412,3 +413,9 @@ def test_the_main_part_may_have_any_name_and_a_document_may_be_empty() -> None:
     }
     assert text_of(container(moved), DOCX) == "moved"
     assert text_of(word(""), DOCX) == "[this document holds no text]"
+
+
+def test_a_document_of_200000_paragraphs_keeps_to_its_deadline() -> None:
+    data = word("".join(paragraph(f"Paragraph {number}") for number in range(200_000)))
+    with pytest.raises(TooLarge, match="takes too long"):
+        inspect_office(data, DOCX, "long.docx", IntakeLimits(deadline_seconds=0.2))

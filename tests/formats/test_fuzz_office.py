@@ -32,7 +32,7 @@ from made_office import (
 )
 
 from loom.content.media import Media, digest_of
-from loom.content.recipes import Picture
+from loom.content.recipes import EmbeddedImage
 from loom.errors import MediaError
 from loom.formats.office import inspect_office, render_office
 
@@ -73,7 +73,7 @@ def read(data: bytes, media_type: str) -> None:
         assert text_of(data, media_type)
         if found.pictures:
             media = Media(digest=digest_of(data), media_type=media_type, size_bytes=len(data))
-            render_office(data, media, Picture(1), LIMITS)
+            render_office(data, media, EmbeddedImage(1), LIMITS)
 
 
 def scarred(data: bytes, chance: random.Random) -> bytes:

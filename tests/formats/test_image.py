@@ -18,7 +18,7 @@ from PIL.PngImagePlugin import PngImageFile
 from loom.content.recipes import DEFAULT_FORMATS, Crop, Fit, Low, Thumb
 from loom.errors import ExtraMissing, MediaError, TooLarge, Unreadable, Unsupported
 from loom.formats import inspect, render
-from loom.formats.facts import Limits, Rendered
+from loom.formats.facts import IntakeLimits, Rendered
 from loom.formats.image.chunks import MAX_PARTS
 from loom.formats.image.png_reader import open_png
 from made import made, run
@@ -390,15 +390,15 @@ def test_a_part_of_a_picture_is_no_picture(name: str) -> None:
 
 def test_too_many_pixels_are_refused_before_they_are_decoded() -> None:
     with pytest.raises(TooLarge, match=r"large\.png has 96×64 pixels, over the limit of 6,143 in all\."):
-        inspect(sample("rgb.png"), "large.png", Limits(max_pixels=6143))
-    assert inspect(sample("rgb.png"), "large.png", Limits(max_pixels=6144)).media.width == 96
+        inspect(sample("rgb.png"), "large.png", IntakeLimits(max_pixels=6143))
+    assert inspect(sample("rgb.png"), "large.png", IntakeLimits(max_pixels=6144)).media.width == 96
 
 
 def test_too_many_frames_are_refused() -> None:
     with pytest.raises(TooLarge, match=r"has 3 frames, over the limit of 2"):
-        inspect(sample("moving.gif"), "moving.gif", Limits(max_frames=2))
+        inspect(sample("moving.gif"), "moving.gif", IntakeLimits(max_frames=2))
     with pytest.raises(TooLarge, match=r"has 3 frames, over the limit of 2"):
-        inspect(sample("pages.tif"), "pages.tif", Limits(max_frames=2))
+        inspect(sample("pages.tif"), "pages.tif", IntakeLimits(max_frames=2))
 
 
 def test_a_jpeg_of_endless_scans_is_refused() -> None:
@@ -531,7 +531,7 @@ def test_a_bomb_is_refused_at_once_and_with_little_memory(bomb: str, outcome: st
 
 
 def test_large_pictures_of_other_programs_have_few_enough_parts() -> None:
-    assert Limits().max_oversize_bytes / 8192 < MAX_PARTS  # libpng writes chunks of 8 KB
+    assert IntakeLimits().max_oversize_bytes / 8192 < MAX_PARTS  # libpng writes chunks of 8 KB
     noise = Image.effect_noise((900, 900), 90)
     frames = [noise.resize((9, 9), box=(at % 800, at // 8, at % 800 + 99, at // 8 + 99)) for at in range(4_000)]
     for kind in ("PNG", "GIF", "WEBP"):

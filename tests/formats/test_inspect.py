@@ -23,11 +23,12 @@ from loom.content.blocks import DocumentBlock
 from loom.content.media import Media, digest_of
 from loom.content.recipes import Crop, Fit, Low, Page, Slice, Text, Thumb
 from loom.errors import ContentError, ExtraMissing, MediaError, TooLarge, Unreadable, Unsupported
-from loom.formats import clean_name, inspect, render
-from loom.formats.convert import MODERN
-from loom.formats.door import admit
-from loom.formats.facts import Inspection, Limits
-from loom.formats.image.svg import self_contained
+from loom.formats import clean_name, inspect, render, unsupported_error
+from loom.formats.facts import Inspection, IntakeLimits
+from loom.formats.image.svg import remove_external_references
+from loom.formats.intake import accept
+from loom.formats.libreoffice import MODERN
+from loom.formats.sniff.kinds import KINDS
 from patience import PATIENCE_SECONDS
 
 SVG = b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 200 100"><rect width="100" height="100" fill="red"/></svg>'
@@ -54,6 +55,7 @@ CATEGORIES = (
     | dict.fromkeys(TEXTS, "text")
     | dict.fromkeys(PAPERS, "pdf")
     | dict.fromkeys(OFFICE, "office")
+    | {"page.html": "office"}  # read as a document, while its source is text for tools
 )
 
 
@@ -137,7 +139,7 @@ def test_a_spoilt_file_is_what_it_was_or_a_typed_error(name: str) -> None:
 
 def test_an_extension_that_lies_is_said() -> None:
     html = inspect(TEXTS["page.html"], "fake.png")
-    assert (html.category, html.media.media_type) == ("text", "text/html")
+    assert (html.category, html.media.media_type) == ("office", "text/html")
     assert html.notices == ("fake.png is HTML (by its bytes), attached as text",)
     assert inspect(TEXTS["data.json"], "shot.jpg").notices == ("shot.jpg is JSON (by its bytes), attached as text",)
     jpeg = inspect(sample("baseline.jpg"), "shot.png")
@@ -150,20 +152,20 @@ def test_an_extension_that_lies_is_said() -> None:
 @pytest.mark.parametrize("asked", ["13", "13-20"])
 def test_pages_that_a_document_does_not_have_are_refused(asked: str) -> None:
     with pytest.raises(ContentError, match=r"set\.pdf has 12 pages; there is no page 13\."):
-        admit(content("set.pdf"), "set.pdf", pages=asked)
+        accept(content("set.pdf"), "set.pdf", pages=asked)
 
 
 def test_pages_behind_the_end_of_a_document_are_said_to_be_missing() -> None:
-    admitted = admit(content("set.pdf"), "set.pdf", pages="11-20")
+    admitted = accept(content("set.pdf"), "set.pdf", pages="11-20")
     assert isinstance(admitted.block, DocumentBlock)
     assert admitted.block.pages == "11-12"
     assert admitted.notices == ("set.pdf has 12 pages; of 11-20 only 11-12 is used",)
-    assert admit(content("set.pdf"), "set.pdf", pages="11-12").notices == ()
+    assert accept(content("set.pdf"), "set.pdf", pages="11-12").notices == ()
 
 
 @pytest.mark.parametrize("name", ["rgb.png", "notes.md", "tone.wav"])
 def test_what_has_no_pages_says_so_when_it_is_asked_for_some(name: str) -> None:
-    assert admit(content(name), name, pages="3").notices == (f"{name} has no pages; all of it is used",)
+    assert accept(content(name), name, pages="3").notices == (f"{name} has no pages; all of it is used",)
 
 
 def test_nothing_is_not_a_file() -> None:
@@ -177,33 +179,44 @@ def test_a_binary_is_described_and_not_shown() -> None:
     with pytest.raises(Unsupported) as caught:
         inspect(b"\x7fELF\2\1\1" + bytes(2000), "a.out")
     assert str(caught.value) == (
-        "a.out is an ELF program (application/x-elf, 2 KB); Loom takes text, pictures, PDF, office files and sound."
+        "a.out is an ELF program (application/x-elf, 2 KB); Loom takes text, pictures, PDF, office files and sound. "
+        "Describe what you want to know of it; commands such as strings or objdump show its content."
     )
-    with pytest.raises(Unsupported, match=r"is a ZIP archive \(application/zip, 22 bytes\).*Unpack it"):
-        inspect(b"PK\5\6" + bytes(18), "a.zip")
+    with pytest.raises(Unsupported, match=r"is a 7-Zip archive \(application/x-7z-compressed, 26 bytes\).*Unpack it"):
+        inspect(b"7z\xbc\xaf\x27\x1c" + bytes(20), "a.7z")
+
+
+def test_whatever_cannot_be_read_is_named_with_what_to_do() -> None:
+    for media_type, kind in KINDS.items():
+        if kind.category == "unsupported":
+            assert unsupported_error(media_type, 10, "x").hint, (media_type, kind.label)
 
 
 def test_what_another_program_can_convert_is_told_so() -> None:
     with pytest.raises(Unsupported, match=r"is AIFF audio .*Save it as WAV or MP3 and attach that\."):
         inspect(b"FORM\0\0\0\x20AIFF" + bytes(64), "a.aif")
-    with pytest.raises(Unsupported, match=r"is a Photoshop picture .*Save it as PNG or JPEG and attach that\."):
-        inspect(b"8BPS\0\1" + bytes(64), "a.psd")
+    with pytest.raises(Unsupported, match=r"is a JPEG XL picture .*Save it as PNG or JPEG and attach that\."):
+        inspect(b"\0\0\0\x0cJXL \r\n\x87\n" + bytes(64), "a.jxl")
 
 
 @pytest.mark.parametrize(
     ("data", "limits", "said"),
     [
-        (b"x" * 1001, Limits(max_text_bytes=1000), r"big is plain text of 1 KB, over the limit of 1 KB\..*by lines"),
+        (
+            b"x" * 1001,
+            IntakeLimits(max_text_bytes=100, max_office_bytes=1000),
+            r"big is plain text of 1 KB, over the limit of 1 KB\.",
+        ),
         (
             b"\x89PNG\r\n\x1a\n" + bytes(2000),
-            Limits(max_image_bytes=1000),
+            IntakeLimits(max_image_bytes=1000),
             "big is PNG of 2 KB, over the limit of 1 KB",
         ),
-        (b"%PDF-1.4\n" + bytes(2000), Limits(max_pdf_bytes=1000), "big is PDF of 2 KB"),
-        (b"fLaC" + bytes(2000), Limits(max_audio_bytes=1000), "big is FLAC of 2 KB"),
+        (b"%PDF-1.4\n" + bytes(2000), IntakeLimits(max_pdf_bytes=1000), "big is PDF of 2 KB"),
+        (b"fLaC" + bytes(2000), IntakeLimits(max_audio_bytes=1000), "big is FLAC of 2 KB"),
     ],
 )
-def test_every_category_has_its_limit(data: bytes, limits: Limits, said: str) -> None:
+def test_every_category_has_its_limit(data: bytes, limits: IntakeLimits, said: str) -> None:
     with pytest.raises(TooLarge, match=said):
         inspect(data, "big", limits)
 
@@ -324,7 +337,7 @@ def test_pictures_inside_an_svg_and_links_within_it_are_drawn() -> None:
 
 def test_namespaces_by_entities_are_expanded() -> None:
     source = '<!DOCTYPE svg [<!ENTITY ns "http://www.w3.org/2000/svg">]><svg xmlns="&ns;" width="7" height="9"/>'
-    drawing = self_contained(source)
+    drawing = remove_external_references(source)
     assert drawing.source == '<svg xmlns="http://www.w3.org/2000/svg" width="7" height="9"></svg>'
     assert drawing.side_px == 9
 
@@ -366,7 +379,7 @@ def test_a_drawing_that_takes_too_long_is_given_up() -> None:
     media = Media(digest=digest_of(data), media_type="image/svg+xml", size_bytes=len(data))
     began = time.monotonic()
     with pytest.raises((Unreadable, TooLarge)):
-        render(data, media, Fit(), Limits(deadline_seconds=1.5))
+        render(data, media, Fit(), IntakeLimits(deadline_seconds=1.5))
     assert time.monotonic() - began < PATIENCE_SECONDS
 
 
@@ -381,7 +394,7 @@ def test_a_drawing_with_vast_masks_is_drawn_smaller() -> None:
         '<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 16 16"><filter id="f" x="0" y="0" width="1" height="1">'
         f'<feColorMatrix values="1 0 0 0 0 0 1 0 0 0 0 0 1 0 0 0 0 0 1 0"/></filter>{masks}</svg>'
     ).encode()
-    rendered = render(data, inspect(data, "icon.svg").media, Fit(), Limits(deadline_seconds=20))
+    rendered = render(data, inspect(data, "icon.svg").media, Fit(), IntakeLimits(deadline_seconds=20))
     assert (rendered.width, rendered.height) == (64, 64)
     assert rendered.notices == ("drawn at 64×64",)
     assert Image.open(io.BytesIO(rendered.data)).convert("RGB").getpixel((32, 32)) == (255, 0, 0)

@@ -15,12 +15,13 @@ from loom.content.media import Media, digest_of
 from loom.content.recipes import Page
 from loom.errors import ExtraMissing, TooLarge, Unreadable
 from loom.formats import ocr
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
 from loom.formats.ocr.reading_order import Word, in_reading_order
 from loom.formats.pdf import render_pdf
+from loom.formats.worker import current_pool
 from made import made, run
 
-LIMITS = Limits(ocr_seconds=120)
+LIMITS = IntakeLimits(ocr_seconds=120)
 
 
 def note() -> Path:
@@ -41,7 +42,7 @@ def no_rapidocr(monkeypatch) -> None:
 
 
 def test_rapidocr_reads_the_columns_one_after_the_other():
-    assert ocr.available() == "rapidocr"
+    assert ocr.is_available() == "rapidocr"
 
     assert ocr.read_picture(note().read_bytes(), LIMITS).split("\n") == [
         "Apples are red",
@@ -55,7 +56,7 @@ def test_rapidocr_reads_the_columns_one_after_the_other():
 def test_a_scanned_page_of_a_pdf_is_read_from_its_picture():
     data = made_pdfs.scanned_pages().read_bytes()
     media = Media(digest=digest_of(data), media_type="application/pdf", size_bytes=len(data))
-    page = render_pdf(data, media, Page(2, max_side_px=1000), Limits())
+    page = render_pdf(data, media, Page(2, max_side_px=1000), IntakeLimits())
 
     text = ocr.read_picture(page.data, LIMITS)
 
@@ -66,7 +67,7 @@ def test_a_scanned_page_of_a_pdf_is_read_from_its_picture():
 def test_the_engine_stays_in_one_bounded_process(monkeypatch):
     monkeypatch.setenv("OPENAI_API_KEY", "sk-sentinel")
     ocr.read_picture(note().read_bytes(), LIMITS)
-    (pid,) = ocr._crew().pids()
+    (pid,) = current_pool().pids(ocr.OCR_WORKER)
 
     bound = Path(f"/proc/{pid}/limits").read_text().split("Max address space")[1].split()[0]
     assert int(bound) == 3 * LIMITS.worker_memory_bytes
@@ -76,7 +77,7 @@ def test_the_engine_stays_in_one_bounded_process(monkeypatch):
 
 
 def test_without_the_extra_tesseract_reads(no_rapidocr):
-    assert ocr.available() == "tesseract"
+    assert ocr.is_available() == "tesseract"
 
     text = ocr.read_picture(note().read_bytes(), LIMITS)
 
@@ -87,7 +88,7 @@ def test_without_the_extra_tesseract_reads(no_rapidocr):
 def test_without_any_engine_the_error_says_what_to_install(no_rapidocr, monkeypatch):
     monkeypatch.setenv("PATH", "")
 
-    assert ocr.available() == ""
+    assert ocr.is_available() == ""
     with pytest.raises(ExtraMissing, match=r"pip install 'loom-runtime\[ocr\]'"):
         ocr.read_picture(note().read_bytes(), LIMITS)
 
@@ -108,12 +109,12 @@ def test_what_cannot_be_read_is_a_typed_error(engine, request):
         with pytest.raises(Unreadable, match="The picture"):
             ocr.read_picture(data, LIMITS)
     with pytest.raises(TooLarge, match="960×200"):
-        ocr.read_picture(note().read_bytes(), Limits(max_pixels=100_000))
+        ocr.read_picture(note().read_bytes() + b"another", IntakeLimits(max_pixels=100_000))
 
 
 def test_the_deadline_ends_a_reading_and_the_next_one_works(no_rapidocr):
     with pytest.raises(TooLarge, match=r"takes longer than 0\.05 s"):
-        ocr.read_picture(note().read_bytes(), Limits(ocr_seconds=0.05))
+        ocr.read_picture(note().read_bytes() + b"slow", IntakeLimits(ocr_seconds=0.05))
 
     assert "Apples" in ocr.read_picture(note().read_bytes(), LIMITS)
 

@@ -26,9 +26,9 @@ from made_office import (
 from PIL import Image
 
 from loom.content.media import Media, digest_of
-from loom.content.recipes import Page, Picture, Slice, Text, Thumb
+from loom.content.recipes import EmbeddedImage, Page, Slice, Text, Thumb
 from loom.errors import Encrypted, TooLarge, Unreadable, Unsupported
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
 from loom.formats.office import inspect_office, render_office
 from loom.formats.office.ooxml import MAX_PICTURES
 from loom.formats.sniff import sniff
@@ -70,7 +70,7 @@ def test_macros_are_ignored_and_that_is_said() -> None:
 
 def test_a_file_over_the_limit_is_refused_before_it_is_opened() -> None:
     with pytest.raises(TooLarge, match=r"big\.docx is 2 KB; office files up to 1 KB are taken") as caught:
-        inspect_office(bytes(2_000), DOCX, "big.docx", Limits(max_office_bytes=1_000))
+        inspect_office(bytes(2_000), DOCX, "big.docx", IntakeLimits(max_office_bytes=1_000))
     assert caught.value.name == "big.docx"
 
 
@@ -93,7 +93,7 @@ def test_a_damaged_picture_keeps_its_number_and_does_not_cost_the_document() -> 
     relates = (("p0", "image", "media/0.png"), ("p1", "image", "media/1.png"))
     data = word(body, parts={"word/media/0.png": b"no picture", "word/media/1.png": png()}, relates=relates)
     assert [p.media_type for p in inspect_office(data, DOCX, "", LIMITS).pictures] == ["text/plain", "image/png"]
-    assert render_office(data, media_of(data, DOCX), Picture(1), LIMITS).data == b"no picture"
+    assert render_office(data, media_of(data, DOCX), EmbeddedImage(1), LIMITS).data == b"no picture"
 
 
 @pytest.mark.parametrize(("kind", "media_type"), [("doc", DOC), ("ppt", PPT)])
@@ -103,7 +103,7 @@ def test_legacy_files_are_taken_in_without_libreoffice_and_read_with_it(kind: st
     assert found.media.pages is None
     text = render_office(data, found.media, Text(), LIMITS).data.decode()
     assert ("# The orchard" if kind == "doc" else "# Title1 of the talk") in text
-    assert render_office(data, found.media, Picture(1), LIMITS).media_type.startswith("image/")
+    assert render_office(data, found.media, EmbeddedImage(1), LIMITS).media_type.startswith("image/")
 
 
 def test_a_legacy_file_that_is_none_is_refused_at_once() -> None:
@@ -118,7 +118,7 @@ def test_a_type_that_is_no_office_type_is_refused() -> None:
         inspect_office(b"{rtf1}", "text/rtf", "a.rtf", LIMITS)
     data = word(paragraph("x"))
     with pytest.raises(Unsupported, match="has no pictures; there is no picture 1"):
-        render_office(data, media_of(data, DOCX), Picture(1), LIMITS)
+        render_office(data, media_of(data, DOCX), EmbeddedImage(1), LIMITS)
 
 
 def test_pages_thumbs_and_slices_are_drawn_by_libreoffice_once_for_all_who_ask() -> None:

@@ -15,21 +15,21 @@ import pytest
 from PIL import Image, ImageChops, ImageStat
 
 from loom.content.media import Media, digest_of
-from loom.content.recipes import Page, Picture, Recipe, Slice, Text, Thumb
+from loom.content.recipes import EmbeddedImage, Page, Recipe, Slice, Text, Thumb
 from loom.errors import ContentError, Encrypted, MediaError, TooLarge, Unreadable, Unsupported
-from loom.formats.facts import Limits, Rendered
+from loom.formats.facts import IntakeLimits, Rendered
 from loom.formats.pdf import clamp_pages, inspect_pdf, render_pdf
 from patience import PATIENCE_SECONDS
 
-LIMITS = Limits()
+LIMITS = IntakeLimits()
 
 
 def media_of(data: bytes) -> Media:
     return Media(digest=digest_of(data), media_type="application/pdf", size_bytes=len(data), name="sample.pdf")
 
 
-def render(data: bytes, recipe: Recipe, limits: Limits = LIMITS) -> Rendered:
-    assert isinstance(recipe, Page | Slice | Text | Thumb | Picture)
+def render(data: bytes, recipe: Recipe, limits: IntakeLimits = LIMITS) -> Rendered:
+    assert isinstance(recipe, Page | Slice | Text | Thumb | EmbeddedImage)
     return render_pdf(data, media_of(data), recipe, limits)
 
 
@@ -312,14 +312,14 @@ def test_pictures_are_listed_once_and_come_out_as_they_were_stored():
         (1, 1, "image/jpeg"),
         (2, 13, "image/jpeg"),
     ]
-    assert opened(render(data, Picture(1))).size == (900, 1200)
-    assert opened(render(data, Picture(2))).size == (640, 480)
+    assert opened(render(data, EmbeddedImage(1))).size == (900, 1200)
+    assert opened(render(data, EmbeddedImage(2))).size == (640, 480)
     with pytest.raises(Unsupported, match="holds 2 pictures, so there is no picture 3"):
-        render(data, Picture(3))
+        render(data, EmbeddedImage(3))
 
 
 def test_a_picture_that_is_not_a_jpeg_comes_out_as_png():
-    image = opened(render(made_pdfs.libreoffice_letter().read_bytes(), Picture(1)))
+    image = opened(render(made_pdfs.libreoffice_letter().read_bytes(), EmbeddedImage(1)))
 
     assert image.size == (320, 200)
 
@@ -334,7 +334,7 @@ def test_an_encrypted_pdf_says_that_it_needs_a_password():
 
 def test_a_pdf_over_the_limit_is_refused_unread():
     with pytest.raises(TooLarge, match=r"big\.pdf is 3\.0 KB; PDFs up to 2\.0 KB|big\.pdf is 3 KB; PDFs up to 2 KB"):
-        inspect_pdf(b"%PDF" + bytes(2996), "big.pdf", Limits(max_pdf_bytes=2000))
+        inspect_pdf(b"%PDF" + bytes(2996), "big.pdf", IntakeLimits(max_pdf_bytes=2000))
 
 
 NO_PAGES = made_pdfs.assembled([b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Kids[]/Count 0>>"])
@@ -405,7 +405,7 @@ def _tried(data: bytes) -> bool:
 
 
 def test_a_drawing_of_a_million_strokes_ends_at_the_deadline_and_the_next_job_works():
-    limits = Limits(deadline_seconds=1.5)
+    limits = IntakeLimits(deadline_seconds=1.5)
     bomb = made_pdfs.operator_bomb(1_000_000)
     began = time.monotonic()
 
@@ -427,7 +427,7 @@ def test_a_bomb_is_too_large_and_this_process_does_not_grow(bomb):
 
     for recipe in (Text(), Page(1)):
         with pytest.raises(TooLarge):
-            render(data, recipe, Limits(worker_memory_bytes=400_000_000))
+            render(data, recipe, IntakeLimits(worker_memory_bytes=400_000_000))
 
     assert _resident_bytes() - before < 200_000_000
     assert "after" in text_of(made_pdfs.text_page("after"))
@@ -438,7 +438,7 @@ def test_a_picture_of_a_billion_pixels_is_not_taken_out():
 
     assert inspect_pdf(data, "bomb.pdf", LIMITS).pictures[0].width == 20_000
     with pytest.raises(TooLarge, match="20000×20000"):
-        render(data, Picture(1))
+        render(data, EmbeddedImage(1))
 
 
 def _resident_bytes() -> int:

@@ -26,7 +26,7 @@ from made_office import (
 )
 
 from loom.content.media import Media, digest_of
-from loom.content.recipes import Picture, Text
+from loom.content.recipes import EmbeddedImage, Text
 from loom.formats.office import inspect_office, render_office
 
 
@@ -197,7 +197,7 @@ def test_pictures_are_counted_across_slides_and_told_with_their_slide() -> None:
     found = inspect_office(data, PPTX, "", LIMITS).pictures
     assert [(p.number, p.page, p.width, p.height) for p in found] == [(1, 1, 7, 5), (2, 2, 9, 8)]
     media = Media(digest=digest_of(data), media_type=PPTX, size_bytes=len(data))
-    assert render_office(data, media, Picture(2), LIMITS).data == png(9, 8)
+    assert render_office(data, media, EmbeddedImage(2), LIMITS).data == png(9, 8)
 
 
 def test_charts_diagrams_notes_and_both_kinds_of_comments_are_read() -> None:

@@ -16,8 +16,8 @@ from loom.content.media import digest_of
 from loom.content.recipes import Page, Text
 from loom.errors import Unreadable
 from loom.formats import inspect, render
-from loom.formats.door import Admitted, admit
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
+from loom.formats.intake import Accepted, accept
 from loom.formats.pdf.repair import repair_pdf
 from patience import PATIENCE_SECONDS
 
@@ -29,7 +29,7 @@ def without_root(data: bytes) -> bytes:
     return bent
 
 
-def document(admitted: Admitted) -> DocumentBlock:
+def document(admitted: Accepted) -> DocumentBlock:
     assert isinstance(admitted.block, DocumentBlock)
     return admitted.block
 
@@ -59,7 +59,7 @@ def test_a_pdf_that_pdfium_refuses_is_rebuilt_and_kept_so(
     with pytest.raises(Unreadable):
         inspect(damaged, "bent.pdf")
 
-    admitted = admit(damaged, "bent.pdf")
+    admitted = accept(damaged, "bent.pdf")
 
     noun = "1 page" if pages == 1 else f"{pages} pages"
     said = f"bent.pdf is damaged: what could be saved of it ({noun}) is used; more may be missing"
@@ -87,7 +87,7 @@ def test_a_pdf_that_lacks_its_end_loses_no_page(
 ) -> None:
     whole = sample().read_bytes()
     for lost_bytes in (30, 60, 103, 150):
-        admitted = admit(whole[:-lost_bytes], "cut.pdf")
+        admitted = accept(whole[:-lost_bytes], "cut.pdf")
 
         assert "cut.pdf is damaged" in admitted.notices[0]
         assert admitted.data is not None
@@ -108,7 +108,7 @@ def test_a_pdf_that_lacks_its_end_loses_no_page(
 def test_pages_that_nothing_leads_to_are_found(damage: Callable[[bytes], bytes], pages: int, tmp_path: Path) -> None:
     damaged = damage(made_pdfs.ghostscript_book(30).read_bytes())
 
-    admitted = admit(damaged, "book.pdf")
+    admitted = accept(damaged, "book.pdf")
 
     assert admitted.data is not None
     assert pages_of_a_sound_pdf(admitted.data, tmp_path) == document(admitted).media.pages == pages
@@ -126,7 +126,7 @@ def test_a_page_that_is_found_keeps_what_its_tree_said_about_it(tmp_path: Path) 
         ]
     )
 
-    admitted = admit(whole, "tree.pdf")
+    admitted = accept(whole, "tree.pdf")
 
     assert admitted.data is not None
     assert pages_of_a_sound_pdf(admitted.data, tmp_path) == 1
@@ -163,7 +163,7 @@ def test_what_is_broken_beside_the_pages_does_not_cost_them() -> None:
     )
     damaged = without_root(whole)
 
-    admitted = admit(damaged, "bookmarks.pdf")
+    admitted = accept(damaged, "bookmarks.pdf")
 
     assert admitted.data is not None
     assert b"Outlines" not in admitted.data
@@ -182,14 +182,14 @@ def test_a_pdf_of_which_only_blank_pages_are_left_is_refused() -> None:
     assert repair_pdf(damaged) is not None
 
     with pytest.raises(Unreadable, match=r"blank\.pdf is not a PDF that can be read"):
-        admit(damaged, "blank.pdf")
+        accept(damaged, "blank.pdf")
 
 
 def test_what_cannot_be_rebuilt_is_refused_as_before(caplog: pytest.LogCaptureFixture) -> None:
     whole = made_pdfs.chromium_report().read_bytes()
     for damaged in (whole[: len(whole) // 2], b"%PDF-1.7\n" + b"nothing of the kind " * 50):
         with pytest.raises(Unreadable, match=r"cut\.pdf is not a PDF that can be read"):
-            admit(damaged, "cut.pdf")
+            accept(damaged, "cut.pdf")
     assert not caplog.records, "that a broken file is broken is no news for the log"
 
 
@@ -200,7 +200,7 @@ def test_a_file_that_takes_too_long_to_rebuild_is_refused_in_time(trailer: bytes
     damaged = b"%PDF-1.4\n" + rows + trailer
     began = time.monotonic()
     with pytest.raises(Unreadable):
-        admit(damaged, "long.pdf", limits=Limits(deadline_seconds=3))
+        accept(damaged, "long.pdf", limits=IntakeLimits(deadline_seconds=3))
     assert time.monotonic() - began < PATIENCE_SECONDS
 
-    assert admit(without_root(made_pdfs.libreoffice_letter().read_bytes()), "next.pdf").notices
+    assert accept(without_root(made_pdfs.libreoffice_letter().read_bytes()), "next.pdf").notices

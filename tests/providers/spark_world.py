@@ -7,14 +7,14 @@ from collections.abc import AsyncIterator
 from typing import Any
 
 from loom import formats
+from loom.compile.policy import DerivedFacts, DetachedMessage, Known, Need, Policy, Request
+from loom.compile.prepare import Prepared, prepare
 from loom.content.blocks import Block, ContentBlock, ImageBlock
 from loom.content.media import Media
 from loom.content.messages import Message
 from loom.content.recipes import Ocr, Recipe, Text, recipe_key
-from loom.context.policy import DerivedFacts, Known, Need, Policy, Request, Said
-from loom.context.prepare import Prepared, prepare
 from loom.events import DecoderEvent, Folded, ImageAdded, MediaArrived, ModelEvent, fold
-from loom.formats.door import admit
+from loom.formats.intake import accept
 from loom.models import Model
 from loom.prompt import MediaRef, Prompt
 from loom.providers.catalog import model as catalogued
@@ -46,7 +46,7 @@ class Shelf:
         self.derived: dict[tuple[str, str], formats.Rendered] = {}
 
     def attach(self, data: bytes, name: str, *, pages: str = "") -> ContentBlock:
-        block = admit(data, name, pages=pages).block
+        block = accept(data, name, pages=pages).block
         media = getattr(block, "media", None)
         if media is not None:
             self.media[media.digest] = (media, data)
@@ -79,7 +79,7 @@ class Shelf:
         policy: Policy | None = None,
     ) -> Prepared:
         """Prepared, settled and prepared again, as the runtime does it."""
-        path = [Said(f"n{at}", message) for at, message in enumerate(messages)]
+        path = [DetachedMessage(f"n{at}", message) for at, message in enumerate(messages)]
         known = self._known(())
         while True:
             made = prepare(path, model, request=request, policy=policy, known=known)

@@ -31,10 +31,10 @@ from loom.errors import (
 from loom.events import TextDelta
 from loom.models import Model
 from loom.providers import bedrock, catalog
-from loom.providers.connections import Patience
-from loom.providers.event_frames import Frame, FrameSplitter
+from loom.providers.connections import Timeouts
 from loom.providers.http import HttpProvider
 from loom.wire import anthropic
+from loom.wire.event_frames import EventFrame, FrameSplitter
 from providers.far_side import FarSide, Reply, Request, far_side, refusal
 from providers.worlds import Folder, answer, asking, at, collected, heard
 from wire.streams import ANTHROPIC
@@ -43,7 +43,7 @@ from wire.streams import told as told_directly
 REGION = "eu-central-1"
 SECRET = "wJalrXUtnFEMI/K7MDENG/bPxRfiCYEXAMPLEKEY"
 NAME = "arn:aws:bedrock:eu-central-1:1:inference-profile/eu.anthropic.claude-opus-5-v1:0"
-QUICK = Patience(connect_seconds=2, silence_seconds=5, deadline_seconds=10, attempts=1)
+QUICK = Timeouts(connect_seconds=2, silence_seconds=5, deadline_seconds=10, attempts=1)
 EVENT_STREAM = "application/vnd.amazon.eventstream"
 
 
@@ -266,7 +266,7 @@ def test_frames_are_read_as_botocore_reads_them_however_they_are_cut() -> None:
     oracle = EventStreamBuffer()
     oracle.add_data(data)
     expected = [
-        Frame({name: value for name, value in event.headers.items() if isinstance(value, str)}, event.payload)
+        EventFrame({name: value for name, value in event.headers.items() if isinstance(value, str)}, event.payload)
         for event in oracle
     ]
     for size in (1, 5, 64, len(data)):

@@ -11,7 +11,7 @@ from loom.errors import ConfigError
 from loom.models import PDF
 from loom.providers import catalog
 from loom.providers.catalog import ModelOverrides, model
-from loom.providers.connections import endpoint
+from loom.providers.connections import authorisation, endpoint
 from loom.providers.http import WIRES
 
 
@@ -99,6 +99,9 @@ def test_local_platforms_need_no_key_and_services_name_the_variable_of_theirs() 
     assert {platform for platform in catalog.platforms() if not catalog.key_env(platform)} == {
         "ollama",
         "compatible",
+        "vllm",
+        "llama.cpp",
+        "lm-studio",
         "loom",
     }
     assert catalog.key_env("openai-responses") == "OPENAI_API_KEY"
@@ -144,3 +147,60 @@ def test_a_platform_that_is_not_known_is_answered_with_those_that_may_be_written
         model("nobody/x")
     known = refused.value.hint.removeprefix("Known: ").rstrip(".").split(", ")
     assert set(known) == {*catalog.platforms(), "lm-studio", "llama.cpp"} and len(known) == len(set(known))
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "reference", "address"),
+    [
+        ("OPENAI_BASE_URL", "http://gateway:4000/v1/", "openai/gpt-5.5", "http://gateway:4000/v1"),
+        ("OPENAI_BASE_URL", "http://gateway:4000/v1", "openai-chat/gpt-5.5", "http://gateway:4000/v1"),
+        ("ANTHROPIC_BASE_URL", "http://gateway:4000", "anthropic/claude-opus-5", "http://gateway:4000"),
+        ("OLLAMA_HOST", "0.0.0.0:4242", "ollama/qwen3", "http://127.0.0.1:4242"),
+        ("OLLAMA_HOST", "box", "ollama/qwen3", "http://box:11434"),
+        ("OLLAMA_HOST", ":8000", "ollama/qwen3", "http://127.0.0.1:8000"),
+        ("OLLAMA_HOST", "https://box/", "ollama/qwen3", "https://box"),
+        ("AZURE_OPENAI_ENDPOINT", "https://x.openai.azure.com/", "azure/gpt-5", "https://x.openai.azure.com/openai/v1"),
+        ("OPENAI_BASE_URL", " ", "openai/gpt-5.5", "https://api.openai.com/v1"),
+        ("OPENAI_BASE_URL", "http://gateway:4000/v1", "deepseek/deepseek-flash", "https://api.deepseek.com"),
+        ("ANTHROPIC_BASE_URL", "http://gateway", "bedrock/x", "https://bedrock-runtime.{region}.amazonaws.com"),
+    ],
+)
+def test_the_variables_of_the_services_say_where_requests_go(
+    monkeypatch: pytest.MonkeyPatch, variable: str, value: str, reference: str, address: str
+) -> None:
+    monkeypatch.setenv(variable, value)
+    assert model(reference).base_url == address
+    assert model(reference, ModelOverrides(base_url="http://mine")).base_url == "http://mine"
+
+
+def test_keys_are_found_under_every_name_that_a_service_gives_them() -> None:
+    assert catalog.env_key("gemini", {"GOOGLE_API_KEY": "b"}) == "b"
+    assert catalog.env_key("gemini", {"GOOGLE_API_KEY": "b", "GEMINI_API_KEY": "a"}) == "a"
+    assert catalog.env_key("anthropic", {"ANTHROPIC_AUTH_TOKEN": "t"}) == "t"
+    assert catalog.env_key("bedrock", {"ANTHROPIC_API_KEY": "t"}) == ""
+    assert catalog.env_key("openai-responses", {"OPENAI_API_KEY": "o"}) == "o"
+
+
+@pytest.mark.parametrize("platform", ["openrouter", "groq", "xai", "vllm", "llama.cpp", "lm-studio", "azure", "vertex"])
+def test_each_platform_has_its_own_key_and_header(platform: str) -> None:
+    found = model(f"{platform}/some-model")
+    assert found.provider == platform
+    variable = catalog.key_env(platform)
+    assert bool(variable) == (platform not in ("vllm", "llama.cpp", "lm-studio"))
+    header = {"azure": "api-key", "vertex": "x-goog-api-key"}.get(platform, "authorization")
+    assert list(authorisation(found, "secret-key")) == [header]
+
+
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [
+        ("claude-sonnet", "anthropic/claude-sonnet-5"),
+        ("antropic/claude-opus-5", "anthropic/claude-opus-5"),
+        ("lmstudio/qwen3", "lm-studio/qwen3"),
+        ("gemini-4-argo", "gemini/gemini-4-argon"),
+    ],
+)
+def test_a_near_name_is_suggested(typed: str, meant: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        model(typed)
+    assert meant in caught.value.hint

@@ -12,9 +12,9 @@ from loom.models import Model
 from loom.providers import catalog
 from loom.providers.catalog import ModelOverrides
 from loom.providers.connections import Connections
-from loom.providers.discover import Discovery, local_servers
+from loom.providers.discovery import Discovery, local_servers
 from loom.store.database import Database, open_database
-from loom.store.learned import Learned
+from loom.store.model_facts import ModelFacts
 from providers.far_side import FarSide, Reply, Request, far_side
 
 JSON = "application/json"
@@ -23,7 +23,7 @@ JSON = "application/json"
 class World:
     def __init__(self, database: Database) -> None:
         self.now = 1_000_000.0
-        self.shelf = Learned(database, clock=lambda: self.now)
+        self.shelf = ModelFacts(database, clock=lambda: self.now)
         self.connections = Connections()
         self.keys: dict[str, str] = {"anthropic": "sk-ant-0123456789", "gemini": "AIza-0123456789"}
         self.discovery = Discovery(
@@ -69,7 +69,7 @@ OLLAMA_VISION = {
 
 async def test_ollama_says_what_a_model_takes_and_its_own_setting_of_the_context_is_kept(world: World) -> None:
     async with far_side(site(api__show=OLLAMA_VISION)) as server:
-        found = await world.discovery.informed(model("ollama/mystery", server))
+        found = await world.discovery.resolve_live(model("ollama/mystery", server))
     assert server.requests[0].json == {"model": "mystery"}
     capabilities = found.capabilities
     assert (capabilities.vision, capabilities.tools, capabilities.thinking, capabilities.audio) == (
@@ -81,10 +81,10 @@ async def test_ollama_says_what_a_model_takes_and_its_own_setting_of_the_context
 async def test_the_length_a_model_was_trained_for_does_not_raise_what_the_machine_is_asked_for(world: World) -> None:
     said = {**OLLAMA_VISION, "parameters": ""}
     async with far_side(site(api__show=said)) as server:
-        assert (await world.discovery.informed(model("ollama/mystery", server))).limits.context_tokens == 8192
+        assert (await world.discovery.resolve_live(model("ollama/mystery", server))).limits.context_tokens == 8192
     short = {**said, "model_info": {"qwen.context_length": 2048}}
     async with far_side(site(api__show=short)) as server:
-        assert (await world.discovery.informed(model("ollama/mystery", server))).limits.context_tokens == 2048
+        assert (await world.discovery.resolve_live(model("ollama/mystery", server))).limits.context_tokens == 2048
 
 
 @pytest.mark.parametrize(
@@ -143,7 +143,7 @@ async def test_every_compatible_server_is_understood_in_its_own_shape(
     pages: dict[str, Any], expected: tuple[bool, bool, bool, int], world: World
 ) -> None:
     async with far_side(site(**pages)) as server:
-        found = await world.discovery.informed(model("compatible/m", server, "/v1"))
+        found = await world.discovery.resolve_live(model("compatible/m", server, "/v1"))
     capabilities = found.capabilities
     assert (capabilities.vision, capabilities.native_pdf, capabilities.tools, found.limits.context_tokens) == expected
 
@@ -161,8 +161,8 @@ async def test_a_model_of_anthropic_that_the_catalogue_does_not_know_is_asked_fo
         },
     }
     async with far_side(site(**{"v1__models__claude-next": said})) as server:
-        found = await world.discovery.informed(model("anthropic/claude-next", server))
-        await world.discovery.informed(model("anthropic/claude-opus-5", server))
+        found = await world.discovery.resolve_live(model("anthropic/claude-next", server))
+        await world.discovery.resolve_live(model("anthropic/claude-opus-5", server))
     (request,) = server.requests
     assert request.headers["authorization"] == "Bearer sk-ant-0123456789"
     assert (found.limits.context_tokens, found.limits.max_output_tokens) == (2_000_000, 256_000)
@@ -172,33 +172,33 @@ async def test_a_model_of_anthropic_that_the_catalogue_does_not_know_is_asked_fo
 async def test_gemini_says_its_limits(world: World) -> None:
     said = {"inputTokenLimit": 5000, "outputTokenLimit": 700, "thinking": True}
     async with far_side(site(**{"v1beta__models__gemini-9": said})) as server:
-        found = await world.discovery.informed(model("gemini/gemini-9", server, "/v1beta"))
+        found = await world.discovery.resolve_live(model("gemini/gemini-9", server, "/v1beta"))
     assert (found.limits.context_tokens, found.limits.max_output_tokens) == (5000, 700)
 
 
 async def test_an_answer_is_remembered_and_asked_again_when_it_is_old(world: World) -> None:
     async with far_side(site(api__show=OLLAMA_VISION)) as server:
         for _ in range(3):
-            assert (await world.discovery.informed(model("ollama/mystery", server))).capabilities.vision
+            assert (await world.discovery.resolve_live(model("ollama/mystery", server))).capabilities.vision
         assert len(server.requests) == 1
         world.now += 3601
-        await world.discovery.informed(model("ollama/mystery", server))
+        await world.discovery.resolve_live(model("ollama/mystery", server))
         assert len(server.requests) == 2
-        (lesson,) = await world.shelf.lessons("ollama/mystery", server.url)
+        (lesson,) = await world.shelf.list_facts("ollama/mystery", server.url)
         assert lesson.at == world.now
 
 
 async def test_the_same_name_at_another_address_is_another_model(world: World) -> None:
     blind = {"capabilities": ["completion"], "model_info": {}}
     async with far_side(site(api__show=OLLAMA_VISION)) as one, far_side(site(api__show=blind)) as other:
-        assert (await world.discovery.informed(model("ollama/mystery", one))).capabilities.vision
-        assert not (await world.discovery.informed(model("ollama/mystery", other))).capabilities.vision
+        assert (await world.discovery.resolve_live(model("ollama/mystery", one))).capabilities.vision
+        assert not (await world.discovery.resolve_live(model("ollama/mystery", other))).capabilities.vision
 
 
 async def test_what_the_user_says_is_not_overruled_by_the_endpoint(world: World) -> None:
     async with far_side(site(api__show=OLLAMA_VISION)) as server:
         told = model("ollama/mystery", server, vision=False, context_tokens=1000)
-        found = await world.discovery.informed(told)
+        found = await world.discovery.resolve_live(told)
     assert not found.capabilities.vision
     assert found.capabilities.origins["vision"] == "user"
     assert found.limits.context_tokens == 1000
@@ -223,52 +223,52 @@ async def test_an_endpoint_that_does_not_help_changes_nothing_and_is_left_alone_
 ) -> None:
     async with far_side(reply) as server:
         asked = model(reference, server)
-        assert await world.discovery.informed(asked) == asked
+        assert await world.discovery.resolve_live(asked) == asked
         before = len(server.requests)
-        assert await world.discovery.informed(asked) == asked
+        assert await world.discovery.resolve_live(asked) == asked
         assert len(server.requests) == before
-        assert await world.shelf.lessons(asked.reference, asked.base_url) == ()
+        assert await world.shelf.list_facts(asked.reference, asked.base_url) == ()
 
 
 async def test_a_server_that_is_down_leaves_the_last_answer_standing(world: World) -> None:
     async with far_side(site(api__show=OLLAMA_VISION)) as server:
         asked = model("ollama/mystery", server)
-        await world.discovery.informed(asked)
+        await world.discovery.resolve_live(asked)
     world.now += 10_000
-    assert (await world.discovery.informed(asked)).capabilities.vision
+    assert (await world.discovery.resolve_live(asked)).capabilities.vision
 
 
 async def test_a_refusal_is_remembered_over_what_the_endpoint_says_until_it_is_a_week_old(world: World) -> None:
     async with far_side(site(api__show=OLLAMA_VISION)) as server:
         asked = model("ollama/mystery", server)
-        seeing = await world.discovery.informed(asked)
+        seeing = await world.discovery.resolve_live(asked)
         blind = await world.discovery.learn(seeing, without="image/")
         assert not blind.capabilities.vision
-        again = await world.discovery.informed(asked)
+        again = await world.discovery.resolve_live(asked)
         assert not again.capabilities.vision
         assert again.capabilities.origins["vision"] == "learned"
         assert again.capabilities.tools
         await world.discovery.learn(seeing, without="application/pdf")
         (lesson,) = [
-            one for one in await world.shelf.lessons(asked.reference, asked.base_url) if one.origin == "learned"
+            one for one in await world.shelf.list_facts(asked.reference, asked.base_url) if one.origin == "learned"
         ]
         assert lesson.facts == {"vision": False, "native_pdf": False}
         world.now += 8 * 24 * 3600
-        assert (await world.discovery.informed(asked)).capabilities.vision
+        assert (await world.discovery.resolve_live(asked)).capabilities.vision
 
 
 async def test_facts_of_another_version_are_asked_for_anew(world: World) -> None:
     async with far_side(site(api__show=OLLAMA_VISION)) as server:
         asked = model("ollama/mystery", server)
         await world.shelf.keep(asked.reference, asked.base_url, "asked", {"vision": "a lot", "taste": True})
-        assert (await world.discovery.informed(asked)).capabilities.origins["vision"] == "asked"
+        assert (await world.discovery.resolve_live(asked)).capabilities.origins["vision"] == "asked"
 
 
 async def test_the_key_is_sent_to_the_models_own_address_only(world: World) -> None:
     world.keys["openai-compatible"] = "sk-local-0123456789"
     pages = {"v1__models": {"data": [{"id": "m", "owned_by": "llamacpp"}]}, "props": {"modalities": {"vision": True}}}
     async with far_side(site(**pages)) as server:
-        await world.discovery.informed(model("compatible/m", server, "/v1"))
+        await world.discovery.resolve_live(model("compatible/m", server, "/v1"))
     assert [request.target for request in server.requests] == ["/v1/models", "/props"]
     assert {request.headers["host"] for request in server.requests} == {f"127.0.0.1:{server.port}"}
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncIterator, Callable
-from email.message import Message
 from email.parser import BytesParser
 from pathlib import Path
 from typing import Any
@@ -18,8 +17,8 @@ from loom.content.recipes import Fit
 from loom.errors import NotAuthorised, ProviderError, Refused
 from loom.models import Model, ThinkingRule
 from loom.prompt import MediaRef, Prompt, ShownMedia, ShownMessage, ShownResult
-from loom.providers.connections import Connections, Patience
-from loom.providers.files import UploadingProvider, Uploads
+from loom.providers.connections import Connections, Timeouts
+from loom.providers.files import ProviderUploads, lost_files
 from loom.providers.http import HttpProvider
 from loom.store import uploads as store
 from loom.store.database import open_database
@@ -29,35 +28,46 @@ from wire.prompts import CLAUDE, GEMINI, GPT, GPT_CHAT, OLLAMA
 from wire.streams import ANTHROPIC, OPENAI_RESPONSES
 from wire.streams import GEMINI as GEMINI_STREAMS
 
-PATIENCE = Patience(connect_seconds=2, silence_seconds=5, deadline_seconds=10, attempts=2)
+PATIENCE = Timeouts(connect_seconds=2, silence_seconds=5, deadline_seconds=10, attempts=2)
 KEYS = {"anthropic": "sk-ant-0123456789", "openai-responses": "sk-oai-0123456789", "gemini": "AIza-0123456789"}
 
 
 class World:
-    def __init__(self, folder: Path, shelf: store.Uploads) -> None:
+    def __init__(self, folder: Path, shelf: store.UploadRecords) -> None:
         self.media = Folder(folder)
         self.shelf = shelf
         self.keys: dict[str, str] = dict(KEYS)
         self.now = 1_000_000.0
         self.connections = Connections(PATIENCE)
-        self.uploads = Uploads(shelf, self.media, self.key, connections=self.connections, clock=lambda: self.now)
-        self.provider = UploadingProvider(
-            HttpProvider(self.media, self.key, connections=self.connections), self.uploads
+        self.uploads = ProviderUploads(
+            shelf, self.media, self.key, connections=self.connections, clock=lambda: self.now
         )
+        self.provider = HttpProvider(self.media, self.key, connections=self.connections)
 
     def key(self, model: Model) -> str | None:
         return self.keys.get(model.provider)
 
     async def ask(self, prompt: Prompt) -> None:
-        async for _ in self.provider.stream(prompt):
-            pass
+        """As a step does: a request whose files are gone is compiled once more without them."""
+        applied = await self.uploads.apply(prompt, upload=True)
+        has_begun = False
+        try:
+            async for _ in self.provider.stream(applied):
+                has_begun = True
+        except ProviderError as error:
+            lost = () if has_begun else lost_files(error, applied)
+            if not lost:
+                raise
+            await self.uploads.forget(prompt.model, lost)
+            async for _ in self.provider.stream(await self.uploads.apply(prompt, upload=True)):
+                pass
 
 
 @pytest.fixture
 async def world(tmp_path: Path) -> AsyncIterator[World]:
     database = await open_database(":memory:")
     holder: list[World] = []
-    shelf = store.Uploads(database, clock=lambda: holder[0].now)
+    shelf = store.UploadRecords(database, clock=lambda: holder[0].now)
     holder.append(World(tmp_path, shelf))
     yield holder[0]
     await holder[0].connections.close()
@@ -75,7 +85,7 @@ def again(model: Model, *refs: MediaRef) -> Prompt:
     return msgspec.structs.replace(first(model, *refs), messages=(*first(model, *refs).messages, *more))
 
 
-def parts(request: Request) -> dict[str, Message]:
+def parts(request: Request) -> dict[str, Any]:
     raw = f"Content-Type: {request.headers['content-type']}\r\n\r\n".encode() + request.body
     return {
         str(part.get_param("name", header="content-disposition")): part
@@ -289,7 +299,7 @@ async def test_thinking_that_is_bound_to_its_prefix_gets_an_id_only_for_identica
         (403, "You do not have permission to access the File file_1 or it may not exist."),
     ],
 )
-async def test_an_id_that_the_provider_no_longer_knows_is_forgotten_and_the_bytes_go_inline_once_more(
+async def test_an_id_that_the_provider_no_longer_knows_is_forgotten_and_the_bytes_are_uploaded_again(
     status: int, text: str, world: World, files: Files
 ) -> None:
     model = at(CLAUDE, url(files))
@@ -297,11 +307,8 @@ async def test_an_id_that_the_provider_no_longer_knows_is_forgotten_and_the_byte
     body = {"type": "error", "error": {"type": "not_found_error", "message": text}}
     files.refuse = lambda request: refusal(status, body) if b'"file_id":"file_1"' in request.body else None
     await world.ask(again(model, ref))
-    by_id, inline = files.chats
-    assert len(by_id.body) < 10_000
-    assert len(inline.body) > 2_000_000
-    await world.ask(again(model, ref))
-    assert files.chats[-1].json["messages"][0]["content"][0]["source"]["file_id"] == "file_2"
+    sent = [chat.json["messages"][0]["content"][0]["source"]["file_id"] for chat in files.chats]
+    assert sent == ["file_1", "file_2"]
 
 
 async def test_a_refusal_that_is_not_about_the_file_is_not_tried_again(world: World, files: Files) -> None:

@@ -36,7 +36,7 @@ from loom.errors import (
 )
 from loom.events import MediaArrived, ModelEvent, Stopped, TextDelta, fold
 from loom.models import Model
-from loom.providers.connections import Connections, Patience, endpoint
+from loom.providers.connections import Connections, Timeouts, endpoint
 from loom.providers.http import HttpProvider
 from made import made, run
 from patience import PATIENCE_SECONDS
@@ -45,7 +45,7 @@ from providers.worlds import KEY, WIRES, Folder, answer, asking, at, collected, 
 from wire.prompts import CLAUDE, GEMINI, GPT_CHAT, OLLAMA, VLLM
 from wire.streams import ANTHROPIC, OPENAI_CHAT, decode
 
-QUICK = Patience(connect_seconds=2, silence_seconds=5, deadline_seconds=10, attempts=3)
+QUICK = Timeouts(connect_seconds=2, silence_seconds=5, deadline_seconds=10, attempts=3)
 EVERY_WIRE = pytest.mark.parametrize("wire", list(WIRES))
 
 
@@ -143,7 +143,8 @@ async def test_a_request_goes_where_its_protocol_wants_it_with_the_exact_length_
 
 
 async def test_a_key_travels_in_the_header_that_its_service_reads(provider: HttpProvider) -> None:
-    async with far_side(Reply(body=b"")) as server:
+    streams = (WIRES[wire][2]["text"] for wire in ("anthropic", "openai_chat", "gemini"))
+    async with far_side(*(Reply(body=stream) for stream in streams)) as server:
         await collected(provider, asking(at(CLAUDE, server.url)))
         await collected(provider, asking(at(GPT_CHAT, server.url)))
         await collected(provider, asking(at(GEMINI, server.url)))
@@ -158,7 +159,7 @@ async def test_a_key_travels_in_the_header_that_its_service_reads(provider: Http
 @pytest.mark.parametrize("model", [OLLAMA, VLLM])
 async def test_a_local_server_needs_no_key(model: Model, media: Folder) -> None:
     provider = HttpProvider(media, lambda model: None, patience=QUICK)
-    async with far_side(Reply(body=b"")) as server:
+    async with far_side(Reply(body=WIRES[model.wire][2]["text"])) as server:
         await collected(provider, asking(at(model, server.url)))
     assert "authorization" not in server.requests[0].headers
     await provider.close()
@@ -703,3 +704,74 @@ async def test_the_client_is_opened_again_after_it_was_closed(media: Folder) -> 
         for _ in range(2):
             assert (await answer(provider, asking(at(GPT_CHAT, server.url)))).complete
             await provider.close()
+
+
+# Other people's servers ----------------------------------------------------------------------------------------------
+
+
+@EVERY_WIRE
+@pytest.mark.parametrize("kind", ["application/json", "text/plain", "application/octet-stream", ""])
+async def test_a_stream_is_read_under_any_content_type(wire: str, kind: str, provider: HttpProvider) -> None:
+    async with far_side(Reply(body=WIRES[wire][2]["text"], content_type=kind)) as server:
+        told = await answer(provider, asking(model_of(wire, server)))
+    assert told.complete
+    assert told.message is not None
+    assert told.message.text == "Grüße aus Köln 🙂"
+
+
+async def test_a_whole_answer_is_taken_where_a_stream_was_asked_for(provider: HttpProvider) -> None:
+    body = b'{"choices":[{"message":{"content":"Hello"},"finish_reason":"stop"}],"usage":{"prompt_tokens":5}}'
+    async with far_side(Reply(body=body, content_type="application/json")) as server:
+        told = await answer(provider, asking(model_of("openai_chat", server)))
+    assert told.complete
+    assert told.message is not None
+    assert told.message.text == "Hello"
+    assert len(server.requests) == 1
+
+
+@EVERY_WIRE
+@pytest.mark.parametrize("end", ["truncate", "reset", "close"])
+async def test_a_stream_that_dies_before_its_first_word_is_asked_for_again(
+    wire: str, end: Any, provider: HttpProvider
+) -> None:
+    kind, stream = content_type(wire), WIRES[wire][2]["text"]
+    beginning = b"" if wire == "ollama" else b": waiting\n\n"
+    async with far_side(
+        Reply(body=beginning, end=end, content_type=kind), Reply(body=stream, content_type=kind)
+    ) as server:
+        told = await answer(provider, asking(model_of(wire, server)))
+    assert told.complete
+    assert len(server.requests) == 2
+
+
+async def test_a_stream_that_always_dies_before_its_first_word_does_not_say_that_words_are_kept(media: Folder) -> None:
+    provider = impatient(media, attempts=2)
+    replies = [Reply(body=b": waiting\n\n", end="truncate")] * 2
+    async with far_side(*replies) as server:
+        with pytest.raises(Unavailable, match="before its first word") as caught:
+            await answer(provider, asking(model_of("anthropic", server)))
+    assert "kept" not in caught.value.hint
+    await provider.close()
+
+
+async def test_headers_of_one_request_are_sent_and_cannot_break_it(provider: HttpProvider) -> None:
+    async with far_side(Reply(body=WIRES["anthropic"][2]["text"])) as server:
+        prompt = asking(model_of("anthropic", server))
+        replace = msgspec.structs.replace
+        beta = replace(prompt, sampling=replace(prompt.sampling, extra_headers={"Anthropic-Beta": "a-1"}))
+        await answer(provider, beta)
+        assert server.requests[0].headers["anthropic-beta"] == "a-1"
+        broken = replace(prompt, sampling=replace(prompt.sampling, extra_headers={"Content-Length": "1"}))
+        with pytest.raises(ConfigError, match="cannot be sent"):
+            await answer(provider, broken)
+
+
+async def test_a_web_page_of_a_proxy_is_told_in_its_words(media: Folder) -> None:
+    provider = impatient(media, attempts=1)
+    page = b"<html><head><title>502 Bad Gateway</title></head><body><center>nginx</center></body></html>"
+    async with far_side(Reply(status=502, body=page, content_type="text/html")) as server:
+        with pytest.raises(Unavailable) as caught:
+            await answer(provider, asking(model_of("anthropic", server)))
+    assert "502 Bad Gateway" in caught.value.message
+    assert "<" not in caught.value.message
+    await provider.close()

@@ -8,21 +8,21 @@ from typing import Any
 import msgspec
 import pytest
 
-from context.world import said
+from compile.world import said
+from loom.compile.policy import Request
+from loom.compile.request import RequestInput
 from loom.content.messages import Message, assistant, user
-from loom.context.policy import Request
-from loom.context.prepare import prepare
 from loom.errors import CapabilityMissing, ContextOverflow, Refused
 from loom.events import Folded, MediaArrived, fold
 from loom.models import Model
 from loom.prompt import Prompt, Sampling
 from loom.providers import catalog
 from loom.providers.catalog import ModelOverrides
-from loom.providers.connections import Connections, Patience
-from loom.providers.discover import Discovery, local_servers
+from loom.providers.connections import Connections, Timeouts
+from loom.providers.discovery import Discovery, local_servers
 from loom.providers.http import HttpProvider
 from loom.runtime import Runtime
-from loom.store.learned import Learned
+from loom.store.model_facts import ModelFacts
 from loom.testing import memory_runtime, sample_png
 from providers.llama_server import CONTEXT_TOKENS, llama_server
 
@@ -45,7 +45,7 @@ async def runtime() -> AsyncIterator[Runtime]:
 
 @pytest.fixture
 async def provider(runtime: Runtime) -> AsyncIterator[HttpProvider]:
-    patience = Patience(silence_seconds=60, deadline_seconds=120, attempts=3)
+    patience = Timeouts(silence_seconds=60, deadline_seconds=120, attempts=3)
     provider = HttpProvider(runtime.renditions, lambda model: None, patience=patience)
     yield provider
     await provider.close()
@@ -57,10 +57,8 @@ def small(url: str, wire: Any, *, vision: bool = True) -> Model:
 
 
 async def compiled(runtime: Runtime, model: Model, *messages: Message) -> Prompt:
-    prepared = await runtime.renditions.settle(
-        lambda known: prepare(said(*messages), model, request=SHORT, known=known)
-    )
-    return prepared.prompt
+    request = RequestInput(path=tuple(said(*messages)), model=model, system=SHORT.system, sampling=SHORT.sampling)
+    return (await runtime.settler.settle(request, "preview")).prompt
 
 
 async def told(provider: HttpProvider, prompt: Prompt) -> Folded:
@@ -90,7 +88,7 @@ async def test_a_picture_is_refused_learned_and_sent_as_text_from_then_on(
     ingested = await runtime.ingest("What is this?", sample_png())
     question = user(*ingested.blocks)
     connections = Connections()
-    discovery = Discovery(Learned(runtime.database), lambda model: None, connections=connections)
+    discovery = Discovery(ModelFacts(runtime.database), lambda model: None, connections=connections)
     model = small(url, wire)
     prompt = await compiled(runtime, model, question)
     assert len(prompt.media()) == 1
@@ -104,7 +102,7 @@ async def test_a_picture_is_refused_learned_and_sent_as_text_from_then_on(
     degraded = await compiled(runtime, blind, question)
     assert degraded.media() == ()
     assert (await told(provider, degraded)).complete
-    lessons = await Learned(runtime.database).lessons(model.reference, model.base_url)
+    lessons = await ModelFacts(runtime.database).list_facts(model.reference, model.base_url)
     assert lessons[0].facts == {"vision": False}
     await connections.close()
 
@@ -123,10 +121,10 @@ async def test_the_server_is_found_and_says_what_its_model_takes(url: str, runti
     (server,) = await local_servers([("llama.cpp", f"{url}/v1")])
     assert server.models[0].endswith(".gguf")
     connections = Connections()
-    discovery = Discovery(Learned(runtime.database), lambda model: None, connections=connections)
+    discovery = Discovery(ModelFacts(runtime.database), lambda model: None, connections=connections)
     model = catalog.model("compatible/mystery", ModelOverrides(base_url=f"{url}/v1"))
     assert model.capabilities.vision  # a guess
-    informed = await discovery.informed(model)
+    informed = await discovery.resolve_live(model)
     assert not informed.capabilities.vision
     assert informed.capabilities.origins["vision"] == "asked"
     assert informed.limits.context_tokens == CONTEXT_TOKENS

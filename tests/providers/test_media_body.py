@@ -17,8 +17,9 @@ import pytest
 
 from loom.errors import Corrupt
 from loom.prompt import Embedded, MediaRef
-from loom.providers.media_body import BLOCK_BYTES, Body, FormBody, MediaBody, RawBody, elided, sha256_of
+from loom.providers.media_body import BLOCK_BYTES, Body, FormBody, MediaBody, RawBody, elide_media, sha256_of
 from providers.worlds import Folder
+from wire.streams import ANTHROPIC
 
 
 async def written(body: Body) -> bytes:
@@ -110,7 +111,7 @@ async def test_the_hash_of_a_body_is_taken_without_holding_it(tmp_path: Path) ->
 
 def test_for_people_a_medium_is_its_digest_and_size(tmp_path: Path) -> None:
     ref = Folder(tmp_path).add(bytes(1_300_000))
-    assert elided({"x": [Embedded(ref, "data:image/png;base64,")]}) == {
+    assert elide_media({"x": [Embedded(ref, "data:image/png;base64,")]}) == {
         "x": [f"data:image/png;base64,<{ref.digest} 1.3 MB>"]
     }
 
@@ -165,7 +166,9 @@ async def test_fifty_six_megabytes_are_sent_in_a_few(tmp_path: Path) -> None:
             lengths.append(left)
             while left:
                 left -= len(await reader.read(min(left, 1 << 20)))
-            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 0\r\n\r\n")
+            answer = ANTHROPIC["text"]
+            head = f"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: {len(answer)}\r\n\r\n"
+            writer.write(head.encode() + answer)
             await writer.drain()
         writer.close()
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 
 import pytest
 
-from loom.models import Usage
+from loom.models import Price, Usage
 from loom.prompt import Receipt, Totals
 from loom.providers import catalog, prices
 
@@ -71,9 +71,26 @@ def refuse(event, args):
 sys.addaudithook(refuse)
 from loom.providers import catalog, prices
 assert "genai_prices" not in sys.modules, "it is only loaded when a price is asked for"
-from loom.models import Usage
+from loom.models import Price, Usage
 print(prices.cost(catalog.model("openai/gpt-5.4"), Usage(input_tokens=1000)), threading.active_count())
 """
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, check=False)
     assert done.stderr == ""
     assert done.stdout.split()[1] == "1"
+
+
+def test_a_local_gateway_to_a_paid_service_is_not_free() -> None:
+    claude = catalog.model("anthropic/claude-opus-4-5", catalog.ModelOverrides(base_url="http://127.0.0.1:4000"))
+    assert not prices.is_free(claude)
+    found = prices.cost(claude, Usage(input_tokens=1_000_000))
+    assert found is not None
+    assert found > 0
+
+
+def test_a_price_of_the_configuration_wins_over_the_list_and_over_the_address() -> None:
+    price = Price(input=2.0, output=8.0, cache_read=0.5)
+    own = catalog.model("compatible/mine", catalog.ModelOverrides(price=price))
+    usage = Usage(input_tokens=3_000_000, cache_read_tokens=1_000_000, output_tokens=500_000)
+    assert prices.cost(own, usage) == Decimal("8.5")
+    assert not prices.is_free(own)
+    assert prices.is_free(catalog.model("compatible/mine"))

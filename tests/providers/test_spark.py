@@ -17,10 +17,10 @@ from hypothesis import strategies as st
 from PIL import Image
 from spark_world import SPARK, Shelf, answered, blocks_of, events_of, folded
 
+from loom.compile.cost import message_tokens
+from loom.compile.policy import Policy, Request
 from loom.content.blocks import DocumentBlock, ImageBlock, TextBlock, ThinkingBlock, clean_text
 from loom.content.messages import Message, assistant, user
-from loom.context.cost import message_tokens
-from loom.context.policy import Policy, Request
 from loom.errors import Corrupt, ProviderError
 from loom.events import Cited, MediaArrived, Stopped, TextDelta, ThinkingDelta, ThinkingSealed, UsageReported
 from loom.formats import ocr
@@ -137,7 +137,7 @@ async def test_a_picture_that_is_shown_as_text_is_told_apart_from_one_that_is_se
 
 
 async def test_the_words_in_a_picture_are_read_where_an_engine_is_there() -> None:
-    assert ocr.available(), "the tests install an OCR engine"
+    assert ocr.is_available(), "the tests install an OCR engine"
     shelf = Shelf()
 
     message = await answered(shelf, user("what is wrong here?", shelf.attach(LOGIN.data, "login.png")), reads_text=True)

@@ -7,9 +7,9 @@ import time
 import pytest
 from spark_world import Shelf, answered, blocks_of, events_of, folded
 
+from loom.compile.policy import Request
 from loom.content.blocks import ImageBlock, TextBlock, ThinkingBlock, ToolCall, ToolResult
 from loom.content.messages import assistant, tool, user
-from loom.context.policy import Request
 from loom.errors import (
     CapabilityMissing,
     ContextOverflow,

@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 from spark_world import Shelf, answered
 
+from loom.compile.policy import Policy, Request
 from loom.content.blocks import ContentBlock, ImageBlock, TextBlock, ToolResult
 from loom.content.messages import Message, assistant, tool, user
-from loom.context.policy import Policy, Request
 from loom.prompt import Sampling, ToolSpec
 from loom.providers.samples import samples
 

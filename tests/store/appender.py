@@ -75,7 +75,7 @@ async def open_for_ever(folder: str, life: str) -> NoReturn:
 
 
 def zygote(life_of: Callable[[str], Coroutine[None, None, NoReturn]]) -> None:
-    import loom.store.folder
+    import loom.store.local_blobs
     import loom.store.sqlite  # noqa: F401 - what the children need is loaded before they are born
 
     for life in sys.stdin:

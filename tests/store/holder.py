@@ -31,7 +31,7 @@ async def main(url: str, session_id: str, name: str) -> None:
     database = await open_database(url)
     leases, sessions = Leases(database, is_gone=lambda _: False), Sessions(database)
     for turn in range(TURNS):
-        while (lease := await leases.take(session_id, name, chance.choice((0.0, 60.0)))) is None:  # noqa: ASYNC110  other processes
+        while (lease := await leases.acquire(session_id, name, chance.choice((0.0, 60.0)))) is None:  # noqa: ASYNC110  other processes
             await asyncio.sleep(chance.random() / 100)
         try:
             for step in range(MESSAGES):

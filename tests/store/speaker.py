@@ -34,4 +34,5 @@ async def main(url: str, folder: str, session_id: str, name: str, count: int) ->
 
 
 if __name__ == "__main__":
-    asyncio.run(main(*sys.argv[1:5], int(sys.argv[5])))
+    url, folder, session_id, name, count = sys.argv[1:]
+    asyncio.run(main(url, folder, session_id, name, int(count)))

@@ -15,9 +15,9 @@ from loom.content.media import digest_of
 from loom.content.recipes import Crop, Fit, Low, Recipe, Slice, Text, Thumb
 from loom.errors import ContentError, Corrupt, NotFound
 from loom.formats.facts import Rendered
+from loom.store.blobs import BlobStore
 from loom.store.derived import Derived, DerivedCache
 from loom.store.media import open_media
-from loom.store.place import Place
 from s3_server import moto_server, new_bucket
 
 PHOTO, OTHER = digest_of(b"a photo"), digest_of(b"another")
@@ -38,14 +38,14 @@ def endpoint() -> Iterator[str]:
 
 
 @pytest.fixture(params=["folder", "bucket"])
-def place(request: pytest.FixtureRequest, tmp_path: Path) -> Place:
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> BlobStore:
     if request.param == "folder":
         return open_media(tmp_path).place
     return open_media(new_bucket(request.getfixturevalue("endpoint"))).place
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Place:
+def folder(tmp_path: Path) -> BlobStore:
     return open_media(tmp_path).place
 
 
@@ -62,7 +62,7 @@ async def streamed(cache: DerivedCache, derived: Derived, block_bytes: int = 999
     return b"".join([block async for block in cache.read_blocks(derived, block_bytes)])
 
 
-async def test_what_was_made_once_is_found_with_its_facts_and_bytes(place: Place) -> None:
+async def test_what_was_made_once_is_found_with_its_facts_and_bytes(place: BlobStore) -> None:
     made = await DerivedCache(place).put(PHOTO, Low(), SMALL)
     cache = DerivedCache(place)
 
@@ -83,7 +83,7 @@ def test_no_fact_that_rendering_gives_is_lost() -> None:
     assert set(Rendered.__struct_fields__) - {"data"} <= set(Derived.__struct_fields__)
 
 
-async def test_every_fact_is_kept(place: Place) -> None:
+async def test_every_fact_is_kept(place: BlobStore) -> None:
     everything = Rendered(
         data=b"words",
         media_type="text/plain",
@@ -101,7 +101,7 @@ async def test_every_fact_is_kept(place: Place) -> None:
         assert getattr(found, name) == getattr(everything, name)
 
 
-async def test_each_medium_and_each_recipe_has_its_own_bytes(place: Place) -> None:
+async def test_each_medium_and_each_recipe_has_its_own_bytes(place: BlobStore) -> None:
     cache = DerivedCache(place)
     recipes: list[Recipe] = [Low(), Low(side_px=256), Fit(), Thumb(), Crop(box=(0, 0, 5, 5)), Slice("1-3"), Text()]
     for digest in (PHOTO, OTHER):
@@ -117,7 +117,7 @@ async def test_each_medium_and_each_recipe_has_its_own_bytes(place: Place) -> No
     assert await cache.get(PHOTO, Low(side_px=100)) is None
 
 
-async def test_bytes_may_be_empty_and_recipes_and_notices_long(place: Place) -> None:
+async def test_bytes_may_be_empty_and_recipes_and_notices_long(place: BlobStore) -> None:
     recipe = Fit(formats=tuple(f"image/x-format-{number}" for number in range(200)))
     rendered = Rendered(data=b"", media_type="application/pdf", pages=450, notices=("x" * 9000, "ü" * 500))
 
@@ -130,7 +130,7 @@ async def test_bytes_may_be_empty_and_recipes_and_notices_long(place: Place) -> 
     assert await cache.load(found) == await streamed(cache, found) == b""
 
 
-async def test_facts_are_known_without_looking_once_warmed(place: Place) -> None:
+async def test_facts_are_known_without_looking_once_warmed(place: BlobStore) -> None:
     earlier = DerivedCache(place)
     made = [await earlier.put(PHOTO, recipe, SMALL) for recipe in (Low(), Fit())]
     await earlier.put(OTHER, Low(), SMALL)
@@ -144,7 +144,7 @@ async def test_facts_are_known_without_looking_once_warmed(place: Place) -> None
     assert cache.facts(OTHER, Low()) is None
 
 
-async def test_a_second_lookup_takes_less_than_a_tenth_of_a_millisecond(place: Place) -> None:
+async def test_a_second_lookup_takes_less_than_a_tenth_of_a_millisecond(place: BlobStore) -> None:
     await DerivedCache(place).put(PHOTO, Low(), SMALL)
     cache = DerivedCache(place)
     await cache.get(PHOTO, Low())
@@ -158,7 +158,7 @@ async def test_a_second_lookup_takes_less_than_a_tenth_of_a_millisecond(place: P
     assert sorted(times)[20] < 0.0001
 
 
-async def test_dropping_a_medium_drops_all_that_was_made_of_it_and_nothing_else(place: Place) -> None:
+async def test_dropping_a_medium_drops_all_that_was_made_of_it_and_nothing_else(place: BlobStore) -> None:
     cache = DerivedCache(place)
     gone = [await cache.put(PHOTO, recipe, SMALL) for recipe in (Low(), Fit(), Thumb())]
     kept = await cache.put(OTHER, Low(), SMALL)
@@ -174,7 +174,7 @@ async def test_dropping_a_medium_drops_all_that_was_made_of_it_and_nothing_else(
     assert await cache.drop(PHOTO) == 0
 
 
-async def test_another_process_may_drop_what_this_one_remembers(place: Place) -> None:
+async def test_another_process_may_drop_what_this_one_remembers(place: BlobStore) -> None:
     cache = DerivedCache(place)
     made = await cache.put(PHOTO, Low(), SMALL)
     await DerivedCache(place).drop(PHOTO)
@@ -222,7 +222,7 @@ HARM = [harm_magic, harm_length, harm_facts, harm_bytes, cut, cut_to_nothing, gr
 @pytest.mark.parametrize("known", [False, True], ids=["new process", "remembered"])
 @pytest.mark.parametrize("harm", HARM)
 async def test_a_damaged_entry_is_dropped_and_made_again(
-    folder: Place, tmp_path: Path, harm: Callable[[bytes], bytes], known: bool
+    folder: BlobStore, tmp_path: Path, harm: Callable[[bytes], bytes], known: bool
 ) -> None:
     writer = DerivedCache(folder)
     made = await writer.put(PHOTO, Low(), SMALL)
@@ -237,7 +237,7 @@ async def test_a_damaged_entry_is_dropped_and_made_again(
     assert await cache.load(made) == SMALL.data
 
 
-async def test_a_damaged_entry_that_is_noticed_late_is_not_handed_out(folder: Place, tmp_path: Path) -> None:
+async def test_a_damaged_entry_that_is_noticed_late_is_not_handed_out(folder: BlobStore, tmp_path: Path) -> None:
     cache = DerivedCache(folder)
     for read in (cache.load, cache.open_local, lambda derived: streamed(cache, derived)):
         made = await cache.put(PHOTO, Low(), SMALL)
@@ -251,7 +251,7 @@ async def test_a_damaged_entry_that_is_noticed_late_is_not_handed_out(folder: Pl
         assert cache.facts(PHOTO, Low()) is None
 
 
-async def test_an_entry_under_the_name_of_another_is_not_believed(folder: Place, tmp_path: Path) -> None:
+async def test_an_entry_under_the_name_of_another_is_not_believed(folder: BlobStore, tmp_path: Path) -> None:
     cache = DerivedCache(folder)
     await cache.put(PHOTO, Low(), SMALL)
     low = only_entry(tmp_path)
@@ -263,7 +263,7 @@ async def test_an_entry_under_the_name_of_another_is_not_believed(folder: Place,
     assert await DerivedCache(folder).get(PHOTO, Fit()) is None
 
 
-async def test_the_least_recently_used_go_first_when_there_is_too_much(folder: Place, tmp_path: Path) -> None:
+async def test_the_least_recently_used_go_first_when_there_is_too_much(folder: BlobStore, tmp_path: Path) -> None:
     cache = DerivedCache(folder, max_bytes=100_000)
     rendered = Rendered(data=os.urandom(10_000), media_type="image/png")
     for number in range(1, 10):
@@ -294,7 +294,7 @@ def age(path: Path, *, days: int) -> None:
     os.utime(path, (then, then))
 
 
-async def test_use_is_recorded_for_other_processes_once_a_day(folder: Place, tmp_path: Path) -> None:
+async def test_use_is_recorded_for_other_processes_once_a_day(folder: BlobStore, tmp_path: Path) -> None:
     await DerivedCache(folder).put(PHOTO, Low(), SMALL)
     age(only_entry(tmp_path), days=3)
     started = datetime.now(UTC).timestamp()
@@ -308,7 +308,7 @@ async def test_use_is_recorded_for_other_processes_once_a_day(folder: Place, tmp
     assert only_entry(tmp_path).stat().st_mtime == touched
 
 
-async def test_one_entry_larger_than_the_limit_is_kept_until_the_next(folder: Place, tmp_path: Path) -> None:
+async def test_one_entry_larger_than_the_limit_is_kept_until_the_next(folder: BlobStore, tmp_path: Path) -> None:
     cache = DerivedCache(folder, max_bytes=1000)
 
     first = await cache.put(PHOTO, Low(), SMALL)
@@ -319,7 +319,7 @@ async def test_one_entry_larger_than_the_limit_is_kept_until_the_next(folder: Pl
     assert entries(tmp_path) == 1
 
 
-async def test_orphans_go_unless_they_are_young(folder: Place, tmp_path: Path) -> None:
+async def test_orphans_go_unless_they_are_young(folder: BlobStore, tmp_path: Path) -> None:
     cache = DerivedCache(folder)
     await cache.put(PHOTO, Low(), SMALL)
     hour_ago = datetime.now(UTC) - timedelta(hours=1)
@@ -331,7 +331,7 @@ async def test_orphans_go_unless_they_are_young(folder: Place, tmp_path: Path) -
     assert entries(tmp_path) == 0
 
 
-async def test_files_of_others_are_neither_read_nor_deleted(folder: Place, tmp_path: Path) -> None:
+async def test_files_of_others_are_neither_read_nor_deleted(folder: BlobStore, tmp_path: Path) -> None:
     cache = DerivedCache(folder, max_bytes=1)
     await cache.put(PHOTO, Low(), SMALL)
     foreign = only_entry(tmp_path).parent / "notes.txt"
@@ -345,7 +345,7 @@ async def test_files_of_others_are_neither_read_nor_deleted(folder: Place, tmp_p
     assert foreign.exists()
 
 
-async def test_many_puts_at_once_stay_within_the_limit(folder: Place, tmp_path: Path) -> None:
+async def test_many_puts_at_once_stay_within_the_limit(folder: BlobStore, tmp_path: Path) -> None:
     cache = DerivedCache(folder, max_bytes=60_000)
     rendered = Rendered(data=os.urandom(9_000), media_type="image/png")
 
@@ -355,7 +355,7 @@ async def test_many_puts_at_once_stay_within_the_limit(folder: Place, tmp_path: 
     assert sum(path.stat().st_size for path in (tmp_path / "derived").rglob("*.*")) <= 60_000
 
 
-async def test_what_is_no_digest_never_becomes_a_path(folder: Place) -> None:
+async def test_what_is_no_digest_never_becomes_a_path(folder: BlobStore) -> None:
     with pytest.raises(ContentError):
         await DerivedCache(folder).get("../../etc/passwd", Low())
 

@@ -32,10 +32,10 @@ def test_a_conversation_with_a_damaged_message_goes_on_from_the_last_sound_one(l
     damage(loom, "UPDATE node SET message = replace(message, 'two', 'owt') WHERE depth = 3")
     assert loom("log").code != 0
     message, session = store_of(loom)
-    assert (message["state"], "backup" in message["fix"]) == ("problem", True)
+    assert (message["state"], "loom restore" in message["fix"]) == ("problem", True)
     assert "cannot be read beyond" in session["text"] and "loom doctor --fix" in session["fix"]
     _, mended = store_of(loom, "--fix")
-    assert (mended["state"], "goes on from" in mended["text"]) == ("warning", True)
+    assert (mended["state"], "continues from" in mended["text"]) == ("warning", True)
     assert loom("-c", "four").code == 0
     said = [row["message"]["blocks"][0].get("text") for row in loom("log", "--json").rows if row["speaker"] == "you"]
     assert said == ["one", "four"]
@@ -57,15 +57,18 @@ def test_a_session_whose_head_is_gone_is_told_and_shown(loom: Loom):
     for options in ((), ("--fix",)):
         (found,) = store_of(loom, *options)
         assert found["state"] == "problem"
-    assert "backup" in found["fix"]
+    assert "loom restore" in found["fix"]
 
 
-def test_a_file_that_cannot_be_opened_sends_nobody_back_to_the_doctor(loom: Loom):
+def test_a_file_that_is_no_database_is_named_and_a_backup_is_the_next_step(loom: Loom):
     (loom.home / "loom.db").write_bytes(b"this is no database" * 100)
-    assert "loom doctor" in loom("sessions").err
+    assert "loom doctor --fix" in loom("sessions").err
     (found,) = store_of(loom)
-    assert "loom doctor" not in found["text"] + found["fix"]
-    assert "backup" in found["fix"] and ".recover" in found["fix"]
+    assert "loom doctor --fix" in found["fix"]
+    (found,) = store_of(loom, "--fix")
+    assert "Nothing of a Loom store" in found["text"]
+    assert "loom restore" in found["fix"]
+    assert (loom.home / "loom.db").read_bytes() == b"this is no database" * 100
 
 
 @pytest.mark.parametrize("column", ["held_until", "fence", "last_seq"])

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 import pytest
 
 from loom.errors import Conflict, ContentError, NotFound
+from loom.store.batcher import Batcher
 from loom.store.database import Database
 from loom.store.events import Events
 from loom.store.leases import Leases
 from loom.store.sessions import Sessions
-from loom.store.together import Together
 
 
 async def test_events_come_back_in_order_with_numbers_from_one(sessions: Sessions, events: Events):
@@ -81,10 +81,10 @@ async def test_what_many_sessions_write_in_one_moment_is_refused_for_one_alone(
 ):
     """More sessions than one statement takes; one of them is gone, one was taken over, one writes twice."""
     made = [await sessions.create() for _ in range(230)]
-    taken = [lease for session in made if (lease := await leases.take(session.id, "me", 60)) is not None]
+    taken = [lease for session in made if (lease := await leases.acquire(session.id, "me", 60)) is not None]
     gone, lost, twice = made[3], made[120], made[229]
     await sessions.delete(gone.id)
-    assert await leases.take(lost.id, "me", 60) is not None
+    assert await leases.acquire(lost.id, "me", 60) is not None
 
     async def write(number: int, words: str) -> int:
         rows = [("text", f'"{number} {word}"'.encode()) for word in words.split()]
@@ -141,17 +141,17 @@ def test_a_loop_that_ended_too_soon_holds_up_no_later_one():
         return [2 * number for number in numbers]
 
     async def leave() -> None:
-        asked = asyncio.create_task(together.ask(1))
+        asked = asyncio.create_task(together.submit(1))
         await asyncio.sleep(0)
         for task in asyncio.all_tasks() - {asyncio.current_task()}:
             task.cancel()
         with pytest.raises(asyncio.CancelledError):
             await asked
 
-    together = Together(double)
+    together = Batcher(double)
     asyncio.run(leave())
 
-    assert asyncio.run(asyncio.wait_for(together.ask(21), 60)) == 42
+    assert asyncio.run(asyncio.wait_for(together.submit(21), 60)) == 42
 
 
 async def test_order_is_by_number_whatever_the_clock_says(database: Database):

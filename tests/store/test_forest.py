@@ -292,7 +292,7 @@ async def test_a_damaged_row_is_named_and_nothing_else_is_lost(
     assert {problem.what for problem in report.problems if problem.node_id == nodes[1].id} == what
     assert (await forest.path(fine.id))[-1].message == user("second")
     assert (await forest.path(nodes[0].id))[-1].message == user("first")
-    tree = await forest.survey(hurt.id)
+    tree = await forest.read_tree(hurt.id)
     assert [(one.id, one.below) for one in tree.damaged] == ([] if what == {"depth"} else [(nodes[1].id, 1)])
     assert len(await sessions.list()) == 2
 

@@ -8,16 +8,17 @@ import subprocess
 import sys
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from loom.content.messages import assistant, user
 from loom.errors import Conflict, NotFound
+from loom.store.commands import Commands
 from loom.store.database import Database, open_database
 from loom.store.events import Events
 from loom.store.forest import Forest
-from loom.store.holders import Holder, is_gone
 from loom.store.leases import Leases
-from loom.store.requests import Requests
+from loom.store.process_identity import ProcessIdentity, is_gone
 from loom.store.sessions import Sessions
 
 RUNNER = Path(__file__).with_name("holder.py")
@@ -26,52 +27,51 @@ RUNNER = Path(__file__).with_name("holder.py")
 async def test_a_session_has_one_holder_at_a_time_and_the_fence_grows(leases: Leases, sessions: Sessions) -> None:
     session = await sessions.create()
     assert await leases.holder(session.id) == ""
-    first = await leases.take(session.id, "a", 60)
+    first = await leases.acquire(session.id, "a", 60)
     assert first is not None
-    assert await leases.take(session.id, "b", 60) is None
-    anew = await leases.take(session.id, "a", 60)
+    assert await leases.acquire(session.id, "b", 60) is None
+    anew = await leases.acquire(session.id, "a", 60)
     assert anew is not None
     assert anew.fence > first.fence
     assert not await leases.renew(first)
     first = anew
     assert await leases.holder(session.id) == "a"
     await leases.release(first)
-    second = await leases.take(session.id, "b", 60)
+    second = await leases.acquire(session.id, "b", 60)
     assert second is not None
     assert second.fence > first.fence
     await leases.release(first)
     assert await leases.holder(session.id) == "b"
     assert not await leases.renew(first)
     assert await leases.renew(second)
-    assert ((await leases.look(first)).is_ours, (await leases.look(second)).is_ours) == (False, True)
+    assert ((await leases.read_state(first)).is_ours, (await leases.read_state(second)).is_ours) == (False, True)
 
 
-async def test_a_lease_runs_out_but_stays_ours_while_nobody_wants_it(database: Database, sessions: Sessions) -> None:
-    now = 1_000.0
-    leases = Leases(database, clock=lambda: now)
+async def test_a_lease_runs_out_but_stays_ours_while_nobody_wants_it(leases: Leases, sessions: Sessions) -> None:
     session = await sessions.create()
-    lease = await leases.take(session.id, "a", 10)
+    lease = await leases.acquire(session.id, "a", -1)
     assert lease is not None
-    now += 11
     assert await leases.holder(session.id) == ""
-    assert await leases.abandoned() == (session.id,)
+    assert await leases.list_abandoned() == (session.id,)
+    longer = msgspec.structs.replace(lease, seconds=60)
+    assert await leases.renew(longer)
+    assert await leases.list_abandoned() == ()
+    assert await leases.acquire(session.id, "b", 60) is None
     assert await leases.renew(lease)
-    assert await leases.abandoned() == ()
-    now += 11
-    other = await leases.take(session.id, "b", 10)
+    other = await leases.acquire(session.id, "b", 60)
     assert other is not None
     assert not await leases.renew(lease)
 
 
 async def test_many_leases_are_looked_after_in_one_moment(leases: Leases, sessions: Sessions) -> None:
     made = [await sessions.create() for _ in range(12)]
-    first = [await leases.take(session.id, "me", 60) for session in made]
+    first = [await leases.acquire(session.id, "me", 60) for session in made]
     held = [lease for lease in first if lease is not None]
-    assert await leases.take(made[5].id, "me", 60) is not None
+    assert await leases.acquire(made[5].id, "me", 60) is not None
     await sessions.delete(made[7].id)
 
     renewed = await asyncio.gather(*map(leases.renew, held))
-    seen = await asyncio.gather(*map(leases.look, held))
+    seen = await asyncio.gather(*map(leases.read_state, held))
 
     expected = [number not in (5, 7) for number in range(12)]
     assert renewed == expected
@@ -80,7 +80,7 @@ async def test_many_leases_are_looked_after_in_one_moment(leases: Leases, sessio
 
 async def test_of_many_who_want_a_session_one_gets_it(leases: Leases, sessions: Sessions) -> None:
     session = await sessions.create()
-    taken = await asyncio.gather(*(leases.take(session.id, f"h{number}", 60) for number in range(12)))
+    taken = await asyncio.gather(*(leases.acquire(session.id, f"h{number}", 60) for number in range(12)))
     assert sum(lease is not None for lease in taken) == 1
 
 
@@ -88,8 +88,8 @@ async def test_every_write_of_an_old_holder_is_refused_and_changes_nothing(
     leases: Leases, sessions: Sessions, events: Events, forest: Forest
 ) -> None:
     session = await sessions.create()
-    old = await leases.take(session.id, "old", -1)
-    new = await leases.take(session.id, "new", 60)
+    old = await leases.acquire(session.id, "old", -1)
+    new = await leases.acquire(session.id, "new", 60)
     assert old is not None
     assert new is not None
     (said,) = await sessions.append_to_head(session.id, [user("new")], fence=new.fence)
@@ -113,7 +113,7 @@ async def test_every_write_of_an_old_holder_is_refused_and_changes_nothing(
 
 async def test_while_a_turn_runs_nobody_else_moves_the_head(leases: Leases, sessions: Sessions) -> None:
     session = await sessions.create()
-    lease = await leases.take(session.id, "a", 60)
+    lease = await leases.acquire(session.id, "a", 60)
     assert lease is not None
     with pytest.raises(Conflict, match="running"):
         await sessions.append_to_head(session.id, [user("in between")])
@@ -128,14 +128,14 @@ async def test_while_a_turn_runs_nobody_else_moves_the_head(leases: Leases, sess
 
 async def test_a_deleted_session_has_no_lease(leases: Leases, sessions: Sessions) -> None:
     session = await sessions.create()
-    lease = await leases.take(session.id, "a", 60)
+    lease = await leases.acquire(session.id, "a", 60)
     assert lease is not None
     await sessions.delete(session.id)
     assert not await leases.renew(lease)
-    assert not (await leases.look(lease)).is_ours
+    assert not (await leases.read_state(lease)).is_ours
     await leases.release(lease)
     with pytest.raises(NotFound):
-        await leases.take(session.id, "a", 60)
+        await leases.acquire(session.id, "a", 60)
     with pytest.raises(NotFound):
         await leases.holder("nonsense")
 
@@ -146,9 +146,9 @@ async def test_a_deleted_session_has_no_lease(leases: Leases, sessions: Sessions
 async def test_what_is_asked_of_a_turn_is_taken_once_in_order_by_its_holder(
     database: Database, leases: Leases, sessions: Sessions
 ) -> None:
-    requests = Requests(database)
+    requests = Commands(database)
     session = await sessions.create()
-    lease = await leases.take(session.id, "a", 60)
+    lease = await leases.acquire(session.id, "a", 60)
     assert lease is not None
     assert await requests.take(session.id, fence=lease.fence) == ()
     await requests.put(session.id, "answer", {"approval": "x", "answer": "once"})
@@ -168,11 +168,11 @@ async def test_what_is_asked_of_a_turn_is_taken_once_in_order_by_its_holder(
 async def test_a_wish_to_stop_ends_with_the_turn_that_it_was_meant_for(
     database: Database, leases: Leases, sessions: Sessions
 ) -> None:
-    requests = Requests(database)
+    requests = Commands(database)
     session = await sessions.create()
     await requests.put(session.id, "cancel")
     await requests.put(session.id, "answer", {"approval": "x"})
-    lease = await leases.take(session.id, "a", 60)
+    lease = await leases.acquire(session.id, "a", 60)
     assert lease is not None
     assert [found.kind for found in await requests.take(session.id, fence=lease.fence)] == ["answer"]
 
@@ -181,14 +181,17 @@ async def test_a_wish_to_stop_ends_with_the_turn_that_it_was_meant_for(
 
 
 def test_a_holder_of_this_process_is_there_until_it_is_closed() -> None:
-    holder = Holder()
+    holder = ProcessIdentity()
     assert not is_gone(holder.name)
     holder.close()
     assert is_gone(holder.name)
 
 
 def test_a_holder_whose_process_ended_is_gone_and_one_that_nobody_can_judge_is_not() -> None:
-    code = "import os; from loom.store.holders import Holder; print(Holder().name, flush=True); os.read(0, 1)"
+    code = (
+        "import os; from loom.store.process_identity import ProcessIdentity;"
+        " print(ProcessIdentity().name, flush=True); os.read(0, 1)"
+    )
     process = subprocess.Popen([sys.executable, "-c", code], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout
     name = process.stdout.readline().strip()
@@ -234,22 +237,22 @@ async def test_one_damaged_lease_keeps_no_other_session_from_being_looked_after(
     sessions, leases = Sessions(database), Leases(database)
     damaged, left = await sessions.create(), await sessions.create()
     for session in (damaged, left):
-        assert await leases.take(session.id, "gone", -5) is not None
+        assert await leases.acquire(session.id, "gone", -5) is not None
     await database.write(
         lambda tx: tx.execute("UPDATE session SET held_until = 'zz' WHERE id = :id", {"id": damaged.id})
     )
-    assert await leases.abandoned() == (left.id,)
+    assert await leases.list_abandoned() == (left.id,)
     await sessions.mend(damaged.id)
-    assert await leases.take(damaged.id, "me", -5) is not None
-    assert set(await leases.abandoned()) == {damaged.id, left.id}
+    assert await leases.acquire(damaged.id, "me", -5) is not None
+    assert set(await leases.list_abandoned()) == {damaged.id, left.id}
     await database.close()
 
 
 async def test_a_damaged_request_is_left_out_and_told(
     leases: Leases, sessions: Sessions, database: Database, caplog: pytest.LogCaptureFixture
 ) -> None:
-    session, requests = await sessions.create(), Requests(database)
-    lease = await leases.take(session.id, "me", 60)
+    session, requests = await sessions.create(), Commands(database)
+    lease = await leases.acquire(session.id, "me", 60)
     assert lease is not None
     for number in range(3):
         await requests.put(session.id, "answer", {"number": number})

@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 
 from loom.content.media import digest_of
 from loom.errors import ConfigError, ContentError, ExtraMissing, NotFound, TooLarge
+from loom.store.blobs import BLOCK_BYTES
 from loom.store.media import MediaStore, open_media
-from loom.store.place import BLOCK_BYTES
 from s3_server import moto_server, new_bucket
 
 ABSENT = digest_of(b"never stored")

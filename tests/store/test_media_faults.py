@@ -359,7 +359,7 @@ async def test_nobody_else_may_read_whatever_the_umask_says(tmp_path: Path) -> N
     try:
         media = open_media(tmp_path / "data")
         digest = await media.put(b"private")
-        spool = await media.place.spool()
+        spool = await media.place.open_temp()
         spool.append(b"on its way")
         modes = {
             stat.S_IMODE(path.stat().st_mode) | (0o1000 if path.is_dir() else 0)
@@ -376,7 +376,7 @@ async def test_nobody_else_may_read_whatever_the_umask_says(tmp_path: Path) -> N
 def test_temporary_names_cannot_be_guessed(tmp_path: Path) -> None:
     async def names() -> list[str]:
         place = open_media(tmp_path).place
-        spools = [await place.spool() for _ in range(3)]
+        spools = [await place.open_temp() for _ in range(3)]
         found = [path.name for path in leftovers(tmp_path)]
         for spool in spools:
             spool.discard()

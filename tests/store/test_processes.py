@@ -38,6 +38,6 @@ async def test_processes_that_speak_in_one_session_at_once_are_all_heard_one_aft
         for at in range(0, len(path), 4):
             assert path[at].text.removeprefix("message ") == path[at + 3].text.removeprefix("answer ")
         assert await runtime.leases.holder(session.id) == ""
-        assert await runtime.leases.abandoned() == ()
+        assert await runtime.leases.list_abandoned() == ()
         stored = await runtime.events.after(session.id, 0, limit=10_000)
         assert [event.seq for event in stored] == list(range(1, len(stored) + 1))

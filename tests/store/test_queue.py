@@ -10,25 +10,32 @@ from loom.content.blocks import ImageBlock
 from loom.content.media import Media
 from loom.content.messages import Message, assistant, user
 from loom.errors import Conflict, ContentError, Corrupt, NotFound
-from loom.session import Options
+from loom.session import Options, SessionChange
 from loom.store.database import Database, open_database
 from loom.store.forest import Forest
+from loom.store.journal import Journal
 from loom.store.leases import Lease, Leases
-from loom.store.queue import Queue
+from loom.store.queue import MessageQueue
 from loom.store.sessions import Sessions
 
 PICTURE = ImageBlock(Media(digest="sha256:" + "a" * 64, media_type="image/png", size_bytes=10, width=1, height=1))
 
 
 @pytest.fixture
-def queue(database: Database) -> Queue:
-    return Queue(database)
+def queue(database: Database) -> MessageQueue:
+    return MessageQueue(database)
 
 
 async def taken(database: Database, session_id: str) -> Lease:
-    lease = await Leases(database).take(session_id, "me", 60)
+    lease = await Leases(database).acquire(session_id, "me", 60)
     assert lease is not None
     return lease
+
+
+async def pop(queue: MessageQueue, session_id: str, queued_id: str, *, fence: int) -> str | None:
+    """Take a message from the queue as a turn does that begins."""
+    found = await Journal(queue._database).commit(session_id, SessionChange(queued=queued_id), fence=fence)
+    return None if found.is_gone else found.nodes[-1]
 
 
 async def texts(forest: Forest, sessions: Sessions, session_id: str) -> list[str]:
@@ -37,7 +44,7 @@ async def texts(forest: Forest, sessions: Sessions, session_id: str) -> list[str
 
 
 async def test_messages_wait_in_order_and_are_said_below_the_head(
-    database: Database, queue: Queue, sessions: Sessions, forest: Forest
+    database: Database, queue: MessageQueue, sessions: Sessions, forest: Forest
 ) -> None:
     session = await sessions.create()
     first = await queue.put(session.id, "", user("one"))
@@ -48,10 +55,10 @@ async def test_messages_wait_in_order_and_are_said_below_the_head(
     assert await queue.waiting() == (session.id,)
     assert PICTURE.media.digest in await sessions.referenced_digests()
     lease = await taken(database, session.id)
-    node = await queue.take(session.id, first.id, fence=lease.fence)
+    node = await pop(queue, session.id, first.id, fence=lease.fence)
     assert node == (await sessions.get(session.id)).head_id
-    assert await queue.take(session.id, second.id, fence=lease.fence) is not None
-    assert await queue.take(session.id, second.id, fence=lease.fence) is None
+    assert await pop(queue, session.id, second.id, fence=lease.fence) is not None
+    assert await pop(queue, session.id, second.id, fence=lease.fence) is None
     assert await texts(forest, sessions, session.id) == ["one", "two"]
     assert await queue.list(session.id) == ()
     assert await queue.waiting() == ()
@@ -59,7 +66,7 @@ async def test_messages_wait_in_order_and_are_said_below_the_head(
 
 
 async def test_the_same_key_gives_the_first_one_back_also_after_it_was_said(
-    database: Database, queue: Queue, sessions: Sessions, forest: Forest
+    database: Database, queue: MessageQueue, sessions: Sessions, forest: Forest
 ) -> None:
     """F17."""
     session, other = await sessions.create(), await sessions.create()
@@ -67,13 +74,13 @@ async def test_the_same_key_gives_the_first_one_back_also_after_it_was_said(
     again = await queue.put(session.id, "k", user("something else"))
     assert (again.id, again.is_new, again.message) == (first.id, False, user("one"))
     assert (await queue.put(other.id, "k", user("elsewhere"))).is_new
-    node = await queue.take(session.id, first.id, fence=(await taken(database, session.id)).fence)
+    node = await pop(queue, session.id, first.id, fence=(await taken(database, session.id)).fence)
     late = await queue.put(session.id, "k", user("one"))
     assert (late.id, late.is_new, late.node, late.answers_left) == (first.id, False, node, 0)
     assert await texts(forest, sessions, session.id) == ["one"]
 
 
-async def test_many_who_send_the_same_key_at_once_put_it_once(queue: Queue, sessions: Sessions) -> None:
+async def test_many_who_send_the_same_key_at_once_put_it_once(queue: MessageQueue, sessions: Sessions) -> None:
     session = await sessions.create()
     put = await asyncio.gather(*(queue.put(session.id, "k", user(str(number))) for number in range(8)))
     assert sum(found.is_new for found in put) == 1
@@ -82,7 +89,7 @@ async def test_many_who_send_the_same_key_at_once_put_it_once(queue: Queue, sess
 
 
 async def test_what_was_removed_is_never_said_and_a_late_retry_does_not_bring_it_back(
-    database: Database, queue: Queue, sessions: Sessions
+    database: Database, queue: MessageQueue, sessions: Sessions
 ) -> None:
     session, other = await sessions.create(), await sessions.create()
     queued = await queue.put(session.id, "k", user("no", PICTURE))
@@ -93,18 +100,18 @@ async def test_what_was_removed_is_never_said_and_a_late_retry_does_not_bring_it
     assert await queue.list(session.id) == ()
     assert await sessions.referenced_digests() == frozenset()
     lease = await taken(database, session.id)
-    assert await queue.take(session.id, queued.id, fence=lease.fence) is None
+    assert await pop(queue, session.id, queued.id, fence=lease.fence) is None
     assert (await sessions.get(session.id)).head_id == session.root_id
 
 
 async def test_several_answers_go_back_to_the_question_and_leave_the_queue_with_the_last(
-    database: Database, queue: Queue, sessions: Sessions
+    database: Database, queue: MessageQueue, sessions: Sessions
 ) -> None:
     session = await sessions.create()
     lease = await taken(database, session.id)
     queued = await queue.put(session.id, "", user("roll"), Options(n=3))
     for left in (2, 1, 0):
-        node = await queue.take(session.id, queued.id, fence=lease.fence)
+        node = await pop(queue, session.id, queued.id, fence=lease.fence)
         assert (await sessions.get(session.id)).head_id == node
         assert [(found.node, found.answers_left) for found in await queue.list(session.id)] == [(node, left)][:left]
         await sessions.append_to_head(session.id, [assistant(f"die {left}")], fence=lease.fence)
@@ -112,18 +119,18 @@ async def test_several_answers_go_back_to_the_question_and_leave_the_queue_with_
 
 
 async def test_another_answer_to_an_old_question_waits_like_a_message(
-    database: Database, queue: Queue, sessions: Sessions
+    database: Database, queue: MessageQueue, sessions: Sessions
 ) -> None:
     session = await sessions.create()
     question, _ = await sessions.append_to_head(session.id, [user("2+2?"), assistant("5")])
     queued = await queue.put(session.id, "", None, Options(parent=question.id))
     assert (queued.message, queued.node) == (None, question.id)
     lease = await taken(database, session.id)
-    assert await queue.take(session.id, queued.id, fence=lease.fence) == question.id
+    assert await pop(queue, session.id, queued.id, fence=lease.fence) == question.id
     assert (await sessions.get(session.id)).head_id == question.id
 
 
-async def test_nonsense_is_refused_before_it_waits(queue: Queue, sessions: Sessions) -> None:
+async def test_nonsense_is_refused_before_it_waits(queue: MessageQueue, sessions: Sessions) -> None:
     session, other = await sessions.create(), await sessions.create()
     (theirs,) = await sessions.append_to_head(other.id, [user("theirs")])
     for count in (0, -1, 101):
@@ -142,7 +149,7 @@ async def test_nonsense_is_refused_before_it_waits(queue: Queue, sessions: Sessi
     assert await queue.list(session.id) == ()
 
 
-async def test_a_deleted_session_takes_what_waited_with_it(queue: Queue, sessions: Sessions) -> None:
+async def test_a_deleted_session_takes_what_waited_with_it(queue: MessageQueue, sessions: Sessions) -> None:
     one, two = await sessions.create(), await sessions.create()
     await queue.put(one.id, "", user("mine", PICTURE))
     await queue.put(two.id, "", user("yours", PICTURE))
@@ -155,10 +162,10 @@ async def test_a_deleted_session_takes_what_waited_with_it(queue: Queue, session
 async def test_what_was_said_long_ago_is_forgotten_and_what_waits_is_not(url: str) -> None:
     now = 1_000.0
     database = await open_database(url)
-    queue, sessions = Queue(database, clock=lambda: now), Sessions(database)
+    queue, sessions = MessageQueue(database, clock=lambda: now), Sessions(database)
     session = await sessions.create()
     done, waits = await queue.put(session.id, "done", user("a")), await queue.put(session.id, "waits", user("b"))
-    await queue.take(session.id, done.id, fence=(await taken(database, session.id)).fence)
+    await pop(queue, session.id, done.id, fence=(await taken(database, session.id)).fence)
     now += 8 * 86_400
     await queue.put(session.id, "new", user("c"))
     assert (await queue.put(session.id, "done", user("a"))).is_new
@@ -166,20 +173,20 @@ async def test_what_was_said_long_ago_is_forgotten_and_what_waits_is_not(url: st
     await database.close()
 
 
-async def test_who_lost_the_lease_says_nothing(database: Database, queue: Queue, sessions: Sessions) -> None:
+async def test_who_lost_the_lease_says_nothing(database: Database, queue: MessageQueue, sessions: Sessions) -> None:
     session = await sessions.create()
     queued = await queue.put(session.id, "", user("once"))
     leases = Leases(database)
-    old = await leases.take(session.id, "old", -1)
-    new = await leases.take(session.id, "new", 60)
+    old = await leases.acquire(session.id, "old", -1)
+    new = await leases.acquire(session.id, "new", 60)
     assert old is not None
     assert new is not None
     with pytest.raises(Conflict):
-        await queue.take(session.id, queued.id, fence=old.fence)
-    assert await queue.take(session.id, queued.id, fence=new.fence) is not None
+        await pop(queue, session.id, queued.id, fence=old.fence)
+    assert await pop(queue, session.id, queued.id, fence=new.fence) is not None
 
 
-async def test_a_message_of_any_text_comes_back_as_it_was(queue: Queue, sessions: Sessions) -> None:
+async def test_a_message_of_any_text_comes_back_as_it_was(queue: MessageQueue, sessions: Sessions) -> None:
     session = await sessions.create()
     message = Message("user", (*user("nul \0 and \U0001f9f5 and ' OR 1=1 --").blocks, PICTURE))
     await queue.put(session.id, "'; DROP TABLE queued; --", message)
@@ -188,7 +195,7 @@ async def test_a_message_of_any_text_comes_back_as_it_was(queue: Queue, sessions
 
 @pytest.mark.parametrize("damage", ["options = '{broken'", """options = '{"n":"x"}'""", """message = '{"v":1}'"""])
 async def test_a_damaged_message_is_told_and_holds_up_no_other(
-    database: Database, queue: Queue, sessions: Sessions, forest: Forest, damage: str
+    database: Database, queue: MessageQueue, sessions: Sessions, forest: Forest, damage: str
 ) -> None:
     session = await sessions.create()
     bad = await queue.put(session.id, "bad", user("one", PICTURE))
@@ -198,12 +205,12 @@ async def test_a_damaged_message_is_told_and_holds_up_no_other(
     for asking in (
         queue.list(session.id),
         queue.put(session.id, "bad", user("one")),
-        queue.take(session.id, bad.id, fence=lease.fence),
+        pop(queue, session.id, bad.id, fence=lease.fence),
     ):
         with pytest.raises(Corrupt, match=bad.id) as caught:
             await asking
         assert "queue" in caught.value.hint
-    assert await queue.take(session.id, good.id, fence=lease.fence) is not None
+    assert await pop(queue, session.id, good.id, fence=lease.fence) is not None
     assert await queue.remove(session.id, unsaid.id)
     assert await queue.remove(session.id, bad.id)
     assert not await queue.remove(session.id, bad.id)

@@ -29,7 +29,7 @@ def test_conversations_can_be_listed_read_searched_planned_and_exported(loom: Lo
             (("tree",), "what is this?"),
             (("context", "--model", "anthropic/claude-sonnet-4"), "shot.png"),
             (("sessions", "export", "1"), "## you"),
-            (("doctor",), "all hashes right"),
+            (("doctor",), "all hashes valid"),
         ):
             ran = loom(*words)
             assert (ran.code, shown in ran.out) == (0, True), (words, ran)

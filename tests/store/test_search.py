@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import asyncio
 import io
+import threading
 from pathlib import Path
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from PIL import Image, ImageDraw, ImageFont
 
 from loom.content.blocks import DocumentBlock, ImageBlock, TextBlock, ToolCall, ToolResult
 from loom.content.media import Media
 from loom.content.messages import Message, assistant, tool, user
 from loom.errors import ContentError
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
 from loom.store.database import Database, Transaction, open_database
 from loom.store.derived import DerivedCache
-from loom.store.indexing import index_media
 from loom.store.media import MediaStore, open_media
 from loom.store.media_text import MediaTexts, forget_texts
-from loom.store.search import Found, Search
+from loom.store.search import MessageSearch, SearchHit, _find
+from loom.store.search_index import SearchIndex, query_words, unindexed_messages, words_of
 from loom.store.sessions import Sessions
+from loom.store.text_index import index_media
 from loom.testing import sample_pdf
 
 
@@ -51,13 +56,13 @@ async def test_every_word_must_be_there_and_the_newest_conversation_comes_first(
     old = await said(sessions, "one", user("the gateway times out"), assistant("Raise the Timeout."))
     new = await said(sessions, "two", user("is the gateway up?"))
 
-    found = await Search(database).find("GATEWAY")
+    found = await MessageSearch(database).find("GATEWAY")
 
     assert [hit.session for hit in found] == [new, old]
     assert (found[1].role, found[1].where, found[1].snippet) == ("user", "text", "the gateway times out")
-    assert [hit.session for hit in await Search(database).find("gateway times")] == [old]
-    assert [hit.role for hit in await Search(database).find("timeout")] == ["assistant"]
-    assert await Search(database).find("gateway nowhere") == ()
+    assert [hit.session for hit in await MessageSearch(database).find("gateway times")] == [old]
+    assert [hit.role for hit in await MessageSearch(database).find("timeout")] == ["assistant"]
+    assert await MessageSearch(database).find("gateway nowhere") == ()
 
 
 async def test_titles_tool_results_and_file_names_are_searched_and_system_prompts_are_not(database: Database):
@@ -67,7 +72,7 @@ async def test_titles_tool_results_and_file_names_are_searched_and_system_prompt
     session = await said(
         sessions, "Error triage", user("look"), assistant(call), tool(result), system="You are a zebra."
     )
-    search = Search(database)
+    search = MessageSearch(database)
 
     assert [hit.session for hit in await search.find("triage")] == [session]
     assert [hit.role for hit in await search.find("nginx.conf")] == ["assistant"]
@@ -85,7 +90,7 @@ async def test_signs_that_mean_something_to_the_database_or_to_json_are_words_li
     right = await said(sessions, "right", user(f"x {word}y"))
     await said(sessions, "wrong", user("x 100 aXb say hi backslash bang Strase DROP"))
 
-    assert [hit.session for hit in await Search(database).find(word.swapcase())] == [right]
+    assert [hit.session for hit in await MessageSearch(database).find(word.swapcase())] == [right]
 
 
 async def test_the_names_of_json_fields_and_digests_are_no_words(database: Database):
@@ -93,7 +98,7 @@ async def test_the_names_of_json_fields_and_digests_are_no_words(database: Datab
     await said(sessions, "x", user("hello", picture("sha256:" + "ab" * 32)))
 
     for word in ("media_type", "blocks", "abababab", "tool_call"):
-        assert await Search(database).find(word) == (), word
+        assert await MessageSearch(database).find(word) == (), word
 
 
 async def test_words_inside_media_are_found_where_they_are_shown(database: Database):
@@ -104,14 +109,14 @@ async def test_words_inside_media_are_found_where_they_are_shown(database: Datab
     await texts.put(pdf, "document", "Chapter one.\nThe   quokka\nis small.")
     await texts.put(shot, "picture", "Error 502 \0 upstream")
 
-    (hit,) = await Search(database).find("quokka")
-    (seen,) = await Search(database).find("upstream compare")
+    (hit,) = await MessageSearch(database).find("quokka")
+    (seen,) = await MessageSearch(database).find("upstream compare")
 
     assert (hit.session, hit.where, hit.media, hit.snippet) == (
         session, "document", pdf, "Chapter one. The quokka is small."
     )  # fmt: skip
     assert (seen.where, seen.media) == ("picture", shot)
-    assert await Search(database).find("quokka nowhere") == ()
+    assert await MessageSearch(database).find("quokka nowhere") == ()
 
 
 async def test_branches_that_were_left_are_searched_and_a_fork_is_a_conversation_of_its_own(database: Database):
@@ -123,8 +128,8 @@ async def test_branches_that_were_left_are_searched_and_a_fork_is_a_conversation
     left = (await sessions.get(session)).head_id
     await sessions.move_head(session, left, before.head_id)
 
-    assert [hit.session for hit in await Search(database).find("gamma")] == [session]
-    assert {hit.session for hit in await Search(database).find("alpha")} == {session, fork.id}
+    assert [hit.session for hit in await MessageSearch(database).find("gamma")] == [session]
+    assert {hit.session for hit in await MessageSearch(database).find("alpha")} == {session, fork.id}
 
 
 async def test_no_conversation_takes_the_place_of_the_others(database: Database):
@@ -132,16 +137,16 @@ async def test_no_conversation_takes_the_place_of_the_others(database: Database)
     quiet = await said(sessions, "quiet", user("needle"))
     loud = await said(sessions, "loud", *(user(f"needle {at}") for at in range(30)))
 
-    found = await Search(database).find("needle", limit=10, per_session=3)
+    found = await MessageSearch(database).find("needle", limit=10, per_session=3)
 
     assert [hit.session for hit in found] == [loud, loud, loud, quiet]
-    assert len(await Search(database).find("needle", limit=2)) == 2
+    assert len(await MessageSearch(database).find("needle", limit=2)) == 2
 
 
 async def test_nothing_and_far_too_much_are_refused(database: Database):
     for text in ("", "  \n", "x " * 30 + " ".join(map(str, range(30))), "x" * 1_000):
         with pytest.raises(ContentError):
-            await Search(database).find(text)
+            await MessageSearch(database).find(text)
 
 
 async def test_a_word_that_stands_only_in_a_pdf_or_only_in_a_picture_is_found(database: Database, tmp_path: Path):
@@ -153,17 +158,17 @@ async def test_a_word_that_stands_only_in_a_pdf_or_only_in_a_picture_is_found(da
     lost = "sha256:" + "33" * 32
     await said(sessions, "x", user("look", document(pdf), picture(shot)), assistant("fine"))
     await said(sessions, "y", user("gone", picture(lost)))
-    assert set(await texts.unread()) == {pdf, shot, lost}
+    assert set(await texts.list_unread()) == {pdf, shot, lost}
 
-    quick = await index_media(texts, media, derived, limits=Limits(), pictures=False)
+    quick = await index_media(texts, media, derived, limits=IntakeLimits(), pictures=False)
     told: list[tuple[int, int]] = []
-    whole = await index_media(texts, media, derived, limits=Limits(), told=lambda *at: told.append(at))
+    whole = await index_media(texts, media, derived, limits=IntakeLimits(), told=lambda *at: told.append(at))
 
     assert (quick.read, quick.left, whole.read, whole.left) == (1, 2, 1, 1)
     assert told == [(0, 2), (1, 2)]
-    assert await texts.unread(pictures=False) == (lost,)
-    assert [hit.where for hit in await Search(database).find("wombat")] == ["document"]
-    assert [hit.where for hit in await Search(database).find("platypus")] == ["picture"]
+    assert await texts.list_unread(pictures=False) == (lost,)
+    assert [hit.where for hit in await MessageSearch(database).find("wombat")] == ["document"]
+    assert [hit.where for hit in await MessageSearch(database).find("platypus")] == ["picture"]
 
 
 async def test_words_go_with_the_media_that_they_are_from(database: Database):
@@ -177,8 +182,8 @@ async def test_words_go_with_the_media_that_they_are_from(database: Database):
         return tx.execute("SELECT COUNT(*) FROM media_text")
 
     assert await database.write(work) == [(0,)]
-    assert await Search(database).find("quokka") == ()
-    assert await texts.unread() == (pdf,)
+    assert await MessageSearch(database).find("quokka") == ()
+    assert await texts.list_unread() == (pdf,)
     assert session
 
 
@@ -188,7 +193,7 @@ async def test_a_letter_that_only_some_make_small_is_found(database: Database, w
     in_title = await said(sessions, "İstanbul Kitap", user("x"))
     in_text = await said(sessions, "y", user("İstanbul gezisi"))
 
-    assert {hit.session for hit in await Search(database).find(word)} == {in_title, in_text}
+    assert {hit.session for hit in await MessageSearch(database).find(word)} == {in_title, in_text}
 
 
 @pytest.mark.parametrize(
@@ -208,13 +213,113 @@ async def test_a_damaged_row_holds_no_words_and_hides_no_other(tmp_path: Path, d
     await database.write(lambda tx: tx.execute(f"UPDATE {damage}"))
     sound = await said(sessions, "sound", user("words"))
 
-    found = await Search(database).find("words")
+    found = await MessageSearch(database).find("words")
 
     assert found[0].session == sound
-    assert msgspec.json.decode(msgspec.json.encode(found), type=tuple[Found, ...]) == found
+    assert msgspec.json.decode(msgspec.json.encode(found), type=tuple[SearchHit, ...]) == found
     await database.close()
 
 
 async def test_a_negative_limit_of_hits_is_refused(database: Database):
     with pytest.raises(ContentError, match="limit"):
-        await Search(database).find("x", limit=-1)
+        await MessageSearch(database).find("x", limit=-1)
+
+
+# The index ------------------------------------------------------------------------------------------------------------
+
+
+async def test_words_are_found_by_their_beginning_in_names_of_code_and_in_writing_without_spaces(database: Database):
+    sessions = Sessions(database)
+    code = await said(sessions, "code", user("set proxy_read_timeout, readTimeout and HTTPServer2 please"))
+    chinese = await said(sessions, "chinese", user("请把报告翻译成英文，谢谢"))
+    thai = await said(sessions, "thai", user("สวัสดีชาวโลก"))
+    search = MessageSearch(database)
+
+    for word in ("timeout", "TIMEOUT", "read", "httpserver", "server", "proxy_read_timeout", "readtimeout"):
+        assert [hit.session for hit in await search.find(word)] == [code], word
+    for word in ("报告", "翻译成", "英", "谢谢", "报告 英文"):
+        assert [hit.session for hit in await search.find(word)] == [chinese], word
+    assert [hit.session for hit in await search.find("ชาว")] == [thai]
+    assert await search.find("告报") == ()
+
+
+async def test_what_is_deleted_is_no_longer_found_and_leaves_no_words_in_the_file(tmp_path: Path):
+    file = tmp_path / "loom.db"
+    database = await open_database(str(file))
+    sessions, texts = Sessions(database), MediaTexts(database)
+    pdf = "sha256:" + "55" * 32
+    for number in range(20):
+        await said(sessions, "kept", user(f"ordinary words {number}"))
+    session = await said(sessions, "x", user("the zyzzogeton sleeps", document(pdf)))
+    await texts.put(pdf, "document", "a xylotomous insect")
+    assert [hit.session for hit in await MessageSearch(database).find("zyzzogeton xylotomous")] == [session]
+
+    await sessions.delete(session)
+
+    for word in ("zyzzogeton", "xylotomous"):
+        assert await MessageSearch(database).find(word) == ()
+        assert not _files_with(tmp_path, word)
+    again = await said(sessions, "y", user("the newcomer has the same key"))
+    assert [hit.session for hit in await MessageSearch(database).find("newcomer")] == [again]
+    await database.close()
+
+
+def _files_with(folder: Path, word: str) -> list[str]:
+    return [file.name for file in folder.iterdir() if word.encode() in file.read_bytes()]
+
+
+async def test_a_store_that_is_older_than_the_index_is_searched_at_once_and_indexed(database: Database):
+    sessions = Sessions(database)
+    made = [
+        await said(sessions, f"number {at}", *(user(f"word{at} common {n}") for n in range(90))) for at in range(20)
+    ]
+    pdf = "sha256:" + "66" * 32
+    await said(sessions, "media", user("look", document(pdf)))
+    await MediaTexts(database).put(pdf, "document", "quokka")
+
+    def forget(tx: Transaction) -> None:
+        for table in ("search_node", "search_media", "search_medium", "search_state"):
+            tx.execute(f"DELETE FROM {table}")
+
+    await database.write(forget)
+    before = await database.read(lambda tx: _find(tx, ["word7", "common"], 50, 3))
+    assert not await SearchIndex(database).catch_up(seconds=0)
+    assert await database.read(unindexed_messages) is not None
+    half = await database.read(lambda tx: _find(tx, ["word7", "common"], 50, 3))
+    assert await SearchIndex(database).catch_up()
+    assert await database.read(unindexed_messages) is None
+    after = await database.read(lambda tx: _find(tx, ["word7", "common"], 50, 3))
+
+    assert {hit.session for hit in after} == {made[7]}
+    assert before == half == after
+    assert len(await MessageSearch(database).find("quokka")) == 1
+
+
+async def test_a_search_holds_up_no_other_reading(database: Database):
+    sessions = Sessions(database)
+    await said(sessions, "x", user("words"))
+    may_end, running = threading.Event(), threading.Event()
+
+    def long_search(tx: Transaction) -> None:
+        running.set()
+        assert may_end.wait(60)
+
+    searches = [asyncio.create_task(database.read_aside(long_search)) for _ in range(12)]
+    await asyncio.to_thread(running.wait, 60)
+
+    assert len(await asyncio.wait_for(sessions.list(), 30)) == 1
+
+    may_end.set()
+    await asyncio.gather(*searches)
+
+
+@given(st.lists(st.text(alphabet="abAB_ ßİ漢字é1.-", min_size=1, max_size=12), min_size=1, max_size=4), st.data())
+def test_the_beginning_of_any_indexed_word_leads_to_it(parts: list[str], data: st.DataObject):
+    """What a query asks the index for is the beginning of a word that the index has."""
+    text = " ".join(parts)
+    words = words_of(text)
+    if not words:
+        return
+    piece = data.draw(st.sampled_from([part for part in parts if query_words(part)]))
+    for wanted in query_words(piece):
+        assert any(word.startswith(wanted) for word in words), (piece, wanted, words)

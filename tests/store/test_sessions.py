@@ -18,7 +18,7 @@ from loom.store.database import Database, open_database
 from loom.store.events import Events
 from loom.store.forest import Forest
 from loom.store.leases import Leases
-from loom.store.queue import Queue
+from loom.store.queue import MessageQueue
 from loom.store.sessions import Sessions
 
 
@@ -405,10 +405,10 @@ async def test_sessions_that_keep_a_node_which_is_gone_are_found(sessions: Sessi
     headless, torn, sound = [await sessions.create(system=name) for name in ("a", "b", "c")]
     (said,) = await sessions.append_to_head(torn.id, [user("hi")])
     await sessions.move_head(torn.id, said.id, torn.root_id)
-    assert await sessions.lost() == ()
+    assert await sessions.list_damaged() == ()
     for node_id in (headless.head_id, said.id):
         await database.write(lambda tx, gone=node_id: tx.execute("DELETE FROM node WHERE id = :id", {"id": gone}))
-    assert set(await sessions.lost()) == {headless.id, torn.id}
+    assert set(await sessions.list_damaged()) == {headless.id, torn.id}
     damaged = {session.id for session in await sessions.list() if session.damage}
     assert damaged == {headless.id}
     with pytest.raises(Corrupt):
@@ -436,7 +436,7 @@ async def test_whatever_is_damaged_in_a_record_it_is_listed_so_and_can_be_mended
     session, other = await sessions.create(title="mine"), await sessions.create()
     (said,) = await sessions.append_to_head(session.id, [user("hi")])
     await events.append(session.id, [("a", b"{}")] * 3)
-    await leases.take(session.id, "gone", -1)
+    await leases.acquire(session.id, "gone", -1)
     await in_sqlite.write(lambda tx: tx.execute(f"UPDATE session SET {damage} WHERE id = :id", {"id": session.id}))
     assert [found.id for found in await sessions.list(archived=None) if found.damage] == [session.id]
 
@@ -445,7 +445,7 @@ async def test_whatever_is_damaged_in_a_record_it_is_listed_so_and_can_be_mended
     assert (mended.head_id, mended.last_seq) == (said.id, 3)
     assert not any(found.damage for found in await sessions.list(archived=None))
     assert {found.id for found in await sessions.list()} == {session.id, other.id}
-    lease = await leases.take(session.id, "me", 60)
+    lease = await leases.acquire(session.id, "me", 60)
     assert lease is not None
     await sessions.append_to_head(session.id, [user("again")], fence=lease.fence)
     assert await events.append(session.id, [("a", b"{}")], fence=lease.fence) == 4
@@ -454,11 +454,11 @@ async def test_whatever_is_damaged_in_a_record_it_is_listed_so_and_can_be_mended
 async def test_a_lease_that_was_given_before_its_record_was_mended_is_lost(in_sqlite: Database):
     sessions, leases = Sessions(in_sqlite), Leases(in_sqlite)
     session = await sessions.create()
-    old = await leases.take(session.id, "old", 60)
+    old = await leases.acquire(session.id, "old", 60)
     assert old is not None
     await in_sqlite.write(lambda tx: tx.execute("UPDATE session SET fence = 'x'"))
     await sessions.mend(session.id)
-    assert await leases.take(session.id, "new", 60) is not None
+    assert await leases.acquire(session.id, "new", 60) is not None
     with pytest.raises(Conflict, match="taken over"):
         await sessions.append_to_head(session.id, [user("late")], fence=old.fence)
 
@@ -466,7 +466,7 @@ async def test_a_lease_that_was_given_before_its_record_was_mended_is_lost(in_sq
 async def test_mending_a_record_leaves_a_lease_alone_that_can_be_read(in_sqlite: Database):
     sessions, leases = Sessions(in_sqlite), Leases(in_sqlite)
     session = await sessions.create()
-    lease = await leases.take(session.id, "me", 60)
+    lease = await leases.acquire(session.id, "me", 60)
     assert lease is not None
     await in_sqlite.write(lambda tx: tx.execute("UPDATE session SET settings = '{'"))
     await sessions.mend(session.id)
@@ -500,25 +500,25 @@ async def test_deleting_gives_the_texts_that_were_cut_and_the_files_that_were_tr
     freed = await sessions.delete(one.id)
 
     assert set(freed) == {mine, theirs, tracked, both}
-    assert await sessions.in_use(freed) == {theirs, both}
-    assert await sessions.in_use([]) == frozenset()
+    assert await sessions.media_in_use(freed) == {theirs, both}
+    assert await sessions.media_in_use([]) == frozenset()
     assert set(await sessions.delete(two.id)) == {theirs, both}
-    assert await sessions.in_use(freed) == frozenset()
+    assert await sessions.media_in_use(freed) == frozenset()
 
 
 async def test_media_that_are_said_or_wait_are_in_use(sessions: Sessions, database: Database):
     said, waiting, free = (digest_of(name) for name in (b"said.png", b"waiting.png", b"free.png"))
     session = await sessions.create()
     await sessions.append_to_head(session.id, [user(png("said.png"))])
-    await Queue(database).put(session.id, "", user(png("waiting.png")))
-    assert await sessions.in_use([said, waiting, free]) == {said, waiting}
+    await MessageQueue(database).put(session.id, "", user(png("waiting.png")))
+    assert await sessions.media_in_use([said, waiting, free]) == {said, waiting}
 
 
 async def test_among_many_texts_that_were_cut_each_is_found(sessions: Sessions):
     digests = [digest_of(b"%d" % number) for number in range(450)]
     session = await sessions.create()
     await sessions.append_to_head(session.id, [message for each in digests for message in cut(each)])
-    assert await sessions.in_use([digests[0], digests[-1], digest_of(b"other")]) == {digests[0], digests[-1]}
+    assert await sessions.media_in_use([digests[0], digests[-1], digest_of(b"other")]) == {digests[0], digests[-1]}
 
 
 async def test_a_negative_limit_is_refused_in_both_databases(sessions: Sessions):

@@ -387,7 +387,8 @@ async def test_an_older_store_in_a_folder_that_may_not_be_written_is_read_only_a
     await filled(path)
     with contextlib.closing(sqlite3.connect(path)) as older:
         older.execute("DELETE FROM migration WHERE version = (SELECT MAX(version) FROM migration)")
-        older.execute("ALTER TABLE session DROP COLUMN head_digits")
+        for table in ("search_node", "search_media", "search_medium", "search_state"):
+            older.execute(f"DROP TABLE {table}")
         older.commit()
     before = path.read_bytes()
     with read_only(tmp_path):

@@ -8,8 +8,8 @@ import pytest
 from loom.content.media import digest_of
 from loom.errors import ContentError
 from loom.store.database import Database, open_database
-from loom.store.learned import Learned
-from loom.store.uploads import Upload, Uploads
+from loom.store.model_facts import ModelFacts
+from loom.store.uploads import Upload, UploadRecords
 
 DIGEST = digest_of(b"a picture")
 
@@ -27,12 +27,12 @@ def upload(**changes: object) -> Upload:
     return Upload(**{**facts, **changes})
 
 
-async def keep(uploads: Uploads, one: Upload) -> None:
+async def keep(uploads: UploadRecords, one: Upload) -> None:
     await uploads.keep(**msgspec.structs.asdict(one))
 
 
 async def test_an_id_is_found_by_provider_account_digest_and_recipe_and_by_nothing_less(database: Database) -> None:
-    uploads = Uploads(database, clock=lambda: 0.0)
+    uploads = UploadRecords(database, clock=lambda: 0.0)
     await keep(uploads, upload())
     assert await uploads.find("anthropic", "a1", DIGEST, "") == upload()
     assert await uploads.find("gemini", "a1", DIGEST, "") is None
@@ -43,7 +43,7 @@ async def test_an_id_is_found_by_provider_account_digest_and_recipe_and_by_nothi
 
 async def test_an_id_is_not_found_once_it_has_expired_and_is_cleaned_up_by_the_next_write(database: Database) -> None:
     now = [0.0]
-    uploads = Uploads(database, clock=lambda: now[0])
+    uploads = UploadRecords(database, clock=lambda: now[0])
     await keep(uploads, upload())
     now[0] = 100.0
     assert await uploads.find("anthropic", "a1", DIGEST, "") is None
@@ -53,14 +53,14 @@ async def test_an_id_is_not_found_once_it_has_expired_and_is_cleaned_up_by_the_n
 
 
 async def test_the_newest_id_wins(database: Database) -> None:
-    uploads = Uploads(database, clock=lambda: 0.0)
+    uploads = UploadRecords(database, clock=lambda: 0.0)
     await keep(uploads, upload())
     await keep(uploads, upload(file_id="file_2", expires_at=300.0))
     assert await uploads.find("anthropic", "a1", DIGEST, "") == upload(file_id="file_2", expires_at=300.0)
 
 
 async def test_a_forgotten_id_is_gone_for_its_account_only(database: Database) -> None:
-    uploads = Uploads(database, clock=lambda: 0.0)
+    uploads = UploadRecords(database, clock=lambda: 0.0)
     await keep(uploads, upload())
     await keep(uploads, upload(account="a2"))
     await uploads.forget("anthropic", "a1", ["file_1", "file_9"])
@@ -69,7 +69,7 @@ async def test_a_forgotten_id_is_gone_for_its_account_only(database: Database) -
 
 
 async def test_what_is_taken_with_a_medium_is_every_copy_of_it(database: Database) -> None:
-    uploads = Uploads(database, clock=lambda: 0.0)
+    uploads = UploadRecords(database, clock=lambda: 0.0)
     other = upload(digest=digest_of(b"another"))
     kept = [upload(), upload(recipe="low1-512", file_id="file_2"), upload(provider="gemini", file_id="https://g/1")]
     for one in (*kept, other):
@@ -81,24 +81,24 @@ async def test_what_is_taken_with_a_medium_is_every_copy_of_it(database: Databas
 
 async def test_a_file_id_cannot_smuggle_a_nul_into_the_database(database: Database) -> None:
     with pytest.raises(ContentError):
-        await keep(Uploads(database), upload(file_id="file\0"))
+        await keep(UploadRecords(database), upload(file_id="file\0"))
 
 
 async def test_lessons_are_kept_by_model_and_address_with_their_origin_and_date(database: Database) -> None:
     now = [1.0]
-    learned = Learned(database, clock=lambda: now[0])
+    learned = ModelFacts(database, clock=lambda: now[0])
     await learned.keep("ollama/llava", "http://a", "asked", {"vision": True, "context_tokens": 4096})
     now[0] = 2.0
     await learned.keep("ollama/llava", "http://a", "learned", {"vision": False})
-    lessons = {lesson.origin: lesson for lesson in await learned.lessons("ollama/llava", "http://a")}
+    lessons = {lesson.origin: lesson for lesson in await learned.list_facts("ollama/llava", "http://a")}
     assert lessons["asked"].facts == {"vision": True, "context_tokens": 4096}
     assert lessons["asked"].at == 1.0
     assert lessons["learned"].at == 2.0
-    assert await learned.lessons("ollama/llava", "http://b") == ()
+    assert await learned.list_facts("ollama/llava", "http://b") == ()
     await learned.keep("ollama/llava", "http://a", "asked", {"vision": False})
-    assert (await learned.lessons("ollama/llava", "http://a"))[0].facts == {"vision": False}
+    assert (await learned.list_facts("ollama/llava", "http://a"))[0].facts == {"vision": False}
     await learned.forget("ollama/llava", "http://a")
-    assert await learned.lessons("ollama/llava", "http://a") == ()
+    assert await learned.list_facts("ollama/llava", "http://a") == ()
 
 
 async def test_a_store_of_the_first_schema_gets_the_new_tables_when_it_is_opened(url: str) -> None:
@@ -108,6 +108,6 @@ async def test_a_store_of_the_first_schema_gets_the_new_tables_when_it_is_opened
     await database.write(lambda tx: tx.execute("DELETE FROM migration WHERE version = 2"))
     await database.close()
     database = await open_database(url)
-    await Learned(database).keep("ollama/llava", "", "asked", {})
-    assert await Uploads(database).take([DIGEST]) == ()
+    await ModelFacts(database).keep("ollama/llava", "", "asked", {})
+    assert await UploadRecords(database).take([DIGEST]) == ()
     await database.close()

@@ -15,8 +15,8 @@ import pytest
 from loom.content.blocks import ContentBlock
 from loom.content.media import Media, digest_of
 from loom.errors import ToolError
-from loom.formats.door import admit
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
+from loom.formats.intake import accept
 from loom.models import Capabilities
 from loom.tools.mcp_specs import ServerSpec
 from made import run
@@ -31,7 +31,7 @@ class Context:
 
     def __init__(self, *, allow: bool = True) -> None:
         self.workspace = Path.cwd()
-        self.limits = Limits()
+        self.limits = IntakeLimits()
         self.capabilities = Capabilities()
         self.told: list[tuple[str, float | None]] = []
         self.asked: list[str] = []
@@ -42,7 +42,7 @@ class Context:
         self, data: bytes | Path, *, name: str = "", source: str = "", pages: str = ""
     ) -> Sequence[ContentBlock]:
         assert isinstance(data, bytes), "nothing that a server says is a path to read"
-        admitted = admit(data, name, source=source, pages=pages, limits=self.limits)
+        admitted = accept(data, name, source=source, pages=pages, limits=self.limits)
         if admitted.data is not None:
             self.bytes[digest_of(admitted.data)] = admitted.data
         return [admitted.block]

@@ -15,6 +15,7 @@ from loom.content.messages import text_of
 from loom.errors import ToolError
 from loom.events import ApprovalRequested
 from loom.testing import ScriptedProvider, memory_runtime, sample_png
+from loom.tools.base import tool
 from loom.tools.builtin import builtin_tools
 from loom.tools.reference import reference
 from tools.world import Context
@@ -38,7 +39,38 @@ def test_every_tool_and_every_parameter_is_described_in_a_schema_that_platforms_
 
 def test_what_changes_something_asks_first_and_nothing_else_does() -> None:
     asking = {name for name, tool in builtin_tools().items() if tool.danger == "ask"}
-    assert asking == {"write_file", "edit_file", "run_command"}
+    assert asking == {"write_file", "edit_file", "multi_edit", "run_command", "start_process"}
+
+
+def test_reading_tools_and_no_others_may_run_together_and_again() -> None:
+    reading = {name for name, tool in builtin_tools().items() if tool.reads_only}
+    assert reading == {
+        *("read_file", "list_files", "search_files", "look", "render_slides", "fetch_url", "screenshot"),
+    }
+    assert reading | {"stop_process"} == {name for name, tool in builtin_tools().items() if tool.repeatable}
+
+
+def test_a_tool_states_whether_it_reads_only_and_whether_it_is_repeatable() -> None:
+    @tool
+    def plain() -> str:
+        """Do something."""
+        return ""
+
+    @tool(repeatable=True)
+    def put() -> str:
+        """Put it there, however often."""
+        return ""
+
+    @tool(reads_only=True)
+    def get() -> str:
+        """Get it."""
+        return ""
+
+    assert [(each.reads_only, each.repeatable) for each in (plain, put, get)] == [
+        (False, False),
+        (False, True),
+        (True, True),
+    ]
 
 
 @pytest.mark.parametrize("tool", builtin_tools().values(), ids=lambda tool: tool.name)

@@ -61,7 +61,7 @@ async def test_both_streams_come_in_their_order_with_the_exit_code(tmp_path: Pat
     assert result.data["exit_code"] == 3
     assert await run(tmp_path, "true") == "(no output, exit code 0)"
     assert await run(tmp_path, "pwd") == str(tmp_path)
-    assert await run(tmp_path, "kill -9 $$") == "(ended by SIGKILL)"
+    assert await run(tmp_path, "kill -9 $$") == "(exit code 137: ended by SIGKILL)"
     assert "127" in await run(tmp_path, "no-such-program")
 
 

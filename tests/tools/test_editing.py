@@ -17,8 +17,8 @@ from hypothesis import strategies as st
 from loom.content.blocks import ToolResult
 from loom.errors import LoomError, ToolError
 from loom.tools.builtin import builtin_tools
-from loom.tools.diff import unified
-from loom.tools.editing import edit_file, write_file
+from loom.tools.diff import unified_diff
+from loom.tools.file_edits import edit_file, write_file
 from tools.world import Context, said
 
 TOOLS = builtin_tools()
@@ -61,7 +61,7 @@ def test_every_diff_leads_from_one_text_to_the_other(
 ) -> None:
     old = "".join(before).removesuffix("\n" if cut_old else "\0")
     new = "".join(after).removesuffix("\n" if cut_new else "\0")
-    diff = unified(old, new, "f")
+    diff = unified_diff(old, new, "f")
     assert applied(old, diff.text) == new
     assert (diff.text == "") == (old == new)
 
@@ -236,15 +236,15 @@ async def test_secrets_and_what_git_runs_need_a_second_word(tmp_path: Path, name
 
 
 async def test_a_file_that_changed_meanwhile_is_not_overwritten(tmp_path: Path) -> None:
-    from loom.tools.writing import original, replace
+    from loom.tools.file_write import original, write_bytes
 
     (tmp_path / "a.txt").write_text("one")
     found = original(tmp_path, "a.txt")
     assert found is not None
     (tmp_path / "spare").write_text("of somebody else")
     (tmp_path / "spare").rename(tmp_path / "a.txt")
-    with pytest.raises(ToolError, match="changed by somebody else"):
-        replace(tmp_path, found, b"mine")
+    with pytest.raises(ToolError, match="changed by another program"):
+        write_bytes(tmp_path, found, b"mine")
     assert (tmp_path / "a.txt").read_text() == "of somebody else"
     assert everything(tmp_path) == [str(tmp_path / "a.txt")]
 

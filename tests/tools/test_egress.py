@@ -16,7 +16,7 @@ import pytest
 
 from loom.errors import MediaError, TooLarge, Unreadable, Unsupported
 from loom.tools.download import download
-from loom.tools.egress import Egress, is_public, place_of
+from loom.tools.egress import Egress, destination_of, is_public
 from patience import PATIENCE_SECONDS
 from tools.server import page, redirect, serving
 
@@ -189,14 +189,14 @@ async def test_what_is_allowed_by_name_port_or_network_is_asked() -> None:
 
 async def test_a_gate_opened_to_this_machine_is_open_to_that_host_and_port_alone_and_where_it_was_then() -> None:
     gate = answers(["127.0.0.1"], ["10.0.0.1"])
-    opened = await gate.opened_to_this_machine("dev.example", 8000)
+    opened = await gate.allow_this_machine("dev.example", 8000)
     assert opened is not None
     assert [str(address) for address in await opened.addresses("dev.example", 8000)] == ["127.0.0.1"]
     for host, port in (("dev.example", 8001), ("other.example", 8000), ("127.0.0.1", 8000)):
         with pytest.raises(Unsupported):
             await opened.addresses(host, port)
-    assert await gate.opened_to_this_machine("lan.example", 80) is None
-    assert await Egress().opened_to_this_machine("::1", 80) is not None
+    assert await gate.allow_this_machine("lan.example", 80) is None
+    assert await Egress().allow_this_machine("::1", 80) is not None
 
 
 async def test_tls_checks_the_name_and_not_the_address(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,4 +289,4 @@ async def test_a_host_that_does_not_exist_or_answer_gives_an_answer() -> None:
     ],
 )
 def test_a_url_has_one_spelling(url: str, spelled: str) -> None:
-    assert place_of(url).url == spelled
+    assert destination_of(url).url == spelled

@@ -11,11 +11,11 @@ import pytest
 from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, TextBlock
 from loom.content.messages import text_of
 from loom.errors import TooLarge, ToolError, Unreadable, Unsupported
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
+from loom.formats.page_text import page_text
 from loom.testing import sample_pdf, sample_png, sample_wav
 from loom.tools.egress import Egress
 from loom.tools.fetch import fetch_tool
-from loom.tools.page_text import page_text
 from tools.server import page, redirect, serving
 from tools.world import Context, said
 
@@ -188,6 +188,52 @@ async def test_private_addresses_are_refused_before_anybody_is_bothered(tmp_path
 async def test_a_page_that_is_hard_to_parse_is_given_up(tmp_path: Path) -> None:
     bomb = "<!doctype html><p>" + "<a " * 200_000 + "<![CDATA[" * 100_000
     with serving({"*": page(bomb)}) as server:
-        context = Context(tmp_path, allow=True, limits=Limits(deadline_seconds=3))
+        context = Context(tmp_path, allow=True, limits=IntakeLimits(deadline_seconds=3))
         with pytest.raises(TooLarge, match="takes longer than 3 s"):
             await said(FETCH, context, url=f"http://127.0.0.1:{server.port}/")
+
+
+async def test_x1_no_name_is_resolved_before_the_user_agrees(tmp_path: Path) -> None:
+    """A name such as SECRET.evil.example carries out what was read, as soon as anybody looks it up."""
+    order: list[str] = []
+
+    async def spy(host: str, port: int) -> Sequence[str]:
+        order.append(f"resolve {host}")
+        return await resolve(host, port)
+
+    class Asking(Context):
+        async def approve(self, action: str, *, why: str, url: str = "") -> None:
+            order.append(action.split(":", maxsplit=1)[0])
+            await super().approve(action, why=why, url=url)
+
+    with serving({"*": page("far words")}) as far, serving({"*": redirect(f"http://far.example:{far.port}/")}) as near:
+        gate = fetch_tool(Egress(allow=("127.0.0.0/8",), resolve=spy))
+        with pytest.raises(ToolError, match="said no"):
+            await said(gate, Asking(tmp_path), url=f"http://near.example:{near.port}/")
+        assert order == ["fetch from near.example"]
+        assert near.connections == 0
+        order.clear()
+        await said(gate, Asking(tmp_path, allow=True), url=f"http://near.example:{near.port}/")
+        firsts = list(dict.fromkeys(order))
+        assert firsts == [
+            *("fetch from near.example", "resolve near.example", "fetch from far.example", "resolve far.example")
+        ]
+
+
+async def test_x10_bytes_behind_the_end_of_a_packed_body_are_dropped_and_counted(tmp_path: Path) -> None:
+    packed = gzip.compress(b"the words")
+    with serving(
+        {
+            "/rest": page(packed + bytes(3_000_000), "text/plain", "Content-Encoding: gzip"),
+            "/members": page(packed + gzip.compress(b" and more"), "text/plain", "Content-Encoding: gzip"),
+            "/flood": page(packed + packed * 200_000, "text/plain", "Content-Encoding: gzip"),
+        }
+    ) as server:
+        context = Context(tmp_path, allow=True, limits=IntakeLimits(max_pdf_bytes=1_000_000, max_image_bytes=1_000_000,
+                          max_office_bytes=1_000_000, max_audio_bytes=1_000_000))  # fmt: skip
+        base = f"http://127.0.0.1:{server.port}"
+        large = Context(tmp_path, allow=True)
+        assert (await said(FETCH, large, url=base + "/rest")).endswith("\n\nthe words")
+        assert (await said(FETCH, large, url=base + "/members")).endswith("\n\nthe words and more")
+        with pytest.raises(TooLarge):
+            await said(FETCH, context, url=base + "/flood")

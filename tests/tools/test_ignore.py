@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from loom.tools.file_walk import Walk
 from loom.tools.ignore import glob, is_ignored, parse_ignore
-from loom.tools.tree import Walk
 from loom.tools.workspace import open_folder
 
 QUIET = {"PATH": os.environ["PATH"], "HOME": "/nonexistent", "GIT_CONFIG_NOSYSTEM": "1"}

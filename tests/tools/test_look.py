@@ -16,8 +16,8 @@ from loom.content.media import Media
 from loom.errors import ContentError, ToolError, Unsupported
 from loom.testing import sample_pdf, sample_png, sample_wav
 from loom.tools.builtin import builtin_tools
-from loom.tools.finding import short_id
 from loom.tools.look import look
+from loom.tools.media_lookup import short_id
 from tools.world import Context, said
 
 

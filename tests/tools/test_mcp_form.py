@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loom.errors import ToolError
-from loom.tools.mcp_form import Form, form_of
+from loom.tools.mcp_input_schema import InputSchema, form_of
 
 
 def told(schema: dict[str, Any]) -> dict[str, Any]:
@@ -169,7 +169,7 @@ def test_names_that_a_platform_refuses_are_made_legal_and_no_two_the_same() -> N
         assert len(legal) == len(own)
         assert set(form.told["required"]) == set(legal)
         assert {"filter", "filter_id"} <= legal.keys() - form.names.keys()
-        assert set(form.given(dict.fromkeys(legal, "x"))) == set(own)
+        assert set(form.to_server_names(dict.fromkeys(legal, "x"))) == set(own)
     assert forms[0].names == forms[1].names
 
 
@@ -177,14 +177,14 @@ def test_names_inside_alternatives_and_required_are_the_same_names() -> None:
     schema = {"anyOf": [obj("$a", **{"$a": STRING}), obj("$a", "b[]", **{"$a": STRING, "b[]": NUMBER})]}
     form = form_of(schema)
     assert form.told == obj("a", a=STRING, b=NUMBER)
-    assert form.given(form.checked("s__t", {"a": "x", "b": 2})) == {"$a": "x", "b[]": 2}
+    assert form.to_server_names(form.check_arguments("s__t", {"a": "x", "b": 2})) == {"$a": "x", "b[]": 2}
 
 
 def test_the_servers_own_names_are_understood_too() -> None:
     form = form_of({**obj("$filter", **{"$filter": STRING}), "additionalProperties": False})
-    assert form.checked("s__t", {"$filter": "x"}) == {"filter": "x"}
+    assert form.check_arguments("s__t", {"$filter": "x"}) == {"filter": "x"}
     with pytest.raises(ToolError, match="filter must be string"):
-        form.checked("s__t", {"$filter": 5})
+        form.check_arguments("s__t", {"$filter": 5})
 
 
 @pytest.mark.parametrize(
@@ -207,14 +207,14 @@ def test_wrong_arguments_are_told_with_what_is_expected(arguments: dict[str, Any
         }
     )
     with pytest.raises(ToolError, match=re.escape(said)) as raised:
-        form.checked("s__t", arguments)
+        form.check_arguments("s__t", arguments)
     assert "Expected: (name: string, count?: integer | null, any?: value)" in str(raised.value)
-    assert form.checked("s__t", {"name": "x", "count": 2.0, "any": [1]})
+    assert form.check_arguments("s__t", {"name": "x", "count": 2.0, "any": [1]})
 
 
-def takes(form: Form, arguments: dict[str, Any]) -> bool:
+def takes(form: InputSchema, arguments: dict[str, Any]) -> bool:
     try:
-        return form.checked("s__t", arguments) == arguments
+        return form.check_arguments("s__t", arguments) == arguments
     except ToolError:
         return False
 
@@ -225,7 +225,7 @@ def test_one_of_the_alternatives_must_do_and_nothing_that_the_server_takes_is_re
     assert takes(either, {"b": 1})
     assert takes(either, {"a": "x", "b": "the first alternative does not speak of it"})
     with pytest.raises(ToolError, match=re.escape("a is missing, or b must be number.")):
-        either.checked("s__t", {"b": "x"})
+        either.check_arguments("s__t", {"b": "x"})
     both = form_of({**obj("id", id=STRING), "allOf": [obj("a", a=STRING)]})
     assert takes(both, {"id": "1", "a": "x", "other": 1})
     assert not takes(both, {"id": "1"})

@@ -38,7 +38,7 @@ def process_of(servers: McpServers) -> int:
 async def test_two_hundred_megabytes_end_the_server_not_the_turn() -> None:
     said: list[str] = []
     async with McpServers([hostile()], notice=said.append) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         with pytest.raises(ToolError, match=r"is gone: it sent a message of more than 50 MB\. The next call starts it"):
             await call(servers, "huge")
         assert said == ["the MCP server bad is gone: it sent a message of more than 50 MB"]
@@ -47,7 +47,7 @@ async def test_two_hundred_megabytes_end_the_server_not_the_turn() -> None:
 
 async def test_what_is_over_the_budget_of_an_answer_is_described() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         picture, too_large, after = (await call(servers, "large")).blocks
         assert isinstance(picture, ImageBlock)
         assert text_of(too_large) == "[image, 36 MB, not shown: an answer may hold 34 MB in all]"
@@ -56,7 +56,7 @@ async def test_what_is_over_the_budget_of_an_answer_is_described() -> None:
 
 async def test_bytes_say_themselves_what_they_are() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         picture, words, pdf, no_base64, program = (await call(servers, "mislabelled")).blocks
         assert isinstance(picture, ImageBlock)
         assert picture.media.media_type == "image/png"
@@ -69,7 +69,7 @@ async def test_bytes_say_themselves_what_they_are() -> None:
 
 async def test_ten_thousand_items_become_a_hundred_and_a_sentence() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         blocks = (await call(servers, "many")).blocks
         assert len(blocks) == 101
         assert text_of(blocks[-1]) == "[9900 more items are left out: at most 100 are shown]"
@@ -79,7 +79,7 @@ async def test_no_path_or_file_url_in_an_answer_is_ever_read(tmp_path: Path) -> 
     secret = tmp_path / "secret.png"
     secret.write_bytes(PNG + b"the secret")
     async with McpServers([hostile()]) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         context = Context()
         link, share, image, blob, _, own, named = (await call(servers, "paths", context, path=str(secret))).blocks
         assert text_of(link) == f"[link to secret, image/png at file://{secret}, not fetched]"
@@ -94,7 +94,7 @@ async def test_no_path_or_file_url_in_an_answer_is_ever_read(tmp_path: Path) -> 
 
 async def test_pictures_that_hide_in_text_and_json_become_blocks() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         json_text, first, markdown, second = (await call(servers, "hidden")).blocks
         assert text_of(json_text) == '{"picture":"[shown below: 1]"}'
         assert text_of(markdown) == "here: ![x]([shown below: 1]) done"
@@ -105,7 +105,7 @@ async def test_pictures_that_hide_in_text_and_json_become_blocks() -> None:
 
 async def test_structured_content_without_text_is_data_for_faces_and_json_for_the_model() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         result = await call(servers, "structured")
         words, picture = result.blocks
         assert text_of(words) == '{"size":[1,1],"picture":"[shown below: 1]"}'
@@ -115,7 +115,7 @@ async def test_structured_content_without_text_is_data_for_faces_and_json_for_th
 
 async def test_a_schema_that_platforms_refuse_is_told_as_they_take_it_and_the_server_gets_its_own_names() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         told = servers.tools["bad__given"].spec.parameters
         assert "anyOf" not in told
         plain, marked, size = sorted(told["properties"])
@@ -128,7 +128,7 @@ async def test_the_child_sees_a_few_harmless_variables_and_its_own(monkeypatch: 
     monkeypatch.setenv("ANTHROPIC_API_KEY", "sk-ant-secret")
     monkeypatch.setenv("LOOM_SERVER__PASSWORD", "secret")
     async with McpServers([hostile(env={"ITS_OWN": "yes"})]) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         (block,) = (await call(servers, "environment")).blocks
         assert "secret" not in text_of(block)
         assert '"ITS_OWN": "yes"' in text_of(block)
@@ -138,7 +138,7 @@ async def test_the_child_sees_a_few_harmless_variables_and_its_own(monkeypatch: 
 async def test_death_in_mid_call_is_an_error_told_once_and_the_next_call_starts_it_again() -> None:
     said: list[str] = []
     async with McpServers([hostile()], notice=said.append) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         first = process_of(servers)
         with pytest.raises(ToolError, match=r"the MCP server bad is gone: it ended with exit code 3\. The next call"):
             await call(servers, "dies")
@@ -151,7 +151,7 @@ async def test_death_in_mid_call_is_an_error_told_once_and_the_next_call_starts_
 
 async def test_all_calls_that_wait_for_a_server_that_dies_are_answered() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         waiting = [asyncio.create_task(call(servers, "silent")) for _ in range(5)]
         await asyncio.sleep(0)
         os.kill(process_of(servers), signal.SIGKILL)
@@ -162,7 +162,7 @@ async def test_all_calls_that_wait_for_a_server_that_dies_are_answered() -> None
 
 async def test_a_server_that_dies_while_nobody_calls_is_simply_started_again() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         first = process_of(servers)
         os.kill(first, signal.SIGKILL)
         await until(lambda: servers.status()[0].process_id is None)
@@ -172,7 +172,7 @@ async def test_a_server_that_dies_while_nobody_calls_is_simply_started_again() -
 
 async def test_a_tool_that_never_answers_ends_in_time_and_the_server_goes_on() -> None:
     async with McpServers([hostile(timeout_seconds=3)]) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         first = process_of(servers)
         with pytest.raises(ToolError, match="did not answer silent within 3 s; it still answers other requests"):
             await call(servers, "silent")
@@ -184,7 +184,7 @@ async def test_a_server_that_hangs_whole_is_ended_and_started_again(monkeypatch:
     monkeypatch.setattr("loom.tools.mcp.PROBE_SECONDS", 0.5)
     monkeypatch.setattr("loom.tools.mcp_stdio.PATIENCE_SECONDS", 0.3)
     async with McpServers([hostile(timeout_seconds=4)]) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         first = process_of(servers)
         with pytest.raises(ToolError, match=r"it hung and was ended\. The next call starts it again"):
             await call(servers, "stops")
@@ -196,7 +196,7 @@ async def test_a_server_that_hangs_at_the_start_keeps_nobody_waiting() -> None:
     async with McpServers([hostile("hangs-at-once", name="mute", timeout_seconds=60), hostile()]) as servers:
         began = time.monotonic()
         while "bad__many" not in servers.tools:
-            await servers.ready(0.1)
+            await servers.wait_ready(0.1)
         assert (await call(servers, "many")).blocks
         assert [status.state for status in servers.status()] == ["connecting", "ready"]
         assert time.monotonic() - began < PATIENCE_SECONDS
@@ -206,10 +206,10 @@ async def test_nobody_waits_twice_for_a_server_that_hung_at_the_start(monkeypatc
     monkeypatch.setattr("loom.tools.mcp.RETRY_SECONDS", 0.0)
     monkeypatch.setattr("loom.tools.mcp_stdio.PATIENCE_SECONDS", 0.3)
     async with McpServers([hostile("hangs-at-once", timeout_seconds=0.5)]) as servers:
-        await servers.ready(60)
+        await servers.wait_ready(60)
         assert servers.status()[0].error == "it did not answer within 0.5 s"
         began = time.monotonic()
-        await servers.ready(60)
+        await servers.wait_ready(60)
         assert servers.status()[0].state == "connecting"
         assert time.monotonic() - began < PATIENCE_SECONDS
 
@@ -219,8 +219,8 @@ async def test_a_server_that_cannot_start_is_told_once_and_costs_only_its_own_to
     missing = hostile(name="missing")
     missing = type(missing)(name="missing", command="no-such-program-anywhere")
     async with McpServers([missing, hostile("dies-at-once", name="dead"), hostile()], notice=said.append) as servers:
-        await servers.ready()
-        await servers.ready()
+        await servers.wait_ready()
+        await servers.wait_ready()
         assert sorted(said) == [
             "the MCP server dead is gone: it ended with exit code 7",
             "the MCP server missing is gone: there is no program no-such-program-anywhere",
@@ -231,7 +231,7 @@ async def test_a_server_that_cannot_start_is_told_once_and_costs_only_its_own_to
 
 async def test_errors_refusals_and_nonsense_are_answers() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         failed = await call(servers, "fails")
         assert failed.is_error
         assert failed.blocks == (TextBlock("it failed and said nothing"),)
@@ -247,7 +247,7 @@ async def test_noise_on_both_outputs_goes_to_a_bounded_place_and_not_to_the_term
     capfd: pytest.CaptureFixture[str],
 ) -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         assert (await call(servers, "noisy")).blocks == (TextBlock("quiet now"),)
         await until(lambda: "noise 1999" in servers.status()[0].stderr)
         assert len(servers.status()[0].stderr) <= 16_384
@@ -257,7 +257,7 @@ async def test_noise_on_both_outputs_goes_to_a_bounded_place_and_not_to_the_term
 async def test_progress_reaches_the_user_a_few_times_a_second_at_most() -> None:
     context = Context()
     async with McpServers([hostile()]) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         await call(servers, "progress", context)
     assert context.told[0] == ("step 0", 0.0)
     assert len(context.told) < 500
@@ -265,7 +265,7 @@ async def test_progress_reaches_the_user_a_few_times_a_second_at_most() -> None:
 
 async def test_a_tool_that_changes_after_its_approval_is_asked_about_again() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         refusing, allowing = Context(allow=False), Context()
         for tool in ("mislabelled", "many"):
             await call(servers, tool, refusing)
@@ -290,10 +290,10 @@ async def test_a_tool_that_changes_after_its_approval_is_asked_about_again() -> 
 async def test_a_tool_that_changed_between_two_runs_of_loom_is_asked_about_again(tmp_path: Path) -> None:
     pins = tmp_path / "state" / "mcp.json"
     async with McpServers([hostile()], pins=Pins(pins)) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         await call(servers, "many")
     async with McpServers([hostile("changed-since")], pins=Pins(pins)) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         refusing, allowing = Context(allow=False), Context()
         with pytest.raises(ToolError, match="the user said no"):
             await call(servers, "many", refusing)
@@ -306,7 +306,7 @@ async def test_a_tool_that_changed_between_two_runs_of_loom_is_asked_about_again
 
 async def test_cancelling_a_turn_leaves_the_connection_whole() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         first = process_of(servers)
         for _ in range(20):
             turn = asyncio.create_task(call(servers, "silent"))
@@ -323,7 +323,7 @@ async def test_closing_leaves_no_process_of_the_server_behind_even_if_it_is_deaf
 ) -> None:
     monkeypatch.setattr("loom.tools.mcp_stdio.PATIENCE_SECONDS", 0.3)
     async with McpServers([hostile("deaf")]) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         server = process_of(servers)
         (block,) = (await call(servers, "child")).blocks
         grandchild = int(text_of(block))
@@ -335,7 +335,7 @@ async def test_closing_leaves_no_process_of_the_server_behind_even_if_it_is_deaf
 
 async def test_thirty_deaths_leave_no_process_and_no_descriptor_behind() -> None:
     async with McpServers([hostile()]) as servers:
-        await servers.ready()
+        await servers.wait_ready()
         before = open_files()
         seen: set[int] = set()
         for _ in range(30):
@@ -346,3 +346,67 @@ async def test_thirty_deaths_leave_no_process_and_no_descriptor_behind() -> None
         assert len(seen) == 30
         assert not any(is_there(process) for process in seen)
         assert open_files() <= before + 3
+
+
+@pytest.mark.parametrize("trusted", [True, False])
+async def test_only_of_a_trusted_server_the_hints_decide_what_runs_together_and_again(trusted: bool) -> None:
+    async with McpServers([hostile("promises", trusted=trusted)]) as servers:
+        await servers.wait_ready()
+        stated = {name: (tool.reads_only, tool.repeatable) for name, tool in servers.tools.items()}
+        assert stated["bad__many"] == (trusted, trusted), "readOnlyHint"
+        assert stated["bad__paths"] == (False, trusted), "idempotentHint"
+        assert stated["bad__given"] == (False, False), "no hint"
+        assert all(tool.danger == "ask" for tool in servers.tools.values()), "a hint never saves a question"
+
+
+async def test_x8_another_tool_behind_the_same_name_is_asked_about(tmp_path: Path) -> None:
+    """Rules and approvals go by `bad__get_data`, whatever the server calls what is behind it."""
+    pins = tmp_path / "mcp.json"
+    async with McpServers([hostile("dotted")], pins=Pins(pins)) as servers:
+        await servers.wait_ready()
+        await call(servers, "get_data")
+    async with McpServers([hostile("underscored")], pins=Pins(pins)) as servers:
+        await servers.wait_ready()
+        refusing = Context(allow=False)
+        with pytest.raises(ToolError, match="the user said no"):
+            await call(servers, "get_data", refusing)
+        assert "which now says: Deletes." in refusing.asked[0]
+
+
+async def test_x11_an_approval_shows_the_tool_its_description_and_every_argument() -> None:
+    async with McpServers([hostile()]) as servers:
+        await servers.wait_ready()
+        preview = servers.tools["bad__filled"].preview
+        assert preview is not None
+        assert preview(Path("/"), {"path": "a", "times": 3}) == (
+            "filled of the MCP server bad: Required, with a default.\n\npath: a\ntimes: 3"
+        )
+
+
+async def test_a2_a_required_argument_with_a_default_is_filled_in() -> None:
+    async with McpServers([hostile()]) as servers:
+        await servers.wait_ready()
+        (answer,) = (await call(servers, "filled", name="x")).blocks
+        assert json.loads(text_of(answer)) == {"name": "x", "scale": 1.5}
+        with pytest.raises(ToolError, match="name is missing"):
+            await call(servers, "filled")
+
+
+async def test_a2_a_picture_in_content_and_structured_content_is_shown_once() -> None:
+    async with McpServers([hostile()]) as servers:
+        await servers.wait_ready()
+        blocks = (await call(servers, "twice")).blocks
+        assert [type(block) for block in blocks] == [ImageBlock, TextBlock]
+        assert "[shown above]" in text_of(blocks[1])
+
+
+async def test_a2_a_slow_server_is_named_and_not_called_ready() -> None:
+    said: list[str] = []
+    async with McpServers([hostile("hangs-at-once", timeout_seconds=600)], notice=said.append) as servers:
+        await servers.wait_ready(0.2)
+        await servers.wait_ready(0.2)
+        (status,) = servers.status()
+        assert status.state == "connecting"
+        assert "it has not answered for" in status.error
+        assert len(said) == 1
+        assert said[0].startswith("the MCP server bad has not answered for 0.2 s")

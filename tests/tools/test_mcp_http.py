@@ -59,7 +59,7 @@ async def test_a_picture_of_megabytes_comes_over_http_as_it_was_sent(form: str) 
     port = free_port()
     with serving(port, form):
         async with McpServers([spec_of(port)]) as servers:
-            await servers.ready(30)
+            await servers.wait_ready(30)
             (block,) = (await servers.tools["web__noise"].run(Context(), {"size": 1200})).blocks
             assert isinstance(block, ImageBlock)
             assert block.media.digest == digest_of(bmp(1200))
@@ -74,7 +74,7 @@ async def test_without_its_header_the_server_is_told_as_gone_and_the_key_is_in_n
     said: list[str] = []
     with serving(port, "sse"):
         async with McpServers([spec_of(port, headers={"Authorization": "wrong"})], notice=said.append) as servers:
-            await servers.ready(30)
+            await servers.wait_ready(30)
             assert servers.tools == {}
             assert servers.status()[0].state == "failed"
     assert len(said) == 1
@@ -86,7 +86,7 @@ async def test_a_server_that_dies_in_mid_call_is_an_error_and_works_again_when_i
     port = free_port()
     async with McpServers([spec_of(port)]) as servers:
         with serving(port, "sse") as process:
-            await servers.ready(30)
+            await servers.wait_ready(30)
             call = asyncio.create_task(servers.tools["web__slow"].run(Context(), {}))
             await asyncio.sleep(0.2)
             process.kill()
@@ -104,7 +104,7 @@ async def test_a_server_that_forgot_its_sessions_is_connected_anew() -> None:
     port = free_port()
     async with McpServers([spec_of(port)]) as servers:
         with serving(port, "json"):
-            await servers.ready(30)
+            await servers.wait_ready(30)
             await servers.tools["web__whoami"].run(Context(), {})
         with serving(port, "json") as process:
             try:
@@ -116,7 +116,7 @@ async def test_a_server_that_forgot_its_sessions_is_connected_anew() -> None:
 
 async def test_an_address_where_nobody_listens_costs_nothing_but_its_tools() -> None:
     async with McpServers([spec_of(free_port())]) as servers:
-        await servers.ready(30)
+        await servers.wait_ready(30)
         (status,) = servers.status()
         assert status.state == "failed"
         assert "cannot be reached" in status.error
@@ -126,7 +126,7 @@ async def test_a_server_that_tells_of_changes_only_to_subscribers_is_subscribed_
     port = free_port()
     with serving(port, "sse"):
         async with McpServers([spec_of(port)]) as servers:
-            await servers.ready(30)
+            await servers.wait_ready(30)
             assert list(servers.tools) == ["web__noise", "web__slow", "web__whoami", "web__grow"]
             await servers.tools["web__grow"].run(Context(), {})
             await until(lambda: "web__grown" in servers.tools)

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from mcp_types import Tool
 
-from loom.tools.mcp_form import form_of
+from loom.tools.mcp_input_schema import form_of
 from loom.tools.mcp_schema import fingerprint, tool_name, tool_spec
 
 

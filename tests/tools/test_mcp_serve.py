@@ -22,7 +22,7 @@ from loom.testing import sample_pdf, sample_png, sample_wav
 from loom.tools.base import Tool
 from loom.tools.files import read_file
 from loom.tools.look import look
-from loom.tools.mcp_server import Kept, ServedCall, Serving
+from loom.tools.mcp_server import ServedCall, ServedMedia, ServeOptions
 from loom.tools.workspace import open_file
 
 
@@ -106,7 +106,7 @@ async def test_a_link_that_is_swapped_while_a_call_runs_leads_nowhere(name: str,
     (inside / "plain.txt").write_text("inside words")
     link = inside / "link.txt"
     link.symlink_to("plain.txt")
-    call = ServedCall(Serving(workspace=inside), Kept())
+    call = ServedCall(ServeOptions(workspace=inside), ServedMedia())
     with open_file(inside, "link.txt") as opened:
         link.unlink()
         link.symlink_to(tmp_path / "other.txt")
@@ -138,7 +138,9 @@ async def test_links_that_are_swapped_all_the_time_let_nothing_out(tmp_path: Pat
     try:
         for _ in range(300):
             try:
-                answers.append(str(await read_file(ServedCall(Serving(workspace=inside), Kept()), "link.txt")))
+                answers.append(
+                    str(await read_file(ServedCall(ServeOptions(workspace=inside), ServedMedia()), "link.txt"))
+                )
             except ToolError as error:
                 answers.append(str(error))
     finally:

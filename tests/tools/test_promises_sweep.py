@@ -20,7 +20,7 @@ from pathlib import Path
 from loom.content.blocks import TextBlock
 from loom.content.messages import text_of
 from loom.errors import LoomError
-from loom.formats.door import admit
+from loom.formats.intake import accept
 from loom.tools.files import read_file
 from tools.world import Context
 
@@ -76,7 +76,7 @@ async def test_24_a_sweep_over_this_machine_ends_in_blocks_or_in_sentences(tmp_p
         data = path.read_bytes()
         began = time.monotonic()
         try:
-            admitted = admit(data, path.name)
+            admitted = accept(data, path.name)
             kinds[type(admitted.block).__name__] += 1
         except LoomError as error:
             kinds[error.code] += 1

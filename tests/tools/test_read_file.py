@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import threading
 import tracemalloc
+import zipfile
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,8 +15,8 @@ import pytest
 from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, TextBlock
 from loom.content.messages import text_of
 from loom.errors import ContentError, TooLarge, ToolError, Unreadable, Unsupported
-from loom.formats.door import admit
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
+from loom.formats.intake import accept
 from loom.testing import sample_pdf, sample_png, sample_wav
 from loom.tools.files import numbered_lines, page_sentence, read_file
 from loom.tools.workspace import is_sensitive
@@ -24,12 +25,12 @@ from loom.tools.workspace import is_sensitive
 class Context:
     def __init__(self, workspace: Path, *, allow: bool = False) -> None:
         self.workspace = workspace
-        self.limits = Limits()
+        self.limits = IntakeLimits()
         self.asked: list[str] = []
         self._allow = allow
 
     async def attach(self, data: bytes, *, name: str, source: str, pages: str = "") -> Sequence[ContentBlock]:
-        return [admit(data, name, source=source, pages=pages, limits=self.limits).block]
+        return [accept(data, name, source=source, pages=pages, limits=self.limits).block]
 
     async def approve(self, action: str, *, why: str) -> None:
         self.asked.append(f"{action}: {why}")
@@ -58,7 +59,7 @@ def test_a_long_log_takes_little_more_memory_than_its_text() -> None:
     log = b"ab\n" * 3_000_000
     tracemalloc.start()
     try:
-        shown = numbered_lines(log, "log", Limits(), offset=2_999_999, limit=None, media_type="text/plain")
+        shown = numbered_lines(log, "log", IntakeLimits(), offset=2_999_999, limit=None, media_type="text/plain")
         peak = tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
@@ -354,3 +355,10 @@ async def test_line_behind_the_end_gets_an_explanation(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("one\ntwo")
     with pytest.raises(ToolError, match="2 lines"):
         await read_file(Context(tmp_path), "a.txt", offset=3)
+
+
+async def test_a_file_inside_an_archive_is_read_by_its_path(tmp_path: Path) -> None:
+    with zipfile.ZipFile(tmp_path / "bundle.zip", "w") as archive:
+        archive.writestr("docs/notes.txt", "first\nsecond\n")
+    (block,) = await read_file(Context(tmp_path), "bundle.zip", member="docs/notes.txt", offset=2)
+    assert "     2\tsecond" in text_of(block)

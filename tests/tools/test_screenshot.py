@@ -16,7 +16,7 @@ from PIL import Image
 
 from loom.content.blocks import ContentBlock
 from loom.content.messages import text_of
-from loom.errors import ExtraMissing, LoomError, ToolError, Unsupported
+from loom.errors import ExtraMissing, LoomError, ToolError, Unreadable, Unsupported
 from loom.tools import screenshot as module
 from loom.tools.egress import Egress
 from loom.tools.screenshot import screenshot_tool
@@ -271,3 +271,25 @@ async def test_cancelling_leaves_no_process_and_no_folder(
 async def test_odd_sizes_get_an_explanation(tmp_path: Path, width: int, height: int) -> None:
     with pytest.raises(ToolError, match="pixels"):
         await SHOOT.run(Context(tmp_path), {"url": "a.html", "width": width, "height": height})
+
+
+async def test_x1_no_name_is_resolved_before_the_user_agrees(tmp_path: Path) -> None:
+    resolved: list[str] = []
+
+    async def spy(host: str, port: int) -> list[str]:
+        resolved.append(host)
+        return ["127.0.0.1"]
+
+    context = Context(tmp_path)
+    with pytest.raises(ToolError, match="said no"):
+        await screenshot_tool(Egress(resolve=spy)).run(context, {"url": "http://secret.evil.example/"})
+    assert context.asked == ["open secret.evil.example: what is in the address is told to that host"]
+    assert resolved == []
+
+
+async def test_a7_where_nothing_listens_it_says_so(tmp_path: Path) -> None:
+    with socket.socket() as closed:
+        closed.bind(("127.0.0.1", 0))
+        port = closed.getsockname()[1]
+    with pytest.raises(Unreadable, match=rf"nothing answers at localhost:{port}"):
+        await SHOOT.run(Context(tmp_path, allow=True), {"url": f"http://localhost:{port}/"})

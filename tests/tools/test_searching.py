@@ -9,12 +9,23 @@ from pathlib import Path
 import pytest
 
 from loom.errors import ToolError
-from loom.tools import searching
+from loom.tools import file_search, ripgrep
 from loom.tools.builtin import builtin_tools
+from loom.tools.search_patterns import required_literal
 from patience import PATIENCE_SECONDS
 from tools.world import Context, said
 
 SEARCH = builtin_tools()["search_files"]
+
+
+@pytest.fixture(autouse=True, params=["with ripgrep", "without"])
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
+    """Every test holds with both."""
+    if request.param == "without":
+        monkeypatch.setattr(ripgrep, "ripgrep_program", lambda: None)
+    else:
+        assert ripgrep.ripgrep_program(), "run tests/packages.sh"
+    return str(request.param)
 
 
 async def test_matches_come_with_file_and_line_and_binary_files_are_counted(tmp_path: Path) -> None:
@@ -63,7 +74,8 @@ async def test_many_matches_are_cut_and_long_lines_are_shown_around_the_match(tm
 async def test_a_pattern_that_never_ends_is_ended_and_nothing_stands_still_meanwhile(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(searching, "SEARCH_SECONDS", 3.0)
+    monkeypatch.setattr(ripgrep, "ripgrep_program", lambda: None)  # ripgrep has no such patterns
+    monkeypatch.setattr(file_search, "SEARCH_SECONDS", 3.0)
     (tmp_path / "a.txt").write_text("a" * 60 + "!")
     longest = 0.0
 
@@ -112,3 +124,106 @@ async def test_links_that_lead_out_are_not_followed(tmp_path: Path) -> None:
     assert "no match" in await said(SEARCH, Context(workspace), pattern="hidden")
     with pytest.raises(ToolError, match="said no"):
         await said(SEARCH, Context(workspace), pattern="hidden", path="folder")
+
+
+async def test_lines_around_a_match_are_shown_as_grep_shows_them(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("".join(f"line {number}\n" for number in range(1, 21)))
+    found = await said(SEARCH, Context(tmp_path), pattern="line (5|7|15)$", around=1)
+    assert found.splitlines() == [
+        "a.txt-4- line 4",
+        "a.txt:5: line 5",
+        "a.txt-6- line 6",
+        "a.txt:7: line 7",
+        "a.txt-8- line 8",
+        "--",
+        "a.txt-14- line 14",
+        "a.txt:15: line 15",
+        "a.txt-16- line 16",
+        "(3 matches in 1 of 1 file)",
+    ]
+    close = await said(SEARCH, Context(tmp_path), pattern="line (5|6)$", around=2)
+    assert close.splitlines()[:6] == [
+        *("a.txt-3- line 3", "a.txt-4- line 4", "a.txt:5: line 5", "a.txt:6: line 6"),
+        *("a.txt-7- line 7", "a.txt-8- line 8"),
+    ]
+
+
+async def test_names_alone_counts_and_types(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("word\nword\nword word\n")
+    (tmp_path / "b.md").write_text("word\n")
+    (tmp_path / "c.ts").write_text("nothing\n")
+    context = Context(tmp_path)
+    assert (await said(SEARCH, context, pattern="word", show="files")).splitlines() == [
+        *("a.py", "b.md", "(a match in 2 of 3 files)"),
+    ]
+    assert (await said(SEARCH, context, pattern="word", show="count")).splitlines() == [
+        *("a.py: 3", "b.md: 1", "(4 matches in 2 of 3 files)"),
+    ]
+    assert (await said(SEARCH, context, pattern="word", type="md")).splitlines()[0] == "b.md:1: word"
+    with pytest.raises(ToolError, match="there is no type 'cobol'; there are c, cpp"):
+        await said(SEARCH, context, pattern="word", type="cobol")
+
+
+async def test_a_match_may_span_lines_if_that_is_wanted(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_bytes(b"def f(\r\n    a,\r\n):\r\n    pass\r\n")
+    context = Context(tmp_path)
+    assert "no match" in await said(SEARCH, context, pattern=r"f\(\s*a,")
+    found = await said(SEARCH, context, pattern=r"f\(\s*a,", multiline=True, around=1)
+    assert found.splitlines()[:3] == ["a.py:1: def f(", "a.py:2:     a,", "a.py-3- ):"]
+
+
+async def test_both_engines_find_the_same(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patterns of every kind over texts of every kind, beside a plain loop over lines."""
+    texts = {
+        "a.txt": "alpha beta\nGamma_1 = 2\n\ttab\n",
+        "b.py": "def alpha(x):\n    return x  # beta\n",
+        "ü.txt": "schön alpha\n",
+        "sub/c.md": "# Title\n\nalpha.beta(gamma)\n[link](x)\n" * 3,
+        "sub/d.txt": "one\rtwo alpha\r\nthree",
+    }
+    for name, text in texts.items():
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(text.encode())
+    (tmp_path / "latin.txt").write_bytes("schöner alpha-Wert\n".encode("cp1252"))
+    (tmp_path / "wide.txt").write_bytes("alpha wide\n".encode("utf-16"))
+    for pattern in (
+        *("alpha", "alpha.beta", r"alpha\.beta", "^alpha", "alpha$", r"\bx\b", "a+l", "al?pha", "(?i)gamma", "sch.n"),
+        *(
+            "alpha|Title",
+            "[gG]amma",
+            r"\w+_\d",
+            "(alpha) (beta)",
+            "schö",
+            r"\talpha|\ttab",
+            "x{1}",
+            r"\(x\)",
+            "(?<=al)pha",
+        ),
+    ):
+        found = await said(SEARCH, Context(tmp_path), pattern=pattern, limit=1000)
+        with monkeypatch.context() as patch:
+            patch.setattr(ripgrep, "ripgrep_program", lambda: None)
+            patch.setattr(file_search, "required_literal", lambda _: None)
+            assert found == await said(SEARCH, Context(tmp_path), pattern=pattern, limit=1000), pattern
+
+
+@pytest.mark.parametrize(
+    ("pattern", "literal"),
+    [
+        ("needle", b"needle"),
+        (r"needle_\d+ = compute", b" = compute"),
+        (r"def \w+\(self", b"(self"),
+        ("abc*def", b"def"),
+        ("abcd?", b"abc"),
+        ("abc+de", b"abc"),
+        ("(abcdef)?xyz", b"xyz"),
+        ("[abc]+hello[xyz]", b"hello"),
+        ("a|bcdef", None),
+        ("(?i)needle", None),
+        ("ab", None),
+        (r"\.\*\.", b".*."),
+        ("abc{2}def", b"def"),
+    ],
+)
+def test_what_every_match_contains_is_known_beforehand(pattern: str, literal: bytes | None) -> None:
+    assert required_literal(pattern) == literal

@@ -10,8 +10,8 @@ from loom.content.inputs import Content
 from loom.content.media import Media, digest_of
 from loom.content.messages import media_blocks, text_of
 from loom.errors import NotFound, ToolError
-from loom.formats.door import admit
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
+from loom.formats.intake import accept
 from loom.models import Capabilities
 from loom.tools.base import Tool
 
@@ -19,9 +19,9 @@ from loom.tools.base import Tool
 class Context:
     """`allow`: what the user says when asked. `stored` is what the session refers to."""
 
-    def __init__(self, workspace: Path, *, allow: bool = False, limits: Limits | None = None) -> None:
+    def __init__(self, workspace: Path, *, allow: bool = False, limits: IntakeLimits | None = None) -> None:
         self.workspace = workspace
-        self.limits = limits or Limits()
+        self.limits = limits or IntakeLimits()
         self.capabilities = Capabilities()
         self.asked: list[str] = []
         self.told: list[str] = []
@@ -33,7 +33,7 @@ class Context:
         self, data: bytes | Path, *, name: str = "", source: str = "", pages: str = ""
     ) -> Sequence[ContentBlock]:
         assert isinstance(data, bytes), "built-in tools attach bytes that they have read themselves"
-        admitted = admit(data, name, source=source, pages=pages, limits=self.limits)
+        admitted = accept(data, name, source=source, pages=pages, limits=self.limits)
         if admitted.data is not None:
             self.bytes[digest_of(admitted.data)] = admitted.data
         return [admitted.block, *(TextBlock(f"({notice})") for notice in admitted.notices)]

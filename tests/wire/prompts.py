@@ -13,6 +13,7 @@ from loom.content.blocks import Citation, ImageBlock, Opaque, TextBlock, Thinkin
 from loom.content.messages import Message
 from loom.models import CacheRule, Capabilities, Limits, Model, ThinkingRule, TokenRule
 from loom.prompt import Embedded, MediaRef, Prompt, Sampling, ShownMedia, ShownMessage, ShownResult, ToolSpec
+from loom.providers import catalog
 
 GOLDEN = Path(__file__).parent / "golden"
 
@@ -57,6 +58,7 @@ CLAUDE = Model(
     limits=Limits(context_tokens=1_000_000, max_output_tokens=128_000),
     thinking=ThinkingRule(replay="own", request="adaptive"),
     cache=CacheRule(mode="explicit"),
+    sampling=False,
 )
 GPT = Model(
     provider="openai-responses",
@@ -65,27 +67,42 @@ GPT = Model(
     thinking=ThinkingRule(replay="own", request="effort"),
 )
 GPT_CHAT = Model(
-    provider="openai-chat", name="gpt-6-astra", wire="openai_chat", thinking=ThinkingRule(request="effort")
+    provider="openai-chat",
+    name="gpt-6-astra",
+    wire="openai_chat",
+    thinking=ThinkingRule(request="effort"),
+    dialect=catalog.model("openai-chat/gpt-6-astra").dialect,
 )
 DEEPSEEK = Model(
     provider="deepseek",
     name="deepseek-flash",
     wire="openai_chat",
     thinking=ThinkingRule(replay="tool_turns", request="effort"),
+    dialect=catalog.model("deepseek/deepseek-flash").dialect,
 )
-MISTRAL = Model(provider="mistral", name="mistral-medium-latest", wire="openai_chat")
+MISTRAL = Model(
+    provider="mistral",
+    name="mistral-medium-latest",
+    wire="openai_chat",
+    dialect=catalog.model("mistral/mistral-medium-latest").dialect,
+)
 VLLM = Model(
     provider="openai-compatible",
     name="qwen3-vl",
     wire="openai_chat",
-    profile="vllm",
     thinking=ThinkingRule(replay="own"),
 )
 GEMINI = Model(
     provider="gemini",
     name="gemini-4-argon",
     wire="gemini",
-    thinking=ThinkingRule(replay="own", request="level", signature_required=True),
+    auth="x-goog-api-key",
+    thinking=ThinkingRule(
+        replay="own",
+        request="level",
+        signature_required=True,
+        levels=("minimal", "low", "medium", "high"),
+    ),
     tokens=TokenRule(image="ceiling"),
 )
 OLLAMA = Model(
@@ -98,7 +115,7 @@ OLLAMA = Model(
 
 
 def owed(model: Model, data: Any) -> Opaque:
-    return Opaque(provider=model.producer, model=model.name, data=data)
+    return Opaque(provider=model.opaque_owner, model=model.name, data=data)
 
 
 def rich(

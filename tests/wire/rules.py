@@ -96,4 +96,6 @@ _RULES: dict[str, Callable[[str, str, JSON], Found]] = {
     "deepseek": chat,
     "mistral": chat,
     "openai-compatible": chat,
+    "groq": chat,
+    "xai": chat,
 }

@@ -157,6 +157,8 @@ _CHAT_RULES: dict[str, Callable[[str, JSON], Found]] = {
     "deepseek": _deepseek,
     "mistral": _mistral,
     "openai-compatible": _compatible,
+    "groq": _compatible,
+    "xai": _compatible,
 }
 
 

@@ -193,6 +193,12 @@ def check_openai_responses(body: dict[str, Any]) -> None:
 def check_mistral(body: dict[str, Any]) -> None:
     from mistralai.client.models import ChatCompletionStreamRequestTypedDict
 
+    form = body.get("response_format", {})
+    if "json_schema" in form:  # the SDK's name for what it writes as `schema`
+        schema = {
+            ("schema_definition" if key == "schema" else key): value for key, value in form["json_schema"].items()
+        }
+        body = {**body, "response_format": {**form, "json_schema": schema}}
     check(body, ChatCompletionStreamRequestTypedDict)
 
 
@@ -205,6 +211,7 @@ def check_gemini(body: dict[str, Any]) -> None:
         "tools": list[genai.Tool],
         "toolConfig": genai.ToolConfig,
         "generationConfig": genai.GenerationConfig,
+        "serviceTier": str,
     }
     for key, value in body.items():
         _demand(key in expected, "$", f"a request has no {key!r}")

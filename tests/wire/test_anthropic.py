@@ -10,7 +10,7 @@ from loom.content.messages import assistant
 from loom.events import CallFinished
 from loom.models import Model, ThinkingRule, Usage
 from loom.prompt import Prompt, Sampling, ShownMedia, ShownMessage
-from loom.wire import anthropic
+from loom.wire import anthropic, bedrock_anthropic
 from wire.prompts import (
     CHART,
     CLAUDE,
@@ -45,10 +45,10 @@ def test_results_and_the_words_after_them_are_one_message_with_the_results_first
 
 def test_a_temperature_goes_only_to_the_older_version_on_bedrock() -> None:
     warm = Sampling(temperature=0.5)
-    bedrock = Model(provider="bedrock-anthropic", name="anthropic.claude-haiku-4-5", wire="anthropic")
+    bedrock = Model(provider="bedrock-anthropic", name="anthropic.claude-haiku-4-5", wire="bedrock_anthropic")
     message = ShownMessage("user", (TextBlock("Hi"),))
     assert "temperature" not in anthropic.encode(Prompt(model=CLAUDE, messages=(message,), sampling=warm))
-    body = anthropic.encode(Prompt(model=bedrock, messages=(message,), sampling=warm))
+    body = bedrock_anthropic.encode(Prompt(model=bedrock, messages=(message,), sampling=warm))
     assert body["temperature"] == 0.5
     assert body["anthropic_version"] == "bedrock-2023-05-31"
     assert "model" not in body

@@ -12,7 +12,7 @@ from loom.errors import ProviderError, WireError
 from loom.events import MediaArrived, decode_event, encode_event, fold
 from loom.wire import anthropic, framing, gemini, ollama, openai_chat, openai_responses
 from loom.wire.deltas import ThinkTags
-from loom.wire.framing import EventStream, LineSplitter, ServerSentEvent, parse_object
+from loom.wire.framing import LineSplitter, ServerSentEvent, SseParser, parse_object
 from wire.prompts import CLAUDE, DEEPSEEK, GEMINI, GPT, OLLAMA, VLLM
 from wire.streams import ANTHROPIC, OPENAI_CHAT, OPENAI_RESPONSES, decode
 from wire.streams import GEMINI as GEMINI_STREAMS
@@ -46,7 +46,7 @@ def test_lines_are_found_however_they_end_and_are_cut(lines: list[str], end: str
 
 
 def test_events_have_names_several_lines_comments_and_unknown_fields() -> None:
-    stream = EventStream()
+    stream = SseParser()
     data = b"\xef\xbb\xbf: hello\nevent: a\ndata: 1\ndata:2\nid: 5\nretry: 1\nwhat\n\n\n\ndata\n\nevent: b\n\ndata: cut"
     assert list(stream.feed(data)) == [ServerSentEvent("a", "1\n2"), ServerSentEvent("", "")]
     assert list(stream.feed(b"\n\n")) == [ServerSentEvent("", "cut")]
@@ -57,7 +57,7 @@ def test_a_line_or_an_event_without_end_is_refused_before_it_fills_the_memory(mo
     with pytest.raises(WireError, match="a line of more than 1000 bytes"):
         list(LineSplitter().feed(b"x" * 1001))
     with pytest.raises(WireError, match="an event of more than 1000 bytes"):
-        list(EventStream().feed(b"data: xxxxxxxxxxxxxxxxxxxx\n" * 60))
+        list(SseParser().feed(b"data: xxxxxxxxxxxxxxxxxxxx\n" * 60))
 
 
 def test_an_object_is_demanded_and_anything_else_is_quoted() -> None:

@@ -159,8 +159,8 @@ def test_media_are_one_kind_of_part_and_only_newer_models_take_a_resolution_for_
         (GEMINI, Sampling(thinking="off"), {"thinkingConfig": {"thinkingLevel": "MINIMAL", "includeThoughts": False}}),
         (OLDER, Sampling(thinking="low"), {"thinkingConfig": {"thinkingBudget": 2048, "includeThoughts": True}}),
         (OLDER, Sampling(thinking="off"), {"thinkingConfig": {"thinkingBudget": 0, "includeThoughts": False}}),
-        (GEMINI, Sampling(max_tokens=5, temperature=0.5), {"maxOutputTokens": 5, "temperature": 0.5}),
-        (GEMINI, Sampling(), None),
+        (GEMINI, Sampling(max_tokens=5), {"maxOutputTokens": 5, "thinkingConfig": {"includeThoughts": True}}),
+        (GEMINI, Sampling(), {"thinkingConfig": {"includeThoughts": True}}),
     ],
 )
 def test_wishes_are_written_by_the_models_rule(model: Model, sampling: Sampling, config: object) -> None:

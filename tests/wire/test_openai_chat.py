@@ -143,7 +143,7 @@ def test_each_server_is_asked_in_its_own_words() -> None:
     }  # fmt: skip
     assert asked(DEEPSEEK) == {
         "tool_choice": "required", "max_tokens": 5, "temperature": 0.2,
-        "thinking": {"type": "enabled"}, "reasoning_effort": "high",
+        "thinking": {"type": "enabled"}, "reasoning_effort": "medium",
     }  # fmt: skip
     assert asked(DEEPSEEK, Sampling(thinking="off", tool_choice="none")) == {
         "tool_choice": "none", "thinking": {"type": "disabled"},

@@ -9,9 +9,12 @@ import pytest
 
 from loom.content.blocks import Citation, TextBlock, ThinkingBlock, ToolCall
 from loom.models import Model
-from loom.prompt import Prompt, ShownMessage, ShownResult
+from loom.prompt import Prompt, ShownMessage, ShownRaw, ShownResult
+from loom.providers import catalog
 from loom.wire import anthropic, gemini, ollama, openai_chat, openai_responses
+from loom.wire.table import wire_of
 from wire.prompts import CLAUDE, DEEPSEEK, GEMINI, GPT, OLLAMA, VLLM, owed
+from wire.sdk_types import check_anthropic, check_openai_responses
 
 MARK = "not of its kind"
 WIRES = [
@@ -75,3 +78,43 @@ def test_thinking_goes_back_in_a_field_for_thinking(field: str) -> None:
     messages = (ShownMessage("user", (TextBlock("a"),)), ShownMessage("assistant", blocks))
     _, answer = openai_chat.encode(Prompt(model=DEEPSEEK, messages=messages))["messages"]
     assert answer == {"role": "assistant", "content": "so", "reasoning_content": "hm"}
+
+
+SEARCHED = {
+    "anthropic/claude-opus-5": (
+        {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "cats"}},
+        {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []},
+    ),
+    "openai/gpt-6-astra": (
+        {
+            "type": "web_search_call",
+            "id": "ws_1",
+            "status": "completed",
+            "action": {"type": "search", "query": "cats", "queries": ["cats"]},
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("reference", SEARCHED)
+def test_blocks_of_tools_that_the_platform_runs_go_back_as_they_came_and_where_they_stood(reference: str) -> None:
+    model = catalog.model(reference)
+    found = SEARCHED[reference]
+    assert all(block["type"] in model.own_blocks for block in found)
+    shown = (
+        ShownMessage("user", (TextBlock("Which cats?"),)),
+        ShownMessage(
+            "assistant", (TextBlock("I look."), *(ShownRaw(data=block) for block in found), TextBlock("All."))
+        ),
+        ShownMessage("user", (TextBlock("Thanks."),)),
+    )
+    body = wire_of(model).encode(Prompt(model=model, messages=shown))
+    said = body["messages"][1]["content"] if "messages" in body else body["input"][1:-1]
+    assert tuple(said[1:-1]) == found
+    check = check_anthropic if "messages" in body else check_openai_responses
+    check(body)
+
+
+def test_only_the_platform_that_runs_the_tools_names_their_blocks() -> None:
+    for reference in ("bedrock/x", "openai-chat/x", "deepseek/x", "ollama/x", "compatible/x"):
+        assert catalog.model(reference).own_blocks == ()

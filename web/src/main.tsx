@@ -1,35 +1,38 @@
-// Starts the page: asks for what it needs, connects, draws.
+// Entry point: load limits, models and sessions, connect, render.
 import { render } from "preact";
-import { ask, Refused } from "./api/http";
-import type { ConfigView, ModelView, SampleView } from "./api/shapes";
+import { request, ApiError } from "./api/http";
+import type { ConfigView, ModelView, SampleView } from "./api/types";
 import { App } from "./screens/App";
-import { config, defaultModel, models, samples, sessionId, view } from "./state/app";
+import { config, connection, defaultModel, models, samples, sessionId, view } from "./state/app";
 import { keepDrafts } from "./state/composer";
 import { connect } from "./state/connection";
+import { watchBranches, watchTitle } from "./state/page_effects";
 import { watchPlan } from "./state/plan";
 import { loadSessions, onEnvelope, onSessionChange, refresh, report, route, sessionInAddress } from "./state/sessions";
-import { deliverLeft } from "./state/turn";
+import { resendOutbox } from "./state/actions";
 import { loadTheme } from "./state/theme";
 
-async function loadFacts(): Promise<void> {
-  const [limits, known, shown] = await Promise.all([
-    ask<ConfigView>("/config"),
-    ask<{ models: ModelView[]; default: string }>("/models"),
-    ask<{ samples: SampleView[] }>("/samples"),
+async function loadSettings(): Promise<void> {
+  const [limits, known, examples] = await Promise.all([
+    request<ConfigView>("/config"),
+    request<{ models: ModelView[]; default: string }>("/models"),
+    request<{ samples: SampleView[] }>("/samples"),
   ]);
   config.value = limits;
   models.value = known.models;
   defaultModel.value = known.default;
-  samples.value = shown.samples;
+  samples.value = examples.samples;
 }
 
 async function begin(): Promise<void> {
   try {
     await loadSessions();
   } catch (error) {
-    if (!(error instanceof Refused)) throw error;
-    if (error.isAway) setTimeout(() => void begin(), 1000);
-    else report(error);
+    if (!(error instanceof ApiError)) throw error;
+    if (error.isOffline) {
+      connection.value = "offline";
+      setTimeout(() => void begin(), 1000);
+    } else report(error);
     return;
   }
   connect({
@@ -40,16 +43,20 @@ async function begin(): Promise<void> {
       void refresh();
     },
   });
-  loadFacts().catch(report);
+  loadSettings().catch(report);
   if (!view.value) await route();
-  deliverLeft();
+  resendOutbox();
 }
 
-// Whoever types at once must find nothing in the way: the draft is there before the daemon has answered.
+// The draft is restored before the server has answered, so that typing can start at once.
 loadTheme();
 sessionId.value = sessionInAddress();
 keepDrafts();
 watchPlan();
+watchTitle();
+watchBranches();
 addEventListener("hashchange", () => void route());
+// Offered by browsers on https and on localhost only.
+if ("serviceWorker" in navigator) addEventListener("load", () => void navigator.serviceWorker.register("/assets/sw.js", { scope: "/" }));
 render(<App />, document.getElementById("app") as HTMLElement);
 void begin();

@@ -8,34 +8,33 @@ from __future__ import annotations
 
 import asyncio
 import os
-import re
 import secrets
 import unicodedata
 from collections.abc import Awaitable, Callable, Collection, Generator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, Literal, TypeAlias
+from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
 from loom.content.blocks import ToolCall
 from loom.errors import ContentError, ToolError
 from loom.events import ApprovalAnswered, ApprovalRequested, Event
+from loom.tools.command_subjects import CommandSubjects, command_subjects
 from loom.tools.egress import is_address
 
 Action: TypeAlias = Literal["allow", "ask", "deny"]
-Said: TypeAlias = Literal["once", "always", "deny"]
+ApprovalVerdict: TypeAlias = Literal["once", "always", "deny"]
 Rule: TypeAlias = Callable[[str, str], Action | None]
 """(tool, what its call is about: a command, a path, an address) → what the user's policy says; None leaves it to the
 tool."""
 
 _STRICTNESS: Final[dict[Action | None, int]] = {"allow": 0, None: 1, "ask": 2, "deny": 3}
-_JOINED: Final = re.compile(r"[;&|\n`()<>]|\$\(")
-_TO_SAME: Final = re.compile(r"((?<![^ \t\n;&|`()<>])\d)?>&\d(?![^ \t\n;&|`()<>])")
-"""One output into another, such as 2>&1: the digits are whole words, for `>&2024/x` is a file."""
 _UNSEEN: Final = ("Cc", "Cf", "Co", "Cn", "Zl", "Zp")
 _SUBJECTS: Final = ("command", "path", "media", "url")
 """The arguments that rules are matched with."""
+_WIDENING: Final = ("network", "unsandboxed")
+"""Arguments that open the sandbox of a command: `network: npm install` must be allowed besides `npm install`."""
 BUILT_IN: Final = frozenset(
     {
         "read_file",
@@ -43,7 +42,11 @@ BUILT_IN: Final = frozenset(
         "search_files",
         "write_file",
         "edit_file",
+        "multi_edit",
         "run_command",
+        "start_process",
+        "read_output",
+        "stop_process",
         "look",
         "render_slides",
         "fetch_url",
@@ -53,17 +56,34 @@ BUILT_IN: Final = frozenset(
 """Tools of which we know that the subject says enough: "always" covers it whatever the other arguments are."""
 
 
+@runtime_checkable
+class ExplicitRules(Protocol):
+    """A Rule that can tell what its rules say from what it does where none matches."""
+
+    def explicit(self, tool: str, subject: str) -> Action | None:
+        """Return the action of the rule that matches; None where none does."""
+        ...
+
+    def restricts(self, tool: str) -> bool:
+        """Return whether any rule asks for or denies calls of the tool."""
+        ...
+
+
 class ApprovalGone(ContentError):
     """Somebody else has answered, or the turn is over."""
 
     code = "approval.gone"
 
 
-class About(msgspec.Struct, frozen=True, kw_only=True):
+class ApprovalSubject(msgspec.Struct, frozen=True, kw_only=True):
     """What an approval is about."""
 
     subjects: tuple[str, ...]
     """What rules are matched with; the strictest answer counts."""
+    spellings: tuple[str, ...] = ()
+    """Other names of the same: a rule can ask or deny by them, but not allow."""
+    is_opaque: bool = False
+    """Whether the call may do more than its subjects name: where rules deny anything, it is asked for."""
     pattern: str
     """What an "always" covers: the same tool with exactly this."""
     shown: str
@@ -89,11 +109,11 @@ class Approvals:
         self._rule = rule
         self._emit = emit
         self._keep = keep
-        self._waiting: dict[str, asyncio.Future[tuple[Said, str]]] = {}
+        self._waiting: dict[str, asyncio.Future[tuple[ApprovalVerdict, str]]] = {}
         self.open: dict[str, OpenApproval] = {}
         self.taken_up: dict[str, str] = {}
         """Calls of a turn that a restart cut off while they waited for an answer, and under which name."""
-        self._early: dict[str, tuple[Said, str]] = {}
+        self._early: dict[str, tuple[ApprovalVerdict, str]] = {}
         self._answered: set[str] = set()
         self.always: set[tuple[str, str]] = set()
         self.deadline: asyncio.Timeout | None = None
@@ -108,33 +128,48 @@ class Approvals:
         now = asyncio.get_running_loop().time()
         return (self.deadline.when() or now) - now
 
-    async def ask(self, call: ToolCall, about: About, *, needed: bool, is_gate: bool = False) -> bool:
+    async def ask(self, call: ToolCall, about: ApprovalSubject, *, needed: bool, is_gate: bool = False) -> bool:
         """Returns when the call may go on, and says whether somebody was asked; a ToolError that the model reads
         otherwise.
 
         `needed` is whether the tool itself asks; a rule of the user's can allow, ask or deny all the same. `is_gate`
         says that nothing of the call has happened yet.
         """
-        decided = self.decided(call.name, about.subjects)
+        decided = self.decide(call.name, about)
         if decided == "deny":
             raise _not_allowed(call)
         if decided == "allow" or (decided is None and not needed) or (call.name, about.pattern) in self.always:
             return False
-        await self._allowed(call, about, is_gate=is_gate)
+        await self._require(call, about, is_gate=is_gate)
         return True
 
-    async def confirm(self, call: ToolCall, about: About) -> None:
+    async def confirm(self, call: ToolCall, about: ApprovalSubject) -> None:
         """The same where a word that was given earlier, by a rule or by "always", is not enough."""
-        if self.decided(call.name, about.subjects) == "deny":
+        if self.decide(call.name, about) == "deny":
             raise _not_allowed(call)
-        await self._allowed(call, about, is_gate=False)
+        await self._require(call, about, is_gate=False)
 
-    async def _allowed(self, call: ToolCall, about: About, *, is_gate: bool) -> None:
-        answer, reason = await self._asked(call, about, is_gate=is_gate)
+    async def _require(self, call: ToolCall, about: ApprovalSubject, *, is_gate: bool) -> None:
+        answer, reason = await self._request(call, about, is_gate=is_gate)
         if answer == "deny":
             raise ToolError(f"the user said no{f': {reason}' if reason else ''}")
 
-    def decided(self, tool: str, subjects: Collection[str]) -> Action | None:
+    def decide(self, tool: str, about: ApprovalSubject) -> Action | None:
+        """Return what the user's rules say of a call, under every name that its subjects go by."""
+        decided = self.decide_subjects(tool, about.subjects)
+        judge: Rule = self._rule
+        restricts = True
+        if isinstance(self._rule, ExplicitRules):
+            judge, restricts = self._rule.explicit, self._rule.restricts(tool)
+        for spelling in about.spellings:
+            action = judge(tool, spelling)
+            if action in ("ask", "deny") and _STRICTNESS[action] > _STRICTNESS[decided]:
+                decided = action
+        if decided == "allow" and about.is_opaque and restricts:
+            return "ask"
+        return decided
+
+    def decide_subjects(self, tool: str, subjects: Collection[str]) -> Action | None:
         """What the user's rules say: the strictest answer over all subjects."""
         answers: list[Action | None] = [self._rule(tool, subject) for subject in subjects]
         return max(answers, key=lambda answer: _STRICTNESS[answer])
@@ -142,18 +177,18 @@ class Approvals:
     def covers(self, gate: Action | None, tool: str, subjects: Collection[str]) -> bool:
         """Whether a call that passed its gate by this answer needs no further word for these: a yes to a call that a
         rule asks for holds for what the same rule says of its files, and never for what is denied."""
-        return _STRICTNESS[self.decided(tool, subjects)] <= max(_STRICTNESS[gate], _STRICTNESS[None])
+        return _STRICTNESS[self.decide_subjects(tool, subjects)] <= max(_STRICTNESS[gate], _STRICTNESS[None])
 
-    async def _asked(self, call: ToolCall, about: About, *, is_gate: bool) -> tuple[Said, str]:
+    async def _request(self, call: ToolCall, about: ApprovalSubject, *, is_gate: bool) -> tuple[ApprovalVerdict, str]:
         approval = (self.taken_up.pop(call.id, "") if is_gate else "") or secrets.token_hex(16)
         opened = OpenApproval(
-            call=call.id, action=visible(about.shown), pattern=visible(about.pattern), is_gate=is_gate
+            call=call.id, action=escape_controls(about.shown), pattern=escape_controls(about.pattern), is_gate=is_gate
         )
-        with self._opened(approval, opened) as waiting:
-            await self._keep()
+        with self._open_request(approval, opened) as waiting:
             await self._emit(
                 ApprovalRequested(approval=approval, call=call, action=opened.action, pattern=opened.pattern)
             )
+            await self._keep()
             answer, reason = await waiting
         if answer == "always":
             self.always.add((call.name, about.pattern))
@@ -162,7 +197,9 @@ class Approvals:
         return answer, reason
 
     @contextmanager
-    def _opened(self, approval: str, opened: OpenApproval) -> Generator[asyncio.Future[tuple[Said, str]]]:
+    def _open_request(
+        self, approval: str, opened: OpenApproval
+    ) -> Generator[asyncio.Future[tuple[ApprovalVerdict, str]]]:
         """People may take their time: the turn's deadline stands still while any request is open."""
         if not self.open and self.deadline is not None:
             self._left_seconds = self.left_seconds
@@ -178,7 +215,7 @@ class Approvals:
             if not self.open and self.deadline is not None and not self.deadline.expired():
                 self.deadline.reschedule(asyncio.get_running_loop().time() + self._left_seconds)
 
-    def answer(self, approval: str, answer: Said, reason: str = "") -> bool:
+    def answer(self, approval: str, answer: ApprovalVerdict, reason: str = "") -> bool:
         """False where nobody waits for it any more."""
         waiting = self._waiting.get(approval)
         if waiting is None or waiting.done():
@@ -187,7 +224,7 @@ class Approvals:
         self._answered.add(approval)
         return True
 
-    def answer_early(self, approval: str, answer: Said, reason: str = "") -> bool:
+    def answer_early(self, approval: str, answer: ApprovalVerdict, reason: str = "") -> bool:
         """The same for a request that may not be open yet, in a turn that is just being taken up again."""
         if self.answer(approval, answer, reason):
             return True
@@ -205,60 +242,65 @@ def _not_allowed(call: ToolCall) -> ToolError:
 # What a call is about ------------------------------------------------------------------------------------------------
 
 
-def about(call: ToolCall, workspace: Path, declared: Collection[str] | None = None) -> About:
-    """Every command with each of the commands that it joins, every path with where it really leads, every address.
+def subject_of(call: ToolCall, workspace: Path, declared: Collection[str] | None = None) -> ApprovalSubject:
+    """Every command that a command line runs, every path with where it really leads, every address.
 
     All of the arguments where there is none of these, and besides them where one says more than its text, or is not
     `declared` by the tool: who knows what such an argument does? So no decoy takes the place of what a call is about.
     """
     named = {name: call.arguments[name] for name in _SUBJECTS if call.arguments.get(name) is not None}
     found = {name: _subjects(name, value, workspace) for name, value in named.items() if isinstance(value, str)}
-    subjects = [subject for several in found.values() for subject in several]
+    subjects = [subject for several in found.values() for subject in several.subjects]
     is_clear = 0 < len(named) == len(found) and (declared is None or call.arguments.keys() <= set(declared))
     if not is_clear:
         subjects.append(_json(call.arguments))
-    exact = {name: several[0] if name == "command" else several[-1] for name, several in found.items()}
-    is_enough = is_clear and len(exact) == 1 and call.name in BUILT_IN
+    widened = [name for name in _WIDENING if call.arguments.get(name) is True and "command" in found]
+    subjects += [f"{name}: {named['command']}" for name in widened]
+    exact = {name: named[name] if name == "command" else several.subjects[-1] for name, several in found.items()}
+    is_enough = is_clear and len(exact) == 1 and call.name in BUILT_IN and not widened
     pattern = next(iter(exact.values())) if is_enough else _json(call.arguments | exact)
-    return About(subjects=tuple(dict.fromkeys(subjects)), pattern=pattern, shown=_lines(call.arguments) or call.name)
+    return ApprovalSubject(
+        subjects=tuple(dict.fromkeys(subjects)),
+        spellings=tuple(spelling for several in found.values() for spelling in several.spellings),
+        is_opaque=any(several.is_opaque for several in found.values()),
+        pattern=pattern,
+        shown=_lines(call.arguments) or call.name,
+    )
 
 
-def about_action(
+def action_subject(
     call: ToolCall, workspace: Path, action: str, why: str, *, url: str = "", file: Path | None = None
-) -> About:
+) -> ApprovalSubject:
     """What a tool itself asks for while it runs. An address that the call leads to is judged as if it were called by
     itself; a file that is open, by its true place besides its names."""
-    subjects = (url,) if url else about(call, workspace).subjects
+    plain = subject_of(call, workspace)
+    subjects = (url,) if url else plain.subjects
     if file is not None:
-        subjects = (*subjects, place_in(os.path.realpath(workspace), file))
-    return About(subjects=subjects, pattern=action, shown=f"{action} ({why})" if why else action)
+        subjects = (*subjects, path_label(os.path.realpath(workspace), file))
+    return ApprovalSubject(
+        subjects=subjects,
+        spellings=() if url else plain.spellings,
+        is_opaque=not url and plain.is_opaque,
+        pattern=action,
+        shown=f"{action} ({why})" if why else action,
+    )
 
 
-def place_in(root: str, path: str | Path) -> str:
+def path_label(root: str, path: str | Path) -> str:
     """As rules know it: relative to the workspace, which really is at `root`, where it is inside. Links are not
     followed."""
     place = os.path.normpath(os.path.join(root, path))  # noqa: PTH118  asked for every file of a search: a Path is slow
     return "." if place == root else place.removeprefix(root.rstrip("/") + "/")
 
 
-def _subjects(name: str, value: str, workspace: Path) -> tuple[str, ...]:
+def _subjects(name: str, value: str, workspace: Path) -> CommandSubjects:
     match name:
         case "command":
-            return _commands(value)
+            return command_subjects(value, workspace)
         case "url":
-            return (value,) if is_address(value) else (value, *_places(value, workspace))
+            return CommandSubjects((value,) if is_address(value) else (value, *_places(value, workspace)))
         case _:
-            return _places(value, workspace)
-
-
-def _commands(command: str) -> tuple[str, ...]:
-    """All of it, and the pieces between a shell's operators: a rule for one command does not cover what is joined to
-    it.
-
-    Quotes are not understood: an operator inside them makes one more piece, and at worst one more question.
-    """
-    pieces = (piece.strip() for piece in _JOINED.split(_TO_SAME.sub(" ", command)))
-    return tuple(dict.fromkeys([command, *(piece for piece in pieces if piece)]))
+            return CommandSubjects(_places(value, workspace))
 
 
 def _places(path: str, workspace: Path) -> tuple[str, ...]:
@@ -269,7 +311,7 @@ def _places(path: str, workspace: Path) -> tuple[str, ...]:
         real = os.path.realpath(written)  # of what is written: behind a link, `..` is where the link leads
     except (ValueError, RuntimeError):  # not a path: the tool will say so
         return (path,)
-    return tuple(dict.fromkeys(place_in(root, found) for found in (written, real)))
+    return tuple(dict.fromkeys(path_label(root, found) for found in (written, real)))
 
 
 def _lines(arguments: dict[str, Any]) -> str:
@@ -284,7 +326,7 @@ def _json(value: Any) -> str:
     return msgspec.json.encode(value).decode()
 
 
-def visible(text: str) -> str:
+def escape_controls(text: str) -> str:
     """Control, bidirectional and invisible characters as escapes: what is approved is what is seen."""
     return "".join(
         character

@@ -7,63 +7,69 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from itertools import groupby
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from loom.agent.approvals import About, Action, Approvals, about, about_action, place_in
-from loom.agent.custom import spelled_out
+from loom.agent.approvals import Action, Approvals, ApprovalSubject, action_subject, path_label, subject_of
+from loom.agent.custom import expand_custom_blocks
 from loom.agent.ingest import FileBytes, ingest
-from loom.agent.ports import MediaShelf
-from loom.agent.results import TEXT_CAP_BYTES, blocks_of, data_of, error_of, fitted, kept_text, kept_texts, with_kept
+from loom.agent.results import TEXT_CAP_BYTES, blocks_of, data_of, error_of, fit_text, kept_text, kept_texts, with_kept
+from loom.compile.assemble import INTERRUPTED as CUT_OFF
+from loom.compile.ports import MediaAccess
 from loom.content.blocks import ContentBlock, TextBlock, ToolCall, ToolResult, clean_text
 from loom.content.inputs import Attachment, Content, flatten
 from loom.content.media import Media
 from loom.content.messages import Message, media_of, tool
-from loom.context.assemble import INTERRUPTED
 from loom.errors import LoomError, NotFound, ToolError
 from loom.events import Event, ToolFinished, ToolProgressed, ToolStarted
-from loom.formats.door import admit
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
+from loom.formats.intake import accept
 from loom.models import Capabilities
 from loom.tools.base import Tool
+from loom.tools.secret_mask import mask_result
 from loom.tools.workspace import OpenFile, open_file, read_whole
 
 LOOK: Final = "look"
 """The tool that reads on where a text was cut."""
+INTERRUPTED: Final = "Interrupted: it may or may not have happened. Check before you repeat it."
+"""Answers a call that had begun when its process ended, where running it again could do harm."""
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
-class Workshop(msgspec.Struct, frozen=True, kw_only=True):
-    """What all calls of a session share."""
+class CallServices(msgspec.Struct, frozen=True, kw_only=True):
+    """What all calls of a turn share."""
 
     tools: Mapping[str, Tool]
     workspace: Path
-    shelf: MediaShelf
-    limits: Limits
+    media: MediaAccess
+    limits: IntakeLimits
     approvals: Approvals
     emit: Callable[[Event], Awaitable[None]]
+    emit_now: Callable[[Event], Awaitable[None]]
+    """The same, but on disk when it returns."""
     messages: Callable[[], Awaitable[Sequence[Message]]]
-    """The path of the session so far."""
-    finished: Callable[[ToolCall, ToolResult], Awaitable[None]]
-    """Told of every call that was run, before its result is stored."""
+    """Returns the path of the session."""
+    on_finished: Callable[[ToolCall, ToolResult], Awaitable[None]]
+    """Called after every call that ran, before its result is stored."""
     text_cap_bytes: int = TEXT_CAP_BYTES
-    done: dict[str, ToolResult] = msgspec.field(default_factory=dict[str, ToolResult])
-    """What the calls of the last message gave, by call, as far as they have ended."""
+    secrets: frozenset[str] = frozenset()
+    """Values that no result may show: configured keys, and those of the environment."""
 
 
 class CallContext:
     """The ToolContext of one call."""
 
-    def __init__(self, workshop: Workshop, call: ToolCall, capabilities: Capabilities) -> None:
-        self._workshop = workshop
+    def __init__(self, services: CallServices, call: ToolCall, capabilities: Capabilities) -> None:
+        self._services = services
         self._call = call
         self.capabilities = capabilities
-        self.workspace = workshop.workspace
-        self._root = os.path.realpath(workshop.workspace)
-        self.limits = workshop.limits
+        self.workspace = services.workspace
+        self._root = os.path.realpath(services.workspace)
+        self.limits = services.limits
         self.injected: list[ContentBlock] = []
         self.gate: Action | None = None
         """What the user's rules said of the call before it began."""
@@ -74,9 +80,9 @@ class CallContext:
         if isinstance(data, Path):
             found = await self.read(data)
             data, name, source = found.data, name or found.name, source or found.source
-        admitted = await asyncio.to_thread(admit, data, name, source=source, pages=pages, limits=self.limits)
+        admitted = await asyncio.to_thread(accept, data, name, source=source, pages=pages, limits=self.limits)
         if admitted.data is not None:
-            await self._workshop.shelf.put(admitted.data)
+            await self._services.media.put(admitted.data)
         return [admitted.block, *(TextBlock(f"({notice})") for notice in admitted.notices)]
 
     async def read(self, path: Path) -> FileBytes:
@@ -94,43 +100,43 @@ class CallContext:
             data = await asyncio.to_thread(read_whole, opened, self.limits)
             return FileBytes(data, opened.path.name, str(opened.path))
 
-    async def shown(self, content: Content) -> list[ContentBlock]:
+    async def ingest_content(self, content: Content) -> list[ContentBlock]:
         """Blocks whose bytes are in the store, and what there is to say about them. What has no name is called as the
         tool that made it."""
         named = [
             Attachment(source=leaf, name=self._call.name) if isinstance(leaf, bytes) else leaf
-            for leaf in flatten(spelled_out(content))
+            for leaf in flatten(expand_custom_blocks(content))
         ]
-        found = await ingest(named, self._workshop.shelf, limits=self.limits, read=self.read)
+        found = await ingest(named, self._services.media, limits=self.limits, read=self.read)
         return [*found.blocks, *(TextBlock(f"({notice})") for notice in found.notices)]
 
     async def inject(self, *content: Content) -> None:
-        self.injected.extend(await self.shown(list(content)))
+        self.injected.extend(await self.ingest_content(list(content)))
 
     async def emit(self, text: str, *, fraction: float | None = None) -> None:
-        await self._workshop.emit(ToolProgressed(call_id=self._call.id, text=text, fraction=fraction))
+        await self._services.emit(ToolProgressed(call_id=self._call.id, text=text, fraction=fraction))
 
     async def approve(self, action: str, *, why: str, url: str = "") -> None:
-        await self._ask(about_action(self._call, self.workspace, action, why, url=url))
+        await self._ask(action_subject(self._call, self.workspace, action, why, url=url))
 
     async def approve_file(self, opened: OpenFile, action: str, *, why: str) -> None:
         if why or not self.may_read(opened.path):
             why = why or f"it is {opened.path}"
-            await self._ask(about_action(self._call, self.workspace, action, why, file=opened.path))
+            await self._ask(action_subject(self._call, self.workspace, action, why, file=opened.path))
 
-    async def _ask(self, asked: About) -> None:
-        await self._workshop.approvals.ask(self._call, asked, needed=True)
+    async def _ask(self, asked: ApprovalSubject) -> None:
+        await self._services.approvals.ask(self._call, asked, needed=True)
 
     def may_read(self, *places: Path) -> bool:
-        subjects = {place_in(self._root, place) for place in places}
-        return self._workshop.approvals.covers(self.gate, self._call.name, subjects)
+        subjects = {path_label(self._root, place) for place in places}
+        return self._services.approvals.covers(self.gate, self._call.name, subjects)
 
     async def confirm(self, action: str, *, why: str) -> None:
-        await self._workshop.approvals.confirm(self._call, about_action(self._call, self.workspace, action, why))
+        await self._services.approvals.confirm(self._call, action_subject(self._call, self.workspace, action, why))
 
     async def media(self) -> Sequence[Media]:
         found: list[Media] = []
-        for message in await self._workshop.messages():
+        for message in await self._services.messages():
             found += [*media_of(message), *kept_texts(message)]
         return found
 
@@ -138,11 +144,11 @@ class CallContext:
         """Only what the session refers to: a digest from elsewhere opens nothing."""
         if all(media.digest != digest for media in await self.media()):
             raise NotFound(f"this session holds no medium {digest[:80]}")
-        return await self._workshop.shelf.load(digest)
+        return await self._services.media.load(digest)
 
     async def keep(self, text: str) -> Media:
         data = text.encode()
-        return kept_text(await self._workshop.shelf.put(data), len(data), self._call.name)
+        return kept_text(await self._services.media.put(data), len(data), self._call.name)
 
 
 def _scratch() -> str:
@@ -150,112 +156,136 @@ def _scratch() -> str:
     return os.path.realpath(tempfile.gettempdir())
 
 
-class Acted(msgspec.Struct, frozen=True):
+class CallsResult(msgspec.Struct, frozen=True):
     """The results in the order of the calls, and what tools put into the conversation besides."""
 
     results: tuple[ToolResult, ...]
     injected: tuple[ContentBlock, ...]
 
 
-async def act_on(
+class EarlierCalls(msgspec.Struct, frozen=True, kw_only=True):
+    """What an earlier process did of the calls of a message."""
+
+    begun: frozenset[str] = frozenset()
+    results: Mapping[str, ToolResult] = msgspec.field(default_factory=dict[str, ToolResult])
+
+
+async def run_calls(
     calls: Sequence[ToolCall],
-    waiting: Collection[str],
-    done: Mapping[str, ToolResult],
-    workshop: Workshop,
+    services: CallServices,
     capabilities: Capabilities,
-) -> Acted:
-    """Run those calls of an earlier process that had not begun; of others that had not ended nobody knows the end."""
-    acted = await act([call for call in calls if call.id in waiting], workshop, capabilities)
-    results = {**done, **{result.call_id: result for result in acted.results}}
-    return Acted(tuple(results.get(call.id) or _interrupted(call) for call in calls), acted.injected)
+    earlier: EarlierCalls,
+    done: dict[str, ToolResult],
+) -> CallsResult:
+    """Run the calls of a message as if one after another: neighbouring calls that only read run together, every other
+    call waits for those before it. `done` receives each result as it comes; a call that `earlier` began and that is
+    not repeatable is answered as interrupted."""
+    contexts = {call.id: CallContext(services, call, capabilities) for call in calls}
+    done.update(earlier.results)
+    for group in _groups(calls, services.tools):
+        pending = [call for call in group if call.id not in done]
+        for call in [call for call in pending if call.id in earlier.begun]:
+            tool_ = services.tools.get(call.name)
+            if tool_ is None or not tool_.repeatable:
+                done[call.id] = _interrupted_result(call, INTERRUPTED)
+        runs = [call for call in pending if call.id not in done]
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                for call in runs:
+                    tasks.create_task(_run(call, services, contexts[call.id], done))
+        except BaseExceptionGroup as failed:
+            raise failed.exceptions[0] from None
+    injected = tuple(block for call in calls for block in contexts[call.id].injected)
+    return CallsResult(tuple(done[call.id] for call in calls), injected)
 
 
-async def act(calls: Sequence[ToolCall], workshop: Workshop, capabilities: Capabilities) -> Acted:
-    """Run all calls of a message at once. Cancelling ends them all, and so does a store that cannot be written."""
-    workshop.done.clear()
-    contexts = [CallContext(workshop, call, capabilities) for call in calls]
-    try:
-        async with asyncio.TaskGroup() as group:
-            tasks = [
-                group.create_task(_run(call, workshop, context)) for call, context in zip(calls, contexts, strict=True)
-            ]
-    except BaseExceptionGroup as failed:
-        raise failed.exceptions[0] from None
-    injected = tuple(block for context in contexts for block in context.injected)
-    return Acted(tuple(task.result() for task in tasks), injected)
+def _groups(calls: Sequence[ToolCall], tools: Mapping[str, Tool]) -> Iterator[list[ToolCall]]:
+    """Split calls into groups that may run together."""
+    for reads_only, group in groupby(calls, lambda call: call.name in tools and tools[call.name].reads_only):
+        if reads_only:
+            yield list(group)
+        else:
+            yield from ([call] for call in group)
 
 
-def interrupted_results(calls: Sequence[ToolCall], done: Mapping[str, ToolResult]) -> Message:
-    """What answers calls that nobody will run, or that nobody knows the end of; those that have ended keep theirs."""
-    return tool(*(done.get(call.id) or _interrupted(call) for call in calls))
+def unanswered_results(calls: Sequence[ToolCall], done: Mapping[str, ToolResult]) -> Message:
+    """Return the message that answers calls of a turn that ends now; those that have ended keep their result."""
+    return tool(*(done.get(call.id) or _interrupted_result(call, CUT_OFF) for call in calls))
 
 
-def _interrupted(call: ToolCall) -> ToolResult:
-    return ToolResult(call.id, (TextBlock(INTERRUPTED),), name=call.name, is_error=True)
+def _interrupted_result(call: ToolCall, text: str) -> ToolResult:
+    return ToolResult(call.id, (TextBlock(text),), name=call.name, is_error=True)
 
 
-async def _run(call: ToolCall, workshop: Workshop, context: CallContext) -> ToolResult:
+async def _run(call: ToolCall, services: CallServices, context: CallContext, done: dict[str, ToolResult]) -> None:
     started = time.monotonic()
-    await workshop.emit(ToolStarted(call=call))
+    found = services.tools.get(call.name)
+    # Once another process may find it begun, a call that must not run twice does not.
+    emit = services.emit if found is not None and found.repeatable else services.emit_now
+    await emit(ToolStarted(call=call))
     try:
-        result = await _answered(call, workshop, context)
+        result = await _execute(call, services, context)
     except LoomError as error:
-        result = await _failed(call, str(error), workshop)
+        result = await _failed_result(call, str(error), services)
     except asyncio.CancelledError as error:
-        if (task := asyncio.current_task()) is None or task.cancelling():
+        task = asyncio.current_task()
+        if task is not None and task.cancelling():
             raise
-        result = await _failed(call, _crash(call, error), workshop)  # the tool cancelled itself, nobody else did
+        result = await _failed_result(call, _describe_crash(call, error), services)  # the tool cancelled itself
     except (Exception, SystemExit) as error:  # noqa: BLE001  foreign code: whatever it raises is an answer to the model
-        result = await _failed(call, _crash(call, error), workshop)
-    workshop.done[call.id] = result
-    await workshop.finished(call, result)
-    await workshop.emit(ToolFinished(result=result, seconds=time.monotonic() - started))
-    return result
+        result = await _failed_result(call, _describe_crash(call, error), services)
+    if services.secrets:
+        result = mask_result(result, services.secrets)
+    done[call.id] = result
+    await services.on_finished(call, result)
+    await services.emit(ToolFinished(result=result, seconds=time.monotonic() - started))
 
 
-async def _answered(call: ToolCall, workshop: Workshop, context: CallContext) -> ToolResult:
-    found = workshop.tools.get(call.name)
+async def _execute(call: ToolCall, services: CallServices, context: CallContext) -> ToolResult:
+    found = services.tools.get(call.name)
     if found is None:
-        known = ", ".join(sorted(workshop.tools)) or "none"
+        known = ", ".join(sorted(services.tools)) or "none"
         raise ToolError(f"there is no tool {call.name!r}; these exist: {known}")
     if call.raw_arguments is not None:
         raise ToolError(f"the arguments of {call.name} were not a JSON object: {call.raw_arguments[:500]}")
-    found.checked(call.arguments)
-    context.gate = await _approved(call, found, workshop)
+    arguments = found.check_arguments(call.arguments)
+    if found.precheck is not None:  # what can only be refused is not asked for
+        await asyncio.to_thread(found.precheck, services.workspace, arguments)
+    context.gate = await _check_approval(call, found, services)
     value = await found.run(context, call.arguments)
-    blocks = await blocks_of(value, context.shown)
-    keep = context.keep if LOOK in workshop.tools else None
-    shown, kept = await fitted(blocks, most_bytes=workshop.text_cap_bytes, keep=keep)
+    blocks = await blocks_of(value, context.ingest_content)
+    keep = context.keep if LOOK in services.tools else None
+    shown, kept = await fit_text(blocks, most_bytes=services.text_cap_bytes, keep=keep)
     return ToolResult(call.id, shown, name=call.name, is_error=error_of(value), data=with_kept(data_of(value), kept))
 
 
-async def _approved(call: ToolCall, found: Tool, workshop: Workshop) -> Action | None:
+async def _check_approval(call: ToolCall, found: Tool, services: CallServices) -> Action | None:
     """What the user is shown is what would happen, where the tool can tell; and it is still that when they answer."""
-    plain = about(call, workshop.workspace, found.parameters)
-    shown = await _shown(call, found, workshop.workspace, plain.shown)
+    plain = subject_of(call, services.workspace, found.parameters)
+    shown = await _describe_effect(call, found, services.workspace, plain.shown)
     asked = msgspec.structs.replace(plain, shown=shown)
-    was_asked = await workshop.approvals.ask(call, asked, needed=found.danger == "ask", is_gate=True)
-    if was_asked and shown != await _shown(call, found, workshop.workspace, plain.shown):
+    was_asked = await services.approvals.ask(call, asked, needed=found.danger == "ask", is_gate=True)
+    if was_asked and shown != await _describe_effect(call, found, services.workspace, plain.shown):
         raise ToolError("something else changed it while the user was asked", hint="Look at it again.")
-    return workshop.approvals.decided(call.name, asked.subjects)
+    return services.approvals.decide_subjects(call.name, asked.subjects)
 
 
-async def _shown(call: ToolCall, found: Tool, workspace: Path, arguments: str) -> str:
+async def _describe_effect(call: ToolCall, found: Tool, workspace: Path, arguments: str) -> str:
     """Where it cannot be done the user still decides: what the model is told of a file, it is told with their word."""
     if found.preview is None:
         return arguments
     try:
-        return await asyncio.to_thread(found.preview, workspace, found.checked(call.arguments))
+        return await asyncio.to_thread(found.preview, workspace, found.check_arguments(call.arguments))
     except LoomError as error:
         return f"{arguments}\n\n({error.message})"
 
 
-def _crash(call: ToolCall, error: BaseException) -> str:
+def _describe_crash(call: ToolCall, error: BaseException) -> str:
     """What a tool did not say well by itself; addresses of objects help nobody."""
     return _ADDRESS.sub("", f"{call.name} failed: {type(error).__name__}: {error}")
 
 
-async def _failed(call: ToolCall, words: str, workshop: Workshop) -> ToolResult:
+async def _failed_result(call: ToolCall, words: str, services: CallServices) -> ToolResult:
     words = clean_text(words).strip() or f"{call.name} failed"
-    shown, _ = await fitted([TextBlock(words)], most_bytes=workshop.text_cap_bytes)
+    shown, _ = await fit_text([TextBlock(words)], most_bytes=services.text_cap_bytes)
     return ToolResult(call.id, shown, name=call.name, is_error=True)

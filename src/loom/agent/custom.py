@@ -55,17 +55,17 @@ def register_block(
     return kind
 
 
-def is_own(value: object) -> bool:
+def is_custom(value: object) -> bool:
     return type(value) in _kinds
 
 
-def spelled_out(content: object) -> Content:
+def expand_custom_blocks(content: object) -> Content:
     """The same with every value of a registered kind as the blocks that stand for it."""
     kind = _kinds.get(type(content))
     if kind is not None:
         return _blocks(content, kind)
     if isinstance(content, Sequence) and not isinstance(content, str | bytes):
-        return [spelled_out(item) for item in cast("Sequence[Any]", content)]
+        return [expand_custom_blocks(item) for item in cast("Sequence[Any]", content)]
     return cast("Content", content)
 
 

@@ -1,4 +1,4 @@
-"""Failures: how a turn ends that did not finish, as an event for faces and as an exception for callers."""
+"""How a turn ends that did not finish, as an event for interfaces and as an exception for callers."""
 
 from __future__ import annotations
 
@@ -8,42 +8,48 @@ from typing import Final
 from loom.errors import Conflict, LoomError
 from loom.events import TurnFailed
 
-GO_ON: Final = "What was said is kept; say something to go on."
+CONTINUE_HINT: Final = "What was said is kept; send a message to continue."
 
 
-def failed(turn: str, error: LoomError) -> TurnFailed:
+def turn_failed(turn: str, error: LoomError) -> TurnFailed:
     return TurnFailed(turn=turn, code=error.code, text=error.message, hint=error.hint)
 
 
-def interrupted(turn: str) -> TurnFailed:
-    """Its process died."""
-    return TurnFailed(turn=turn, code="turn.interrupted", text="the turn was interrupted", hint=GO_ON)
+def turn_interrupted(turn: str, why: str = "") -> TurnFailed:
+    """Its process died, and it is not continued."""
+    text = f"the turn was interrupted: {why}" if why else "the turn was interrupted"
+    return TurnFailed(turn=turn, code="turn.interrupted", text=text, hint=CONTINUE_HINT)
 
 
-def cancelled(turn: str) -> TurnFailed:
-    return TurnFailed(turn=turn, code="turn.cancelled", text="the turn was cancelled", hint=GO_ON)
+def turn_cancelled(turn: str) -> TurnFailed:
+    return TurnFailed(turn=turn, code="turn.cancelled", text="the turn was cancelled", hint=CONTINUE_HINT)
 
 
-def taken_over() -> Conflict:
+def limit_reached(turn: str, limit: str) -> TurnFailed:
+    text = f"the turn was ended after {limit}"
+    return TurnFailed(turn=turn, code="turn.limit", text=text, hint='Send "continue" to go on.')
+
+
+def lease_lost() -> Conflict:
     return Conflict(
-        "this session was taken over by another process, or deleted; this turn was given up",
-        hint="Load it again to see how it went on.",
+        "another process runs this session now, or it was deleted; this turn was given up here",
+        hint="Load it again to see how it continues.",
     )
 
 
 def error_of(code: str, text: str, hint: str = "") -> LoomError:
-    """The exception that a `TurnFailed` was made of: its class is the one with that code. Codes that name no class (a
-    turn that was cancelled or ran into a limit) have a class made for them."""
+    """Return the exception for a `TurnFailed`: its class is the one with that code. Codes that name no class (a turn
+    that was cancelled or reached a limit) have a class made for them."""
     kind = _by_code.get(code)
     if kind is None:
         kind = _by_code[code] = type("TurnEnded", (LoomError,), {"code": code})
     return kind(text, hint=hint)
 
 
-def _all(kind: type[LoomError]) -> Iterator[type[LoomError]]:
+def _subclasses(kind: type[LoomError]) -> Iterator[type[LoomError]]:
     yield kind
     for below in kind.__subclasses__():
-        yield from _all(below)
+        yield from _subclasses(below)
 
 
-_by_code: Final = {kind.code: kind for kind in _all(LoomError) if kind.__module__ == LoomError.__module__}
+_by_code: Final = {kind.code: kind for kind in _subclasses(LoomError) if kind.__module__ == LoomError.__module__}

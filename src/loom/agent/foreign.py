@@ -8,25 +8,25 @@ from pathlib import Path
 
 import msgspec
 
-from loom.agent.ports import Shelf
+from loom.compile.ports import MediaWriter
 from loom.content.blocks import ContentBlock
-from loom.content.legacy import Fetch, Lift, Upgraded, upgrade
 from loom.errors import ContentError, ExtraMissing, MediaError
-from loom.formats.door import admit
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
+from loom.formats.intake import accept
+from loom.importers import FetchLegacyMedia, StoreLegacyMedia, UpgradedConversation, upgrade
 from loom.tools.workspace import open_file, read_whole
 
 
 async def read_conversation(
-    data: bytes, shelf: Shelf, *, limits: Limits = Limits(), roots: Sequence[Path] = ()
-) -> Upgraded:
+    data: bytes, shelf: MediaWriter, *, limits: IntakeLimits = IntakeLimits(), roots: Sequence[Path] = ()
+) -> UpgradedConversation:
     """`roots` are the folders from which old blocks may still take their files; outside of them they become text."""
     kept: list[bytes] = []
     refused: list[str] = []
 
     def lift(found: bytes, name: str, _declared: str) -> ContentBlock | None:
         try:
-            admitted = admit(found, name, limits=limits)
+            admitted = accept(found, name, limits=limits)
         except (MediaError, ExtraMissing) as error:
             refused.append(error.message)
             return None
@@ -51,7 +51,7 @@ async def read_conversation(
     return msgspec.structs.replace(upgraded, notices=(*upgraded.notices, *dict.fromkeys(refused)))
 
 
-def _upgrade(data: bytes, lift: Lift, fetch: Fetch) -> Upgraded:
+def _upgrade(data: bytes, lift: StoreLegacyMedia, fetch: FetchLegacyMedia) -> UpgradedConversation:
     try:
         value = msgspec.json.decode(data)
     except msgspec.DecodeError as error:

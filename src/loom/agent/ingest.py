@@ -9,13 +9,13 @@ from typing import TypeAlias
 
 import msgspec
 
-from loom.agent.custom import spelled_out
-from loom.agent.ports import Shelf
+from loom.agent.custom import expand_custom_blocks
+from loom.compile.ports import MediaWriter
 from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, TextBlock, UnknownBlock, clean_text
 from loom.content.inputs import Attachment, Content, flatten
 from loom.errors import ContentError, Unsupported
-from loom.formats.door import Admitted, admit
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
+from loom.formats.intake import Accepted, accept
 from loom.tools.workspace import open_file, read_whole
 
 
@@ -40,9 +40,9 @@ Fetch: TypeAlias = Callable[[str], Awaitable[Attachment]]
 
 async def ingest(
     content: Content,
-    shelf: Shelf,
+    shelf: MediaWriter,
     *,
-    limits: Limits = Limits(),
+    limits: IntakeLimits = IntakeLimits(),
     read: ReadFile | None = None,
     fetch: Fetch | None = None,
 ) -> Ingested:
@@ -54,7 +54,7 @@ async def ingest(
     notices: list[str] = []
     kept: list[bytes] = []
     known: list[str] = []
-    for leaf in flatten(spelled_out(content)):
+    for leaf in flatten(expand_custom_blocks(content)):
         match leaf:
             case str():
                 if leaf.strip():
@@ -71,13 +71,13 @@ async def ingest(
                 attachment = Attachment(source=leaf)
             case Attachment():
                 attachment = leaf
-        admitted = await _admitted(attachment, limits, read or own_file(limits), fetch)
+        admitted = await _accept(attachment, limits, read or read_own_file(limits), fetch)
         blocks.append(admitted.block)
         notices.extend(admitted.notices)
         if admitted.data is not None:
             kept.append(admitted.data)
     if not blocks:
-        raise ContentError("there is nothing to say: give some text, a file or a block")
+        raise ContentError("the message is empty: give text, a file or a block")
     for data in kept:
         await shelf.put(data)
     for digest in dict.fromkeys(known):
@@ -85,7 +85,7 @@ async def ingest(
     return Ingested(tuple(blocks), tuple(notices))
 
 
-async def _admitted(attachment: Attachment, limits: Limits, read: ReadFile, fetch: Fetch | None) -> Admitted:
+async def _accept(attachment: Attachment, limits: IntakeLimits, read: ReadFile, fetch: Fetch | None) -> Accepted:
     source, origin = attachment.source, ""
     name = attachment.name
     if isinstance(source, str):
@@ -102,7 +102,7 @@ async def _admitted(attachment: Attachment, limits: Limits, read: ReadFile, fetc
     if isinstance(source, str):
         raise Unsupported(f"{origin} only leads to another address", hint="Download the file and attach it.")
     return await asyncio.to_thread(
-        admit,
+        accept,
         source,
         name,
         source=origin,
@@ -113,7 +113,7 @@ async def _admitted(attachment: Attachment, limits: Limits, read: ReadFile, fetc
     )
 
 
-def own_file(limits: Limits) -> ReadFile:
+def read_own_file(limits: IntakeLimits) -> ReadFile:
     """Files that the user names: whatever they may read themselves."""
 
     def read(path: Path) -> FileBytes:

@@ -10,7 +10,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from loom.agent.custom import is_own, spelled_out
+from loom.agent.custom import expand_custom_blocks, is_custom
 from loom.content.blocks import (
     NO_OUTPUT,
     AudioBlock,
@@ -23,10 +23,9 @@ from loom.content.blocks import (
     clean_text,
 )
 from loom.content.inputs import Attachment
-from loom.content.legacy.media import lift_nested
-from loom.content.legacy.reading import Reading
 from loom.content.media import DIGEST_TAG, Media, is_digest
 from loom.content.messages import Message
+from loom.content.nested_media import store_nested_media
 from loom.errors import LoomError
 
 Attach = Callable[[bytes | Path | Attachment], Awaitable[Sequence[ContentBlock]]]
@@ -52,9 +51,9 @@ async def blocks_of(value: Any, attach: Attach) -> list[ContentBlock]:
         case ToolResult():
             return list(value.blocks)
         case bytes() | Path() | Attachment():
-            return await _attached(value, attach)
-        case _ if is_own(value):
-            return await blocks_of(spelled_out(value), attach)
+            return await _attach_value(value, attach)
+        case _ if is_custom(value):
+            return await blocks_of(expand_custom_blocks(value), attach)
         case list() | tuple():
             items = cast("Sequence[Any]", value)
             if any(_is_content(item) for item in items):
@@ -62,17 +61,17 @@ async def blocks_of(value: Any, attach: Attach) -> list[ContentBlock]:
             return await _json(list(items), attach)
         case _:
             png = _picture(value)
-            return await _attached(png, attach) if png is not None else await _json(value, attach)
+            return await _attach_value(png, attach) if png is not None else await _json(value, attach)
 
 
 def _is_content(item: Any) -> bool:
     content = (
         bytes | Path | Attachment | TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ToolResult
     )
-    return isinstance(item, content) or is_own(item) or hasattr(item, "save") or hasattr(item, "savefig")
+    return isinstance(item, content) or is_custom(item) or hasattr(item, "save") or hasattr(item, "savefig")
 
 
-async def _attached(value: bytes | Path | Attachment, attach: Attach) -> list[ContentBlock]:
+async def _attach_value(value: bytes | Path | Attachment, attach: Attach) -> list[ContentBlock]:
     try:
         return list(await attach(value))
     except LoomError as error:
@@ -102,10 +101,10 @@ async def _json(value: Any, attach: Attach) -> list[ContentBlock]:
         return [TextBlock(clean_text(str(value)) or NO_OUTPUT)]
     if "base64," not in text:
         return [TextBlock(text)] if text not in ("{}", "[]", '""') else []
-    return await _lifted(plain, attach)
+    return await _store_data_urls(plain, attach)
 
 
-async def _lifted(plain: Any, attach: Attach) -> list[ContentBlock]:
+async def _store_data_urls(plain: Any, attach: Attach) -> list[ContentBlock]:
     """Data URLs become blocks; the JSON keeps a label in their place."""
     found: list[tuple[bytes, str]] = []
 
@@ -113,14 +112,14 @@ async def _lifted(plain: Any, attach: Attach) -> list[ContentBlock]:
         found.append((data, name))
         return TextBlock(f"[shown below: {len(found)}]")
 
-    rest, _ = lift_nested(plain, Reading(lift=lift, fetch=lambda _: None))
+    rest, _ = store_nested_media(plain, lift)
     blocks: list[ContentBlock] = [TextBlock(msgspec.json.encode(rest).decode())]
     for data, name in found:
-        blocks += await _attached(Attachment(source=data, name=name), attach)
+        blocks += await _attach_value(Attachment(source=data, name=name), attach)
     return blocks
 
 
-async def fitted(
+async def fit_text(
     blocks: Sequence[ContentBlock], *, most_bytes: int = TEXT_CAP_BYTES, keep: Keep | None = None
 ) -> tuple[tuple[ContentBlock, ...], Media | None]:
     """Text beyond the cap is cut: its beginning and its end stay, and the cut says how to read on. Never empty.

@@ -1,29 +1,43 @@
-"""LocalSession: the Session of this process. One turn at a time, whoever asks, in whatever process; what is said
-meanwhile waits its turn."""
+"""LocalSession: a session of this process. It decides who may run now; a turn does the rest.
+
+One turn at a time, whichever process runs it; messages that arrive meanwhile are queued.
+"""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing, asynccontextmanager, suppress
+from contextlib import asynccontextmanager, suppress
+from functools import partial
 from typing import Final, Literal
 
 import msgspec
 
 from loom.agent.approvals import ApprovalGone
-from loom.agent.custom import spelled_out
-from loom.agent.failures import GO_ON, error_of
+from loom.agent.checkpoint import (
+    Compact,
+    NewMessage,
+    QueuedMessage,
+    Regenerate,
+    Resume,
+    TurnCheckpoint,
+    TurnRequest,
+)
+from loom.agent.custom import expand_custom_blocks
+from loom.agent.event_stream import EventStream
+from loom.agent.failures import CONTINUE_HINT, error_of
 from loom.agent.ingest import ingest
-from loom.agent.ports import Record
-from loom.agent.runner import Runner
-from loom.agent.starts import Start
-from loom.agent.tracked_files import mentions
-from loom.agent.world import TurnWorld
+from loom.agent.ports import Completion, SessionRecord
+from loom.agent.services import Services
+from loom.agent.tracked_files import TrackedFiles, mentions
+from loom.agent.turn import Turn
+from loom.agent.turn_start import begin_turn, close_left_turn
+from loom.compile.policy import Override, overrides_of
+from loom.compile.request import NextRequest, SettleMode, Snapshot, next_request
+from loom.content.blocks import Block, TextBlock
 from loom.content.inputs import Content, flatten
 from loom.content.messages import Message
-from loom.context.policy import Override, Said
-from loom.context.prepare import Prepared
-from loom.errors import Conflict, ContentError, LoomError
+from loom.errors import Conflict, ContentError, LoomError, NotFound
 from loom.events import (
     ApprovalRequested,
     Event,
@@ -34,189 +48,146 @@ from loom.events import (
     TurnFinished,
 )
 from loom.prompt import Receipt
-from loom.session import Options, Queued, Reply
+from loom.session import Options, Queued, Reply, SessionChange
 
-BEAT_SECONDS: Final = 1.0
+HEARTBEAT_SECONDS: Final = 1.0
 _FIRST_WAIT_SECONDS: Final = 0.02
 _LONGEST_WAIT_SECONDS: Final = 0.5
+_SUPERSEDED: Final = "A new message was sent, so the pending approval was denied."
 
-
-class Shared:
-    """What all holders of one session in this process share."""
-
-    def __init__(self) -> None:
-        self.lock = asyncio.Lock()
-        self.nudged = asyncio.Event()
-        """Somebody has asked something of the turn that runs."""
-        self.runner: Runner | None = None
-        """Who runs it now."""
-
-
-class World(TurnWorld, frozen=True, kw_only=True):
-    """What a session is given by its runtime."""
-
-    open: Callable[[str, Sequence[str] | None], Awaitable[LocalSession]]
-    fork: Callable[[str, str | None], Awaitable[str]]
-    shared: Callable[[str], Shared]
+Show = Callable[[Event], None]
 
 
 class LocalSession:
+    """`notices` are shown with the first turn; `tools` are those that messages sent here may call (None: all)."""
+
     def __init__(
-        self, record: Record, world: World, *, notices: Sequence[str] = (), tools: Sequence[str] | None = None
+        self,
+        record: SessionRecord,
+        services: Services,
+        *,
+        notices: Sequence[str] = (),
+        tools: Sequence[str] | None = None,
     ) -> None:
-        """`notices` are told with the first turn; `tools` are those that what is said here may call (None: all)."""
         self._record = record
-        self._world = world
-        self._shared = world.shared(record.id)
-        self._runner = Runner(record, world)
-        self._runner.notices += notices
+        self._services = services
+        self._lock = services.lock(record.id)
+        self._files = TrackedFiles(services.media)
+        self._notices = list(notices)
         self._tools = None if tools is None else tuple(tools)
         self._tracked: list[str] = []
-        self._is_resting = False
-        self._is_stuck = False
-        """Whether what waits first could not be said, because the store cannot be written."""
+        self._is_draining = False
+        self._last: Turn | None = None
 
     @property
     def id(self) -> str:
         return self._record.id
 
-    # Say something ---------------------------------------------------------------------------------------------------
+    # Send ------------------------------------------------------------------------------------------------------------
+
+    def stream(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> EventStream:
+        """Send a message and iterate the events of its turn; leaving early cancels it. While another turn runs, here or
+        in another process, the message waits.
+
+        `model` answers this once; `parent` is the node to answer below; each of `n` answers is a turn of its own.
+        A turn that another process left is continued first; what it waits for (`approvals`) is then denied.
+        """
+
+        return self._stream(content, self._options(model, parent, n), shows_left_turn=True)
+
+    def _stream(self, content: Sequence[Content], options: Options, *, shows_left_turn: bool) -> EventStream:
+        async def job(show: Show) -> None:
+            message, mentioned, notices = await self._ingest(content)
+            request = NewMessage(
+                message=message, model=options.model, parent=options.parent, mentioned=mentioned, tools=options.tools
+            )
+            self._notices += notices
+            show_left = show if shows_left_turn else _show_nothing
+            await self._run_when_free(request, options.n, show, message, show_left)
+
+        return EventStream(job)
+
+    def regenerate(self, node: str | None = None, *, model: str = "", n: int = 1) -> EventStream:
+        """Answer the question above `node` (None: the last question) once more, beside the answers that are there."""
+
+        async def job(show: Show) -> None:
+            options = self._options(model, node, n)
+            question = await self._record.question(node)
+            await self._run_when_free(Regenerate(node=question, model=model, tools=options.tools), n, show)
+
+        return EventStream(job)
+
+    again = regenerate
+    """The old name of `regenerate`."""
+
+    def compact(self, *, model: str = "") -> EventStream:
+        """Let the model summarise the conversation and continue from there. The whole conversation stays as a branch;
+        media are kept and can be looked at again."""
+        return EventStream(lambda show: self._run_when_free(Compact(model=model), 1, show))
+
+    async def send(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> Reply:
+        """The same as `stream`, folded into a reply; a turn that fails raises its error. Of `n` answers the last is
+        returned, with the others as its `siblings`."""
+        replies: list[Reply] = []
+        answers: list[MessageStored] = []
+        async with self._stream(content, self._options(model, parent, n), shows_left_turn=False) as events:
+            async for event in events:
+                match event:
+                    case MessageStored(message=message):
+                        answers = [*answers, event] if message.role == "assistant" else []
+                    case TurnFailed():
+                        raise error_of(event.code, event.text, event.hint)
+                    case TurnFinished():
+                        replies.append(await self._reply(event, answers))
+                        answers = []
+                    case _:
+                        pass
+        if not replies:
+            raise LoomError("the turn was cancelled", hint=CONTINUE_HINT)
+        *others, last = replies
+        return msgspec.structs.replace(last, siblings=tuple(others))
+
+    async def _reply(self, finished: TurnFinished, answers: Sequence[MessageStored]) -> Reply:
+        turn = self._last
+        if not answers or turn is None or turn.receipt is None:
+            raise LoomError(f"the model gave an empty answer (stop: {finished.stop})", hint="Ask again.")
+        return Reply(
+            node=answers[-1].node,
+            message=join_answers([answer.message for answer in answers]),
+            usage=finished.usage,
+            stop=finished.stop,
+            receipt=turn.receipt,
+            parent=await self._record.parent(turn.question),
+        )
 
     def _options(self, model: str, parent: str | None, n: int) -> Options:
         if n < 1:
             raise ContentError(f"a message gets one answer or more, not {n}")
         return Options(model=model, parent=parent or "", n=n, tools=self._tools)
 
-    async def stream(
-        self, *content: Content, model: str = "", parent: str | None = None, n: int = 1
-    ) -> AsyncGenerator[Event]:
-        """Say something and watch the turn; leaving it early cancels it. While another turn runs, here or in another
-        process, the message waits with its media until that is over.
-
-        `model` answers this once; `parent` is the node to say it below; of `n` answers each is a turn of its own.
-        What an earlier turn still waits for (`approvals`) is then not done: answer it first, with `resume`.
-        """
-        options = self._options(model, parent, n)
-        message, words, notices = await self._ingested(content)
-
-        async def begin() -> Start:
-            self._runner.notices += notices
-            mentioned = self._mentioned(words)
-            return Start(message=message, model=model, parent=options.parent, mentioned=mentioned, tools=options.tools)
-
-        async with aclosing(self._in_turn(begin, n, message)) as events:
-            async for event in events:
-                yield event
-
-    async def again(self, node: str | None = None, *, model: str = "", n: int = 1) -> AsyncGenerator[Event]:
-        """Another answer to the question above `node` (without one: to the last question): the head goes back to that
-        question, and the answers are siblings."""
-        options = self._options(model, node, n)
-
-        async def begin() -> Start:
-            return Start(node=await self._record.question(node), model=model, tools=options.tools)
-
-        async with aclosing(self._in_turn(begin, n)) as events:
-            async for event in events:
-                yield event
-
-    async def compact(self, *, model: str = "") -> AsyncGenerator[Event]:
-        """Let the model summarise what was said, and go on from there. The whole conversation stays as a branch; media
-        are kept, and can be looked at again."""
-
-        async def begin() -> Start:
-            return Start(compacts=True, model=model, tools=())
-
-        async with aclosing(self._in_turn(begin, 1)) as events:
-            async for event in events:
-                yield event
-
-    async def _in_turn(
-        self, begin: Callable[[], Awaitable[Start]], n: int, message: Message | None = None
-    ) -> AsyncGenerator[Event]:
-        """So many answers to one question, when nobody else runs the session any more; where one fails, no more are
-        asked for."""
-        is_told = self._shared.lock.locked()
-        if is_told and message is not None:
-            yield MessageQueued(message=message)
-        async with self._shared.lock:
-            if not await self._record.take():
-                if not is_told and message is not None:
-                    yield MessageQueued(message=message)
-                await self._wait()
-            async with self._held():
-                start = await begin()
-                for _ in range(n):
-                    is_failed = True
-                    async with aclosing(self._runner.watch(start)) as events:
-                        async for event in events:
-                            is_failed = not isinstance(event, TurnFinished)
-                            yield event
-                    if is_failed:
-                        return
-                    start = Start(node=self._runner.question, model=start.model, tools=start.tools)
-
-    async def send(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> Reply:
-        """The same as `stream`, folded; a turn that fails raises the error that its event tells of. Of `n` answers the
-        last is given, with the others as its `siblings`."""
-        replies: list[Reply] = []
-        answers: list[MessageStored] = []
-        async with aclosing(self.stream(*content, model=model, parent=parent, n=n)) as events:
-            async for event in events:
-                match event:
-                    case MessageStored() if event.message.role == "assistant":
-                        answers.append(event)
-                    case TurnFailed():
-                        raise error_of(event.code, event.text, event.hint)
-                    case TurnFinished():
-                        replies.append(await self._reply(event, answers))
-                        answers.clear()
-                    case _:
-                        pass
-        if not replies:
-            raise LoomError("the turn was cancelled", hint=GO_ON)
-        *others, last = replies
-        return msgspec.structs.replace(last, siblings=tuple(others))
-
-    async def _reply(self, finished: TurnFinished, answers: Sequence[MessageStored]) -> Reply:
-        receipt = self._runner.receipt
-        if not answers or receipt is None:
-            raise LoomError(f"the model gave an empty answer (stop: {finished.stop})", hint="Ask again.")
-        return Reply(
-            node=answers[-1].node,
-            message=answers[-1].message,
-            usage=finished.usage,
-            stop=finished.stop,
-            receipt=receipt,
-            parent=await self._record.parent(self._runner.question),
-        )
-
-    async def _ingested(self, content: Sequence[Content]) -> tuple[Message, str, tuple[str, ...]]:
-        """The message, the words that the user typed, and what there is to say of the rest."""
-        said = spelled_out(list(content))
-        found = await ingest(said, self._world.shelf, limits=self._world.limits, fetch=self._world.fetch)
-        words = [leaf for leaf in flatten(said) if isinstance(leaf, str)]
-        return Message("user", found.blocks), "\n".join(words), found.notices
-
-    def _mentioned(self, words: str) -> tuple[str, ...]:
+    async def _ingest(self, content: Sequence[Content]) -> tuple[Message, tuple[str, ...], tuple[str, ...]]:
+        """Return the message, the files that its text mentions, and notices about its attachments."""
+        said = expand_custom_blocks(list(content))
+        found = await ingest(said, self._services.media, limits=self._services.limits, fetch=self._services.fetch)
+        words = "\n".join(leaf for leaf in flatten(said) if isinstance(leaf, str))
         tracked, self._tracked = self._tracked, []
-        return (*tracked, *mentions(words))
+        return Message("user", found.blocks), (*tracked, *mentions(words)), found.notices
 
-    # Say it later ----------------------------------------------------------------------------------------------------
+    # Queue -----------------------------------------------------------------------------------------------------------
 
     async def post(
         self, *content: Content, key: str = "", model: str = "", parent: str | None = None, n: int = 1
     ) -> Queued:
-        """Keep a message until `work`, here or in another process, takes it up. It is on disk when this returns.
+        """Queue a message until `work`, here or in another process, runs it. It is on disk when this returns.
 
-        The same `key` again gives the first one back (`is_new` False), also after it was said.
+        The same `key` again returns the first one (`is_new` False), also after it was answered.
         """
-        message, words, notices = await self._ingested(content)
-        options = msgspec.structs.replace(self._options(model, parent, n), mentioned=self._mentioned(words))
+        message, mentioned, notices = await self._ingest(content)
+        options = msgspec.structs.replace(self._options(model, parent, n), mentioned=mentioned)
         queued = await self._record.enqueue(key, message, options)
         if queued.is_new:
-            told = [NoticeRaised(text=notice, code="door") for notice in notices]
-            await self._record.emit([MessageQueued(message=message, id=queued.id), *told])
+            events = [NoticeRaised(text=notice, code="door") for notice in notices]
+            await self._record.append_events([MessageQueued(message=message, id=queued.id), *events])
         return msgspec.structs.replace(queued, notices=notices)
 
     async def post_again(self, node: str | None = None, *, key: str = "", model: str = "", n: int = 1) -> Queued:
@@ -225,99 +196,136 @@ class LocalSession:
         return await self._record.enqueue(key, None, self._options(model, question, n))
 
     async def queue(self) -> tuple[Queued, ...]:
-        """What waits to be said, in order."""
-        return tuple(await self._record.waiting())
+        return tuple(await self._record.queue())
 
-    async def work(self) -> AsyncGenerator[Event]:
-        """Do what is to be done and nobody else is doing: a turn that was cut off is closed, or resumed where it waited
-        for approvals; what is queued is said, one by one. Ends at once where somebody else runs the session."""
-        while not self._shared.lock.locked() and not self._is_resting:
-            async with self._shared.lock:
-                if not await self._record.take():
+    def work(self) -> EventStream:
+        """Run what no other process is running: continue a turn that was left, then answer what is queued, in order.
+        End at once where another process runs the session."""
+
+        async def job(show: Show) -> None:
+            while not self._lock.lock.locked() and not self._is_draining:
+                async with self._lock.lock:
+                    if not await self._record.acquire():
+                        return
+                    async with self._heartbeat():
+                        goes_on = await self._run_backlog(show)
+                # A message may have been queued just before the lease was released, by a process that saw us at work.
+                if not goes_on or not await self._record.queue():
                     return
-                async with self._held(), aclosing(self._backlog()) as events:
-                    async for event in events:
-                        yield event
-            # Whoever posted while we were finishing has seen us at work and left it to us.
-            if self._runner.is_lost or self._is_stuck or not await self._record.waiting():
-                return
 
-    async def resume(self) -> AsyncGenerator[Event]:
-        """Go on with a turn whose process went away while it waited for approvals: each is asked again, under the same
-        name, what is allowed runs, and the turn goes on to its end. Leaving it early cancels it.
+        return EventStream(job)
 
-        A turn that cannot go on is closed; where none was left, nothing happens. `Conflict` where somebody runs it.
-        """
-        if self._shared.lock.locked():
-            raise _is_running()
-        async with self._shared.lock:
-            if not await self._record.take():
-                raise _is_running()
-            async with self._held(), aclosing(self._left_turn()) as events:
-                async for event in events:
-                    yield event
-
-    async def _left_turn(self) -> AsyncGenerator[Event]:
-        """A turn that somebody left without an end."""
-        cut = await self._runner.cut_turn()
-        if await self._runner.can_resume(cut):
-            async with aclosing(self._runner.watch(Start())) as events:
-                async for event in events:
-                    yield event
-        else:
-            for event in await self._runner.close_cut_turn(cut):
-                yield event
-
-    async def _backlog(self) -> AsyncGenerator[Event]:
-        self._is_stuck = False
-        async with aclosing(self._left_turn()) as events:
-            async for event in events:
-                yield event
+    async def _run_backlog(self, show: Show) -> bool:
+        """Return False where the session cannot go on here: it was lost, or its store cannot be written."""
+        if not await self._continue_left_turn(show):
+            return False
         last: Queued | None = None
-        while not self._runner.is_lost and not self._is_resting and (waiting := await self._record.waiting()):
+        while not self._is_draining and (waiting := await self._record.queue()):
             first = waiting[0]
             is_same = last is not None and (last.id, last.answers_left) == (first.id, first.answers_left)
-            if is_same and not self._runner.is_cancelled:
-                self._is_stuck = True
-                return
+            if is_same and not (self._last is not None and self._last.stop_reason == "cancel"):
+                return False
             last = first
-            options = first.options
-            start = Start(
-                queued=first,
-                model=options.model,
-                parent=options.parent if first.message is not None else "",
-                mentioned=options.mentioned,
-                tools=options.tools,
-            )
-            async with aclosing(self._runner.watch(start)) as events:
-                async for event in events:
-                    yield event
+            turn = await self._run_turn(partial(begin_turn, request=QueuedMessage(queued=first)), show, releases=True)
+            if turn.state in ("lost", "interrupted"):
+                return False
+            if not self._record.has_lease:
+                return True
+        return True
+
+    # Run -------------------------------------------------------------------------------------------------------------
+
+    async def _run_when_free(
+        self,
+        request: TurnRequest,
+        n: int,
+        show: Show,
+        message: Message | None = None,
+        show_left: Show | None = None,
+    ) -> None:
+        """Run `n` turns that answer one question, once no other turn of the session runs. Where one fails, stop.
+        `show_left` receives the events of a turn that is continued first."""
+        is_announced = self._lock.lock.locked()
+        if is_announced and message is not None:
+            show(MessageQueued(message=message))
+        async with self._lock.lock:
+            if not await self._record.acquire():
+                if not is_announced and message is not None:
+                    show(MessageQueued(message=message))
+                await self._wait_for_lease()
+            async with self._heartbeat():
+                if not await self._continue_left_turn(show_left or show, is_superseded=True):
+                    return
+                for answer in range(n):
+                    turn = await self._run_turn(partial(begin_turn, request=request), show, releases=answer == n - 1)
+                    if turn.state != "finished":
+                        return
+                    model, tools = turn.checkpoint.model, turn.checkpoint.tools
+                    request = Regenerate(node=turn.question, model=model, tools=None if tools is None else tuple(tools))
+
+    async def _run_turn(self, begin: Callable[[Turn], Awaitable[bool]], show: Show, *, releases: bool = False) -> Turn:
+        """Run one turn to its end; if the caller is cancelled, the turn is, too."""
+        notices, self._notices = self._notices, []
+        turn = Turn(
+            self._services, self._record, begin, show=show, files=self._files, notices=notices, releases=releases
+        )
+        self._last = self._lock.turn = turn
+        task = turn.start()
+        try:
+            await asyncio.wait([task])
+        finally:
+            await turn.end()
+            self._lock.turn = None
+        return turn
+
+    async def _continue_left_turn(self, show: Show, *, is_superseded: bool = False) -> bool:
+        """Continue a turn that another process left. With `is_superseded`, a new message denies the approvals that it
+        waits for, which is a notice of the new turn. Return False where the session was lost meanwhile."""
+        checkpoint = await self._left_turn()
+        if not checkpoint.turn:
+            return True
+        if self._services.after_crash == "stop" and not checkpoint.approvals:
+            await self._run_turn(partial(close_left_turn, checkpoint=checkpoint), show)
+            return True
+        if checkpoint.approvals and is_superseded:
+            await self._run_turn(partial(close_left_turn, checkpoint=checkpoint), _show_nothing)
+            self._notices.append(_SUPERSEDED)
+            return True
+        turn = await self._run_turn(partial(begin_turn, request=Resume(checkpoint=checkpoint)), show)
+        return turn.state not in ("lost", "interrupted")
+
+    async def _left_turn(self) -> TurnCheckpoint:
+        """Return the checkpoint of a turn that runs, or that a process left without an end."""
+        return checkpoint_of(await self._record.snapshot())
 
     # Look and change -------------------------------------------------------------------------------------------------
 
+    async def snapshot(self, at: str = "") -> Snapshot:
+        """Read the session and the path to its head, or to another node."""
+        return await self._record.snapshot(at)
+
     async def path(self) -> tuple[Message, ...]:
-        _, path = await self._record.path()
-        return tuple(placed.message for placed in path)
+        return tuple(placed.message for placed in (await self._record.snapshot()).path)
 
     async def head(self) -> str:
-        return (await self._record.state()).head
+        return (await self._record.snapshot()).head
 
     async def use(self, model: str) -> None:
-        await self._world.model(model)
-        await self._record.save(model=model)
+        await self._services.resolve_model(model)
+        await self._record.use_model(model)
 
     async def go(self, node: str) -> None:
-        """Move the head to any node that the session keeps. A turn that was cut off is closed first."""
-        async with self._alone():
-            await self._runner.close_cut_turn()
-            await self._record.move(node)
+        """Move the head to any node that the session keeps. A turn that was left is closed first."""
+        await self._record.check_kept(node)
+        async with self._exclusive():
+            await self._close_turn_that_was_left()
+            await self._record.commit(SessionChange(move_to=node), lambda _: Completion())
 
     async def fork(self, node: str | None = None) -> LocalSession:
-        return await self._world.open(await self._world.fork(self.id, node), self._tools)
+        return await self._services.open(await self._services.fork(self.id, node), self._tools)
 
     def track(self, *paths: str) -> None:
-        """Text files that the agent is told of with the next turn, and of their changes from then on. `@path` in what
-        the user says does the same."""
+        """Keep the agent informed of these text files, from the next turn on. `@path` in a message does the same."""
         self._tracked += paths
 
     async def plan(
@@ -327,93 +335,149 @@ class LocalSession:
         content: Sequence[Content] = (),
         overrides: Mapping[str, Override] | None = None,
     ) -> tuple[Receipt, ...]:
-        """What the next request would carry, with `content` said. Nothing is sent by looking."""
-        prepared = [await self.prepared(model, content=content, overrides=overrides) for model in models or ("",)]
-        return tuple(found.receipt for found in prepared)
+        """Return what the next request would carry for these models, with `content` sent. Nothing is sent."""
+        requests = [await self.next_request(it, content=content, overrides=overrides) for it in models or ("",)]
+        return tuple(request.receipt for request in requests)
 
-    async def prepared(
-        self, model: str = "", *, content: Sequence[Content] = (), overrides: Mapping[str, Override] | None = None
-    ) -> Prepared:
-        """The next request for a model (without one: the session's), and its receipt."""
-        state = await self._record.state()
-        system, path = await self._record.path()
+    async def next_request(
+        self,
+        model: str = "",
+        *,
+        content: Sequence[Content] = (),
+        draft: Sequence[Message] = (),
+        overrides: Mapping[str, Override] | None = None,
+        max_tokens: int | None = None,
+        at: str = "",
+        mode: SettleMode = "preview",
+    ) -> NextRequest:
+        """Compile the next request for a model (the session's, if empty); a preview sends nothing.
+
+        `content` or the messages of a `draft` come next; `at` is another node to continue from; `overrides` and
+        `max_tokens` replace what the session and the settings say.
+        """
         if content:
-            message, _, _ = await self._ingested(content)
-            path = (*path, Said("", message))
-        if not path:
-            raise ContentError("the session holds no message yet: there is nothing to plan")
-        found = await self._world.model(model or state.model)
-        tools = self._runner.tools(self._tools)
-        asking = self._runner.asking(state, found, system, path, tools=tools, overrides=overrides)
-        return await self._world.look(asking.prepared)
+            draft = (*draft, (await self._ingest(content))[0])
+        snapshot = await self._record.snapshot(at)
+        resolved = await self._services.resolve_model(model or snapshot.model)
+        options = self._services.request_options(resolved, self._services.select_tools(self._tools))
+        if max_tokens is not None:
+            policy = msgspec.structs.replace(options.policy, max_tokens=max_tokens)
+            options = msgspec.structs.replace(options, policy=policy)
+        return await next_request(
+            snapshot,
+            resolved,
+            options,
+            self._services.settle,
+            mode=mode,
+            draft=draft,
+            overrides=overrides,
+            awaits_message=True,
+        )
+
+    async def last_request(self, model: str = "", *, mode: SettleMode = "preview") -> NextRequest | None:
+        """Compile the last request that was really sent to a model once more, from what it was compiled of. Return None
+        if the model was not asked yet, or what it was asked is gone."""
+        snapshot = await self._record.snapshot()
+        resolved = await self._services.resolve_model(model or snapshot.model)
+        mark = snapshot.watermarks.get(resolved.reference)
+        if mark is None or not mark.sent_node:
+            return None
+        try:
+            path = (await self._record.snapshot(mark.sent_node)).path
+        except NotFound:
+            return None
+        overrides, alts = overrides_of(msgspec.json.decode(mark.sent_wishes or "{}", type=dict[str, str]))
+        sent = msgspec.structs.replace(snapshot, path=path, overrides=overrides, alts=alts)
+        options = self._services.request_options(resolved, self._services.select_tools(self._tools))
+        return await next_request(sent, resolved, options, self._services.settle, mode=mode)
 
     # While a turn runs -----------------------------------------------------------------------------------------------
 
     async def cancel(self) -> None:
-        """End the running turn, wherever it runs; what is stored stays, and the session can go on."""
-        if self._shared.runner is not None:
-            await self._shared.runner.end()
-        elif (await self._runner.cut_turn()).turn:
+        """End the running turn, whichever process runs it; what is stored stays, and the session can go on."""
+        if self._lock.turn is not None:
+            await self._lock.turn.end()
+        elif (await self._left_turn()).turn:
             try:
                 await self.close_cut_turn()
             except Conflict:
-                await self._record.ask("cancel", {})
+                await self._record.send_command("cancel", {})
 
     def rest(self) -> None:
-        """`work` of this object takes up nothing more: it ends with the turn that runs."""
-        self._is_resting = True
+        """Start nothing more; the running turn stops at its next step, for another process to continue."""
+        self._is_draining = True
+        if self._lock.turn is not None:
+            self._lock.turn.hand_over()
 
     async def leave(self) -> None:
-        """End the turn that runs here as interrupted; where it waits for approvals it stays open, for `work` to resume,
-        here or elsewhere."""
-        self._is_resting = True
-        if self._shared.runner is not None:
-            await self._shared.runner.leave()
+        """Stop the running turn now, for another process to continue."""
+        self._is_draining = True
+        if self._lock.turn is not None:
+            await self._lock.turn.interrupt()
 
     async def answer(self, approval: str, answer: Literal["once", "always", "deny"], reason: str = "") -> None:
-        """Answer an approval of a turn that runs here or in another process, or that `resume` will take up."""
-        runner = self._shared.runner
-        if runner is not None and runner.approvals.answer(approval, answer, reason):
+        """Answer a pending approval of a turn that runs here or in another process, or that `resume` continues."""
+        turn = self._lock.turn
+        if turn is not None and turn.approvals.answer(approval, answer, reason):
             return
-        is_kept = approval in (await self._runner.cut_turn()).approvals
-        if is_kept and runner is None:
-            await self._record.ask("answer", {"approval": approval, "answer": answer, "reason": reason})
-        elif not is_kept or runner is None or not runner.approvals.answer_early(approval, answer, reason):
-            raise ApprovalGone("nobody waits for this approval any more")
+        is_kept = approval in (await self._left_turn()).approvals
+        if is_kept and turn is None:
+            data = {"approval": approval, "answer": answer, "reason": reason}
+            await self._record.send_command("answer", data)
+        elif not is_kept or turn is None or not turn.approvals.answer_early(approval, answer, reason):
+            raise ApprovalGone("this approval is no longer pending")
 
     async def approvals(self) -> tuple[ApprovalRequested, ...]:
-        """What waits for an answer, also of a turn that was cut off."""
-        waiting = (await self._runner.cut_turn()).approvals
-        _, path = await self._record.path() if waiting else ("", ())
-        calls = {call.id: call for call in path[-1].message.calls} if path else {}
+        """Return the pending approvals, also of a turn that was left."""
+        snapshot = await self._record.snapshot()
+        pending = checkpoint_of(snapshot).approvals
+        calls = {call.id: call for call in snapshot.path[-1].message.calls} if snapshot.path else {}
         return tuple(
             ApprovalRequested(approval=name, call=calls[found.call], action=found.action, pattern=found.pattern)
-            for name, found in waiting.items()
+            for name, found in pending.items()
             if found.call in calls
         )
 
+    def resume(self) -> EventStream:
+        """Continue a turn that another process left; pending approvals are asked for again under the same name. Leaving
+        early cancels it. Where no turn was left, nothing happens; raise `Conflict` while one runs."""
+
+        async def job(show: Show) -> None:
+            if self._lock.lock.locked():
+                raise _is_running()
+            async with self._lock.lock:
+                if not await self._record.acquire():
+                    raise _is_running()
+                async with self._heartbeat():
+                    await self._continue_left_turn(show)
+
+        return EventStream(job)
+
     async def close_cut_turn(self) -> None:
-        """A turn whose process died is closed: its open approvals, its unanswered calls, itself. Every turn begins with
-        this; `Conflict` where a turn runs."""
-        async with self._alone():
-            await self._runner.close_cut_turn()
+        """Close a turn that another process left, instead of continuing it. Raise `Conflict` while a turn runs."""
+        async with self._exclusive():
+            await self._close_turn_that_was_left()
 
-    # Who runs it -----------------------------------------------------------------------------------------------------
+    async def _close_turn_that_was_left(self) -> None:
+        checkpoint = await self._left_turn()
+        if checkpoint.turn:
+            await self._run_turn(partial(close_left_turn, checkpoint=checkpoint), _show_nothing)
 
-    async def _wait(self) -> None:
-        """Until the process that runs the session has ended its turn, or is gone."""
+    # The lease -------------------------------------------------------------------------------------------------------
+
+    async def _wait_for_lease(self) -> None:
         seconds = _FIRST_WAIT_SECONDS
-        while not await self._record.take():
+        while not await self._record.acquire():
             await asyncio.sleep(seconds)
             seconds = min(seconds * 2, _LONGEST_WAIT_SECONDS)
 
     @asynccontextmanager
-    async def _alone(self) -> AsyncGenerator[None]:
-        """A moment in which no turn runs anywhere."""
-        if self._shared.lock.locked():
+    async def _exclusive(self) -> AsyncGenerator[None]:
+        """Hold the lease for a change while no turn runs; raise `Conflict` if one does."""
+        if self._lock.lock.locked():
             raise _is_running()
-        async with self._shared.lock:
-            if not await self._record.take():
+        async with self._lock.lock:
+            if not await self._record.acquire():
                 raise _is_running()
             try:
                 yield
@@ -421,17 +485,15 @@ class LocalSession:
                 await self._record.release()
 
     @asynccontextmanager
-    async def _held(self) -> AsyncGenerator[None]:
-        """The session is ours: say so every now and then, and listen."""
-        self._shared.runner = self._runner
-        self._shared.nudged.set()
+    async def _heartbeat(self) -> AsyncGenerator[None]:
+        """Renew the lease and receive commands while turns run; release it at the end."""
+        self._lock.wake.set()
         beating = asyncio.create_task(self._beat())
         try:
             yield
         finally:
             beating.cancel()
             await asyncio.wait([beating])
-            self._shared.runner = None
             await self._record.release()
             if not beating.cancelled() and (error := beating.exception()) is not None:
                 raise error
@@ -439,18 +501,41 @@ class LocalSession:
     async def _beat(self) -> None:
         loop = asyncio.get_running_loop()
         while True:
-            # All sessions that run here beat in the same moments, so that one reading serves them all.
-            moment = (loop.time() // BEAT_SECONDS + 1) * BEAT_SECONDS
+            # All sessions of this process beat at the same moments, so that one query serves them all.
+            moment = (loop.time() // HEARTBEAT_SECONDS + 1) * HEARTBEAT_SECONDS
             with suppress(TimeoutError):
                 async with asyncio.timeout_at(moment):
-                    await self._shared.nudged.wait()
-            self._shared.nudged.clear()
-            asked = await self._record.beat()
-            if asked is None:
-                self._runner.lose()
+                    await self._lock.wake.wait()
+            self._lock.wake.clear()
+            commands = await self._record.heartbeat()
+            turn = self._lock.turn
+            if commands is None:
+                if turn is not None:
+                    turn.on_lease_lost()
                 return
-            for request in asked:
-                self._runner.hear(request)
+            if turn is not None:
+                for command in commands:
+                    turn.on_command(command)
+
+
+def _show_nothing(_: Event) -> None:
+    """Events that are only stored: their place in a stream would be taken for that of the turn that was asked for."""
+
+
+def checkpoint_of(snapshot: Snapshot) -> TurnCheckpoint:
+    return msgspec.convert(snapshot.settings.get("running", {}), TurnCheckpoint)
+
+
+def join_answers(messages: Sequence[Message]) -> Message:
+    """Return one message for an answer that was cut off and continued."""
+    blocks: list[Block] = []
+    for block in (block for message in messages for block in message.blocks):
+        last = blocks[-1] if blocks else None
+        if isinstance(block, TextBlock) and isinstance(last, TextBlock):
+            blocks[-1] = TextBlock(last.text + block.text, (*last.citations, *block.citations))
+        else:
+            blocks.append(block)
+    return messages[0] if len(messages) == 1 else Message("assistant", tuple(blocks))
 
 
 def _is_running() -> Conflict:

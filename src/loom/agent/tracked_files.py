@@ -10,22 +10,22 @@ from __future__ import annotations
 import asyncio
 import os
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
-from loom.agent.ports import MediaShelf
+from loom.compile.policy import Placed, Watermark
+from loom.compile.ports import MediaAccess
 from loom.content.blocks import ToolCall, ToolResult, clean_text
 from loom.content.media import size_label
-from loom.context.policy import Placed, Watermark
 from loom.errors import Corrupt, MediaError, NotFound
 from loom.formats.text import decode_text, encoding_of, line_count
-from loom.tools.diff import unified
+from loom.tools.diff import unified_diff
+from loom.tools.file_walk import Walk
 from loom.tools.files import LINES_PER_READ
 from loom.tools.ignore import glob
-from loom.tools.tree import Walk
 from loom.tools.workspace import is_folder, open_file, open_folder, visible_name
 
 MAX_FILE_BYTES: Final = 200_000
@@ -39,13 +39,13 @@ IN_ROOT: Final = ""
 _MENTION: Final = re.compile(r'(?:^|(?<=[\s(\[{,;]))@(?:"([^"\n]+)"|([^\s"]+))')
 _TRAILING: Final = ".,;:!?)]}'"
 _READS: Final = frozenset({"read_file"})
-_WRITES: Final = frozenset({"write_file", "edit_file"})
+_WRITES: Final = frozenset({"write_file", "edit_file", "multi_edit"})
 _NUMBER_CHARS: Final = 8
 _EMPTY: Final = "empty"
 """Instead of a digest."""
 
 
-class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
+class SeenFile(msgspec.Struct, frozen=True, omit_defaults=True):
     """What the agent saw last: the digest of the text (empty: that it is gone), and in which message."""
 
     digest: str
@@ -54,7 +54,7 @@ class Seen(msgspec.Struct, frozen=True, omit_defaults=True):
     """Whether the user's set-up names it, so that it is read outside the workspace, too."""
 
 
-class News(msgspec.Struct, frozen=True):
+class FileNews(msgspec.Struct, frozen=True):
     """What to tell the agent, and what to tell the user."""
 
     texts: tuple[str, ...] = ()
@@ -64,7 +64,7 @@ class News(msgspec.Struct, frozen=True):
 # What to say: pure ---------------------------------------------------------------------------------------------------
 
 
-def telling(name: str, before: str | None, now: str | None, why: str = "is gone") -> str:
+def change_text(name: str, before: str | None, now: str | None, why: str = "is gone") -> str:
     """What to say of a file whose text was `before` (None: never seen, or gone then) and is `now` (None: `why`)."""
     if now is None:
         return f"[file: {name} {why}]" if before is not None else ""
@@ -72,7 +72,7 @@ def telling(name: str, before: str | None, now: str | None, why: str = "is gone"
         return ""
     if before is None:
         return f"[file: {name}]\n{now}" if now.strip() else f"[file: {name} is empty]"
-    return f"[file: {name} has changed since you last saw it]\n{unified(before, now, name).text}"
+    return f"[file: {name} has changed since you last saw it]\n{unified_diff(before, now, name).text}"
 
 
 def mentions(text: str) -> list[str]:
@@ -84,7 +84,7 @@ def mentions(text: str) -> list[str]:
 # The files -----------------------------------------------------------------------------------------------------------
 
 
-class Read(msgspec.Struct, frozen=True):
+class TrackedText(msgspec.Struct, frozen=True):
     """A text, or why there is none: `why` for the agent, `notice` for the user."""
 
     text: str | None = None
@@ -105,28 +105,36 @@ def place_of(workspace: Path, asked: str) -> str | None:
     return None
 
 
-def read_tracked(workspace: Path, name: str, *, is_own: bool = False) -> Read:
+def read_tracked(workspace: Path, name: str, *, is_own: bool = False) -> TrackedText:
     """The text of a file that is inside the workspace, or the user's own and still exactly there; never a secret."""
     shown = visible_name(name)
     if is_folder(workspace, name):
-        return Read(why="is a folder now", notice=f"{shown} is a folder; only files are tracked")
+        return TrackedText(why="is a folder now", notice=f"{shown} is a folder; only files are tracked")
     try:
         with open_file(workspace, name) as opened:
             if opened.sensitive or not (opened.inside or (is_own and str(opened.path) == name)):
                 what = "may hold secrets" if opened.inside else "is outside the workspace"
-                return Read(why="is not shown", notice=f"{shown} {what} and is not tracked; attach it to send it")
+                return TrackedText(
+                    why="is not shown", notice=f"{shown} {what} and is not tracked; attach it to send it"
+                )
             data = opened.file.read(MAX_FILE_BYTES + 1)
             size = opened.size_bytes
     except MediaError as error:
-        return Read() if not os.path.lexists(workspace / name) else Read(why="cannot be read", notice=error.message)
+        return (
+            TrackedText()
+            if not os.path.lexists(workspace / name)
+            else TrackedText(why="cannot be read", notice=error.message)
+        )
     if len(data) > MAX_FILE_BYTES:
-        return Read(why="is too large to be shown", notice=f"{shown} has {size_label(size)} and is not tracked")
+        return TrackedText(why="is too large to be shown", notice=f"{shown} has {size_label(size)} and is not tracked")
     if data and encoding_of(data) is None:
-        return Read(why="is no text file", notice=f"{shown} is no text file and is not tracked; attach it to send it")
-    return Read(text=clean_text(decode_text(data, shown)[0]) if data else "")
+        return TrackedText(
+            why="is no text file", notice=f"{shown} is no text file and is not tracked; attach it to send it"
+        )
+    return TrackedText(text=clean_text(decode_text(data, shown)[0]) if data else "")
 
 
-def matching(workspace: Path, globs: Sequence[str]) -> tuple[list[str], str]:
+def match_globs(workspace: Path, globs: Sequence[str]) -> tuple[list[str], str]:
     """The files that globs match, without what `.gitignore` leaves out; and a notice where there are too many."""
     patterns = [glob(text) for text in globs]
     found: list[str] = []
@@ -144,7 +152,7 @@ def matching(workspace: Path, globs: Sequence[str]) -> tuple[list[str], str]:
     return found, "the workspace is too large to look through whole: auto_context may miss files" if walk.is_cut else ""
 
 
-def standing(path: Sequence[Placed], mark: Watermark) -> set[str]:
+def visible_messages(path: Sequence[Placed], mark: Watermark) -> set[str]:
     """The messages of a path that a model is still shown."""
     return {
         placed.id
@@ -156,20 +164,27 @@ def standing(path: Sequence[Placed], mark: Watermark) -> set[str]:
 class TrackedFiles:
     """The view of one session."""
 
-    def __init__(self, shelf: MediaShelf) -> None:
+    def __init__(self, shelf: MediaAccess) -> None:
         self._shelf = shelf
-        self.view: dict[str, Seen] = {}
+        self.view: dict[str, SeenFile] = {}
         self._fresh: dict[str, str] = {}
         """Seen, but the message that shows it has no place yet."""
         self._told: set[str] = set()
         """Notices that were given: of a binary file that a glob matches every turn, the user hears once."""
 
-    async def news(
+    def load(self, setting: Mapping[str, Any]) -> None:
+        """Take the view from what a session keeps."""
+        self.view = msgspec.convert(setting, dict[str, SeenFile])
+
+    def as_setting(self) -> dict[str, Any]:
+        return msgspec.to_builtins(self.view)
+
+    async def read_news(
         self, workspace: Path, *, asked: Iterable[str], globs: Sequence[str], standing: Collection[str]
-    ) -> News:
+    ) -> FileNews:
         """What has changed for the agent. `asked` are mentions, `standing` the messages that it still has before it."""
         self._fresh.clear()  # of a turn that was ended before it could say so
-        named, matched, notice = await asyncio.to_thread(_found, workspace, list(asked), globs)
+        named, matched, notice = await asyncio.to_thread(_find_files, workspace, list(asked), globs)
         names = list(dict.fromkeys([*named, *self.view, *matched]))
         own = {name for name, seen in self.view.items() if seen.is_own}
         reads = await asyncio.to_thread(
@@ -178,7 +193,7 @@ class TrackedFiles:
         notices, texts, room = [notice] if notice else [], list[str](), MAX_TOLD_BYTES
         for name, read in reads.items():
             known = self.view.get(name)
-            text = telling(visible_name(name), await self._before(known, standing), read.text, read.why)
+            text = change_text(visible_name(name), await self._before(known, standing), read.text, read.why)
             if len(text.encode()) > room:
                 notices.append(f"{visible_name(name)} is told in the next turn: this is too much at once")
                 continue
@@ -189,9 +204,9 @@ class TrackedFiles:
             if read.notice and (name in named or read.notice not in self._told):
                 notices.append(read.notice)
             self._told.add(read.notice)
-        return News(tuple(texts), tuple(dict.fromkeys(notices)))
+        return FileNews(tuple(texts), tuple(dict.fromkeys(notices)))
 
-    async def _before(self, known: Seen | None, standing: Collection[str]) -> str | None:
+    async def _before(self, known: SeenFile | None, standing: Collection[str]) -> str | None:
         """The text that the agent has before it; None where it has none."""
         if known is None or not known.digest or (known.node != IN_ROOT and known.node not in standing):
             return None
@@ -200,7 +215,7 @@ class TrackedFiles:
         except (NotFound, Corrupt):  # swept: then the whole text is told anew
             return None
 
-    async def finished(self, workspace: Path, call: ToolCall, result: ToolResult, cap_bytes: int) -> None:
+    async def note_call(self, workspace: Path, call: ToolCall, result: ToolResult, cap_bytes: int) -> None:
         """A tool has shown the agent a whole file, or the agent has changed it: what it is now is what it last saw."""
         path = call.arguments.get("path")
         if not self.view or result.is_error or call.name not in _READS | _WRITES or not isinstance(path, str):
@@ -216,17 +231,17 @@ class TrackedFiles:
         """A store keeps no empty medium."""
         self._fresh[name] = "" if text is None else await self._shelf.put(text.encode()) if text else _EMPTY
 
-    def placed(self, node: str) -> None:
+    def mark_stored(self, node: str) -> None:
         """The message that shows what is fresh is on disk."""
         for name, digest in self._fresh.items():
             is_own = name in self.view and self.view[name].is_own
-            self.view[name] = Seen(digest, node, is_own)
+            self.view[name] = SeenFile(digest, node, is_own)
         self._fresh.clear()
 
 
-def _found(workspace: Path, asked: Sequence[str], globs: Sequence[str]) -> tuple[list[str], list[str], str]:
+def _find_files(workspace: Path, asked: Sequence[str], globs: Sequence[str]) -> tuple[list[str], list[str], str]:
     places = [place for name in asked if (place := place_of(workspace, name)) is not None]
-    matched, notice = matching(workspace, globs) if globs else ([], "")
+    matched, notice = match_globs(workspace, globs) if globs else ([], "")
     return places, matched, notice
 
 

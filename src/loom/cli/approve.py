@@ -6,12 +6,12 @@ import asyncio
 
 import click
 
-from loom.cli.approving import Given, is_anyone_there
-from loom.cli.asking import Format
-from loom.cli.exits import OK, exit_code
-from loom.cli.left_open import Waiting, all_waiting, described, go_on, is_run_elsewhere
-from loom.cli.options import Speaking
-from loom.cli.terminal import say, sentence
+from loom.cli.approval_prompt import ApprovalReply, is_interactive
+from loom.cli.exit_codes import OK, exit_code
+from loom.cli.options import MessageOptions
+from loom.cli.pending_approvals import PendingApprovals, all_pending, approval_line, continue_turn, runs_elsewhere
+from loom.cli.session_options import OutputFormat
+from loom.cli.terminal import print_line, sentence
 from loom.errors import ConfigError, NotFound
 from loom.events import ApprovalRequested
 from loom.runtime import Runtime
@@ -21,49 +21,50 @@ _SHORTEST_ID = 4
 
 @click.command("approve")
 @click.argument("names", nargs=-1, required=True, metavar="ID...")
-@click.option("--always", is_flag=True, help="Also whenever the same is asked again in this conversation.")
-@click.option("--deny", "reason", metavar="REASON", help="It is not done; the model reads why.")
-@click.option("--json", "as_json", is_flag=True, help="What came of the turn as one JSON object.")
+@click.option("--always", is_flag=True, help="Approve the same action for the rest of this session.")
+@click.option("--deny", "reason", metavar="REASON", help="Deny with a reason, which the model reads.")
+@click.option("--json", "as_json", is_flag=True, help="Print the outcome as one JSON object.")
 def command(names: tuple[str, ...], always: bool, reason: str | None, as_json: bool) -> int:
-    """Allow what waits for your word, once. `loom approvals` shows it, and its ID; the beginning of an ID is enough.
+    """Approve a pending tool call once. `loom approvals` lists the ids; a prefix is enough.
 
-    The turn goes on and its answer is shown, also when the program that ran it was ended.
+    The turn continues and its answer is shown, even if the program that ran it has exited.
     """
     if always and reason is not None:
         raise click.UsageError("--always and --deny exclude each other.")
-    given: Given = ("deny", reason) if reason is not None else ("always" if always else "once", "")
+    given: ApprovalReply = ("deny", reason) if reason is not None else ("always" if always else "once", "")
     return asyncio.run(_approve(names, given, "json" if as_json else "text"))
 
 
-async def _approve(names: tuple[str, ...], given: Given, form: Format) -> int:
-    speaking = Speaking()
+async def _approve(names: tuple[str, ...], given: ApprovalReply, form: OutputFormat) -> int:
+    speaking = MessageOptions()
     async with Runtime.open() as runtime:
-        waiting, chosen = await _chosen(runtime, names)
+        waiting, chosen = await _find_approvals(runtime, names)
         stored = waiting.session
-        if await is_run_elsewhere(runtime, speaking, stored):
+        if await runs_elsewhere(runtime, speaking, stored):
             session = await runtime.session(stored.id)
             for asked in chosen:
                 await session.answer(asked.approval, *given)
-            click.echo("answered; the program that runs the turn goes on with it", err=True)
+            click.echo("Answered. The program that runs the turn continues it.", err=True)
             return OK
         left = [asked for asked in waiting.approvals if asked not in chosen]
-        if left and not is_anyone_there():
+        if left and not is_interactive():
             raise ConfigError(
-                f"the same turn waits for more: {'; '.join(map(described, left))}.", hint="Name them all in one go."
+                f"More approvals are pending in this turn: {'; '.join(map(approval_line, left))}.",
+                hint="Answer all of them in one command.",
             )
         answers = {asked.approval: given for asked in chosen}
-        outcome = await go_on(runtime, speaking, stored, answers=answers, form=form)
+        outcome = await continue_turn(runtime, speaking, stored, answers=answers, form=form)
     if outcome.error is None:
         return OK
     if form == "text":
-        say(sentence(outcome.error))
+        print_line(sentence(outcome.error))
     return exit_code(outcome.error)
 
 
-async def _chosen(runtime: Runtime, names: tuple[str, ...]) -> tuple[Waiting, list[ApprovalRequested]]:
+async def _find_approvals(runtime: Runtime, names: tuple[str, ...]) -> tuple[PendingApprovals, list[ApprovalRequested]]:
     """The approvals with these names, which are all of one conversation."""
-    everything = [waiting async for waiting in all_waiting(runtime)]
-    found: dict[str, Waiting] = {}
+    everything = [waiting async for waiting in all_pending(runtime)]
+    found: dict[str, PendingApprovals] = {}
     chosen: list[ApprovalRequested] = []
     for name in names:
         here = [
@@ -73,11 +74,11 @@ async def _chosen(runtime: Runtime, names: tuple[str, ...]) -> tuple[Waiting, li
             if len(name) >= _SHORTEST_ID and asked.approval.startswith(name.lower())
         ]
         if len(here) != 1:
-            how_many = "more than one thing" if here else "nothing"
-            raise NotFound(f"{how_many} that waits is called {name!r}.", hint="See what waits: `loom approvals`.")
+            how_many = "Several pending approvals match" if here else "No pending approval matches"
+            raise NotFound(f"{how_many} {name!r}.", hint="List pending approvals: `loom approvals`.")
         waiting, asked = here[0]
         found[waiting.session.id] = waiting
         chosen.append(asked)
     if len(found) > 1:
-        raise ConfigError("these belong to different conversations.", hint="Answer one conversation at a time.")
+        raise ConfigError("These approvals belong to different sessions.", hint="Answer one session at a time.")
     return next(iter(found.values())), chosen

@@ -5,56 +5,59 @@ from __future__ import annotations
 import asyncio
 import os
 import sys
-from collections.abc import AsyncGenerator, Coroutine
+from collections.abc import Coroutine
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
 
 import click
 
-from loom.cli.ahead import Ahead
-from loom.cli.approving import answer_in, is_anyone_there
-from loom.cli.chat import leaves, mentions, read_line, say_interrupted, unknown_command, use_line_editing
-from loom.cli.exits import TurnEnded
-from loom.cli.faces import Face, Outcome, TerminalFace, TextFace
-from loom.cli.left_open import described
-from loom.cli.progress import Progress
-from loom.cli.terminal import Ink, has_colour, is_plain, one_line, quiet_keys, say, sentence
+from loom.cli.approval_prompt import answer_in, is_interactive
+from loom.cli.chat import is_quit, mentions, print_interrupted, read_line, unknown_command, use_line_editing
+from loom.cli.event_lookahead import EventLookahead
+from loom.cli.exit_codes import TurnError
+from loom.cli.pending_approvals import approval_line
+from loom.cli.progress import ProgressLine
+from loom.cli.renderers import TerminalRenderer, TextRenderer, TurnOutcome, TurnRenderer
+from loom.cli.terminal import Colors, has_colour, is_plain, one_line, print_line, quiet_keys, sentence
 from loom.client import Client, RemoteSession, find
 from loom.config import load_config
 from loom.errors import ConfigError, LoomError, NotFound
-from loom.events import ApprovalRequested, Event, TextDelta, ThinkingDelta, TurnFailed
+from loom.events import ApprovalRequested, TextDelta, ThinkingDelta, TurnFailed
+from loom.session import EventIterator
 
 _PATIENCE_SECONDS = 5.0
 _REFUSED = "auth.required"
 _HOW_TO_GIVE_IT = "`loom token` prints it where the daemon runs. Give it with --token-file FILE or in LOOM_TOKEN."
 _HELP = """\
-@FILE              send a file along; so does a line that is nothing but its path
-/model [NAME]      whom to ask from now on; without a name, who it is
+@FILE              attach a file; a line that is only a path does the same
+/model [NAME]      choose a model; without a name, show the current one
 /help              this
-/quit              leave; so does Ctrl+D. The session stays with the daemon"""
+/quit              exit (also Ctrl+D). The session stays on the daemon"""
 
 
 @click.command("attach")
 @click.argument("url", default="")
-@click.option("-c", "--continue", "last", is_flag=True, help="Go on with the daemon's newest session.")
-@click.option("-r", "--resume", "session", default="", metavar="ID", help="Go on with a session by its id.")
+@click.option("-c", "--continue", "last", is_flag=True, help="Continue the daemon's newest session.")
+@click.option("-r", "--resume", "session", default="", metavar="ID", help="Continue a session by its id.")
 @click.option("-m", "--model", default="", help="The model of a new session.")
-@click.option("--token-file", default="", metavar="FILE", help="The token of a daemon elsewhere (also LOOM_TOKEN).")
+@click.option(
+    "--token-file", default="", metavar="FILE", help="A file with the token of a remote daemon (also LOOM_TOKEN)."
+)
 @click.option("-R", "--hide-reasoning", is_flag=True, help="Do not show the model's reasoning on stderr.")
 def command(url: str, *, last: bool, session: str, model: str, token_file: str, hide_reasoning: bool) -> int:
-    """Talk through a daemon: the one of this machine, or the one at URL.
+    """Chat through a running daemon: the local one, or the one at URL.
 
-    Whoever else watches the session sees the same, and a turn goes on when you leave.
+    Other clients of the session see the same, and a turn continues when you leave.
     """
     if url and not url.startswith(("http://", "https://")):
-        raise ConfigError(f"{url} is no address.", hint="It looks like http://127.0.0.1:5666")
+        raise ConfigError(f"Not a URL: {url}", hint="Use a URL like http://127.0.0.1:5666")
     token = _token(token_file) if url else ""
     with asyncio.Runner() as runner:
         client = runner.run(_client(url, token))
         try:
             chosen = runner.run(_session(client, last=last, session_id=session, model=model))
-            return _Talk(runner, client, chosen, shows_reasoning=not hide_reasoning).run()
+            return _RemoteChat(runner, client, chosen, shows_reasoning=not hide_reasoning).run()
         except LoomError as error:
             if error.code == _REFUSED:  # the daemon speaks to programs, of the header that they send
                 error.hint = _HOW_TO_GIVE_IT
@@ -68,7 +71,7 @@ async def _client(url: str, token: str) -> Client:
     if not url:
         found = await find(config)
         if found is None:
-            raise NotFound("no daemon runs here.", hint="Start it: loom serve")
+            raise NotFound("No daemon is running.", hint="Start one: loom serve")
         return found
     return Client(url, token, limits=config.media_limits(), patience_seconds=_PATIENCE_SECONDS)
 
@@ -86,7 +89,7 @@ def _token(file: str) -> str:
     if token.strip():
         return _sendable(token, "LOOM_TOKEN")
     if not sys.stdin.isatty():
-        raise ConfigError("the token of the daemon is needed.", hint=_HOW_TO_GIVE_IT)
+        raise ConfigError("The daemon requires a token.", hint=_HOW_TO_GIVE_IT)
     return _sendable(str(click.prompt("token (hidden)", hide_input=True, err=True)), "what was typed")
 
 
@@ -94,7 +97,7 @@ def _sendable(written: str, where: str) -> str:
     """What cannot stand in a header would not reach the daemon, which then seems not to answer."""
     token = written.strip()
     if not token or not token.isascii() or not token.isprintable():
-        raise ConfigError(f"{where} holds no token, which is one line.", hint="`loom token` prints it.")
+        raise ConfigError(f"{where} contains no token (one line).", hint="`loom token` prints it.")
     return token
 
 
@@ -102,12 +105,12 @@ async def _session(client: Client, *, last: bool, session_id: str, model: str) -
     if last and not session_id:
         newest = await client.sessions(limit=1)
         if not newest:
-            raise NotFound("the daemon has no conversation yet.", hint="Begin one: loom attach")
+            raise NotFound("The daemon has no sessions yet.", hint="Start one: loom attach")
         session_id = newest[0].id
     return await client.session(session_id.upper(), model=model, workspace="" if session_id else str(Path.cwd()))
 
 
-class _Talk:
+class _RemoteChat:
     def __init__(
         self, runner: asyncio.Runner, client: Client, session: RemoteSession, *, shows_reasoning: bool
     ) -> None:
@@ -119,42 +122,42 @@ class _Talk:
     def run(self) -> int:
         info = self._runner.run(self._session.info())
         title = f", {one_line(info.title, 50)}" if info.title else ""
-        click.echo(Ink(sys.stdout).dim(f"loom · {self._client.url} · {info.model}{title} · /help, Ctrl+D leaves"))
+        click.echo(Colors(sys.stdout).dim(f"loom · {self._client.url} · {info.model}{title} · /help, Ctrl+D to exit"))
         use_line_editing()
-        self._guarded(self._left_open())
+        self._print_errors(self._left_open())
         while (line := read_line("› ")) is not None:
             words = line.strip()
-            if leaves(words):
+            if is_quit(words):
                 break
             if not words:
                 continue
-            self._guarded(self._command(words) if words.startswith("/") else self._say(words))
+            self._print_errors(self._command(words) if words.startswith("/") else self._say(words))
         return 0
 
-    def _guarded(self, doing: Coroutine[Any, Any, None]) -> None:
+    def _print_errors(self, doing: Coroutine[Any, Any, None]) -> None:
         """What goes wrong is said, and the conversation goes on."""
         try:
             with quiet_keys():
                 self._runner.run(doing)
         except LoomError as error:
-            say(sentence(error))
+            print_line(sentence(error))
         except KeyboardInterrupt:
-            say_interrupted()
+            print_interrupted()
 
     async def _left_open(self) -> None:
         """What the session waits for is asked first, by whomever it was left; without a terminal it goes on waiting."""
         waiting = await self._session.approvals()
-        if waiting and is_anyone_there():
+        if waiting and is_interactive():
             await self._watch(self._session.resume(), "going on")
         elif waiting:
-            say(f"this conversation waits for your word on {'; '.join(map(described, waiting))}")
+            print_line(f"Approval pending: {'; '.join(map(approval_line, waiting))}")
 
     async def _command(self, line: str) -> None:
         name, _, rest = line[1:].partition(" ")
         match name:
             case "model" if rest.strip():
                 await self._session.use(rest.strip())
-                click.echo(f"{(await self._session.info()).model} answers from now on")
+                click.echo(f"{(await self._session.info()).model} is now the model")
             case "model":
                 click.echo((await self._session.info()).model)
             case "help":
@@ -166,17 +169,17 @@ class _Talk:
         words, files = mentions(line)
         await self._watch(self._session.stream(*files, *([words] if words else [])), "asking")
 
-    def _face(self) -> Face:
+    def _face(self) -> TurnRenderer:
         if has_colour(sys.stdout):
-            return TerminalFace(self._client.media, shows_reasoning=self._shows_reasoning)
-        return TextFace(shows_reasoning=self._shows_reasoning)
+            return TerminalRenderer(self._client.media, shows_reasoning=self._shows_reasoning)
+        return TextRenderer(shows_reasoning=self._shows_reasoning)
 
-    async def _watch(self, turn: AsyncGenerator[Event], doing: str) -> None:
+    async def _watch(self, turn: EventIterator, doing: str) -> None:
         face = self._face()
         failed: LoomError | None = None
-        async with Progress(plain=is_plain()) as progress:
+        async with ProgressLine(plain=is_plain()) as progress:
             progress.show(doing)
-            async with aclosing(turn), Ahead(turn) as events:
+            async with aclosing(turn), EventLookahead(turn) as events:
                 async for event in events:
                     progress.step_aside()
                     if isinstance(event, TextDelta | ThinkingDelta | ApprovalRequested):
@@ -185,7 +188,7 @@ class _Talk:
                     if isinstance(event, ApprovalRequested):
                         await answer_in(events, self._session, event, "ask")
                     if isinstance(event, TurnFailed):
-                        failed = TurnEnded(event.code, event.text, hint=event.hint)
-        await face.finish(Outcome(session=self._session.id, model=""))
+                        failed = TurnError(event.code, event.text, hint=event.hint)
+        await face.finish(TurnOutcome(session=self._session.id, model=""))
         if failed is not None:
-            say(sentence(failed))
+            print_line(sentence(failed))

@@ -19,9 +19,8 @@ import msgspec
 
 from loom.content.blocks import ContentBlock, DocumentBlock, page_label, page_range
 from loom.content.inputs import Attachment, Content
-from loom.content.media import size_label
-from loom.errors import TooLarge, Unreadable
-from loom.formats.facts import Limits
+from loom.errors import Unreadable
+from loom.formats.facts import IntakeLimits
 from loom.formats.sniff import sniff
 from loom.formats.text import decode_text
 
@@ -32,7 +31,7 @@ _PIPED: Final = "stdin"
 _LONGEST_PATH: Final = 4_096
 
 
-class Said(msgspec.Struct, frozen=True):
+class MessageInput(msgspec.Struct, frozen=True):
     """The words and the files of one message, in the order in which they are sent: files, piped text, words."""
 
     words: str
@@ -40,12 +39,12 @@ class Said(msgspec.Struct, frozen=True):
     piped: str = ""
 
     @property
-    def spoken(self) -> list[Content]:
+    def contents(self) -> list[Content]:
         return [text for text in (self.piped, self.words) if text]
 
     @property
     def content(self) -> list[Content]:
-        return [*self.files, *self.spoken]
+        return [*self.files, *self.contents]
 
     @property
     def names(self) -> str:
@@ -56,7 +55,7 @@ class Said(msgspec.Struct, frozen=True):
         return " ".join((self.words or self.names or self.piped).split())[:80]
 
 
-def read_message(words: Sequence[str], attached: Sequence[str], limits: Limits) -> Said:
+def read_message(words: Sequence[str], attached: Sequence[str], limits: IntakeLimits) -> MessageInput:
     """The message of a command line. Bytes are read only from stdin; paths are read at the door."""
     said, names = named_files(words)
     from_stdin = [found for name in attached if (found := _STDIN.fullmatch(name))]
@@ -64,19 +63,19 @@ def read_message(words: Sequence[str], attached: Sequence[str], limits: Limits) 
     piped = b"" if sys.stdin is None or sys.stdin.isatty() else sys.stdin.buffer.read()
     if from_stdin:
         if not piped:
-            raise Unreadable("there is nothing on stdin to attach.", hint="Pipe a file into loom, or name it: -a FILE.")
+            raise Unreadable("stdin is empty.", hint="Pipe a file into loom, or name it: -a FILE.")
         whole = [Attachment(source=piped, name=_PIPED, pages=found[1] or "") for found in from_stdin]
-        return Said(" ".join(said), (*files, *whole))
+        return MessageInput(" ".join(said), (*files, *whole))
     if not piped.strip():
-        return Said(" ".join(said), tuple(files))
-    if sniff(piped).category != "text":
-        return Said(" ".join(said), (*files, Attachment(source=piped, name=_PIPED)))
-    return Said(" ".join(said), tuple(files), _text(piped, limits))
+        return MessageInput(" ".join(said), tuple(files))
+    if sniff(piped).category != "text" or len(piped) > limits.max_text_bytes:
+        return MessageInput(" ".join(said), (*files, Attachment(source=piped, name=_PIPED)))
+    return MessageInput(" ".join(said), tuple(files), decode_text(piped)[0].strip("\n"))
 
 
 def named_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Words, and those of them that name an existing file."""
-    names = [word for word in words if _named(word) is not None]
+    names = [word for word in words if _attachment_from_word(word) is not None]
     return [word for word in words if word not in names], names
 
 
@@ -84,15 +83,15 @@ def attachment(name: str) -> Attachment:
     """A file, a file with pages (`report.pdf#3-7`), or an address."""
     if name.startswith(("http://", "https://")):
         return Attachment(source=name)
-    found = _named(name)
+    found = _attachment_from_word(name)
     if found is not None:
         return found
     if Path(name).is_dir():
-        raise Unreadable(f"{name} is a folder.", name=name, hint="Attach the files in it that matter.")
-    raise Unreadable(f"there is no file {name}.", name=name, hint="Check the name; paths are taken from this folder.")
+        raise Unreadable(f"{name} is a folder.", name=name, hint="Attach individual files.")
+    raise Unreadable(f"File not found: {name}", name=name, hint="Check the name; paths are relative to this folder.")
 
 
-def existing(word: str) -> Attachment | None:
+def existing_file(word: str) -> Attachment | None:
     """The file, or the pages of a file, that a word names; None where it names none."""
     if not word or len(word) > _LONGEST_PATH or "\0" in word:
         return None
@@ -104,9 +103,9 @@ def existing(word: str) -> Attachment | None:
     return None
 
 
-def _named(word: str) -> Attachment | None:
+def _attachment_from_word(word: str) -> Attachment | None:
     """The same; what stands behind the # of a file and is no range of pages is a mistake, not words to send."""
-    found = existing(word)
+    found = existing_file(word)
     file, _, pages = word.rpartition("#")
     if found is None and file and _is_file(file):
         page_range(pages)
@@ -120,20 +119,11 @@ def _is_file(word: str) -> bool:
         return False
 
 
-def _text(piped: bytes, limits: Limits) -> str:
-    if len(piped) > limits.max_text_bytes:
-        raise TooLarge(
-            f"stdin holds {size_label(len(piped))} of text, over the limit of {size_label(limits.max_text_bytes)}.",
-            hint="Pipe in the part that matters, or raise documents.max_text_bytes.",
-        )
-    return decode_text(piped)[0].strip("\n")
-
-
 def _name_of(file: Attachment) -> str:
     return file.source.name if isinstance(file.source, Path) else "attachment"
 
 
-def shortened(blocks: Sequence[ContentBlock], pages_per_read: int) -> tuple[list[ContentBlock], list[str]]:
+def limit_pages(blocks: Sequence[ContentBlock], pages_per_read: int) -> tuple[list[ContentBlock], list[str]]:
     """Long documents begin with their first pages, and it is said how to get the others."""
     shown: list[ContentBlock] = []
     notices: list[str] = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
 from typing import Any, Final
@@ -17,61 +17,59 @@ from typing import Any, Final
 import click
 
 from loom.agent.session import LocalSession
-from loom.cli.advice import advice
-from loom.cli.asking import (
-    choose_tools,
-    face_for,
-    model_asked,
-    model_for,
-    stored_key,
-    taken_in,
-    tell,
-    templated,
-    use_key,
-    warn,
-)
-from loom.cli.attachments import Said, attachment
-from loom.cli.choosing import open_place
-from loom.cli.clipboard import pasted
-from loom.cli.compiling import compiled_session
-from loom.cli.compiling import models as models_of
+from loom.cli.attachments import MessageInput, attachment
+from loom.cli.clipboard import read_clipboard
 from loom.cli.context import print_table
-from loom.cli.daemons import voice
-from loom.cli.faces import Outcome
+from loom.cli.daemon_lookup import open_session
 from loom.cli.footer import footer
-from loom.cli.left_open import settle
-from loom.cli.options import Speaking, speaking_of, speaking_options
-from loom.cli.progress import Progress
-from loom.cli.terminal import Ink, one_line, quiet_keys, say, sentence
-from loom.cli.turns import speak
+from loom.cli.hints import media_hints
+from loom.cli.options import MessageOptions, message_options, message_options_from
+from loom.cli.pending_approvals import answer_pending
+from loom.cli.plan import compile_session
+from loom.cli.progress import ProgressLine
+from loom.cli.renderers import TurnOutcome
+from loom.cli.session_lookup import open_place
+from loom.cli.session_options import (
+    apply_template,
+    choose_tools,
+    ingest_input,
+    model_for,
+    print_notices,
+    print_warnings,
+    renderer_for,
+    requested_model,
+    stored_key,
+    use_key,
+)
+from loom.cli.terminal import Colors, one_line, print_line, quiet_keys, sentence
+from loom.cli.turns import run_turn
 from loom.config import load_config
 from loom.content.blocks import ContentBlock
 from loom.content.inputs import Attachment
 from loom.content.messages import text_of
 from loom.errors import ContentError, LoomError
-from loom.events import Event
 from loom.runtime import Runtime
-from loom.session import Session
+from loom.session import EventIterator, Session
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
 _PUNCTUATION: Final = ",.;:!?)"
 _HELP: Final = """\
-/model [NAME]      whom to ask from now on; without a name, who it is
-/context [A,B]     what the next request would carry, for these models
+/model [NAME]      choose a model; without a name, show the current one
+/context [A,B]     what the next request would contain, for these models
 /attach FILE       send a file with the next message; also @FILE inside a message
-/paste             the same for the picture on the clipboard
-/fork              go on in a new session; the old one stays as it is
-/compact           let the model summarise, and go on from there; all stays in the tree
+/paste             attach the image on the clipboard
+/fork              continue in a new session; the old one is unchanged
+/compact           summarise the conversation and continue; everything stays in the tree
 /tree              the conversation with its branches
 /help              this
-/quit              leave; so does Ctrl+D. `loom -c` comes back"""
+/quit              exit (also Ctrl+D). Continue later with `loom -c`"""
 
 
 @click.command("chat")
-@speaking_options(tools="all")
+@message_options(tools="all")
 def command(**given: Any) -> int:
-    """Talk on the line. Files come along with @FILE or /attach; /help tells the rest."""
-    speaking = Speaking(**speaking_of(given))
+    """Start an interactive chat. Attach files with @FILE or /attach; /help lists the commands."""
+    speaking = MessageOptions(**message_options_from(given))
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
         runtime = runner.run(stack.enter_async_context(Runtime.open(load_config(flags=speaking.flags))))
@@ -82,7 +80,7 @@ def command(**given: Any) -> int:
 
 
 class Chat:
-    def __init__(self, runner: asyncio.Runner, runtime: Runtime, speaking: Speaking) -> None:
+    def __init__(self, runner: asyncio.Runner, runtime: Runtime, speaking: MessageOptions) -> None:
         self._runner = runner
         self._runtime = runtime
         self._speaking = speaking
@@ -91,27 +89,27 @@ class Chat:
         self._tools: Sequence[str] | None = None
         self._session: LocalSession | None = None
         self._waiting = [attachment(name) for name in speaking.template.attach]
-        self._ink = Ink(sys.stdout)
+        self._ink = Colors(sys.stdout)
 
     def run(self) -> int:
         self._runner.run(self._open())
         use_line_editing()
         while (line := read_line(self._prompt())) is not None:
-            if leaves(line):
+            if is_quit(line):
                 break
-            self._guarded(line.strip())
+            self._print_errors(line.strip())
         if self._waiting:
-            say(f"not sent: {', '.join(map(_name, self._waiting))}")
+            print_line(f"not sent: {', '.join(map(_name, self._waiting))}")
         return 0
 
     async def _open(self) -> None:
         """A new session is written with its first message, so that looking in leaves nothing behind."""
         speaking = self._speaking
-        await settle(self._runtime, speaking, speaking.place)
+        await answer_pending(self._runtime, speaking, speaking.place)
         self._tools = await choose_tools(self._runtime, speaking.tools, default="all")
-        await self._runtime.mcp.ready()
-        warn(self._runtime)
-        self._model = await model_asked(self._runtime, speaking)
+        await self._runtime.mcp.wait_ready()
+        print_warnings(self._runtime)
+        self._model = await requested_model(self._runtime, speaking)
         if speaking.place.is_new:
             self._model = await model_for(self._runtime, self._model)
             who = self._runtime.model(self._model).reference
@@ -121,14 +119,14 @@ class Chat:
             )
             stored = await self._runtime.sessions.get(self._session.id)
             who = f"{self._runtime.model(stored.model).reference}, {one_line(stored.title or stored.id, 50)}"
-        sys.stdout.write(self._ink.dim(f"loom · {who} · /help, Ctrl+D leaves") + "\n")
+        sys.stdout.write(self._ink.dim(f"loom · {who} · /help, Ctrl+D to exit") + "\n")
         sys.stdout.flush()
 
     def _prompt(self) -> str:
         chips = "".join(f"[{_name(item)}] " for item in self._waiting)
         return f"{chips}› "
 
-    def _guarded(self, line: str) -> None:
+    def _print_errors(self, line: str) -> None:
         """What goes wrong is said, and the conversation goes on."""
         if not line:
             return
@@ -136,9 +134,9 @@ class Chat:
             with quiet_keys():
                 self._runner.run(self._command(line) if line.startswith("/") else self._say(line))
         except LoomError as error:
-            say(sentence(error))
+            print_line(sentence(error))
         except KeyboardInterrupt:
-            say_interrupted()
+            print_interrupted()
 
     def _command(self, line: str) -> Coroutine[Any, Any, None]:
         name, _, rest = line[1:].partition(" ")
@@ -158,47 +156,47 @@ class Chat:
 
     async def _say(self, line: str) -> None:
         words, mentioned = mentions(line)
-        said = Said(words, (*self._waiting, *mentioned))
+        said = MessageInput(words, (*self._waiting, *mentioned))
         self._waiting = []
         system = self._speaking.system
         if self._session is None:
-            said, system = templated(self._speaking, said)
-        async with Progress(plain=self._speaking.plain) as progress:
-            blocks, notices = await taken_in(self._runtime, self._speaking, said.files, said.spoken, progress)
-            tell(notices)
-            await self._speak(await self._opened(said.title, system), blocks, progress)
+            said, system = apply_template(self._speaking, said)
+        async with ProgressLine(plain=self._speaking.plain) as progress:
+            blocks, notices = await ingest_input(self._runtime, self._speaking, said.files, said.contents, progress)
+            print_notices(notices)
+            await self._speak(await self._open_session(said.title, system), blocks, progress)
 
-    async def _opened(self, title: str, system: str) -> LocalSession:
+    async def _open_session(self, title: str, system: str) -> LocalSession:
         if self._session is None:
             self._session = await self._runtime.session(
                 title=title, model=self._model, system=system, tools=self._tools
             )
         return self._session
 
-    async def _speak(self, session: LocalSession, blocks: list[ContentBlock], progress: Progress) -> None:
+    async def _speak(self, session: LocalSession, blocks: list[ContentBlock], progress: ProgressLine) -> None:
         speaking = self._speaking
         use_key(self._runtime, speaking, self._key, (await self._runtime.sessions.get(session.id)).model)
-        async with voice(self._runtime, speaking, session, self._tools) as speaker:
-            await self._shown(speaker, speaker.stream(*blocks), blocks, progress)
+        async with open_session(self._runtime, speaking, session, self._tools) as speaker:
+            await self._render_turn(speaker, speaker.stream(*blocks), blocks, progress)
 
-    async def _shown(
-        self, session: Session, turn: AsyncGenerator[Event], blocks: Sequence[ContentBlock], progress: Progress
-    ) -> Outcome:
+    async def _render_turn(
+        self, session: Session, turn: EventIterator, blocks: Sequence[ContentBlock], progress: ProgressLine
+    ) -> TurnOutcome:
         speaking = self._speaking
-        outcome = await speak(
+        outcome = await run_turn(
             self._runtime,
             session,
             turn,
-            face_for(self._runtime, "text", shows_reasoning=speaking.shows_reasoning, plain=speaking.plain),
+            renderer_for(self._runtime, "text", shows_reasoning=speaking.shows_reasoning, plain=speaking.plain),
             said="\n".join(text_of(block) for block in blocks),
             permission=speaking.permission,
             priced=sys.stdout.isatty(),
             shows_reasoning=speaking.shows_reasoning,
             progress=progress,
-            advise=partial(advice, self._runtime, blocks),
+            advise=partial(media_hints, self._runtime, blocks),
         )
         if outcome.error is not None:
-            say(sentence(outcome.error))
+            print_line(sentence(outcome.error))
         elif sys.stdout.isatty():
             click.echo(self._ink.dim(footer(outcome)) + "\n")
         return outcome
@@ -209,51 +207,51 @@ class Chat:
             self._model = name
             if self._session is not None:
                 await self._session.use(name)
-            click.echo(f"{reference} answers from now on")
+            click.echo(f"{reference} is now the model")
             return
         current = (await self._runtime.sessions.get(self._session.id)).model if self._session else self._model
         click.echo(self._runtime.model(current).reference)
 
     async def _context(self, names: str) -> None:
         if self._session is None:
-            raise LoomError("nothing has been said yet, so there is nothing to show.")
+            raise LoomError("The conversation is empty: nothing to show.")
         stored = await self._runtime.sessions.get(self._session.id)
-        found = await compiled_session(self._runtime, stored, tools=self._tools)
-        await print_table(found, models_of(names or stored.model, self._runtime.config))
+        found = await compile_session(self._runtime, stored, tools=self._tools)
+        await print_table(found, await found.models(names or stored.model))
 
     async def _attach(self, name: str) -> None:
         if not name:
-            raise LoomError("name a file.", hint="Like this: /attach report.pdf#3-7")
+            raise LoomError("No file given.", hint="Example: /attach report.pdf#3-7")
         self._waiting.append(attachment(name.strip("\"'")))
 
     async def _paste(self, _: str) -> None:
-        self._waiting += await asyncio.to_thread(pasted)
+        self._waiting += await asyncio.to_thread(read_clipboard)
 
     async def _fork(self, _: str) -> None:
         if self._session is None:
-            raise LoomError("nothing has been said yet, so there is nothing to fork.")
+            raise LoomError("The conversation is empty: nothing to fork.")
         self._session = await self._session.fork()
-        click.echo(f"you are in {self._session.id} now; the old session stays as it is")
+        click.echo(f"now in {self._session.id}; the old session is unchanged")
 
     async def _compact(self, _: str) -> None:
         if self._session is None:
-            raise LoomError("nothing has been said yet, so there is nothing to summarise.")
+            raise LoomError("The conversation is empty: nothing to summarise.")
         before, head = len(await self._session.path()), await self._session.head()
-        async with Progress(plain=self._speaking.plain) as progress:
-            outcome = await self._shown(self._session, self._session.compact(), (), progress)
+        async with ProgressLine(plain=self._speaking.plain) as progress:
+            outcome = await self._render_turn(self._session, self._session.compact(), (), progress)
         if outcome.error is None and await self._session.head() == head:
-            raise LoomError("the model wrote no summary.", hint="Try again, or choose another model: /model NAME")
+            raise LoomError("The model returned no summary.", hint="Try again, or choose another model: /model NAME")
         if outcome.error is None:
-            click.echo(f"{before} messages became one; all of them are still in /tree")
+            click.echo(f"{before} messages summarised into one; all of them are still in /tree")
 
     async def _tree(self, _: str) -> None:
-        from loom.cli.branches import drawn
         from loom.cli.terminal import width
+        from loom.cli.tree_drawing import draw_tree
 
         if self._session is None:
-            raise LoomError("nothing has been said yet, so there is no tree.")
+            raise LoomError("The conversation is empty: no tree.")
         stored = await self._runtime.sessions.get(self._session.id)
-        click.echo(drawn(await self._runtime.forest.survey(stored.id), stored.head_id, width=width()))
+        click.echo(draw_tree(await self._runtime.forest.read_tree(stored.id), stored.head_id, width=width()))
 
     async def _help(self, _: str) -> None:
         click.echo(_HELP)
@@ -263,19 +261,19 @@ def _name(item: Attachment) -> str:
     return item.name or getattr(item.source, "name", "") or str(item.source)
 
 
-def leaves(line: str) -> bool:
+def is_quit(line: str) -> bool:
     return line.split()[:1] == ["/quit"]
 
 
-def say_interrupted() -> None:
+def print_interrupted() -> None:
     """On a line of its own, wherever the answer was."""
     if sys.stderr.isatty():
         sys.stderr.write("\n")
-    say("interrupted; what was said is kept")
+    print_line("interrupted; the conversation is saved")
 
 
 def unknown_command(name: str) -> LoomError:
-    return LoomError(f"there is no command /{one_line(name, 40)}.", hint="/help shows those that there are.")
+    return LoomError(f"Unknown command /{one_line(name, 40)}.", hint="/help lists the commands.")
 
 
 def mentions(line: str) -> tuple[str, list[Attachment]]:
@@ -301,7 +299,7 @@ def mentions(line: str) -> tuple[str, list[Attachment]]:
             else:
                 return name
         if wrong or "." in name.strip(_PUNCTUATION) or "/" in name:
-            tell([f"{wrong or f'there is no file {name} here'}; it was sent as words"])
+            print_notices([f"{wrong or f'file not found: {name}'}; sent as text"])
         return match[0]
 
     return _MENTION.sub(taken, line), found

@@ -15,7 +15,7 @@ _HOW = {
 @click.command("completion", epilog="\b\n" + "\n".join(_HOW.values()))
 @click.argument("shell", type=click.Choice(list(_HOW)))
 def command(shell: str) -> None:
-    """Print the completion script for a shell."""
+    """Print the shell completion script."""
     from loom.cli.root import loom
 
     found = get_completion_class(shell)

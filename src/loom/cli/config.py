@@ -16,12 +16,12 @@ _COLUMN = 42
 
 @click.group("config")
 def command() -> None:
-    """Show what is set, and where each value comes from."""
+    """Show the configuration and where each value comes from."""
 
 
 @command.command()
-@click.option("--origin", is_flag=True, help="Say for each value which file, variable or default gives it.")
-@click.option("--strict-config", is_flag=True, help="Fail on keys that Loom does not know.")
+@click.option("--origin", is_flag=True, help="Show the file, variable or default of each value.")
+@click.option("--strict-config", is_flag=True, help="Fail on unknown keys.")
 def show(origin: bool, strict_config: bool) -> None:
     """Print every setting; secrets are masked."""
     config = load_config(strict=strict_config)
@@ -40,5 +40,5 @@ def schema() -> None:
 
 @command.command()
 def path() -> None:
-    """Print the folder that holds your own loom.toml."""
+    """Print the folder of your loom.toml."""
     click.echo(str(user_folder(os.environ, Path.cwd())))

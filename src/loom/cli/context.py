@@ -10,17 +10,19 @@ from typing import Any
 import click
 import msgspec
 
-from loom.cli.compiling import Compiled, compiled, models
-from loom.cli.completing import complete_models
+from loom.cli.completion_values import complete_models
 from loom.cli.models import service_without_key
-from loom.cli.overriding import choose_renditions, key_of, override_name
-from loom.cli.terminal import GLYPHS, clipped, money_label, one_line, say, tokens_label
+from loom.cli.overrides import choose_renditions, key_of, override_name
+from loom.cli.plan import CompileSource, compile_source
+from loom.cli.terminal import GLYPHS, clip, money_label, one_line, print_line, tokens_label
+from loom.compile import cost
+from loom.compile.assemble import ADDED_CONTINUE
+from loom.compile.policy import Override
+from loom.compile.request import NextRequest
+from loom.compile.trim import UNLIMITED
 from loom.config import Config
 from loom.content.blocks import DocumentBlock, ToolResult
 from loom.content.media import size_label
-from loom.context import cost
-from loom.context.policy import Override
-from loom.context.trim import UNLIMITED
 from loom.errors import ConfigError
 from loom.models import Model, Usage
 from loom.prompt import Receipt, ReceiptRow
@@ -28,8 +30,6 @@ from loom.runtime import price
 
 _LABEL_WIDTH = 54
 _CELL_WIDTH = 22
-_LOOKING = "a user's message was put at the end"
-"""Who looks has not said anything yet; the next message makes this untrue."""
 _WHO = {"user": "you", "assistant": "model", "tool": "tool"}
 
 
@@ -41,17 +41,19 @@ _WHO = {"user": "you", "assistant": "model", "tool": "tool"}
     "references",
     default="",
     shell_complete=complete_models,
-    help="One model, or several: a,b. Without it, the session's own.",
+    help="One model or several: a,b. Default: the session's model.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The receipts as JSON, one a line.")
-@click.option("--reasons", is_flag=True, help="Say why for every block.")
-@click.option("--pin", "pinned", multiple=True, metavar="BLOCK", help="Show it whole from now on, however old it is.")
-@click.option("--hide", "hidden", multiple=True, metavar="BLOCK", help="Leave it out from now on; it stays stored.")
-@click.option("--restore", "restored", multiple=True, metavar="BLOCK", help="Neither: leave it to the policy again.")
+@click.option("--json", "as_json", is_flag=True, help="Print the receipts as JSON lines.")
+@click.option("--reasons", is_flag=True, help="Show the reason for every block.")
+@click.option("--pin", "pinned", multiple=True, metavar="BLOCK", help="Always send it in full, regardless of age.")
+@click.option("--hide", "hidden", multiple=True, metavar="BLOCK", help="Do not send it; it stays stored.")
+@click.option(
+    "--restore", "restored", multiple=True, metavar="BLOCK", help="Clear --pin and --hide: use the policy again."
+)
 def command(source: str, references: str, as_json: bool, reasons: bool, **chosen: tuple[str, ...]) -> None:
-    """Show what the next request would carry, for one model or several. Nothing is sent by looking.
+    """Show what the next request would contain, for one model or several. Nothing is sent.
 
-    With nothing given, the last session of this folder. ● full  ◐ low  ▤ pages  ○ text  ✕ omitted
+    Default: the last session of this folder. ● full  ◐ low  ▤ pages  ○ text  ✕ omitted
 
     A BLOCK is named by the number in front of it, or by its file's name.
     """
@@ -61,7 +63,7 @@ def command(source: str, references: str, as_json: bool, reasons: bool, **chosen
         **dict.fromkeys(chosen["restored"]),
     }
     if wishes and Path(source).is_file():
-        raise ConfigError("what a file shows is not chosen here.", hint="Import it first: loom import FILE.")
+        raise ConfigError("Overrides need a session, not a file.", hint="Import it first: loom import FILE.")
     asyncio.run(_context(source, references, as_json, reasons, wishes))
 
 
@@ -70,28 +72,34 @@ async def _context(
 ) -> None:
     if wishes:
         source = await choose_renditions(source, wishes)
-    async with compiled(source) as found:
-        chosen = models(references or found.model or "spark", found.config)
+    async with compile_source(source) as found:
+        chosen = await found.models(references or found.model or "spark")
         await print_table(found, chosen, as_json=as_json, reasons=reasons)
 
 
-async def print_table(found: Compiled, chosen: list[Model], *, as_json: bool = False, reasons: bool = False) -> None:
-    receipts = [(await found.prepared(model)).receipt for model in chosen]
+async def print_table(
+    found: CompileSource, chosen: list[Model], *, as_json: bool = False, reasons: bool = False
+) -> None:
+    requests = [await found.compile(model) for model in chosen]
+    receipts = [request.receipt for request in requests]
     if as_json:
         for receipt in receipts:
             click.echo(msgspec.json.encode(_with_keys(found, receipt)))
         return
     turn = sum(placed.message.role == "user" for placed in found.path)
     title = f'next request of "{one_line(found.title, 24)}" (turn {turn})' if found.title else "this request"
-    click.echo(table(found, receipts, chosen, title=title, reasons=reasons))
+    click.echo(table(found, requests, chosen, title=title, reasons=reasons))
     for line in _keys_needed(chosen, found.config):
         click.echo(f"  {line}")
-    told = (f"{receipt.model}: {notice}" for receipt in receipts for notice in receipt.notices if notice != _LOOKING)
+    # The next message, which is not written yet, makes this notice untrue.
+    told = (
+        f"{receipt.model}: {notice}" for receipt in receipts for notice in receipt.notices if notice != ADDED_CONTINUE
+    )
     for notice in (*found.notices, *told):
-        say(notice)
+        print_line(notice)
 
 
-def _with_keys(found: Compiled, receipt: Receipt) -> dict[str, Any]:
+def _with_keys(found: CompileSource, receipt: Receipt) -> dict[str, Any]:
     """Each row with its `place`, which --pin and --hide take, and its `key` among the overrides of the API."""
     rows = [
         {"place": key_of(row), "key": override_name(found, row), **msgspec.to_builtins(row)} for row in receipt.rows
@@ -99,14 +107,17 @@ def _with_keys(found: Compiled, receipt: Receipt) -> dict[str, Any]:
     return {**msgspec.to_builtins(receipt), "rows": rows}
 
 
-def table(found: Compiled, receipts: list[Receipt], chosen: list[Model], *, title: str, reasons: bool) -> str:
+def table(found: CompileSource, requests: list[NextRequest], chosen: list[Model], *, title: str, reasons: bool) -> str:
+    receipts = [request.receipt for request in requests]
     lines = [_line(title, [model.name[: _CELL_WIDTH - 2] for model in chosen])]
-    system, tools = found.request.system, found.request.tools
+    system, tools = requests[0].prompt.system, requests[0].input.tools
     if system:
         lines.append(_line("  system", [tokens_label(_weight(found, system, m)) for m in chosen]))
     if tools:
         specs = "".join(msgspec.json.encode(tool).decode() for tool in tools)
-        weights = [_weight(found, specs, m) if m.capabilities.tools else 0 for m in chosen]
+        weights = [
+            _weight(found, specs, m) if request.prompt.tools else 0 for m, request in zip(chosen, requests, strict=True)
+        ]
         lines.append(_line(f"  tools ×{len(tools)}", [tokens_label(weight) if weight else "-" for weight in weights]))
     pictures = 0
     for rows in zip(*(receipt.rows for receipt in receipts), strict=True):
@@ -120,12 +131,15 @@ def table(found: Compiled, receipts: list[Receipt], chosen: list[Model], *, titl
     return "\n".join(lines)
 
 
-def _weight(found: Compiled, text: str, model: Model) -> int:
+def _weight(found: CompileSource, text: str, model: Model) -> int:
     """By what the model's answers have taught, as the rows and the total are."""
-    return round(cost.text_tokens(text, model.tokens) * found.calibration(model).ratio)
+    return round(
+        cost.text_tokens(text, model.tokens)
+        * found.snapshot.calibrations.get(model.reference, cost.Calibration()).ratio
+    )
 
 
-def _label(found: Compiled, row: ReceiptRow, pictures: int) -> str:
+def _label(found: CompileSource, row: ReceiptRow, pictures: int) -> str:
     who = _WHO[found.path[row.message].message.role]
     name = f"[Image #{pictures}] {row.label}" if row.kind == "image" else row.label
     if row.kind in ("document", "audio"):
@@ -136,7 +150,7 @@ def _label(found: Compiled, row: ReceiptRow, pictures: int) -> str:
     return f"{key_of(row):>6} {who:<6} {name}"
 
 
-def _pages(found: Compiled, row: ReceiptRow) -> str:
+def _pages(found: CompileSource, row: ReceiptRow) -> str:
     """Which pages of a document were said, where it was not all of it."""
     block = found.path[row.message].message.blocks[row.block]
     if isinstance(block, ToolResult) and row.inner is not None:
@@ -166,7 +180,7 @@ def _limit(limit: int) -> str:
 
 
 def _line(label: str, cells: Sequence[str]) -> str:
-    return f"{clipped(label, _LABEL_WIDTH - 1):<{_LABEL_WIDTH}}" + "".join(f"{cell:>{_CELL_WIDTH}}" for cell in cells)
+    return f"{clip(label, _LABEL_WIDTH - 1):<{_LABEL_WIDTH}}" + "".join(f"{cell:>{_CELL_WIDTH}}" for cell in cells)
 
 
 def _keys_needed(chosen: list[Model], config: Config) -> list[str]:

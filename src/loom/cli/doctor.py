@@ -9,11 +9,12 @@ from pathlib import Path
 import click
 import msgspec
 
-from loom.cli import checks
-from loom.cli.checks import Finding
-from loom.cli.exits import FAILED, exit_code
-from loom.cli.import_ import import_file, report, said_of
-from loom.cli.terminal import harmless, say, sentence
+from loom.cli import doctor_checks
+from loom.cli.backup import salvage_store
+from loom.cli.doctor_checks import Finding
+from loom.cli.exit_codes import FAILED, exit_code
+from loom.cli.import_ import import_file, import_summary, report
+from loom.cli.terminal import print_line, safe_text, sentence
 from loom.cli.transcripts import Transcript, read_transcripts
 from loom.config import load_config
 from loom.content.media import size_label
@@ -21,19 +22,19 @@ from loom.content.messages import media_of
 from loom.errors import Corrupt, LoomError
 from loom.runtime import Runtime
 from loom.store.media import open_media
-from loom.tools.words import counted
+from loom.tools.number_text import count_text
 
 _GLYPHS = {"ok": "✔", "open": "○", "warning": "!", "problem": "✖"}
 
 
 @click.command("doctor")
 @click.argument("transcripts", nargs=-1, metavar="[TRANSCRIPT]...")
-@click.option("--fix", is_flag=True, help="Repair what can be repaired; a transcript becomes a session that can go on.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--fix", is_flag=True, help="Repair what can be repaired; a transcript becomes a session.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
 def command(transcripts: tuple[str, ...], fix: bool, as_json: bool) -> int:
-    """Check the set-up and the store. With TRANSCRIPT, a conversation of another program instead.
+    """Check the setup and the store. With TRANSCRIPT, check a conversation of another program.
 
-    ✔ works  ○ not there, with the command that changes it  ! worth a look  ✖ broken
+    ✔ works  ○ not installed, with the command that adds it  ! warning  ✖ broken
     """
     if transcripts:
         return asyncio.run(_transcripts(transcripts, fix, as_json))
@@ -41,22 +42,28 @@ def command(transcripts: tuple[str, ...], fix: bool, as_json: bool) -> int:
 
 
 async def _set_up(fix: bool, as_json: bool) -> int:
-    findings = [checks.python(), *checks.configuration(fix=fix)]
+    findings = [doctor_checks.python(), *doctor_checks.configuration(fix=fix)]
     try:
+        findings += await salvage_store(load_config(), fix=fix)
         async with Runtime.open() as runtime:
             findings += [
-                *await checks.store(runtime, fix=fix),
-                *await checks.media(runtime),
-                *await checks.models(runtime),
-                await checks.daemon(runtime.config),
+                *await doctor_checks.store(runtime, fix=fix),
+                *await doctor_checks.media(runtime),
+                *await doctor_checks.models(runtime),
+                await doctor_checks.daemon(runtime.config),
             ]
     except LoomError as error:
         if isinstance(error, Corrupt):
-            step = f"{checks.BACKUP}, or save what `sqlite3 FILE .recover` finds in it"
+            step = doctor_checks.BACKUP if fix else "loom doctor --fix saves what can be read in a new store"
             findings.append(Finding("store", "problem", error.message, step))
         else:
             findings.append(Finding("store", "problem", sentence(error)))
-    findings += [*checks.formats(), *checks.extras(), *checks.terminal(), checks.clipboard()]
+    findings += [
+        *doctor_checks.formats(),
+        *doctor_checks.extras(),
+        *doctor_checks.terminal(),
+        doctor_checks.clipboard(),
+    ]
     for finding in findings:
         click.echo(msgspec.json.encode(finding) if as_json else _row(finding))
     return FAILED if any(finding.state == "problem" for finding in findings) else 0
@@ -64,7 +71,7 @@ async def _set_up(fix: bool, as_json: bool) -> int:
 
 def _row(finding: Finding) -> str:
     fix = f"  → {finding.fix}" if finding.fix else ""
-    return f"{_GLYPHS[finding.state]} {finding.name:<12} {harmless(finding.text)}{fix}"
+    return f"{_GLYPHS[finding.state]} {finding.name:<12} {safe_text(finding.text)}{fix}"
 
 
 async def _transcripts(names: tuple[str, ...], fix: bool, as_json: bool) -> int:
@@ -81,7 +88,7 @@ async def _transcripts(names: tuple[str, ...], fix: bool, as_json: bool) -> int:
                     code = code or (FAILED if found.repairs or not found.messages else 0)
         except LoomError as error:
             code = exit_code(error)
-            say(said_of(name, error))
+            print_line(import_summary(name, error))
     return code
 
 
@@ -94,12 +101,12 @@ async def _looked_at(file: Path) -> list[Transcript]:
 def _diagnosis(name: str, found: Transcript) -> str:
     media = {medium.digest: medium for message in found.messages for medium in media_of(message)}
     size = (
-        f", {counted(len(media), 'medium', 'media')} ({size_label(sum(m.size_bytes for m in media.values()))})"
+        f", {count_text(len(media), 'medium', 'media')} ({size_label(sum(m.size_bytes for m in media.values()))})"
         if media
         else ""
     )
-    head = f"{harmless(Path(name).name)} ({found.kind}): {counted(len(found.messages), 'message')}{size}"
-    repairs = [f"  ~ {harmless(notice)}" for notice in found.repairs]
+    head = f"{safe_text(Path(name).name)} ({found.kind}): {count_text(len(found.messages), 'message')}{size}"
+    repairs = [f"  ~ {safe_text(notice)}" for notice in found.repairs]
     if not found.messages:
         return "\n".join([f"! {head}, nothing to import", *repairs])
     if not repairs:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from loom.cli.faces import Outcome
+from loom.cli.renderers import TurnOutcome
 from loom.cli.terminal import GLYPHS, is_plain, money_label, one_line, tokens_label, width
 from loom.prompt import Receipt, ReceiptRow
 
@@ -14,7 +14,7 @@ _LEAST_PARTS: Final = 3
 _RULES: Final = 6
 
 
-def footer(outcome: Outcome, *, hint: str = "") -> str:
+def footer(outcome: TurnOutcome, *, hint: str = "") -> str:
     """On one line: where it is too narrow, what is said of media goes first, then the tokens."""
     parts = [outcome.model.removeprefix("loom/")]
     if outcome.receipt is not None:
@@ -32,7 +32,7 @@ def footer(outcome: Outcome, *, hint: str = "") -> str:
     return f"{line}{'─' * room} {hint}" if hint and room >= 2 else line.rstrip() + " ──"
 
 
-def usage_line(outcome: Outcome) -> str:
+def usage_line(outcome: TurnOutcome) -> str:
     """`-u`: what an answer took, for stderr."""
     usage = outcome.usage
     cached = f" ({tokens_label(usage.cache_read_tokens)} from the cache)" if usage.cache_read_tokens else ""

@@ -9,20 +9,20 @@ from typing import Final
 import click
 import msgspec
 
-from loom.cli.choosing import all_sessions
-from loom.cli.exits import exit_code
-from loom.cli.terminal import harmless, one_line, say, sentence
+from loom.cli.exit_codes import exit_code
+from loom.cli.session_lookup import all_sessions
+from loom.cli.terminal import one_line, print_line, safe_text, sentence
 from loom.cli.transcripts import Transcript, read_transcripts
 from loom.content.messages import media_of
 from loom.errors import LoomError, Unreadable
 from loom.runtime import Runtime
 from loom.store.session_rows import StoredSession
-from loom.tools.words import counted
+from loom.tools.number_text import count_text
 
-_SAY_SOMETHING: Final = "Give a conversation with something in it."
+_SAY_SOMETHING: Final = "Give a conversation with at least one message."
 
 
-class Imported(msgspec.Struct, frozen=True, kw_only=True):
+class ImportedSession(msgspec.Struct, frozen=True, kw_only=True):
     """One conversation: the session that holds it now, and what was repaired on the way."""
 
     file: str
@@ -39,16 +39,16 @@ class Imported(msgspec.Struct, frozen=True, kw_only=True):
 
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
 def command(files: tuple[str, ...], as_json: bool) -> int:
-    """Take in conversations from elsewhere, and repair what would make them unsendable.
+    """Import conversations from other programs, and repair what providers would reject.
 
     \b
     *.json    Loom's export, OpenAI, Anthropic, Gemini or Ollama messages
     *.jsonl   sessions of Claude Code (~/.claude/projects) and Codex (~/.codex/sessions)
     logs.db   every conversation of llm
 
-    Bytes inside them go to the media store. Importing the same file twice changes nothing.
+    Embedded files go to the media store. Importing the same file twice changes nothing.
     """
     return asyncio.run(_import(files, as_json))
 
@@ -62,36 +62,36 @@ async def _import(files: tuple[str, ...], as_json: bool) -> int:
                     click.echo(msgspec.json.encode(found) if as_json else report(found))
             except LoomError as error:
                 code = code or exit_code(error)
-                say(said_of(name, error))
+                print_line(import_summary(name, error))
     return code
 
 
-def said_of(name: str, error: LoomError) -> str:
+def import_summary(name: str, error: LoomError) -> str:
     """What is wrong with a file, which is named once."""
     said = sentence(error)
     return said if said.startswith(Path(name).name) else f"{name}: {said}"
 
 
-async def import_file(runtime: Runtime, file: Path) -> list[Imported]:
+async def import_file(runtime: Runtime, file: Path) -> list[ImportedSession]:
     transcripts = await read_transcripts(file, runtime.media, limits=runtime.config.media_limits())
     empty = [found for found in transcripts if not found.messages]
     for notice in (notice for found in empty for notice in found.repairs):
-        say(f"{file.name}: {notice}")
+        print_line(f"{file.name}: {notice}")
     if len(empty) == len(transcripts):
-        raise Unreadable(f"{file.name} holds no message.", name=file.name, hint=_SAY_SOMETHING)
+        raise Unreadable(f"{file.name} contains no messages.", name=file.name, hint=_SAY_SOMETHING)
     if empty:
-        say(f"{file.name}: {counted(len(empty), 'conversation')} without a message left out")
-    return [await _kept(runtime, file, found) for found in transcripts if found.messages]
+        print_line(f"{file.name}: {count_text(len(empty), 'conversation')} without messages skipped")
+    return [await _store_transcript(runtime, file, found) for found in transcripts if found.messages]
 
 
-async def _kept(runtime: Runtime, file: Path, found: Transcript) -> Imported:
+async def _store_transcript(runtime: Runtime, file: Path, found: Transcript) -> ImportedSession:
     """As a session. Messages that are there already are shared; a session that is there already is found again."""
     root = await runtime.forest.root(found.system)
-    shared = await _shared(runtime, root.id, found)
+    shared = await _count_shared(runtime, root.id, found)
     nodes = await runtime.forest.append(root.id, found.messages)
     existing = await _with_head(runtime, nodes[-1].id)
     session = existing or await _session(runtime, found)
-    return Imported(
+    return ImportedSession(
         file=file.name,
         kind=found.kind,
         session=session.id,
@@ -117,7 +117,7 @@ def _folder(workspace: str) -> str:
     return workspace if workspace and Path(workspace).is_dir() else str(Path.cwd())
 
 
-async def _shared(runtime: Runtime, root_id: str, found: Transcript) -> int:
+async def _count_shared(runtime: Runtime, root_id: str, found: Transcript) -> int:
     """How many messages, from the first on, are in the forest already."""
     at, count = root_id, 0
     for message in found.messages:
@@ -135,14 +135,14 @@ async def _with_head(runtime: Runtime, head_id: str) -> StoredSession | None:
     return None
 
 
-def report(found: Imported) -> str:
+def report(found: ImportedSession) -> str:
     state = "imported" if found.is_new else "already here"
-    media = f", {counted(found.media, 'medium', 'media')}" if found.media else ""
+    media = f", {count_text(found.media, 'medium', 'media')}" if found.media else ""
     shared = f", {found.shared} shared" if found.is_new and found.shared else ""
     lines = [
-        f"✔ {harmless(found.file)} ({found.kind}): {state} as {found.session}",
-        f'  "{one_line(found.title, 60)}", {counted(found.messages, "message")}{media}{shared}',
-        *(f"  ~ {harmless(repair)}" for repair in found.repairs),
-        f"  go on: loom -r {found.session}",
+        f"✔ {safe_text(found.file)} ({found.kind}): {state} as {found.session}",
+        f'  "{one_line(found.title, 60)}", {count_text(found.messages, "message")}{media}{shared}',
+        *(f"  ~ {safe_text(repair)}" for repair in found.repairs),
+        f"  continue: loom -r {found.session}",
     ]
     return "\n".join(lines)

@@ -11,8 +11,8 @@ import msgspec
 from loom.errors import LoomError
 from loom.models import Model
 from loom.providers import catalog
-from loom.providers.answers import beginning
 from loom.providers.connections import Connections, authorisation, endpoint, transport_errors
+from loom.providers.http_errors import read_beginning
 from loom.wire import anthropic
 
 _SECONDS: Final = 8.0
@@ -21,32 +21,32 @@ _REFUSALS: Final = (401, 403)
 _GEMINI_VERSION: Final = "/v1beta"
 
 
-class Checked(msgspec.Struct, frozen=True, kw_only=True):
+class KeyCheck(msgspec.Struct, frozen=True, kw_only=True):
     """`text` is for people. `refused` is the service's own word; `unknown` means that it could not be asked."""
 
     state: Literal["works", "refused", "unknown"]
     text: str
 
 
-async def check_key(service: str, key: str, *, base_url: str = "") -> Checked:
+async def check_key(service: str, key: str, *, base_url: str = "") -> KeyCheck:
     """`base_url` asks another place than the service's own."""
     if os.environ.get("LOOM_OFFLINE", "0") not in ("", "0"):
-        return Checked(state="unknown", text="LOOM_OFFLINE is set")
+        return KeyCheck(state="unknown", text="LOOM_OFFLINE is set")
     connections = Connections()
     try:
         async with asyncio.timeout(_SECONDS):
-            return await _asked(connections, service, key, base_url)
+            return await _request_models(connections, service, key, base_url)
     except TimeoutError:
-        return Checked(state="unknown", text=f"{service} did not answer within {_SECONDS:.0f} seconds")
+        return KeyCheck(state="unknown", text=f"{service} did not answer within {_SECONDS:.0f} seconds")
     except transport_errors():
-        return Checked(state="unknown", text=f"{service} cannot be reached from here")
+        return KeyCheck(state="unknown", text=f"{service} cannot be reached")
     except LoomError as error:
-        return Checked(state="unknown", text=error.message)
+        return KeyCheck(state="unknown", text=error.message)
     finally:
         await connections.close()
 
 
-async def _asked(connections: Connections, service: str, key: str, base_url: str) -> Checked:
+async def _request_models(connections: Connections, service: str, key: str, base_url: str) -> KeyCheck:
     model = catalog.model(f"{service}/x", catalog.ModelOverrides(base_url=base_url))
     place = endpoint(model.base_url, _list_path(model))
     headers = {**place.headers, **authorisation(model, key)}
@@ -56,10 +56,10 @@ async def _asked(connections: Connections, service: str, key: str, base_url: str
     response = await client.send(client.build_request("GET", place.url, headers=headers), stream=True)
     try:
         if response.status_code in _REFUSALS or (model.provider == "gemini" and response.status_code == 400):
-            return Checked(state="refused", text=f"{service} refused it (HTTP {response.status_code})")
+            return KeyCheck(state="refused", text=f"{service} refused it (HTTP {response.status_code})")
         if response.status_code != 200:
-            return Checked(state="unknown", text=f"{service} answered with HTTP {response.status_code}")
-        return _counted(service, _names(await beginning(response, _MAX_LIST_BYTES)))
+            return KeyCheck(state="unknown", text=f"{service} answered with HTTP {response.status_code}")
+        return _count_models(service, _names(await read_beginning(response, _MAX_LIST_BYTES)))
     finally:
         await response.aclose()
 
@@ -88,9 +88,9 @@ def _names(raw: bytes) -> list[str] | None:
     return [name.removeprefix("models/") for name in names if name]
 
 
-def _counted(service: str, names: list[str] | None) -> Checked:
+def _count_models(service: str, names: list[str] | None) -> KeyCheck:
     if names is None:
-        return Checked(state="unknown", text=f"what answered is not {service}")
+        return KeyCheck(state="unknown", text=f"the server that answered is not {service}")
     seeing = 0
     for name in names:
         try:
@@ -98,4 +98,4 @@ def _counted(service: str, names: list[str] | None) -> Checked:
         except LoomError:  # a name that could not be one of a model
             continue
     models = "1 model" if len(names) == 1 else f"{len(names)} models"
-    return Checked(state="works", text=f"{models}, {seeing} with eyes")
+    return KeyCheck(state="works", text=f"{models}, {seeing} with image support")

@@ -10,12 +10,12 @@ from pathlib import Path
 import click
 import msgspec
 
-from loom.cli.key_check import Checked, check_key
-from loom.cli.terminal import harmless
+from loom.cli.key_check import KeyCheck, check_key
+from loom.cli.terminal import safe_text
 from loom.config import load_config
-from loom.config.keys import keys_file, read_keys, services, write_keys
+from loom.config.files import display_path
+from loom.config.key_file import keys_file, read_keys, services, write_keys
 from loom.config.secret import mask
-from loom.config.sources import shown
 from loom.errors import ConfigError, NotAuthorised
 from loom.providers.catalog import key_env, platforms
 from loom.runtime import key_names
@@ -23,7 +23,7 @@ from loom.runtime import key_names
 
 @click.group("keys")
 def command() -> None:
-    """Keep the keys of model services. They are read from the environment, too."""
+    """Manage API keys. Environment variables work too."""
 
 
 def _complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[str]:
@@ -32,31 +32,31 @@ def _complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[st
 
 @command.command("set")
 @click.argument("service", shell_complete=_complete)
-@click.option("--as", "name", default="", metavar="NAME", help="Keep it under another name, for --key NAME.")
-@click.option("--no-check", is_flag=True, help="Do not ask the service whether it works.")
+@click.option("--as", "name", default="", metavar="NAME", help="Store it under another name, for --key NAME.")
+@click.option("--no-check", is_flag=True, help="Do not check the key with the provider.")
 def set_(service: str, name: str, no_check: bool) -> int:
-    """Store the key of a service, such as anthropic, openai or gemini.
+    """Store an API key for a provider, such as anthropic, openai or gemini.
 
-    It is asked for and not shown; a pipe works too. The service is asked whether it works, which costs nothing; a key
-    that it refuses is not stored.
+    Type it at the hidden prompt or pipe it in. The key is checked with the provider at no cost; a rejected key is not
+    stored.
     """
     found = _service(service)
     kept_as = _name(name) if name else found
     asks = sys.stdin.isatty()
     key = (click.prompt("key (hidden)", hide_input=True, err=True) if asks else sys.stdin.readline()).strip()
     if not key or not key.isascii() or not key.isprintable() or " " in key:
-        raise ConfigError("that is no key: a key is one word of plain characters.", hint="Nothing was stored.")
+        raise ConfigError("Not a key: a key is one word of ASCII characters.", hint="Nothing was stored.")
     file = keys_file()
     keys = {**read_keys(file), kept_as: key}
     checked = None if no_check else asyncio.run(check_key(found, key))
     if checked is not None and checked.state == "refused":
         raise NotAuthorised(f"{checked.text}; nothing was stored.", hint="Copy the key again, or use --no-check.")
     write_keys(file, keys)
-    click.echo(f"✔ {kept_as}: {mask(key)} {_verdict(checked)}stored in {shown(file, Path.cwd())} (0600)")
+    click.echo(f"✔ {kept_as}: {mask(key)} {_verdict(checked)}stored in {display_path(file, Path.cwd())} (0600)")
     return 0
 
 
-def _verdict(checked: Checked | None) -> str:
+def _verdict(checked: KeyCheck | None) -> str:
     if checked is None:
         return ""
     return f"works: {checked.text}, " if checked.state == "works" else f"could not be checked ({checked.text}), "
@@ -65,21 +65,21 @@ def _verdict(checked: Checked | None) -> str:
 @command.command("remove")
 @click.argument("service", shell_complete=_complete)
 def remove(service: str) -> None:
-    """Forget the stored key of a service, or one of a name of your own."""
+    """Remove a stored key, by provider or by name."""
     name = service.strip().lower()
     file = keys_file()
     keys = read_keys(file)
     if name not in keys:
-        raise ConfigError(f"there is no stored key for {name}.", hint="See what is there: loom keys list.")
+        raise ConfigError(f"No stored key for {name}.", hint="List keys: loom keys list.")
     del keys[name]
     write_keys(file, keys)
-    click.echo(f"✔ {name}: forgotten")
+    click.echo(f"✔ {name}: removed")
 
 
 @command.command("list")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
 def list_(as_json: bool) -> None:
-    """Show which services have a key, where it comes from, and its last four characters."""
+    """List keys with their origin and last four characters."""
     config = load_config()
     stored = config.secrets("keys")
     for warning in config.warnings:
@@ -89,7 +89,7 @@ def list_(as_json: bool) -> None:
         variable = key_env(service) if service in platforms() else ""
         value = found or os.environ.get(variable, "")
         origin = (
-            shown(keys_file(), Path.cwd())
+            display_path(keys_file(), Path.cwd())
             if service in read_keys(keys_file())
             else "configuration"
             if found
@@ -99,9 +99,9 @@ def list_(as_json: bool) -> None:
             row = {"service": service, "key": mask(value) if value else None, "origin": origin if value else None}
             click.echo(msgspec.json.encode(row))
         elif value:
-            click.echo(f"✔ {harmless(service):<12} {mask(value):<10} {origin}")
+            click.echo(f"✔ {safe_text(service):<12} {mask(value):<10} {origin}")
         else:
-            click.echo(f"○ {harmless(service):<12} no key     → loom keys set {harmless(service)}, or {variable}")
+            click.echo(f"○ {safe_text(service):<12} no key     → loom keys set {safe_text(service)}, or {variable}")
 
 
 @command.command("path")
@@ -115,7 +115,7 @@ def _service(name: str) -> str:
     written = name.strip().lower()
     found = next((known for known in (written, *key_names(written)) if known in services()), "")
     if not found:
-        raise ConfigError(f"there is no service {name!r} that needs a key.", hint=f"Known: {', '.join(services())}.")
+        raise ConfigError(f"Unknown provider {name!r}.", hint=f"Known: {', '.join(services())}.")
     return found
 
 
@@ -123,6 +123,6 @@ def _name(name: str) -> str:
     found = name.strip().lower()
     if not found.isascii() or not found.replace("-", "").replace("_", "").isalnum() or found in platforms():
         raise ConfigError(
-            f"{name!r} is no name for a key.", hint="Use letters, digits, - and _, and not the name of a service."
+            f"{name!r} is not a valid key name.", hint="Use letters, digits, - and _, and not the name of a provider."
         )
     return found

@@ -8,30 +8,30 @@ import sys
 import click
 import msgspec
 
-from loom.cli.branches import short_id
-from loom.cli.choosing import find_session, last_session
-from loom.cli.completing import complete_sessions
-from loom.cli.exits import OK
-from loom.cli.terminal import Ink, harmless, one_line
+from loom.cli.completion_values import complete_sessions
+from loom.cli.exit_codes import OK
+from loom.cli.session_lookup import find_session, last_session
+from loom.cli.terminal import Colors, one_line, safe_text
 from loom.cli.tree import print_tree
+from loom.cli.tree_drawing import short_id
 from loom.content.blocks import TextBlock, ThinkingBlock
 from loom.content.codec import encode_message
 from loom.content.messages import sources_of, text_of
 from loom.runtime import Runtime
-from loom.runtime.exporting import speaker
+from loom.runtime.export import speaker
 from loom.store.nodes import Node
 
 
 @click.command("log")
 @click.argument("session", default="", metavar="[SESSION]", shell_complete=complete_sessions)
-@click.option("--graph", is_flag=True, help="The tree instead, as `loom tree` shows it.")
+@click.option("--graph", is_flag=True, help="Show the tree, like `loom tree`.")
 @click.option(
-    "-n", "--number", "count", type=click.IntRange(min=1), default=None, help="Only the last messages, so many of them."
+    "-n", "--number", "count", type=click.IntRange(min=1), default=None, help="Show only the last N messages."
 )
-@click.option("-R", "--hide-reasoning", is_flag=True, help="Without the model's reasoning.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("-R", "--hide-reasoning", is_flag=True, help="Hide the model's reasoning.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
 def command(session: str, graph: bool, count: int | None, hide_reasoning: bool, as_json: bool) -> int:
-    """Show a conversation up to its head; nothing given means the last one of this folder."""
+    """Show a conversation up to its head. Default: the last one of this folder."""
     if graph:
         return asyncio.run(print_tree(session, as_json=as_json))
     asyncio.run(_log(session, count, as_json, shows_reasoning=not hide_reasoning))
@@ -50,19 +50,19 @@ async def _log(wanted: str, count: int | None, as_json: bool, *, shows_reasoning
                 msgspec.json.encode({"node": node.id, "speaker": speaker(node), "message": message, "meta": node.meta})
             )
         else:
-            click.echo(_shown(node, shows_reasoning=shows_reasoning))
+            click.echo(_render_node(node, shows_reasoning=shows_reasoning))
 
 
-def _shown(node: Node, *, shows_reasoning: bool) -> str:
-    ink = Ink(sys.stdout)
+def _render_node(node: Node, *, shows_reasoning: bool) -> str:
+    ink = Colors(sys.stdout)
     assert node.message is not None
     parts = [f"{ink.bold(one_line(speaker(node), 40))} {ink.dim(short_id(node.id))}"]
     for block in node.message.blocks:
         if isinstance(block, ThinkingBlock):
-            parts += [ink.dim(f"thinking: {harmless(text_of(block))}")] if shows_reasoning else []
+            parts += [ink.dim(f"thinking: {safe_text(text_of(block))}")] if shows_reasoning else []
         else:
-            text = harmless(text_of(block))
+            text = safe_text(text_of(block))
             parts.append(text if isinstance(block, TextBlock) else ink.dim(text))
     if sources := sources_of(node.message):
-        parts.append(ink.dim(f"sources: {harmless(', '.join(sources))}"))
+        parts.append(ink.dim(f"sources: {safe_text(', '.join(sources))}"))
     return "\n".join(parts) + "\n"

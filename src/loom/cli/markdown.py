@@ -9,8 +9,8 @@ from __future__ import annotations
 import re
 from typing import Final
 
-from loom.cli.terminal import harmless
-from loom.cli.wrapping import Wrap
+from loom.cli.line_wrap import Wrap
+from loom.cli.terminal import safe_text
 
 _BOLD: Final = ("\x1b[1m", "\x1b[22m")
 _ITALIC: Final = ("\x1b[3m", "\x1b[23m")
@@ -44,13 +44,13 @@ class Markdown:
         """Whether the kind of the current line has been decided, and its beginning written."""
 
     def feed(self, text: str) -> str:
-        self._held += harmless(text)
+        self._held += safe_text(text)
         written: list[str] = []
         while (end := self._held.find("\n")) >= 0:
             line, self._held = self._held[:end], self._held[end + 1 :]
             written += [self._line(line), self._wrap.text("\n")]
             self._inside = False
-        written.append(self._begun())
+        written.append(self._certain_text())
         return "".join(written)
 
     def finish(self) -> str:
@@ -67,20 +67,20 @@ class Markdown:
         if self._fence:
             if fence and fence[1].startswith(self._fence) and not fence[2].strip():
                 self._fence = ""
-                return self._wrap.raw(_wrapped(line, _DIM))
-            return self._wrap.raw(_wrapped(line, _CODE))
+                return self._wrap.raw(_wrap_codes(line, _DIM))
+            return self._wrap.raw(_wrap_codes(line, _CODE))
         if fence:
             self._fence = fence[1]
-            return self._wrap.raw(_wrapped(line, _DIM))
+            return self._wrap.raw(_wrap_codes(line, _DIM))
         if heading := _HEADING.fullmatch(line):
-            return self._wrap.text(_wrapped(heading[2], _BOLD))
+            return self._wrap.text(_wrap_codes(heading[2], _BOLD))
         if _RULE.fullmatch(line):
-            return self._wrap.raw(_wrapped("─" * _RULE_WIDTH, _DIM))
+            return self._wrap.raw(_wrap_codes("─" * _RULE_WIDTH, _DIM))
         if line.lstrip().startswith("|"):
             return self._wrap.raw(_spans(line))
-        return self._opened(line) + self._wrap.text(_spans(self._rest(line)))
+        return self._open_item(line) + self._wrap.text(_spans(self._rest(line)))
 
-    def _begun(self) -> str:
+    def _certain_text(self) -> str:
         """The certain part of an unfinished line."""
         held = self._held
         if not held or self._fence:
@@ -89,13 +89,13 @@ class Markdown:
         if not self._inside:
             if _UNDECIDED.fullmatch(held) or _HEADING.match(held) or _FENCE.match(held) or held.lstrip()[0] == "|":
                 return ""
-            start, held = self._opened(held), self._rest(held)
+            start, held = self._open_item(held), self._rest(held)
             self._inside = True
         certain = _certain(held)
         self._held = held[certain:]
         return start + self._wrap.text(_spans(held[:certain]))
 
-    def _opened(self, line: str) -> str:
+    def _open_item(self, line: str) -> str:
         """How a list item or a quotation begins; the lines that follow begin below its text."""
         if item := _ITEM.match(line):
             mark = "•" if item[2] in "-*+" else item[2]
@@ -103,7 +103,7 @@ class Markdown:
             return self._wrap.text(f"{item[1]}{mark}{item[3]}")
         if _QUOTE.match(line):
             self._wrap.indent = 2
-            return self._wrap.text(_wrapped("│", _DIM) + " ")
+            return self._wrap.text(_wrap_codes("│", _DIM) + " ")
         return ""
 
     def _rest(self, line: str) -> str:
@@ -132,11 +132,11 @@ def _spans(text: str) -> str:
 
 def _span(found: re.Match[str]) -> str:
     if found["code"] is not None:
-        return _wrapped(found["code"], _CODE)
+        return _wrap_codes(found["code"], _CODE)
     if found["bold"] is not None:
-        return _wrapped(found["bold"], _BOLD)
-    return _wrapped(found["italic"], _ITALIC)
+        return _wrap_codes(found["bold"], _BOLD)
+    return _wrap_codes(found["italic"], _ITALIC)
 
 
-def _wrapped(text: str, codes: tuple[str, str]) -> str:
+def _wrap_codes(text: str, codes: tuple[str, str]) -> str:
     return f"{codes[0]}{text}{codes[1]}" if text else ""

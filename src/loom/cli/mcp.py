@@ -11,15 +11,15 @@ from typing import Any, Final, cast
 import click
 import msgspec
 
-from loom.cli.exits import FAILED, OK
-from loom.cli.terminal import harmless, one_line, say
-from loom.cli.toml_files import add_table, remove_table, user_config_file, write_whole
+from loom.cli.exit_codes import FAILED, OK
+from loom.cli.terminal import one_line, print_line, safe_text
+from loom.cli.toml_files import add_table, remove_table, user_config_file, write_file_whole
 from loom.config import Config, load_config
-from loom.config.sources import shown
+from loom.config.files import display_path
 from loom.errors import ConfigError
 from loom.runtime import Runtime
 from loom.tools.mcp_specs import PROJECT_FILE, ProjectServers, project_servers
-from loom.tools.words import counted
+from loom.tools.number_text import count_text
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
 _SCHEME: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://")
@@ -28,15 +28,17 @@ _PATH: Final = ("mcp", "servers")
 
 @click.group("mcp")
 def command() -> None:
-    """Use the tools of MCP servers: programs that Loom starts, or addresses."""
+    """Manage MCP servers: programs that Loom starts, or URLs."""
 
 
 @command.command(context_settings={"ignore_unknown_options": True})
 @click.argument("name")
 @click.argument("target", nargs=-1, required=True, metavar="COMMAND [ARGS]... | URL", type=click.UNPROCESSED)
-@click.option("-e", "--env", "env", multiple=True, metavar="NAME=VALUE", help="A variable for the program.")
-@click.option("-H", "--header", "headers", multiple=True, metavar="NAME: VALUE", help="A header for the address.")
-@click.option("--project", is_flag=True, help=f"In {PROJECT_FILE} of this folder, for everybody who works here.")
+@click.option(
+    "-e", "--env", "env", multiple=True, metavar="NAME=VALUE", help="An environment variable for the program."
+)
+@click.option("-H", "--header", "headers", multiple=True, metavar="NAME: VALUE", help="An HTTP header for the URL.")
+@click.option("--project", is_flag=True, help=f"In {PROJECT_FILE} of this folder, shared with the project.")
 def add(name: str, target: tuple[str, ...], env: tuple[str, ...], headers: tuple[str, ...], project: bool) -> None:
     """Add a server.
 
@@ -44,11 +46,11 @@ def add(name: str, target: tuple[str, ...], env: tuple[str, ...], headers: tuple
     loom mcp add files -- npx -y @modelcontextprotocol/server-filesystem .
     loom mcp add search https://example.org/mcp -H "Authorization: Bearer {env:SEARCH_KEY}"
 
-    Options of Loom stand before the name or the --. A secret is better named than written: {env:NAME} in your own
+    Put Loom's options before the name or the --. Reference secrets instead of writing them: {env:NAME} in your own
     file, ${NAME} in the project's.
     """
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"{name!r} is no name for a server.", hint="Use letters, digits, - and _.")
+        raise ConfigError(f"{name!r} is not a valid server name.", hint="Use letters, digits, - and _.")
     entry = _entry(target, env, headers)
     if project:
         file = Path.cwd() / PROJECT_FILE
@@ -57,23 +59,25 @@ def add(name: str, target: tuple[str, ...], env: tuple[str, ...], headers: tuple
     else:
         file = user_config_file()
         if name in load_config().mcp.servers:
-            raise ConfigError(f"there is a server {name} already.", hint=f"Remove it first: loom mcp remove {name}")
+            raise ConfigError(f"Server {name} already exists.", hint=f"Remove it first: loom mcp remove {name}")
         add_table(file, (*_PATH, name), entry)
     does = "asks" if "url" in entry else "starts"
-    click.echo(f"✔ {name} added to {shown(file, Path.cwd())}; `loom mcp list --check` {does} it and counts its tools")
+    click.echo(
+        f"✔ {name} added to {display_path(file, Path.cwd())}; `loom mcp list --check` {does} it and counts its tools"
+    )
 
 
 def _entry(target: Sequence[str], env: Sequence[str], headers: Sequence[str]) -> dict[str, Any]:
     first, *rest = target
     if first.startswith(("http://", "https://")):
         if rest or env:
-            raise ConfigError("an address takes neither arguments nor variables.", hint='Headers: -H "Name: value"')
+            raise ConfigError("A URL takes neither arguments nor variables.", hint='Headers: -H "Name: value"')
         told = {"headers": _pairs(headers, ":", "a header looks like Name: value")} if headers else {}
         return {"url": first, **told}
     if _SCHEME.match(first):
-        raise ConfigError(f"{first} is no address of a server.", hint="It begins with http:// or https://.")
+        raise ConfigError(f"Not a server URL: {first}", hint="It begins with http:// or https://.")
     if headers:
-        raise ConfigError("a program takes no headers.", hint="Variables: -e NAME=VALUE")
+        raise ConfigError("A program takes no headers.", hint="Variables: -e NAME=VALUE")
     return {
         "command": first,
         **({"args": rest} if rest else {}),
@@ -92,10 +96,10 @@ def _pairs(written: Sequence[str], sign: str, how: str) -> dict[str, str]:
 
 
 @command.command("list")
-@click.option("--check", is_flag=True, help="Start or ask each of them and count its tools.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--check", is_flag=True, help="Connect to each server and count its tools.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
 def list_(check: bool, as_json: bool) -> int:
-    """Show the servers, and with --check whether they work."""
+    """List the servers; with --check, test them."""
     return asyncio.run(_list(check, as_json))
 
 
@@ -116,9 +120,9 @@ async def _list(check: bool, as_json: bool) -> int:
         state = states.get(str(row["name"]), {})
         click.echo(msgspec.json.encode({**row, **state}) if as_json else _row(row, state))
     for warning in dict.fromkeys([*project.warnings, *notices]):
-        say(warning)
+        print_line(warning)
     if not rows and not as_json:
-        click.echo("no servers. Add one: loom mcp add NAME -- COMMAND", err=True)
+        click.echo("No servers. Add one: loom mcp add NAME -- COMMAND", err=True)
     return FAILED if any(state["error"] for state in states.values()) else OK
 
 
@@ -126,7 +130,7 @@ async def _states() -> tuple[dict[str, dict[str, Any]], Sequence[str]]:
     """What each of them says, and what there is to say of those that could not be asked."""
     async with Runtime.open() as runtime:
         left_out = tuple(runtime.notices)  # the others have their failures in a row of their own
-        await runtime.mcp.ready()
+        await runtime.mcp.wait_ready(None)
         found = runtime.mcp.status()
         states = {status.name: {"tools": len(status.tools), "error": status.error or None} for status in found}
         return states, left_out
@@ -134,8 +138,8 @@ async def _states() -> tuple[dict[str, dict[str, Any]], Sequence[str]]:
 
 def _row(row: dict[str, Any], state: dict[str, Any]) -> str:
     mark = "○" if not row["enabled"] or state.get("error") else "✔" if state else "·"
-    told = one_line(state["error"], 80) if state.get("error") else counted(state["tools"], "tool") if state else ""
-    line = f"{mark} {harmless(row['name']):<16} {one_line(row['target'], 30):<30} {row['where']:<10} {told}"
+    told = one_line(state["error"], 80) if state.get("error") else count_text(state["tools"], "tool") if state else ""
+    line = f"{mark} {safe_text(row['name']):<16} {one_line(row['target'], 30):<30} {row['where']:<10} {told}"
     return line.rstrip()
 
 
@@ -150,9 +154,9 @@ def remove(name: str, project: bool) -> None:
     else:
         file = user_config_file()
         if name not in load_config().mcp.servers:
-            raise ConfigError(f"there is no server {name!r}.", hint="See them: loom mcp list")
+            raise ConfigError(f"Server {name!r} not found.", hint="List servers: loom mcp list")
         remove_table(file, (*_PATH, name))
-    click.echo(f"✔ {harmless(name)} removed from {shown(file, Path.cwd())}")
+    click.echo(f"✔ {safe_text(name)} removed from {display_path(file, Path.cwd())}")
 
 
 def _change_project(file: Path, name: str, entry: dict[str, Any] | None) -> None:
@@ -164,10 +168,10 @@ def _change_project(file: Path, name: str, entry: dict[str, Any] | None) -> None
     table = cast("dict[str, Any]", servers)
     if (name in table) == (entry is not None):
         said = f"there is {'a' if entry else 'no'} server {name}{' already' if entry else ''}."
-        raise ConfigError(said, file=PROJECT_FILE, hint="See them: loom mcp list")
+        raise ConfigError(said, file=PROJECT_FILE, hint="List servers: loom mcp list")
     changed = {**table, name: entry} if entry else {key: value for key, value in table.items() if key != name}
     whole = msgspec.json.encode({**data, "mcpServers": changed})
-    write_whole(file, msgspec.json.format(whole, indent=2).decode() + "\n", mode=0o644)
+    write_file_whole(file, msgspec.json.format(whole, indent=2).decode() + "\n", mode=0o644)
 
 
 def _project(file: Path) -> dict[str, Any]:
@@ -178,13 +182,15 @@ def _project(file: Path) -> dict[str, Any]:
     except OSError as error:
         raise ConfigError(f"cannot be read: {error.strerror}.", file=PROJECT_FILE) from None
     except (msgspec.DecodeError, UnicodeDecodeError):
-        raise ConfigError("is not a JSON object.", file=PROJECT_FILE, hint="Correct it; it is left as it is.") from None
+        raise ConfigError(
+            "is not a JSON object.", file=PROJECT_FILE, hint="Fix it; the file was not changed."
+        ) from None
 
 
 def _say_if_untrusted() -> None:
     """A project's file counts only where its folder is trusted."""
     for warning in _project_servers(load_config()).warnings:
-        say(warning)
+        print_line(warning)
 
 
 def _project_servers(config: Config) -> ProjectServers:

@@ -9,24 +9,24 @@ from typing import Any, Final
 import click
 import msgspec
 
-from loom.cli.completing import complete_models
-from loom.cli.exits import OK, exit_code
-from loom.cli.terminal import money_label, one_line, say, sentence, tokens_label
+from loom.cli.completion_values import complete_models
+from loom.cli.exit_codes import OK, exit_code
+from loom.cli.terminal import money_label, one_line, print_line, sentence, tokens_label
 from loom.cli.toml_files import set_key, user_config_file
 from loom.config import Config, load_config
-from loom.config.keys import services
-from loom.config.sources import shown
+from loom.config.files import display_path
+from loom.config.key_file import services
 from loom.errors import ConfigError, LoomError
-from loom.models import Model, Origin, Usage
+from loom.models import FactOrigin, Model, Usage
 from loom.providers.catalog import key_env
 from loom.runtime import FIRST_CHOICES, Runtime, key_for, key_names, price, resolve_model
 
-_MARKS: Final[dict[Origin, str]] = {"declared": "✔", "asked": "✓", "learned": "✓", "user": "u", "guessed": "?"}
+_MARKS: Final[dict[FactOrigin, str]] = {"declared": "✔", "asked": "✓", "learned": "✓", "user": "u", "guessed": "?"}
 _CENT: Final = 0.01
 _FLAGS: Final = {"eyes": "vision", "pdf": "native_pdf", "audio": "audio", "think": "thinking", "tools": "tools"}
 
 
-class Listed(msgspec.Struct, frozen=True):
+class ModelRow(msgspec.Struct, frozen=True):
     name: str
     model: Model
     is_default: bool
@@ -35,20 +35,18 @@ class Listed(msgspec.Struct, frozen=True):
 
 @click.command("models")
 @click.argument("references", nargs=-1, metavar="[MODEL]... | default [MODEL]", shell_complete=complete_models)
-@click.option(
-    "--json", "as_json", is_flag=True, help="One JSON object a line, with limits and the origin of each flag."
-)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines, with limits and the origin of each flag.")
 def command(references: tuple[str, ...], as_json: bool) -> int:
-    """Show models: those configured, those that Loom would choose, and the built-in one; or those you name.
+    """List models: configured ones, Loom's choices and the built-in one, or those you name.
 
-    ✔ declared in the catalogue  ✓ asked of the server or learned  u said by you  ? guessed, tried once  - no
+    ✔ in the catalogue  ✓ reported by the server or learned  u set by you  ? assumed, tried once  - no
 
-    `loom models default MODEL` makes one the model that answers from now on; without MODEL, says which it is.
+    `loom models default MODEL` sets the default model; without MODEL, it prints the default.
     """
     if references[:1] != ("default",):
         return asyncio.run(_models(references, as_json))
     if len(references) > 2:
-        raise ConfigError("default takes one model.", hint="Like this: loom models default ollama/llava")
+        raise ConfigError("default takes one model.", hint="Example: loom models default ollama/llava")
     asyncio.run(_default(*references[1:]))
     return OK
 
@@ -61,24 +59,24 @@ async def _default(reference: str = "") -> None:
     model = resolve_model(reference, load_config())
     file = user_config_file()
     set_key(file, "model", reference)
-    click.echo(f"{model.reference} answers from now on ({shown(file, Path.cwd())})")
+    click.echo(f"{model.reference} is now the model ({display_path(file, Path.cwd())})")
     chosen = load_config().model
     if chosen != reference:
-        say(f"but not here: {chosen or 'another'} is set by {load_config().origin('model')}")
+        print_line(f"but not here: {chosen or 'another'} is set by {load_config().origin('model')}")
 
 
 async def _models(references: tuple[str, ...], as_json: bool) -> int:
     """A name that means no model is said, and the others are listed."""
-    listed: list[Listed] = []
+    listed: list[ModelRow] = []
     code = OK
     async with Runtime.open() as runtime:
         default = await runtime.default_model()
-        for name in references or _known(runtime, default):
+        for name in references or _known_models(runtime, default):
             try:
-                listed.append(_listed(runtime, name, default))
+                listed.append(_model_row(runtime, name, default))
             except LoomError as error:
                 code = code or exit_code(error)
-                say(sentence(error))
+                print_line(sentence(error))
     if as_json:
         for found in listed:
             click.echo(msgspec.json.encode(_facts(found)))
@@ -89,16 +87,16 @@ async def _models(references: tuple[str, ...], as_json: bool) -> int:
     return code
 
 
-def _known(runtime: Runtime, default: str) -> tuple[str, ...]:
+def _known_models(runtime: Runtime, default: str) -> tuple[str, ...]:
     chosen = (f"{platform}/{name}" for platform, name in FIRST_CHOICES.items())
     return tuple(dict.fromkeys([default, *runtime.config.models, *chosen, runtime.BUILT_IN]))
 
 
-def _listed(runtime: Runtime, name: str, default: str) -> Listed:
+def _model_row(runtime: Runtime, name: str, default: str) -> ModelRow:
     model = runtime.model(name)
     service = service_without_key(model, runtime.config)
     note = f"no key: loom keys set {service}" if service else ""
-    return Listed(name, model, _means(runtime, default, model), note)
+    return ModelRow(name, model, _means(runtime, default, model), note)
 
 
 def _means(runtime: Runtime, name: str, model: Model) -> bool:
@@ -125,7 +123,7 @@ async def names_known(runtime: Runtime) -> list[str]:
     return list(dict.fromkeys([*runtime.config.models, *local, *chosen, runtime.BUILT_IN]))
 
 
-def _row(found: Listed) -> str:
+def _row(found: ModelRow) -> str:
     model = found.model
     flags = "".join(f"{_mark(model, flag):>7}" for flag in _FLAGS.values())
     usd = _usd_per_million(model)
@@ -148,7 +146,7 @@ def _mark(model: Model, flag: str) -> str:
     return _MARKS[origin]
 
 
-def _facts(found: Listed) -> dict[str, Any]:
+def _facts(found: ModelRow) -> dict[str, Any]:
     model = found.model
     capabilities = model.capabilities
     return {

@@ -9,36 +9,36 @@ from typing import Any, Final, TypeAlias, TypeVar
 import click
 import msgspec
 
-from loom.cli.approving import Permission
-from loom.cli.choosing import LATEST, Place
-from loom.cli.completing import complete_models, complete_sessions, complete_templates
-from loom.cli.preparing import Wishes
+from loom.cli.approval_prompt import ApprovalMode
+from loom.cli.attachment_options import FileOptions
+from loom.cli.completion_values import complete_models, complete_sessions, complete_templates
+from loom.cli.session_lookup import LATEST, MessageTarget
 from loom.cli.templates import Template, read_template
 from loom.cli.terminal import PLAIN, is_plain
 
 F = TypeVar("F", bound=Callable[..., Any])
 Option: TypeAlias = Callable[[Any], Any]
 
-_SAFE: Final = "A tool that the model may call; also all, safe (the default: those that only read) or none."
-_ALL: Final = "A tool that the model may call; all (the default), safe or none."
+_SAFE: Final = "A tool that the model may use; also all, safe (default: read-only tools) or none."
+_ALL: Final = "A tool that the model may use; all (default), safe or none."
 
 
-class Speaking(msgspec.Struct, frozen=True, kw_only=True):
+class MessageOptions(msgspec.Struct, frozen=True, kw_only=True):
     """The shared options, understood: what a template says stands where nothing else was said."""
 
     model: str = ""
     queries: tuple[str, ...] = ()
-    place: Place = Place()
+    place: MessageTarget = MessageTarget()
     system: str = ""
     tools: tuple[str, ...] = ()
-    permission: Permission = "ask"
+    permission: ApprovalMode = "ask"
     plain: bool = False
     shows_reasoning: bool = True
     key: str = ""
     describer: str = ""
     template: Template = Template()
     params: tuple[tuple[str, str], ...] = ()
-    wishes: Wishes = Wishes()
+    wishes: FileOptions = FileOptions()
     uses_daemon: bool = True
 
     @property
@@ -50,7 +50,7 @@ class Speaking(msgspec.Struct, frozen=True, kw_only=True):
         return settings
 
 
-def speaking_options(*, tools: str) -> Callable[[F], F]:
+def message_options(*, tools: str) -> Callable[[F], F]:
     """Add the shared options to a command. `tools` is what the model may call where nothing is said: safe or all."""
     options = [*_whom(), *_where(), *_how(_SAFE if tools == "safe" else _ALL), *_media()]
 
@@ -73,23 +73,23 @@ def _whom() -> list[Option]:
             "queries",
             multiple=True,
             metavar="WORD",
-            help="Instead of -m: the first model whose name holds all these words.",
+            help="Instead of -m: the first model whose name contains all these words.",
         ),
-        click.option("--key", default="", metavar="NAME", help="A stored key by its name, instead of the service's."),
+        click.option("--key", default="", metavar="NAME", help="A stored key by name, instead of the provider's key."),
         click.option(
             "--describe-with",
             "describer",
             default="",
             metavar="MODEL",
             shell_complete=complete_models,
-            help="Let this model describe pictures for one that cannot see.",
+            help="Let this model describe images for a text-only model.",
         ),
     ]
 
 
 def _where() -> list[Option]:
     return [
-        click.option("-c", "--continue", "last_here", is_flag=True, help="Go on with the last session of this folder."),
+        click.option("-c", "--continue", "last_here", is_flag=True, help="Continue the last session of this folder."),
         click.option(
             "-r",
             "--resume",
@@ -98,13 +98,13 @@ def _where() -> list[Option]:
             default="",
             metavar="[ID|N|latest]",
             shell_complete=complete_sessions,
-            help="Go on with a session: its id, its number in `loom sessions`, its title.",
+            help="Continue a session: its id, its number in `loom sessions`, or its title.",
         ),
         click.option("--cid", default="", hidden=True),
         click.option(
-            "--from", "node", default="", metavar="NODE", help="Go on from this message; nothing is overwritten."
+            "--from", "node", default="", metavar="NODE", help="Continue from this message; nothing is overwritten."
         ),
-        click.option("--fork", is_flag=True, help="Go on in a new session and leave the old one as it is."),
+        click.option("--fork", is_flag=True, help="Continue in a new session; the old one is unchanged."),
         click.option("-s", "--system", default="", help="The system prompt of a new session."),
         click.option(
             "-t",
@@ -112,7 +112,7 @@ def _where() -> list[Option]:
             default="",
             metavar="NAME",
             shell_complete=complete_templates,
-            help="Begin with a template: a name kept with --save, or a TOML file.",
+            help="Use a template: a name saved with --save, or a TOML file.",
         ),
         click.option(
             "--param",
@@ -133,35 +133,36 @@ def _how(tools: str) -> list[Option]:
             type=click.Choice(["ask", "auto", "plan", "deny"]),
             default="ask",
             show_default=True,
-            help="What happens when a tool needs your word; with plan the model says what it would do instead."
+            help="What to do when a tool needs approval; with plan the model describes what it would do instead."
             " Without a terminal, ask means deny.",
         ),
-        click.option("--plain", is_flag=True, help="No colours, boxes or pictures (also LOOM_PLAIN=1)."),
+        click.option("--plain", is_flag=True, help="No colours, boxes or images (also LOOM_PLAIN=1)."),
         click.option("-R", "--hide-reasoning", is_flag=True, help="Do not show the model's reasoning on stderr."),
-        click.option("--no-daemon", is_flag=True, help="Answer in this process, also where `loom serve` runs."),
+        click.option("--no-daemon", is_flag=True, help="Answer in this process, even if `loom serve` is running."),
     ]
 
 
 def _media() -> list[Option]:
     return [
         click.option(
-            "--no-resize", is_flag=True, help="Refuse a picture over the size limit instead of using a smaller copy."
+            "--no-resize", is_flag=True, help="Refuse an image over the size limit instead of using a smaller copy."
         ),
         click.option(
             "--pdf-password-file",
             default="",
             metavar="FILE",
-            help="A file that holds the password of locked PDFs.",
+            help="A file with the password of encrypted PDFs.",
         ),
     ]
 
 
-def speaking_of(given: dict[str, Any]) -> dict[str, Any]:
-    """The fields of `Speaking` from what click found. If plain was asked for, whatever is written from now on is."""
+def message_options_from(given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of `MessageOptions` from what click found. If plain was asked for, whatever is written from now on
+    is."""
     if given["plain"]:
         os.environ[PLAIN] = "1"
     template = read_template(given["template"]) if given["template"] else Template()
-    place = Place(
+    place = MessageTarget(
         last_here=given["last_here"],
         resume=given["resume"] or given["cid"],
         node=given["node"],
@@ -180,6 +181,6 @@ def speaking_of(given: dict[str, Any]) -> dict[str, Any]:
         "describer": given["describer"],
         "template": template,
         "params": given["params"],
-        "wishes": Wishes(resizes=not given["no_resize"], pdf_password_file=given["pdf_password_file"]),
+        "wishes": FileOptions(resizes=not given["no_resize"], pdf_password_file=given["pdf_password_file"]),
         "uses_daemon": not given["no_daemon"],
     }

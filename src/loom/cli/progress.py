@@ -13,7 +13,7 @@ import sys
 import time
 from typing import Final, Literal
 
-from loom.cli.terminal import clipped, has_colour, say, width
+from loom.cli.terminal import clip, has_colour, print_line, width
 
 _FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 _PATIENCE_SECONDS: Final = 0.4
@@ -23,7 +23,7 @@ _SENTENCE_EVERY_SECONDS: Final = 15.0
 _ERASED: Final = "\r\x1b[K"
 
 
-class Progress:
+class ProgressLine:
     """`show` says what is being done now; `clear` before anything else is written. Use it in an `async with`."""
 
     def __init__(self, *, plain: bool = False) -> None:
@@ -36,7 +36,7 @@ class Progress:
         self._is_drawn = False
         self._task: asyncio.Task[None] | None = None
 
-    async def __aenter__(self) -> Progress:
+    async def __aenter__(self) -> ProgressLine:
         if self._mode != "off":
             self._task = asyncio.create_task(self._tick())
         return self
@@ -78,14 +78,14 @@ class Progress:
                 self._draw(frame, passed)
             elif passed > _SENTENCE_AFTER_SECONDS and time.monotonic() - self._told_at > self._pause(passed):
                 self._told_at = time.monotonic()
-                say(f"still {self._what}, {passed:.0f} s")
+                print_line(f"still {self._what}, {passed:.0f} s")
 
     def _pause(self, passed: float) -> float:
         return _SENTENCE_AFTER_SECONDS if passed < _SENTENCE_EVERY_SECONDS / 3 else _SENTENCE_EVERY_SECONDS
 
     def _draw(self, frame: int, passed: float) -> None:
         seconds = f" {passed:.0f} s" if passed >= 1 else ""
-        line = clipped(f"{_FRAMES[frame % len(_FRAMES)]} {self._what}…{seconds}", width() - 1)
+        line = clip(f"{_FRAMES[frame % len(_FRAMES)]} {self._what}…{seconds}", width() - 1)
         sys.stderr.write(f"{_ERASED}\x1b[2m{line}\x1b[22m")
         sys.stderr.flush()
         self._is_drawn = True

@@ -18,7 +18,7 @@ _FORMAT_MASK: Final = 0b101010000010010
 _LEVEL_LOW: Final = 0b01
 
 
-def drawn_qr(text: str) -> str:
+def draw_qr(text: str) -> str:
     """Two rows of modules in one of characters, dark on light whatever the terminal's colours are."""
     matrix = qr_matrix(text)
     size = len(matrix)
@@ -39,7 +39,7 @@ def qr_matrix(text: str) -> Matrix:
     if not version:
         raise TooLarge(f"{len(data)} bytes are too much for a QR code of this kind.")
     words = _codewords(data, version)
-    candidates = [_masked(words, version, mask) for mask in range(8)]
+    candidates = [_apply_mask(words, version, mask) for mask in range(8)]
     return min(candidates, key=_penalty)
 
 
@@ -56,7 +56,7 @@ def _codewords(data: bytes, version: int) -> list[int]:
     return [word for rows in (zip(*parts, strict=True), zip(*checks, strict=True)) for row in rows for word in row]
 
 
-def _multiplied(a: int, b: int) -> int:
+def _multiply(a: int, b: int) -> int:
     """In GF(256) with x⁸ + x⁴ + x³ + x² + 1."""
     product = 0
     while b:
@@ -71,17 +71,17 @@ def _remainder(data: list[int], count: int) -> list[int]:
     divisor = [1]
     root = 1
     for _ in range(count):
-        divisor = [a ^ _multiplied(b, root) for a, b in zip([*divisor, 0], [0, *divisor], strict=True)]
-        root = _multiplied(root, 2)
+        divisor = [a ^ _multiply(b, root) for a, b in zip([*divisor, 0], [0, *divisor], strict=True)]
+        root = _multiply(root, 2)
     rest = [*data, *[0] * count]
     for at in range(len(data)):
         factor = rest[at]
         for offset, value in enumerate(divisor):
-            rest[at + offset] ^= _multiplied(value, factor)
+            rest[at + offset] ^= _multiply(value, factor)
     return rest[-count:]
 
 
-def _masked(words: list[int], version: int, mask: int) -> Matrix:
+def _apply_mask(words: list[int], version: int, mask: int) -> Matrix:
     matrix, fixed = _patterns(version)
     bits = [word >> shift & 1 for word in words for shift in range(7, -1, -1)]
     for at, (row, column) in enumerate(_places(len(matrix), fixed)):

@@ -10,23 +10,23 @@ from typing import Any
 import click
 import msgspec
 
-from loom.cli.attachments import existing
-from loom.cli.terminal import harmless, sentence
+from loom.cli.attachments import existing_file
+from loom.cli.terminal import safe_text, sentence
 from loom.config import load_config
 from loom.content.blocks import ContentBlock, DocumentBlock, TextBlock, clean_text
 from loom.content.messages import text_of
 from loom.content.recipes import Text
 from loom.errors import ExtraMissing, LoomError, Unsupported
 from loom.formats import render
-from loom.formats.door import admit
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
+from loom.formats.intake import accept
 from loom.tools.files import read_file
 
 
 class _Context:
     """The person at the keyboard asks for these files by name: that is the approval."""
 
-    def __init__(self, limits: Limits) -> None:
+    def __init__(self, limits: IntakeLimits) -> None:
         self.workspace = Path.cwd()
         self.limits = limits
         self.data: dict[str, bytes] = {}
@@ -36,7 +36,7 @@ class _Context:
 
     async def attach(self, data: bytes, *, name: str, source: str, pages: str = "") -> Sequence[ContentBlock]:
         try:
-            admitted = await asyncio.to_thread(admit, data, name, source=source, pages=pages, limits=self.limits)
+            admitted = await asyncio.to_thread(accept, data, name, source=source, pages=pages, limits=self.limits)
         except Unsupported as error:
             self.refused = error
             raise
@@ -56,9 +56,9 @@ class _Context:
 @click.option("--pages", default="", help='Pages, slides or sheets: "3" or "21-40".')
 @click.option("--offset", default=1, show_default=True, help="First line of a text file.")
 @click.option("--limit", type=int, default=None, help="How many lines of a text file.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
 def command(paths: tuple[str, ...], pages: str, offset: int, limit: int | None, as_json: bool) -> None:
-    """Show what Loom makes of files: their blocks, their text form and any error. A bad file does not stop the rest.
+    """Show how Loom reads files: their blocks, their text and any error. A bad file does not stop the rest.
 
     FILE#3-7 is pages 3 to 7.
     """
@@ -68,14 +68,14 @@ def command(paths: tuple[str, ...], pages: str, offset: int, limit: int | None, 
         found = asyncio.run(_read(path, pages, offset, limit, limits))
         failed = failed or found["error"] is not None
         said = found.pop("said", "")
-        click.echo(msgspec.json.encode(found).decode() if as_json else harmless(_for_people(found, said)))
+        click.echo(msgspec.json.encode(found).decode() if as_json else safe_text(_for_people(found, said)))
     if failed:
         raise SystemExit(5)
 
 
-async def _read(path: str, pages: str, offset: int, limit: int | None, limits: Limits) -> dict[str, Any]:
+async def _read(path: str, pages: str, offset: int, limit: int | None, limits: IntakeLimits) -> dict[str, Any]:
     context = _Context(limits)
-    named = existing(path)
+    named = existing_file(path)
     file, pages = (str(named.source), named.pages or pages) if named is not None else (path, pages)
     shown = clean_text(path)  # the name of a file need not be UTF-8
     found: dict[str, Any] = {"path": shown, "blocks": [], "text": "", "notices": context.notices, "error": None}

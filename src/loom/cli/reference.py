@@ -9,7 +9,7 @@ from typing import Final
 
 import click
 
-from loom.cli.exits import MEANINGS
+from loom.cli.exit_codes import MEANINGS
 from loom.cli.root import loom
 
 MARKER: Final = "<!-- Everything below is generated: python -m loom.cli.reference docs/cli.md -->"
@@ -23,7 +23,7 @@ def reference() -> str:
     return f"{MARKER}\n\n## Exit codes\n\n| code | meaning |\n|---|---|\n{codes}\n\n## Commands\n\n{pages}"
 
 
-def updated(page: str) -> str:
+def update_page(page: str) -> str:
     """The page with everything behind its marker written anew."""
     head, found, _ = page.partition(MARKER)
     if not found:
@@ -50,4 +50,4 @@ def _pages(command: click.Command, name: str, parent: click.Context | None) -> I
 
 if __name__ == "__main__":
     file = Path(sys.argv[1])
-    file.write_text(updated(file.read_text(encoding="utf-8")), encoding="utf-8")
+    file.write_text(update_page(file.read_text(encoding="utf-8")), encoding="utf-8")

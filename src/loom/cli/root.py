@@ -10,35 +10,37 @@ from typing import Final
 
 import click
 
-from loom.cli import exits
+from loom.cli import exit_codes
 from loom.cli.main import COMPLETING
 from loom.errors import LoomError
 
 COMMANDS: Final = {
     "ask": 'Ask a model, with files. `loom "…"` is the same.',
-    "chat": "Talk on the line. `loom` alone is the same.",
-    "approvals": "Show what waits for your word.",
-    "approve": "Allow what waits for your word, or deny it; the turn goes on.",
+    "chat": "Start an interactive chat. `loom` alone is the same.",
+    "approvals": "List pending approvals.",
+    "approve": "Approve or deny a pending tool call; the turn continues.",
     "sessions": "List, search, rename, delete and export conversations.",
     "log": "Show a conversation, or with --graph its tree.",
     "tree": "Show a conversation with all its branches.",
-    "context": "Show what the next request would carry, for one model or several.",
-    "wire": "Show the exact request that a model would be sent.",
-    "read": "Show what Loom makes of files: blocks, text, errors.",
-    "models": "Show models, what they take, and how Loom knows.",
-    "keys": "Keep the keys of model services.",
+    "context": "Show what the next request would contain, for one model or several.",
+    "wire": "Show the exact request body for a model.",
+    "read": "Show how Loom reads files: blocks, text, errors.",
+    "models": "List models, what they accept, and how Loom knows.",
+    "keys": "Manage API keys.",
     "config": "Show where each setting comes from.",
-    "import": "Take in conversations from elsewhere.",
-    "doctor": "Check the set-up, the store or a foreign transcript; repair it.",
+    "import": "Import conversations from other programs.",
+    "doctor": "Check the setup, the store or a transcript, and repair it.",
+    "backup": "Copy the store and its media to a folder, while Loom runs.",
+    "restore": "Restore a backup.",
     "sweep": "Delete media that no conversation refers to.",
     "mcp": "Use the tools of MCP servers.",
     "mcp-serve": "Serve read_file and look to an MCP client.",
     "serve": "Run the daemon: the web client, the HTTP API, live events.",
     "web": "Open Loom in the browser.",
-    "attach": "Talk through a daemon, here or elsewhere.",
-    "token": "Print the token of the daemon.",
-    "service": "Run the daemon whenever you are logged in.",
-    "completion": "Print the completion script for a shell.",
+    "attach": "Chat through a running daemon, local or remote.",
+    "token": "Print the daemon's access token.",
+    "service": "Run the daemon as a login service.",
+    "completion": "Print the shell completion script.",
 }
 _MODULES: Final = {"import": "import_", "mcp-serve": "mcp_serve"}
 _OWN_OPTIONS: Final = ("-h", "--help", "--version")
@@ -79,9 +81,7 @@ def _refuse_typing_error(args: list[str]) -> None:
         return
     close = difflib.get_close_matches(word, COMMANDS, n=1, cutoff=_NEAR)
     if close:
-        raise click.UsageError(
-            f"there is no command {word!r}. Did you mean `loom {close[0]}`? To ask it: loom ask {word}"
-        )
+        raise click.UsageError(f"Unknown command {word!r}. Did you mean `loom {close[0]}`? To ask it: loom ask {word}")
 
 
 def _version(ctx: click.Context, _: click.Parameter, value: bool) -> None:
@@ -111,14 +111,14 @@ Examples:
     "--version", is_flag=True, expose_value=False, is_eager=True, callback=_version, help="Show the version and exit."
 )
 def loom() -> None:
-    """Text, pictures, documents and sound, for any model.
+    """Text, images, documents and audio, for any model.
 
-    With no key and no network, the built-in model loom/spark answers: it looks, it does not reason. `--debug` with any
-    command shows tracebacks.
+    Without an API key, the built-in demo model loom/spark answers; it is not a language model. Any command takes
+    `--debug` to show tracebacks.
     """
 
 
-def _invoked(arguments: list[str]) -> object:
+def _invoke(arguments: list[str]) -> object:
     """As click's own `main` does, which would end the process by itself where nobody reads what it writes."""
     if COMPLETING in os.environ:
         return loom.main(args=arguments, prog_name="loom", standalone_mode=False)
@@ -129,29 +129,29 @@ def _invoked(arguments: list[str]) -> object:
 def run(arguments: list[str], *, debug: bool = False) -> int:
     """Run a command line and give its exit code."""
     try:
-        result = _invoked(arguments)
+        result = _invoke(arguments)
         sys.stdout.flush()
     except click.exceptions.Exit as ended:
         return ended.exit_code
     except click.ClickException as error:
-        return _refused(error)
+        return _print_usage_error(error)
     except (click.Abort, KeyboardInterrupt):
         click.echo("loom: interrupted", err=True)
-        return exits.INTERRUPTED
+        return exit_codes.INTERRUPTED
     except BrokenPipeError:
         # Whoever read us has gone (`| head`): nothing is wrong, and Python must not complain when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return exits.OK
+        return exit_codes.OK
     except Exception as error:
         if debug and not isinstance(error, LoomError):
             raise
-        return _explained(error, debug=debug)
-    return result if isinstance(result, int) else exits.OK
+        return _print_error(error, debug=debug)
+    return result if isinstance(result, int) else exit_codes.OK
 
 
-def _refused(error: click.ClickException) -> int:
+def _print_usage_error(error: click.ClickException) -> int:
     """What click says of a command line, in one sentence as ours are; a group without a command shows its help."""
-    from loom.cli.terminal import say
+    from loom.cli.terminal import print_line
 
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
@@ -163,7 +163,7 @@ def _refused(error: click.ClickException) -> int:
     sentence = f"{words[:1].lower()}{words[1:]}"
     context = error.ctx if isinstance(error, click.UsageError) else None
     stop = "" if sentence.endswith((".", "?", "?)")) else "."
-    say(f"{sentence}{stop} See `{context.command_path} --help`." if context else sentence)
+    print_line(f"{sentence}{stop} See `{context.command_path} --help`." if context else sentence)
     return error.exit_code
 
 
@@ -175,9 +175,9 @@ def _near(option: str, names: Iterable[str]) -> list[str]:
     return [name for name in names if difflib.SequenceMatcher(a=bare, b=name.lstrip("-")).ratio() >= _NEAR]
 
 
-def _explained(error: Exception, *, debug: bool) -> int:
+def _print_error(error: Exception, *, debug: bool) -> int:
     """One sentence and the next step; what is left is a fault of ours, and says so."""
-    from loom.cli.terminal import say, sentence
+    from loom.cli.terminal import print_line, sentence
 
     match error:
         case LoomError():
@@ -185,13 +185,13 @@ def _explained(error: Exception, *, debug: bool) -> int:
                 import traceback
 
                 traceback.print_exception(error)
-            say(sentence(error))
-            return exits.exit_code(error)
+            print_line(sentence(error))
+            return exit_codes.exit_code(error)
         case OSError():
             what = f"{error.filename}: " if isinstance(error.filename, str) else ""
-            why = error.strerror or "the system refused"
-            say(f"{what}{why}. Check the file, its permissions and the room on the disk.")
+            why = error.strerror or "the operating system refused"
+            print_line(f"{what}{why}. Check the file, its permissions and the free disk space.")
         case _:
             name = type(error).__name__
-            say(f"something went wrong inside Loom ({name}). Run it again with --debug and report what it says.")
-    return exits.FAILED
+            print_line(f"Internal error ({name}). Run the command again with --debug and report the output.")
+    return exit_codes.FAILED

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from loom.cli.preparing import read_password
+from loom.cli.attachment_options import read_password
 from loom.config import Config, load_config
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104  only with a password, which `lan` makes sure of
@@ -16,21 +16,25 @@ _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 
 
 @click.command("serve")
-@click.option("--host", default="", help="The address to listen on. Default: this machine alone.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=None, help="The port. Default: 5666; 0 takes any.")
+@click.option("--host", default="", help="The address to listen on. Default: localhost.")
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), default=None, help="The port. Default: 5666; 0 picks a free one."
+)
 @click.option("--password-file", default="", metavar="FILE", help="A file with the password for browsers.")
-@click.option("--lan", is_flag=True, help="Listen to this network, with a password; one is made up if there is none.")
+@click.option(
+    "--lan", is_flag=True, help="Listen on the local network, with a password; one is generated if none is set."
+)
 def command(host: str, port: int | None, password_file: str, lan: bool) -> None:
     """Run the daemon until Ctrl+C or SIGTERM: the web client, the HTTP API and live events, one for all your sessions.
 
-    Only this machine is served unless there is a password. Programs use the token that `loom token` prints.
+    Without a password it listens on localhost only. Programs use the token that `loom token` prints.
     """
     from loom.daemon.serve import Listening, run
 
     config, made_up = served_config(password_file, lan=lan)
 
     def listening(found: Listening) -> None:
-        click.echo(f"loom listens on {found.url}\nopen it once with {found.link}")
+        click.echo(f"loom listens on {found.url}\nopen it with {found.link}")
         if made_up:
             click.echo(f"password for this run: {made_up}")
 

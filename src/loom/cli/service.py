@@ -11,9 +11,9 @@ from typing import Final
 
 import click
 
-from loom.cli.toml_files import write_whole
+from loom.cli.toml_files import write_file_whole
 from loom.config import load_config
-from loom.config.sources import home_folder, shown
+from loom.config.files import display_path, home_folder
 from loom.errors import ConfigError, NotFound
 
 UNIT: Final = "loom.service"
@@ -39,7 +39,7 @@ WantedBy=default.target
 
 @click.group("service")
 def command() -> None:
-    """Run the daemon whenever you are logged in, as a systemd user service."""
+    """Run the daemon as a systemd user service."""
 
 
 @command.command()
@@ -53,10 +53,10 @@ def install(port: int | None, prints: bool) -> None:
         return
     _require_systemd()
     file = _file()
-    write_whole(file, text, mode=0o644)
+    write_file_whole(file, text, mode=0o644)
     _systemctl("daemon-reload")
     _systemctl("enable", "--now", UNIT)
-    click.echo(f"✔ {shown(file, Path.cwd())} installed and started; `loom web` opens it")
+    click.echo(f"✔ {display_path(file, Path.cwd())} installed and started; `loom web` opens it")
 
 
 @command.command()
@@ -73,7 +73,7 @@ def uninstall() -> None:
 
 @command.command()
 def status() -> int:
-    """Say whether it is installed and runs."""
+    """Show whether it is installed and running."""
     if not _file().is_file():
         click.echo("○ not installed  → loom service install")
         return 1
@@ -82,7 +82,7 @@ def status() -> int:
     state = ran.stdout.strip() or "unknown"
     is_active = state == "active"
     more = "" if is_active else f"  → journalctl --user -u {UNIT}"
-    click.echo(f"{'✔' if is_active else '!'} {state}: {shown(_file(), Path.cwd())}{more}")
+    click.echo(f"{'✔' if is_active else '!'} {state}: {display_path(_file(), Path.cwd())}{more}")
     return 0 if is_active else 1
 
 
@@ -90,12 +90,12 @@ def unit(port: int | None) -> str:
     """The unit's text: this Python, this installation, and the data folder that is in force now."""
     words = [sys.executable, "-m", "loom.cli.main", "serve", *(["--port", str(port)] if port else [])]
     home = os.environ.get("LOOM_HOME", "").strip()
-    environment = f"Environment={_quoted(f'LOOM_HOME={Path(home).absolute()}')}\n" if home else ""
+    environment = f"Environment={_quote(f'LOOM_HOME={Path(home).absolute()}')}\n" if home else ""
     load_config()  # what is wrong with it is better said now than in a journal
-    return _TEXT.format(command=" ".join(_quoted(word) for word in words), environment=environment)
+    return _TEXT.format(command=" ".join(_quote(word) for word in words), environment=environment)
 
 
-def _quoted(word: str) -> str:
+def _quote(word: str) -> str:
     """As systemd reads it: % and $ mean something there."""
     escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
     return f'"{escaped}"'
@@ -105,15 +105,13 @@ def _file() -> Path:
     base = os.environ.get("XDG_CONFIG_HOME", "").strip()
     home = home_folder()
     if not base and home is None:
-        raise ConfigError("there is no home folder to keep a service in.", hint="Set HOME.")
+        raise ConfigError("No home folder for the service.", hint="Set HOME.")
     return (Path(base) if base or home is None else home / ".config") / "systemd" / "user" / UNIT
 
 
 def _require_systemd() -> None:
     if shutil.which("systemctl") is None:
-        raise NotFound(
-            "there is no systemd here.", hint="Start `loom serve` by whatever starts programs on this machine."
-        )
+        raise NotFound("systemd is not available.", hint="Start `loom serve` with your own service manager.")
 
 
 def _systemctl(*words: str) -> None:

@@ -12,21 +12,21 @@ from typing import Any, Final
 import click
 import msgspec
 
-from loom.cli.choosing import all_sessions, find_session, last_session
-from loom.cli.completing import complete_sessions
-from loom.cli.exits import FAILED, OK
-from loom.cli.progress import Progress
-from loom.cli.terminal import harmless, is_plain, one_line, say, width
+from loom.cli.completion_values import complete_sessions
+from loom.cli.exit_codes import FAILED, OK
+from loom.cli.progress import ProgressLine
+from loom.cli.session_lookup import all_sessions, find_session, last_session
+from loom.cli.terminal import is_plain, one_line, print_line, safe_text, width
 from loom.content.media import size_label
 from loom.errors import ConfigError, Full, ReadOnly
 from loom.formats import ocr
 from loom.runtime import Runtime
-from loom.runtime.exporting import FORMS, Form, exported
-from loom.store.indexing import Indexed, index_media
+from loom.runtime.export import FORMS, ExportFormat, export_session
 from loom.store.media_text import MediaTexts
-from loom.store.search import Found, Search
+from loom.store.search import MessageSearch, SearchHit
 from loom.store.session_rows import StoredSession
-from loom.tools.words import counted
+from loom.store.text_index import IndexReport, index_media
+from loom.tools.number_text import count_text
 
 _PLACES: Final = 3
 """How many places of one conversation are shown."""
@@ -36,14 +36,11 @@ _MARKS: Final = {"text": " ", "document": "▤", "picture": "▣"}
 
 @click.group("sessions", invoke_without_command=True)
 @click.option("-n", "--number", "count", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
-@click.option("--here", is_flag=True, help="Only those of this folder.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line.")
+@click.option("--here", is_flag=True, help="Only sessions of this folder.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
 @click.pass_context
 def command(ctx: click.Context, count: int, here: bool, as_json: bool) -> None:
-    """List conversations, newest first. Their numbers and ids are what -r takes.
-
-    A command behind it works on one of them.
-    """
+    """List sessions, newest first. Use their numbers or ids with -r."""
     if ctx.invoked_subcommand is None:
         asyncio.run(_list(count, here, as_json))
 
@@ -61,22 +58,27 @@ async def _list(count: int, here: bool, as_json: bool) -> None:
             shown += 1
             click.echo(msgspec.json.encode(_facts(session)) if as_json else _row(number, session))
     if not shown and not as_json:
-        click.echo('no conversations yet. Begin one: loom "hello"', err=True)
+        click.echo('No sessions yet. Start one: loom "hello"', err=True)
 
 
 @command.command()
 @click.argument("words", nargs=-1)
 @click.option(
-    "-n", "--number", "count", type=click.IntRange(min=1), default=20, show_default=True, help="How many conversations."
+    "-n",
+    "--number",
+    "count",
+    type=click.IntRange(min=1),
+    default=20,
+    show_default=True,
+    help="The maximum number of sessions.",
 )
-@click.option("--index", is_flag=True, help="First read every medium that was not read yet, pictures too.")
-@click.option("--json", "as_json", is_flag=True, help="One JSON object a line for each place.")
+@click.option("--index", is_flag=True, help="First index all unread media, including images.")
+@click.option("--json", "as_json", is_flag=True, help="Print each match as a JSON line.")
 def search(words: tuple[str, ...], count: int, index: bool, as_json: bool) -> None:
-    """Find conversations by their words: titles, questions, answers, tool results, file names, and what stands inside
-    documents and pictures.
+    """Search titles, messages, tool results, file names, and the text of documents and images.
 
-    Documents are read when they are searched for the first time; the words in pictures need an OCR engine and time, so
-    they are read with --index, or when a model needed them. --index alone only reads.
+    Documents are indexed by the first search. Text in images needs an OCR engine and time: it is indexed with
+    --index, or when a model needed it. --index alone only indexes.
     """
     asyncio.run(_search(" ".join(words), count, index, as_json))
 
@@ -85,16 +87,16 @@ def search(words: tuple[str, ...], count: int, index: bool, as_json: bool) -> No
 @click.argument("session", shell_complete=complete_sessions)
 @click.argument("title")
 def rename(session: str, title: str) -> None:
-    """Give a conversation another title."""
+    """Rename a session."""
     asyncio.run(_rename(session, title))
 
 
 @command.command()
 @click.argument("session", shell_complete=complete_sessions)
-@click.option("-y", "--yes", is_flag=True, help="Do not ask.")
+@click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 def delete(session: str, yes: bool) -> int:
-    """Delete a conversation and the media that only it used."""
-    found = asyncio.run(_found(session))
+    """Delete a session and the media that only it used."""
+    found = asyncio.run(_find_session(session))
     title = one_line(found.title or found.id)
     # Asked outside of the loop, where Ctrl+C ends the question at once.
     if not yes and not _is_sure(title):
@@ -107,24 +109,28 @@ def delete(session: str, yes: bool) -> int:
 @command.command()
 @click.argument("session", default="", shell_complete=complete_sessions)
 @click.option("-f", "--format", "form", type=click.Choice(FORMS), default="md", show_default=True)
-@click.option("-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="A file; without it, stdout.")
-def export(session: str, form: Form, output: Path | None) -> None:
-    """Write a conversation as Markdown, as one HTML page with its pictures, as JSON that `loom import` reads, or as a
-    zip of all three with every medium as it was attached.
+@click.option(
+    "-o", "--output", type=click.Path(dir_okay=False, path_type=Path), help="The output file. Default: stdout."
+)
+def export(session: str, form: ExportFormat, output: Path | None) -> None:
+    """Export a session as Markdown, as one HTML page with its images, as JSON that `loom import` reads, or as a
+    zip of all three with the original files.
 
-    With nothing given, the last one of this folder.
+    Default: the last session of this folder.
     """
     asyncio.run(_export(session, form, output))
 
 
 async def _search(words: str, count: int, index: bool, as_json: bool) -> None:
     async with Runtime.open() as runtime:
-        indexed = await _indexed(runtime, index)
+        indexed = await _index_media(runtime, index)
         if not words.strip() and index:
-            click.echo(f"{counted(indexed.read, 'medium', 'media')} read{_not_read(indexed.left)}", err=True)
+            click.echo(f"{count_text(indexed.read, 'medium', 'media')} read{_not_read(indexed.left)}", err=True)
             return
-        found = await Search(runtime.database).find(words, limit=count * _PLACES, per_session=_PLACES)
-        numbers = {session.id: (number, session) async for number, session in _numbered(runtime)} if found else {}
+        found = await MessageSearch(runtime.database).find(words, limit=count * _PLACES, per_session=_PLACES)
+        numbers = (
+            {session.id: (number, session) async for number, session in _number_sessions(runtime)} if found else {}
+        )
     if as_json:
         for hit in found:
             session = numbers[hit.session][1]
@@ -133,10 +139,10 @@ async def _search(words: str, count: int, index: bool, as_json: bool) -> None:
         _show_found(found, numbers, count)
         if indexed.left:
             left, it = ("1 medium was", "it") if indexed.left == 1 else (f"{indexed.left:,} media were", "them")
-            say(f"{left} not read yet: `loom sessions search --index` reads {it}")
+            print_line(f"{left} not read yet: `loom sessions search --index` reads {it}")
 
 
-def _show_found(found: Sequence[Found], numbers: dict[str, tuple[int, StoredSession]], count: int) -> None:
+def _show_found(found: Sequence[SearchHit], numbers: dict[str, tuple[int, StoredSession]], count: int) -> None:
     if not found:
         click.echo("nothing found.", err=True)
     for session in list(dict.fromkeys(hit.session for hit in found))[:count]:
@@ -146,10 +152,10 @@ def _show_found(found: Sequence[Found], numbers: dict[str, tuple[int, StoredSess
                 click.echo(f"      {_MARKS[hit.where]} {one_line(hit.snippet, width() - 9)}")
 
 
-async def _indexed(runtime: Runtime, everything: bool) -> Indexed:
+async def _index_media(runtime: Runtime, everything: bool) -> IndexReport:
     """Documents in passing and for a few seconds; with --index, everything. A store that cannot be written to is
     searched as it is."""
-    async with Progress(plain=is_plain()) as progress:
+    async with ProgressLine(plain=is_plain()) as progress:
         try:
             return await index_media(
                 MediaTexts(runtime.database),
@@ -163,17 +169,17 @@ async def _indexed(runtime: Runtime, everything: bool) -> Indexed:
         except (ReadOnly, Full):
             if everything:
                 raise
-            return Indexed()
+            return IndexReport()
 
 
 def _not_read(left: int) -> str:
     if not left:
         return ""
-    why = "their bytes are gone" if ocr.available() else "the words in pictures need: pip install 'loom-runtime[ocr]'"
+    why = "their files are missing" if ocr.is_available() else "text in images needs: pip install 'loom-runtime[ocr]'"
     return f", {left} not read ({why})"
 
 
-async def _numbered(runtime: Runtime) -> AsyncIterator[tuple[int, StoredSession]]:
+async def _number_sessions(runtime: Runtime) -> AsyncIterator[tuple[int, StoredSession]]:
     """As `loom sessions` counts them."""
     number = 0
     async for session in all_sessions(runtime):
@@ -186,11 +192,13 @@ async def _rename(wanted: str, title: str) -> None:
         session = await find_session(runtime, wanted)
         renamed = await runtime.sessions.update(session.id, title=title)
         click.echo(
-            f'{renamed.id} is now "{one_line(renamed.title)}"' if renamed.title else f"{renamed.id} has no title now"
+            f'{renamed.id} is now "{one_line(renamed.title)}"'
+            if renamed.title
+            else f"{renamed.id} no longer has a title"
         )
 
 
-async def _found(wanted: str) -> StoredSession:
+async def _find_session(wanted: str) -> StoredSession:
     async with Runtime.open() as runtime:
         return await find_session(runtime, wanted)
 
@@ -209,27 +217,29 @@ def _is_sure(title: str) -> bool:
         if sys.stdin.isatty():
             raise
         click.echo(err=True)
-        raise ConfigError("nobody answered, so nothing was deleted.", hint="--yes deletes without asking.") from None
+        raise ConfigError(
+            "Not confirmed: nothing was deleted.", hint="Use --yes to delete without confirmation."
+        ) from None
 
 
-async def _export(wanted: str, form: Form, output: Path | None) -> None:
+async def _export(wanted: str, form: ExportFormat, output: Path | None) -> None:
     if form == "zip" and output is None and sys.stdout.isatty():
-        raise ConfigError("a zip is nothing for a terminal.", hint="Name a file: -o talk.zip")
+        raise ConfigError("A zip file cannot be written to a terminal.", hint="Use -o talk.zip")
     async with Runtime.open() as runtime:
         session = await (find_session(runtime, wanted) if wanted else last_session(runtime, here=True))
-        data = await exported(runtime, session, form)
+        data = await export_session(runtime, session, form)
     if output is None:
         click.echo(data, nl=False)
         return
     _write(output, data)
-    click.echo(f"{harmless(str(output))}, {size_label(len(data))}", err=True)
+    click.echo(f"{safe_text(str(output))}, {size_label(len(data))}", err=True)
 
 
 def _write(file: Path, data: bytes) -> None:
     try:
         file.write_bytes(data)
     except OSError as error:
-        raise ConfigError(f"{file} cannot be written: {error.strerror}.", hint="Choose another place.") from None
+        raise ConfigError(f"{file} cannot be written: {error.strerror}.", hint="Choose another path.") from None
 
 
 def _facts(session: StoredSession) -> dict[str, Any]:

@@ -44,10 +44,10 @@ def _bands(pixels: bytes, width: int, height: int) -> Iterator[str]:
                 if colour not in columns:
                     columns[colour] = bytearray(width)
                 columns[colour][x] |= bit
-        yield "$".join(f"#{colour}{_written(bits)}" for colour, bits in columns.items())
+        yield "$".join(f"#{colour}{_encode_band(bits)}" for colour, bits in columns.items())
 
 
-def _written(bits: bytearray) -> str:
+def _encode_band(bits: bytearray) -> str:
     """One colour of a band: a character a column, `!12~` for twelve alike, nothing for what is empty at the end."""
     characters = bytes(value + _ZERO for value in bits.rstrip(b"\0"))
     return _RUN.sub(lambda run: b"!%d%s" % (len(run[0]), run[1]), characters).decode("ascii")

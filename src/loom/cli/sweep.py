@@ -9,7 +9,7 @@ import msgspec
 
 from loom.content.media import size_label
 from loom.runtime import Runtime
-from loom.tools.words import counted
+from loom.tools.number_text import count_text
 
 
 @click.command("sweep")
@@ -17,9 +17,9 @@ from loom.tools.words import counted
     "--max-bytes",
     type=click.IntRange(min=0),
     default=None,
-    help="Also the oldest, until the rest is no more than this.",
+    help="Also delete the oldest until the rest fits this size.",
 )
-@click.option("--json", "as_json", is_flag=True, help="The report as JSON.")
+@click.option("--json", "as_json", is_flag=True, help="Print the report as JSON.")
 def command(max_bytes: int | None, as_json: bool) -> None:
     """Delete media that no conversation refers to and that are older than `cleanup_after_days`.
 
@@ -35,6 +35,6 @@ async def _sweep(max_bytes: int | None, as_json: bool) -> None:
         click.echo(msgspec.json.encode(report))
     else:
         click.echo(
-            f"{counted(len(report.deleted), 'medium', 'media')} deleted, {size_label(report.freed_bytes)} freed;"
+            f"{count_text(len(report.deleted), 'medium', 'media')} deleted, {size_label(report.freed_bytes)} freed;"
             f" {report.kept} kept, {size_label(report.kept_bytes)}"
         )

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from loom.cli.toml_files import read_toml, toml_key, toml_value, write_whole
+from loom.cli.toml_files import read_toml, toml_key, toml_value, write_file_whole
 from loom.config import user_folder
 from loom.errors import ConfigError
 
@@ -59,8 +59,8 @@ def read_template(name: str) -> Template:
     file = Path(name) if "/" in name or name.endswith(".toml") else _file(name)
     if not file.is_file():
         known = names()
-        there = f"Kept: {', '.join(known)}." if known else 'Keep one: loom "…" --save NAME.'
-        raise ConfigError(f"there is no template {name!r}.", hint=there)
+        there = f"Saved: {', '.join(known)}." if known else 'Save one: loom "…" --save NAME.'
+        raise ConfigError(f"Template {name!r} not found.", hint=there)
     _, data = read_toml(file)
     try:
         found = msgspec.convert(data, Template)
@@ -72,11 +72,13 @@ def read_template(name: str) -> Template:
 def save_template(name: str, template: Template) -> Path:
     file = _file(name)
     plain: dict[str, Any] = msgspec.to_builtins(template)
-    write_whole(file, "".join(f"{toml_key(key)} = {toml_value(value)}\n" for key, value in plain.items()))
+    write_file_whole(file, "".join(f"{toml_key(key)} = {toml_value(value)}\n" for key, value in plain.items()))
     return file
 
 
-def filled(template: Template, said: str, params: Sequence[tuple[str, str]], *, names: str = "") -> tuple[str, str]:
+def fill_template(
+    template: Template, said: str, params: Sequence[tuple[str, str]], *, names: str = ""
+) -> tuple[str, str]:
     """Prompt and system prompt with every `$name` replaced. What was said goes where $input stands, else behind; where
     files came without a word, their names stand there."""
     values: Mapping[str, str] = {key: str(value) for key, value in template.params.items()} | dict(params)
@@ -86,8 +88,8 @@ def filled(template: Template, said: str, params: Sequence[tuple[str, str]], *, 
     if unknown:
         takes = ", ".join(f"${name}" for name in sorted(wants - {_INPUT}))
         raise ConfigError(
-            f"nothing takes --param {unknown[0]}.",
-            hint=f"The template takes {takes}." if takes else "It gives a value for $NAME in a template (-t).",
+            f"Unknown --param {unknown[0]}.",
+            hint=f"The template takes {takes}." if takes else "--param sets $NAME in a template (-t).",
         )
     lacking = sorted(wants - set(values) - {_INPUT})
     if lacking:
@@ -99,19 +101,19 @@ def filled(template: Template, said: str, params: Sequence[tuple[str, str]], *, 
         said = names
         if not said:
             raise ConfigError(
-                "the template needs something to work on ($input).", hint="Say it, pipe it in, or name a file."
+                "The template needs input ($input).", hint="Give a message, pipe it in, or attach a file."
             )
     try:
         prompt = text.substitute(values, input=said)
         system = Text(template.system).substitute(values, input=said)
     except ValueError:
-        raise ConfigError("a $ in the template stands alone.", hint="Write $$ for a dollar sign.") from None
+        raise ConfigError("The template contains a single $.", hint="Write $$ for a dollar sign.") from None
     return (prompt if _INPUT in wants or not said else f"{prompt}\n\n{said}".strip()), system
 
 
 def _file(name: str) -> Path:
     if not _NAME.fullmatch(name):
-        raise ConfigError(f"{name!r} is no name for a template.", hint="Use letters, digits, - and _.")
+        raise ConfigError(f"{name!r} is not a valid template name.", hint="Use letters, digits, - and _.")
     return templates_folder() / f"{name}.toml"
 
 

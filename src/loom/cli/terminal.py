@@ -11,24 +11,24 @@ from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from typing import Final, TextIO
 
-from loom.content.harmless import harmless
 from loom.content.labels import tokens_label
+from loom.content.terminal_safe import safe_text
 from loom.errors import LoomError, Unreadable
 
 __all__ = [
     "GLYPHS",
     "PLAIN",
-    "Ink",
-    "clipped",
-    "harmless",
+    "Colors",
+    "clip",
     "has_colour",
     "is_plain",
     "money_label",
     "one_line",
+    "print_line",
+    "print_notice",
     "quiet_keys",
-    "say",
+    "safe_text",
     "sentence",
-    "tell",
     "tokens_label",
     "width",
 ]
@@ -43,12 +43,12 @@ _INVISIBLE: Final = re.compile("[\u202a-\u202e\u2066-\u2069\u200b\u200e\u200f\uf
 
 def one_line(text: str, width: int = 72) -> str:
     """The beginning of a text for a list: harmless, on one line, no invisible characters."""
-    return clipped(" ".join(text.split()), width)
+    return clip(" ".join(text.split()), width)
 
 
-def clipped(line: str, width: int) -> str:
+def clip(line: str, width: int) -> str:
     """A line that is made already, cut to its column."""
-    line = _INVISIBLE.sub("", harmless(line))
+    line = _INVISIBLE.sub("", safe_text(line))
     return line if len(line) <= width else line[: width - 1].rstrip() + "…"
 
 
@@ -69,31 +69,31 @@ def width() -> int:
     return max(40, min(shutil.get_terminal_size((80, 24)).columns, 120))
 
 
-class Ink:
+class Colors:
     """Colours for one stream, or none. Never the only carrier of a meaning."""
 
     def __init__(self, stream: TextIO) -> None:
         self._on = has_colour(stream)
 
     def dim(self, text: str) -> str:
-        return self._wrapped(text, "2", "22")
+        return self._wrap(text, "2", "22")
 
     def bold(self, text: str) -> str:
-        return self._wrapped(text, "1", "22")
+        return self._wrap(text, "1", "22")
 
     def red(self, text: str) -> str:
-        return self._wrapped(text, "31", "39")
+        return self._wrap(text, "31", "39")
 
-    def _wrapped(self, text: str, on: str, off: str) -> str:
+    def _wrap(self, text: str, on: str, off: str) -> str:
         return f"\x1b[{on}m{text}\x1b[{off}m" if self._on and text else text
 
 
-def say(text: str) -> None:
+def print_line(text: str) -> None:
     """One sentence to the person, beside the output; on a terminal its lines break between words."""
-    tell(f"loom: {harmless(text)}", indent=6)
+    print_notice(f"loom: {safe_text(text)}", indent=6)
 
 
-def tell(text: str, *, indent: int = 1) -> None:
+def print_notice(text: str, *, indent: int = 1) -> None:
     """A line on stderr that is harmless already; the lines that it takes on a terminal are indented."""
     if sys.stderr.isatty() and "\n" not in text:
         margin = " " * indent

@@ -10,7 +10,7 @@ from typing import Final
 import click
 import msgspec
 
-from loom.cli.daemons import running
+from loom.cli.daemon_lookup import running_daemon
 from loom.config import load_config
 from loom.errors import NotFound
 
@@ -23,10 +23,10 @@ class _Token(msgspec.Struct):
 
 
 @click.command("token")
-@click.option("--rotate", is_flag=True, help="Make a new one; the old one is refused at once.")
+@click.option("--rotate", is_flag=True, help="Create a new token; the old one stops working at once.")
 def command(rotate: bool) -> None:
-    """Print the token of the daemon on this machine: `curl -H "Authorization: Bearer $(loom token)" …`"""
-    click.echo(asyncio.run(_rotated()) if rotate else _read(load_config().token_file()))
+    """Print the access token of the local daemon: `curl -H "Authorization: Bearer $(loom token)" …`"""
+    click.echo(asyncio.run(_rotate_token()) if rotate else _read(load_config().token_file()))
 
 
 def _read(file: Path) -> str:
@@ -38,13 +38,13 @@ def _read(file: Path) -> str:
     try:
         return file.read_text(encoding="ascii").strip()
     except (OSError, UnicodeDecodeError):
-        raise NotFound("there is no token yet.", hint="The daemon makes it: loom serve") from None
+        raise NotFound("There is no token yet.", hint="The daemon creates it: loom serve") from None
 
 
-async def _rotated() -> str:
-    link = await running(load_config())
+async def _rotate_token() -> str:
+    link = await running_daemon(load_config())
     if link is None:
-        raise NotFound("no daemon runs here.", hint="Start it: loom serve")
+        raise NotFound("No daemon is running.", hint="Start one: loom serve")
     try:
         return msgspec.json.decode(await link.ask("POST", "/v1/token/rotate", repeats=False), type=_Token).token
     finally:

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final, cast
 
 from loom.config import user_folder
-from loom.config.sources import USER_NAMES, pick_file, shown
+from loom.config.files import USER_NAMES, display_path, pick_file
 from loom.errors import ConfigError
 
 _BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
@@ -31,7 +31,7 @@ def toml_value(value: object) -> str:
         case int() | float():
             return repr(value)
         case str():
-            return f'"{"".join(_escaped(character) for character in value)}"'
+            return f'"{"".join(_escape(character) for character in value)}"'
         case Mapping():
             table = cast("Mapping[str, object]", value)
             return "{ " + ", ".join(f"{toml_key(key)} = {toml_value(item)}" for key, item in table.items()) + " }"
@@ -45,7 +45,7 @@ def toml_key(key: str) -> str:
     return key if _BARE.fullmatch(key) else toml_value(key)
 
 
-def _escaped(character: str) -> str:
+def _escape(character: str) -> str:
     if character in _ESCAPES:
         return _ESCAPES[character]
     return character if character.isprintable() or ord(character) > 0xFF else f"\\u{ord(character):04x}"
@@ -57,7 +57,7 @@ def user_config_file() -> Path:
     found = pick_file(folder, USER_NAMES, Path.cwd())
     if found is not None and found.suffix != ".toml":
         raise ConfigError(
-            "is YAML, which Loom does not change by itself.", file=_shown(found), hint="Edit it: see docs/config.md."
+            "is YAML, which Loom does not edit.", file=_display_path(found), hint="Edit it: see docs/config.md."
         )
     return found or folder / USER_NAMES[0]
 
@@ -70,9 +70,11 @@ def read_toml(file: Path) -> tuple[str, dict[str, Any]]:
     except FileNotFoundError:
         return "", {}
     except OSError as error:
-        raise ConfigError(f"cannot be read: {error.strerror}.", file=_shown(file)) from None
+        raise ConfigError(f"cannot be read: {error.strerror}.", file=_display_path(file)) from None
     except (UnicodeDecodeError, tomllib.TOMLDecodeError):
-        raise ConfigError("is not TOML.", file=_shown(file), hint="Correct it first; it is left as it is.") from None
+        raise ConfigError(
+            "is not TOML.", file=_display_path(file), hint="Fix it first; the file was not changed."
+        ) from None
 
 
 def set_key(file: Path, key: str, value: str) -> None:
@@ -120,7 +122,7 @@ def remove_table(file: Path, path: Sequence[str]) -> None:
     _keep(file, rest, _with(data, path, None), by_hand=f"without [{header}]")
 
 
-def write_whole(file: Path, text: str, *, mode: int = 0o600) -> None:
+def write_file_whole(file: Path, text: str, *, mode: int = 0o600) -> None:
     """All of it or none; a link stays a link, and who may read it stays so. `mode` is for a new file."""
     target = file.resolve()
     try:
@@ -138,7 +140,7 @@ def write_whole(file: Path, text: str, *, mode: int = 0o600) -> None:
             Path(name).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise ConfigError(f"cannot be written: {error.strerror}.", file=_shown(file)) from None
+        raise ConfigError(f"cannot be written: {error.strerror}.", file=_display_path(file)) from None
 
 
 def _keep(file: Path, text: str, wanted: Mapping[str, Any], *, by_hand: str) -> None:
@@ -148,11 +150,11 @@ def _keep(file: Path, text: str, wanted: Mapping[str, Any], *, by_hand: str) -> 
         is_right = False
     if not is_right:
         raise ConfigError(
-            "is written in a way that cannot be changed safely; it is left as it is.",
-            file=_shown(file),
-            hint=f"Change it by hand: {by_hand}",
+            "cannot be edited safely; the file was not changed.",
+            file=_display_path(file),
+            hint=f"Edit it by hand: {by_hand}",
         )
-    write_whole(file, text)
+    write_file_whole(file, text)
 
 
 def _statement(lines: Sequence[str], key: str) -> tuple[int, int] | None:
@@ -197,5 +199,5 @@ def _with(data: Mapping[str, Any], path: Sequence[str], value: dict[str, Any] | 
     return others if made is None or (value is None and not made) else {**others, first: made}
 
 
-def _shown(file: Path) -> str:
-    return shown(file, Path.cwd())
+def _display_path(file: Path) -> str:
+    return display_path(file, Path.cwd())

@@ -4,7 +4,7 @@
     JSONL   sessions of Claude Code and Codex, or one message a line; a last line that was cut off is left out
     SQLite  logs.db of `llm`, one conversation for each of its own
 
-What a message looks like inside is the business of `content/legacy`; here is only how they are strung together.
+What a message looks like inside is the business of `importers`; here is only how they are strung together.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from typing import Any, Final, cast
 import msgspec
 
 from loom.agent.foreign import read_conversation
-from loom.agent.ports import Shelf
-from loom.cli.flaws import flaws_of
 from loom.cli.llm_logs import read_logs
+from loom.cli.transcript_problems import find_problems
+from loom.compile.ports import MediaWriter
 from loom.content.blocks import ThinkingBlock
 from loom.content.messages import Message, broken_pairs
 from loom.errors import ContentError, Unreadable
-from loom.formats.facts import Limits
-from loom.tools.words import counted
+from loom.formats.facts import IntakeLimits
+from loom.tools.number_text import count_text
 
 SQLITE: Final = b"SQLite format 3\0"
 _CODEX_LINES: Final = ("session_meta", "response_item", "event_msg", "turn_context", "compacted")
@@ -51,7 +51,7 @@ class Transcript(msgspec.Struct, frozen=True, kw_only=True):
         return (*self.notices, *self.pairs)
 
 
-class Strung(msgspec.Struct, kw_only=True):
+class RawTranscript(msgspec.Struct, kw_only=True):
     """The messages of a file, in order, in whatever shape they have."""
 
     kind: str
@@ -63,35 +63,37 @@ class Strung(msgspec.Struct, kw_only=True):
     notices: list[str] = msgspec.field(default_factory=list[str])
 
 
-async def read_transcripts(file: Path, shelf: Shelf, *, limits: Limits) -> list[Transcript]:
+async def read_transcripts(file: Path, shelf: MediaWriter, *, limits: IntakeLimits) -> list[Transcript]:
     """Every conversation of a file; bytes that were inside are on the shelf."""
     strung = await asyncio.to_thread(_strung, file)
-    return [await _upgraded(found, shelf, limits, roots=(file.parent, Path.cwd())) for found in strung]
+    return [await _upgrade(found, shelf, limits, roots=(file.parent, Path.cwd())) for found in strung]
 
 
-def _strung(file: Path) -> list[Strung]:
+def _strung(file: Path) -> list[RawTranscript]:
     try:
         size = file.stat().st_size
         with file.open("rb") as opened:
             head = opened.read(len(SQLITE))
     except FileNotFoundError:
-        raise Unreadable("there is no such file.", name=file.name, hint="Check the name.") from None
+        raise Unreadable("File not found.", name=file.name, hint="Check the name.") from None
     except OSError as error:
         raise Unreadable(f"it cannot be read: {error.strerror}.", name=file.name, hint="Give a file.") from None
     if head == SQLITE:
-        return [Strung(**found) for found in read_logs(file)]
+        return [RawTranscript(**found) for found in read_logs(file)]
     if size > _MAX_FILE_BYTES:
         raise Unreadable(f"{file.name} is too large for a conversation.", name=file.name, hint="Split it.")
     data = file.read_bytes()
     if not data.strip():
-        raise Unreadable(f"{file.name} is empty.", name=file.name, hint="Give a conversation with something in it.")
+        raise Unreadable(
+            f"{file.name} is empty.", name=file.name, hint="Give a conversation with at least one message."
+        )
     return [_from_text(data, file.name)]
 
 
-def _from_text(data: bytes, name: str) -> Strung:
+def _from_text(data: bytes, name: str) -> RawTranscript:
     for decode in (msgspec.json.decode, _lenient):
         with suppress(ValueError, RecursionError):
-            return Strung(kind="JSON", messages=[decode(data)])
+            return RawTranscript(kind="JSON", messages=[decode(data)])
     lines, notices = _lines(data)
     if not lines:
         raise ContentError(
@@ -103,7 +105,7 @@ def _from_text(data: bytes, name: str) -> Strung:
     elif any("sessionId" in line or "parentUuid" in line for line in lines):
         found = _claude_code(lines)
     else:
-        found = Strung(kind="JSON lines", messages=[line for line in lines if line])
+        found = RawTranscript(kind="JSON lines", messages=[line for line in lines if line])
     found.notices = [*notices, *found.notices]
     return found
 
@@ -127,16 +129,16 @@ def _lines(data: bytes) -> tuple[list[dict[str, Any]], list[str]]:
             value = msgspec.json.decode(line)
         except (msgspec.DecodeError, RecursionError):
             what = "the last line was cut off" if number == last else f"line {number} is not JSON"
-            notices.append(f"{what} and is left out")
+            notices.append(f"{what} and was skipped")
             continue
         if isinstance(value, dict):
             found.append(cast("dict[str, Any]", value))
     return found, notices
 
 
-def _claude_code(lines: list[dict[str, Any]]) -> Strung:
+def _claude_code(lines: list[dict[str, Any]]) -> RawTranscript:
     """One path: up from the last message by `parentUuid`. Side conversations of other agents are not part of it."""
-    found = Strung(kind="Claude Code")
+    found = RawTranscript(kind="Claude Code")
     entries = [line for line in lines if line.get("type") in ("user", "assistant") and not line.get("isSidechain")]
     for line in lines:
         found.title = _text(line.get("summary")) or found.title
@@ -144,7 +146,7 @@ def _claude_code(lines: list[dict[str, Any]]) -> Strung:
         found.model = _model_of(line.get("message")) or found.model
     path = _path(entries)
     if len(path) < len(entries):
-        found.notices.append(f"{counted(len(entries) - len(path), 'message')} of abandoned branches left out")
+        found.notices.append(f"{count_text(len(entries) - len(path), 'message')} of abandoned branches skipped")
     found.messages = [line.get("message") for line in path if not line.get("isMeta")]
     return found
 
@@ -167,9 +169,9 @@ def _path(entries: list[dict[str, Any]]) -> list[dict[str, Any]]:
     return path[::-1]
 
 
-def _codex(lines: list[dict[str, Any]]) -> Strung:
+def _codex(lines: list[dict[str, Any]]) -> RawTranscript:
     """`response_item` lines hold what was said; `compacted` begins anew with a summary of what was before."""
-    found = Strung(kind="Codex")
+    found = RawTranscript(kind="Codex")
     for line in lines:
         payload = line.get("payload")
         facts = cast("dict[str, Any]", payload) if isinstance(payload, dict) else {}
@@ -183,7 +185,7 @@ def _codex(lines: list[dict[str, Any]]) -> Strung:
             case "turn_context":
                 found.model = _text(facts.get("model")) or found.model
             case "compacted":
-                found.notices.append("what was said before was summarised by Codex; the summary stands for it")
+                found.notices.append("earlier messages were summarised by Codex; the summary replaces them")
                 replaced = facts.get("replacement_history")
                 found.messages = (
                     list(cast("list[Any]", replaced))
@@ -195,7 +197,9 @@ def _codex(lines: list[dict[str, Any]]) -> Strung:
     return found
 
 
-async def _upgraded(strung: Strung, shelf: Shelf, limits: Limits, roots: Sequence[Path]) -> Transcript:
+async def _upgrade(
+    strung: RawTranscript, shelf: MediaWriter, limits: IntakeLimits, roots: Sequence[Path]
+) -> Transcript:
     whole = strung.messages[0] if strung.kind == "JSON" else {"messages": strung.messages}
     if strung.model and isinstance(whole, dict):
         whole = {**cast("dict[str, Any]", whole), "model": strung.model}
@@ -207,7 +211,7 @@ async def _upgraded(strung: Strung, shelf: Shelf, limits: Limits, roots: Sequenc
         workspace=strung.workspace,
         system="\n\n".join(text for text in (strung.system, found.system) if text.strip()),
         messages=found.messages,
-        notices=(*strung.notices, *flaws_of(strung.messages), *found.notices, *_thoughts(found.messages)),
+        notices=(*strung.notices, *find_problems(strung.messages), *found.notices, *_thoughts(found.messages)),
         pairs=tuple(_pairs(found.messages)),
     )
 
@@ -216,15 +220,15 @@ def _pairs(messages: Sequence[Message]) -> Iterable[str]:
     """Named by their call: the numbers in other notices are those of the file, whose messages may have been joined."""
     for broken in broken_pairs(messages):
         if broken.problem == "orphan":
-            yield f"a result answers no call ({broken.call_id[:40]}); models are told of it as text"
+            yield f"a result has no call ({broken.call_id[:40]}); sent to models as text"
         else:
-            yield f"a call was never answered ({broken.call_id[:40]}); models are told that it was interrupted"
+            yield f"a call has no result ({broken.call_id[:40]}); sent to models as interrupted"
 
 
 def _thoughts(messages: Sequence[Message]) -> Iterable[str]:
     count = sum(isinstance(block, ThinkingBlock) for message in messages for block in message.blocks)
     if count:
-        yield f"{counted(count, 'thought')} kept to read; a model is sent only thoughts of its own"
+        yield f"{count_text(count, 'thought')} kept for reading; models get only their own reasoning"
 
 
 def _first_words(messages: Sequence[Message]) -> str:

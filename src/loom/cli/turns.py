@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
 
 import msgspec
 
-from loom.cli.ahead import Ahead
-from loom.cli.approving import Given, Permission, answer_in
-from loom.cli.exits import TurnEnded
-from loom.cli.faces import Face, Outcome
-from loom.cli.progress import Progress
+from loom.cli.approval_prompt import ApprovalMode, ApprovalReply, answer_in
+from loom.cli.event_lookahead import EventLookahead
+from loom.cli.exit_codes import TurnError
+from loom.cli.progress import ProgressLine
+from loom.cli.renderers import TurnOutcome, TurnRenderer
 from loom.content.blocks import ThinkingBlock
 from loom.content.messages import Message
 from loom.errors import LoomError
@@ -32,7 +32,7 @@ from loom.events import (
 )
 from loom.models import Usage
 from loom.runtime import Runtime
-from loom.session import Session
+from loom.session import EventIterator, Session
 
 
 class _Seen:
@@ -63,26 +63,26 @@ class _Seen:
                 self.finished = event
                 self.usage = event.usage
             case TurnFailed():
-                self.error = TurnEnded(event.code, event.text, hint=event.hint)
+                self.error = TurnError(event.code, event.text, hint=event.hint)
             case _:
                 pass
 
 
-async def speak(
+async def run_turn(
     runtime: Runtime,
     session: Session,
-    turn: AsyncGenerator[Event],
-    face: Face,
+    turn: EventIterator,
+    face: TurnRenderer,
     *,
     said: str,
-    permission: Permission = "ask",
-    answers: Mapping[str, Given] | None = None,
+    permission: ApprovalMode = "ask",
+    answers: Mapping[str, ApprovalReply] | None = None,
     notices: Sequence[str] = (),
     priced: bool = True,
     shows_reasoning: bool = True,
-    progress: Progress,
-    advise: Callable[[Outcome], Awaitable[Sequence[str]]] | None = None,
-) -> Outcome:
+    progress: ProgressLine,
+    advise: Callable[[TurnOutcome], Awaitable[Sequence[str]]] | None = None,
+) -> TurnOutcome:
     """Show one turn. A turn that fails is an outcome, too; only a bug or an interruption leaves by exception.
 
     `answers` are those that were given in advance, by the name of the approval. `priced` False spares the time to load
@@ -97,7 +97,7 @@ async def speak(
     runtime.renditions.on_progress = progress.show
     try:
         # Closed here and now, also when a face fails: a turn must not outlive the runtime that it writes to.
-        async with aclosing(turn), Ahead(turn) as events:
+        async with aclosing(turn), EventLookahead(turn) as events:
             async for event in events:
                 seen.add(event)
                 _follow(progress, event, model.name, shows_reasoning=shows_reasoning)
@@ -117,7 +117,7 @@ async def speak(
     return outcome
 
 
-def _follow(progress: Progress, event: Event, model: str, *, shows_reasoning: bool) -> None:
+def _follow(progress: ProgressLine, event: Event, model: str, *, shows_reasoning: bool) -> None:
     """What is waited for now. Nothing stays drawn where words may be about to be written."""
     progress.step_aside()
     match event:
@@ -133,10 +133,10 @@ def _follow(progress: Progress, event: Event, model: str, *, shows_reasoning: bo
             pass
 
 
-async def _outcome(runtime: Runtime, session: Session, seen: _Seen, seconds: float, *, priced: bool) -> Outcome:
+async def _outcome(runtime: Runtime, session: Session, seen: _Seen, seconds: float, *, priced: bool) -> TurnOutcome:
     stored = await runtime.sessions.get(session.id)
     model = runtime.model(stored.model)
-    outcome = Outcome(
+    outcome = TurnOutcome(
         session=session.id,
         model=model.reference,
         node=seen.node,

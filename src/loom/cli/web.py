@@ -12,9 +12,9 @@ from urllib.parse import urlsplit, urlunsplit
 import click
 import msgspec
 
-from loom.cli.qr import drawn_qr
+from loom.cli.qr import draw_qr
 from loom.cli.serve import EVERYWHERE, served_config
-from loom.cli.terminal import say
+from loom.cli.terminal import print_line
 from loom.config import Config
 from loom.errors import ConfigError
 
@@ -24,14 +24,16 @@ class _Link(msgspec.Struct):
 
 
 @click.command("web")
-@click.option("--lan", is_flag=True, help="For a phone in this network: with a password, and a QR code of the link.")
-@click.option("--port", type=click.IntRange(0, 65_535), default=None, help="The port, where one is started.")
+@click.option(
+    "--lan", is_flag=True, help="For a phone on the local network: with a password and a QR code of the link."
+)
+@click.option("--port", type=click.IntRange(0, 65_535), default=None, help="The port of the started daemon.")
 @click.option("--password-file", default="", metavar="FILE", help="A file with the password for browsers.")
-@click.option("--no-browser", is_flag=True, help="Print the link and open nothing.")
+@click.option("--no-browser", is_flag=True, help="Print the link without opening a browser.")
 def command(lan: bool, port: int | None, password_file: str, no_browser: bool) -> None:
-    """Open Loom in the browser. Where no daemon runs, one is started and lives until Ctrl+C.
+    """Open Loom in the browser. If no daemon is running, one is started until Ctrl+C.
 
-    The link works once; a browser that has used it comes back by itself.
+    The link works once; the browser stays logged in.
     """
     config, made_up = served_config(password_file, lan=lan)
     opens = not no_browser and not lan
@@ -39,7 +41,7 @@ def command(lan: bool, port: int | None, password_file: str, no_browser: bool) -
     if link:
         if lan:
             raise ConfigError(
-                "a daemon runs already, and listens where it was told to.",
+                "A daemon is already running with other settings.",
                 hint="Stop it and run `loom web --lan`, or start it with `loom serve --lan`.",
             )
         _show(link, opens=opens)
@@ -60,9 +62,9 @@ def _serve(config: Config, *, lan: bool, port: int | None, made_up: str, opens: 
 
 async def _link_of_running(config: Config) -> str:
     """A new one-time link of the daemon that runs here; empty where none does."""
-    from loom.cli.daemons import running
+    from loom.cli.daemon_lookup import running_daemon
 
-    link = await running(config)
+    link = await running_daemon(config)
     if link is None:
         return ""
     try:
@@ -75,9 +77,9 @@ async def _link_of_running(config: Config) -> str:
 def _show(link: str, *, opens: bool, with_code: bool = False) -> None:
     click.echo(f"  {link}    one-time link")
     if with_code and sys.stdout.isatty():
-        click.echo(drawn_qr(link))
+        click.echo(draw_qr(link))
     if opens and not _open(link):
-        say("no browser could be opened: follow the link yourself")
+        print_line("Cannot open a browser: open the link yourself")
 
 
 def _open(link: str) -> bool:

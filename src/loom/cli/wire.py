@@ -9,13 +9,13 @@ from typing import Any
 import click
 import msgspec
 
-from loom.cli.compiling import Compiled, compiled, models
-from loom.cli.completing import complete_models
-from loom.cli.terminal import say
+from loom.cli.completion_values import complete_models
+from loom.cli.plan import CompileSource, compile_source
+from loom.cli.terminal import print_line
 from loom.errors import ConfigError
 from loom.models import Model
 from loom.providers.http import WIRES
-from loom.providers.media_body import MediaBody, elided
+from loom.providers.media_body import MediaBody, elide_media
 
 
 @click.command("wire")
@@ -28,35 +28,35 @@ from loom.providers.media_body import MediaBody, elided
     shell_complete=complete_models,
     help="platform/name or a configured name.",
 )
-@click.option("--full", is_flag=True, help="With all media, exactly as on the wire.")
+@click.option("--full", is_flag=True, help="Include all media, exactly as sent.")
 def command(source: str, reference: str, full: bool) -> None:
     """Print {"provider", "model", "request"}: the exact body for this model, offline and without a key.
 
     FILE is a conversation: Loom's own JSON, messages in the style of OpenAI, Anthropic, Gemini or Ollama, or a
-    transcript of Claude Code, Codex or llm. With nothing given, the last session of this folder. Media are shown as
+    transcript of Claude Code, Codex or llm. Default: the last session of this folder. Media are shown as
     digest and size unless --full. What was changed on the way is said on stderr; `loom context` tells more.
     """
     asyncio.run(_wire(source, reference, full))
 
 
 async def _wire(source: str, reference: str, full: bool) -> None:
-    async with compiled(source) as found:
-        chosen = models(reference, found.config)
+    async with compile_source(source) as found:
+        chosen = await found.models(reference)
         if len(chosen) != 1:
-            raise ConfigError("a request is for one model.", hint="Give -m one name; `loom context` compares several.")
+            raise ConfigError("A request is for one model.", hint="Give -m one name; `loom context` compares several.")
         if chosen[0].wire not in WIRES:
-            raise ConfigError(f"{reference} has no wire: it answers inside Loom.", hint="Choose another model.")
+            raise ConfigError(f"{reference} runs inside Loom: it sends no request.", hint="Choose another model.")
         await print_request(found, chosen[0], full=full)
 
 
-async def print_request(found: Compiled, model: Model, *, full: bool) -> None:
-    prepared = await found.prepared(model)
-    for notice in (*found.notices, *prepared.receipt.notices):
-        say(notice)
-    request: dict[str, Any] = WIRES[model.wire].encode(prepared.prompt)
+async def print_request(found: CompileSource, model: Model, *, full: bool) -> None:
+    compiled_request = await found.compile(model)
+    for notice in (*found.notices, *compiled_request.receipt.notices):
+        print_line(notice)
+    request: dict[str, Any] = WIRES[model.wire].encode(compiled_request.prompt)
     head = {"provider": model.provider, "model": model.name}
     if not full:
-        click.echo(msgspec.json.encode({**head, "request": elided(request)}))
+        click.echo(msgspec.json.encode({**head, "request": elide_media(request)}))
         return
     stdout = sys.stdout.buffer
     stdout.write(msgspec.json.encode(head)[:-1] + b',"request":')

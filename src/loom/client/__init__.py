@@ -1,4 +1,4 @@
-"""Client: the sessions of a daemon, as if they were here.
+"""Client: sessions of a daemon, with the interface of local ones.
 
 client = await find(load_config())          # the daemon of this machine, where one runs
 session = await client.session()
@@ -14,14 +14,14 @@ from typing import Final
 
 import msgspec
 
-from loom.client.link import PATIENCE_SECONDS, Link
+from loom.client.connection import PATIENCE_SECONDS, DaemonConnection
 from loom.client.session import RemoteSession, SessionLine
 from loom.client.uploads import upload
 from loom.config import Config
 from loom.content.blocks import ContentBlock
 from loom.content.inputs import Content
 from loom.errors import LoomError
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
 
 __all__ = ["Client", "RemoteSession", "SessionLine", "find"]
 
@@ -44,12 +44,12 @@ class _Version(msgspec.Struct):
 
 
 class Client:
-    """Use it as `async with Client(url, token) as client`, or close it."""
+    """A client of one daemon. Use `async with Client(url, token) as client`, or call `close`."""
 
     def __init__(
-        self, url: str, token: str, *, limits: Limits = Limits(), patience_seconds: float = PATIENCE_SECONDS
+        self, url: str, token: str, *, limits: IntakeLimits = IntakeLimits(), patience_seconds: float = PATIENCE_SECONDS
     ) -> None:
-        self._link = Link(url, token, patience_seconds=patience_seconds)
+        self._link = DaemonConnection(url, token, patience_seconds=patience_seconds)
         self._limits = limits
 
     async def __aenter__(self) -> Client:
@@ -68,7 +68,7 @@ class Client:
         return self._link.url
 
     async def version(self) -> str:
-        """Of the daemon; shows, too, that it answers and that the token is good."""
+        """Return the daemon's version; this also checks the connection and the token."""
         return msgspec.json.decode(await self._link.ask("GET", "/v1/version"), type=_Version).version
 
     async def session(
@@ -81,8 +81,8 @@ class Client:
         workspace: str = "",
         tools: Sequence[str] | None = None,
     ) -> RemoteSession:
-        """An earlier session by its id, or a new one. `tools` are those that what is said through this object may call;
-        without them, all of the daemon's."""
+        """Open a session by its id, or create one. `tools` limits the tools for messages sent through this object; by
+        default, all of the daemon's."""
         if session_id:
             answer = await self._link.ask("GET", f"/v1/sessions/{session_id}")
         else:
@@ -92,15 +92,15 @@ class Client:
         return RemoteSession(self._link, found.id, self._limits, tools=tools)
 
     async def upload(self, *content: Content) -> tuple[ContentBlock, ...]:
-        """Blocks to say later, in any session: their bytes are there."""
+        """Upload content and return blocks that can be sent in any session."""
         return (await upload(self._link, content, self._limits)).blocks
 
     async def media(self, digest: str) -> bytes:
-        """The bytes of a medium that the daemon holds."""
+        """Return the bytes of a medium."""
         return await self._link.ask("GET", f"/v1/media/{digest}")
 
     async def sessions(self, *, query: str = "", archived: bool = False, limit: int = 50) -> tuple[SessionLine, ...]:
-        """Newest first."""
+        """Return the sessions, newest first."""
         found: list[SessionLine] = []
         place: dict[str, str | int] = {"q": query, "archived": str(archived).lower()}
         while len(found) < limit:
@@ -114,7 +114,7 @@ class Client:
 
 
 async def find(config: Config) -> Client | None:
-    """The daemon of this machine that keeps this configuration's sessions; None where none runs."""
+    """Return a client of the local daemon for this configuration; None if none is running."""
     running = await asyncio.to_thread(_running, config)
     if running is None:
         return None
@@ -133,6 +133,6 @@ def _running(config: Config) -> tuple[_Running, str] | None:
     try:
         found = msgspec.json.decode(config.daemon_file().read_bytes(), type=_Running)
         token = config.token_file().read_text(encoding="ascii").strip()
-    except (OSError, ValueError, msgspec.DecodeError):  # not there, or half written by somebody else
+    except (OSError, ValueError, msgspec.DecodeError):  # missing, or half written by another process
         return None
     return found, token

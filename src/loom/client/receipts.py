@@ -1,4 +1,4 @@
-"""Receipts as a daemon tells them: rows for all models at once."""
+"""Receipts from a daemon, whose rows cover all models at once."""
 
 from __future__ import annotations
 
@@ -41,13 +41,13 @@ class _Row(msgspec.Struct):
     by_model: dict[str, _Cell]
 
 
-class Plan(msgspec.Struct):
+class RemotePlan(msgspec.Struct):
     models: dict[str, _Model]
     rows: tuple[_Row, ...]
 
 
-def receipt_of(plan: Plan, model: str) -> Receipt:
-    """Raises what the daemon says of a model that cannot be asked this."""
+def receipt_of(plan: RemotePlan, model: str) -> Receipt:
+    """Return the receipt of a model; raise the daemon's error if the model cannot take the request."""
     found = plan.models[model]
     if found.error is not None:
         raise error_of(found.error["code"], found.error["message"], found.error.get("hint", ""))

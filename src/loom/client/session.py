@@ -1,4 +1,4 @@
-"""RemoteSession: a session that a daemon keeps. What holds for a local one holds for it."""
+"""RemoteSession: a session on a daemon, with the interface of a local one."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from loom.agent.failures import GO_ON, error_of
-from loom.client.link import Link
-from loom.client.receipts import Plan, receipt_of
+from loom.agent.failures import CONTINUE_HINT, error_of
+from loom.client.connection import DaemonConnection
+from loom.client.receipts import RemotePlan, receipt_of
 from loom.client.uploads import upload
 from loom.content.blocks import Block
 from loom.content.inputs import Content
@@ -29,13 +29,13 @@ from loom.events import (
     TurnFinished,
     TurnStarted,
 )
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
 from loom.prompt import Receipt
 from loom.session import Queued, Reply
 
 _PAGE: Final = 1_000
 _BEGIN_SECONDS: Final = 5.0
-"""So long after a message has left the queue its turn may take to be told."""
+"""How long the start event of a turn may take after its message has left the queue."""
 
 
 class _Posted(msgspec.Struct):
@@ -47,7 +47,7 @@ class _Posted(msgspec.Struct):
 
 
 class SessionLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A session as the daemon lists it."""
+    """A session in the daemon's list."""
 
     id: str
     title: str
@@ -83,9 +83,11 @@ class _History(msgspec.Struct):
 
 
 class RemoteSession:
-    """`tools` are those that what is said through this object may call; without them, all of the daemon's."""
+    """A session on a daemon. `tools` limits the tools for messages sent through this object."""
 
-    def __init__(self, link: Link, session_id: str, limits: Limits, *, tools: Sequence[str] | None = None) -> None:
+    def __init__(
+        self, link: DaemonConnection, session_id: str, limits: IntakeLimits, *, tools: Sequence[str] | None = None
+    ) -> None:
         self._link = link
         self._limits = limits
         self._tools = None if tools is None else tuple(tools)
@@ -96,25 +98,30 @@ class RemoteSession:
     async def stream(
         self, *content: Content, model: str = "", parent: str | None = None, n: int = 1
     ) -> AsyncGenerator[Event]:
-        """Say something and watch the turn; leaving it early cancels it. A connection that is lost on the way is
-        opened anew, and nothing is missed."""
+        """Send a message and yield the events of its turn; leaving early cancels it. A lost connection is reopened
+        without losing events."""
         found = await upload(self._link, content, self._limits)
         message = Message("user", found.blocks)
         body = {"blocks": found.blocks, "parent": parent, **self._options(model, n)}
         for notice in found.notices:
             yield NoticeRaised(text=notice, code="door")
-        async with aclosing(self._asked("messages", body, n, message)) as events:
+        async with aclosing(self._post_and_stream("messages", body, n, message)) as events:
             async for event in events:
                 yield event
 
-    async def again(self, node: str | None = None, *, model: str = "", n: int = 1) -> AsyncGenerator[Event]:
-        """Another answer to the question above `node`, beside those that are there."""
-        async with aclosing(self._asked("regenerate", {"node": node, **self._options(model, n)}, n)) as events:
+    async def regenerate(self, node: str | None = None, *, model: str = "", n: int = 1) -> AsyncGenerator[Event]:
+        """Generate an alternative answer to the message above `node`."""
+        async with aclosing(
+            self._post_and_stream("regenerate", {"node": node, **self._options(model, n)}, n)
+        ) as events:
             async for event in events:
                 yield event
+
+    again = regenerate
+    """The old name of `regenerate`."""
 
     async def send(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> Reply:
-        """The same as `stream`, folded; a turn that fails raises the error that its event tells of."""
+        """Send a message and return the reply; raise the error of a failed turn."""
         replies: list[Reply] = []
         answers: list[MessageStored] = []
         asked = ""
@@ -133,15 +140,15 @@ class RemoteSession:
                     case _:
                         pass
         if not replies:
-            raise LoomError("the turn was cancelled", hint=GO_ON)
+            raise LoomError("the turn was cancelled", hint=CONTINUE_HINT)
         *others, last = replies
         return msgspec.structs.replace(last, siblings=tuple(others))
 
     async def post(
         self, *content: Content, key: str = "", model: str = "", parent: str | None = None, n: int = 1
     ) -> Queued:
-        """Hand it over and do not wait. It is on the daemon's disk when this returns; the same `key` again gives the
-        first one back."""
+        """Queue a message without waiting for its turn. It is on the daemon's disk when this returns; the same
+        `key` again returns the first one."""
         found = await upload(self._link, content, self._limits)
         key = key or secrets.token_hex(16)
         body = {"blocks": found.blocks, "parent": parent, **self._options(model, n)}
@@ -156,8 +163,7 @@ class RemoteSession:
         )
 
     async def resume(self) -> AsyncGenerator[Event]:
-        """Watch a turn that waits for approvals: what waits first, then whatever the turn does, to its end. Leaving it
-        early cancels it."""
+        """Yield the pending approvals of a turn, then its events to the end. Leaving early cancels it."""
         now = await self._now()
         if now.running is None or not now.approvals:
             return
@@ -183,15 +189,15 @@ class RemoteSession:
         return {"model": model, "n": n, **chosen}
 
     async def events(self, after: int = 0) -> AsyncGenerator[tuple[int, Event]]:
-        """Everything that happens in this session after the event with this number, for ever, each with its number."""
+        """Yield all events of the session after this number, without end, each with its number."""
         async with aclosing(self._link.events(self.id, after)) as events:
             async for numbered in events:
                 yield numbered
 
-    async def _asked(
+    async def _post_and_stream(
         self, route: str, body: dict[str, Any], n: int, message: Message | None = None
     ) -> AsyncGenerator[Event]:
-        """Ask, and give what belongs to the answer."""
+        """Post a request and yield the events of its turns."""
         key = secrets.token_hex(16)
         before = (await self.info()).last_seq
         posting = asyncio.create_task(self._post(route, body, key))
@@ -211,10 +217,10 @@ class RemoteSession:
     async def _check_waits(self, route: str, body: dict[str, Any], key: str) -> None:
         posted = await self._post(route, body, key)
         if posted.node is None and not posted.queued:
-            raise LoomError("the message was taken back before it was said", hint="Say it again.")
+            raise LoomError("the message was removed from the queue", hint="Send it again.")
 
     async def _give_up(self, posting: asyncio.Task[_Posted], turns: _Turns) -> None:
-        """Leave unsaid what still waits; its turn is cancelled, and no other. What was never accepted needs neither."""
+        """Remove the message from the queue, or cancel its turn. A message that was never accepted needs neither."""
         await asyncio.wait([posting])
         if posting.cancelled() or posting.exception() is not None:
             return
@@ -223,13 +229,13 @@ class RemoteSession:
         try:
             await self._link.ask("DELETE", self._path(f"/queue/{posted.message}"), repeats=False)
         except NotFound:  # it does not wait any more
-            turn = turn or await self._begun(posted.message, turns.seen)
+            turn = turn or await self._wait_for_turn(posted.message, turns.seen)
         if turn:
             await self._cancel(turn)
 
-    async def _begun(self, queued: str, after: int) -> str:
-        """The turn of a message that has left the queue, which is told a moment later; empty where it does not come:
-        somebody else took the message back."""
+    async def _wait_for_turn(self, queued: str, after: int) -> str:
+        """Return the turn of a message that has left the queue; its event arrives a moment later. Empty if it
+        does not: another client removed the message."""
         if (await self.info()).state in ("idle", "queued"):
             return ""
         with suppress(TimeoutError):
@@ -245,9 +251,9 @@ class RemoteSession:
 
     async def _reply(self, finished: TurnFinished, answers: Sequence[MessageStored], model: str) -> Reply:
         if not answers:
-            raise LoomError(f"the model gave an empty answer (stop: {finished.stop})", hint="Ask again.")
+            raise LoomError(f"the model returned an empty answer (stop: {finished.stop})", hint="Ask again.")
         last = answers[-1]
-        receipt = await self._sent(model)
+        receipt = await self._last_receipt(model)
         path = await self._lines(last.node)
         question = next((line for line in reversed(path) if line.role == "user"), None)
         return Reply(
@@ -271,14 +277,14 @@ class RemoteSession:
         return (await self.info()).head
 
     async def use(self, model: str) -> None:
-        """Ask another model from now on."""
+        """Set the model of the session."""
         await self._link.ask("PATCH", self._path(), json={"model": model})
 
     async def rename(self, title: str) -> None:
         await self._link.ask("PATCH", self._path(), json={"title": title})
 
     async def go(self, node: str) -> None:
-        """Move the head to any node that the session keeps."""
+        """Move the head to any node of the session."""
         await self._link.ask("POST", self._path("/head"), json={"node": node})
 
     async def fork(self, node: str | None = None) -> RemoteSession:
@@ -287,30 +293,30 @@ class RemoteSession:
         return RemoteSession(self._link, session_id, self._limits, tools=self._tools)
 
     async def plan(self, models: Sequence[str] = ()) -> tuple[Receipt, ...]:
-        """What the next request would carry, for these models. Nothing is sent by looking."""
+        """Return what the next request would contain for these models. Nothing is sent."""
         wanted = list(models) or [(await self.info()).model]
         answer = await self._link.ask("POST", self._path("/plan"), json={"models": wanted})
-        plan = msgspec.json.decode(answer, type=Plan)
+        plan = msgspec.json.decode(answer, type=RemotePlan)
         return tuple(receipt_of(plan, model) for model in wanted)
 
-    async def _sent(self, model: str) -> Receipt:
-        """Of the last request: what it carried, and what was given up."""
+    async def _last_receipt(self, model: str) -> Receipt:
+        """Return the receipt of the last request."""
         answer = await self._link.ask("POST", self._path("/plan"), json={"models": [model], "sent": True})
-        return receipt_of(msgspec.json.decode(answer, type=Plan), model)
+        return receipt_of(msgspec.json.decode(answer, type=RemotePlan), model)
 
     async def cancel(self) -> None:
         await self._cancel("")
 
     async def _cancel(self, turn: str) -> None:
-        """This turn, or, without a name, whichever runs."""
+        """Cancel this turn, or the running one if `turn` is empty."""
         await self._link.ask("POST", self._path("/cancel"), json={"turn": turn})
 
     async def approvals(self) -> tuple[ApprovalRequested, ...]:
-        """What waits for an answer."""
+        """Return the pending approvals."""
         return (await self._now()).approvals
 
     async def _now(self) -> _History:
-        """The last message, and what goes on."""
+        """Return the last message and the state of the session."""
         answer = await self._link.ask("GET", self._path("/messages"), params={"limit": 1})
         return msgspec.json.decode(answer, type=_History)
 
@@ -337,11 +343,11 @@ class RemoteSession:
 
 
 class _Turns:
-    """Picks the turns of one message out of everything that happens in a session."""
+    """Selects the turns of one message from all events of a session."""
 
     def __init__(self, message: Message | None, n: int, seen: int) -> None:
         self.turn = ""
-        """The one that runs."""
+        """The running turn."""
         self.have_begun = False
         self.seen = seen
         """The number of the last event."""
@@ -349,16 +355,16 @@ class _Turns:
         self._message = message
         self._left = n
         self._held: list[Event] = []
-        """Since the last turn of others: it may be the beginning of ours."""
+        """Events since the last turn of another message: they may belong to ours."""
         self._is_told = False
 
     @property
     def are_over(self) -> bool:
-        """Known before the last event is given: whoever leaves with that leaves nothing behind."""
+        """Whether all turns have ended; true before the last event is yielded, so that a caller may stop there."""
         return not self._left
 
     async def of(self, queued: str, events: AsyncGenerator[tuple[int, Event]]) -> AsyncGenerator[Event | None]:
-        """None stands for the end of a turn of others: what was asked may not be there any more."""
+        """Yield the events of our turns; None at the end of another turn, when our message may have been removed."""
         self._queued = queued
         async with aclosing(events):
             async for self.seen, event in events:
@@ -393,7 +399,7 @@ class _Turns:
                 return self._others()
 
     def _is_placed(self) -> bool:
-        """Whether ours was said and nothing came of it: such a turn has an end and no beginning."""
+        """Return whether our message was stored and its turn ended without a start event."""
         said = [event.message for event in self._held if isinstance(event, MessageStored)]
         return self._message is not None and self._message in said
 

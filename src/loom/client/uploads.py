@@ -1,4 +1,4 @@
-"""Content on its way to a daemon: bytes that it has already are not sent again."""
+"""Uploads content to a daemon; bytes that the daemon already has are not sent again."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from urllib.parse import quote
 
 import msgspec
 
-from loom.agent.ingest import own_file
-from loom.client.link import Link
+from loom.agent.ingest import read_own_file
+from loom.client.connection import DaemonConnection
 from loom.content.blocks import (
     AudioBlock,
     ContentBlock,
@@ -24,25 +24,25 @@ from loom.content.blocks import (
 from loom.content.inputs import Attachment, Content, flatten
 from loom.content.media import digest_of
 from loom.errors import ContentError, NotFound
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
 
 _BINARY: Final = "application/octet-stream"
 
 
-class _Kept(msgspec.Struct):
-    """What is read of a medium that the daemon holds."""
+class _MediaBody(msgspec.Struct):
+    """The fields of an uploaded medium that are used."""
 
     block: ContentBlock
     notices: tuple[str, ...] = ()
 
 
-class Uploaded(msgspec.Struct, frozen=True):
+class UploadedContent(msgspec.Struct, frozen=True):
     blocks: tuple[ContentBlock, ...]
     notices: tuple[str, ...]
 
 
-async def upload(link: Link, content: Sequence[Content], limits: Limits) -> Uploaded:
-    """Every leaf in order as a block whose bytes the daemon holds. Paths are files of this machine."""
+async def upload(link: DaemonConnection, content: Sequence[Content], limits: IntakeLimits) -> UploadedContent:
+    """Upload all content and return its blocks in order. Paths are local files."""
     blocks: list[ContentBlock] = []
     notices: list[str] = []
     for leaf in flatten(list(content)):
@@ -53,39 +53,39 @@ async def upload(link: Link, content: Sequence[Content], limits: Limits) -> Uplo
             case TextBlock() | ImageBlock() | DocumentBlock() | AudioBlock() | UnknownBlock():
                 blocks.append(leaf)
             case Path() | bytes():
-                kept = await _kept(link, Attachment(source=leaf), limits)
+                kept = await _upload_attachment(link, Attachment(source=leaf), limits)
                 blocks.append(kept.block)
                 notices += kept.notices
             case Attachment():
-                kept = await _kept(link, leaf, limits)
-                blocks.append(_described(kept.block, leaf))
+                kept = await _upload_attachment(link, leaf, limits)
+                blocks.append(_with_caption(kept.block, leaf))
                 notices += kept.notices
     if not blocks:
-        raise ContentError("there is nothing to say: give some text, a file or a block")
-    return Uploaded(tuple(blocks), tuple(notices))
+        raise ContentError("the message is empty: give text, a file or a block")
+    return UploadedContent(tuple(blocks), tuple(notices))
 
 
-async def _kept(link: Link, attachment: Attachment, limits: Limits) -> _Kept:
+async def _upload_attachment(link: DaemonConnection, attachment: Attachment, limits: IntakeLimits) -> _MediaBody:
     source, name = attachment.source, attachment.name
     if isinstance(source, str):
-        return await _told(link, {"url": source, "name": name})
+        return await _post_media(link, {"url": source, "name": name})
     if isinstance(source, Path):
-        found = await own_file(limits)(source)
+        found = await read_own_file(limits)(source)
         source, name = found.data, name or found.name
     digest = await asyncio.to_thread(digest_of, source)
     try:
-        return await _told(link, {"digest": digest, "name": name})
+        return await _post_media(link, {"digest": digest, "name": name})
     except NotFound:
         answer = await link.ask("POST", f"/v1/media?name={quote(name)}", body=source, headers={"content-type": _BINARY})
-        return msgspec.json.decode(answer, type=_Kept)
+        return msgspec.json.decode(answer, type=_MediaBody)
 
 
-async def _told(link: Link, wanted: dict[str, Any]) -> _Kept:
-    return msgspec.json.decode(await link.ask("POST", "/v1/media", json=wanted), type=_Kept)
+async def _post_media(link: DaemonConnection, wanted: dict[str, Any]) -> _MediaBody:
+    return msgspec.json.decode(await link.ask("POST", "/v1/media", json=wanted), type=_MediaBody)
 
 
-def _described(block: ContentBlock, attachment: Attachment) -> ContentBlock:
-    """What is said about the bytes is not in them."""
+def _with_caption(block: ContentBlock, attachment: Attachment) -> ContentBlock:
+    """Return the block with the caption and page range of the attachment."""
     match block:
         case ImageBlock():
             return msgspec.structs.replace(block, alt=attachment.alt or block.alt, detail=attachment.detail)

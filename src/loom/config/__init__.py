@@ -1,29 +1,38 @@
-"""Configuration: `loom.toml` / `loom.yaml` / environment / flags → one frozen Config; the only reader of any of them.
+"""Configuration: `loom.toml` / `loom.yaml` / environment / flags → one frozen Config. Nothing else reads them.
 
-Reading order: `schema` (the keys) → `load` (the layers) → `entries` (checking) → `merged` (what others use).
+Reading order: `schema` (the keys), `load` (the layers), `entries` (checking), `merged` (the result).
 """
 
-from loom.config.entries import Origin
-from loom.config.load import load_config, user_folder
-from loom.config.merged import Config, Shown
+from loom.config.effective import Config, ConfigRow
+from loom.config.layer_values import ValueOrigin
+from loom.config.loader import load_config, user_folder
 from loom.config.reference import config_schema
-from loom.config.schema import Action, AgentEntry, Approval, CapabilityOverrides, McpServer, ModelEntry, Rule, Settings
+from loom.config.schema import (
+    AgentEntry,
+    ApprovalAction,
+    ApprovalRule,
+    ApprovalSettings,
+    CapabilityOverrides,
+    McpServer,
+    ModelEntry,
+    Settings,
+)
 from loom.config.secret import Secret, Url, redact
 
 __all__ = [
-    "Action",
     "AgentEntry",
-    "Approval",
+    "ApprovalAction",
+    "ApprovalRule",
+    "ApprovalSettings",
     "CapabilityOverrides",
     "Config",
+    "ConfigRow",
     "McpServer",
     "ModelEntry",
-    "Origin",
-    "Rule",
     "Secret",
     "Settings",
-    "Shown",
     "Url",
+    "ValueOrigin",
     "config_schema",
     "load_config",
     "redact",

@@ -1,4 +1,4 @@
-"""Which tool calls run: the user's rules decide, and a project's rules can only make the decision stricter."""
+"""Decides whether a tool call runs: by the user's rules, which a project's rules can only make stricter."""
 
 from __future__ import annotations
 
@@ -6,31 +6,80 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Final
 
-from loom.config.schema import Action, Approval, Rule, Section
+import msgspec
 
-_STRICTNESS: Final[dict[Action, int]] = {"allow": 0, "ask": 1, "deny": 2}
+from loom.config.schema import ApprovalAction, ApprovalRule, ApprovalSettings, Section
+
+_STRICTNESS: Final[dict[ApprovalAction, int]] = {"allow": 0, "ask": 1, "deny": 2}
 
 
 class ProjectApproval(Section, frozen=True, kw_only=True):
-    """What a project file says about approvals. Without a word of its own it restricts nothing."""
+    """The approval rules of a project file. The default restricts nothing."""
 
-    default: Action = "allow"
-    rules: tuple[Rule, ...] = ()
+    default: ApprovalAction = "allow"
+    rules: tuple[ApprovalRule, ...] = ()
 
 
-def decide(user: Approval, project: ProjectApproval, tool: str, subjects: Iterable[str]) -> Action:
-    """The strictest answer over both policies and all subjects."""
+class ApprovalPolicy:
+    """The user's rules and the project's as one function of (tool, subject).
+
+    The default `ask` is no rule: it gives None and leaves it to the tool whether a call needs approval; a rule that
+    says `ask` asks for every call that it matches.
+    """
+
+    def __init__(self, user: ApprovalSettings, project: ProjectApproval) -> None:
+        self._user = user
+        self._rules_only = msgspec.structs.replace(user, default="allow")
+        self._project = project
+        rules = (user.rules, project.rules)
+        self._narrow = tuple(tuple(rule for rule in several if rule.pattern.strip("*")) for several in rules)
+        """The rules that are for something in particular; one for everything is no different from a default."""
+
+    def __call__(self, tool: str, subject: str) -> ApprovalAction | None:
+        decided = decide(self._user, self._project, tool, (subject,))
+        is_default = decide(self._rules_only, self._project, tool, (subject,)) == "allow"
+        return None if decided == "ask" and is_default else decided
+
+    def explicit(self, tool: str, subject: str) -> ApprovalAction | None:
+        """Return the strictest of what the matching rules say; None where none but a rule for everything does."""
+        found: list[ApprovalAction | None] = [_match(rules, tool, subject) for rules in self._narrow]
+        return max(found, key=lambda action: -1 if action is None else _STRICTNESS[action])
+
+    def restricts(self, tool: str) -> bool:
+        """Return whether any rule for something in particular asks for or denies calls of the tool."""
+        rules = (rule for several in self._narrow for rule in several)
+        return any(rule.action != "allow" and names_tool(rule, tool) for rule in rules)
+
+    def unmatched_rules(self, tools: Iterable[str]) -> list[str]:
+        """Return the tool patterns of rules that match none of the tools that there are: they do nothing."""
+        known = tuple(tools)
+        rules = (*self._user.rules, *self._project.rules)
+        return list(dict.fromkeys(rule.tool for rule in rules if not any(names_tool(rule, tool) for tool in known)))
+
+
+def names_tool(rule: ApprovalRule, tool: str) -> bool:
+    """Return whether a rule is for this tool. Tools of MCP servers (`SERVER__TOOL`) go by `mcp_SERVER__TOOL` too, so
+    that `mcp_*` means all of them."""
+    return fnmatchcase(tool, rule.tool) or ("__" in tool and fnmatchcase(f"mcp_{tool}", rule.tool))
+
+
+def decide(user: ApprovalSettings, project: ProjectApproval, tool: str, subjects: Iterable[str]) -> ApprovalAction:
+    """Return the strictest action over both policies and all subjects."""
     return strictest(
         _answer(policy.default, policy.rules, tool, subject) for subject in subjects for policy in (user, project)
     )
 
 
-def strictest(actions: Iterable[Action]) -> Action:
+def strictest(actions: Iterable[ApprovalAction]) -> ApprovalAction:
     return max(actions, key=_STRICTNESS.__getitem__)
 
 
-def _answer(default: Action, rules: tuple[Rule, ...], tool: str, subject: str) -> Action:
+def _answer(default: ApprovalAction, rules: tuple[ApprovalRule, ...], tool: str, subject: str) -> ApprovalAction:
+    return _match(rules, tool, subject) or default
+
+
+def _match(rules: tuple[ApprovalRule, ...], tool: str, subject: str) -> ApprovalAction | None:
     for rule in reversed(rules):
-        if fnmatchcase(tool, rule.tool) and fnmatchcase(subject, rule.pattern):
+        if names_tool(rule, tool) and fnmatchcase(subject, rule.pattern):
             return rule.action
-    return default
+    return None

@@ -23,8 +23,8 @@ Tokens: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0.1, le=86_400)]
 Temperature: TypeAlias = Annotated[float, Meta(ge=0, le=2)]
 HttpUrl: TypeAlias = Annotated[Url, Meta(extra={"schemes": ("http", "https")})]
-Action: TypeAlias = Literal["allow", "ask", "deny"]
-Aging: TypeAlias = Literal["stepped", "every-turn", "off"]
+ApprovalAction: TypeAlias = Literal["allow", "ask", "deny"]
+AgingMode: TypeAlias = Literal["stepped", "every-turn", "off"]
 
 
 def about(text: str) -> Meta:
@@ -32,7 +32,7 @@ def about(text: str) -> Meta:
 
 
 class Section(msgspec.Struct, frozen=True, kw_only=True):
-    """Prints itself with secrets masked."""
+    """A table of settings. Its repr masks secrets."""
 
     def __repr__(self) -> str:
         fields = (f"{name}={printable(getattr(self, name))}" for name in self.__struct_fields__)
@@ -40,47 +40,45 @@ class Section(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class CapabilityOverrides(Section, frozen=True, kw_only=True):
-    """What you know about the model better than the catalogue does. What is not set is looked up."""
+    """Facts about the model that override the catalogue. Unset keys are looked up."""
 
-    vision: Annotated[bool | None, about("It sees images.")] = None
-    native_pdf: Annotated[bool | None, about("It reads PDF files as they are.")] = None
-    thinking: Annotated[bool | None, about("It can think before it answers.")] = None
-    citations: Annotated[bool | None, about("It can cite the documents that it was given.")] = None
+    vision: Annotated[bool | None, about("It accepts images.")] = None
+    native_pdf: Annotated[bool | None, about("It accepts PDF files.")] = None
+    thinking: Annotated[bool | None, about("It supports reasoning.")] = None
+    citations: Annotated[bool | None, about("It can cite documents.")] = None
     tools: Annotated[bool | None, about("It can call tools.")] = None
-    audio: Annotated[bool | None, about("It hears audio.")] = None
-    accepts: Annotated[tuple[str, ...] | None, about('Media types that it takes, such as `"image/png"`.')] = None
-    context_tokens: Annotated[Tokens | None, about("The size of its window.")] = None
-    max_output_tokens: Annotated[Tokens | None, about("The longest answer that it can give.")] = None
+    audio: Annotated[bool | None, about("It accepts audio.")] = None
+    accepts: Annotated[tuple[str, ...] | None, about('Media types that it accepts, such as `"image/png"`.')] = None
+    context_tokens: Annotated[Tokens | None, about("The size of its context window.")] = None
+    max_output_tokens: Annotated[Tokens | None, about("The longest answer that it can generate.")] = None
 
 
 class ModelEntry(Section, frozen=True, kw_only=True):
-    """A model under a name of your own. With neither `provider` nor `model`, NAME is itself the model reference."""
+    """A model under a name of your choice. Without `provider` and `model`, NAME is the model reference."""
 
-    provider: Annotated[str, about("Whose model it is, such as `anthropic`, `openai`, `gemini`, `ollama`.")] = ""
-    model: Annotated[str, about("What the provider calls it; empty means NAME.")] = ""
-    base_url: Annotated[HttpUrl, about("Where it is served, if not at the provider's own address.")] = msgspec.field(
+    provider: Annotated[str, about("The provider, such as `anthropic`, `openai`, `gemini`, `ollama`.")] = ""
+    model: Annotated[str, about("The provider's name for it; empty means NAME.")] = ""
+    base_url: Annotated[HttpUrl, about("The URL of the server, if not the provider's own.")] = msgspec.field(
         default_factory=Url
     )
-    api_key: Annotated[Secret, about("Its key; empty means the key of the provider (`[keys]`).")] = msgspec.field(
+    api_key: Annotated[Secret, about("Its API key; empty means the provider's key (`[keys]`).")] = msgspec.field(
         default_factory=Secret
     )
-    max_tokens: Annotated[Tokens | None, about("The longest answer to ask for.")] = None
-    temperature: Annotated[Temperature | None, about("How freely it chooses its words.")] = None
-    detail: Annotated[
-        Literal["auto", "low", "high"], about("How closely it looks at pictures that do not say so themselves.")
-    ] = "auto"
+    max_tokens: Annotated[Tokens | None, about("The maximum length of an answer.")] = None
+    temperature: Annotated[Temperature | None, about("The sampling temperature.")] = None
+    detail: Annotated[Literal["auto", "low", "high"], about("The image detail, for images without their own.")] = "auto"
     roles: Annotated[tuple[str, ...], about('What you use it for, such as `"describe"`.')] = ()
-    tier: Annotated[str, about("How strong or how dear it is, in your own word, such as `fast`.")] = ""
-    headers: Annotated[Mapping[str, Secret], about("HTTP headers to send along.")] = msgspec.field(
+    tier: Annotated[str, about("A label for its strength or price, such as `fast`.")] = ""
+    headers: Annotated[Mapping[str, Secret], about("Additional HTTP headers.")] = msgspec.field(
         default_factory=dict[str, Secret]
     )
     capabilities: Annotated[CapabilityOverrides, about("Facts that override the catalogue.")] = CapabilityOverrides()
 
 
-class Brain(Section, frozen=True, kw_only=True):
-    """The model that an agent thinks with."""
+class AgentModel(Section, frozen=True, kw_only=True):
+    """The model of an agent."""
 
-    provider: Annotated[str, about("Whose model it is.")] = ""
+    provider: Annotated[str, about("The provider.")] = ""
     model: Annotated[str, about("Its name at the provider, or a name from `[models]`; empty means `model`.")] = ""
 
 
@@ -88,173 +86,215 @@ class AgentEntry(Section, frozen=True, kw_only=True):
     """An agent. Write a table `[agents.ID]`, or a list `[[agents]]` in which each has an `id`."""
 
     id: Annotated[str, about("Its name; in a table it is the name of the table.")] = ""
-    brain: Annotated[Brain, about("The model that it thinks with.")] = Brain()
-    vision: Annotated[bool | Literal["auto"], about('Whether it is shown images; `"auto"`: if its model can see.')] = (
+    brain: Annotated[AgentModel, about("The model that it uses.")] = AgentModel()
+    vision: Annotated[bool | Literal["auto"], about('Whether it gets images; `"auto"`: if the model supports it.')] = (
         "auto"
     )
     system: Annotated[str, about("The system prompt, or `{file:prompt.md}`.")] = ""
-    tools: Annotated[tuple[str, ...] | None, about("The tools it may use; not set means all of them.")] = None
+    tools: Annotated[tuple[str, ...] | None, about("The tools it may use; unset means all of them.")] = None
 
 
-class Images(Section, frozen=True, kw_only=True):
-    """Pictures: what the door lets in and how they are fitted."""
+class ImageSettings(Section, frozen=True, kw_only=True):
+    """Images: intake limits and sizes."""
 
-    max_per_message: Annotated[Count, about("Images shown of one message; the rest become text.")] = 10
+    max_per_message: Annotated[Count, about("Images sent per message; the rest become text.")] = 10
     max_size_bytes: Annotated[Bytes, about("The largest image file.")] = 10_485_760
-    max_per_session: Annotated[Count, about("Images shown of one session; the rest become text.")] = 100
+    max_per_session: Annotated[Count, about("Images sent per session; the rest become text.")] = 100
     low_res_size: Annotated[Annotated[int, Meta(ge=16, le=4096)], about("Longest side of the `low` form, px.")] = 512
     max_side: Annotated[Annotated[int, Meta(ge=64, le=16_384)], about("Longest side of the `full` form, px.")] = 2048
-    max_pixels: Annotated[Bytes, about("Width × height above which an image is refused unread.")] = 64_000_000
+    max_pixels: Annotated[Bytes, about("Width × height above which an image is refused without decoding.")] = 64_000_000
     max_frames: Annotated[Positive, about("Frames above which an animation is refused.")] = 5_000
 
 
-class Documents(Section, frozen=True, kw_only=True):
+class DocumentSettings(Section, frozen=True, kw_only=True):
     """PDF, office and text files."""
 
     max_pdf_bytes: Annotated[Bytes, about("The largest PDF file.")] = 33_554_432
     max_office_bytes: Annotated[Bytes, about("The largest office file.")] = 67_108_864
-    max_text_bytes: Annotated[Bytes, about("The most text taken from a file in one read.")] = 1_000_000
-    max_expanded_bytes: Annotated[Bytes, about("What an archive (docx, xlsx, …) may unpack to.")] = 268_435_456
-    pages_per_read: Annotated[Annotated[int, Meta(ge=1, le=1000)], about("Pages that one read gives.")] = 20
-    warn_over_pages: Annotated[Positive, about("Pages above which a document is announced as long.")] = 100
+    max_text_bytes: Annotated[Bytes, about("The maximum text of one read.")] = 1_000_000
+    max_expanded_bytes: Annotated[Bytes, about("The decompressed size of an archive (docx, xlsx, …).")] = 268_435_456
+    pages_per_read: Annotated[Annotated[int, Meta(ge=1, le=1000)], about("Pages per read.")] = 20
+    warn_over_pages: Annotated[Positive, about("Pages above which a notice says that a document is long.")] = 100
     dpi: Annotated[Annotated[int, Meta(ge=36, le=600)], about("Resolution of page images.")] = 150
 
 
-class Audio(Section, frozen=True, kw_only=True):
-    """Sound files."""
+class AudioSettings(Section, frozen=True, kw_only=True):
+    """Audio files."""
 
     max_size_bytes: Annotated[Bytes, about("The largest audio file.")] = 26_214_400
 
 
-class Worker(Section, frozen=True, kw_only=True):
-    """The fence around the process that reads foreign files."""
+class WorkerSettings(Section, frozen=True, kw_only=True):
+    """Limits of the worker processes that decode files."""
 
-    deadline_seconds: Annotated[Seconds, about("After this long it is ended.")] = 15.0
-    conversion_seconds: Annotated[Seconds, about("The same for LibreOffice, which starts slowly.")] = 60.0
-    ocr_seconds: Annotated[Seconds, about("The same for reading text in pictures.")] = 60.0
-    memory_bytes: Annotated[Bytes, about("The memory that it may use.")] = 1_000_000_000
+    deadline_seconds: Annotated[Seconds, about("The timeout of a job.")] = 15.0
+    conversion_seconds: Annotated[Seconds, about("The timeout of a LibreOffice conversion.")] = 60.0
+    ocr_seconds: Annotated[Seconds, about("The timeout of OCR.")] = 60.0
+    memory_bytes: Annotated[Bytes, about("The memory limit.")] = 1_000_000_000
 
 
-class Context(Section, frozen=True, kw_only=True):
-    """What a model is shown of the past. The four `max_` budgets, where not set, are the model's own."""
+class ContextSettings(Section, frozen=True, kw_only=True):
+    """How much of the history is sent. Unset `max_` budgets are those of the model."""
 
     aging: Annotated[
-        Aging, about("When old media shrink: in steps that spare the provider's cache, every turn, or never.")
+        AgingMode, about("When old media are reduced: in steps that keep the provider's cache, every turn, or never.")
     ] = "stepped"
     full_turns: Annotated[Count, about("Turns for which media stay `full`.")] = 1
     low_turns: Annotated[Count, about("Turns after that for which they stay `low`; then they are text.")] = 2
-    max_tokens: Annotated[Tokens | None, about("Tokens of one request.")] = None
-    max_bytes: Annotated[Bytes | None, about("Bytes of one request.")] = None
-    max_images: Annotated[Count | None, about("Images in one request.")] = None
-    max_pages: Annotated[Count | None, about("Document pages in one request.")] = None
-    keep_turns: Annotated[Positive, about("The last turns, which are never cut to fit a budget.")] = 2
-    tool_output_bytes: Annotated[Bytes, about("Text of one tool result; the rest can be read on.")] = 30_000
+    max_tokens: Annotated[Tokens | None, about("Tokens per request.")] = None
+    max_bytes: Annotated[Bytes | None, about("Bytes per request.")] = None
+    max_images: Annotated[Count | None, about("Images per request.")] = None
+    max_pages: Annotated[Count | None, about("Document pages per request.")] = None
+    keep_turns: Annotated[Positive, about("The number of last turns that are never trimmed.")] = 2
+    tool_output_bytes: Annotated[Bytes, about("Text per tool result; the model can read the rest on demand.")] = 30_000
     auto_context: Annotated[
         tuple[str, ...],
-        about('Text files that the agent is told of, and of their changes: globs such as `"docs/**/*.md"`.'),
+        about('Text files whose content and changes are sent to the model: globs such as `"docs/**/*.md"`.'),
     ] = ()
-    describer: Annotated[
-        str, about("The model that describes pictures once, for models without eyes; empty means none.")
-    ] = ""
+    describer: Annotated[str, about("The model that describes images for text-only models; empty means none.")] = ""
 
 
-class Turn(Section, frozen=True, kw_only=True):
-    """Where a turn ends, finished or not; "go on" continues it."""
+class TurnSettings(Section, frozen=True, kw_only=True):
+    """Where a turn ends, finished or not, and what happens to it after a crash."""
 
-    max_steps: Annotated[Positive, about("Model calls of one turn.")] = 50
+    max_steps: Annotated[Positive, about("Model calls per turn.")] = 50
     max_seconds: Annotated[
-        Annotated[float, Meta(ge=1, le=604_800)], about("Its length; the time in which you are asked does not count.")
+        Annotated[float, Meta(ge=1, le=604_800)], about("Its duration; time spent waiting for approval does not count.")
     ] = 3_600.0
     max_usd: Annotated[
-        Annotated[float, Meta(ge=0, le=FEW)] | None, about("What it may cost, where the price is known.")
+        Annotated[float, Meta(ge=0, le=FEW)] | None, about("Its maximum cost, if the price is known.")
     ] = None
+    max_answer_bytes: Annotated[Bytes, about("Of one answer; a model that goes on is stopped there.")] = 16_000_000
+    after_crash: Annotated[
+        Literal["continue", "stop"],
+        about("Whether a turn whose process ended is continued by the next process, or closed as interrupted."),
+    ] = "continue"
 
 
-class Tools(Section, frozen=True, kw_only=True):
-    """What the built-in tools may reach."""
+class ToolSettings(Section, frozen=True, kw_only=True):
+    """What the built-in tools may access."""
 
     allow_hosts: Annotated[
         tuple[str, ...],
         about(
             "Hosts (`intranet`, `localhost:8000`) and networks (`10.1.0.0/16`) that `fetch_url` and `screenshot` may"
-            " ask besides the public internet."
+            " access besides the public internet."
         ),
+    ] = ()
+    environment: Annotated[
+        tuple[str, ...],
+        about("Names of environment variables that commands get besides the usual ones (`PATH`, `HOME`, `LANG` …)."),
     ] = ()
 
 
-class Store(Section, frozen=True, kw_only=True):
-    """Where sessions are kept."""
+class SandboxEntry(Section, frozen=True, kw_only=True):
+    """The fence around commands: they write to the workspace only, see no keys, and have no network."""
+
+    mode: Annotated[
+        Literal["auto", "require", "off"],
+        about("`auto`: as good as this machine allows; `require`: no command without it; `off`: none."),
+    ] = "auto"
+    network: Annotated[bool, about("Whether every command has the network; else a call asks for it.")] = False
+    writable: Annotated[tuple[str, ...], about("Folders that commands may write besides the workspace.")] = ()
+    hidden: Annotated[
+        tuple[str, ...], about("Files and folders that no command may read, besides the usual ones.")
+    ] = ()
+    max_memory_bytes: Annotated[Bytes | None, about("Address space of one process.")] = None
+    max_processes: Annotated[Positive | None, about("Processes of one command.")] = 2_000
+    max_file_bytes: Annotated[Bytes | None, about("The largest file that a command may write.")] = None
+
+
+class StoreSettings(Section, frozen=True, kw_only=True):
+    """Where sessions are stored."""
 
     url: Annotated[Url, about("`sqlite:///PATH` or `postgresql://…`; empty means SQLite in the data folder.")] = (
         msgspec.field(default_factory=Url)
     )
 
 
-class MediaFiles(Section, frozen=True, kw_only=True):
-    """Where the bytes of media are kept."""
+class MediaSettings(Section, frozen=True, kw_only=True):
+    """Where media are stored."""
 
     url: Annotated[Url, about("A folder or `s3://BUCKET/PREFIX`; empty means the data folder.")] = msgspec.field(
         default_factory=Url
     )
+    timeout_seconds: Annotated[
+        Seconds,
+        about(
+            "How long a bucket may take to answer; 256 kB/s are allowed for on top. Media that it does not hand out in"
+            " time are left out of a request and fetched again for a later one."
+        ),
+    ] = 10.0
     derived_max_bytes: Annotated[Bytes, about("Room for renditions, which can always be made again.")] = 1_073_741_824
+    uploads: Annotated[
+        bool,
+        about("Upload large media that are sent again to providers that keep files, and refer to them by id."),
+    ] = True
 
 
-class Bus(Section, frozen=True, kw_only=True):
+class BusSettings(Section, frozen=True, kw_only=True):
     """How several daemons share events."""
 
-    url: Annotated[Url, about("`redis://…`; empty means that there is one daemon.")] = msgspec.field(
-        default_factory=Url
-    )
+    url: Annotated[Url, about("`redis://…`; empty means a single daemon.")] = msgspec.field(default_factory=Url)
 
 
-class Server(Section, frozen=True, kw_only=True):
+class ServerSettings(Section, frozen=True, kw_only=True):
     """The daemon."""
 
     host: Annotated[Annotated[str, Meta(min_length=1)], about("The address it listens on.")] = "127.0.0.1"
     port: Annotated[Annotated[int, Meta(ge=1, le=65_535)], about("The port it listens on.")] = 5666
-    password: Annotated[Secret, about("Lets a browser in without the token file; empty means none.")] = msgspec.field(
+    password: Annotated[Secret, about("The password for browsers; empty means none.")] = msgspec.field(
         default_factory=Secret
     )
-    allowed_hosts: Annotated[tuple[str, ...], about("Host names it answers to, besides its own address.")] = ()
-    allowed_origins: Annotated[tuple[str, ...], about("Origins of other web pages that may call it.")] = ()
+    allowed_hosts: Annotated[tuple[str, ...], about("Accepted Host headers, besides its own address.")] = ()
+    allowed_origins: Annotated[tuple[str, ...], about("Origins of other web pages that may use the API.")] = ()
     max_upload_bytes: Annotated[Bytes, about("The largest upload.")] = 67_108_864
 
 
-class Rule(Section, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to do when a tool is about to run."""
+class ApprovalRule(Section, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to do when a tool is called."""
 
-    tool: Annotated[Annotated[str, Meta(min_length=1)], about("The tool, or a pattern such as `mcp_*`.")]
+    tool: Annotated[
+        Annotated[str, Meta(min_length=1)], about("The tool, or a pattern: `SERVER__*`; `mcp_*`: all of MCP.")
+    ]
     pattern: Annotated[Annotated[str, Meta(min_length=1)], about("What its subject (command, path, URL) is like.")] = (
         "*"
     )
-    action: Annotated[Action, about("What happens.")]
+    action: Annotated[ApprovalAction, about("What to do.")]
 
 
-class Approval(Section, frozen=True, kw_only=True):
-    """Which tool calls need your word."""
+class ApprovalSettings(Section, frozen=True, kw_only=True):
+    """Which tool calls need approval."""
 
-    default: Annotated[Action, about("What happens when no rule matches.")] = "ask"
-    rules: Annotated[tuple[Rule, ...], about("In order; the last one that matches wins.")] = ()
+    default: Annotated[ApprovalAction, about("What to do when no rule matches.")] = "ask"
+    rules: Annotated[tuple[ApprovalRule, ...], about("Rules in order; the last match wins.")] = ()
 
 
 class McpServer(Section, frozen=True, kw_only=True):
-    """A server of tools: a program (`command`) or an address (`url`)."""
+    """An MCP server: a program (`command`) or a URL (`url`)."""
 
     command: Annotated[str, about("The program to start.")] = ""
     args: Annotated[tuple[str, ...], about("Its arguments.")] = ()
-    env: Annotated[Mapping[str, Secret], about("Its environment, besides the few harmless variables.")] = msgspec.field(
+    env: Annotated[Mapping[str, Secret], about("Environment variables, besides a few harmless ones.")] = msgspec.field(
         default_factory=dict[str, Secret]
     )
-    url: Annotated[HttpUrl, about("The address of a running server.")] = msgspec.field(default_factory=Url)
-    headers: Annotated[Mapping[str, Secret], about("HTTP headers to send along.")] = msgspec.field(
+    url: Annotated[HttpUrl, about("The URL of a running server.")] = msgspec.field(default_factory=Url)
+    headers: Annotated[Mapping[str, Secret], about("Additional HTTP headers.")] = msgspec.field(
         default_factory=dict[str, Secret]
     )
     timeout_seconds: Annotated[Seconds, about("How long one call may take.")] = 60.0
     enabled: Annotated[bool, about("Whether it is used.")] = True
+    sandbox: Annotated[
+        Literal["off", "offline", "online"],
+        about("Start the program behind the fence for commands, with or without the network."),
+    ] = "off"
+    trusted: Annotated[
+        bool, about("Trust its description of its tools: read-only ones run in parallel, and again after a crash.")
+    ] = False
 
 
-class Mcp(Section, frozen=True, kw_only=True):
-    """Tools from elsewhere."""
+class McpSettings(Section, frozen=True, kw_only=True):
+    """Tools of MCP servers."""
 
     servers: Annotated[Mapping[str, McpServer], about("The servers, by name.")] = msgspec.field(
         default_factory=dict[str, McpServer]
@@ -262,42 +302,43 @@ class Mcp(Section, frozen=True, kw_only=True):
 
 
 class Settings(Section, frozen=True, kw_only=True):
-    """All keys."""
+    """All settings."""
 
     model: Annotated[
-        str, about("The model that answers: `provider/model`, or a name from `[models]`; empty means the best found.")
+        str, about("The default model: `provider/model`, or a name from `[models]`; empty means the best available.")
     ] = ""
     home: Annotated[
-        str, about("The data folder; empty means the usual place of this system. `LOOM_HOME` sets it too.")
+        str, about("The data folder; empty means the default of the operating system. Also `LOOM_HOME`.")
     ] = ""
     cleanup_after_days: Annotated[
-        Annotated[int, Meta(ge=0, le=36_500)], about("Media that nothing refers to are deleted after so many days.")
+        Annotated[int, Meta(ge=0, le=36_500)], about("Days after which unreferenced media are deleted.")
     ] = 7
     trusted_folders: Annotated[
-        tuple[str, ...], about("Folders (and all below them) whose project file may set everything.")
+        tuple[str, ...], about("Folders, with subfolders, whose project file may set everything.")
     ] = ()
-    keys: Annotated[Mapping[str, Secret], about("One key per provider, by its name.")] = msgspec.field(
+    keys: Annotated[Mapping[str, Secret], about("API keys by provider.")] = msgspec.field(
         default_factory=dict[str, Secret]
     )
-    models: Annotated[Mapping[str, ModelEntry], about("Models by a name of your own.")] = msgspec.field(
+    models: Annotated[Mapping[str, ModelEntry], about("Models by a name of your choice.")] = msgspec.field(
         default_factory=dict[str, ModelEntry]
     )
     agents: Annotated[Mapping[str, AgentEntry], about("Agents by their id.")] = msgspec.field(
         default_factory=dict[str, AgentEntry]
     )
-    images: Images = msgspec.field(default_factory=Images)
-    documents: Documents = msgspec.field(default_factory=Documents)
-    audio: Audio = msgspec.field(default_factory=Audio)
-    worker: Worker = msgspec.field(default_factory=Worker)
-    context: Context = msgspec.field(default_factory=Context)
-    turn: Turn = msgspec.field(default_factory=Turn)
-    tools: Tools = msgspec.field(default_factory=Tools)
-    store: Store = msgspec.field(default_factory=Store)
-    media: MediaFiles = msgspec.field(default_factory=MediaFiles)
-    bus: Bus = msgspec.field(default_factory=Bus)
-    server: Server = msgspec.field(default_factory=Server)
-    approval: Approval = msgspec.field(default_factory=Approval)
-    mcp: Mcp = msgspec.field(default_factory=Mcp)
+    images: ImageSettings = msgspec.field(default_factory=ImageSettings)
+    documents: DocumentSettings = msgspec.field(default_factory=DocumentSettings)
+    audio: AudioSettings = msgspec.field(default_factory=AudioSettings)
+    worker: WorkerSettings = msgspec.field(default_factory=WorkerSettings)
+    context: ContextSettings = msgspec.field(default_factory=ContextSettings)
+    turn: TurnSettings = msgspec.field(default_factory=TurnSettings)
+    tools: ToolSettings = msgspec.field(default_factory=ToolSettings)
+    sandbox: SandboxEntry = msgspec.field(default_factory=SandboxEntry)
+    store: StoreSettings = msgspec.field(default_factory=StoreSettings)
+    media: MediaSettings = msgspec.field(default_factory=MediaSettings)
+    bus: BusSettings = msgspec.field(default_factory=BusSettings)
+    server: ServerSettings = msgspec.field(default_factory=ServerSettings)
+    approval: ApprovalSettings = msgspec.field(default_factory=ApprovalSettings)
+    mcp: McpSettings = msgspec.field(default_factory=McpSettings)
 
 
 PROTECTED: Final = (
@@ -312,11 +353,12 @@ PROTECTED: Final = (
     "context.describer",
     "turn",
     "tools",
+    "sandbox",
     "store",
     "media",
     "bus",
     "server",
     "mcp",
 )
-"""What a project file may set only in a trusted folder: where keys, bytes and commands go, and what is shared by all
-projects. A name covers everything below it."""
+"""Settings that a project file may change only in a trusted folder: where keys, data and commands go, and what all
+projects share. A name covers everything below it."""

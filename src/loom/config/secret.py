@@ -1,4 +1,4 @@
-"""Secrets that cannot be printed by accident, and the masking of whatever is printed on purpose."""
+"""Secrets that print masked, and masking for other output."""
 
 from __future__ import annotations
 
@@ -28,30 +28,30 @@ _USERINFO: Final = re.compile(r"//.*@", re.DOTALL)
 
 
 def mask(text: str) -> str:
-    """All but the last four characters hidden; all of them when there are few."""
+    """Return the text with all but the last four characters masked; all of them if it is short."""
     return MASK + text[-4:] if len(text) >= _TAIL_SHOWN_FROM else MASK
 
 
 def redact(text: str) -> str:
-    """`text` with whatever looks like a key masked, for values whose field does not say that they are secret."""
+    """Return `text` with everything that looks like a key masked, for fields that are not declared secret."""
     shaped = _SHAPES.sub(lambda found: mask(found[0]), text)
     named = _NAMED.sub(lambda found: found[1] + mask(found[2]), shaped)
     return _USERINFO.sub(f"//{MASK}@", named)
 
 
 class Secret:
-    """Text that prints masked. It may be a reference, `{env:NAME}` or `{file:PATH}`: then only that is held."""
+    """Text that prints masked. A reference (`{env:NAME}`, `{file:PATH}`) is stored unresolved."""
 
     __slots__ = ("written",)
 
     written: str
-    """As it stands in the file. `Config.secret` follows references; nothing else should read this."""
+    """The text in the file. `Config.secret` resolves references; nothing else should read this."""
 
     def __init__(self, written: str = "") -> None:
         self.written = written
 
     @property
-    def masked(self) -> str:
+    def masked_text(self) -> str:
         if not self.written or _REFERENCE_ONLY.fullmatch(self.written):
             return self.written
         return mask(self.written)
@@ -66,29 +66,29 @@ class Secret:
         return hash((type(self), self.written))
 
     def __str__(self) -> str:
-        return self.masked
+        return self.masked_text
 
     def __repr__(self) -> str:
-        return f"{type(self).__name__}({self.masked!r})"
+        return f"{type(self).__name__}({self.masked_text!r})"
 
 
 class Url(Secret):
-    """An address: printed without its user, password and query values, which is where keys travel."""
+    """A URL: printed without user, password and query values, which may hold keys."""
 
     __slots__ = ()
 
     @property
-    def masked(self) -> str:
+    def masked_text(self) -> str:
         return redact(self.written)
 
 
 def printable(value: object) -> str:
-    """A setting for people, as it would be written in TOML, with secrets masked."""
+    """Return a setting as TOML, with secrets masked."""
     match value:
         case None:
             return "not set"
         case Secret():
-            return json.dumps(value.masked, ensure_ascii=False)
+            return json.dumps(value.masked_text, ensure_ascii=False)
         case bool():
             return "true" if value else "false"
         case str():
@@ -110,7 +110,7 @@ def _table(values: Mapping[str, object]) -> str:
 
 
 def _items(values: Sequence[object]) -> list[str]:
-    """List items; in a command line the word after `--api-key` is masked too."""
+    """Return list items; in a command line the word after `--api-key` is masked too."""
     texts: list[str] = []
     follows_flag = False
     for value in values:

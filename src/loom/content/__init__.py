@@ -1,1 +1,1 @@
-"""What is said: values only. Read `blocks`, then `messages`; `codec` is their JSON, `legacy` reads older shapes."""
+"""What is said: values only. Read `blocks`, then `messages`; `codec` is their JSON."""

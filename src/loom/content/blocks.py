@@ -17,12 +17,16 @@ from __future__ import annotations
 
 import math
 import re
-from typing import Any, Final, Literal, TypeAlias, cast, get_args
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, cast, get_args
 
 import msgspec
 
 from loom.content.media import Media, check_text, make_plain, make_whole, wrong_field
+from loom.content.media_kinds import media_kind
 from loom.errors import ContentError
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 Detail = Literal["auto", "low", "high"]
 NO_OUTPUT: Final = "(no output)"
@@ -124,7 +128,7 @@ class ImageBlock(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, g
         if type(media) is not Media:
             raise wrong_field(self, "media", "a Media", media)
         if media.media_type[:6] != "image/":
-            raise _wrong_kind("ImageBlock", "image/", media)
+            raise _wrong_kind(self, media)
         if not (type(self.alt) is type(self.description) is str):
             make_plain(self, "alt", "description")
         if not (self.alt.isascii() and self.description.isascii()):
@@ -144,8 +148,8 @@ class DocumentBlock(msgspec.Struct, frozen=True, tag="document", omit_defaults=T
         media = self.media
         if type(media) is not Media:
             raise wrong_field(self, "media", "a Media", media)
-        if media.media_type[:6] in ("image/", "audio/"):
-            raise ContentError(f"a DocumentBlock cannot hold {media.media_type}")
+        if media_kind(media.media_type).name != "document":
+            raise _wrong_kind(self, media)
         if not (type(self.pages) is type(self.title) is str):
             make_plain(self, "pages", "title")
         if self.pages:
@@ -163,7 +167,7 @@ class AudioBlock(msgspec.Struct, frozen=True, tag="audio", omit_defaults=True, g
         if type(media) is not Media:
             raise wrong_field(self, "media", "a Media", media)
         if media.media_type[:6] != "audio/":
-            raise _wrong_kind("AudioBlock", "audio/", media)
+            raise _wrong_kind(self, media)
         if type(self.transcript) is not str:
             make_plain(self, "transcript")
         if self.transcript:
@@ -239,7 +243,10 @@ class UnknownBlock(msgspec.Struct, frozen=True, tag="unknown", gc=False):
         return cast("str", self.data["type"])
 
 
-ContentBlock: TypeAlias = TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock
+MediaBlock: TypeAlias = ImageBlock | DocumentBlock | AudioBlock
+"""One class for each row of `MEDIA_KINDS`, its tag the row's name."""
+
+ContentBlock: TypeAlias = TextBlock | MediaBlock | UnknownBlock
 """What a person or a tool may supply."""
 
 
@@ -272,16 +279,31 @@ class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=T
             _make_json(self, "data", "tool data")
 
 
-Block: TypeAlias = (
-    TextBlock | ImageBlock | DocumentBlock | AudioBlock | ThinkingBlock | ToolCall | ToolResult | UnknownBlock
-)
-MediaBlock: TypeAlias = ImageBlock | DocumentBlock | AudioBlock
+Block: TypeAlias = ContentBlock | ThinkingBlock | ToolCall | ToolResult
 
 DETAILS: Final[tuple[str, ...]] = get_args(Detail)
 _LOCATORS: Final = ("", "page", "char", "block", "result")
-_CONTENT: Final[frozenset[type]] = frozenset(get_args(ContentBlock))
-_NAMES: Final = [kind.__name__ for kind in get_args(ContentBlock)]
-KNOWN_TYPES: Final = frozenset({"text", "image", "document", "audio", "thinking", "tool_call", "tool_result"})
+BLOCK_TYPES: Final[tuple[type[msgspec.Struct], ...]] = get_args(Block)
+CONTENT_TYPES: Final[tuple[type[msgspec.Struct], ...]] = get_args(ContentBlock)
+MEDIA_TYPES: Final[tuple[type[msgspec.Struct], ...]] = get_args(MediaBlock)
+_CONTENT: Final = frozenset(CONTENT_TYPES)
+_NAMES: Final = [block.__name__ for block in CONTENT_TYPES]
+
+
+def block_tag(block: type[msgspec.Struct]) -> str:
+    """Return the `type` under which a block class is stored."""
+    return cast("str", block.__struct_config__.tag)
+
+
+KNOWN_TYPES: Final = frozenset(block_tag(block) for block in BLOCK_TYPES) - {"unknown"}
+
+
+def is_media_block(block: object) -> TypeIs[MediaBlock]:
+    return type(block) in MEDIA_TYPES
+
+
+def is_content_block(block: object) -> TypeIs[ContentBlock]:
+    return type(block) in _CONTENT
 
 
 def page_range(pages: str) -> tuple[int, int]:
@@ -405,5 +427,7 @@ def _check_opaque(value: msgspec.Struct, opaque: Any) -> None:
         raise wrong_field(value, "opaque", "an Opaque", opaque)
 
 
-def _wrong_kind(block: str, prefix: str, media: Media) -> ContentError:
-    return ContentError(f"an {block} holds {prefix}…, not {media.media_type}")
+def _wrong_kind(block: MediaBlock, media: Media) -> ContentError:
+    """Name the block that the media type belongs to: `an ImageBlock cannot hold audio/wav`."""
+    name = type(block).__name__
+    return ContentError(f"{'an' if name[0] in 'AEIOU' else 'a'} {name} cannot hold {media.media_type}")

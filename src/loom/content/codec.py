@@ -13,15 +13,13 @@ import msgspec
 
 from loom.content.blocks import (
     KNOWN_TYPES,
-    AudioBlock,
     Block,
-    DocumentBlock,
-    ImageBlock,
     TextBlock,
     ThinkingBlock,
     ToolCall,
     ToolResult,
     UnknownBlock,
+    is_media_block,
 )
 from loom.content.messages import Message, Role
 from loom.errors import ContentError, Newer
@@ -144,23 +142,24 @@ def _has_unknown(blocks: Sequence[Block]) -> bool:
 
 
 def _has_json(blocks: Sequence[Block]) -> bool:
-    for block in blocks:
-        match block:
-            case TextBlock():
-                found = block.opaque is not None or bool(block.citations)
-            case ThinkingBlock():
-                found = block.opaque is not None
-            case ToolResult():
-                found = block.data is not None or _has_json(block.blocks)
-            case ToolCall() | UnknownBlock():
-                found = True
-            case ImageBlock() | DocumentBlock() | AudioBlock():
-                found = False
-            case _:
-                assert_never(block)
-        if found:
+    """Whether a block holds free JSON: unknown data, arguments, opaque data, citations, a tool's own data."""
+    return any(_holds_json(block) for block in blocks)
+
+
+def _holds_json(block: Block) -> bool:
+    if is_media_block(block):
+        return False
+    match block:
+        case TextBlock():
+            return block.opaque is not None or bool(block.citations)
+        case ThinkingBlock():
+            return block.opaque is not None
+        case ToolResult():
+            return block.data is not None or _has_json(block.blocks)
+        case ToolCall() | UnknownBlock():
             return True
-    return False
+        case _:
+            assert_never(block)
 
 
 def _wrap(data: Any) -> Any:

@@ -10,13 +10,9 @@ import msgspec
 
 from loom.content.blocks import (
     DETAILS,
-    AudioBlock,
     ContentBlock,
     Detail,
-    DocumentBlock,
-    ImageBlock,
-    TextBlock,
-    UnknownBlock,
+    is_content_block,
     make_choice,
 )
 from loom.content.blocks import page_range as _page_range
@@ -63,17 +59,11 @@ def audio(source: str | Path | bytes, *, name: str = "") -> Attachment:
 
 def flatten(content: Content) -> list[str | Path | bytes | Attachment | ContentBlock]:
     """Lists of lists become one list, in order."""
-    match content:
-        case str() | Path() | bytes() | Attachment():
-            return [content]
-        case TextBlock() | ImageBlock() | DocumentBlock() | AudioBlock() | UnknownBlock():
-            return [content]
-        case Sequence():
-            return [leaf for item in content for leaf in flatten(item)]
-        case _:
-            raise ContentError(
-                f"content is text, a Path, bytes, a block or a list of these, not {type(content).__name__}"
-            )
+    if isinstance(content, str | Path | bytes | Attachment) or is_content_block(content):
+        return [content]
+    if isinstance(content, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]  callers may be unchecked
+        return [leaf for item in content for leaf in flatten(item)]
+    raise ContentError(f"content is text, a Path, bytes, a block or a list of these, not {type(content).__name__}")
 
 
 def _source(source: str | Path | bytes) -> Path | bytes | str:

@@ -8,6 +8,8 @@ from typing import Final, Literal, assert_never
 import msgspec
 
 from loom.content.blocks import (
+    BLOCK_TYPES,
+    CONTENT_TYPES,
     AudioBlock,
     Block,
     ContentBlock,
@@ -19,6 +21,7 @@ from loom.content.blocks import (
     ToolCall,
     ToolResult,
     UnknownBlock,
+    is_media_block,
 )
 from loom.content.media import Media
 from loom.errors import ContentError
@@ -27,8 +30,8 @@ Role = Literal["user", "assistant", "tool"]
 TITLE_CHARACTERS: Final = 60
 
 _ALLOWED: Final[dict[Role, frozenset[type]]] = {
-    "user": frozenset({TextBlock, ImageBlock, DocumentBlock, AudioBlock, UnknownBlock}),
-    "assistant": frozenset({TextBlock, ImageBlock, DocumentBlock, AudioBlock, ThinkingBlock, ToolCall, UnknownBlock}),
+    "user": frozenset(CONTENT_TYPES),
+    "assistant": frozenset(BLOCK_TYPES) - {ToolResult},
     "tool": frozenset({ToolResult, UnknownBlock}),
 }
 
@@ -102,15 +105,10 @@ def tool(*results: ToolResult) -> Message:
 def media_blocks(blocks: Iterable[Block]) -> Iterator[MediaBlock]:
     """Every block that refers to bytes, inside tool results too, in order."""
     for block in blocks:
-        match block:
-            case ImageBlock() | DocumentBlock() | AudioBlock():
-                yield block
-            case ToolResult():
-                yield from media_blocks(block.blocks)
-            case TextBlock() | ThinkingBlock() | ToolCall() | UnknownBlock():
-                pass
-            case _:
-                assert_never(block)
+        if is_media_block(block):
+            yield block
+        elif isinstance(block, ToolResult):
+            yield from media_blocks(block.blocks)
 
 
 def media_of(message: Message) -> tuple[Media, ...]:

@@ -14,7 +14,7 @@ import msgspec
 from loom.content.blocks import page_range
 from loom.errors import ContentError
 
-RECIPES_VERSION: Final = 1
+RECIPES_VERSION: Final = 2
 DEFAULT_FORMATS: Final = ("image/png", "image/jpeg", "image/webp")
 
 
@@ -96,7 +96,7 @@ class Ocr(msgspec.Struct, frozen=True, tag="ocr"):
     page: int = 0
 
 
-class Picture(msgspec.Struct, frozen=True, tag="picture"):
+class EmbeddedImage(msgspec.Struct, frozen=True, tag="picture"):
     """The n-th picture inside a document, counted from one, as it was stored there."""
 
     number: int
@@ -113,7 +113,20 @@ class Describe(msgspec.Struct, frozen=True, tag="describe"):
     """The model's reference."""
 
 
-Recipe: TypeAlias = Fit | Low | Crop | Thumb | Page | Slice | Text | Ocr | Picture | Describe
+Recipe: TypeAlias = Fit | Low | Crop | Thumb | Page | Slice | Text | Ocr | EmbeddedImage | Describe
+
+
+class Rendered(msgspec.Struct, frozen=True, kw_only=True):
+    """Derived bytes. `media_type` is what the encoder wrote."""
+
+    data: bytes
+    media_type: str
+    width: int | None = None
+    height: int | None = None
+    pages: int | None = None
+    pages_without_text: tuple[int, ...] = ()
+    """For the text of a PDF: which of its pages have no text layer, counted from one in the whole document."""
+    notices: tuple[str, ...] = ()
 
 
 @lru_cache(maxsize=4096)

@@ -13,12 +13,12 @@ from starlette.routing import Route as StarletteRoute
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from loom.daemon.auth import Auth, open_auth
-from loom.daemon.calls import Endpoint, endpoint
-from loom.daemon.core import Daemon
+from loom.daemon.body_drain import BodyDrain
+from loom.daemon.dispatch import AsgiEndpoint, endpoint
 from loom.daemon.guard import Guard
-from loom.daemon.lingering import Lingering
-from loom.daemon.problems import NoSuchRoute, NotUnderstood, WrongMethod, refused
+from loom.daemon.problems import NoSuchRoute, UnreadableRequest, WrongMethod, error_response
 from loom.daemon.routes import ROUTES
+from loom.daemon.services import Daemon
 from loom.daemon.sockets import socket_app
 from loom.runtime import Runtime
 
@@ -51,17 +51,17 @@ def create_app(runtime: Runtime, *, auth: Auth | None = None) -> App:
     inner = Starlette(routes=_routes(daemon), lifespan=lifespan, exception_handlers={HTTPException: _http_error})
     server = config.server
     guarded = Guard(socket_app(daemon, inner), hosts=server.allowed_hosts, origins=server.allowed_origins)
-    return App(daemon, Lingering(guarded))
+    return App(daemon, BodyDrain(guarded))
 
 
 def _routes(daemon: Daemon) -> list[StarletteRoute]:
     """One for each address, so that whoever asks in a wrong way is told all right ones. Where no row says what HEAD
     means, it is GET without a body."""
-    places: dict[str, dict[str, Endpoint]] = {}
+    places: dict[str, dict[str, AsgiEndpoint]] = {}
     for row in ROUTES:
         places.setdefault(row.path, {})[row.method] = endpoint(daemon, row)
 
-    def by_method(methods: dict[str, Endpoint]) -> Endpoint:
+    def by_method(methods: dict[str, AsgiEndpoint]) -> AsgiEndpoint:
         async def answer(request: Request) -> Response:
             return await (methods.get(request.method) or methods["GET"])(request)
 
@@ -75,11 +75,11 @@ async def _http_error(_: Request, error: Exception) -> Response:
     status = error.status_code if isinstance(error, HTTPException) else 400
     match status:
         case 404:
-            return refused(NoSuchRoute("There is nothing at this address.", hint="See /docs."))
+            return error_response(NoSuchRoute("There is nothing at this address.", hint="See /docs."))
         case 405:
-            answer = refused(WrongMethod("This address does not take that method.", hint="See /docs."))
+            answer = error_response(WrongMethod("This address does not take that method.", hint="See /docs."))
             if isinstance(error, HTTPException) and error.headers:
                 answer.headers.update(error.headers)
             return answer
         case _:
-            return refused(NotUnderstood("The request cannot be read."))
+            return error_response(UnreadableRequest("The request cannot be read."))

@@ -7,9 +7,9 @@ from typing import Any, Final, get_args
 import msgspec
 
 from loom.content.blocks import ImageBlock, ToolResult
-from loom.daemon.envelopes import TOOL_CALL, Picture
+from loom.daemon.envelopes import TOOL_CALL, EventImage
 from loom.daemon.problems import ProblemText
-from loom.daemon.roll import Listed
+from loom.daemon.session_list import ListedSession
 from loom.daemon.sockets import NAMESPACE, Join
 from loom.events import Event, ImageAdded, MessageStored, StepFinished, ToolFinished
 
@@ -25,7 +25,7 @@ _SUMMARY: Final = {
 }
 
 
-class ImageShown(Picture, frozen=True, kw_only=True, tag_field="type", tag="image"):
+class ImageShown(EventImage, frozen=True, kw_only=True, tag_field="type", tag="image"):
     index: int
     image: ImageBlock
 
@@ -39,7 +39,7 @@ class StepPriced(StepFinished, frozen=True, kw_only=True, tag="step_finished"):
     """None where the price is not known."""
 
 
-class ToolCalled(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=TOOL_CALL):
+class ToolCallEvent(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", tag=TOOL_CALL):
     """A tool has run. The fields of the first picture in its result stand here too, where there is one."""
 
     call_id: str
@@ -48,7 +48,7 @@ class ToolCalled(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     result: ToolResult
     seconds: float
     is_error: bool
-    images: tuple[Picture, ...]
+    images: tuple[EventImage, ...]
     image_id: str = ""
     url: str = ""
     mime: str = ""
@@ -59,7 +59,7 @@ class ToolCalled(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", ta
     preview: str = ""
 
 
-class Failed(ProblemText, frozen=True, kw_only=True):
+class WatchFailed(ProblemText, frozen=True, kw_only=True):
     """`slow_client`: join again with this `after`."""
 
     session: str = ""
@@ -76,8 +76,8 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 def document(version: str = "") -> dict[str, Any]:
     """Served as `/asyncapi.json`."""
-    sent = _sent()
-    kinds = [*sent.values(), Listed, Failed, Join, Joined]
+    sent = _data_schemas()
+    kinds = [*sent.values(), ListedSession, WatchFailed, Join, Joined]
     schemas, components = msgspec.json.schema_components(kinds, ref_template=_REFS)
     data: dict[str, dict[str, Any]] = dict(zip(sent, schemas, strict=False))
     envelopes = {name: _message(name, _envelope(name, schema)) for name, schema in data.items()}
@@ -118,13 +118,13 @@ def document(version: str = "") -> dict[str, Any]:
     }
 
 
-def _sent() -> dict[str, Any]:
+def _data_schemas() -> dict[str, Any]:
     """What `data` holds, by the type of the envelope."""
     richer: dict[Any, Any] = {
         ImageAdded: ImageShown,
         MessageStored: NodeStored,
         StepFinished: StepPriced,
-        ToolFinished: ToolCalled,
+        ToolFinished: ToolCallEvent,
     }
     kinds = [richer.get(kind, kind) for kind in get_args(Event)]
     return {str(kind.__struct_config__.tag): kind for kind in kinds}

@@ -15,8 +15,8 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from loom.daemon.limits import Rate, Rates
 from loom.daemon.problems import Forbidden, TooMany, Unauthorised
+from loom.daemon.rate_limits import Rate, RateBuckets
 from loom.errors import ConfigError
 
 COOKIE: Final = "loom"
@@ -36,7 +36,7 @@ class Auth:
         self._password = password
         self._file = file
         self._links: dict[bytes, float] = {}
-        self._attempts = Rates(ATTEMPTS)
+        self._attempts = RateBuckets(ATTEMPTS)
         self.on_rotate: list[Callable[[], Awaitable[None]]] = []
         """Called when the token has changed: whoever holds a connection open drops it."""
 
@@ -50,7 +50,7 @@ class Auth:
 
     # What a request shows --------------------------------------------------------------------------------------------
 
-    def admits(self, headers: Mapping[str, str], *, token: str = "", client: str = "") -> bool:
+    def is_allowed(self, headers: Mapping[str, str], *, token: str = "", client: str = "") -> bool:
         """Whether these headers (names in lower case) or the token that was given apart from them let somebody in."""
         given = token or _bearer(headers)
         if given:
@@ -60,7 +60,7 @@ class Auth:
     def check(self, method: str, headers: Mapping[str, str], client: str = "") -> None:
         """Raise unless this request may go on. A cookie alone changes nothing: other pages of this machine could send
         it, but not the header that only our own pages add."""
-        if not self.admits(headers, client=client):
+        if not self.is_allowed(headers, client=client):
             raise Unauthorised(
                 "This needs the daemon's token.",
                 hint="Send `Authorization: Bearer TOKEN` (`loom token` prints it), or open the link of `loom web`.",
@@ -86,7 +86,7 @@ class Auth:
         """Cookies know no ports: one that another server on this machine made the browser send does not count."""
         if headers.get("sec-fetch-site", "") not in _OWN_PAGES:
             return False
-        known = [_derived(self._token)] + ([_derived(self._password)] if self._password else [])
+        known = [_derive_key(self._token)] + ([_derive_key(self._password)] if self._password else [])
         return sum(_same(given, value) for given in _cookies(headers) for value in known) > 0
 
     # Ways to get a cookie --------------------------------------------------------------------------------------------
@@ -107,7 +107,7 @@ class Auth:
 
     def cookie(self, *, secure: bool, by_password: bool = False) -> str:
         """The header that sets it."""
-        value = _derived(self._password if by_password else self._token)
+        value = _derive_key(self._password if by_password else self._token)
         parts = [f"{COOKIE}={value}", "HttpOnly", "SameSite=Strict", "Path=/", f"Max-Age={_COOKIE_SECONDS}"]
         return "; ".join([*parts, "Secure"] if secure else parts)
 
@@ -193,7 +193,7 @@ def _same(given: str, known: str) -> bool:
     return hmac.compare_digest(given.encode("utf-8", "surrogatepass"), known.encode())
 
 
-def _derived(secret: str) -> str:
+def _derive_key(secret: str) -> str:
     return hmac.new(secret.encode(), b"loom cookie", hashlib.sha256).hexdigest()
 
 

@@ -24,24 +24,24 @@ _LONGEST_WAIT_SECONDS: Final = 2.0
 _HEALTH_SECONDS: Final = 5
 _log = logging.getLogger(__name__)
 
-What: TypeAlias = Literal["events", "work", "request", "changed", "deleted", "all"]
+BusTopic: TypeAlias = Literal["events", "work", "request", "changed", "deleted", "all"]
 
 
-class Told(msgspec.Struct, frozen=True, array_like=True):
+class BusMessage(msgspec.Struct, frozen=True, array_like=True):
     """`events`: there are events up to `seq`. `work`: something is queued. `request`: a running turn is asked for
     something. `changed`, `deleted`: the record of the session. `all`: words may have been lost, look at everything."""
 
-    what: What
+    what: BusTopic
     session: str = ""
     seq: int = 0
 
 
 class _Letter(msgspec.Struct, frozen=True, array_like=True):
     sender: str
-    told: tuple[Told, ...]
+    told: tuple[BusMessage, ...]
 
 
-Listener: TypeAlias = Callable[[Told], None]
+Listener: TypeAlias = Callable[[BusMessage], None]
 
 
 class Bus:
@@ -63,11 +63,11 @@ class Bus:
     async def stop(self) -> None:
         pass
 
-    def tell(self, told: Told) -> None:
+    def publish(self, told: BusMessage) -> None:
         """Never waits."""
-        self.hear(told)
+        self.dispatch(told)
 
-    def hear(self, told: Told) -> None:
+    def dispatch(self, told: BusMessage) -> None:
         for listener in self.listeners:
             listener(told)
 
@@ -81,7 +81,7 @@ class RedisBus(Bus):
         super().__init__()
         self._url = url
         self._me = secrets.token_hex(8)
-        self._waiting: dict[tuple[What, str], Told] = {}
+        self._waiting: dict[tuple[BusTopic, str], BusMessage] = {}
         self._is_waiting = asyncio.Event()
         self._hears = False
         self._is_missed = False
@@ -106,8 +106,8 @@ class RedisBus(Bus):
             await self._redis.aclose()
             self._redis = None
 
-    def tell(self, told: Told) -> None:
-        self.hear(told)
+    def publish(self, told: BusMessage) -> None:
+        self.dispatch(told)
         self._waiting[told.what, told.session] = told
         self._is_waiting.set()
 
@@ -158,7 +158,7 @@ class RedisBus(Bus):
         if letter["type"] == "subscribe":
             self._hears = True
             self._note()
-            self.hear(Told("all"))
+            self.dispatch(BusMessage("all"))
         elif letter["type"] == "message":
             self._read(letter["data"])
 
@@ -170,7 +170,7 @@ class RedisBus(Bus):
             return
         if letter.sender != self._me:
             for told in letter.told:
-                self.hear(told)
+                self.dispatch(told)
 
     async def _send(self, redis: Any) -> None:
         while True:
@@ -203,4 +203,4 @@ def _connect(url: str) -> Any:
             url, socket_connect_timeout=_HEALTH_SECONDS, socket_keepalive=True, health_check_interval=_HEALTH_SECONDS
         )
     except ValueError:  # its words would show the password in the address
-        raise ConfigError("is no address of a Redis server.", key="bus.url", hint="redis://HOST:6379/0") from None
+        raise ConfigError("is not a Redis URL.", key="bus.url", hint="redis://HOST:6379/0") from None

@@ -38,7 +38,7 @@ class EmbeddedDaemon:
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         else:
-            await (await self._opened())(scope, receive, send)
+            await (await self._open_app())(scope, receive, send)
 
     async def close(self) -> None:
         """Turns that run are given a moment; what was said is kept in any case."""
@@ -46,7 +46,7 @@ class EmbeddedDaemon:
             await asyncio.wait([self._opening])
         await self._stack.aclose()
 
-    async def _opened(self) -> ASGIApp:
+    async def _open_app(self) -> ASGIApp:
         if self._opening is None:
             self._opening = asyncio.create_task(self._open())
         return await asyncio.shield(self._opening)
@@ -56,7 +56,7 @@ class EmbeddedDaemon:
         config = like if like is None or isinstance(like, Config) else like.runtime.config
         runtime = await self._stack.enter_async_context(Runtime.open(config))
         if like is not None and not isinstance(like, Config):
-            runtime.take_after(like.runtime)
+            runtime.copy_from(like.runtime)
         app = create_app(runtime, auth=self._auth)
         self._stack.push_async_callback(app.daemon.stop)
         await app.daemon.start()
@@ -64,7 +64,7 @@ class EmbeddedDaemon:
 
     async def _live(self, receive: Receive, send: Send) -> None:
         await receive()
-        await self._opened()
+        await self._open_app()
         await send({"type": "lifespan.startup.complete"})
         await receive()
         await self.close()

@@ -48,7 +48,7 @@ _LOOKED_AT: Final = frozenset(
 _REMEMBERED_CALLS: Final = 200
 
 
-class Envelope(msgspec.Struct, frozen=True, dict=True):
+class EncodedEnvelope(msgspec.Struct, frozen=True, dict=True):
     """`json` is what is sent. It stands for the events from `first` to `seq`."""
 
     first: int
@@ -58,12 +58,12 @@ class Envelope(msgspec.Struct, frozen=True, dict=True):
     pictures: tuple[Media, ...] = ()
 
     @cached_property
-    def named(self) -> str:
+    def socket_json(self) -> str:
         """The same as Socket.IO has it, with its type in front; made once, whoever is sent it."""
         return f'["{self.type}",{self.json.decode()}]'
 
 
-class Picture(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EventImage(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """A picture in an event: a reference and something to show at once."""
 
     image_id: str
@@ -98,22 +98,24 @@ class Composer:
         self._calls: OrderedDict[str, ToolCall] = OrderedDict()
         self._model = ""
 
-    async def compose(self, events: Iterable[StoredEvent]) -> list[Envelope]:
-        made: list[Envelope] = []
+    async def compose(self, events: Iterable[StoredEvent]) -> list[EncodedEnvelope]:
+        made: list[EncodedEnvelope] = []
         for run in _runs(_whole(event) for event in events):
             first, last = run[0], run[-1]
             if len(run) > 1:
-                made.append(Envelope(first.seq, last.seq, last.type, self._json(last.seq, last.type, _join(run))))
+                made.append(
+                    EncodedEnvelope(first.seq, last.seq, last.type, self._json(last.seq, last.type, _join(run)))
+                )
             elif last.type in _LOOKED_AT:
                 made.append(await self._looked_at(last))
             else:
-                made.append(Envelope(last.seq, last.seq, last.type, self._json(last.seq, last.type, last.data)))
+                made.append(EncodedEnvelope(last.seq, last.seq, last.type, self._json(last.seq, last.type, last.data)))
         return made
 
     def _json(self, seq: int, kind: str, data: bytes) -> bytes:
         return b'{"seq":%d,"type":"%s","session":"%s","data":%s}' % (seq, kind.encode(), self._session.encode(), data)
 
-    async def _looked_at(self, stored: StoredEvent) -> Envelope:
+    async def _looked_at(self, stored: StoredEvent) -> EncodedEnvelope:
         kind, data, pictures = stored.type, stored.data, ()
         match decode_event(stored.data):
             case ToolStarted(call=call):
@@ -125,14 +127,14 @@ class Composer:
                 data = _with(stored.data, msgspec.to_builtins(shown))
                 pictures = (added.image.media,)
             case MessageStored() as message:
-                data = _with(stored.data, {"parent": await self._placed(message.node)})
+                data = _with(stored.data, {"parent": await self._parent_of(message.node)})
             case StepStarted(model=model):
                 self._model = model
             case StepFinished() as step:
                 data = _with(stored.data, {"usd": await asyncio.to_thread(self._cost, step)})
             case _:
                 pass
-        return Envelope(stored.seq, stored.seq, kind, self._json(stored.seq, kind, data), pictures)
+        return EncodedEnvelope(stored.seq, stored.seq, kind, self._json(stored.seq, kind, data), pictures)
 
     async def _tool_call(self, finished: ToolFinished) -> tuple[bytes, tuple[Media, ...]]:
         result = finished.result
@@ -152,9 +154,9 @@ class Composer:
         }
         return msgspec.json.encode(data), tuple(block.media for block in blocks)
 
-    async def _picture(self, block: ImageBlock) -> Picture:
+    async def _picture(self, block: ImageBlock) -> EventImage:
         media = block.media
-        return Picture(
+        return EventImage(
             image_id=media.digest,
             url=f"/v1/media/{media.digest}",
             mime=media.media_type,
@@ -165,7 +167,7 @@ class Composer:
             preview=await self._previews.preview(media),
         )
 
-    async def _placed(self, node: str) -> str | None:
+    async def _parent_of(self, node: str) -> str | None:
         """Its parent; and who wrote it, where that was a model: what follows is its price."""
         try:
             found = await self._runtime.forest.node(node)

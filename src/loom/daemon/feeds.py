@@ -15,8 +15,8 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
-from loom.daemon.bus import Bus, Told
-from loom.daemon.envelopes import Composer, Envelope
+from loom.daemon.bus import Bus, BusMessage
+from loom.daemon.envelopes import Composer, EncodedEnvelope
 from loom.daemon.previews import Previews
 from loom.errors import LoomError, NotFound
 from loom.runtime import Runtime
@@ -57,7 +57,7 @@ class Feed:
         self._pause_seconds = pause_seconds
         self._handed: deque[StoredEvent] = deque()
         """What was written here and is not read yet: numbers without a gap."""
-        self._at_hand: deque[Envelope] = deque()
+        self._at_hand: deque[EncodedEnvelope] = deque()
         self._at_hand_bytes = 0
         self._news = asyncio.Event()
         self._moved = asyncio.Event()
@@ -65,20 +65,20 @@ class Feed:
         self._error: LoomError | None = None
         self._reader = asyncio.create_task(self._read_on())
 
-    def hear(self, seq: int) -> None:
+    def on_bus_message(self, seq: int) -> None:
         """There are events up to this number."""
         if seq > self._known:
             self._known = seq
             self._news.set()
 
-    def hand(self, events: Sequence[StoredEvent]) -> None:
+    def deliver(self, events: Sequence[StoredEvent]) -> None:
         """These are on disk: they need not be read from there."""
         if self._handed and self._handed[-1].seq + 1 != events[0].seq:
             self._handed.clear()
         self._handed.extend(events)
         if len(self._handed) > AT_HAND:
             self._handed.clear()
-        self.hear(events[-1].seq)
+        self.on_bus_message(events[-1].seq)
 
     def end(self, error: LoomError | None = None) -> None:
         """Nothing follows; with an error, whoever waits is told so."""
@@ -86,7 +86,7 @@ class Feed:
         self._reader.cancel()
         self._moved.set()
 
-    async def after(self, seq: int) -> list[Envelope]:
+    async def after(self, seq: int) -> list[EncodedEnvelope]:
         """The next envelopes, as soon as there are some; none when it is over."""
         while seq >= self.seq:
             if self._error is not None:
@@ -100,9 +100,9 @@ class Feed:
             found = await Composer(self._runtime, self._previews, self._id).compose(stored)
         return found
 
-    def _nearby(self, seq: int) -> list[Envelope]:
+    def _nearby(self, seq: int) -> list[EncodedEnvelope]:
         """What is at hand after this number; nothing where it is not at the edge of an envelope that is at hand."""
-        found: list[Envelope] = []
+        found: list[EncodedEnvelope] = []
         for envelope in reversed(self._at_hand):
             if envelope.first <= seq:
                 break
@@ -125,7 +125,7 @@ class Feed:
 
     async def _read(self) -> None:
         known = self._known
-        stored = self._taken() or await self._runtime.events.after(self._id, self.seq, PAGE)
+        stored = self._take_pending() or await self._runtime.events.after(self._id, self.seq, PAGE)
         if not stored:
             if self._known == known:  # it was said of something that is not there
                 self._known = self.seq
@@ -139,7 +139,7 @@ class Feed:
         self._moved.set()
         self._moved = asyncio.Event()
 
-    def _taken(self) -> Sequence[StoredEvent]:
+    def _take_pending(self) -> Sequence[StoredEvent]:
         """What was handed over, where it comes next."""
         handed = self._handed
         while handed and handed[0].seq <= self.seq:
@@ -159,7 +159,7 @@ class Watch:
         """How far the session was when the watch began."""
         self._feed = feed
 
-    async def take(self) -> list[Envelope]:
+    async def take(self) -> list[EncodedEnvelope]:
         """What comes next, as much at once as is there; nothing when the daemon stops. Raises where the session is
         gone. Nothing is lost by not waiting for it."""
         page = await self._feed.after(self.seq)
@@ -180,11 +180,11 @@ class Feeds:
         self._next_look = 0.0
 
     @property
-    def watching(self) -> int:
+    def watcher_count(self) -> int:
         return sum(feed.watchers for feed in self._feeds.values())
 
     async def start(self) -> None:
-        self._runtime.on_events.append(self._hand)
+        self._runtime.events.subscribe(self._hand)
         self._bus.listeners.append(self._hear)
         self._looker = asyncio.create_task(self._look_on())
 
@@ -197,7 +197,7 @@ class Feeds:
             self._looker.cancel()
             await asyncio.gather(self._looker, return_exceptions=True)
             self._bus.listeners.remove(self._hear)
-            self._runtime.on_events.remove(self._hand)
+            self._runtime.events.unsubscribe(self._hand)
             self._looker = None
 
     async def turn(self) -> None:
@@ -220,7 +220,7 @@ class Feeds:
         if feed is None:
             feed = Feed(self._runtime, self.previews, session_id, head, self._pause_seconds)
             self._feeds[session_id] = feed
-        feed.hear(head)
+        feed.on_bus_message(head)
         feed.watchers += 1
         try:
             yield Watch(feed, head if after is None else max(0, min(after, head)))
@@ -238,14 +238,14 @@ class Feeds:
     def _hand(self, session_id: str, seq: int, events: Sequence[tuple[str, bytes]]) -> None:
         if feed := self._feeds.get(session_id):
             first = seq - len(events) + 1
-            feed.hand([StoredEvent(first + at, kind, data) for at, (kind, data) in enumerate(events)])
+            feed.deliver([StoredEvent(first + at, kind, data) for at, (kind, data) in enumerate(events)])
 
-    def _hear(self, told: Told) -> None:
+    def _hear(self, told: BusMessage) -> None:
         match told.what:
             case "events" if feed := self._feeds.get(told.session):
-                feed.hear(told.seq)
+                feed.on_bus_message(told.seq)
             case "deleted" if feed := self._feeds.get(told.session):
-                feed.end(_deleted())
+                feed.end(_session_deleted())
             case "all":
                 self._next_look = 0.0
             case _:
@@ -271,10 +271,10 @@ class Feeds:
             return
         for session_id, feed in watched:
             if session_id in heads:
-                feed.hear(heads[session_id])
+                feed.on_bus_message(heads[session_id])
             else:
-                feed.end(_deleted())
+                feed.end(_session_deleted())
 
 
-def _deleted() -> NotFound:
+def _session_deleted() -> NotFound:
     return NotFound("This session was deleted.")

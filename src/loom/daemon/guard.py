@@ -15,8 +15,8 @@ from urllib.parse import urlsplit
 from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from loom.daemon.limits import Rate, Rates
-from loom.daemon.problems import Forbidden, refused
+from loom.daemon.problems import Forbidden, error_response
+from loom.daemon.rate_limits import Rate, RateBuckets
 from loom.errors import LoomError
 
 MESSAGES: Final = Rate(per_second=100, burst=1_000)
@@ -107,8 +107,8 @@ class RateLimits:
     """What one client may do in a while."""
 
     def __init__(self) -> None:
-        self._messages = Rates(MESSAGES)
-        self._uploads = Rates(UPLOADS)
+        self._messages = RateBuckets(MESSAGES)
+        self._uploads = RateBuckets(UPLOADS)
 
     def message(self, client: str) -> None:
         self._messages.spend(client, "Too many messages at once.")
@@ -172,4 +172,4 @@ async def _turn_away(error: LoomError, scope: Scope, receive: Receive, send: Sen
     if scope["type"] == "websocket":
         await send({"type": "websocket.close", "code": _MISDIRECTED, "reason": error.message})
         return
-    await refused(error)(scope, receive, _careful(send, ""))
+    await error_response(error)(scope, receive, _careful(send, ""))

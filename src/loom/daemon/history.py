@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
-from loom.daemon.core import Daemon
 from loom.daemon.envelopes import Composer
-from loom.daemon.message_shapes import History, MessageQuery, QueuedView, Running
+from loom.daemon.message_types import History, MessageQuery, QueuedView, Running
+from loom.daemon.services import Daemon
 from loom.daemon.views import path_in, siblings_of
 from loom.errors import ContentError, NotFound
 from loom.events import (
@@ -35,7 +35,7 @@ _PAGE: Final = 1_000
 _MARKS: Final = frozenset(("message_stored", "turn_started", "turn_finished", "turn_failed"))
 
 
-class Moment(msgspec.Struct, frozen=True, kw_only=True):
+class LiveState(msgspec.Struct, frozen=True, kw_only=True):
     """What the running turn is at: the events since its last stored message."""
 
     turn: str = ""
@@ -53,7 +53,7 @@ async def history(daemon: Daemon, session_id: str, query: MessageQuery) -> Histo
     root, said = path[0], [node for node in path if node.message is not None]
     end = _place(said, _full(nodes, query.before)) if query.before else len(said)
     start = max(0, end - query.limit)
-    moment = await moment_of(daemon, stored, path[-1])
+    moment = await live_state_of(daemon, stored, path[-1])
     queue = await runtime.queue.list(session_id)
     return History(
         messages=await daemon.views.messages(said[start:end], siblings_of(nodes)),
@@ -86,17 +86,17 @@ def queued_view(queued: Queued) -> QueuedView:
     return QueuedView(message=queued.id, text=text, blocks=blocks, created_at=queued.created_at)
 
 
-async def moment_of(daemon: Daemon, stored: StoredSession, head: Node) -> Moment:
+async def live_state_of(daemon: Daemon, stored: StoredSession, head: Node) -> LiveState:
     if "running" not in stored.settings:
-        return Moment()
+        return LiveState()
     events = await _recent(daemon, stored)
     if not events or events[0].type in ("turn_finished", "turn_failed"):
-        return Moment()
+        return LiveState()
     turn, model, last_node = "", "", ""
     since: list[StoredEvent] = []
     asked: dict[str, ApprovalRequested] = {}
     for event in events:
-        match _decoded(event):
+        match _decode_event(event):
             case TurnStarted() as started:
                 turn, model = started.turn, started.model
                 since.append(event)
@@ -110,14 +110,14 @@ async def moment_of(daemon: Daemon, stored: StoredSession, head: Node) -> Moment
                 asked.pop(answer.approval, None)
                 since.append(event)
             case TurnFinished() | TurnFailed():
-                return Moment()
+                return LiveState()
             case _:
                 since.append(event)
     running: dict[str, str] = stored.settings["running"]
     is_next = head.parent_id == last_node if last_node else bool(turn)  # a turn begins at a question of the user
     if is_next and head.source != "user":
         since.clear()  # the head holds what they say; the event that tells so is about to be written
-    return Moment(
+    return LiveState(
         turn=turn or running.get("turn", ""),
         model=model or running.get("model", "") or stored.model,
         events=tuple(since),
@@ -125,7 +125,7 @@ async def moment_of(daemon: Daemon, stored: StoredSession, head: Node) -> Moment
     )
 
 
-def _decoded(event: StoredEvent) -> object:
+def _decode_event(event: StoredEvent) -> object:
     if event.type not in _MARKS and not event.type.startswith("approval_"):
         return None
     try:
@@ -158,7 +158,7 @@ async def _between(daemon: Daemon, session_id: str, start: int, end: int) -> lis
     return found
 
 
-async def _running(daemon: Daemon, session_id: str, moment: Moment) -> Running | None:
+async def _running(daemon: Daemon, session_id: str, moment: LiveState) -> Running | None:
     if not moment.turn:
         return None
     composer = Composer(daemon.runtime, daemon.feeds.previews, session_id)

@@ -22,20 +22,20 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from loom.compile.policy import DetachedMessage
+from loom.compile.request import Snapshot
 from loom.content.media import is_digest
 from loom.content.messages import Message
 from loom.content.recipes import DEFAULT_FORMATS, Fit, Low, Ocr, Page, Recipe, Text, Thumb, recipe_key
-from loom.context.policy import Said
-from loom.daemon.calls import Call, answered, json_body
-from loom.daemon.core import Daemon
-from loom.daemon.intake import Taken
-from loom.daemon.planning import asking_for, asking_of
-from loom.daemon.problems import NotSent, NotUnderstood, WrongType
-from loom.daemon.shapes import MediaForm, MediaName, MediaPage, MediaText, MediaView, NewMedia
-from loom.daemon.uploads import FORM_OVERHEAD_BYTES, form, spooled
+from loom.daemon.api_types import MediaForm, MediaName, MediaPage, MediaText, MediaView, NewMedia
+from loom.daemon.dispatch import Call, json_body, json_response
+from loom.daemon.media_intake import StoredUpload
+from loom.daemon.problems import NotSent, UnreadableRequest, WrongType
+from loom.daemon.services import Daemon
+from loom.daemon.uploads import FORM_OVERHEAD_BYTES, form, spool_body
 from loom.errors import ContentError, NotFound, Unsupported
 from loom.formats import ocr
-from loom.formats.names import clean_name
+from loom.formats.file_names import clean_name
 from loom.formats.sniff.kinds import SVG, category_of
 from loom.prompt import MediaRef
 from loom.store.derived import Derived
@@ -61,7 +61,8 @@ _FORM: Final = re.compile(r"(full|low|thumb|(?:page|thumb):([1-9][0-9]{0,5})|sen
 # In -------------------------------------------------------------------------------------------------------------------
 
 
-async def uploaded(call: Call[MediaName, None]) -> Response:
+async def upload(call: Call[MediaName, None]) -> Response:
+    """Store a file. With `?name=` the body is the file whatever its type; other JSON gives base64, url or digest."""
     daemon, request = call.daemon, call.request
     daemon.rates.upload(call.client)
     most = daemon.runtime.config.server.max_upload_bytes
@@ -72,30 +73,30 @@ async def uploaded(call: Call[MediaName, None]) -> Response:
         async with form(request, daemon.intake.folder, **bounds) as parts:
             files = [part for part in parts if part.spool is not None]
             if len(files) != 1 or files[0].spool is None:
-                raise NotUnderstood("The form holds no file, or more than one.", hint="Send one part named `file`.")
-            taken = await daemon.intake.take(files[0].spool, name or files[0].filename)
+                raise UnreadableRequest("The form holds no file, or more than one.", hint="Send one part named `file`.")
+            taken = await daemon.intake.accept(files[0].spool, name or files[0].filename)
             size_bytes = files[0].spool.size_bytes
-    elif declared == "application/json":
+    elif declared == "application/json" and not name:
         taken, size_bytes = await _from_json(daemon, request)
     elif not declared:
         raise WrongType("The upload has no Content-Type.", hint="Name one, such as application/octet-stream.")
     else:
-        async with spooled(request, daemon.intake.folder, most) as spool:
-            taken = await daemon.intake.take(spool, name)
+        async with spool_body(request, daemon.intake.folder, most) as spool:
+            taken = await daemon.intake.accept(spool, name)
             size_bytes = spool.size_bytes
     daemon.metrics.uploaded_bytes += size_bytes
-    return answered(media_view(taken), 201 if taken.is_new else 200)
+    return json_response(media_view(taken), 201 if taken.is_new else 200)
 
 
-async def _from_json(daemon: Daemon, request: Request) -> tuple[Taken, int]:
+async def _from_json(daemon: Daemon, request: Request) -> tuple[StoredUpload, int]:
     async with json_body(daemon, request, NewMedia, max_bytes=MAX_INLINE_JSON_BYTES) as found:
         given: NewMedia = found
         if sum(map(bool, (given.base64, given.url, given.digest))) != 1:
             raise ContentError("Give one of base64, url and digest.")
         if given.digest:
-            return await daemon.intake.known(given.digest, given.name), 0
+            return await daemon.intake.reuse(given.digest, given.name), 0
         data, name, source = await bytes_of(daemon, given.base64, given.url)
-        return await daemon.intake.take(data, given.name or name, source=source), len(data)
+        return await daemon.intake.accept(data, given.name or name, source=source), len(data)
 
 
 async def bytes_of(daemon: Daemon, encoded: str, url: str) -> tuple[bytes, str, str]:
@@ -120,7 +121,7 @@ def from_base64(text: str) -> bytes:
         raise ContentError("That is not base64.", hint="Use the standard alphabet, with padding.") from None
 
 
-def media_view(taken: Taken) -> MediaView:
+def media_view(taken: StoredUpload) -> MediaView:
     media = taken.media
     return MediaView(
         id=media.digest,
@@ -142,7 +143,7 @@ def media_view(taken: Taken) -> MediaView:
 # Out ------------------------------------------------------------------------------------------------------------------
 
 
-class Served(msgspec.Struct, frozen=True, kw_only=True):
+class ServedBytes(msgspec.Struct, frozen=True, kw_only=True):
     """Bytes that are ready to leave."""
 
     media_type: str
@@ -155,16 +156,16 @@ class Served(msgspec.Struct, frozen=True, kw_only=True):
     lasts: bool = True
 
 
-async def known(call: Call[MediaForm, None]) -> Response:
+async def head_media(call: Call[MediaForm, None]) -> Response:
     """HEAD: whether the store has it; a client need not send it again then, and it stays for a while."""
     digest = _digest(call.path("digest"))
     if not await call.daemon.runtime.media.refresh(digest):
         raise _no_media()
-    return await served(call)
+    return await get_media(call)
 
 
-async def served(call: Call[MediaForm, None]) -> Response:
-    return await _served(call, _digest(call.path("digest")))
+async def get_media(call: Call[MediaForm, None]) -> Response:
+    return await _get_bytes(call, _digest(call.path("digest")))
 
 
 async def image_of_session(call: Call[MediaForm, None]) -> Response:
@@ -172,24 +173,24 @@ async def image_of_session(call: Call[MediaForm, None]) -> Response:
     digest = _digest(call.path("digest"))
     if digest not in await call.daemon.runtime.sessions.digests(call.path("session")):
         raise _no_media()
-    return await _served(call, digest)
+    return await _get_bytes(call, digest)
 
 
-async def _served(call: Call[MediaForm, None], digest: str) -> Response:
+async def _get_bytes(call: Call[MediaForm, None], digest: str) -> Response:
     daemon, query = call.daemon, call.query
     found = _FORM.fullmatch(query.v)
     if found is None:
-        raise NotUnderstood("There is no such form.", hint="v is full, low, thumb, page:N, thumb:N or sent:MODEL.")
+        raise UnreadableRequest("There is no such form.", hint="v is full, low, thumb, page:N, thumb:N or sent:MODEL.")
     if not await daemon.runtime.media.exists(digest):
         raise _no_media()
     ready = await _ready(daemon, digest, query, found)
     return _response(daemon, call.request, ready, clean_name(query.name))
 
 
-async def _ready(daemon: Daemon, digest: str, query: MediaForm, found: re.Match[str]) -> Served:
+async def _ready(daemon: Daemon, digest: str, query: MediaForm, found: re.Match[str]) -> ServedBytes:
     config = daemon.runtime.config
     if found[3]:
-        return await _sent(daemon, digest, found[3], query.session)
+        return await _sent_rendition(daemon, digest, found[3], query.session)
     media_type = await daemon.intake.media_type(digest)
     category = category_of(media_type)
     kind, number = found[1].partition(":")[0], int(found[2] or 0)
@@ -208,12 +209,12 @@ async def _ready(daemon: Daemon, digest: str, query: MediaForm, found: re.Match[
             recipe = Thumb(side_px=THUMB_PX)
     if category == "audio" or (category == "text" and media_type != SVG):
         raise Unsupported("Sound and text have no picture.", hint="Ask for v=full, or for the text.")
-    return await _derived(daemon, digest, media_type, recipe)
+    return await _derive(daemon, digest, media_type, recipe)
 
 
-async def _original(daemon: Daemon, digest: str, media_type: str) -> Served:
+async def _original(daemon: Daemon, digest: str, media_type: str) -> ServedBytes:
     media = daemon.runtime.media
-    return Served(
+    return ServedBytes(
         media_type=media_type,
         size_bytes=await media.size(digest),
         etag=digest,
@@ -222,12 +223,12 @@ async def _original(daemon: Daemon, digest: str, media_type: str) -> Served:
     )
 
 
-async def _derived(daemon: Daemon, digest: str, media_type: str, recipe: Recipe) -> Served:
+async def _derive(daemon: Daemon, digest: str, media_type: str, recipe: Recipe) -> ServedBytes:
     """What a recipe makes of it, made the first time and kept."""
     runtime = daemon.runtime
     ref = MediaRef(digest=digest, media_type=media_type, size_bytes=0, recipe=recipe)
-    made = await _made(daemon, ref, recipe)
-    return Served(
+    made = await _render(daemon, ref, recipe)
+    return ServedBytes(
         media_type=made.media_type,
         size_bytes=made.size_bytes,
         etag=f"sha256:{made.sha256}",
@@ -236,7 +237,7 @@ async def _derived(daemon: Daemon, digest: str, media_type: str, recipe: Recipe)
     )
 
 
-async def _made(daemon: Daemon, ref: MediaRef, recipe: Recipe) -> Derived:
+async def _render(daemon: Daemon, ref: MediaRef, recipe: Recipe) -> Derived:
     """Only a few are made at once; one that is there waits for nobody."""
     runtime = daemon.runtime
     made = await runtime.derived.get(ref.digest, recipe)
@@ -251,22 +252,23 @@ async def _made(daemon: Daemon, ref: MediaRef, recipe: Recipe) -> Derived:
     return made
 
 
-async def _sent(daemon: Daemon, digest: str, model: str, session_id: str) -> Served:
+async def _sent_rendition(daemon: Daemon, digest: str, model: str, session_id: str) -> ServedBytes:
     """The very bytes that this model would be sent: in a session's next request, or in a message of its own."""
     runtime = daemon.runtime
     if session_id:
-        asking = await asking_of(daemon, await runtime.sessions.get(session_id), model)
+        session = await runtime.session(session_id)
+        if not await session.path():
+            raise NotSent("That session has said nothing yet.")
+        request = await session.next_request(model)
     else:
-        shown = (await daemon.intake.known(digest)).block
-        asking = await asking_for(daemon, (Said("look", Message("user", (shown,))),), model)
-    if not asking.path:
-        raise NotSent("That session has said nothing yet.")
-    is_unseen = category_of(await daemon.intake.media_type(digest)) == "image" and not asking.model.capabilities.vision
-    refs = () if is_unseen else (await runtime.look(asking.prepared)).prompt.media()  # whose words need not be read
+        shown = (await daemon.intake.reuse(digest)).block
+        snapshot = Snapshot(path=(DetachedMessage("look", Message("user", (shown,))),))
+        request = await runtime.next_request(snapshot, await runtime.resolve_live(model), tools=())
+    refs = request.prompt.media()
     ref = next((ref for ref in refs if ref.digest == digest), None)
     if ref is None:
-        raise NotSent(f"{asking.model.reference} is not shown these bytes: it gets their text or nothing.")
-    return Served(
+        raise NotSent(f"{request.input.model.reference} is not shown these bytes: it gets their text or nothing.")
+    return ServedBytes(
         media_type=ref.media_type,
         size_bytes=ref.size_bytes,
         etag=f"{digest}.{recipe_key(ref.recipe) if ref.recipe else 'full'}",
@@ -285,11 +287,11 @@ async def text(call: Call[MediaPage, None]) -> MediaText:
     media_type = await daemon.intake.media_type(digest)
     category = category_of(media_type)
     page = call.query.page
-    if category == "audio" or (category == "image" and not ocr.available()):
+    if category == "audio" or (category == "image" and not ocr.is_available()):
         return MediaText("", None)
     recipe: Recipe = Ocr() if category == "image" else Text(pages=str(page) if page and category != "text" else "")
     ref = MediaRef(digest=digest, media_type=media_type, size_bytes=0, recipe=recipe)
-    made = await _made(daemon, ref, recipe)
+    made = await _render(daemon, ref, recipe)
     data = b"".join([block async for block in runtime.renditions.blocks(ref, SLICE_BYTES)])
     return MediaText(data.decode("utf-8", "replace"), made.pages)
 
@@ -299,7 +301,7 @@ class Head(msgspec.Struct, frozen=True):
     headers: dict[str, str]
 
 
-def _response(daemon: Daemon, request: Request, ready: Served, name: str) -> Response:
+def _response(daemon: Daemon, request: Request, ready: ServedBytes, name: str) -> Response:
     etag = f'"{ready.etag.removeprefix("sha256:")}"'
     headers = {
         "ETag": etag,
@@ -325,9 +327,9 @@ def _response(daemon: Daemon, request: Request, ready: Served, name: str) -> Res
     return _body(request, ready, start, end, Head(status, headers))
 
 
-def _body(request: Request, ready: Served, start: int, end: int, head: Head) -> Response:
+def _body(request: Request, ready: ServedBytes, start: int, end: int, head: Head) -> Response:
     """One piece from memory-mapped bytes where it is small, else slices that wait for the client."""
-    media_type = shown_type(ready.media_type)
+    media_type = display_type(ready.media_type)
     if request.method == "HEAD" or start == end:
         _close(ready)
         return Response(status_code=head.status, headers=head.headers, media_type=media_type)
@@ -369,7 +371,7 @@ async def _cut(blocks: AsyncIterator[bytes], start: int, end: int) -> AsyncItera
             return
 
 
-def _close(ready: Served) -> None:
+def _close(ready: ServedBytes) -> None:
     if ready.file is not None:
         ready.file.close()
 
@@ -388,7 +390,7 @@ def _span(asked: re.Match[str], size: int) -> tuple[int, int] | None:
     return (start, end) if start < end else None
 
 
-def shown_type(media_type: str) -> str:
+def display_type(media_type: str) -> str:
     """What a browser is told: a short list, and nothing that it could run."""
     match category_of(media_type):
         case _ if media_type in _INLINE:

@@ -11,29 +11,29 @@ from starlette.responses import Response
 
 from loom.content.blocks import ContentBlock
 from loom.daemon import sse
-from loom.daemon.calls import Call, answered, decoded, json_body
-from loom.daemon.core import Daemon
-from loom.daemon.gather import blocks_of
-from loom.daemon.history import history, moment_of, queued_view
+from loom.daemon.dispatch import Call, decode_body, json_body, json_response
+from loom.daemon.history import history, live_state_of, queued_view
 from loom.daemon.media_routes import MAX_INLINE_JSON_BYTES, bytes_of
-from loom.daemon.message_shapes import (
-    Answer,
-    Approvals,
+from loom.daemon.message_types import (
+    ApprovalAnswer,
+    ApprovalList,
     Cancel,
+    ContentInput,
     EventQuery,
-    Given,
-    GivenImage,
     History,
+    ImageInput,
+    MessageBody,
     MessageQuery,
-    NewMessage,
-    Posted,
-    Queue,
-    Regenerate,
+    PostedMessage,
+    QueueView,
+    RegenerateBody,
 )
-from loom.daemon.problems import NotUnderstood
+from loom.daemon.problems import UnreadableRequest
+from loom.daemon.request_content import blocks_of
+from loom.daemon.services import Daemon
 from loom.daemon.sessions_routes import folder_of
-from loom.daemon.turns import Posted as Accepted
-from loom.daemon.uploads import FORM_OVERHEAD_BYTES, Part, form
+from loom.daemon.turns import AcceptedMessage as Accepted
+from loom.daemon.uploads import FORM_OVERHEAD_BYTES, FormPart, form
 from loom.errors import ContentError, NotFound
 from loom.store.session_rows import StoredSession
 
@@ -47,7 +47,7 @@ async def read(call: Call[MessageQuery, None]) -> History:
     return await history(call.daemon, call.path("session"), call.query)
 
 
-async def posted(call: Call[None, None]) -> Response:
+async def post_message(call: Call[None, None]) -> Response:
     """It is on disk when this answers."""
     daemon = call.daemon
     daemon.rates.message(call.client)
@@ -59,7 +59,7 @@ async def posted(call: Call[None, None]) -> Response:
         bounds = {"max_file_bytes": most, "max_bytes": most * MAX_FORM_FILES + FORM_OVERHEAD_BYTES}
         async with form(call.request, daemon.intake.folder, **bounds) as parts:
             return await _say(daemon, stored, _from_fields(parts), key, parts)
-    async with json_body(daemon, call.request, NewMessage, max_bytes=MAX_INLINE_JSON_BYTES) as body:
+    async with json_body(daemon, call.request, MessageBody, max_bytes=MAX_INLINE_JSON_BYTES) as body:
         return await _say(daemon, stored, body, key)
 
 
@@ -67,27 +67,27 @@ def _key(request: Request) -> str:
     """The same key is the same request, however often it is sent."""
     key = request.headers.get("idempotency-key", "")
     if len(key) > MAX_KEY_CHARACTERS or not key.isprintable():
-        raise NotUnderstood(f"An Idempotency-Key has at most {MAX_KEY_CHARACTERS} plain characters.")
+        raise UnreadableRequest(f"An Idempotency-Key has at most {MAX_KEY_CHARACTERS} plain characters.")
     return key
 
 
-def _from_fields(parts: Sequence[Part]) -> NewMessage:
+def _from_fields(parts: Sequence[FormPart]) -> MessageBody:
     """The fields of a form are those of the JSON body; `blocks` is JSON itself."""
     fields: dict[str, Any] = {part.name: part.text for part in parts if part.spool is None and part.name in _FIELDS}
     if not fields.get("parent"):
         fields.pop("parent", None)
-    blocks: tuple[Given, ...] = ()
+    blocks: tuple[ContentInput, ...] = ()
     for part in parts:
         if part.spool is None and part.name == "blocks":
-            blocks += decoded(bytes(part.data), tuple[Given, ...])
+            blocks += decode_body(bytes(part.data), tuple[ContentInput, ...])
     try:
-        return msgspec.structs.replace(msgspec.convert(fields, NewMessage, strict=False), blocks=blocks)
+        return msgspec.structs.replace(msgspec.convert(fields, MessageBody, strict=False), blocks=blocks)
     except msgspec.ValidationError as error:
-        raise NotUnderstood(f"A field of the form cannot be read: {error}") from None
+        raise UnreadableRequest(f"A field of the form cannot be read: {error}") from None
 
 
 async def _say(
-    daemon: Daemon, stored: StoredSession, body: NewMessage, key: str, parts: Sequence[Part] = ()
+    daemon: Daemon, stored: StoredSession, body: MessageBody, key: str, parts: Sequence[FormPart] = ()
 ) -> Response:
     if body.model:
         daemon.runtime.model(body.model)
@@ -101,32 +101,32 @@ async def _say(
     accepted = await daemon.turns.post(
         stored.id, *content, key=key, model=body.model, parent=body.parent, n=body.n, tools=body.tools
     )
-    return _accepted(stored.id, accepted, notices)
+    return _accepted_response(stored.id, accepted, notices)
 
 
-async def _images(daemon: Daemon, images: Sequence[GivenImage]) -> list[tuple[ContentBlock, tuple[str, ...]]]:
+async def _images(daemon: Daemon, images: Sequence[ImageInput]) -> list[tuple[ContentBlock, tuple[str, ...]]]:
     found: list[tuple[ContentBlock, tuple[str, ...]]] = []
     for image in images:
         if bool(image.data) == bool(image.url):
             raise ContentError("An image is given by data or by url.")
         data, name, source = await bytes_of(daemon, image.data, image.url)
-        taken = await daemon.intake.take(data, image.name or name, source=source)
+        taken = await daemon.intake.accept(data, image.name or name, source=source)
         found.append((taken.block, taken.notices))
     return found
 
 
-async def _files(daemon: Daemon, parts: Sequence[Part]) -> list[tuple[ContentBlock, tuple[str, ...]]]:
+async def _files(daemon: Daemon, parts: Sequence[FormPart]) -> list[tuple[ContentBlock, tuple[str, ...]]]:
     found: list[tuple[ContentBlock, tuple[str, ...]]] = []
     for part in parts:
         if part.spool is not None and (part.spool.size_bytes or part.filename):
-            taken = await daemon.intake.take(part.spool, part.filename)
+            taken = await daemon.intake.accept(part.spool, part.filename)
             daemon.metrics.uploaded_bytes += part.spool.size_bytes
             found.append((taken.block, taken.notices))
     return found
 
 
-def _accepted(session_id: str, accepted: Accepted, notices: Sequence[str] = ()) -> Response:
-    answer = Posted(
+def _accepted_response(session_id: str, accepted: Accepted, notices: Sequence[str] = ()) -> Response:
+    answer = PostedMessage(
         message=accepted.message,
         node=accepted.node,
         turn=accepted.turn,
@@ -134,10 +134,10 @@ def _accepted(session_id: str, accepted: Accepted, notices: Sequence[str] = ()) 
         events=f"/v1/sessions/{session_id}/events?after={accepted.seq}",
         notices=(*notices, *accepted.notices),
     )
-    return answered(answer, 202)
+    return json_response(answer, 202)
 
 
-async def again(call: Call[None, Regenerate]) -> Response:
+async def regenerate(call: Call[None, RegenerateBody]) -> Response:
     daemon, body = call.daemon, call.body
     daemon.rates.message(call.client)
     if body.model:
@@ -145,36 +145,38 @@ async def again(call: Call[None, Regenerate]) -> Response:
     session_id = call.path("session")
     await daemon.runtime.sessions.get(session_id)
     key = _key(call.request)
-    posted = await daemon.turns.again(session_id, node=body.node, key=key, model=body.model, n=body.n, tools=body.tools)
-    return _accepted(session_id, posted)
+    posted = await daemon.turns.regenerate(
+        session_id, node=body.node, key=key, model=body.model, n=body.n, tools=body.tools
+    )
+    return _accepted_response(session_id, posted)
 
 
-async def cancelled(call: Call[None, Cancel]) -> Response:
+async def cancel_turn(call: Call[None, Cancel]) -> Response:
     session_id = call.path("session")
     await call.daemon.runtime.sessions.get(session_id)
     await call.daemon.turns.cancel(session_id, call.body.turn)
-    return answered({}, 202)
+    return json_response({}, 202)
 
 
-async def waiting(call: Call[None, None]) -> Queue:
+async def list_queued(call: Call[None, None]) -> QueueView:
     queue = await call.daemon.runtime.queue.list(call.path("session"))
-    return Queue(tuple(queued_view(queued) for queued in queue if queued.message is not None))
+    return QueueView(tuple(queued_view(queued) for queued in queue if queued.message is not None))
 
 
-async def unsaid(call: Call[None, None]) -> None:
+async def remove_queued(call: Call[None, None]) -> None:
     session_id = call.path("session")
     if not await call.daemon.runtime.queue.remove(session_id, call.path("message")):
         raise NotFound("That message does not wait any more.", hint="It was said, or removed before.")
-    await call.daemon.turns.changed(session_id)
+    await call.daemon.turns.announce_change(session_id)
 
 
-async def asked(call: Call[None, None]) -> Approvals:
+async def list_approvals(call: Call[None, None]) -> ApprovalList:
     stored = await call.daemon.runtime.sessions.get(call.path("session"))
     head = await call.daemon.runtime.forest.node(stored.head_id)
-    return Approvals((await moment_of(call.daemon, stored, head)).approvals)
+    return ApprovalList((await live_state_of(call.daemon, stored, head)).approvals)
 
 
-async def decided(call: Call[None, Answer]) -> None:
+async def answer_approval(call: Call[None, ApprovalAnswer]) -> None:
     session_id = call.path("session")
     await call.daemon.runtime.sessions.get(session_id)
     await call.daemon.turns.answer(session_id, call.path("approval"), call.body.answer, call.body.reason)

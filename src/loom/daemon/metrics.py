@@ -20,7 +20,7 @@ class Metrics:
         self.uploaded_bytes = 0
         self.served_bytes = 0
 
-    def answered(self, method: str, path: str, status: int, seconds: float) -> None:
+    def count_response(self, method: str, path: str, status: int, seconds: float) -> None:
         """`path` is the route's pattern: what clients make up does not become a series."""
         self._requests[method, path, status] += 1
         self._seconds_sum += seconds

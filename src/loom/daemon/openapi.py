@@ -9,8 +9,8 @@ from typing import Any, Final
 
 import msgspec
 
-from loom.daemon.calls import Route
-from loom.daemon.problems import JSON, Problem
+from loom.daemon.dispatch import Route
+from loom.daemon.problems import JSON, ProblemBody
 
 _REF: Final = "#/components/schemas/{name}"
 _HEADERS: Final = {
@@ -65,7 +65,7 @@ def _schemas(routes: Iterable[Route]) -> tuple[dict[Any, Any], dict[str, Any]]:
             if kind is not None and not isinstance(kind, dict)
         )
     )
-    kinds.append(Problem)
+    kinds.append(ProblemBody)
     found, components = msgspec.json.schema_components(kinds, ref_template=_REF)
     return dict(zip(kinds, found, strict=True)), components
 
@@ -134,5 +134,5 @@ def _responses(route: Route, schemas: Mapping[Any, Any]) -> dict[str, Any]:
     responses: dict[str, Any] = {str(route.status): good}
     for status, text in route.also.items():
         responses[str(status)] = {**good, "description": text} if status < 300 else {"description": text}
-    problem = {"description": "What went wrong, and what to do.", "content": {JSON: {"schema": schemas[Problem]}}}
+    problem = {"description": "What went wrong, and what to do.", "content": {JSON: {"schema": schemas[ProblemBody]}}}
     return {**responses, "default": problem}

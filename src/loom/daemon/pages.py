@@ -1,16 +1,20 @@
-"""The web client: built files beside this one, or a page that says how to get them."""
+"""The web client: built files beside this one, or a page that says how to get them.
+
+The build writes a brotli and a gzip copy beside each larger file; the client's `Accept-Encoding` decides which is sent.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
 from starlette.responses import HTMLResponse, Response
 
-from loom.daemon.calls import Call
-from loom.daemon.door_routes import redeemed
+from loom.daemon.dispatch import Call
+from loom.daemon.login_routes import redeem_link
 from loom.errors import NotFound
 
 WEB: Final = Path(__file__).parent / "web"
@@ -18,6 +22,14 @@ POLICY: Final = (
     "default-src 'self'; img-src 'self' data: blob:; media-src 'self' blob:; style-src 'self'; script-src 'self'; "
     "connect-src 'self'; object-src 'none'; base-uri 'none'; form-action 'self'; frame-ancestors 'none'"
 )
+FRAME_POLICY: Final = (
+    "sandbox allow-scripts; default-src 'none'; script-src 'unsafe-inline'; style-src 'unsafe-inline'; "
+    "img-src data:; font-src data:; frame-ancestors 'self'"
+)
+"""Of a frame that draws what a model wrote: it has no origin and no network, and only our own pages may hold it."""
+SERVICE_WORKER: Final = "sw.js"
+FOREVER: Final = "public, max-age=31536000, immutable"
+_ENCODINGS: Final = (("br", ".br"), ("gzip", ".gz"))
 _TYPES: Final = {
     ".css": "text/css; charset=utf-8",
     ".html": "text/html; charset=utf-8",
@@ -41,25 +53,32 @@ _MISSING: Final = """<!doctype html>
 """
 
 
-async def shell(call: Call[None, None]) -> Response:
+async def get_index(call: Call[None, None]) -> Response:
     """`/`, and `/?t=…`, which lets a browser in once."""
     word = call.request.query_params.get("t")
     if word is not None:
-        return redeemed(call, word)
+        return redeem_link(call, word)
     try:
-        return await _file(WEB / "index.html", "no-cache")
+        return await _file(call, WEB / "index.html", "no-cache")
     except NotFound:
         return HTMLResponse(_MISSING, headers={"Content-Security-Policy": POLICY, "Cache-Control": "no-cache"})
 
 
 async def asset(call: Call[None, None]) -> Response:
-    """Their names change with what is in them."""
-    return await _file(WEB / "assets" / _name(call), "public, max-age=31536000, immutable")
+    """A part of the client. Its name changes with its content, except that of the service worker."""
+    name = _name(call)
+    file = WEB / "assets" / name
+    if name == SERVICE_WORKER:
+        return await _file(call, file, "no-cache", {"Service-Worker-Allowed": "/"})
+    if file.suffix == ".html":
+        frame = {"Content-Security-Policy": FRAME_POLICY, "X-Frame-Options": "SAMEORIGIN"}
+        return await _file(call, file, FOREVER, frame)
+    return await _file(call, file, FOREVER)
 
 
-async def beside(call: Call[None, None]) -> Response:
+async def get_static_file(call: Call[None, None]) -> Response:
     """The icon and the manifest."""
-    return await _file(WEB / call.request.url.path.removeprefix("/"), "no-cache")
+    return await _file(call, WEB / call.request.url.path.removeprefix("/"), "no-cache")
 
 
 def _name(call: Call[None, None]) -> str:
@@ -69,15 +88,41 @@ def _name(call: Call[None, None]) -> str:
     return name
 
 
-async def _file(file: Path, cache: str) -> Response:
+async def _file(call: Call[None, None], file: Path, cache: str, headers: Mapping[str, str] | None = None) -> Response:
     kind = _TYPES.get(file.suffix)
     if kind is None:
         raise _nothing()
+    accepted = accepted_encodings(call.request.headers.get("accept-encoding", ""))
     try:
-        data = await asyncio.to_thread(file.read_bytes)
+        data, encoding = await asyncio.to_thread(_read, file, accepted)
     except (FileNotFoundError, IsADirectoryError, NotADirectoryError):
         raise _nothing() from None
-    return Response(data, 200, {"Cache-Control": cache, "Content-Security-Policy": POLICY, "Content-Type": kind})
+    given = {"Cache-Control": cache, "Content-Security-Policy": POLICY, "Content-Type": kind, "Vary": "Accept-Encoding"}
+    if encoding:
+        given["Content-Encoding"] = encoding
+    return Response(data, 200, {**given, **(headers or {})})
+
+
+def accepted_encodings(header: str) -> frozenset[str]:
+    """Return the content codings that an `Accept-Encoding` header allows; a weight of zero forbids one."""
+    found: dict[str, bool] = {}
+    for item in header.lower().split(","):
+        coding, _, weight = item.partition(";")
+        value = weight.replace(" ", "").removeprefix("q=")
+        found[coding.strip()] = not weight or value.strip("0.") != ""
+    everything = found.get("*", False)
+    return frozenset(coding for coding, _ in _ENCODINGS if found.get(coding, everything))
+
+
+def _read(file: Path, accepted: frozenset[str]) -> tuple[bytes, str]:
+    """Return the bytes to send and their content coding; empty for the file as it is."""
+    for coding, suffix in _ENCODINGS:
+        if coding in accepted:
+            try:
+                return file.with_name(file.name + suffix).read_bytes(), coding
+            except FileNotFoundError:
+                continue
+    return file.read_bytes(), ""
 
 
 def _nothing() -> NotFound:

@@ -3,80 +3,74 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 import msgspec
 
-from loom.agent.mend import Asking
+from loom.compile.policy import override_key, overrides_of
+from loom.compile.request import NextRequest
+from loom.compile.trim import UNLIMITED
 from loom.content.messages import Message
-from loom.context.policy import Said, override_key, wishes_of
-from loom.context.trim import UNLIMITED
-from loom.daemon.calls import Call
-from loom.daemon.core import Daemon
-from loom.daemon.gather import blocks_of
-from loom.daemon.message_shapes import (
+from loom.daemon.dispatch import Call
+from loom.daemon.message_types import (
     LastRow,
-    Plan,
     PlanCell,
     PlanModel,
     PlanProblem,
     PlanRequest,
     PlanRow,
     PlanTokens,
+    PlanView,
     WireQuery,
     WireView,
 )
-from loom.daemon.planning import asking_of, last_asking
 from loom.daemon.problems import problem
+from loom.daemon.request_content import blocks_of
+from loom.daemon.services import Daemon
 from loom.daemon.sessions_routes import without_auto
 from loom.errors import ConfigError, ContentError, LoomError
 from loom.models import Model, Usage
-from loom.prompt import Receipt, ReceiptRow
+from loom.prompt import Receipt
 from loom.providers.http import WIRES
-from loom.providers.media_body import elided
-from loom.store.session_rows import StoredSession
-
-DRAFT: Final = "draft"
-"""The node of a message that is not said yet."""
+from loom.providers.media_body import elide_media
 
 
-async def planned(call: Call[None, PlanRequest]) -> Plan:
+async def get_plan(call: Call[None, PlanRequest]) -> PlanView:
     daemon, body = call.daemon, call.body
     stored = await daemon.runtime.sessions.get(call.path("session"))
     blocks, _ = await blocks_of(daemon, stored, body.text, body.blocks)
-    draft = (Said(DRAFT, Message("user", blocks)),) if blocks else ()
-    wished, _ = wishes_of(without_auto({**stored.overrides, **body.overrides}))
+    draft = (Message("user", blocks),) if blocks else ()
+    overrides, _ = overrides_of(without_auto({**stored.overrides, **body.overrides}))
+    session = await daemon.runtime.session(stored.id)
     models: dict[str, PlanModel] = {}
     rows: dict[tuple[int, int, int], PlanRow] = {}
+    is_empty = not draft and stored.head_id == stored.root_id
     for reference in dict.fromkeys(body.models or (stored.model,)):
         try:
-            asking = await asking_of(
-                daemon, stored, reference, more=draft, overrides=wished, max_tokens=body.max_tokens
-            )
-            if body.sent:
-                asking = await last_asking(daemon, asking) or asking
-            if not asking.path:
-                models[reference] = _nothing(asking.model)
+            if is_empty:
+                models[reference] = _nothing(await daemon.runtime.resolve_live(reference))
                 continue
-            prepared = await daemon.looks.prepared(asking)
+            last = await session.last_request(reference, mode="estimate") if body.sent or body.last else None
+            request = last if body.sent else None
+            if request is None:
+                request = await session.next_request(
+                    reference, draft=draft, overrides=overrides, max_tokens=body.max_tokens, mode="estimate"
+                )
         except LoomError as error:
-            models[reference] = _failed(error)
+            models[reference] = _failed_model(error)
             continue
-        models[reference] = await asyncio.to_thread(_model, daemon, asking.model, prepared.receipt)
+        models[reference] = await asyncio.to_thread(_model, daemon, request.input.model, request.receipt)
         if body.last:
-            last = await _last(daemon, asking)
-            models[reference] = msgspec.structs.replace(models[reference], last=last)
-        _add(rows, asking, reference, prepared.receipt.rows)
-    return Plan(models=models, rows=tuple(rows[place] for place in sorted(rows)), rev=stored.rev)
+            models[reference] = msgspec.structs.replace(models[reference], last=_last_rows(last))
+        _add(rows, request, reference)
+    return PlanView(models=models, rows=tuple(rows[place] for place in sorted(rows)), rev=stored.rev)
 
 
-def _add(
-    rows: dict[tuple[int, int, int], PlanRow], asking: Asking, reference: str, found: Sequence[ReceiptRow]
-) -> None:
-    for row in found:
+def _add(rows: dict[tuple[int, int, int], PlanRow], request: NextRequest, reference: str) -> None:
+    path = request.input.full_path
+    for row in request.receipt.rows:
         place = (row.message, row.block, -1 if row.inner is None else row.inner)
-        placed = asking.path[row.message]
+        placed = path[row.message]
         known = rows.setdefault(
             place,
             PlanRow(
@@ -89,7 +83,7 @@ def _add(
                 kind=row.kind,
                 label=row.label,
                 digest=row.digest,
-                alt=asking.alts.get(row.digest, ""),
+                alt=request.input.alts.get(row.digest, ""),
                 by_model={},
             ),
         )
@@ -98,14 +92,12 @@ def _add(
         )
 
 
-async def _last(daemon: Daemon, asking: Asking) -> tuple[LastRow, ...] | None:
-    last = await last_asking(daemon, asking)
+def _last_rows(last: NextRequest | None) -> tuple[LastRow, ...] | None:
     if last is None:
         return None
-    prepared = await daemon.looks.prepared(last)
     return tuple(
         LastRow(
-            key=override_key(last.path[row.message].id, row.block, row.inner),
+            key=override_key(last.input.path[row.message].id, row.block, row.inner),
             kind=row.kind,
             label=row.label,
             digest=row.digest,
@@ -113,7 +105,7 @@ async def _last(daemon: Daemon, asking: Asking) -> tuple[LastRow, ...] | None:
             tokens=row.tokens,
             bytes=row.wire_bytes,
         )
-        for row in prepared.receipt.rows
+        for row in last.receipt.rows
     )
 
 
@@ -137,7 +129,7 @@ def _nothing(model: Model) -> PlanModel:
     return _empty(limit=model.limits.context_tokens, error=None)
 
 
-def _failed(error: LoomError) -> PlanModel:
+def _failed_model(error: LoomError) -> PlanModel:
     said = problem(error)
     return _empty(limit=0, error=PlanProblem(said.code, said.message, said.hint))
 
@@ -157,13 +149,12 @@ def _empty(*, limit: int, error: PlanProblem | None) -> PlanModel:
 
 
 async def wire(call: Call[WireQuery, None]) -> WireView:
-    daemon = call.daemon
-    stored: StoredSession = await daemon.runtime.sessions.get(call.path("session"))
-    asking = await asking_of(daemon, stored, call.query.model)
-    if not asking.path:
+    session = await call.daemon.runtime.session(call.path("session"))
+    if not await session.path():
         raise ContentError("The session holds no message yet: there is no request.")
-    if asking.model.wire not in WIRES:
-        raise ConfigError(f"{asking.model.reference} has no wire: it answers inside Loom.", hint="Name another model.")
-    prepared = await daemon.runtime.look(asking.prepared)
-    request: dict[str, Any] = WIRES[asking.model.wire].encode(prepared.prompt)
-    return WireView(asking.model.provider, asking.model.name, elided(request))
+    request = await session.next_request(call.query.model)
+    model = request.prompt.model
+    if model.wire not in WIRES:
+        raise ConfigError(f"{model.reference} has no wire: it answers inside Loom.", hint="Name another model.")
+    body: dict[str, Any] = WIRES[model.wire].encode(request.prompt)
+    return WireView(model.provider, model.name, elide_media(body))

@@ -48,11 +48,11 @@ class Previews:
 
     async def inline(self, media: Media) -> Inline | None:
         """Its bytes for a socket, scaled where they are too many."""
-        return await self._rendered(media, _INLINE)
+        return await self._render(media, _INLINE)
 
     async def _make(self, media: Media) -> str:
         for side_px in _SIDES_PX:
-            made = await self._rendered(media, Low(side_px, _FORMATS))
+            made = await self._render(media, Low(side_px, _FORMATS))
             if made is None:
                 return ""
             url = f"data:{made.media_type};base64,{pybase64.b64encode(made.data).decode()}"
@@ -60,7 +60,7 @@ class Previews:
                 return url
         return ""
 
-    async def _rendered(self, media: Media, recipe: Recipe) -> Inline | None:
+    async def _render(self, media: Media, recipe: Recipe) -> Inline | None:
         derived = self._runtime.derived
         try:
             found = await derived.get(media.digest, recipe)

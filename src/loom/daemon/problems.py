@@ -38,80 +38,80 @@ MOST_WORDS: Final = 2_000
 """A sentence that is longer holds something else, such as the whole of a bad value."""
 
 
-class Refusal(LoomError):
+class RequestError(LoomError):
     """A request that is turned down before anything is done."""
 
     code: ClassVar[str] = "request.refused"
     status: ClassVar[int] = 400
 
 
-class NotUnderstood(Refusal):
+class UnreadableRequest(RequestError):
     """Not JSON, not a form, no such page cursor."""
 
     code = "request.unreadable"
 
 
-class Misshapen(Refusal):
+class InvalidBody(RequestError):
     """JSON of another shape than the schema's."""
 
     code = "request.invalid"
     status = 422
 
 
-class Unauthorised(Refusal):
+class Unauthorised(RequestError):
     code = "auth.required"
     status = 401
 
 
-class Forbidden(Refusal):
+class Forbidden(RequestError):
     """A wrong Host or Origin, or a cookie without the header that only our own pages send."""
 
     code = "auth.forbidden"
     status = 403
 
 
-class Stale(Refusal):
+class Stale(RequestError):
     """If-Match names a revision that is no longer the current one."""
 
     code = "store.stale"
     status = 412
 
 
-class NoSuchRoute(Refusal):
+class NoSuchRoute(RequestError):
     code = "request.no_route"
     status = 404
 
 
-class WrongMethod(Refusal):
+class WrongMethod(RequestError):
     code = "request.method"
     status = 405
 
 
-class TooSlow(Refusal):
+class TooSlow(RequestError):
     code = "request.too_slow"
     status = 408
 
 
-class WrongType(Refusal):
+class WrongType(RequestError):
     """A body of a media type that this route does not read."""
 
     code = "request.type"
     status = 415
 
 
-class NotSent(Refusal):
+class NotSent(RequestError):
     """The model asked about would not be shown these bytes at all."""
 
     code = "media.not_sent"
     status = 404
 
 
-class ApprovalGone(Refusal):
+class ApprovalNotPending(RequestError):
     code = "approval.gone"
     status = 409
 
 
-class TooMany(Refusal):
+class TooMany(RequestError):
     """Over a rate limit; `retry_after` is in seconds."""
 
     code = "rate.limited"
@@ -122,7 +122,7 @@ class TooMany(Refusal):
         self.retry_after = retry_after
 
 
-class Draining(Refusal):
+class Draining(RequestError):
     """The daemon is stopping and begins nothing new."""
 
     code = "daemon.draining"
@@ -137,13 +137,13 @@ class ProblemText(msgspec.Struct, frozen=True):
     hint: str
 
 
-class Problem(msgspec.Struct, frozen=True):
+class ProblemBody(msgspec.Struct, frozen=True):
     error: ProblemText
 
 
 def status_of(error: LoomError) -> int:
     match error:
-        case Refusal():
+        case RequestError():
             return error.status
         case TooLarge():
             return 413
@@ -177,17 +177,17 @@ def problem(error: LoomError) -> ProblemText:
     return ProblemText(error.code, message[:MOST_WORDS], hint[:MOST_WORDS])
 
 
-def refused(error: LoomError) -> Response:
+def error_response(error: LoomError) -> Response:
     headers = {"Cache-Control": "no-store"}
     status = status_of(error)
     if isinstance(error, TooMany):
         headers["Retry-After"] = str(math.ceil(error.retry_after))
     if status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="loom"'
-    return Response(msgspec.json.encode(Problem(problem(error))), status, headers, JSON)
+    return Response(msgspec.json.encode(ProblemBody(problem(error))), status, headers, JSON)
 
 
-def bug() -> Response:
+def internal_error() -> Response:
     """Something that must not happen did. What it was is in the log, not here."""
     text = ProblemText("daemon.bug", "Something went wrong inside the daemon.", "Its log says what; nothing was lost.")
-    return Response(msgspec.json.encode(Problem(text)), 500, {"Cache-Control": "no-store"}, JSON)
+    return Response(msgspec.json.encode(ProblemBody(text)), 500, {"Cache-Control": "no-store"}, JSON)

@@ -7,10 +7,12 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from loom.daemon import api_types as s
 from loom.daemon import (
     asyncapi,
+    caption_routes,
     docs_page,
-    door_routes,
+    login_routes,
     media_routes,
     messages_routes,
     openapi,
@@ -18,11 +20,9 @@ from loom.daemon import (
     plan_routes,
     sessions_routes,
     settings_routes,
-    words_routes,
 )
-from loom.daemon import message_shapes as m
-from loom.daemon import shapes as s
-from loom.daemon.calls import Call, Handle, Route, answered
+from loom.daemon import message_types as m
+from loom.daemon.dispatch import Call, Handle, Route, json_response
 
 _BINARY: Final = {"*/*": {"type": "string", "format": "binary"}}
 _EXPORTS: Final = {
@@ -60,11 +60,11 @@ def document() -> dict[str, Any]:
 
 
 async def openapi_json(_: Call[None, None]) -> Response:
-    return answered(document())
+    return json_response(document())
 
 
 async def asyncapi_json(_: Call[None, None]) -> Response:
-    return answered(asyncapi.document())
+    return json_response(asyncapi.document())
 
 
 async def docs(_: Call[None, None]) -> Response:
@@ -80,34 +80,46 @@ SESSION: Final = "/v1/sessions/{session}"
 ROUTES: Final[tuple[Route, ...]] = (
     # health
     _row("GET", "/healthz", settings_routes.health, "Whether the process answers.", answer=s.Status, is_open=True),
-    _row("GET", "/readyz", settings_routes.ready, "Whether it takes work.", answer=s.Status, is_open=True),
+    _row("GET", "/readyz", settings_routes.get_readiness, "Whether it takes work.", answer=s.Status, is_open=True),
     _row("GET", "/v1/health", settings_routes.health, "The same as /healthz.", answer=s.Status, is_open=True),
-    _row("GET", "/v1/ready", settings_routes.ready, "The same as /readyz.", answer=s.Status, is_open=True),
+    _row("GET", "/v1/ready", settings_routes.get_readiness, "The same as /readyz.", answer=s.Status, is_open=True),
     _row("GET", "/v1/version", settings_routes.version, "The version of Loom and of this API.", answer=s.Version),
     _row(
         "GET",
         "/v1/metrics",
-        settings_routes.numbers,
+        settings_routes.get_metrics,
         "Numbers for Prometheus.",
         given={"text/plain": {"type": "string"}},
     ),
     # the way in
-    _row("GET", "/v1/login", door_routes.doors, "Whether a password opens it.", answer=s.Doors, is_open=True),
     _row(
-        "POST", "/v1/login", door_routes.login, "A cookie for the password.", body=s.Login, answer=s.Doors, is_open=True
+        "GET", "/v1/login", login_routes.auth_info, "Whether a password opens it.", answer=s.AuthMethods, is_open=True
     ),
-    _row("POST", "/v1/logout", door_routes.logout, "Take the cookie away.", status=204),
-    _row("POST", "/v1/links", door_routes.link, "A link that opens the web client once.", answer=s.Link),
     _row(
-        "POST", "/v1/token/rotate", door_routes.rotated, "A new token; the old one is refused at once.", answer=s.Token
+        "POST",
+        "/v1/login",
+        login_routes.login,
+        "A cookie for the password.",
+        body=s.Login,
+        answer=s.AuthMethods,
+        is_open=True,
+    ),
+    _row("POST", "/v1/logout", login_routes.logout, "Take the cookie away.", status=204),
+    _row("POST", "/v1/links", login_routes.link, "A link that opens the web client once.", answer=s.LoginLink),
+    _row(
+        "POST",
+        "/v1/token/rotate",
+        login_routes.rotate_token,
+        "A new token; the old one is refused at once.",
+        answer=s.Token,
     ),
     # settings
     _row("GET", "/v1/config", settings_routes.config, "Limits and defaults.", answer=s.ConfigView),
-    _row("GET", "/v1/models", settings_routes.models, "Models, and what each takes.", answer=s.Models),
-    _row("GET", "/v1/samples", settings_routes.samples, "Three files to try.", answer=s.Samples),
-    _row("GET", "/v1/keys", settings_routes.keys, "Which services have a key.", answer=s.Keys),
-    _row("PUT", "/v1/keys/{provider}", settings_routes.key_set, "Keep a key.", body=s.NewKey, answer=s.Keys),
-    _row("DELETE", "/v1/keys/{provider}", settings_routes.key_removed, "Forget a key.", answer=s.Keys),
+    _row("GET", "/v1/models", settings_routes.models, "Models, and what each takes.", answer=s.ModelList),
+    _row("GET", "/v1/samples", settings_routes.samples, "Three files to try.", answer=s.SampleList),
+    _row("GET", "/v1/keys", settings_routes.keys, "Which services have a key.", answer=s.KeyList),
+    _row("PUT", "/v1/keys/{provider}", settings_routes.set_key, "Keep a key.", body=s.NewKey, answer=s.KeyList),
+    _row("DELETE", "/v1/keys/{provider}", settings_routes.remove_key, "Forget a key.", answer=s.KeyList),
     # sessions
     _row(
         "POST",
@@ -121,25 +133,25 @@ ROUTES: Final[tuple[Route, ...]] = (
     _row(
         "GET",
         "/v1/sessions",
-        sessions_routes.listed,
+        sessions_routes.list_,
         "Sessions, newest first.",
         query=s.SessionQuery,
         answer=s.SessionPage,
     ),
-    _row("GET", SESSION, sessions_routes.shown, "One session.", answer=s.SessionView),
+    _row("GET", SESSION, sessions_routes.get, "One session.", answer=s.SessionView),
     _row(
         "PATCH",
         SESSION,
-        sessions_routes.changed,
+        sessions_routes.change,
         "Rename it, change its model, archive it.",
-        body=s.SessionChange,
+        body=s.SessionChangeBody,
         answer=s.SessionView,
         headers=("If-Match",),
     ),
     _row(
         "DELETE",
         SESSION,
-        sessions_routes.deleted,
+        sessions_routes.delete,
         "Delete it and the media that only it used.",
         status=204,
         headers=("If-Match",),
@@ -147,7 +159,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _row(
         "POST",
         SESSION + "/fork",
-        sessions_routes.forked,
+        sessions_routes.fork,
         "A new session from a node of this one.",
         body=s.NewFork,
         answer=s.SessionView,
@@ -156,31 +168,36 @@ ROUTES: Final[tuple[Route, ...]] = (
     _row(
         "POST",
         SESSION + "/head",
-        sessions_routes.head_moved,
+        sessions_routes.move_head,
         "Go to another node.",
         body=s.NewHead,
         answer=s.SessionView,
         headers=("If-Match",),
     ),
-    _row("GET", SESSION + "/tree", sessions_routes.tree, "All branches.", answer=s.Tree),
+    _row("GET", SESSION + "/tree", sessions_routes.tree, "All branches.", answer=s.TreeView),
     _row(
         "GET", SESSION + "/nodes/{node}/children", sessions_routes.children, "The answers to a node.", answer=m.Children
     ),
     _row(
         "PATCH",
         SESSION + "/nodes/{node}",
-        sessions_routes.node_changed,
+        sessions_routes.change_node,
         "Name or tag a node.",
         body=s.NodeChange,
         status=204,
     ),
     _row(
-        "GET", SESSION + "/files", sessions_routes.files, "Files of the workspace.", query=s.FileQuery, answer=s.Files
+        "GET",
+        SESSION + "/files",
+        sessions_routes.files,
+        "Files of the workspace.",
+        query=s.FileQuery,
+        answer=s.FileList,
     ),
     _row(
         "GET",
         SESSION + "/export",
-        sessions_routes.exported,
+        sessions_routes.export,
         "The conversation as a file.",
         query=s.ExportQuery,
         given=_EXPORTS,
@@ -188,7 +205,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _row(
         "GET",
         "/v1/search",
-        sessions_routes.searched,
+        sessions_routes.search,
         "Words in messages and media.",
         query=s.SearchQuery,
         answer=s.SearchResults,
@@ -205,19 +222,19 @@ ROUTES: Final[tuple[Route, ...]] = (
     _row(
         "POST",
         SESSION + "/messages",
-        messages_routes.posted,
+        messages_routes.post_message,
         "Say something.",
-        sent={"application/json": m.NewMessage, **_MESSAGE_FORM},
-        answer=m.Posted,
+        sent={"application/json": m.MessageBody, **_MESSAGE_FORM},
+        answer=m.PostedMessage,
         status=202,
         headers=("Idempotency-Key",),
     ),
-    _row("GET", SESSION + "/queue", messages_routes.waiting, "What waits to be said.", answer=m.Queue),
-    _row("DELETE", SESSION + "/queue/{message}", messages_routes.unsaid, "Leave it unsaid.", status=204),
+    _row("GET", SESSION + "/queue", messages_routes.list_queued, "What waits to be said.", answer=m.QueueView),
+    _row("DELETE", SESSION + "/queue/{message}", messages_routes.remove_queued, "Leave it unsaid.", status=204),
     _row(
         "POST",
         SESSION + "/cancel",
-        messages_routes.cancelled,
+        messages_routes.cancel_turn,
         "Stop the running turn.",
         body=m.Cancel,
         given=_ANY_JSON,
@@ -226,7 +243,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _row(
         "POST",
         SESSION + "/abort",
-        messages_routes.cancelled,
+        messages_routes.cancel_turn,
         "The same as cancel.",
         body=m.Cancel,
         given=_ANY_JSON,
@@ -236,20 +253,20 @@ ROUTES: Final[tuple[Route, ...]] = (
     _row(
         "POST",
         SESSION + "/regenerate",
-        messages_routes.again,
+        messages_routes.regenerate,
         "Another answer.",
-        body=m.Regenerate,
-        answer=m.Posted,
+        body=m.RegenerateBody,
+        answer=m.PostedMessage,
         status=202,
         headers=("Idempotency-Key",),
     ),
-    _row("GET", SESSION + "/approvals", messages_routes.asked, "What waits for your word.", answer=m.Approvals),
+    _row("GET", SESSION + "/approvals", messages_routes.list_approvals, "Pending approvals.", answer=m.ApprovalList),
     _row(
         "POST",
         SESSION + "/approvals/{approval}",
-        messages_routes.decided,
+        messages_routes.answer_approval,
         "Allow or deny it.",
-        body=m.Answer,
+        body=m.ApprovalAnswer,
         status=204,
     ),
     _row(
@@ -265,10 +282,10 @@ ROUTES: Final[tuple[Route, ...]] = (
     _row(
         "POST",
         SESSION + "/plan",
-        plan_routes.planned,
+        plan_routes.get_plan,
         "What the next request would carry, for several models.",
         body=m.PlanRequest,
-        answer=m.Plan,
+        answer=m.PlanView,
     ),
     _row(
         "GET", SESSION + "/wire", plan_routes.wire, "The exact body for a model.", query=m.WireQuery, answer=m.WireView
@@ -276,16 +293,16 @@ ROUTES: Final[tuple[Route, ...]] = (
     _row(
         "PUT",
         SESSION + "/overrides",
-        sessions_routes.overridden,
+        sessions_routes.set_overrides,
         "Pin, hide or restore blocks.",
-        body=dict[str, s.Override],
+        body=dict[str, s.OverrideChoice],
         answer=s.SessionView,
         headers=("If-Match",),
     ),
     _row(
         "PUT",
         SESSION + "/alts",
-        words_routes.worded,
+        caption_routes.set_captions,
         "Your own words for media, read by models that cannot take them.",
         body=dict[str, str],
         answer=s.SessionView,
@@ -295,7 +312,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _row(
         "POST",
         "/v1/media",
-        media_routes.uploaded,
+        media_routes.upload,
         "Put a file into the store.",
         query=s.MediaName,
         sent={**_FILE, "application/json": s.NewMedia},
@@ -303,11 +320,11 @@ ROUTES: Final[tuple[Route, ...]] = (
         status=201,
         also={200: "It was there already."},
     ),
-    _row("HEAD", "/v1/media/{digest}", media_routes.known, "Whether the store has it.", query=s.MediaForm),
+    _row("HEAD", "/v1/media/{digest}", media_routes.head_media, "Whether the store has it.", query=s.MediaForm),
     _row(
         "GET",
         "/v1/media/{digest}",
-        media_routes.served,
+        media_routes.get_media,
         "Its bytes, in the form asked for.",
         query=s.MediaForm,
         given=_BINARY,
@@ -318,7 +335,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     _row(
         "POST",
         "/v1/media/{digest}/description",
-        words_routes.described,
+        caption_routes.describe_media,
         "What a picture shows, in a model's words.",
         body=s.NewDescription,
         answer=s.DescriptionView,
@@ -338,8 +355,8 @@ ROUTES: Final[tuple[Route, ...]] = (
     _row("GET", "/asyncapi.json", asyncapi_json, "The events.", given=_ANY_JSON),
     _row("GET", "/docs", docs, "This document as a page.", given={"text/html": {"type": "string"}}, is_listed=False),
     # the web client
-    _row("GET", "/", pages.shell, "The web client.", is_open=True, is_listed=False),
+    _row("GET", "/", pages.get_index, "The web client.", is_open=True, is_listed=False),
     _row("GET", "/assets/{name}", pages.asset, "Its parts.", is_open=True, is_listed=False),
-    _row("GET", "/manifest.webmanifest", pages.beside, "Its manifest.", is_open=True, is_listed=False),
-    _row("GET", "/icon.svg", pages.beside, "Its icon.", is_open=True, is_listed=False),
+    _row("GET", "/manifest.webmanifest", pages.get_static_file, "Its manifest.", is_open=True, is_listed=False),
+    _row("GET", "/icon.svg", pages.get_static_file, "Its icon.", is_open=True, is_listed=False),
 )

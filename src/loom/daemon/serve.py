@@ -37,7 +37,7 @@ _SOMEWHERE: Final = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"
 _TCP_USER_TIMEOUT: Final = getattr(socket, "TCP_USER_TIMEOUT", 18)
 
 
-class Found(msgspec.Struct, frozen=True):
+class RunningDaemon(msgspec.Struct, frozen=True):
     """A daemon that runs."""
 
     pid: int
@@ -105,7 +105,7 @@ async def serve(
             page = f"{_url(listener, from_elsewhere=True)}/?t={app.daemon.auth.new_link()}"
             listening = Listening(url, page)
             server = _Server(_uvicorn(app, log_level), app, lambda: on_listening(listening))
-            with _told(config, url):
+            with _publish_address(config, url):
                 async with _rotating(app):
                     await server.serve([listener])
 
@@ -249,7 +249,7 @@ def _only_one(config: Config) -> Generator[None]:
 
 
 @contextmanager
-def _told(config: Config, url: str) -> Generator[None]:
+def _publish_address(config: Config, url: str) -> Generator[None]:
     """Where clients on this machine find it."""
     file = config.daemon_file()
     scratch = file.with_name(f".{file.name}-{secrets.token_hex(8)}")
@@ -257,21 +257,21 @@ def _told(config: Config, url: str) -> Generator[None]:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as opened:
-            opened.write(msgspec.json.encode(Found(os.getpid(), url)))
+            opened.write(msgspec.json.encode(RunningDaemon(os.getpid(), url)))
         scratch.replace(file)
     except OSError as error:
         raise ConfigError(f"The state folder cannot be written: {os.strerror(error.errno or 0)}.") from None
     try:
         yield
     finally:
-        if (here := found(config)) is not None and here.pid == os.getpid():
+        if (here := find_daemon(config)) is not None and here.pid == os.getpid():
             file.unlink(missing_ok=True)
 
 
-def found(config: Config) -> Found | None:
+def find_daemon(config: Config) -> RunningDaemon | None:
     """The daemon of this configuration, if one runs on this machine."""
     try:
-        here = msgspec.json.decode(config.daemon_file().read_bytes(), type=Found)
+        here = msgspec.json.decode(config.daemon_file().read_bytes(), type=RunningDaemon)
         os.kill(here.pid, 0)
     except (OSError, msgspec.DecodeError):
         return None

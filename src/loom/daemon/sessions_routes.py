@@ -11,34 +11,34 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
+from loom.compile.policy import overrides_of
 from loom.config import redact
-from loom.context.policy import wishes_of
-from loom.daemon.calls import Call, answered
-from loom.daemon.core import Daemon
-from loom.daemon.message_shapes import Children
-from loom.daemon.problems import NotUnderstood, Stale
-from loom.daemon.shapes import (
+from loom.daemon.api_types import (
     ExportQuery,
+    FileList,
     FileQuery,
-    Files,
     NewFork,
     NewHead,
     NewSession,
     NodeChange,
-    Override,
+    OverrideChoice,
     SearchQuery,
     SearchResult,
     SearchResults,
-    SessionChange,
+    SessionChangeBody,
     SessionPage,
     SessionQuery,
     SessionView,
-    Tree,
+    TreeView,
 )
+from loom.daemon.dispatch import Call, json_response
+from loom.daemon.message_types import Children
+from loom.daemon.problems import Stale, UnreadableRequest
+from loom.daemon.services import Daemon
 from loom.daemon.views import siblings_of, tree_node
 from loom.errors import Conflict, ContentError, Corrupt, NotFound, Unreadable
 from loom.store.session_rows import StoredSession
-from loom.tools.tree import Walk
+from loom.tools.file_walk import Walk
 from loom.tools.workspace import open_folder
 
 MAX_FILES: Final = 50
@@ -55,8 +55,8 @@ async def create(call: Call[None, NewSession]) -> Response:
         system=body.system,
         workspace=await folder_of(body.workspace),
     )
-    await daemon.turns.changed(session.id)
-    return await viewed(daemon, await daemon.runtime.sessions.get(session.id), status=201)
+    await daemon.turns.announce_change(session.id)
+    return await session_response(daemon, await daemon.runtime.sessions.get(session.id), status=201)
 
 
 async def folder_of(workspace: str) -> str:
@@ -77,7 +77,7 @@ def _folder(written: str) -> Path | None:
         return None
 
 
-async def listed(call: Call[SessionQuery, None]) -> SessionPage:
+async def list_(call: Call[SessionQuery, None]) -> SessionPage:
     daemon, query = call.daemon, call.query
     before = _cursor(query.before) if query.before else None
     found: list[StoredSession] = []
@@ -104,40 +104,40 @@ def _cursor(written: str) -> tuple[float, str]:
     try:
         return float(moment), session_id
     except ValueError:
-        raise NotUnderstood("That is not a place in the list.", hint="Give `next` of the page before.") from None
+        raise UnreadableRequest("That is not a place in the list.", hint="Give `next` of the page before.") from None
 
 
-async def shown(call: Call[None, None]) -> Response:
-    return await viewed(call.daemon, await call.daemon.runtime.sessions.get(call.path("session")))
+async def get(call: Call[None, None]) -> Response:
+    return await session_response(call.daemon, await call.daemon.runtime.sessions.get(call.path("session")))
 
 
-async def changed(call: Call[None, SessionChange]) -> Response:
+async def change(call: Call[None, SessionChangeBody]) -> Response:
     daemon, body = call.daemon, call.body
     if body.model:
         daemon.runtime.model(body.model)
     stored = await _update(daemon, call, title=body.title, model=body.model or None, archived=body.archived)
-    return await viewed(daemon, stored)
+    return await session_response(daemon, stored)
 
 
-async def deleted(call: Call[None, None]) -> None:
+async def delete(call: Call[None, None]) -> None:
     daemon, session_id = call.daemon, call.path("session")
     stored = await daemon.runtime.sessions.get(session_id)
     check_rev(call.request, stored)
     await daemon.turns.cancel(session_id)
     await daemon.runtime.delete_session(session_id)
-    await daemon.turns.changed(session_id, deleted=True)
+    await daemon.turns.announce_change(session_id, deleted=True)
 
 
-async def forked(call: Call[None, NewFork]) -> Response:
+async def fork(call: Call[None, NewFork]) -> Response:
     daemon = call.daemon
     session = await (await daemon.runtime.session(call.path("session"))).fork(call.body.node)
     if call.body.title is not None:
         await daemon.runtime.sessions.update(session.id, title=call.body.title)
-    await daemon.turns.changed(session.id)
-    return await viewed(daemon, await daemon.runtime.sessions.get(session.id), status=201)
+    await daemon.turns.announce_change(session.id)
+    return await session_response(daemon, await daemon.runtime.sessions.get(session.id), status=201)
 
 
-async def head_moved(call: Call[None, NewHead]) -> Response:
+async def move_head(call: Call[None, NewHead]) -> Response:
     """Only to a node that the session keeps, and only while no turn runs."""
     daemon, session_id = call.daemon, call.path("session")
     sessions = daemon.runtime.sessions
@@ -149,19 +149,19 @@ async def head_moved(call: Call[None, NewHead]) -> Response:
     if not await sessions.keeps(session_id, node):
         raise NotFound("That message is not part of this session.", hint="Look at its tree.")
     moved = await sessions.move_head(session_id, stored.head_id, node)
-    await daemon.turns.changed(session_id)
-    return await viewed(daemon, moved)
+    await daemon.turns.announce_change(session_id)
+    return await session_response(daemon, moved)
 
 
-async def overridden(call: Call[None, dict[str, Override]]) -> Response:
+async def set_overrides(call: Call[None, dict[str, OverrideChoice]]) -> Response:
     """Merged into what is there; `auto` takes one away."""
-    _, alts = wishes_of(call.body)
+    _, alts = overrides_of(call.body)
     if alts or len(call.body) > 1_000 or any(not 0 < len(key) <= 300 for key in call.body):
         raise ContentError("Overrides are named as the plan names them, a thousand at most.")
-    return await wished(call, {key: None if value == "auto" else value for key, value in call.body.items()})
+    return await merge_overrides(call, {key: None if value == "auto" else value for key, value in call.body.items()})
 
 
-async def wished(call: Call[None, Any], changes: Mapping[str, str | None]) -> Response:
+async def merge_overrides(call: Call[None, Any], changes: Mapping[str, str | None]) -> Response:
     """What the user chose for blocks and media, merged into what the session keeps; None takes one away."""
     daemon, session_id = call.daemon, call.path("session")
     for _ in range(_TRIES):
@@ -170,8 +170,8 @@ async def wished(call: Call[None, Any], changes: Mapping[str, str | None]) -> Re
         kept = {key: value for key, value in {**stored.overrides, **changes}.items() if value is not None}
         with suppress(Conflict):  # somebody changed it meanwhile: again from what it is now
             stored = await daemon.runtime.sessions.update(session_id, rev=stored.rev, overrides=kept)
-            await daemon.turns.changed(session_id)
-            return await viewed(daemon, stored)
+            await daemon.turns.announce_change(session_id)
+            return await session_response(daemon, stored)
     raise Conflict("This session is changed by others all the time.", hint="Try again.")
 
 
@@ -180,13 +180,13 @@ def without_auto(overrides: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in overrides.items() if value != "auto"}
 
 
-async def tree(call: Call[None, None]) -> Tree:
+async def tree(call: Call[None, None]) -> TreeView:
     runtime = call.daemon.runtime
     stored = await runtime.sessions.get(call.path("session"))
-    found = await runtime.forest.survey(stored.id)
+    found = await runtime.forest.read_tree(stored.id)
     if found.damaged:
         await runtime.forest.path(stored.head_id)  # a tree without its head is none; this says what is damaged
-    return Tree(stored.root_id, stored.head_id, tuple(tree_node(node) for node in found.nodes))
+    return TreeView(stored.root_id, stored.head_id, tuple(tree_node(node) for node in found.nodes))
 
 
 async def children(call: Call[None, None]) -> Children:
@@ -196,14 +196,14 @@ async def children(call: Call[None, None]) -> Children:
     return Children(await daemon.views.messages(found, siblings_of(found)))
 
 
-async def node_changed(call: Call[None, NodeChange]) -> None:
+async def change_node(call: Call[None, NodeChange]) -> None:
     daemon, session_id = call.daemon, call.path("session")
     node = await _own_node(daemon, session_id, call.path("node"))
     if call.body.bookmark is not None:
         await daemon.runtime.forest.set_bookmark(node, call.body.bookmark)
     if call.body.tags is not None:
         await daemon.runtime.forest.set_tags(node, call.body.tags)
-    await daemon.turns.changed(session_id)
+    await daemon.turns.announce_change(session_id)
 
 
 async def _own_node(daemon: Daemon, session_id: str, node: str) -> str:
@@ -213,11 +213,11 @@ async def _own_node(daemon: Daemon, session_id: str, node: str) -> str:
     return found
 
 
-async def files(call: Call[FileQuery, None]) -> Files:
+async def files(call: Call[FileQuery, None]) -> FileList:
     """Files of the workspace whose path holds the letters asked for, the best first."""
     stored = await call.daemon.runtime.sessions.get(call.path("session"))
     workspace = Path(stored.workspace) if stored.workspace else Path.cwd()
-    return Files(tuple(await asyncio.to_thread(_files, workspace, call.query.q)))
+    return FileList(tuple(await asyncio.to_thread(_files, workspace, call.query.q)))
 
 
 def _files(workspace: Path, asked: str) -> list[str]:
@@ -256,8 +256,8 @@ def _is_writable_name(path: str) -> bool:
     return True
 
 
-async def exported(call: Call[ExportQuery, None]) -> Response:
-    from loom.runtime.exporting import exported as written
+async def export(call: Call[ExportQuery, None]) -> Response:
+    from loom.runtime.export import export_session as written
 
     runtime = call.daemon.runtime
     stored = await runtime.sessions.get(call.path("session"))
@@ -272,14 +272,14 @@ async def exported(call: Call[ExportQuery, None]) -> Response:
     return Response(data, 200, headers, types[form])
 
 
-async def searched(call: Call[SearchQuery, None]) -> SearchResults:
+async def search(call: Call[SearchQuery, None]) -> SearchResults:
     return SearchResults(tuple(await _hits(call.daemon, call.query.q, call.query.limit)))
 
 
 async def _hits(daemon: Daemon, words: str, limit: int) -> list[SearchResult]:
-    from loom.store.search import Search
+    from loom.store.search import MessageSearch
 
-    found = await Search(daemon.runtime.database).find(words, limit=limit)
+    found = await MessageSearch(daemon.runtime.database).find(words, limit=limit)
     return [
         SearchResult(
             session=hit.session,
@@ -297,19 +297,19 @@ async def _hits(daemon: Daemon, words: str, limit: int) -> list[SearchResult]:
 # Revisions -----------------------------------------------------------------------------------------------------------
 
 
-async def viewed(daemon: Daemon, stored: StoredSession, *, status: int = 200) -> Response:
+async def session_response(daemon: Daemon, stored: StoredSession, *, status: int = 200) -> Response:
     view: SessionView = await daemon.views.session(stored, await daemon.turns.state(stored.id))
     headers = {"ETag": f'"{stored.rev}"'} | ({"Location": f"/v1/sessions/{stored.id}"} if status == 201 else {})
-    return answered(view, status, headers)
+    return json_response(view, status, headers)
 
 
 def check_rev(request: Request, stored: StoredSession) -> None:
-    wanted = wanted_rev(request)
+    wanted = expected_rev(request)
     if wanted is not None and wanted != stored.rev:
         raise Stale("This session has changed since you read it.", hint="Load it again, then repeat the change.")
 
 
-def wanted_rev(request: Request) -> int | None:
+def expected_rev(request: Request) -> int | None:
     """What If-Match names."""
     written = request.headers.get("if-match", "").strip().removeprefix("W/").strip('"')
     if not written or written == "*":
@@ -325,8 +325,8 @@ async def _update(daemon: Daemon, call: Call[Any, Any], **changes: Any) -> Store
     if all(value is None for value in changes.values()):
         return stored
     try:
-        stored = await daemon.runtime.sessions.update(stored.id, rev=wanted_rev(call.request), **changes)
+        stored = await daemon.runtime.sessions.update(stored.id, rev=expected_rev(call.request), **changes)
     except Conflict:
         raise Stale("This session has changed since you read it.", hint="Load it again, then repeat.") from None
-    await daemon.turns.changed(stored.id)
+    await daemon.turns.announce_change(stored.id)
     return stored

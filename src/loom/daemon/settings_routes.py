@@ -12,29 +12,29 @@ import msgspec
 from starlette.responses import Response
 
 from loom.config import Secret
-from loom.config.keys import keys_file, read_keys, services, write_keys
+from loom.config.key_file import keys_file, read_keys, services, write_keys
 from loom.daemon import metrics
-from loom.daemon.calls import Call
-from loom.daemon.core import Daemon
-from loom.daemon.media_routes import media_view
-from loom.daemon.problems import Refusal
-from loom.daemon.shapes import (
+from loom.daemon.api_types import (
     AudioLimits,
     CapabilityView,
     ConfigView,
     DocumentLimits,
     ImageLimits,
-    Keys,
+    KeyList,
     KeyView,
-    Models,
+    ModelList,
     ModelView,
     NewKey,
-    Samples,
+    SampleList,
     SampleView,
     Status,
     UploadLimits,
     Version,
 )
+from loom.daemon.dispatch import Call
+from loom.daemon.media_routes import media_view
+from loom.daemon.problems import RequestError
+from loom.daemon.services import Daemon
 from loom.errors import ConfigError, NotFound
 from loom.models import Model, Usage
 from loom.providers.catalog import key_env
@@ -45,7 +45,7 @@ API: Final = 1
 _TITLES: Final = {"login.png": "A screenshot", "receipt.jpg": "A receipt", "leaflet.pdf": "A leaflet"}
 
 
-class NotReady(Refusal):
+class NotReady(RequestError):
     code = "daemon.not_ready"
     status = 503
 
@@ -55,11 +55,12 @@ async def health(_: Call[None, None]) -> Status:
     return Status("ok")
 
 
-async def ready(call: Call[None, None]) -> Status:
-    """It takes work: it has started, is not stopping, and the store answers."""
+async def get_readiness(call: Call[None, None]) -> Status:
+    """Return ok if the daemon takes work: it has started, is not stopping, and its stores can be written."""
     if not call.daemon.is_ready:
         raise NotReady("The daemon is starting or stopping.")
-    await call.daemon.runtime.sessions.list(limit=1)
+    if problem := await call.daemon.readiness.problem():
+        raise NotReady(problem)
     return Status("ok")
 
 
@@ -67,9 +68,15 @@ async def version(_: Call[None, None]) -> Version:
     return Version(metadata.version("loom-runtime"), API)
 
 
-async def numbers(call: Call[None, None]) -> Response:
+async def get_metrics(call: Call[None, None]) -> Response:
     daemon = call.daemon
-    gauges = {"loom_turns_running": float(daemon.turns.active), "loom_watchers": float(daemon.feeds.watching)}
+    leases = daemon.runtime.leases.counters
+    gauges = {
+        "loom_turns_running": float(daemon.turns.active),
+        "loom_watchers": float(daemon.feeds.watcher_count),
+        "loom_lease_takeovers": float(leases.takeovers),
+        "loom_leases_lost": float(leases.lost),
+    }
     return Response(daemon.metrics.text(gauges), 200, {"Cache-Control": "no-store"}, metrics.TYPE)
 
 
@@ -89,14 +96,14 @@ async def config(call: Call[None, None]) -> ConfigView:
     )
 
 
-async def models(call: Call[None, None]) -> Models:
+async def models(call: Call[None, None]) -> ModelList:
     """The configured ones, those that keys and servers of this machine open, those that a key would, the built-in."""
     runtime = call.daemon.runtime
     default = await runtime.default_model()
     local = [name for server in await runtime.local_servers() for name in server.models]
     chosen = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items()]
     names = dict.fromkeys([default, *runtime.config.models, *local, *chosen, runtime.BUILT_IN])
-    return Models(await asyncio.to_thread(lambda: tuple(_model(runtime, name) for name in names)), default)
+    return ModelList(await asyncio.to_thread(lambda: tuple(_model(runtime, name) for name in names)), default)
 
 
 def _model(runtime: Runtime, name: str) -> ModelView:
@@ -136,40 +143,40 @@ def _per_million(model: Model, usage: Usage) -> float | None:
     return None if usd is None else usd * 1_000
 
 
-async def samples(call: Call[None, None]) -> Samples:
+async def samples(call: Call[None, None]) -> SampleList:
     """Three files to begin with; they are in the store."""
     found: list[SampleView] = []
     for sample in shipped():
-        taken = await call.daemon.intake.take(sample.data, sample.name)
+        taken = await call.daemon.intake.accept(sample.data, sample.name)
         found.append(SampleView(sample.name, _TITLES[sample.name], sample.question, media_view(taken)))
-    return Samples(tuple(found))
+    return SampleList(tuple(found))
 
 
 # Keys -----------------------------------------------------------------------------------------------------------------
 
 
-async def keys(call: Call[None, None]) -> Keys:
+async def keys(call: Call[None, None]) -> KeyList:
     return _keys(call.daemon.runtime)
 
 
-def _keys(runtime: Runtime) -> Keys:
+def _keys(runtime: Runtime) -> KeyList:
     """Never a key itself, only its end."""
     found: list[KeyView] = []
     for provider in services():
         key = key_for(provider, runtime.config) or ""
         last4 = key[-4:] if len(key) >= 12 else ""
         found.append(KeyView(provider=provider, set=bool(key), env=key_env(provider), last4=last4))
-    return Keys(tuple(found))
+    return KeyList(tuple(found))
 
 
-async def key_set(call: Call[None, NewKey]) -> Keys:
+async def set_key(call: Call[None, NewKey]) -> KeyList:
     provider, key = _provider(call.path("provider")), call.body.key.strip()
     if not key or not key.isascii() or not key.isprintable() or " " in key:
         raise ConfigError("That is no key: a key is one word of plain characters.", hint="Nothing was stored.")
     return await _keep(call.daemon, {provider: key})
 
 
-async def key_removed(call: Call[None, None]) -> Keys:
+async def remove_key(call: Call[None, None]) -> KeyList:
     return await _keep(call.daemon, {_provider(call.path("provider")): ""})
 
 
@@ -179,7 +186,7 @@ def _provider(name: str) -> str:
     return name
 
 
-async def _keep(daemon: Daemon, changes: dict[str, str]) -> Keys:
+async def _keep(daemon: Daemon, changes: dict[str, str]) -> KeyList:
     """In the file of keys, and in what this daemon asks with from now on."""
     runtime = daemon.runtime
     environ = runtime.config.provenance.environ

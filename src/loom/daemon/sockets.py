@@ -23,15 +23,15 @@ from socketio import packet
 from socketio.exceptions import ConnectionRefusedError as Turned
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from loom.daemon.envelopes import Envelope
+from loom.daemon.envelopes import EncodedEnvelope
 from loom.daemon.feeds import Watch
 from loom.daemon.previews import INLINE_BYTES
-from loom.daemon.problems import Misshapen, NotUnderstood, TooMany, problem, refused
-from loom.daemon.roll import Listed, Roll
+from loom.daemon.problems import InvalidBody, TooMany, UnreadableRequest, error_response, problem
+from loom.daemon.session_list import ListedSession, SessionList
 from loom.errors import LoomError
 
 if TYPE_CHECKING:
-    from loom.daemon.core import Daemon
+    from loom.daemon.services import Daemon
 
 NAMESPACE: Final = "/events"
 PATH: Final = "/socket.io/"
@@ -65,7 +65,7 @@ _Packet: Any = packet.Packet
 _Server: Any = socketio.AsyncServer
 
 
-class Odd(Exception):
+class ProtocolViolation(Exception):
     """What none of our clients sends."""
 
 
@@ -76,7 +76,7 @@ class StrictPacket(_Packet):
         try:
             _Packet.decode(self, encoded_packet)
         except (ValueError, TypeError, IndexError, RecursionError):
-            raise Odd from None
+            raise ProtocolViolation from None
         kind, data = cast("int", self.packet_type), cast("object", self.data)
         match kind:
             case packet.CONNECT | packet.DISCONNECT | packet.ACK:
@@ -84,10 +84,10 @@ class StrictPacket(_Packet):
             case packet.EVENT if isinstance(data, list) and data and isinstance(data[0], str):
                 return 0
             case _:
-                raise Odd
+                raise ProtocolViolation
 
 
-class Seat:
+class Connection:
     """A client that was let in."""
 
     def __init__(self, sid: str, transport: str) -> None:
@@ -104,7 +104,7 @@ class Seat:
 class Sockets:
     def __init__(self, daemon: Daemon) -> None:
         self._daemon = daemon
-        self._seats: dict[str, Seat] = {}
+        self._seats: dict[str, Connection] = {}
         self._strangers: dict[str, float] = {}
         self._sweeper: asyncio.Task[None] | None = None
         self._server = _Server(
@@ -118,17 +118,17 @@ class Sockets:
             engineio_logger=_quiet,
         )
         self._take = self._server.eio.handlers["message"]
-        self._server.eio.on("message", self._taken)
+        self._server.eio.on("message", self._count_received)
         self._server.on("connect", self._connect, namespace=NAMESPACE)
         self._server.on("disconnect", self._disconnect, namespace=NAMESPACE)
         self._server.on("join", self._join, namespace=NAMESPACE)
         self._server.on("leave", self._leave, namespace=NAMESPACE)
-        self._roll = Roll(daemon.runtime, daemon.bus, self._show)
+        self._roll = SessionList(daemon.runtime, daemon.bus, self._show)
         daemon.auth.on_rotate.append(self.drop_all)
         daemon.feeds.on_stop.append(self.stop)
 
     @property
-    def connected(self) -> int:
+    def connection_count(self) -> int:
         return len(self._seats)
 
     async def drop_all(self) -> None:
@@ -158,17 +158,17 @@ class Sockets:
                 if environ["asgi.scope"] is checked:
                     await self._shut(transport)
             if scope["type"] == "http":
-                await refused(NotUnderstood("This is not Socket.IO, or its connection is closed."))(
+                await error_response(UnreadableRequest("This is not Socket.IO, or its connection is closed."))(
                     scope, receive, send
                 )
 
-    async def _taken(self, transport: str, data: str | bytes) -> None:
+    async def _count_received(self, transport: str, data: str | bytes) -> None:
         found = self._server.eio.sockets.get(transport)
         try:
             if not data or (found is not None and found.queue.qsize() > UNREAD_PACKETS):
-                raise Odd
+                raise ProtocolViolation
             await self._take(transport, data)
-        except Odd:
+        except ProtocolViolation:
             await self._shut(transport)
 
     # Who comes and goes ----------------------------------------------------------------------------------------------
@@ -179,14 +179,14 @@ class Sockets:
         token = cast("dict[str, object]", auth).get("token", "") if isinstance(auth, dict) else ""
         client = scope["client"][0] if scope.get("client") else ""
         try:
-            is_admitted = isinstance(token, str) and self._daemon.auth.admits(headers, token=token, client=client)
+            is_admitted = isinstance(token, str) and self._daemon.auth.is_allowed(headers, token=token, client=client)
         except TooMany as error:
             raise Turned(error.message, {"code": error.code, "hint": error.hint}) from None
         if not is_admitted:
             hint = "Give the daemon's token as auth: {token}, or open the link of `loom web`."
             raise Turned("This needs the daemon's token.", {"code": "auth.required", "hint": hint})
         transport = self._server.manager.eio_sid_from_sid(sid, NAMESPACE)
-        self._seats[sid] = Seat(sid, transport)
+        self._seats[sid] = Connection(sid, transport)
 
     async def _disconnect(self, sid: str, reason: str = "") -> None:
         seat = self._seats.pop(sid, None)
@@ -200,22 +200,22 @@ class Sockets:
         try:
             wanted = msgspec.convert(given[0] if given else {}, Join)
             if seat is None:
-                raise Misshapen("This connection is closed.")
+                raise InvalidBody("This connection is closed.")
             if wanted.sessions:
                 seat.is_listening = True
                 self._roll.start()
                 return {"ok": True}
             return await self._begin(seat, wanted)
         except msgspec.ValidationError as error:
-            return _turned_down(Misshapen(f"join takes {{session, after, inline}}: {error}"))
+            return _turned_down(InvalidBody(f"join takes {{session, after, inline}}: {error}"))
         except LoomError as error:
             return _turned_down(error)
 
-    async def _begin(self, seat: Seat, wanted: Join) -> dict[str, Any]:
+    async def _begin(self, seat: Connection, wanted: Join) -> dict[str, Any]:
         if wanted.session not in seat.watches and len(seat.watches) >= MAX_JOINED:
-            raise Misshapen(f"One connection watches at most {MAX_JOINED} sessions.", hint="Leave some.")
+            raise InvalidBody(f"One connection watches at most {MAX_JOINED} sessions.", hint="Leave some.")
         if wanted.after is not None and not 0 <= wanted.after <= _MAX_SEQ:
-            raise Misshapen("`after` is the number of the last event that was seen.")
+            raise InvalidBody("`after` is the number of the last event that was seen.")
         stack = AsyncExitStack()
         watch = await stack.enter_async_context(self._daemon.feeds.watch(wanted.session, wanted.after))
         self._end(seat, wanted.session)
@@ -223,7 +223,7 @@ class Sockets:
             await stack.aclose()
             return {"ok": False}
         pump = asyncio.create_task(self._pump(seat, wanted, watch, stack))  # begins when the answer to this is queued
-        pump.add_done_callback(_seen)
+        pump.add_done_callback(_log_failure)
         seat.watches[wanted.session] = pump
         return {"ok": True, "seq": watch.head}
 
@@ -231,7 +231,7 @@ class Sockets:
         try:
             wanted = msgspec.convert(given[0] if given else {}, Join)
         except msgspec.ValidationError as error:
-            return _turned_down(Misshapen(f"leave takes {{session}}: {error}"))
+            return _turned_down(InvalidBody(f"leave takes {{session}}: {error}"))
         if seat := self._seats.get(sid):
             seat.is_listening = seat.is_listening and not wanted.sessions
             self._end(seat, wanted.session)
@@ -243,7 +243,7 @@ class Sockets:
         if not any(seat.is_listening for seat in self._seats.values()):
             await self._roll.stop()
 
-    def _end(self, seat: Seat, session_id: str) -> None:
+    def _end(self, seat: Connection, session_id: str) -> None:
         if earlier := seat.watches.pop(session_id, None):
             earlier.cancel()
 
@@ -266,7 +266,7 @@ class Sockets:
 
     # What is sent ----------------------------------------------------------------------------------------------------
 
-    async def _pump(self, seat: Seat, wanted: Join, watch: Watch, stack: AsyncExitStack) -> None:
+    async def _pump(self, seat: Connection, wanted: Join, watch: Watch, stack: AsyncExitStack) -> None:
         seen = watch.seq
         async with stack:
             try:
@@ -283,14 +283,14 @@ class Sockets:
                 await self._say(seat, "error", {**_words(error), "session": wanted.session, "after": seen})
                 seat.watches.pop(wanted.session, None)
 
-    async def _drop(self, seat: Seat, session_id: str, seen: int) -> None:
+    async def _drop(self, seat: Connection, session_id: str, seen: int) -> None:
         text = "This client takes events too slowly."
         hint = f"Join again with after={seen}; nothing is lost."
         told = {"code": "slow_client", "message": text, "hint": hint, "session": session_id, "after": seen}
         await self._say(seat, "error", told)
         await self._server.disconnect(seat.sid, NAMESPACE)
 
-    async def _show(self, line: Listed) -> None:
+    async def _show(self, line: ListedSession) -> None:
         for seat in [seat for seat in self._seats.values() if seat.is_listening]:
             try:
                 if self._has_room(seat):
@@ -300,10 +300,10 @@ class Sockets:
             except EngineIOError:  # it has just gone
                 continue
 
-    async def _say(self, seat: Seat, name: str, data: dict[str, Any]) -> None:
+    async def _say(self, seat: Connection, name: str, data: dict[str, Any]) -> None:
         await self._put(seat, f'2{NAMESPACE},["{name}",{msgspec.json.encode(data).decode()}]')
 
-    async def _send(self, seat: Seat, envelope: Envelope, *, inline: bool) -> None:
+    async def _send(self, seat: Connection, envelope: EncodedEnvelope, *, inline: bool) -> None:
         """TimeoutError where the client does not take what waits for it."""
         if not self._has_room(seat):
             async with asyncio.timeout(SLOW_SECONDS):
@@ -314,9 +314,9 @@ class Sockets:
             for part in parts:
                 await self._put(seat, part)
         else:
-            await self._put(seat, f"2{NAMESPACE},{envelope.named}")
+            await self._put(seat, f"2{NAMESPACE},{envelope.socket_json}")
 
-    async def _with_bytes(self, envelope: Envelope) -> list[str | bytes]:
+    async def _with_bytes(self, envelope: EncodedEnvelope) -> list[str | bytes]:
         """The packet and its attachments, as the protocol has them: a mark in the JSON stands for each."""
         told = msgspec.json.decode(envelope.json)
         data: dict[str, Any] = told["data"]
@@ -334,11 +334,11 @@ class Sockets:
         text = msgspec.json.encode([envelope.type, told]).decode()
         return [f"5{len(attached)}-{NAMESPACE},{text}" if attached else f"2{NAMESPACE},{text}", *attached]
 
-    async def _put(self, seat: Seat, part: str | bytes) -> None:
+    async def _put(self, seat: Connection, part: str | bytes) -> None:
         seat.sizes.append(len(part))
         await self._server.eio.send(seat.transport, part)
 
-    def _has_room(self, seat: Seat) -> bool:
+    def _has_room(self, seat: Connection) -> bool:
         found = self._server.eio.sockets.get(seat.transport)
         if found is None:
             raise SocketIsClosedError
@@ -360,7 +360,7 @@ def socket_app(daemon: Daemon, inner: ASGIApp) -> ASGIApp:
     return app
 
 
-def _seen(pump: asyncio.Task[None]) -> None:
+def _log_failure(pump: asyncio.Task[None]) -> None:
     """A bug ends what one client sees, and is not kept quiet."""
     if not pump.cancelled() and (error := pump.exception()) is not None:
         _log.error("events could not be sent", exc_info=error)

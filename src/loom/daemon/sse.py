@@ -12,13 +12,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from loom.daemon.envelopes import Envelope
+from loom.daemon.envelopes import EncodedEnvelope
 from loom.daemon.feeds import Watch
-from loom.daemon.problems import NotUnderstood, problem
+from loom.daemon.problems import UnreadableRequest, problem
 from loom.errors import LoomError
 
 if TYPE_CHECKING:
-    from loom.daemon.core import Daemon
+    from loom.daemon.services import Daemon
 
 SLOW_SECONDS: Final = 20.0
 """A client that takes nothing for so long is left; it comes back with the number of the last event it saw."""
@@ -38,20 +38,20 @@ _HEADERS: Final = (
 async def events(daemon: Daemon, request: Request) -> Response:
     """`after`, or `Last-Event-ID` of a client that comes back, says from where; `after=now` from now on."""
     stack = AsyncExitStack()
-    watch = daemon.feeds.watch(request.path_params["session"], place(request))
-    return EventStream(stack, await stack.enter_async_context(watch), daemon.feeds.turn)
+    watch = daemon.feeds.watch(request.path_params["session"], start_seq(request))
+    return SseResponse(stack, await stack.enter_async_context(watch), daemon.feeds.turn)
 
 
-def place(request: Request) -> int | None:
+def start_seq(request: Request) -> int | None:
     text = request.headers.get("last-event-id") or request.query_params.get("after") or "0"
     if text == "now":
         return None
     if not text.isascii() or not text.isdigit() or len(text) > _MAX_DIGITS or int(text) > _MAX_SEQ:
-        raise NotUnderstood("`after` is the number of the last event that you saw, or `now`.")
+        raise UnreadableRequest("`after` is the number of the last event that you saw, or `now`.")
     return int(text)
 
 
-class EventStream(Response):
+class SseResponse(Response):
     def __init__(self, stack: AsyncExitStack, watch: Watch, turn: Callable[[], Awaitable[None]]) -> None:
         super().__init__()
         self._stack = stack
@@ -61,7 +61,7 @@ class EventStream(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         async with self._stack:
             await send({"type": "http.response.start", "status": 200, "headers": list(_HEADERS)})
-            tasks = [asyncio.create_task(self._pump(send)), asyncio.create_task(_gone(receive))]
+            tasks = [asyncio.create_task(self._pump(send)), asyncio.create_task(_wait_for_disconnect(receive))]
             try:
                 await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
             finally:
@@ -77,7 +77,7 @@ class EventStream(Response):
             await _say(send, b"retry: 1000\n\n")
             while page := await self._next(send):
                 await self._turn()
-                await _say(send, b"".join(_framed(envelope) for envelope in page))
+                await _say(send, b"".join(_encode_event(envelope) for envelope in page))
             await send({"type": "http.response.body", "body": b""})
         except TimeoutError:
             return
@@ -86,7 +86,7 @@ class EventStream(Response):
             await _say(send, b"data: %s\n\n" % msgspec.json.encode(told))
             await send({"type": "http.response.body", "body": b""})
 
-    async def _next(self, send: Send) -> list[Envelope]:
+    async def _next(self, send: Send) -> list[EncodedEnvelope]:
         while True:
             try:
                 async with asyncio.timeout(BREATH_SECONDS):
@@ -95,7 +95,7 @@ class EventStream(Response):
                 await _say(send, b": open\n\n")
 
 
-def _framed(envelope: Envelope) -> bytes:
+def _encode_event(envelope: EncodedEnvelope) -> bytes:
     return b"id: %d\nevent: %s\ndata: %s\n\n" % (envelope.seq, envelope.type.encode(), envelope.json)
 
 
@@ -104,6 +104,6 @@ async def _say(send: Send, body: bytes) -> None:
         await send({"type": "http.response.body", "body": body, "more_body": True})
 
 
-async def _gone(receive: Receive) -> None:
+async def _wait_for_disconnect(receive: Receive) -> None:
     while (await receive())["type"] != "http.disconnect":
         pass

@@ -18,9 +18,9 @@ import msgspec
 from loom.agent.approvals import ApprovalGone as NobodyWaits
 from loom.agent.session import LocalSession
 from loom.content.inputs import Content
-from loom.daemon.bus import Bus, Told
-from loom.daemon.problems import ApprovalGone, Draining
-from loom.daemon.shapes import SessionState
+from loom.daemon.api_types import SessionState
+from loom.daemon.bus import Bus, BusMessage
+from loom.daemon.problems import ApprovalNotPending, Draining
 from loom.errors import Corrupt, LoomError, NotFound
 from loom.events import MessageStored, StepStarted, TurnStarted, decode_event
 from loom.runtime import Runtime
@@ -39,7 +39,7 @@ LOOK_SECONDS: Final = 2.0
 _log = logging.getLogger(__name__)
 
 
-class Posted(msgspec.Struct, frozen=True, kw_only=True):
+class AcceptedMessage(msgspec.Struct, frozen=True, kw_only=True):
     """A message that is on disk. `node` is where it stands once its turn has begun; watch from `seq` on."""
 
     message: str
@@ -95,7 +95,7 @@ class Turns:
         return len(self._workers)
 
     async def start(self) -> None:
-        self._runtime.on_events.append(self._moved)
+        self._runtime.events.subscribe(self._on_events)
         self._bus.listeners.append(self._hear)
         self._looker = asyncio.create_task(self._look_on())
 
@@ -116,9 +116,11 @@ class Turns:
             await asyncio.wait(tasks, timeout=seconds)
             left = await asyncio.gather(*(worker.session.leave() for worker in workers), return_exceptions=True)
             for error in [found for found in left if isinstance(found, BaseException)]:
-                _log.warning("a turn could not be closed, whoever works on it next will: %s", type(error).__name__)
+                _log.warning(
+                    "a turn could not be closed; the next holder of its lease closes it: %s", type(error).__name__
+                )
             await asyncio.gather(*tasks, return_exceptions=True)
-        self._runtime.on_events.remove(self._moved)
+        self._runtime.events.unsubscribe(self._on_events)
         self._bus.listeners.remove(self._hear)
 
     # What faces ask for ----------------------------------------------------------------------------------------------
@@ -132,15 +134,15 @@ class Turns:
         parent: str | None = None,
         n: int = 1,
         tools: Sequence[str] | None = None,
-    ) -> Posted:
+    ) -> AcceptedMessage:
         """Say something, now or when what runs is over. The same `key` again gives the first one back."""
         self._check_open()
         seq = await self._runtime.events.head(session_id)
         session = await self._runtime.session(session_id, tools=tools)
         queued = await session.post(*content, key=key, model=model, parent=parent, n=n)
-        return await self._accepted(session, queued, seq)
+        return await self._accept(session, queued, seq)
 
-    async def again(
+    async def regenerate(
         self,
         session_id: str,
         *,
@@ -149,13 +151,13 @@ class Turns:
         model: str = "",
         n: int = 1,
         tools: Sequence[str] | None = None,
-    ) -> Posted:
+    ) -> AcceptedMessage:
         """Other answers to the question above a node; without one, to the last question."""
         self._check_open()
         seq = await self._runtime.events.head(session_id)
         session = await self._runtime.session(session_id, tools=tools)
         queued = await session.post_again(node, key=key, model=model, n=n)
-        return await self._accepted(session, queued, seq)
+        return await self._accept(session, queued, seq)
 
     async def cancel(self, session_id: str, turn: str = "") -> None:
         """End the turn that runs, wherever it does; with `turn`, only if it is that one. What waits behind it begins
@@ -164,7 +166,7 @@ class Turns:
         if turn and turn != _running(await self._runtime.sessions.get(session_id)).get("turn"):
             return
         await session.cancel()
-        self._bus.tell(Told("request", session_id))
+        self._bus.publish(BusMessage("request", session_id))
 
     async def answer(
         self, session_id: str, approval: str, answer: Literal["once", "always", "deny"], reason: str = ""
@@ -173,8 +175,8 @@ class Turns:
         try:
             await session.answer(approval, answer, reason)
         except NobodyWaits as error:
-            raise ApprovalGone(error.message, hint=error.hint) from None
-        self._bus.tell(Told("request", session_id))
+            raise ApprovalNotPending(error.message, hint=error.hint) from None
+        self._bus.publish(BusMessage("request", session_id))
         self._begin(session)  # where its turn was left open, it goes on
 
     async def state(self, session_id: str) -> SessionState:
@@ -184,9 +186,9 @@ class Turns:
         queued = set(await self._runtime.queue.waiting())
         return {session.id: state_of(session, queued) for session in sessions}
 
-    async def changed(self, session_id: str, *, deleted: bool = False) -> None:
+    async def announce_change(self, session_id: str, *, deleted: bool = False) -> None:
         """The record of a session was changed by somebody who tells us."""
-        self._bus.tell(Told("deleted" if deleted else "changed", session_id))
+        self._bus.publish(BusMessage("deleted" if deleted else "changed", session_id))
 
     # Who works -------------------------------------------------------------------------------------------------------
 
@@ -194,15 +196,15 @@ class Turns:
         if self.draining:
             raise Draining("The daemon is stopping.", hint="Try again in a moment.")
 
-    async def _accepted(self, session: LocalSession, queued: Queued, seq: int) -> Posted:
+    async def _accept(self, session: LocalSession, queued: Queued, seq: int) -> AcceptedMessage:
         """Where nothing else runs, its turn begins now, and whoever asked wants to know which it is. Where many begin
         at once, that would be waiting for the turns of others."""
         is_next = queued.is_new and not self._beginning.locked() and await self._is_free(session.id)
         with self._listening(session.id) if is_next else contextlib.nullcontext() as moved:
             self._begin(session)
-            self._bus.tell(Told("work", session.id))
-            begun = await self._begun(session.id, queued.id, seq, moved) if moved is not None else None
-        return Posted(
+            self._bus.publish(BusMessage("work", session.id))
+            begun = await self._wait_for_start(session.id, queued.id, seq, moved) if moved is not None else None
+        return AcceptedMessage(
             message=queued.id,
             node=(begun.node if begun is not None else "") or queued.node or None,
             turn=begun.turn if begun is not None else None,
@@ -224,13 +226,13 @@ class Turns:
             if session == session_id:
                 moved.set()
 
-        self._runtime.on_events.append(heard)
+        self._runtime.events.subscribe(heard)
         try:
             yield moved
         finally:
-            self._runtime.on_events.remove(heard)
+            self._runtime.events.unsubscribe(heard)
 
-    async def _begun(self, session_id: str, message: str, seq: int, moved: asyncio.Event) -> _Begun | None:
+    async def _wait_for_start(self, session_id: str, message: str, seq: int, moved: asyncio.Event) -> _Begun | None:
         """The turn that answers a message, and where that stands; None where it does not begin soon."""
         node = ""
         with contextlib.suppress(TimeoutError):
@@ -257,7 +259,7 @@ class Turns:
         worker.is_wanted = True
         if worker.task is None:
             worker.task = asyncio.create_task(self._work(session.id, worker))
-            worker.task.add_done_callback(_seen)
+            worker.task.add_done_callback(_log_failure)
 
     async def _work(self, session_id: str, worker: _Worker) -> None:
         try:
@@ -271,7 +273,7 @@ class Turns:
         finally:
             if self._workers.get(session_id) is worker:
                 del self._workers[session_id]
-            self._bus.tell(Told("changed", session_id))
+            self._bus.publish(BusMessage("changed", session_id))
 
     async def _work_on(self, session: LocalSession) -> None:
         await self._beginning.acquire()
@@ -289,10 +291,10 @@ class Turns:
 
     # What is heard and seen ------------------------------------------------------------------------------------------
 
-    def _moved(self, session_id: str, seq: int, _: Sequence[tuple[str, bytes]]) -> None:
-        self._bus.tell(Told("events", session_id, seq))
+    def _on_events(self, session_id: str, seq: int, _: Sequence[tuple[str, bytes]]) -> None:
+        self._bus.publish(BusMessage("events", session_id, seq))
 
-    def _hear(self, told: Told) -> None:
+    def _hear(self, told: BusMessage) -> None:
         match told.what:
             case "work":
                 self._soon(told.session)
@@ -319,14 +321,14 @@ class Turns:
         """Sessions that nobody works on: posted to a daemon that died, or left in the middle of a turn."""
         while True:
             try:
-                for session_id in await self._left():
+                for session_id in await self._unfinished_sessions():
                     await self._taken_up(session_id)
             except LoomError as error:
                 _log.warning("the store could not be asked for work: %s", error.code)
             await asyncio.sleep(LOOK_SECONDS)
 
-    async def _left(self) -> list[str]:
-        left = list(await self._runtime.leases.abandoned())
+    async def _unfinished_sessions(self) -> list[str]:
+        left = list(await self._runtime.leases.list_abandoned())
         for session_id in await self._runtime.queue.waiting():
             with contextlib.suppress(Corrupt, NotFound):  # damaged or deleted: the others go on, and doctor tells of it
                 if await self._is_free(session_id):
@@ -334,7 +336,7 @@ class Turns:
         return left
 
 
-def _seen(work: asyncio.Task[None]) -> None:
+def _log_failure(work: asyncio.Task[None]) -> None:
     """A bug ends the work on one session, never on the others, and is not kept quiet."""
     if not work.cancelled() and (error := work.exception()) is not None:
         _log.error("work on a session failed", exc_info=error)

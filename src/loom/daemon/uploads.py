@@ -22,7 +22,7 @@ from starlette.requests import Request
 
 from loom.content.blocks import clean_text
 from loom.content.media import size_label
-from loom.daemon.problems import NotUnderstood, TooMany, TooSlow
+from loom.daemon.problems import TooMany, TooSlow, UnreadableRequest
 from loom.errors import Full, LoomError, StoreError, TooLarge
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ _MAX_LENGTH_DIGITS: Final = 18
 """Of an announced length; Python reads no number of thousands of digits."""
 
 
-class Held:
+class MemoryBudget:
     """How many bytes of bodies are in memory at this moment."""
 
     def __init__(self, most: int = MAX_HELD_BYTES) -> None:
@@ -56,13 +56,13 @@ class Held:
         self._bytes -= count
 
 
-class Spool:
+class UploadSpool:
     """Bytes without a name on the disk of the store; gone when it is closed, or when the process dies."""
 
     def __init__(self, folder: Path) -> None:
         with _faults():
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-            self._file = _unnamed(folder)
+            self._file = _open_unnamed(folder)
         self._pending = bytearray()
         self.size_bytes = 0
 
@@ -72,7 +72,7 @@ class Spool:
         if len(self._pending) >= STEP_BYTES:
             await self._flush()
 
-    async def whole(self) -> bytes:
+    async def read_all(self) -> bytes:
         await self._flush()
         return await asyncio.to_thread(self._read)
 
@@ -95,12 +95,12 @@ class Spool:
             return self._file.read()
 
 
-class Part(msgspec.Struct, kw_only=True):
+class FormPart(msgspec.Struct, kw_only=True):
     """One part of a form: a file (`spool`) or a field (`text`)."""
 
     name: str
     filename: str = ""
-    spool: Spool | None = None
+    spool: UploadSpool | None = None
     data: bytearray = msgspec.field(default_factory=bytearray)
 
     @property
@@ -131,7 +131,7 @@ async def chunks(request: Request, max_bytes: int) -> AsyncIterator[bytes]:
 
 
 @asynccontextmanager
-async def body_bytes(request: Request, max_bytes: int, held: Held) -> AsyncGenerator[bytes]:
+async def body_bytes(request: Request, max_bytes: int, held: MemoryBudget) -> AsyncGenerator[bytes]:
     """A small body as a whole."""
     data = bytearray()
     try:
@@ -144,9 +144,9 @@ async def body_bytes(request: Request, max_bytes: int, held: Held) -> AsyncGener
 
 
 @asynccontextmanager
-async def spooled(request: Request, folder: Path, max_bytes: int) -> AsyncGenerator[Spool]:
+async def spool_body(request: Request, folder: Path, max_bytes: int) -> AsyncGenerator[UploadSpool]:
     """A body that is a file."""
-    spool = Spool(folder)
+    spool = UploadSpool(folder)
     try:
         async for chunk in chunks(request, max_bytes):
             await spool.append(chunk)
@@ -156,12 +156,14 @@ async def spooled(request: Request, folder: Path, max_bytes: int) -> AsyncGenera
 
 
 @asynccontextmanager
-async def form(request: Request, folder: Path, *, max_file_bytes: int, max_bytes: int) -> AsyncGenerator[list[Part]]:
+async def form(
+    request: Request, folder: Path, *, max_file_bytes: int, max_bytes: int
+) -> AsyncGenerator[list[FormPart]]:
     """The parts of a multipart body, files spooled."""
     _, options = parse_options_header(request.headers.get("content-type", ""))
     boundary = options.get(b"boundary", b"")
     if not 0 < len(boundary) <= 200:
-        raise NotUnderstood("The form names no boundary.", hint="Send multipart/form-data as a browser does.")
+        raise UnreadableRequest("The form names no boundary.", hint="Send multipart/form-data as a browser does.")
     reading = _Form(folder, max_file_bytes)
     try:
         parser = MultipartParser(boundary, reading.callbacks())
@@ -170,11 +172,11 @@ async def form(request: Request, folder: Path, *, max_file_bytes: int, max_bytes
                 parser.write(chunk)
                 await reading.drain()
         except FormParserError:
-            raise NotUnderstood(
+            raise UnreadableRequest(
                 "The form cannot be read.", hint="Send multipart/form-data as a browser does."
             ) from None
         if not reading.is_complete:
-            raise NotUnderstood("The form ends in the middle.", hint="Send it again.")
+            raise UnreadableRequest("The form ends in the middle.", hint="Send it again.")
         yield reading.parts
     finally:
         reading.close()
@@ -184,14 +186,14 @@ class _Form:
     """What the parser calls. It only notes; `drain` writes, off the event loop."""
 
     def __init__(self, folder: Path, max_file_bytes: int) -> None:
-        self.parts: list[Part] = []
+        self.parts: list[FormPart] = []
         self.is_complete = False
         self._folder = folder
         self._max_file_bytes = max_file_bytes
         self._field = bytearray()
         self._value = bytearray()
         self._headers: dict[str, bytes] = {}
-        self._waiting: list[tuple[Spool, bytes]] = []
+        self._waiting: list[tuple[UploadSpool, bytes]] = []
         self._error: LoomError | None = None
 
     def callbacks(self) -> MultipartCallbacks:
@@ -238,7 +240,7 @@ class _Form:
             )
             return
         is_file = b"filename" in options
-        self.parts.append(Part(name=name, filename=filename, spool=Spool(self._folder) if is_file else None))
+        self.parts.append(FormPart(name=name, filename=filename, spool=UploadSpool(self._folder) if is_file else None))
 
     def _data(self, data: bytes, start: int, end: int) -> None:
         if self._error is not None:
@@ -264,7 +266,7 @@ def too_large(max_bytes: int) -> TooLarge:
     )
 
 
-def _unnamed(folder: Path) -> IO[bytes]:
+def _open_unnamed(folder: Path) -> IO[bytes]:
     return tempfile.TemporaryFile(dir=folder, buffering=0)
 
 

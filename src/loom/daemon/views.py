@@ -10,8 +10,8 @@ from typing import Any, Final
 import msgspec
 
 from loom.content.messages import Message, media_of, text_of
-from loom.daemon.message_shapes import MessageView
-from loom.daemon.shapes import MediaMark, SessionState, SessionView, TreeNode
+from loom.daemon.api_types import MediaMark, SessionState, SessionView, TreeNode
+from loom.daemon.message_types import MessageView
 from loom.errors import LoomError, StoreError
 from loom.models import Usage
 from loom.runtime import Runtime
@@ -23,7 +23,7 @@ _REMEMBERED: Final = 2_000
 _REMEMBERED_PRICES: Final = 50_000
 
 
-class Glimpse(msgspec.Struct, frozen=True):
+class Summary(msgspec.Struct, frozen=True):
     """A path at a glance. It never changes: a head's id covers everything above it."""
 
     snippet: str = ""
@@ -33,7 +33,7 @@ class Glimpse(msgspec.Struct, frozen=True):
 class Views:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._glimpses: OrderedDict[str, Glimpse] = OrderedDict()
+        self._glimpses: OrderedDict[str, Summary] = OrderedDict()
         self._prices: OrderedDict[str, float | None] = OrderedDict()
 
     async def session(self, stored: StoredSession, state: SessionState) -> SessionView:
@@ -55,13 +55,13 @@ class Views:
             thumb=glimpse.thumb,
         )
 
-    async def _glimpse(self, head: str) -> Glimpse:
+    async def _glimpse(self, head: str) -> Summary:
         found = self._glimpses.get(head)
         if found is None:
             try:
                 found = _glimpse(await self._runtime.forest.path(head))
             except StoreError:  # one that is damaged is still listed; opening it says what is wrong
-                return Glimpse()
+                return Summary()
             self._glimpses[head] = found
             if len(self._glimpses) > _REMEMBERED:
                 self._glimpses.popitem(last=False)
@@ -166,13 +166,13 @@ def one_line(text: str, most: int) -> str:
     return words if len(words) <= most else words[: most - 1].rstrip() + "…"
 
 
-def _glimpse(path: Sequence[Node]) -> Glimpse:
+def _glimpse(path: Sequence[Node]) -> Summary:
     """The last words, of people and models; the newest picture, whoever showed it."""
     said = [node.message for node in path if node.message is not None and node.source != "system"]
     words = [message.text for message in said if message.role != "tool" and message.text.strip()]
     media = [medium for message in said for medium in media_of(message)]
     pictures = [medium.digest for medium in media if medium.media_type.startswith("image/")]
-    return Glimpse(
+    return Summary(
         snippet=one_line(words[-1], LABEL_CHARACTERS) if words else "",
         thumb=pictures[-1] if pictures else None,
     )

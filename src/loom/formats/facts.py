@@ -7,12 +7,15 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from loom.content.media import Category, Media
+from loom.content.recipes import Recipe, Rendered
 
-Nature: TypeAlias = Literal["photo", "screenshot"]
+__all__ = ["EmbeddedPicture", "ImageCharacter", "Inspection", "IntakeLimits", "MadeRendition", "Rendered"]
+
+ImageCharacter: TypeAlias = Literal["photo", "screenshot"]
 """Whether a picture must stay lossless to stay legible ("screenshot": flat colours, text, lines) or not."""
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class IntakeLimits(msgspec.Struct, frozen=True, kw_only=True):
     """What the door lets in. Configurable; the defaults are the promises of the documentation."""
 
     max_text_bytes: int = 1_000_000
@@ -46,6 +49,13 @@ class EmbeddedPicture(msgspec.Struct, frozen=True, kw_only=True):
     name: str = ""
 
 
+class MadeRendition(msgspec.Struct, frozen=True):
+    """Derived bytes that were made while a picture was decoded anyway; the caller puts them into its cache."""
+
+    recipe: Recipe
+    rendered: Rendered
+
+
 class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     """What the door found. `notices` are sentences for people, each naming what was changed or noticed."""
 
@@ -62,16 +72,5 @@ class Inspection(msgspec.Struct, frozen=True, kw_only=True):
     pictures: tuple[EmbeddedPicture, ...] = ()
     sample_rate_hz: int | None = None
     channels: int | None = None
-
-
-class Rendered(msgspec.Struct, frozen=True, kw_only=True):
-    """Derived bytes. `media_type` is what the encoder wrote."""
-
-    data: bytes
-    media_type: str
-    width: int | None = None
-    height: int | None = None
-    pages: int | None = None
-    pages_without_text: tuple[int, ...] = ()
-    """For the text of a PDF: which of its pages have no text layer, counted from one in the whole document."""
-    notices: tuple[str, ...] = ()
+    renditions: tuple[MadeRendition, ...] = ()
+    """Of a picture, by the recipes that `inspect` was given."""

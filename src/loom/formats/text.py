@@ -8,12 +8,10 @@ from collections.abc import Iterator
 from typing import Final
 
 from loom.errors import Unreadable
+from loom.formats.encodings import declared_encoding, encoding_label, find_encoding, is_escaped_japanese
 
 WINDOW_BYTES: Final = 8192
 MIN_PRINTABLE: Final = 0.95
-_MAX_HIGH_SHARE: Final = 0.3
-"""Above it, bytes that are not UTF-8 are more likely another alphabet or no text at all than Western European."""
-
 # Longest mark first: that of UTF-32 begins with that of UTF-16.
 _MARKS: Final = (
     (codecs.BOM_UTF8, "utf-8-sig"),
@@ -29,19 +27,6 @@ _CONTROLS: Final = bytes(set(range(32)) - {8, 9, 10, 11, 12, 13, 27} | {127})
 _NO_CONTROLS: Final = bytes(set(range(256)) - set(_CONTROLS))
 _UTF8_CONTROLS: Final = re.compile(rb"\xc2[\x80-\x9f]")
 _WIDE_CONTROLS: Final = re.compile("[\x00-\x07\x0e-\x1a\x1c-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
-_UNDEFINED_1252: Final = re.compile(rb"[\x81\x8d\x8f\x90\x9d]")
-
-_DECLARED: Final = re.compile(rb"""(?:coding|charset)\s*[=:]\s*["']?([\w.-]{2,32})""", re.IGNORECASE)
-"""As in XML, HTML, mail and Python."""
-_DECLARED_BYTES: Final = 1024
-_ONE_BYTE_CODECS: Final = frozenset(
-    (
-        *(f"cp125{number}" for number in (0, 1, 3, 4, 5, 6, 7, 8)),
-        *(f"iso8859-{number}" for number in (2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 13, 14, 15, 16)),
-        *("koi8-r", "koi8-u", "cp866", "tis-620"),
-    )
-)
-"""What is said of these is believed. Each of their bytes is one character, so that a text is written back as it was."""
 _LINES_CHARS: Final = 65_536
 
 
@@ -57,19 +42,9 @@ def encoding_of(data: bytes) -> str | None:
     if b"\0" in head:
         return _unmarked_wide(head, whole=whole)
     if _is_utf8(head, whole=whole):
-        return "utf-8"
-    return _declared(head) or ("cp1252" if _is_western(head) else None)
-
-
-def _declared(head: bytes) -> str | None:
-    """What a text that is not Unicode says of itself, if it can be true."""
-    said = _DECLARED.search(head, 0, _DECLARED_BYTES)
-    try:
-        codec = codecs.lookup(said[1].decode()).name if said else ""
-        text = head.decode(codec) if codec in _ONE_BYTE_CODECS else ""
-    except (LookupError, UnicodeDecodeError):
-        return None
-    return codec if text and len(_WIDE_CONTROLS.findall(text)) <= len(text) * (1 - MIN_PRINTABLE) else None
+        return "iso2022_jp" if b"\x1b$" in head and is_escaped_japanese(head) else "utf-8"
+    found = find_encoding(data)
+    return None if found is None else found.codec
 
 
 def _is_utf8(head: bytes, *, whole: bool) -> bool:
@@ -82,14 +57,6 @@ def _is_utf8(head: bytes, *, whole: bool) -> bool:
     if not head.isascii():
         controls += len(_UTF8_CONTROLS.findall(head))
     return controls <= len(head) * (1 - MIN_PRINTABLE) and b"\0" not in head
-
-
-def _is_western(head: bytes) -> bool:
-    """Windows-1252, of which Latin-1 text is a part. No control at all: this guess has no other evidence."""
-    if head.translate(None, _NO_CONTROLS) or _UNDEFINED_1252.search(head):
-        return False
-    high = sum(map(head.count, range(0x80, 0x100))) if len(head) < 64 else len(head.translate(None, bytes(range(0x80))))
-    return high <= max(2, len(head) * _MAX_HIGH_SHARE)
 
 
 def _is_wide(head: bytes, codec: str, *, whole: bool) -> bool:
@@ -123,11 +90,11 @@ def _unmarked_wide(head: bytes, *, whole: bool) -> str | None:
 
 
 def decode_text(data: bytes, name: str = "") -> tuple[str, str, tuple[str, ...]]:
-    """(text, encoding, notices). What cannot be decoded is replaced and said; no text at all is `Unreadable`."""
+    """Return (text, encoding, notices). What cannot be decoded is replaced and said; no text at all is `Unreadable`."""
     codec = encoding_of(data)
     if codec is None:
         raise Unreadable(
-            f"{name or 'The data'} is not text in UTF-8, UTF-16, UTF-32 or Windows-1252.",
+            f"{name or 'The data'} is no text in any encoding that Loom knows.",
             name=name,
             hint="Save it as UTF-8 and attach it again.",
         )
@@ -142,19 +109,30 @@ def _decode(data: bytes, codec: str, shown: str) -> tuple[str, str, tuple[str, .
     for mark, marked in _MARKS:
         if marked == codec and marked != "utf-8-sig" and data.startswith(mark):
             data = data[len(mark) :]
-    if codec != "cp1252":
+    if codec == "utf-8" and b"\x1b$" in data and is_escaped_japanese(data):
+        codec = "iso2022_jp"
+    if codec.startswith("utf-"):
         try:
             return data.decode(codec), codec, ()
         except UnicodeDecodeError:
             text = data.decode(codec, "replace")
         damaged = text.count("\ufffd")
-        if not codec.startswith("utf-8") or sum(map(len, re.findall("[^\x00-\x7f\ufffd]+", text))) > damaged:
+        found = find_encoding(data) if codec.startswith("utf-8") else None
+        if found is None or sum(map(len, re.findall("[^\x00-\x7f\ufffd]+", text))) > damaged:
             return text, codec, (f"{damaged} damaged characters in {shown} are shown as \ufffd",)
-        declared = _declared(data[:WINDOW_BYTES])
-        if declared is not None:
-            return _decode(data, declared, shown)
-    text = data.decode("cp1252", "replace")
-    return text, "cp1252", (f"{shown} is not UTF-8; it was read as Windows-1252 (Western European)",)
+        codec = found.codec
+    return _decode_other(data, codec, shown)
+
+
+def _decode_other(data: bytes, codec: str, shown: str) -> tuple[str, str, tuple[str, ...]]:
+    """What is not Unicode. A declared encoding is what the author says; a detected one is told to the reader."""
+    text = data.decode(codec, "replace")
+    notices: list[str] = []
+    if codec != "iso2022_jp" and declared_encoding(data) != codec:
+        notices.append(f"{shown} is not UTF-8; it was read as {encoding_label(codec)}")
+    if damaged := text.count("\ufffd"):
+        notices.append(f"{damaged} damaged characters in {shown} are shown as \ufffd")
+    return text, codec, tuple(notices)
 
 
 def lines_of(text: str) -> Iterator[str]:

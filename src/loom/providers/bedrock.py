@@ -1,52 +1,24 @@
-"""Claude on Bedrock: the Anthropic wire behind AWS's address, signature and framing. Same names as in every wire.
+"""Bedrock's address and signature; its protocol is `wire.bedrock_anthropic`.
 
-The body is the Anthropic one (`wire.anthropic.encode` knows about Bedrock). A request is authorised with a Bedrock API
-key (AWS_BEARER_TOKEN_BEDROCK) where there is one, else signed with the credentials that AWS's own tools would use.
-A signature covers the hash of the body, and the service takes no unsigned ones; so the body is read twice, once to be
-hashed and once to be sent, and never held.
+A request is authorised with a Bedrock API key (AWS_BEARER_TOKEN_BEDROCK) where there is one, else signed with the
+credentials that AWS's own tools would use. A signature covers the hash of the body, and the service takes no unsigned
+ones; so the body is read twice, once to be hashed and once to be sent, and never held.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
-from base64 import b64decode
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from importlib import import_module
 from typing import Any, Final
-from urllib.parse import quote
 
-from loom.errors import ExtraMissing, NotAuthorised, ProviderError
-from loom.events import DecoderEvent
+from loom.errors import ExtraMissing, NotAuthorised
 from loom.models import Model
-from loom.prompt import Prompt
-from loom.providers.event_frames import Frame, FrameSplitter
 from loom.providers.media_body import Body, sha256_of
-from loom.wire import anthropic, faults
-from loom.wire.framing import parse_object, reading, words
 
-HEADERS: Final = {"accept": "application/vnd.amazon.eventstream", "x-amzn-bedrock-accept": "application/json"}
 SERVICE: Final = "bedrock"
 _DEFAULT_REGION: Final = "us-east-1"
-
-_STATUS: Final = {
-    "accessDeniedException": 403,
-    "internalServerException": 500,
-    "modelErrorException": 424,
-    "modelNotReadyException": 429,
-    "modelStreamErrorException": 500,
-    "modelTimeoutException": 408,
-    "resourceNotFoundException": 404,
-    "serviceQuotaExceededException": 429,
-    "serviceUnavailableException": 503,
-    "throttlingException": 429,
-    "validationException": 400,
-}
-
-
-def path(model: Model) -> str:
-    """A model's name may be an ARN, with colons and slashes."""
-    return f"/model/{quote(model.name, safe='')}/invoke-with-response-stream"
 
 
 def base_url(model: Model) -> str:
@@ -66,55 +38,13 @@ def region() -> str:
     return str(session.get_config_variable("region") or _DEFAULT_REGION)
 
 
-def encode(prompt: Prompt) -> dict[str, Any]:
-    return anthropic.encode(prompt)
-
-
-class Decoder:
-    """The Anthropic events, each in base64 inside JSON inside a frame; errors are frames of their own."""
-
-    def __init__(self, model: Model) -> None:
-        self._model = model
-        self._frames = FrameSplitter()
-        self._events = anthropic.Decoder(model)
-
-    def feed(self, data: bytes) -> Iterator[DecoderEvent]:
-        with reading(self._model):
-            for frame in self._frames.feed(data):
-                yield from self._frame(frame)
-
-    def finish(self) -> Iterator[DecoderEvent]:
-        return self._events.finish()
-
-    def _frame(self, frame: Frame) -> Iterator[DecoderEvent]:
-        kind = frame.headers.get(":message-type", "event")
-        if kind == "event":
-            payload = parse_object(frame.payload, self._model)
-            if payload.get("bytes"):
-                event = b64decode(words(payload, "bytes"), validate=True)
-                yield from self._events.decode(parse_object(event, self._model))
-            return
-        if kind == "exception":
-            name = frame.headers.get(":exception-type", "")
-            raise fault(_STATUS.get(name), {"type": name, **parse_object(frame.payload, self._model)}, self._model)
-        name = frame.headers.get(":error-code", "")
-        raise fault(None, {"type": name, "message": frame.headers.get(":error-message", name)}, self._model)
-
-
-def fault(status: int | None, body: dict[str, Any], model: Model, sent: dict[str, Any] | None = None) -> ProviderError:
-    """`body` is `{"message": …}`, its `type` the name of the exception."""
-    if "input is too long" in str(body.get("message", "")).lower():
-        body = {**body, "type": "prompt is too long"}  # in the words of the other doors to the same model
-    return faults.read(status, body, model, sent, _STATUS)
-
-
 class Signer:
     """Signature Version 4 with the usual credentials: environment, profile, single sign-on, instance role."""
 
     def __init__(self) -> None:
         self._session: Any = None
 
-    async def signed(self, url: str, headers: Mapping[str, str], body: Body) -> dict[str, str]:
+    async def sign(self, url: str, headers: Mapping[str, str], body: Body) -> dict[str, str]:
         """The headers to add."""
         digest = await sha256_of(body)
         return await asyncio.to_thread(self._sign, url, headers, digest)

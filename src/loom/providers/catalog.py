@@ -6,8 +6,10 @@ said by the user, or guessed.
 
 from __future__ import annotations
 
+import os
 import re
 import tomllib
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any, Final, cast
@@ -15,17 +17,24 @@ from typing import Any, Final, cast
 import msgspec
 
 from loom.content.blocks import Detail
+from loom.content.media_kinds import MEDIA_CAPABILITIES, MEDIA_KINDS, MediaKind
 from loom.errors import ConfigError
-from loom.models import PDF, PLAIN_IMAGES, Model, Origin
+from loom.models import FactOrigin, Model, Price
 
-PLAIN_AUDIO: Final = ("audio/wav", "audio/mpeg")
-SECTIONS: Final = ("capabilities", "limits", "tokens", "thinking", "cache", "ids")
-_FIELDS: Final = ("provider", "wire", "profile", "base_url", "sampling", "user_after_tool", "calls_need_tools")
+SECTIONS: Final = ("capabilities", "limits", "tokens", "thinking", "cache", "ids", "dialect")
+_FIELDS: Final = (
+    "provider",
+    "wire",
+    "base_url",
+    "auth",
+    "sampling",
+    "user_after_tool",
+    "calls_need_tools",
+    "options",
+    "schema_with_tools",
+    "own_blocks",
+)
 ALIASES: Final = {"bedrock-anthropic": "bedrock", "openai-responses": "openai", "openai-compatible": "compatible"}
-
-
-KINDS: Final = (("vision", "image/", PLAIN_IMAGES[:2]), ("native_pdf", PDF, (PDF,)), ("audio", "audio/", PLAIN_AUDIO))
-"""What a capability is called, the media types that it means, and those it usually comes with."""
 
 
 class ModelOverrides(msgspec.Struct, frozen=True, kw_only=True):
@@ -41,7 +50,9 @@ class ModelOverrides(msgspec.Struct, frozen=True, kw_only=True):
     context_tokens: int | None = None
     max_output_tokens: int | None = None
     base_url: str = ""
-    profile: str = ""
+    price: Price | None = None
+    dialect: str = ""
+    """A platform whose rules of Chat Completions apply (`mistral` for a gateway in front of it)."""
     detail: Detail = "auto"
 
 
@@ -50,24 +61,42 @@ def model(reference: str, overrides: ModelOverrides | None = None) -> Model:
     platform, slash, name = reference.partition("/")
     platform = ALIASES.get(platform, platform)
     if not slash or not name:
-        raise ConfigError(f"a model is written as platform/name, such as anthropic/claude-opus-5, not {reference!r}")
+        near = ", ".join(near_names(reference))
+        raise ConfigError(
+            f"a model is written as platform/name, such as anthropic/claude-opus-5, not {reference!r}",
+            hint=f"Did you mean {near}?" if near else "",
+        )
     if platform not in platforms():
-        from loom.providers.endpoints import USUAL_PLACES
-
-        known = ", ".join(dict.fromkeys([*platforms(), *(kind for kind, _ in USUAL_PLACES)]))
-        raise ConfigError(f"{platform!r} is no platform that Loom knows.", hint=f"Known: {known}.")
+        near = ", ".join(near_names(reference))
+        known = f"Known: {', '.join(platforms())}."
+        raise ConfigError(
+            f"{platform!r} is no platform that Loom knows.", hint=f"Did you mean {near}? {known}" if near else known
+        )
     names = platforms()[platform].get("names", [name])
     if name not in names:
         known = ", ".join(f"{platform}/{each}" for each in names)
         raise ConfigError(f"there is no model {reference!r}.", hint=f"Known: {known}.")
     found = _model(platform, name)
-    return _overridden(found, overrides) if overrides else found
+    if (not overrides or not overrides.base_url) and (stated := env_base_url(platform, os.environ)):
+        found = msgspec.structs.replace(found, base_url=stated)
+    return _apply_overrides(found, overrides) if overrides else found
 
 
 @cache
 def platforms() -> dict[str, dict[str, Any]]:
     text = resources.files("loom.providers").joinpath("catalog.toml").read_text(encoding="utf-8")
     return tomllib.loads(text)["platforms"]
+
+
+def near_names(text: str) -> list[str]:
+    """Return the references that a mistyped one may have meant: by the model's name, or by the platform's."""
+    from difflib import get_close_matches
+
+    platform, _, name = text.rpartition("/")
+    choices = {choice: f"{owner}/{choice}" for owner, choice in first_choices().items()}
+    by_name = [choices[found] for found in get_close_matches(name, choices, 3, 0.6)]
+    by_platform = [f"{found}/{name}" for found in get_close_matches(platform, platforms(), 2, 0.7)]
+    return list(dict.fromkeys((*by_platform, *by_name)))
 
 
 def first_choices() -> dict[str, str]:
@@ -78,6 +107,33 @@ def first_choices() -> dict[str, str]:
 def key_env(platform: str) -> str:
     """The environment variable that usually holds the key of a platform."""
     return str(_flat(ALIASES.get(platform, platform)).get("key_env", ""))
+
+
+def key_envs(platform: str) -> tuple[str, ...]:
+    """Every environment variable in which the key of a platform may stand, the usual one first."""
+    facts = _flat(ALIASES.get(platform, platform))
+    return tuple(name for name in (facts.get("key_env", ""), *facts.get("other_key_envs", ())) if name)
+
+
+def env_key(platform: str, environ: Mapping[str, str]) -> str:
+    """Return the key that the environment holds for a platform; empty where there is none."""
+    return next((key for name in key_envs(platform) if (key := environ.get(name, "").strip())), "")
+
+
+def env_base_url(platform: str, environ: Mapping[str, str]) -> str:
+    """Return the address that the environment states for a platform (OPENAI_BASE_URL …); empty where it states none.
+
+    OLLAMA_HOST is written as the server takes it: `host`, `host:port`, `:port`, `0.0.0.0` for any.
+    """
+    facts = _flat(ALIASES.get(platform, platform))
+    stated = environ.get(str(facts.get("base_url_env") or ""), "").strip().rstrip("/")
+    if not stated:
+        return ""
+    if "://" not in stated:
+        host, _, port = stated.rpartition(":") if re.search(r":[0-9]+$", stated) else (stated, "", "11434")
+        stated = f"http://{'127.0.0.1' if host in ('', '0.0.0.0') else host}:{port}"  # noqa: S104 - a way to write "here"
+    suffix = str(facts.get("base_url_suffix", ""))
+    return stated if not suffix or stated.endswith(suffix) else stated + suffix
 
 
 def _flat(platform: str) -> dict[str, Any]:
@@ -105,23 +161,22 @@ def _model(platform: str, name: str) -> Model:
     for section in SECTIONS:
         values[section] = {**facts.get(section, {}), **family.get(section, {}), **always.get(section, {})}
     declared = bool(family) or not facts.get("unknown_vision", False)
-    origin: Origin = "declared" if declared else "guessed"
+    origin: FactOrigin = "declared" if declared else "guessed"
     values["capabilities"]["origins"] = dict.fromkeys(("vision", "native_pdf", "thinking", "citations"), origin)
     return msgspec.convert({**values, "name": name, "family": family.get("name", "")}, Model)
 
 
-def _overridden(found: Model, overrides: ModelOverrides) -> Model:
+def _apply_overrides(found: Model, overrides: ModelOverrides) -> Model:
     capabilities = found.capabilities
-    origins: dict[str, Origin] = dict(capabilities.origins)
+    origins: dict[str, FactOrigin] = dict(capabilities.origins)
     accepts = capabilities.accepts if overrides.accepts is None else overrides.accepts
-    inside = capabilities.result_accepts
     if overrides.accepts is not None:
-        origins |= dict.fromkeys(("vision", "native_pdf", "audio"), "user")
-    for field, prefix, usual in KINDS:
-        wanted: bool | None = getattr(overrides, field)
+        origins |= dict.fromkeys(MEDIA_CAPABILITIES, "user")
+    for kind in MEDIA_KINDS.values():
+        wanted: bool | None = getattr(overrides, kind.capability)
         if wanted is not None:
-            accepts, inside = switched(accepts, inside, prefix, usual, on=wanted)
-            origins[field] = "user"
+            accepts = with_kind(accepts, kind, on=wanted)
+            origins[kind.capability] = "user"
     flags = {
         flag: value for flag in ("thinking", "citations", "tools") if (value := getattr(overrides, flag)) is not None
     }
@@ -138,23 +193,21 @@ def _overridden(found: Model, overrides: ModelOverrides) -> Model:
         capabilities=replace(
             capabilities,
             accepts=accepts,
-            result_accepts=tuple(kind for kind in inside if kind in accepts),
+            result_accepts=tuple(found for found in capabilities.result_accepts if found in accepts),
             origins=origins,
             **flags,
         ),
         limits=replace(found.limits, **limits),
         base_url=overrides.base_url or found.base_url,
-        profile=overrides.profile or found.profile,
+        dialect=_model(overrides.dialect, found.name).dialect if overrides.dialect else found.dialect,
         detail=overrides.detail,
+        price=overrides.price or found.price,
     )
 
 
-def switched(
-    accepts: tuple[str, ...], inside: tuple[str, ...], prefix: str, default: tuple[str, ...], *, on: bool
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+def with_kind(accepts: tuple[str, ...], kind: MediaKind, *, on: bool) -> tuple[str, ...]:
     """Turn a kind of media on (its usual types, if none is there yet) or off."""
+    others = tuple(found for found in accepts if not found.startswith(kind.accepted_prefix))
     if not on:
-        return tuple(kind for kind in accepts if not kind.startswith(prefix)), inside
-    if any(kind.startswith(prefix) for kind in accepts):
-        return accepts, inside
-    return (*accepts, *default), inside
+        return others
+    return accepts if others != accepts else (*accepts, *kind.usual_types)

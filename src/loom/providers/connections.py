@@ -22,7 +22,7 @@ from loom.providers.catalog import key_env
 if TYPE_CHECKING:
     import httpx2
 
-Keys: TypeAlias = Callable[[Model], str | None]
+KeyLookup: TypeAlias = Callable[[Model], str | None]
 """The secret for a model's service, or None where there is none."""
 
 Headers: TypeAlias = Callable[[Model], Mapping[str, str]]
@@ -38,7 +38,7 @@ _KEPT_SECONDS: Final = 30.0
 _MASKED_FROM: Final = 8
 
 
-class Patience(msgspec.Struct, frozen=True, kw_only=True):
+class Timeouts(msgspec.Struct, frozen=True, kw_only=True):
     """How long to wait, for what."""
 
     connect_seconds: float = 10.0
@@ -52,8 +52,8 @@ class Patience(msgspec.Struct, frozen=True, kw_only=True):
 class Connections:
     """The HTTP client, opened when it is first needed. Close it when done."""
 
-    def __init__(self, patience: Patience | None = None, *, headers: Headers | None = None) -> None:
-        self.patience: Final = patience or Patience()
+    def __init__(self, patience: Timeouts | None = None, *, headers: Headers | None = None) -> None:
+        self.patience: Final = patience or Timeouts()
         self._headers = headers
         self._client: httpx2.AsyncClient | None = None
 
@@ -85,14 +85,7 @@ class Connections:
 
     def own_headers(self, model: Model) -> dict[str, str]:
         own: Mapping[str, str] = self._headers(model) if self._headers is not None else {}
-        for name, value in own.items():
-            if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value) or name.lower() in _FRAMING:
-                raise ConfigError(
-                    f"{name!r} cannot be sent as a header",
-                    key=f"models.{model.alias}.headers",
-                    hint="A name without spaces, a value of one line; the length and type of a request are Loom's.",
-                )
-        return {name.lower(): value.strip() for name, value in own.items()}
+        return checked_headers(own, f"models.{model.alias}.headers")
 
     def secrets(self, model: Model, key: str | None) -> tuple[str, ...]:
         """What must never be repeated in a message."""
@@ -102,6 +95,18 @@ class Connections:
         if self._client is not None:
             await self._client.aclose()
             self._client = None
+
+
+def checked_headers(headers: Mapping[str, str], key: str) -> dict[str, str]:
+    """Return a user's headers with lower-case names. Raises `ConfigError`, with `key`, for what cannot be sent."""
+    for name, value in headers.items():
+        if not _HEADER_NAME.fullmatch(name) or not _HEADER_VALUE.fullmatch(value) or name.lower() in _FRAMING:
+            raise ConfigError(
+                f"{name!r} cannot be sent as a header",
+                key=key,
+                hint="A name without spaces, a value of one line; the length and type of a request are Loom's.",
+            )
+    return {name.lower(): value.strip() for name, value in headers.items()}
 
 
 def transport_errors() -> tuple[type[Exception], ...]:
@@ -177,10 +182,10 @@ def authorisation(model: Model, key: str | None) -> dict[str, str]:
             model=model.name,
             hint=f"Copy it again: loom keys set {model.provider}.",
         )
-    return {"x-goog-api-key": key} if model.provider == "gemini" else {"authorization": f"Bearer {key}"}
+    return {"authorization": f"Bearer {key}"} if model.auth == "bearer" else {model.auth: key}
 
 
-def masked(text: str, secrets: Iterable[str]) -> str:
+def mask_secrets(text: str, secrets: Iterable[str]) -> str:
     """What a server says may repeat what it was sent."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _MASKED_FROM:

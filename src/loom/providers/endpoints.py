@@ -12,10 +12,10 @@ from urllib.parse import quote
 import msgspec
 
 from loom.models import Model
-from loom.wire.framing import inner
+from loom.wire.framing import get_object
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class EndpointFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """None where the endpoint does not say."""
 
     vision: bool | None = None
@@ -28,13 +28,13 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     max_output_tokens: int | None = None
 
 
-class Ask(Protocol):
+class ProbeRequest(Protocol):
     async def __call__(
         self, path: str, body: dict[str, Any] | None = None, *, at_root: bool = False
     ) -> dict[str, Any] | None: ...
 
 
-async def interview(model: Model, ask: Ask) -> Facts:
+async def probe_endpoint(model: Model, ask: ProbeRequest) -> EndpointFacts:
     """Everything that the model's endpoint says of it, in as few questions as its kind of server needs."""
     match model.provider:
         case "anthropic":
@@ -43,36 +43,36 @@ async def interview(model: Model, ask: Ask) -> Facts:
             return _gemini(await ask(f"/models/{quote(model.name.removeprefix('models/'), safe='')}") or {})
         case "ollama":
             return _ollama(await ask("/api/show", {"model": model.name}) or {}, model)
-        case "openai-compatible" | "mistral":
+        case "openai-compatible" | "mistral" | "vllm" | "llama.cpp" | "lm-studio" | "openrouter" | "groq" | "xai":
             return await _compatible(model, ask)
         case _:
-            return Facts()
+            return EndpointFacts()
 
 
 # Services -----------------------------------------------------------------------------------------------------------
 
 
-def _anthropic(said: Mapping[str, Any]) -> Facts:
+def _anthropic(said: Mapping[str, Any]) -> EndpointFacts:
     takes = _object(said, "capabilities")
-    return Facts(
-        vision=_supported(takes, "image_input"),
-        native_pdf=_supported(takes, "pdf_input"),
-        citations=_supported(takes, "citations"),
-        thinking=_supported(takes, "thinking"),
+    return EndpointFacts(
+        vision=_supports(takes, "image_input"),
+        native_pdf=_supports(takes, "pdf_input"),
+        citations=_supports(takes, "citations"),
+        thinking=_supports(takes, "thinking"),
         context_tokens=_count(said, "max_input_tokens"),
         max_output_tokens=_count(said, "max_tokens"),
     )
 
 
-def _supported(takes: Mapping[str, Any], name: str) -> bool | None:
+def _supports(takes: Mapping[str, Any], name: str) -> bool | None:
     found = takes.get(name)
     if isinstance(found, dict):
         found = cast("dict[str, Any]", found).get("supported")
     return found if isinstance(found, bool) else None
 
 
-def _gemini(said: Mapping[str, Any]) -> Facts:
-    return Facts(
+def _gemini(said: Mapping[str, Any]) -> EndpointFacts:
+    return EndpointFacts(
         thinking=_flag(said, "thinking"),
         context_tokens=_count(said, "inputTokenLimit"),
         max_output_tokens=_count(said, "outputTokenLimit"),
@@ -82,12 +82,12 @@ def _gemini(said: Mapping[str, Any]) -> Facts:
 # Servers on this machine --------------------------------------------------------------------------------------------
 
 
-def _ollama(said: Mapping[str, Any], model: Model) -> Facts:
+def _ollama(said: Mapping[str, Any], model: Model) -> EndpointFacts:
     """The length that a model was trained for is not what a machine has room for: only the server's own setting
     raises what the catalogue allows."""
     stated = said.get("capabilities")
     if not isinstance(stated, list):
-        return Facts()
+        return EndpointFacts()
     can = cast("list[Any]", stated)
     lengths = [
         value
@@ -97,7 +97,7 @@ def _ollama(said: Mapping[str, Any], model: Model) -> Facts:
     longest = min(lengths) if lengths else None
     set_by_server = re.search(r"^num_ctx\s+(\d+)\s*$", str(said.get("parameters", "")), re.MULTILINE)
     wanted = int(set_by_server[1]) if set_by_server else model.limits.context_tokens
-    return Facts(
+    return EndpointFacts(
         vision="vision" in can,
         audio="audio" in can,
         tools="tools" in can,
@@ -106,40 +106,40 @@ def _ollama(said: Mapping[str, Any], model: Model) -> Facts:
     )
 
 
-async def _compatible(model: Model, ask: Ask) -> Facts:
+async def _compatible(model: Model, ask: ProbeRequest) -> EndpointFacts:
     """The list of models says which kind of server it is; llama.cpp and LM Studio say the rest elsewhere."""
     listed = await ask("/models")
     if listed is None:
-        return Facts()
+        return EndpointFacts()
     entries = _objects(listed.get("data"))
     entry = _first(entry for entry in entries if entry.get("id") == model.name)
     owner = str((entry or _first(entries)).get("owned_by", ""))
     if owner == "llamacpp":
         return _llama_cpp(await ask("/props", at_root=True) or {})
     if not entry:
-        return Facts()
-    facts = _listed(entry)
-    if facts == Facts():
+        return EndpointFacts()
+    facts = _facts_from_entry(entry)
+    if facts == EndpointFacts():
         models = _objects((await ask("/api/v1/models", at_root=True) or {}).get("models"))
         return _lm_studio(_first(found for found in models if model.name in (found.get("key"), found.get("id"))))
     return facts
 
 
-def _llama_cpp(props: Mapping[str, Any]) -> Facts:
+def _llama_cpp(props: Mapping[str, Any]) -> EndpointFacts:
     """Tools work with every model there: where its template has no place for them, the server writes its own."""
     sees = _object(props, "modalities")
-    return Facts(
+    return EndpointFacts(
         vision=_flag(sees, "vision"),
         audio=_flag(sees, "audio"),
         context_tokens=_count(_object(props, "default_generation_settings"), "n_ctx") or _count(props, "n_ctx"),
     )
 
 
-def _lm_studio(said: Mapping[str, Any]) -> Facts:
+def _lm_studio(said: Mapping[str, Any]) -> EndpointFacts:
     can = _object(said, "capabilities")
     loaded = _first(_objects(said.get("loaded_instances")))
     reasoning = can.get("reasoning")
-    return Facts(
+    return EndpointFacts(
         vision=_flag(can, "vision"),
         tools=_flag(can, "trained_for_tool_use"),
         thinking=bool(reasoning) if "reasoning" in can else None,
@@ -147,14 +147,14 @@ def _lm_studio(said: Mapping[str, Any]) -> Facts:
     )
 
 
-def _listed(entry: Mapping[str, Any]) -> Facts:
+def _facts_from_entry(entry: Mapping[str, Any]) -> EndpointFacts:
     """One entry of `/models`: OpenRouter and llama.cpp name modalities, vLLM a length, Mistral capabilities."""
     kinds = _object(entry, "architecture").get("input_modalities")
     takes: list[Any] | None = cast("list[Any]", kinds) if isinstance(kinds, list) else None
     can = _object(entry, "capabilities")
     parameters = entry.get("supported_parameters")
     options: list[Any] | None = cast("list[Any]", parameters) if isinstance(parameters, list) else None
-    return Facts(
+    return EndpointFacts(
         vision=_flag(can, "vision") if takes is None else "image" in takes,
         native_pdf=None if takes is None else "file" in takes,
         audio=None if takes is None else "audio" in takes,
@@ -169,9 +169,9 @@ def _listed(entry: Mapping[str, Any]) -> Facts:
 
 # Which are running --------------------------------------------------------------------------------------------------
 
-Kind: TypeAlias = Literal["ollama", "lm-studio", "llama.cpp"]
+ServerKind: TypeAlias = Literal["ollama", "lm-studio", "llama.cpp"]
 
-USUAL_PLACES: Final[tuple[tuple[Kind, str], ...]] = (
+USUAL_PLACES: Final[tuple[tuple[ServerKind, str], ...]] = (
     ("ollama", "http://127.0.0.1:11434"),
     ("lm-studio", "http://127.0.0.1:1234/v1"),
     ("llama.cpp", "http://127.0.0.1:8080/v1"),
@@ -181,21 +181,21 @@ USUAL_PLACES: Final[tuple[tuple[Kind, str], ...]] = (
 class LocalServer(msgspec.Struct, frozen=True):
     """`models` are references that can be asked at once."""
 
-    kind: Kind
+    kind: ServerKind
     base_url: str
     models: tuple[str, ...]
 
 
-class AskAt(Protocol):
-    def __call__(self, base_url: str, /) -> Ask: ...
+class ProbeAt(Protocol):
+    def __call__(self, base_url: str, /) -> ProbeRequest: ...
 
 
-async def running(
-    ask_at: AskAt, places: Iterable[tuple[Kind, str]] = USUAL_PLACES, *, seconds: float = 2.0
+async def running_servers(
+    ask_at: ProbeAt, places: Iterable[tuple[ServerKind, str]] = USUAL_PLACES, *, seconds: float = 2.0
 ) -> tuple[LocalServer, ...]:
     """The servers that answer as what they are supposed to be; any other program on such a port is passed over."""
 
-    async def look(kind: Kind, base_url: str) -> LocalServer | None:
+    async def look(kind: ServerKind, base_url: str) -> LocalServer | None:
         path, field, name, platform = (
             ("/api/tags", "models", "name", "ollama") if kind == "ollama" else ("/models", "data", "id", "compatible")
         )
@@ -217,7 +217,7 @@ async def running(
 
 
 def _object(value: Mapping[str, Any], key: str) -> dict[str, Any]:
-    return inner(dict(value), key)
+    return get_object(dict(value), key)
 
 
 def _objects(value: Any) -> list[dict[str, Any]]:

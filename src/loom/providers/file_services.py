@@ -16,11 +16,11 @@ import msgspec
 from loom.errors import NotAuthorised
 from loom.models import Model
 from loom.prompt import MediaRef
-from loom.providers.answers import beginning
 from loom.providers.connections import Connections, endpoint, transport_errors
+from loom.providers.http_errors import read_beginning
 from loom.providers.media_body import FormBody, MediaSource, RawBody
 from loom.wire import anthropic
-from loom.wire.framing import inner
+from loom.wire.framing import get_object
 
 if TYPE_CHECKING:
     import httpx2
@@ -73,13 +73,13 @@ class _Forms:
             "content-length": str(form.content_length),
         }
         url = endpoint(model.base_url, self._path).url
-        answer = await _asked(connections, "POST", url, headers | _access(connections, model, key), form)
+        answer = await _send_request(connections, "POST", url, headers | _access(connections, model, key), form)
         return _text(answer.body, "id")
 
     async def delete(self, connections: Connections, model: Model, key: str | None, file_id: str) -> None:
         url = endpoint(model.base_url, f"{self._path}/{quote(file_id, safe='')}").url
         with suppress(UploadFailed):
-            await _asked(connections, "DELETE", url, {**self._headers, **_access(connections, model, key)})
+            await _send_request(connections, "DELETE", url, {**self._headers, **_access(connections, model, key)})
 
 
 class _Gemini:
@@ -101,7 +101,7 @@ class _Gemini:
         }
         opening = msgspec.json.encode({"file": {"display_name": _name(ref)}})
         url = base.removesuffix(version) + f"/upload{version}/files"
-        answer = await _asked(connections, "POST", url, start | _access(connections, model, key), opening)
+        answer = await _send_request(connections, "POST", url, start | _access(connections, model, key), opening)
         target = answer.headers.get("x-goog-upload-url", "")
         if urlsplit(target)[:2] != urlsplit(base)[:2]:
             raise UploadFailed("the address to upload to is on another host")
@@ -111,8 +111,8 @@ class _Gemini:
             "x-goog-upload-offset": "0",
             "content-length": str(body.content_length),
         }
-        uploaded = await _asked(connections, "POST", target, finish | connections.own_headers(model), body)
-        return await self._ready(connections, model, key, inner(uploaded.body, "file"))
+        uploaded = await _send_request(connections, "POST", target, finish | connections.own_headers(model), body)
+        return await self._ready(connections, model, key, get_object(uploaded.body, "file"))
 
     async def _ready(self, connections: Connections, model: Model, key: str | None, file: dict[str, Any]) -> str:
         pause = _FIRST_LOOK_SECONDS
@@ -125,13 +125,13 @@ class _Gemini:
             await asyncio.sleep(pause)
             pause = min(pause * 1.5, 5.0)
             url = endpoint(model.base_url, "/" + _text(file, "name")).url
-            file = (await _asked(connections, "GET", url, _access(connections, model, key))).body
+            file = (await _send_request(connections, "GET", url, _access(connections, model, key))).body
         raise UploadFailed(f"the file is {file.get('state')}")
 
     async def delete(self, connections: Connections, model: Model, key: str | None, file_id: str) -> None:
         url = endpoint(model.base_url, f"/files/{quote(file_id.rsplit('/', 1)[-1], safe='')}").url
         with suppress(UploadFailed):
-            await _asked(connections, "DELETE", url, _access(connections, model, key))
+            await _send_request(connections, "DELETE", url, _access(connections, model, key))
 
 
 SERVICES: Final[dict[str, FileService]] = {
@@ -152,7 +152,7 @@ class _Answer(msgspec.Struct, frozen=True):
     body: dict[str, Any]
 
 
-async def _asked(
+async def _send_request(
     connections: Connections, method: str, url: str, headers: Mapping[str, str], content: Any = None
 ) -> _Answer:
     client = connections.client()
@@ -161,7 +161,7 @@ async def _asked(
             client.build_request(method, url, headers=headers, content=content), stream=True
         )
         try:
-            raw = await beginning(response)
+            raw = await read_beginning(response)
         finally:
             await response.aclose()
     except transport_errors() as error:

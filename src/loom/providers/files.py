@@ -12,8 +12,7 @@ import asyncio
 import hashlib
 import re
 import time
-from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
-from contextlib import aclosing
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Final, Protocol, TypeAlias
 from weakref import WeakValueDictionary
 
@@ -21,15 +20,15 @@ import msgspec
 
 from loom.content.recipes import recipe_key
 from loom.errors import LoomError, ProviderError
-from loom.events import DecoderEvent
 from loom.models import Model
 from loom.prompt import MediaRef, Prompt, ShownBlock, ShownMedia, ShownMessage, ShownResult
-from loom.providers.connections import Connections, Keys
+from loom.providers.connections import Connections, KeyLookup
 from loom.providers.file_services import SERVICES, FileService, UploadFailed
-from loom.providers.http import HttpProvider, OnWait
 from loom.providers.media_body import MediaSource, RawBody, sha256_of
 
 MIN_BYTES: Final = 1_000_000
+PENDING: Final = "(uploaded when the request is sent)"
+"""Stands for the id of a file that is not uploaded yet, in previews."""
 _AT_ONCE: Final = 4
 _REST_SECONDS: Final = 600.0
 
@@ -37,7 +36,7 @@ _Medium: TypeAlias = tuple[str, str]
 """Digest and recipe."""
 
 
-class KeptUpload(Protocol):
+class UploadRecord(Protocol):
     @property
     def provider(self) -> str: ...
 
@@ -51,10 +50,10 @@ class KeptUpload(Protocol):
     def content(self) -> str: ...
 
 
-class UploadShelf(Protocol):
+class UploadStore(Protocol):
     """Which provider holds which bytes for us (`store.uploads`)."""
 
-    async def find(self, provider: str, account: str, digest: str, recipe: str) -> KeptUpload | None: ...
+    async def find(self, provider: str, account: str, digest: str, recipe: str) -> UploadRecord | None: ...
 
     async def keep(
         self,
@@ -70,17 +69,17 @@ class UploadShelf(Protocol):
 
     async def forget(self, provider: str, account: str, file_ids: Collection[str]) -> None: ...
 
-    async def take(self, digests: Collection[str]) -> Sequence[KeptUpload]: ...
+    async def take(self, digests: Collection[str]) -> Sequence[UploadRecord]: ...
 
 
-class Uploads:
+class ProviderUploads:
     """`apply` gives the same prompt with ids where they are to be used; nothing else of it changes."""
 
     def __init__(
         self,
-        shelf: UploadShelf,
+        shelf: UploadStore,
         source: MediaSource,
-        key: Keys,
+        key: KeyLookup,
         *,
         connections: Connections,
         min_bytes: int = MIN_BYTES,
@@ -94,7 +93,11 @@ class Uploads:
         self._locks: WeakValueDictionary[tuple[str, _Medium], asyncio.Lock] = WeakValueDictionary()
         self._slots = asyncio.Semaphore(_AT_ONCE)
 
-    async def apply(self, prompt: Prompt) -> Prompt:
+    async def apply(self, prompt: Prompt, *, upload: bool = True) -> Prompt:
+        """Return the prompt with file ids instead of bytes where the provider has them.
+
+        With `upload`, upload what is due now; without it, mark what would be uploaded with `PENDING`.
+        """
         model = prompt.model
         service, key = SERVICES.get(model.provider), self._key(model)
         if service is None or not key:
@@ -108,7 +111,10 @@ class Uploads:
 
         async def look(medium: _Medium, ref: MediaRef) -> None:
             try:
-                file_id = await self._id(service, model, account, ref, upload=medium in said_before)
+                is_due = medium in said_before
+                file_id = await self._id(service, model, account, ref, upload=is_due and upload)
+                if not file_id and is_due and not upload and not self._is_resting(account):
+                    file_id = PENDING
             except LoomError:  # bytes that are gone, a full disk: where it matters, the request itself will say so
                 return
             if file_id:
@@ -138,11 +144,14 @@ class Uploads:
             known = await self._shelf.find(model.provider, account, *medium)
             if known is not None and await self._is_same(known, model, ref):
                 return known.file_id
-            if not upload or self._clock() < self._resting.get(account, 0.0):
+            if not upload or self._is_resting(account):
                 return None
             return await self._upload(service, model, account, ref)
 
-    async def _is_same(self, known: KeptUpload, model: Model, ref: MediaRef) -> bool:
+    def _is_resting(self, account: str) -> bool:
+        return self._clock() < self._resting.get(account, 0.0)
+
+    async def _is_same(self, known: UploadRecord, model: Model, ref: MediaRef) -> bool:
         """Thinking that is bound to its prefix is bound to the bytes, and a recipe may make others one day."""
         if ref.recipe is None or model.thinking.replay != "bound":
             return True
@@ -168,32 +177,6 @@ class Uploads:
             expires_at=now + service.lifetime_seconds,
         )
         return file_id
-
-
-class UploadingProvider:
-    """HttpProvider with uploads before it."""
-
-    def __init__(self, provider: HttpProvider, uploads: Uploads) -> None:
-        self._provider = provider
-        self._uploads = uploads
-
-    async def stream(self, prompt: Prompt, *, on_wait: OnWait | None = None) -> AsyncGenerator[DecoderEvent]:
-        applied = await self._uploads.apply(prompt)
-        answered = False
-        try:
-            async with aclosing(self._provider.stream(applied, on_wait=on_wait)) as events:
-                async for event in events:
-                    answered = True
-                    yield event
-            return
-        except ProviderError as error:
-            lost = () if answered else lost_files(error, applied)
-            if not lost:
-                raise
-        await self._uploads.forget(prompt.model, lost)
-        async with aclosing(self._provider.stream(prompt, on_wait=on_wait)) as events:
-            async for event in events:
-                yield event
 
 
 _LOST: Final = re.compile(

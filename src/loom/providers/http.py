@@ -12,7 +12,6 @@ import random
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import AsyncExitStack, aclosing, suppress
 from itertools import count
-from types import ModuleType
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from loom.content.media import size_label
@@ -20,23 +19,16 @@ from loom.errors import Overloaded, ProviderError, RateLimited, Unavailable
 from loom.events import DecoderEvent, Stopped, UsageReported
 from loom.models import Model
 from loom.prompt import Prompt
-from loom.providers import answers, bedrock
-from loom.providers.connections import Connections, Keys, Patience, endpoint, transport_errors
+from loom.providers import bedrock, http_errors
+from loom.providers.connections import Connections, KeyLookup, Timeouts, checked_headers, endpoint, transport_errors
 from loom.providers.media_body import Body, MediaBody, MediaSource
-from loom.wire import anthropic, gemini, ollama, openai_chat, openai_responses
+from loom.wire.protocol import Wire, WireDecoder
+from loom.wire.table import WIRES, wire_of
 
 if TYPE_CHECKING:
     import httpx2
 
-__all__ = ["WIRES", "HttpProvider", "OnWait", "Patience"]
-
-WIRES: Final[dict[str, ModuleType]] = {
-    "anthropic": anthropic,
-    "openai_chat": openai_chat,
-    "openai_responses": openai_responses,
-    "gemini": gemini,
-    "ollama": ollama,
-}
+__all__ = ["WIRES", "HttpProvider", "OnWait", "Timeouts"]
 
 OnWait: TypeAlias = Callable[[float, ProviderError], None]
 """Told before every pause: how many seconds it lasts, and why."""
@@ -54,9 +46,9 @@ class HttpProvider:
     def __init__(
         self,
         source: MediaSource,
-        key: Keys,
+        key: KeyLookup,
         *,
-        patience: Patience | None = None,
+        patience: Timeouts | None = None,
         connections: Connections | None = None,
         on_progress: Callable[[str], None] | None = None,
     ) -> None:
@@ -72,8 +64,8 @@ class HttpProvider:
         model = prompt.model
         deadline = asyncio.get_running_loop().time() + self._patience.deadline_seconds
         try:
-            wire = _wire(model)
-            request = _Request(model, wire, self._key(model), wire.encode(prompt), self._source)
+            wire = wire_of(model)
+            request = _Request(prompt, wire, self._key(model), self._source)
             for attempt in count(1):
                 try:
                     async with aclosing(self._events(request, deadline)) as events:
@@ -83,7 +75,7 @@ class HttpProvider:
                 except _Again as again:
                     await self._pause(attempt, again, deadline, on_wait)
         except ProviderError as error:
-            answers.completed(error, None, self._secrets(model))
+            http_errors.complete_error(error, None, self._secrets(model))
             raise
 
     async def close(self) -> None:
@@ -97,12 +89,12 @@ class HttpProvider:
             async with asyncio.timeout_at(deadline):
                 response = await self._attempt(request)
         except TimeoutError as error:
-            raise answers.late(model, self._patience.deadline_seconds) from error
+            raise http_errors.timeout_error(model, self._patience.deadline_seconds) from error
         held: list[DecoderEvent] | None = []
         async with AsyncExitStack() as stack:
             stack.push_async_callback(response.aclose)
             try:
-                async with aclosing(_decoded(response, request.wire.Decoder(model))) as events:
+                async with aclosing(_decode_stream(response, request.wire.Decoder(model))) as events:
                     async for event in events:
                         if held is not None and isinstance(event, UsageReported):
                             held.append(event)
@@ -111,12 +103,16 @@ class HttpProvider:
                             yield earlier
                         held = None
                         yield event
-                for event in held or ():
-                    yield event
+                if held is not None:
+                    raise http_errors.cut_off_error(model, "nothing was said", arrived=False)
             except transport_errors() as error:
-                raise answers.completed(answers.cut_off(model, error), response, self._secrets(model)) from error
+                problem = http_errors.cut_off_error(model, type(error).__name__, arrived=held is None)
+                http_errors.complete_error(problem, response, self._secrets(model))
+                if held is not None:
+                    raise _Again(problem) from error
+                raise problem from error
             except ProviderError as error:
-                answers.completed(error, response, self._secrets(model))
+                http_errors.complete_error(error, response, self._secrets(model))
                 if held is not None and isinstance(error, _TEMPORARY):
                     raise _Again(error) from error
                 raise
@@ -133,24 +129,24 @@ class HttpProvider:
     async def _attempt(self, request: _Request) -> httpx2.Response:
         headers = await self._headers(request)
         told, body = self._on_progress, request.body
-        content = body if told is None or body.content_length < _LONG_BYTES else _watched(body, told)
+        content = body if told is None or body.content_length < _LONG_BYTES else _report_progress(body, told)
         sent = self._connections.client().build_request("POST", request.to.url, content=content, headers=headers)
         try:
             response = await self._connections.client().send(sent, stream=True)
         except transport_errors() as error:
-            problem = answers.unreachable(request.model, request.to, error)
-            if answers.is_lasting(error, request.to):
+            problem = http_errors.unreachable_error(request.model, request.to, error)
+            if http_errors.is_lasting(error, request.to):
                 raise problem from error
             raise _Again(problem) from error
         try:
             if response.status_code == 200:
-                error = await answers.unstreamed(response, request.model, request.fault, request.to.host)
+                error = http_errors.page(response, request.model, request.to.host)
                 if error is None:
                     return response
             else:
-                error = await answers.refusal(response, request.model, request.fault)
-            answers.completed(error, response, self._secrets(request.model))
-            if answers.may_retry(response.headers, otherwise=isinstance(error, _TEMPORARY)):
+                error = await http_errors.refusal_error(response, request.model, request.fault)
+            http_errors.complete_error(error, response, self._secrets(request.model))
+            if http_errors.may_retry(response.headers, otherwise=isinstance(error, _TEMPORARY)):
                 raise _Again(error)
             raise error
         except BaseException:
@@ -164,9 +160,10 @@ class HttpProvider:
             "content-length": str(body.content_length),
             **request.wire.HEADERS,
             **request.to.headers,
+            **request.headers,
         }
         if model.provider == "bedrock-anthropic" and not request.key:
-            signed = await self._aws.signed(request.to.url, headers, body)
+            signed = await self._aws.sign(request.to.url, headers, body)
             return headers | signed | self._connections.own_headers(model)
         return headers | self._connections.access(model, request.key)
 
@@ -177,19 +174,18 @@ class HttpProvider:
 class _Request:
     """One request, written as often as it takes."""
 
-    def __init__(
-        self, model: Model, wire: ModuleType, key: str | None, sent: dict[str, Any], source: MediaSource
-    ) -> None:
-        self.model, self.wire, self.key = model, wire, key
-        self.body = MediaBody(sent, source)
-        self.to = endpoint(bedrock.base_url(model) if wire is bedrock else model.base_url, wire.path(model))
-        self._sent = sent
+    def __init__(self, prompt: Prompt, wire: Wire, key: str | None, source: MediaSource) -> None:
+        self.model, self.wire, self.key = prompt.model, wire, key
+        self.headers = checked_headers(prompt.sampling.extra_headers, "extra_headers")
+        self._sent = wire.encode(prompt)
+        self.body = MediaBody(self._sent, source)
+        self.to = endpoint(bedrock.base_url(self.model), wire.path(self.model))
 
     def fault(self, status: int | None, body: dict[str, Any]) -> ProviderError:
         return self.wire.fault(status, body, self.model, self._sent)
 
 
-async def _watched(body: Body, told: Callable[[str], None]) -> AsyncGenerator[bytes]:
+async def _report_progress(body: Body, told: Callable[[str], None]) -> AsyncGenerator[bytes]:
     """Ten steps, so that each stays readable for a moment."""
     total, sent, step = body.content_length, 0, -1
     async with aclosing(aiter(body)) as pieces:
@@ -209,11 +205,7 @@ class _Again(Exception):
         self.error = error
 
 
-def _wire(model: Model) -> ModuleType:
-    return bedrock if model.provider == "bedrock-anthropic" else WIRES[model.wire]
-
-
-async def _decoded(response: httpx2.Response, decoder: Any) -> AsyncGenerator[DecoderEvent]:
+async def _decode_stream(response: httpx2.Response, decoder: WireDecoder) -> AsyncGenerator[DecoderEvent]:
     chunks = response.aiter_bytes()
     async for chunk in chunks:
         stopped = False
@@ -228,7 +220,7 @@ async def _decoded(response: httpx2.Response, decoder: Any) -> AsyncGenerator[De
         yield event
 
 
-async def _farewell(chunks: AsyncIterator[bytes], decoder: Any) -> list[DecoderEvent]:
+async def _farewell(chunks: AsyncIterator[bytes], decoder: WireDecoder) -> list[DecoderEvent]:
     """What still comes after the last word, for as long as is polite: then the connection can be used again. The answer
     is whole, so nothing that goes wrong now matters."""
     events: list[DecoderEvent] = []

@@ -148,12 +148,12 @@ def _split(request: dict[str, Any]) -> list[bytes | MediaRef]:
     return parts
 
 
-def elided(request: dict[str, Any]) -> dict[str, Any]:
+def elide_media(request: dict[str, Any]) -> dict[str, Any]:
     """The same JSON for people: each medium as its digest and size."""
-    return msgspec.json.decode(msgspec.json.encode(request, enc_hook=_elided))
+    return msgspec.json.decode(msgspec.json.encode(request, enc_hook=_media_label))
 
 
-def _elided(embedded: Embedded) -> str:
+def _media_label(embedded: Embedded) -> str:
     return f"{embedded.prefix}<{embedded.ref.digest} {size_label(embedded.ref.size_bytes)}>"
 
 

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from loom.errors import ExtraMissing
-from loom.models import Model, Usage
+from loom.models import Model, Price, Usage
 from loom.prompt import Receipt
 from loom.providers.connections import is_local
 
@@ -26,14 +26,24 @@ _LISTS: Final = {
     "gemini": "google",
     "deepseek": "deepseek",
     "mistral": "mistral",
+    "openrouter": "openrouter",
+    "groq": "groq",
+    "xai": "x-ai",
+    "azure": "azure",
+    "vertex": "google",
 }
 """What the price list calls a provider."""
+
+_SERVERS: Final = ("ollama", "openai-compatible", "vllm", "llama.cpp", "lm-studio")
+"""Programs that run a model themselves."""
 
 
 def cost(model: Model, usage: Usage, *, at: datetime | None = None) -> Decimal | None:
     """The price of what was used, cached tokens at their own prices; `at` is when it was asked (now)."""
     if is_free(model):
         return FREE
+    if model.price is not None:
+        return _own_cost(model.price, usage)
     prices = _prices()
     counts = prices.Usage(
         input_tokens=usage.input_tokens,
@@ -51,6 +61,16 @@ def cost(model: Model, usage: Usage, *, at: datetime | None = None) -> Decimal |
     return found.total_price
 
 
+def _own_cost(price: Price, usage: Usage) -> Decimal:
+    """By the prices of the configuration, for a million tokens."""
+    cached = usage.cache_read_tokens, usage.cache_write_tokens
+    fresh = max(usage.input_tokens - sum(cached), 0)
+    read = price.input if price.cache_read is None else price.cache_read
+    write = price.input if price.cache_write is None else price.cache_write
+    rates = ((fresh, price.input), (cached[0], read), (cached[1], write), (usage.output_tokens, price.output))
+    return sum((count * Decimal(str(rate)) for count, rate in rates), Decimal(0)) / 1_000_000
+
+
 def estimate(model: Model, receipt: Receipt) -> Decimal | None:
     """What a prompt would cost to send, none of it cached, without the answer."""
     return cost(model, Usage(input_tokens=receipt.totals.tokens))
@@ -60,6 +80,8 @@ def is_free(model: Model) -> bool:
     """Whether the work is done on this machine (what Ollama hands on to its cloud is not)."""
     if model.provider == "loom":
         return True
+    if model.price is not None or model.provider not in _SERVERS:
+        return False  # a local address of a paid service is a gateway, which is billed all the same
     return is_local(model.base_url) and not (model.provider == "ollama" and model.name.endswith("-cloud"))
 
 

@@ -7,60 +7,78 @@ import asyncio
 import os
 import time
 from collections import ChainMap
-from collections.abc import AsyncGenerator, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
+from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
 import msgspec
 
 from loom.agent.approvals import Rule
-from loom.agent.describe import Describer, Prepare
 from loom.agent.ingest import Ingested, ingest
 from loom.agent.instructions import Instructions, read_instructions, with_instructions
-from loom.agent.loop import TurnLimits
-from loom.agent.outbox import Pace
-from loom.agent.ports import Provider
-from loom.agent.renditions import Renditions
-from loom.agent.session import LocalSession, Shared, World
-from loom.agent.tracked_files import Seen
+from loom.agent.services import Services, SessionLock, TurnLimits
+from loom.agent.session import LocalSession
+from loom.agent.sink import WriteBatching
+from loom.agent.steps import DirectSteps, Steps
+from loom.agent.tracked_files import SeenFile
+from loom.compile.descriptions import Describer
+from loom.compile.media_facts import FactCache
+from loom.compile.policy import Description
+from loom.compile.ports import FileUploads, Provider
+from loom.compile.renditions import Renditions
+from loom.compile.request import NextRequest, Snapshot, next_request
+from loom.compile.settle import Settler
 from loom.config import Config, load_config, user_folder
 from loom.content.inputs import Attachment, Content
 from loom.content.media import Media
-from loom.context.policy import Description
-from loom.context.prepare import Prepared
-from loom.errors import ConfigError, StoreError
+from loom.content.messages import Message
+from loom.errors import ConfigError, ProviderError, StoreError
+from loom.formats.renderer import FormatRenderer
 from loom.models import PDF, Model, Usage
-from loom.prompt import Sampling
-from loom.runtime.choices import FIRST_CHOICES, key_for, key_names, local_servers, price, resolve_model
-from loom.runtime.own import REGISTERED, Answering
-from loom.runtime.record import StoredRecord, Written
-from loom.runtime.servers import approval_rule, mcp_servers
+from loom.prompt import Prompt, Sampling
+from loom.runtime.custom_provider import REGISTERED, Answering
+from loom.runtime.event_log import EventLog
+from loom.runtime.model_resolution import (
+    FIRST_CHOICES,
+    key_for,
+    key_names,
+    local_servers,
+    price,
+    resolve_model,
+    sampling_for,
+)
+from loom.runtime.record import SessionStores, StoredRecord
+from loom.runtime.servers import approval_rule, mcp_servers, sandbox_for
+from loom.store.commands import Commands
 from loom.store.database import Database, open_database
 from loom.store.derived import DerivedCache
 from loom.store.events import Events
 from loom.store.forest import Forest
-from loom.store.holders import Holder
-from loom.store.learned import Learned
+from loom.store.journal import Journal
 from loom.store.leases import Leases
 from loom.store.media import MediaStore, open_media
 from loom.store.media_text import MediaTexts
-from loom.store.queue import Queue
-from loom.store.requests import Requests
+from loom.store.model_facts import ModelFacts
+from loom.store.process_identity import ProcessIdentity
+from loom.store.queue import MessageQueue
 from loom.store.sessions import Sessions
 from loom.store.sweep import SweepReport, forget, sweep
-from loom.store.uploads import Uploads as StoredUploads
+from loom.store.uploads import UploadRecords as StoredUploads
 from loom.tools.base import Tool
 
 if TYPE_CHECKING:
     from loom.providers.connections import Connections
-    from loom.providers.discover import Discovery
+    from loom.providers.discovery import Discovery
     from loom.providers.endpoints import LocalServer
+    from loom.providers.files import ProviderUploads
 
 __all__ = ["FIRST_CHOICES", "Runtime", "approval_rule", "key_for", "key_names", "mcp_servers", "price", "resolve_model"]
 
+MIN_UPLOAD_BYTES: Final = 1_000_000
 DATABASE = "loom.db"
 MEDIA = "media"
 
@@ -76,29 +94,39 @@ class Runtime:
         self.media = media
         self.forest = Forest(database)
         self.sessions = Sessions(database)
-        self.events = Events(database)
-        self.queue = Queue(database)
+        self.events = EventLog(Events(database), self.forest)
+        self.queue = MessageQueue(database)
         self.leases = Leases(database)
-        self.requests = Requests(database)
-        self.holder = Holder()
-        self.on_events: list[Written] = []
-        """Told of all events that were written here."""
+        self.requests = Commands(database)
+        self.holder = ProcessIdentity()
+        self._stores = SessionStores(
+            sessions=self.sessions,
+            forest=self.forest,
+            journal=Journal(database),
+            events=self.events,
+            queue=self.queue,
+            leases=self.leases,
+            requests=self.requests,
+        )
         self.derived = DerivedCache(media.place, max_bytes=config.media.derived_max_bytes)
         self.renditions = Renditions(
-            media, self.derived, limits=config.media_limits(), on_text=MediaTexts(database).made
+            media, self.derived, FormatRenderer(config.media_limits()), on_text=MediaTexts(database).save
         )
         self.describer: str = config.context.describer
-        """The model that describes pictures for those without eyes; empty means nobody."""
-        self._describing = Describer(
-            self.renditions, self.derived, resolve=self.model, model=self.informed, provider=self.provider
-        )
+        """The model that describes images for text-only models; empty: images are not described."""
+        self.settler = Settler(self.renditions, describer=self._describer, uploads=self._file_uploads())
         self.tools: dict[str, Tool] = {}
         self.providers: dict[str, Provider] = {}
         self.own_models: ChainMap[str, Answering] = ChainMap({}, REGISTERED)
         """Providers that are no service: `NAME` and `NAME/MODEL` mean them. Those of all runtimes, and its own."""
         self.rule: Rule = approval_rule(config)
         limits = config.turn
-        self.turn_limits = TurnLimits(steps=limits.max_steps, seconds=limits.max_seconds, usd=limits.max_usd)
+        self.turn_limits = TurnLimits(
+            steps=limits.max_steps,
+            seconds=limits.max_seconds,
+            usd=limits.max_usd,
+            answer_bytes=limits.max_answer_bytes,
+        )
         self.auto_context: tuple[str, ...] = config.context.auto_context
         """Globs of text files that every session is kept informed of."""
         self.reads_instructions = True
@@ -107,11 +135,14 @@ class Runtime:
         self.mcp = mcp_servers(config, Path.cwd(), self.notices.append)
         self.offers_mcp = True
         """Whether sessions may use all tools of those servers; without it, only those that are among `tools`."""
-        self._pace = Pace()
+        self._batching = WriteBatching()
+        self._steps: Steps = DirectSteps()
         self._http: Provider | None = None
         self._discovery: Discovery | None = None
         self._connections: Connections | None = None
-        self._shared: WeakValueDictionary[str, Shared] = WeakValueDictionary()
+        self._uploads: ProviderUploads | None = None
+        self._describers: dict[str, Describer] = {}
+        self._locks: WeakValueDictionary[str, SessionLock] = WeakValueDictionary()
 
     @classmethod
     @asynccontextmanager
@@ -122,7 +153,8 @@ class Runtime:
         database = await _opened(config.secret("store", "url"), folder / DATABASE)
         runtime: Runtime | None = None
         try:
-            runtime = cls(config, database, open_media(config.secret("media", "url") or folder / MEDIA))
+            address = config.secret("media", "url") or folder / MEDIA
+            runtime = cls(config, database, open_media(address, timeout_seconds=config.media.timeout_seconds))
             async with runtime.mcp:
                 yield runtime
         finally:
@@ -132,7 +164,7 @@ class Runtime:
             if runtime is not None:
                 runtime.holder.close()
 
-    def take_after(self, other: Runtime) -> None:
+    def copy_from(self, other: Runtime) -> None:
         """Have the tools, models and rules of another one, which may live in another thread."""
         self.tools = dict(other.tools)
         self.providers = dict(other.providers)
@@ -168,9 +200,13 @@ class Runtime:
         from loom.tools.builtin import builtin_tools
         from loom.tools.egress import Egress
 
-        return builtin_tools(Egress(allow=self.config.tools.allow_hosts))
+        return builtin_tools(
+            Egress(allow=self.config.tools.allow_hosts),
+            sandbox=sandbox_for(self.config),
+            variables=self.config.tools.environment,
+        )
 
-    def offered(self, names: Collection[str] | None = None) -> Mapping[str, Tool]:
+    def available_tools(self, names: Collection[str] | None = None) -> Mapping[str, Tool]:
         """The tools that sessions may use, or those of them that have these names."""
         found = ChainMap(self.tools, self.mcp.tools) if self.offers_mcp else self.tools
         if names is None:
@@ -183,9 +219,9 @@ class Runtime:
     async def fetch(self, url: str) -> Attachment:
         """The file at an address that the user named: of all private hosts, only that one may be asked."""
         from loom.tools.download import download
-        from loom.tools.egress import Egress, place_of
+        from loom.tools.egress import Egress, destination_of
 
-        place = place_of(url)
+        place = destination_of(url)
         found = await download(url, Egress(allow=(f"{place.host}:{place.port}",)))
         return Attachment(source=found.data, name=found.name)
 
@@ -208,16 +244,16 @@ class Runtime:
         `tools` are those that what is said through this object may call; without them, all of the runtime's.
         """
         if self.offers_mcp:
-            await self.mcp.ready()
-        self.offered(tools)
-        world = self._world()
+            await self.mcp.wait_ready()
+        self.available_tools(tools)
+        services = self.services()
         if session_id:
             await self.sessions.get(session_id)
-            return LocalSession(StoredRecord(self, session_id), world, tools=tools)
+            return LocalSession(self._record(session_id), services, tools=tools)
         resolved = self.model(model)  # before anything is stored
         place = await asyncio.to_thread(_workspace, workspace)
         found = await self._instructions(place)
-        view = {file.place: Seen(await self.media.put(file.text.encode()), is_own=True) for file in found.files}
+        view = {file.place: SeenFile(await self.media.put(file.text.encode()), is_own=True) for file in found.files}
         created = await self.sessions.create(
             title=title,
             model=model or resolved.reference,
@@ -225,7 +261,10 @@ class Runtime:
             workspace=str(place),
             settings={"tracked": msgspec.to_builtins(view)} if view else {},
         )
-        return LocalSession(StoredRecord(self, created.id), world, notices=found.notices, tools=tools)
+        return LocalSession(self._record(created.id), services, notices=found.notices, tools=tools)
+
+    def _record(self, session_id: str) -> StoredRecord:
+        return StoredRecord(self._stores, session_id, self.holder.name)
 
     async def system_for(self, system: str, workspace: Path) -> str:
         """The system prompt that a new session would begin with: what is said, and what AGENTS.md says."""
@@ -237,65 +276,102 @@ class Runtime:
         own = user_folder(self.config.provenance.environ, workspace)
         return await asyncio.to_thread(read_instructions, workspace, own)
 
-    def _world(self) -> World:
+    def services(self) -> Services:
+        """Return what sessions are given."""
+
         async def fork(session_id: str, node: str | None) -> str:
             made = await self.sessions.fork(session_id, node)
             if "running" in made.settings:  # the turn that runs there is not the fork's
                 await self.sessions.update(made.id, settings={"running": None})
             return made.id
 
-        return World(
-            shelf=self.media,
-            renditions=self.renditions,
+        return Services(
+            media=self.media,
+            settle=self.settler.settle,
+            recheck=self.settler.recheck,
             policy=self.config.context_policy(),
             limits=self.config.media_limits(),
             turn_limits=self.turn_limits,
-            pace=self._pace,
+            after_crash=self.config.turn.after_crash,
+            steps=self._steps,
+            batching=self._batching,
             tool_output_bytes=self.config.context.tool_output_bytes,
+            secrets=self._secret_values,
             auto_context=self.auto_context,
-            tools=self.offered(),
+            tools=self.available_tools(),
             rule=self.rule,
-            model=self.informed,
+            resolve_model=self.resolve_live,
             sampling=self._sampling,
             learn=self._learn,
             provider=self.provider,
+            lost_files=_lost_files,
+            forget_files=self._forget_files,
             price=self.cost,
             fetch=self.fetch,
-            settle=lambda prepare: self._describing.settle(prepare, by=self.describer),
-            look=self.look,
             open=lambda session_id, tools: self.session(session_id, tools=tools),
             fork=fork,
-            shared=self._shared_by,
+            lock=self._lock,
         )
 
-    async def look(self, prepare: Prepare) -> Prepared:
-        """The prompt with every rendition made, and with descriptions that exist; nothing is sent by looking."""
-        return await self._describing.settle(prepare, by=self.describer, asks=False)
+    @cached_property
+    def _secret_values(self) -> frozenset[str]:
+        from loom.tools.secret_mask import environment_secrets
+
+        return self.config.secret_values() | environment_secrets(os.environ)
+
+    async def next_request(
+        self,
+        snapshot: Snapshot,
+        model: Model,
+        *,
+        tools: Sequence[str] | None = None,
+        draft: Sequence[Message] = (),
+        renditions: Renditions[Any] | None = None,
+    ) -> NextRequest:
+        """Compile the next request of a conversation that is not stored, with `renditions` made elsewhere. Nothing is
+        sent."""
+        services = self.services()
+        options = services.request_options(model, services.select_tools(tools))
+        settler = self.settler
+        if renditions is not None:
+            settler = Settler(renditions, describer=self._describer, uploads=self._file_uploads())
+        return await next_request(snapshot, model, options, settler.settle, draft=draft)
 
     async def describe(self, media: Media, by: str = "") -> Description:
-        """What a picture shows, in the words of a model (without one: the describer's)."""
-        return await self._describing.describe(media, by or self.describer)
+        """Describe an image in words by a model (the describer, if empty)."""
+        return await self._describer_by(by or self.describer).describe(media)
 
-    def _shared_by(self, session_id: str) -> Shared:
-        return self._shared.setdefault(session_id, Shared())
+    def _describer(self) -> Describer | None:
+        return self._describer_by(self.describer) if self.describer else None
+
+    def _describer_by(self, by: str) -> Describer:
+        if by not in self._describers:
+            self._describers[by] = Describer(
+                by,
+                self.derived,
+                resolve=self.model,
+                resolve_live=self.resolve_live,
+                provider=self.provider,
+                settle=Settler(self.renditions, facts=FactCache(max_digests=64)).settle,
+            )
+        return self._describers[by]
+
+    def _lock(self, session_id: str) -> SessionLock:
+        return self._locks.setdefault(session_id, SessionLock())
 
     def nudge(self, session_id: str) -> None:
-        """Another process has asked something of a turn that may run here (`requests`): look at once."""
-        found = self._shared.get(session_id)
+        """Another process has sent a command to a turn that may run here (`requests`): look at once."""
+        found = self._locks.get(session_id)
         if found is not None:
-            found.nudged.set()
+            found.wake.set()
 
     def _sampling(self, model: Model) -> Sampling:
-        """How a configured model is to answer."""
-        entry = self.config.models.get(model.alias) if model.alias else None
-        if entry is None:
-            return Sampling()
-        return Sampling(max_tokens=entry.max_tokens, temperature=entry.temperature)
+        return sampling_for(model, self.config)
 
-    async def informed(self, reference: str = "") -> Model:
+    async def resolve_live(self, reference: str = "") -> Model:
         """The same as `model`, with what its endpoint says of it and what refusals have taught."""
         model = self.model(reference)
-        return model if self._is_given(model) else await self._discover().informed(model)
+        return model if self._is_given(model) else await self._discover().resolve_live(model)
 
     async def _learn(self, model: Model, kind: str) -> None:
         if not self._is_given(model) and kind in ("image/", PDF, "audio/"):
@@ -307,9 +383,9 @@ class Runtime:
 
     def _discover(self) -> Discovery:
         if self._discovery is None:
-            from loom.providers.discover import Discovery
+            from loom.providers.discovery import Discovery
 
-            self._discovery = Discovery(Learned(self.database), self._key, connections=self._network())
+            self._discovery = Discovery(ModelFacts(self.database), self._key, connections=self._network())
         return self._discovery
 
     def _network(self) -> Connections:
@@ -340,14 +416,26 @@ class Runtime:
 
             return SparkProvider(self.renditions)
         if self._http is None:
-            from loom.providers.files import UploadingProvider, Uploads
             from loom.providers.http import HttpProvider
 
-            network = self._network()
-            uploads = Uploads(StoredUploads(self.database), self.renditions, self._key, connections=network)
-            http = HttpProvider(self.renditions, self._key, connections=network, on_progress=self.renditions.tell)
-            self._http = UploadingProvider(http, uploads)
+            self._http = HttpProvider(
+                self.renditions, self._key, connections=self._network(), on_progress=self.renditions.report
+            )
         return self._http
+
+    def _file_uploads(self) -> FileUploads | None:
+        return _LazyUploads(self._open_uploads) if self.config.media.uploads else None
+
+    def _open_uploads(self) -> ProviderUploads:
+        if self._uploads is None:
+            from loom.providers.files import ProviderUploads
+
+            stored = StoredUploads(self.database)
+            self._uploads = ProviderUploads(stored, self.renditions, self._key, connections=self._network())
+        return self._uploads
+
+    async def _forget_files(self, model: Model, file_ids: Collection[str]) -> None:
+        await self._open_uploads().forget(model, file_ids)
 
     async def ingest(self, *content: Content) -> Ingested:
         """Bytes, paths and addresses become blocks whose bytes are in the store."""
@@ -357,7 +445,9 @@ class Runtime:
         """Delete a session and the media that only it used; gives the bytes freed."""
         since = datetime.now(UTC)
         digests = await self.sessions.delete(session_id)
-        return await forget(self.media, self.derived, digests, self.sessions.in_use, unless_since=since)
+        freed = await forget(self.media, self.derived, digests, self.sessions.media_in_use, unless_since=since)
+        self.settler.drop(digests)
+        return freed
 
     async def sweep(self, *, max_bytes: int | None = None) -> SweepReport:
         """Delete media that no message refers to and that are old enough, or too many."""
@@ -373,6 +463,24 @@ class Runtime:
             cleanup_after_days=self.config.cleanup_after_days,
             max_bytes=max_bytes,
         )
+
+
+class _LazyUploads:
+    """File uploads that load the network client with the first prompt that has a large attachment."""
+
+    def __init__(self, open_uploads: Callable[[], ProviderUploads]) -> None:
+        self._open = open_uploads
+
+    async def apply(self, prompt: Prompt, *, upload: bool) -> Prompt:
+        if all(ref.size_bytes < MIN_UPLOAD_BYTES for ref in prompt.media()):
+            return prompt
+        return await self._open().apply(prompt, upload=upload)
+
+
+def _lost_files(error: ProviderError, prompt: Prompt) -> tuple[str, ...]:
+    from loom.providers.files import lost_files
+
+    return lost_files(error, prompt)
 
 
 async def _opened(url: str, own: Path) -> Database:

@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 
 from loom.agent.session import LocalSession
+from loom.compile.request import NextRequest
 from loom.content.inputs import Content
-from loom.context.prepare import Prepared
 from loom.errors import ConfigError, ContentError
 from loom.prompt import Receipt, ReceiptRow
 
@@ -17,11 +17,11 @@ from loom.prompt import Receipt, ReceiptRow
 class Planned(msgspec.Struct, frozen=True):
     """The request for one model."""
 
-    prepared: Prepared
+    request: NextRequest
 
     @property
     def receipt(self) -> Receipt:
-        return self.prepared.receipt
+        return self.request.receipt
 
     def row(self, name: str) -> ReceiptRow:
         """What became of the block of that name: a file's name, or the beginning of a text."""
@@ -35,12 +35,12 @@ class Planned(msgspec.Struct, frozen=True):
     def wire(self) -> dict[str, Any]:
         """The exact JSON of the request; each medium as its digest and size."""
         from loom.providers.http import WIRES
-        from loom.providers.media_body import elided
+        from loom.providers.media_body import elide_media
 
-        model = self.prepared.prompt.model
+        model = self.request.prompt.model
         if model.wire not in WIRES:
             raise ConfigError(f"{model.reference} has no wire: it answers inside Loom.", hint="Choose another model.")
-        return elided(WIRES[model.wire].encode(self.prepared.prompt))
+        return elide_media(WIRES[model.wire].encode(self.request.prompt))
 
 
 class Plan:
@@ -83,9 +83,9 @@ class Plan:
         )
 
 
-async def planned(session: LocalSession, models: Sequence[str] = (), content: Sequence[Content] = ()) -> Plan:
+async def plan_request(session: LocalSession, models: Sequence[str] = (), content: Sequence[Content] = ()) -> Plan:
     """Nothing is sent by looking."""
-    found = [(name, Planned(await session.prepared(name, content=content))) for name in models or ("",)]
+    found = [(name, Planned(await session.next_request(name, content=content))) for name in models or ("",)]
     return Plan(found)
 
 

@@ -1,152 +1,128 @@
-"""StoredRecord: a session of the database, as the agent sees it. While it holds the session's lease, every write
-carries the fence."""
+"""A session of the database as the agent sees it. While the lease is held, every write carries its fence.
+
+A database that is away for a moment does not end a turn: writes are tried again for as long as the lease holds.
+"""
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
+import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from loom.agent.ports import State
+from loom.agent.ports import Completion, OpenStep
+from loom.compile.cost import Calibration
+from loom.compile.policy import DetachedMessage, Override, Watermark, overrides_of
+from loom.compile.request import LearnedLimits, Snapshot
 from loom.content.blocks import ToolResult
 from loom.content.messages import Message
-from loom.context.policy import Override, Placed, Said, Watermark, wishes_of
-from loom.errors import ContentError, Corrupt, NotFound, StoreError
-from loom.events import Event, ToolFinished, TurnFailed, TurnFinished, decode_event, encode_event
-from loom.session import Options, Queued
-from loom.store.leases import Lease
+from loom.errors import ContentError, Corrupt, NotFound, StoreError, Unreachable
+from loom.events import (
+    Event,
+    ModelEvent,
+    StepStarted,
+    ToolFinished,
+    ToolStarted,
+    TurnFailed,
+    TurnFinished,
+    decode_event,
+    encode_event,
+    is_model_event,
+)
+from loom.runtime.event_log import EventLog
+from loom.session import Options, Queued, SessionChange
+from loom.store.commands import CommandKind, Commands, StoredCommand
+from loom.store.forest import Forest
+from loom.store.journal import CommitResult, Journal
+from loom.store.journal import JournalCompletion as StoredCompletion
+from loom.store.leases import Lease, Leases
 from loom.store.nodes import Node
-from loom.store.requests import Asked, Kind
-
-if TYPE_CHECKING:
-    from loom.runtime import Runtime
+from loom.store.queue import MessageQueue
+from loom.store.session_rows import StoredSession
+from loom.store.sessions import Sessions
 
 LEASE_SECONDS: Final = 15.0
 _RENEWED_AFTER: Final = LEASE_SECONDS / 5
+_RETRY_SECONDS: Final = 0.25
+_COMPLETE: Final = ("end", "stop_sequence", "max_tokens", "refusal", "other", "overflow")
+T = TypeVar("T")
+_log = logging.getLogger(__name__)
 
-Written: TypeAlias = Callable[[str, int, Sequence[tuple[str, bytes]]], None]
-"""Told of a session that these events (type and JSON) are on disk, and the number of the last."""
+
+class SessionStores(msgspec.Struct, frozen=True, kw_only=True):
+    """The parts of the store that a session is kept in."""
+
+    sessions: Sessions
+    forest: Forest
+    journal: Journal
+    events: EventLog
+    queue: MessageQueue
+    leases: Leases
+    requests: Commands
 
 
-class _Loaded(msgspec.Struct, frozen=True):
+class _Path(msgspec.Struct, frozen=True):
     """A path that was read. Nodes never change, so a longer one only adds to it."""
 
     head: str
     system: str
-    said: tuple[Said, ...]
+    placed: tuple[DetachedMessage, ...]
 
 
 class StoredRecord:
-    def __init__(self, runtime: Runtime, session_id: str) -> None:
-        self._runtime = runtime
-        self._loaded: _Loaded | None = None
+    """`holder` names this process in leases."""
+
+    def __init__(self, stores: SessionStores, session_id: str, holder: str) -> None:
+        self._stores = stores
+        self._holder = holder
+        self._path: _Path | None = None
         self._lease: Lease | None = None
         self._renewed = 0.0
         self.id = session_id
 
-    async def state(self) -> State:
-        found = await self._runtime.sessions.get(self.id)
-        overrides, alts = wishes_of(found.overrides)
-        return State(
-            head=found.head_id,
-            model=found.model,
-            workspace=found.workspace,
-            title=found.title,
-            overrides=overrides,
-            alts=alts,
-            watermarks=msgspec.convert(found.watermark, dict[str, Watermark]),
-            quarantine=msgspec.convert(found.quarantine, dict[str, list[str]]),
-            settings=found.settings,
+    # Read ------------------------------------------------------------------------------------------------------------
+
+    async def snapshot(self, at: str = "") -> Snapshot:
+        if at:
+            session = await self._stores.sessions.get(self.id)
+            root, *nodes = await self._stores.forest.path(at)
+            return snapshot_of(session, root.system or "", tuple(map(_placed, nodes)))
+        known = self._path
+        found = await self._stores.journal.read(
+            self.id, known_head=known.head if known else "", known_depth=len(known.placed) if known else 0
         )
-
-    async def path(self) -> tuple[str, tuple[Placed, ...]]:
-        head = (await self._runtime.sessions.get(self.id)).head_id
-        loaded = self._loaded
-        if loaded is None or loaded.head != head:
-            loaded = self._loaded = await self._load(head, loaded)
-        return loaded.system, loaded.said
-
-    async def _load(self, head: str, before: _Loaded | None) -> _Loaded:
-        """Read what is new since the last time, or all of it where the head has gone elsewhere."""
-        if before is not None:
-            news = await self._runtime.forest.path_below(before.head, len(before.said), head)
-            if news is not None:
-                return _Loaded(head, before.system, (*before.said, *map(_said, news)))
-        root, *nodes = await self._runtime.forest.path(head)
-        return _Loaded(head, root.system or "", tuple(map(_said, nodes)))
+        session = found.session
+        if known is not None and found.is_continuation:
+            path = _Path(session.head_id, known.system, (*known.placed, *map(_placed, found.nodes)))
+        else:
+            root, *nodes = found.nodes
+            path = _Path(session.head_id, root.system or "", tuple(map(_placed, nodes)))
+        self._path = path
+        return snapshot_of(session, path.system, path.placed)
 
     async def question(self, node: str | None) -> str:
-        if node is not None and not await self._runtime.sessions.keeps(self.id, node):
-            raise _not_kept()
-        end = node or (await self._runtime.sessions.get(self.id)).head_id
-        for found in reversed(await self._runtime.forest.path(end)):
+        if node is not None:
+            await self.check_kept(node)
+        end = node or (await self._stores.sessions.get(self.id)).head_id
+        for found in reversed(await self._stores.forest.path(end)):
             if found.message is not None and found.message.role == "user" and found.source == "user":
                 return found.id
-        raise NotFound("There is no question above that message.", hint="Say something first.")
+        raise NotFound("There is no question above that message.", hint="Send a message first.")
 
     async def parent(self, node: str) -> str:
-        return (await self._runtime.forest.node(node)).parent_id or ""
+        return (await self._stores.forest.node(node)).parent_id or ""
 
-    async def append(
-        self,
-        messages: Sequence[Message],
-        *,
-        meta: Mapping[str, Any] | None = None,
-        source: Literal["system", "tool"] | None = None,
-    ) -> tuple[str, ...]:
-        nodes = await self._runtime.sessions.append_to_head(
-            self.id, messages, source=source, meta=meta, fence=self._fence
-        )
-        return tuple(node.id for node in nodes)
-
-    async def branch(self, parent: str, message: Message, *, meta: Mapping[str, Any], source: Literal["system"]) -> str:
-        (node,) = await self._runtime.forest.append(parent, [message], source=source, meta=meta)
-        head = (await self._runtime.sessions.get(self.id)).head_id
-        await self._runtime.sessions.move_head(self.id, head, node.id, fence=self._fence)
-        return node.id
-
-    async def move(self, node: str) -> None:
-        if not await self._runtime.sessions.keeps(self.id, node):
-            raise _not_kept()
-        head = (await self._runtime.sessions.get(self.id)).head_id
-        await self._runtime.sessions.move_head(self.id, head, node, fence=self._fence)
-
-    async def save(
-        self,
-        *,
-        title: str | None = None,
-        model: str | None = None,
-        watermark: Mapping[str, Any] | None = None,
-        quarantine: Mapping[str, Any] | None = None,
-        settings: Mapping[str, Any] | None = None,
-    ) -> None:
-        await self._runtime.sessions.update(
-            self.id,
-            title=title,
-            model=model,
-            watermark=watermark,
-            quarantine=quarantine,
-            settings=settings,
-            fence=self._fence,
-        )
-
-    async def override(self, changes: Mapping[str, Override]) -> None:
-        kept = (await self._runtime.sessions.get(self.id)).overrides
-        await self._runtime.sessions.update(self.id, overrides={**kept, **changes}, fence=self._fence)
-
-    async def emit(self, events: Sequence[Event]) -> int:
-        encoded = [(event.type, encode_event(event)) for event in events]
-        seq = await self._runtime.events.append(self.id, encoded, fence=self._fence)
-        for tell in self._runtime.on_events:
-            tell(self.id, seq, encoded)
-        return seq
+    async def check_kept(self, node: str) -> None:
+        if not await self._stores.sessions.keeps(self.id, node):
+            raise NotFound("That message is not part of this session.", hint="Look at its tree: `loom tree`.")
 
     async def has_ended(self, turn: str) -> bool:
-        with contextlib.suppress(Corrupt, ContentError):  # an end that cannot be read is told once more
-            found = await self._runtime.events.last_of(self.id, ("turn_finished", "turn_failed"))
+        with contextlib.suppress(Corrupt, ContentError):  # an end that cannot be read is written once more
+            found = await self._stores.events.last_of(self.id, ("turn_finished", "turn_failed"))
             match decode_event(found.data) if found is not None else None:
                 case TurnFinished(turn=ended) | TurnFailed(turn=ended):
                     return ended == turn
@@ -154,77 +130,211 @@ class StoredRecord:
                     pass
         return False
 
-    async def finished_calls(self) -> dict[str, ToolResult]:
-        found: dict[str, ToolResult] = {}
-        with contextlib.suppress(Corrupt, ContentError):  # what is damaged is told as interrupted; the session goes on
-            last = await self._runtime.events.last_of(self.id, ("message_stored", "turn_started"))
+    async def is_answer_complete(self, node: str) -> bool:
+        return (await self._stores.forest.node(node)).meta.get("finish_reason", "end") in _COMPLETE
+
+    async def open_step(self) -> OpenStep:
+        step = _OpenStepReader()
+        try:
+            last = await self._stores.events.last_of(self.id, ("message_stored", "turn_started"))
             seq = last.seq if last is not None else 0
-            while events := await self._runtime.events.after(self.id, seq):
+            while events := await self._stores.events.after(self.id, seq):
                 seq = events[-1].seq
                 for stored in events:
-                    if stored.type == "tool_finished" and isinstance(event := decode_event(stored.data), ToolFinished):
-                        found[event.result.call_id] = event.result
-        return found
+                    step.read(stored.data)
+        except Corrupt:
+            step.is_damaged = True
+        return step.result()
 
-    # Who runs it -----------------------------------------------------------------------------------------------------
+    # Write -----------------------------------------------------------------------------------------------------------
+
+    async def commit(self, change: SessionChange, complete: Callable[[tuple[str, ...]], Completion]) -> CommitResult:
+        shown: list[Event] = []
+        nodes: list[str] = []
+
+        def encode(ids: tuple[str, ...]) -> StoredCompletion:
+            found = complete(ids)
+            shown[:], nodes[:] = found.events, ids
+            return StoredCompletion(
+                events=[(event.type, encode_event(event, for_log=True)) for event in found.events],
+                settings=found.settings,
+                overrides=found.overrides,
+            )
+
+        async def write() -> CommitResult:
+            return await self._stores.journal.commit(self.id, change, encode, fence=self._fence)
+
+        async def was_written() -> CommitResult | None:
+            """A lost connection hides whether the transaction was committed; its events tell."""
+            if not shown:
+                return None
+            seq = await self._stores.events.find_batch(self.id, [encode_event(event, for_log=True) for event in shown])
+            if seq is None:
+                return None
+            is_released = change.lease != "keep" and not await self._is_ours()
+            return CommitResult(nodes=tuple(nodes), seq=seq, is_released=is_released)
+
+        committed = await self._while_leased(write, was_written)
+        if committed.is_released and self._lease is not None:
+            self._stores.leases.note_released(self._lease)
+            self._lease = None
+        if not committed.is_gone:
+            self._stores.events.publish(self.id, committed.seq, shown)
+        return committed
+
+    async def append_events(self, events: Sequence[Event]) -> int:
+        async def write() -> int:
+            return await self._stores.events.append(self.id, events, fence=self._fence)
+
+        async def was_written() -> int | None:
+            return await self._stores.events.find_batch(self.id, [encode_event(it, for_log=True) for it in events])
+
+        seq = await self._while_leased(write, was_written)
+        self._stores.events.publish(self.id, seq, events)
+        return seq
+
+    async def use_model(self, model: str) -> None:
+        await self._stores.sessions.update(self.id, model=model)
+
+    async def set_overrides(self, changes: Mapping[str, Override]) -> None:
+        kept = (await self._stores.sessions.get(self.id)).overrides
+        await self._stores.sessions.update(self.id, overrides={**kept, **changes}, fence=self._fence)
+
+    async def _while_leased(
+        self, write: Callable[[], Awaitable[T]], was_written: Callable[[], Awaitable[T | None]]
+    ) -> T:
+        """Write; while the database cannot be reached, try again until the lease would be lost."""
+        is_retry = False
+        while True:
+            try:
+                if is_retry and (found := await was_written()) is not None:
+                    return found
+                return await write()
+            except Unreachable as error:
+                if self._lease is None or time.monotonic() - self._renewed >= LEASE_SECONDS:
+                    raise
+                if not is_retry:
+                    _log.warning(
+                        "session %s: the database cannot be reached, trying again (%s)", self.id, error.message
+                    )
+                is_retry = True
+                await asyncio.sleep(_RETRY_SECONDS)
+
+    # The lease -------------------------------------------------------------------------------------------------------
 
     @property
     def _fence(self) -> int | None:
         return None if self._lease is None else self._lease.fence
 
-    async def take(self) -> bool:
-        self._lease = await self._runtime.leases.take(self.id, self._runtime.holder.name, LEASE_SECONDS)
+    @property
+    def has_lease(self) -> bool:
+        return self._lease is not None
+
+    async def acquire(self) -> bool:
+        self._lease = await self._stores.leases.acquire(self.id, self._holder, LEASE_SECONDS)
         self._renewed = time.monotonic()
         return self._lease is not None
 
-    async def beat(self) -> tuple[Asked, ...] | None:
+    async def heartbeat(self) -> tuple[StoredCommand, ...] | None:
         lease = self._lease
         if lease is None:
-            return None
+            return ()
         try:
             if time.monotonic() - self._renewed >= _RENEWED_AFTER:
-                if not await self._runtime.leases.renew(lease):
-                    return None
+                if not await self._stores.leases.renew(lease):
+                    return None if self._lease is lease else ()
                 self._renewed = time.monotonic()
-            held = await self._runtime.leases.look(lease)
+            held = await self._stores.leases.read_state(lease)
+            if self._lease is not lease:  # released meanwhile, with the end of the turn
+                return ()
             if not held.is_asked:
                 return () if held.is_ours else None
-            return await self._runtime.requests.take(self.id, fence=lease.fence) if held.is_ours else None
+            return await self._stores.requests.take(self.id, fence=lease.fence) if held.is_ours else None
         except NotFound:  # the session was deleted
             return None
         except StoreError:
-            if time.monotonic() - self._renewed >= LEASE_SECONDS:
-                return None
-            return ()
+            return None if time.monotonic() - self._renewed >= LEASE_SECONDS else ()
 
     async def release(self) -> None:
         lease, self._lease = self._lease, None
         if lease is not None:
-            with contextlib.suppress(StoreError):  # it runs out by itself
-                await self._runtime.leases.release(lease)
+            with contextlib.suppress(StoreError):  # it expires by itself
+                await self._stores.leases.release(lease)
 
-    async def ask(self, kind: Kind, data: Mapping[str, Any]) -> None:
-        await self._runtime.requests.put(self.id, kind, data)
+    async def _is_ours(self) -> bool:
+        return self._lease is not None and (await self._stores.leases.read_state(self._lease)).is_ours
 
-    # What waits to be said -------------------------------------------------------------------------------------------
+    async def send_command(self, kind: CommandKind, data: Mapping[str, Any]) -> None:
+        await self._stores.requests.put(self.id, kind, data)
+
+    # The queue -------------------------------------------------------------------------------------------------------
 
     async def enqueue(self, key: str, message: Message | None, options: Options) -> Queued:
-        return await self._runtime.queue.put(self.id, key, message, options)
+        return await self._stores.queue.put(self.id, key, message, options)
 
-    async def waiting(self) -> tuple[Queued, ...]:
-        return await self._runtime.queue.list(self.id)
-
-    async def dequeue(self, queued: Queued) -> str | None:
-        if self._lease is None:
-            raise AssertionError("only who runs a session takes from its queue")
-        return await self._runtime.queue.take(self.id, queued.id, fence=self._lease.fence)
+    async def queue(self) -> tuple[Queued, ...]:
+        return await self._stores.queue.list(self.id)
 
 
-def _said(node: Node) -> Said:
+class _OpenStepReader:
+    """Folds the events of a step that was left without an end. Events that cannot be read are noted."""
+
+    def __init__(self) -> None:
+        self.is_damaged = False
+        self._answer: list[ModelEvent] = []
+        self._tokens = 0
+        self._begun: set[str] = set()
+        self._results: dict[str, ToolResult] = {}
+
+    def read(self, data: bytes) -> None:
+        try:
+            event = decode_event(data)
+        except ContentError:
+            self.is_damaged = True
+            return
+        match event:
+            case StepStarted():
+                self._answer, self._tokens = [], event.tokens
+            case ToolStarted():
+                self._begun.add(event.call.id)
+            case ToolFinished():
+                self._results[event.result.call_id] = event.result
+            case _ if is_model_event(event):
+                self._answer.append(event)
+            case _:
+                pass
+
+    def result(self) -> OpenStep:
+        return OpenStep(
+            answer=tuple(self._answer),
+            requested_tokens=self._tokens,
+            begun=frozenset(self._begun),
+            results=self._results,
+            is_damaged=self.is_damaged,
+        )
+
+
+def snapshot_of(session: StoredSession, system: str, path: tuple[DetachedMessage, ...]) -> Snapshot:
+    """Return a stored session in the form that compiling reads."""
+    overrides, alts = overrides_of(session.overrides)
+    return Snapshot(
+        head=session.head_id,
+        model=session.model,
+        workspace=session.workspace,
+        title=session.title,
+        system=system,
+        path=path,
+        overrides=overrides,
+        alts=alts,
+        watermarks=msgspec.convert(session.watermark, dict[str, Watermark]),
+        calibrations=msgspec.convert(session.settings.get("calibration", {}), dict[str, Calibration]),
+        limits=msgspec.convert(session.settings.get("lessons", {}), dict[str, LearnedLimits]),
+        quarantine=msgspec.convert(session.quarantine, dict[str, list[str]]),
+        settings=session.settings,
+    )
+
+
+def _placed(node: Node) -> DetachedMessage:
     if node.message is None:
-        raise AssertionError("only a root has no message, and it is not said")
-    return Said(node.id, node.message, bool(node.meta.get("is_blind")))
-
-
-def _not_kept() -> NotFound:
-    return NotFound("That message is not part of this session.", hint="Look at its tree: `loom tree`.")
+        raise AssertionError("only a root has no message, and it is not on the path")
+    return DetachedMessage(node.id, node.message, bool(node.meta.get("is_blind")))

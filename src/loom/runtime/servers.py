@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
-import msgspec
-
-from loom.agent.approvals import Action, Rule
+from loom.agent.approvals import Rule
 from loom.config import Config
-from loom.config.approval import decide
+from loom.config.approval import ApprovalPolicy
+from loom.config.loader import user_folder
 from loom.config.schema import McpServer
 from loom.errors import ConfigError
 from loom.tools.mcp import McpServers
 from loom.tools.mcp_pins import Pins
 from loom.tools.mcp_specs import ServerSpec, project_servers
+from loom.tools.sandbox import Sandbox, SandboxSettings
 
 
 def mcp_servers(config: Config, cwd: Path, notice: Callable[[str], None]) -> McpServers:
@@ -30,7 +31,9 @@ def mcp_servers(config: Config, cwd: Path, notice: Callable[[str], None]) -> Mcp
     for warning in project.warnings:
         notice(warning)
     theirs = [spec for spec in project.specs if spec.name not in config.mcp.servers]
-    return McpServers([*own, *theirs], pins=Pins(config.state_folder() / "mcp-tools.json"), notice=notice)
+    return McpServers(
+        [*own, *theirs], pins=Pins(config.state_folder() / "mcp-tools.json"), notice=notice, sandbox=sandbox_for(config)
+    )
 
 
 def _spec(config: Config, name: str, entry: McpServer) -> ServerSpec:
@@ -42,17 +45,28 @@ def _spec(config: Config, name: str, entry: McpServer) -> ServerSpec:
         url=config.secret("mcp", "servers", name, "url"),
         headers=config.secrets("mcp", "servers", name, "headers"),
         timeout_seconds=entry.timeout_seconds,
+        trusted=entry.trusted,
+        sandbox=entry.sandbox,
+    )
+
+
+def sandbox_for(config: Config) -> Sandbox:
+    """Return the configured fence; Loom's own folders, where keys and tokens are, are hidden behind it."""
+    found = config.sandbox
+    own = (config.data_folder(), config.state_folder(), user_folder(os.environ, Path.cwd()))
+    return Sandbox(
+        SandboxSettings(
+            mode=found.mode,
+            network=found.network,
+            writable=tuple(Path(path).expanduser() for path in found.writable),
+            hidden=(*own, *(Path(path).expanduser() for path in found.hidden)),
+            max_memory_bytes=found.max_memory_bytes,
+            max_processes=found.max_processes,
+            max_file_bytes=found.max_file_bytes,
+        )
     )
 
 
 def approval_rule(config: Config) -> Rule:
-    """What the user's and the project's rules say. The default `ask` is no rule: it leaves it to the tool whether a
-    call needs the user's word; a rule that says `ask` asks for every call that it matches."""
-    rules_only = msgspec.structs.replace(config.approval, default="allow")
-
-    def rule(tool: str, subject: str) -> Action | None:
-        decided = config.action_for(tool, subject)
-        by_default = decide(rules_only, config.project_approval, tool, (subject,)) == "allow"
-        return None if decided == "ask" and by_default else decided
-
-    return rule
+    """Return the user's and the project's rules as one."""
+    return ApprovalPolicy(config.approval, config.project_approval)

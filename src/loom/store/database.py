@@ -9,8 +9,9 @@ after a lost race, so it touches nothing but its transaction:
 
     key = await database.write(work)
 
-The shared dialect is what both understand (`:name` parameters, ON CONFLICT, RETURNING, recursive WITH) and one word
-more: `FOR UPDATE` locks rows on PostgreSQL and is left out on SQLite, where a writer is alone.
+The shared dialect is what both understand (`:name` parameters, ON CONFLICT, RETURNING, recursive WITH) and two words
+more: `FOR UPDATE` locks rows on PostgreSQL and is left out on SQLite, where a writer is alone; `DATABASE_TIME` is the
+time by the database's own clock, in seconds since 1970, which is the same for every machine that uses it.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Final, Protocol, TypeAlias, TypeVar
+from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 import msgspec
@@ -41,6 +42,11 @@ NOT_CARRIED: Final = "work raised StopIteration, which a future cannot carry"
 class Transaction(Protocol):
     """What work is given. All of it is committed, or none."""
 
+    @property
+    def dialect(self) -> Literal["sqlite", "postgres"]:
+        """Whose SQL it is, where the two differ too much for one text."""
+        ...
+
     def execute(self, sql: str, params: Params = NO_PARAMS) -> list[Row]: ...
 
     def executemany(self, sql: str, params: Sequence[Params]) -> None:
@@ -49,6 +55,10 @@ class Transaction(Protocol):
 
     def lock(self, name: str) -> None:
         """Be the only transaction in the whole store that holds this name, until the end."""
+        ...
+
+    def continue_keys(self, table: str) -> None:
+        """Hand out keys above those that were inserted with rows."""
         ...
 
 
@@ -69,6 +79,10 @@ class Database(Protocol):
         """Run work on one consistent view. It must not write."""
         ...
 
+    async def read_aside(self, work: Work[T]) -> T:
+        """The same for work that may take long: one at a time, and no other reading waits for it."""
+        ...
+
     async def select(self, sql: str, params: Params = NO_PARAMS) -> list[Row]:
         """One statement that reads, which needs no transaction."""
         ...
@@ -81,12 +95,32 @@ class Database(Protocol):
         """What is wrong with the database itself, in words; empty when it is sound."""
         ...
 
+    async def check_writable(self) -> None:
+        """Write a row, as cheap as a write can be; raise what a real one would (`Full`, `ReadOnly`, `Corrupt`,
+        `Unreachable`). For a readiness probe, every few seconds."""
+        ...
+
+    async def snapshot(self, file: Path) -> None:
+        """Write a copy as of one moment to a new SQLite file, while others go on reading and writing."""
+        ...
+
     async def close(self) -> None:
         """Finish what is queued, then let go."""
         ...
 
 
-def shaped(row: Row, shape: type[T], what: str) -> T:
+_PROBE: Final = (
+    "INSERT INTO search_state (name, value) VALUES ('probe', CAST(DATABASE_TIME AS BIGINT))"
+    " ON CONFLICT (name) DO UPDATE SET value = CAST(DATABASE_TIME AS BIGINT)"
+)
+
+
+def write_probe(tx: Transaction) -> None:
+    """The work of `check_writable`. It changes a row that nothing reads."""
+    tx.execute(_PROBE)
+
+
+def row_as(row: Row, shape: type[T], what: str) -> T:
     """The row as a value. Damage can change the type of a column, too: then it is `Corrupt`, and says what it was."""
     try:
         return msgspec.convert(row, shape)
@@ -140,10 +174,10 @@ async def open_database(url: str, *, busy_seconds: float = 15.0) -> Database:
         return await asyncio.to_thread(PostgresDatabase.open, url, busy_seconds=busy_seconds)
     from loom.store.sqlite import SqliteDatabase
 
-    return await asyncio.to_thread(SqliteDatabase.open, _sqlite_path(url), busy_seconds=busy_seconds)
+    return await asyncio.to_thread(SqliteDatabase.open, sqlite_path(url), busy_seconds=busy_seconds)
 
 
-def _sqlite_path(url: str) -> Path | None:
+def sqlite_path(url: str) -> Path | None:
     """The file to open, or None for memory."""
     if url in {MEMORY, f"sqlite://{MEMORY}"}:
         return None

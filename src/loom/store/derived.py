@@ -27,8 +27,8 @@ from loom.content.media import DIGEST_TAG, is_digest
 from loom.content.recipes import Recipe, recipe_key
 from loom.errors import Corrupt, NotFound, ReadOnly
 from loom.formats.facts import Rendered
+from loom.store.blobs import BLOCK_BYTES, BlobEntry, BlobStore, Checksum, FileStamp, damaged_blob, missing_blob
 from loom.store.media import hex_of, open_media
-from loom.store.place import BLOCK_BYTES, Entry, Mark, Place, Seal, damaged, missing
 
 TOP: Final = "derived"
 MAX_BYTES: Final = 2_000_000_000
@@ -75,13 +75,13 @@ class Derived(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 class _Known(msgspec.Struct):
     derived: Derived
     start: int
-    mark: Mark
+    mark: FileStamp
     touched_at: datetime
     used_at: datetime
 
 
 class DerivedCache:
-    def __init__(self, place: Place, *, max_bytes: int = MAX_BYTES) -> None:
+    def __init__(self, place: BlobStore, *, max_bytes: int = MAX_BYTES) -> None:
         self._place = place
         self._max_bytes = max_bytes
         self._known: OrderedDict[str, _Known] = OrderedDict()
@@ -104,7 +104,7 @@ class DerivedCache:
         """What is cached and whole. Costs microseconds the second time."""
         key = _entry_key(digest, recipe_key(recipe))
         known = self._known.get(key)
-        if known is None or known.mark != self._place.mark(key):
+        if known is None or known.mark != self._place.file_stamp(key):
             self._known.pop(key, None)
             known = await self._learn(key)
             if known is None:
@@ -114,7 +114,7 @@ class DerivedCache:
         if known.used_at - known.touched_at > TOUCH_AFTER:
             with suppress(ReadOnly):  # then nobody cleans up there either
                 await self._place.touch(key)
-            known.touched_at, known.mark = known.used_at, self._place.mark(key) or ()
+            known.touched_at, known.mark = known.used_at, self._place.file_stamp(key) or ()
         return known.derived
 
     async def put(self, digest: str, recipe: Recipe, rendered: Rendered) -> Derived:
@@ -141,7 +141,7 @@ class DerivedCache:
         await self._make_room(key, len(head) + derived.kept_bytes)
         return derived
 
-    async def _write(self, key: str, data: bytes, seal: Seal) -> None:
+    async def _write(self, key: str, data: bytes, seal: Checksum) -> None:
         """Not synced: what a power cut tears is found by its hash and made again."""
         await self._place.write(key, data, seal, durable=False)
 
@@ -154,19 +154,19 @@ class DerivedCache:
 
     async def load(self, derived: Derived) -> bytes:
         """Nothing where the bytes are the medium's own: those are read from the media store."""
-        async with self._sealed(derived) as (key, seal):
+        async with self._open_entry(derived) as (key, seal):
             return await self._place.load(key, seal)
 
     async def open_local(self, derived: Derived) -> io.FileIO | None:
         """A checked file that stands at the first derived byte, for the caller to read to its end and close.
 
         None where the bytes are not on this machine."""
-        async with self._sealed(derived) as (key, seal):
+        async with self._open_entry(derived) as (key, seal):
             return await self._place.open_local(key, seal)
 
     async def read_blocks(self, derived: Derived, block_bytes: int = BLOCK_BYTES) -> AsyncIterator[bytes]:
         """Blocks of exactly `block_bytes`, the last one excepted."""
-        async with self._sealed(derived) as (key, seal):
+        async with self._open_entry(derived) as (key, seal):
             async for block in self._place.blocks(key, seal, block_bytes):
                 yield block
 
@@ -199,18 +199,18 @@ class DerivedCache:
         if self._total_bytes is None or self._total_bytes > self._max_bytes:
             await self.trim(keep=key)
 
-    def _last_use(self, entry: Entry) -> datetime:
+    def _last_use(self, entry: BlobEntry) -> datetime:
         known = self._known.get(entry.key)
         return max(entry.modified_at, known.used_at) if known else entry.modified_at
 
-    async def _entries(self) -> list[Entry]:
+    async def _entries(self) -> list[BlobEntry]:
         return [entry async for entry in self._place.listing(TOP) if _medium(entry.key)]
 
-    async def _entries_of(self, digest: str) -> list[Entry]:
+    async def _entries_of(self, digest: str) -> list[BlobEntry]:
         shard = f"{TOP}/{hex_of(digest)[:2]}"
         return [entry async for entry in self._place.listing(shard) if _medium(entry.key) == digest]
 
-    async def _drop(self, entry: Entry, unless_since: datetime | None = None) -> int:
+    async def _drop(self, entry: BlobEntry, unless_since: datetime | None = None) -> int:
         if not await self._place.delete(entry.key, unless_since=unless_since):
             return 0
         self._known.pop(entry.key, None)
@@ -231,7 +231,7 @@ class DerivedCache:
         return self._remember(key, derived, start, touched_at)
 
     def _remember(self, key: str, derived: Derived, start: int, touched_at: datetime) -> _Known:
-        mark = self._place.mark(key) or ()
+        mark = self._place.file_stamp(key) or ()
         known = _Known(derived=derived, start=start, mark=mark, touched_at=touched_at, used_at=touched_at)
         self._known[key] = known
         if len(self._known) > REMEMBERED:
@@ -245,23 +245,23 @@ class DerivedCache:
             data, entry = await self._place.head_bytes(key, start)
         header = data[_PREAMBLE_BYTES:start]
         if not data.startswith(_MAGIC) or hashlib.sha256(header).digest() != data[len(_MAGIC) + 4 : _PREAMBLE_BYTES]:
-            raise damaged(key)
+            raise damaged_blob(key)
         try:
             derived = msgspec.json.decode(header, type=Derived)
         except msgspec.DecodeError as error:
-            raise damaged(key) from error
+            raise damaged_blob(key) from error
         if _entry_key(derived.digest, derived.recipe) != key or start + derived.kept_bytes != entry.size_bytes:
-            raise damaged(key)
+            raise damaged_blob(key)
         return derived, start, entry.modified_at
 
     @asynccontextmanager
-    async def _sealed(self, derived: Derived) -> AsyncGenerator[tuple[str, Seal]]:
+    async def _open_entry(self, derived: Derived) -> AsyncGenerator[tuple[str, Checksum]]:
         """The key and seal of an entry; whoever finds it damaged or gone makes the cache forget it."""
         key = _entry_key(derived.digest, derived.recipe)
         try:
             known = self._known.get(key) or await self._learn(key)
             if known is None or known.derived != derived:
-                raise missing(key)
+                raise missing_blob(key)
             yield key, _seal(derived, known.start)
         except NotFound:
             self._known.pop(key, None)
@@ -276,8 +276,8 @@ class DerivedCache:
             await self._place.delete(key)
 
 
-def _seal(derived: Derived, start: int) -> Seal:
-    return Seal(_NOTHING if derived.is_original else derived.sha256, start)
+def _seal(derived: Derived, start: int) -> Checksum:
+    return Checksum(_NOTHING if derived.is_original else derived.sha256, start)
 
 
 def _entry_key(digest: str, recipe: str) -> str:

@@ -13,8 +13,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final, Literal
 
-from loom.errors import Corrupt, Full, LoomError, ReadOnly, StoreError
-from loom.store.place import missing
+from loom.errors import BlobsUnavailable, Corrupt, Full, LoomError, ReadOnly
+from loom.store.blobs import missing_blob
 
 LOCK: Final = "lock"
 
@@ -124,15 +124,17 @@ def _fault(error: OSError, doing: Literal["read", "write"], key: str) -> LoomErr
                 hint="Give Loom's user write access to it, or choose another data folder.",
             )
         case errno.ENOENT if key:
-            return missing(key)
+            return missing_blob(key)
         case errno.ELOOP | errno.ENOTDIR | errno.EISDIR:
             return Corrupt(
                 "Something that Loom did not make stands in its way in the media folder.",
                 hint="Remove links and foreign files from it.",
             )
         case errno.EMFILE | errno.ENFILE:
-            return StoreError(
+            return BlobsUnavailable(
                 "Too many files are open to use the media folder.", hint="Raise the limit: ulimit -n 4096."
             )
         case _:
-            return StoreError(f"The media folder could not be used: {reason}.", hint="Check the disk that it lies on.")
+            return BlobsUnavailable(
+                f"The media folder could not be used: {reason}.", hint="Check the disk that it lies on."
+            )

@@ -10,6 +10,7 @@ import msgspec
 
 from loom.content.blocks import clean_text
 from loom.errors import Conflict, ContentError, Corrupt, LoomError
+from loom.store.batcher import Batcher
 from loom.store.database import (
     MAX_NUMBER,
     Database,
@@ -18,19 +19,18 @@ from loom.store.database import (
     Transaction,
     checked_limit,
     execute_rows,
+    row_as,
     rows_among,
-    shaped,
 )
 from loom.store.forest import Clock
 from loom.store.nodes import plain_text
-from loom.store.session_rows import check_session_id, no_session, taken_over
-from loom.store.together import Together
+from loom.store.session_rows import check_session_id, lease_lost, session_not_found
 
 _TAKE_SEQS: Final = (
     "UPDATE session SET last_seq = last_seq + w.column2 FROM (VALUES {}) AS w WHERE session.id = w.column1"
     " AND (w.column3 = 0 OR (session.fence = w.column3 AND session.holder <> '')) RETURNING session.id, key, last_seq"
 )
-_INSERT: Final = "INSERT INTO event (session_key, seq, type, data, created_at) VALUES {}"
+INSERT_EVENTS: Final = "INSERT INTO event (session_key, seq, type, data, created_at) VALUES {}"
 _EXISTING: Final = "SELECT id FROM session WHERE id"
 _SELECT_AFTER: Final = (
     "SELECT e.seq, e.type, e.data FROM event e WHERE e.session_key = :key AND e.seq > :seq ORDER BY e.seq LIMIT :limit"
@@ -64,13 +64,13 @@ class Events:
     def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
         self._database = database
         self._clock = clock
-        self._appending = Together(self._append_all)
+        self._appending = Batcher(self._append_all)
 
     async def append(self, session_id: str, events: Sequence[tuple[str, bytes]], *, fence: int | None = None) -> int:
         """Write (type, JSON) pairs in this order, next to each other; gives the sequence number of the last. With the
         `fence` of a lease, only while that holds (else `Conflict`)."""
-        rows = tuple((plain_text(kind, "an event type"), _json(data)) for kind, data in events)
-        last = await self._appending.ask(_Batch(check_session_id(session_id), fence or 0, rows))
+        rows = tuple((plain_text(kind, "an event type"), event_json(data)) for kind, data in events)
+        last = await self._appending.submit(_Batch(check_session_id(session_id), fence or 0, rows))
         if isinstance(last, LoomError):
             raise last
         return last
@@ -91,7 +91,7 @@ class Events:
         def work(tx: Transaction) -> list[int | LoomError]:
             written: dict[int, int | LoomError] = {}
             for part in _rounds(batches):
-                taken = _taken(tx, [batches[at] for at in part])
+                taken = _reserve_numbers(tx, [batches[at] for at in part])
                 rows: list[Params] = []
                 for at in part:
                     batch = batches[at]
@@ -104,7 +104,7 @@ class Events:
                         {"key": key, "seq": seq, "type": kind, "data": data, "now": now}
                         for seq, (kind, data) in enumerate(batch.rows, last - len(batch.rows) + 1)
                     ]
-                execute_rows(tx, _INSERT, rows)
+                execute_rows(tx, INSERT_EVENTS, rows)
             return [written[at] for at in range(len(batches))]
 
         return await self._database.write(work)
@@ -144,7 +144,7 @@ class Events:
         return {session_id: seq if isinstance(seq, int) else 0 for session_id, seq in rows}
 
 
-def _json(data: bytes) -> str:
+def event_json(data: bytes) -> str:
     if b"\0" in data:  # which PostgreSQL has not, and JSON writes otherwise
         raise ContentError("an event is JSON, and holds no NUL")
     try:
@@ -168,24 +168,24 @@ def _rounds(batches: Sequence[_Batch]) -> list[list[int]]:
     return rounds
 
 
-def _taken(tx: Transaction, batches: Sequence[_Batch]) -> dict[str, tuple[int, int]]:
+def _reserve_numbers(tx: Transaction, batches: Sequence[_Batch]) -> dict[str, tuple[int, int]]:
     """The key of each session and its last number, now that these rows have theirs; none where it may not write."""
     wanted = [{"id": batch.session_id, "count": len(batch.rows), "fence": batch.fence} for batch in batches]
-    rows = [shaped(row, tuple[str, int, int], _RECORD) for row in execute_rows(tx, _TAKE_SEQS, wanted)]
+    rows = [row_as(row, tuple[str, int, int], _RECORD) for row in execute_rows(tx, _TAKE_SEQS, wanted)]
     return {session_id: (key, last) for session_id, key, last in rows}
 
 
 def _refusal(tx: Transaction, session_id: str) -> LoomError:
-    return taken_over() if rows_among(tx, _EXISTING, [session_id]) else no_session()
+    return lease_lost() if rows_among(tx, _EXISTING, [session_id]) else session_not_found()
 
 
 def _head(tx: Transaction, session_id: str) -> tuple[int, int]:
     rows = tx.execute(_SELECT_HEAD, {"id": session_id})
     if not rows:
-        raise no_session()
-    return shaped(rows[0], tuple[int, int], _RECORD)
+        raise session_not_found()
+    return row_as(rows[0], tuple[int, int], _RECORD)
 
 
 def _event_of(row: Row) -> StoredEvent:
-    seq, kind, text = shaped(row, tuple[int, str, str], f"Event {row[0]!r} of this session")
+    seq, kind, text = row_as(row, tuple[int, str, str], f"Event {row[0]!r} of this session")
     return StoredEvent(seq, clean_text(kind), clean_text(text).encode())

@@ -22,10 +22,10 @@ from loom.store.database import Database, Row, Transaction, Work
 from loom.store.nodes import (
     SELECT_NODES,
     Node,
-    Source,
+    RowSource,
     StoredNode,
     content_of,
-    damaged,
+    damaged_node,
     drafts_of,
     full_id,
     has_true_id,
@@ -63,7 +63,7 @@ _SELECT_OWN_CHILDREN: Final = (
 )
 
 
-class Problem(msgspec.Struct, frozen=True):
+class ForestProblem(msgspec.Struct, frozen=True):
     node_id: str
     what: Literal["hash", "parent", "depth", "message", "media"]
     text: str
@@ -71,10 +71,10 @@ class Problem(msgspec.Struct, frozen=True):
 
 class Verification(msgspec.Struct, frozen=True):
     nodes: int
-    problems: tuple[Problem, ...]
+    problems: tuple[ForestProblem, ...]
 
 
-class Damaged(msgspec.Struct, frozen=True):
+class DamagedNode(msgspec.Struct, frozen=True):
     """A message that is not what was written. Nothing that follows it can be gone on from: it is counted alone."""
 
     id: str
@@ -83,11 +83,11 @@ class Damaged(msgspec.Struct, frozen=True):
     below: int
 
 
-class Tree(msgspec.Struct, frozen=True):
+class NodeTree(msgspec.Struct, frozen=True):
     """Parents before children."""
 
     nodes: tuple[Node, ...]
-    damaged: tuple[Damaged, ...] = ()
+    damaged: tuple[DamagedNode, ...] = ()
 
 
 class Forest:
@@ -105,7 +105,7 @@ class Forest:
         parent_id: str,
         messages: Sequence[Message],
         *,
-        source: Source | None = None,
+        source: RowSource | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> tuple[Node, ...]:
         """Write messages below a node, and give their nodes. Those that are there already stay as they are.
@@ -139,7 +139,7 @@ class Forest:
 
         return await self._database.read(work)
 
-    async def sound_end(self, node_id: str) -> str:
+    async def last_valid_node(self, node_id: str) -> str:
         """The last node on the way to this one that can be read: itself, or the one above the first damage."""
 
         def work(tx: Transaction) -> str:
@@ -150,7 +150,7 @@ class Forest:
                 except Corrupt:
                     break
             if parent_id is None:
-                raise damaged(node_id, "so is everything above it")
+                raise damaged_node(node_id, "so is everything above it")
             return parent_id
 
         return await self._database.read(work)
@@ -163,7 +163,7 @@ class Forest:
             rows = tx.execute(f"{SELECT_NODES} WHERE n.key = :key", {"key": root_key})
             system = node_of(stored_node(rows[0]), None).system if rows else None
             if system is None:
-                raise damaged(node_id, "its root is gone")
+                raise damaged_node(node_id, "its root is gone")
             return system
 
         return await self._database.read(work)
@@ -183,18 +183,18 @@ class Forest:
 
     async def tree(self, session_id: str) -> tuple[Node, ...]:
         """Every node on a branch of this session that can be read, parents before children."""
-        return (await self.survey(session_id)).nodes
+        return (await self.read_tree(session_id)).nodes
 
-    async def survey(self, session_id: str) -> Tree:
+    async def read_tree(self, session_id: str) -> NodeTree:
         """The same, with what cannot be read."""
         select = {"session": plain_text(session_id, "an id")}
         rows = await self._database.read(lambda tx: tx.execute(_SELECT_TREE, select))
         if not rows:
             raise NotFound("There is no such session.", hint="List them: `loom sessions`.")
         try:
-            return Tree(_nodes(rows))
+            return NodeTree(_nodes(rows))
         except Corrupt:
-            return _surveyed(rows)
+            return _build_tree(rows)
 
     async def set_bookmark(self, node_id: str, bookmark: str) -> None:
         """Give a node a name that people find it by; an empty one takes it away."""
@@ -212,11 +212,11 @@ class Forest:
     ) -> Verification:
         """Hash what is stored, along one path or all of it; with `exists`, look whether the media are there too."""
         count = 0
-        problems: list[Problem] = []
+        problems: list[ForestProblem] = []
         known: dict[str, bool] = {}
         async for row in self._rows(node_id):
             count += 1
-            if isinstance(row, Problem):
+            if isinstance(row, ForestProblem):
                 problems.append(row)
                 continue
             found, media = _inspect(row)
@@ -225,10 +225,10 @@ class Forest:
                 if exists is not None and medium.digest not in known:
                     known[medium.digest] = await exists(medium.digest)
                 if not known.get(medium.digest, True):
-                    problems.append(Problem(row.id, "media", f"{medium.label} ({medium.digest}) is missing"))
+                    problems.append(ForestProblem(row.id, "media", f"{medium.label} ({medium.digest}) is missing"))
         return Verification(count, tuple(problems))
 
-    async def _rows(self, node_id: str | None) -> AsyncIterator[StoredNode | Problem]:
+    async def _rows(self, node_id: str | None) -> AsyncIterator[StoredNode | ForestProblem]:
         if node_id is not None:
             parent_id, parent_depth = None, None
             for row in await self._database.read(lambda tx: read_path(tx, node_id)):
@@ -241,7 +241,7 @@ class Forest:
                 try:
                     yield stored_node(row)
                 except Corrupt as error:
-                    yield Problem(printable(row[0]), "message", error.message)
+                    yield ForestProblem(printable(row[0]), "message", error.message)
             if not isinstance(rows[-1][-1], int) or rows[-1][-1] <= after:
                 raise Corrupt("The messages are no longer in order.", hint="Run `loom doctor`.")
             after = rows[-1][-1]
@@ -255,10 +255,10 @@ def _nodes(rows: list[Row]) -> tuple[Node, ...]:
     return tuple(node_of(row, row.parent_id) for row in stored_nodes(rows))
 
 
-def _surveyed(rows: list[Row]) -> Tree:
+def _build_tree(rows: list[Row]) -> NodeTree:
     """Row by row, parents first: what is below a damaged one is not looked at."""
     nodes: list[Node] = []
-    found: dict[str, Damaged] = {}
+    found: dict[str, DamagedNode] = {}
     above: dict[str, str] = {}
     for row in rows:
         node_id, parent_id = printable(row[0]), row[_PARENT] if isinstance(row[_PARENT], str) else None
@@ -270,8 +270,8 @@ def _surveyed(rows: list[Row]) -> Tree:
             nodes.append(node_of(stored_node(row), parent_id))
         except Corrupt as error:
             above[node_id] = node_id
-            found[node_id] = Damaged(node_id, parent_id, error.message, below=0)
-    return Tree(tuple(nodes), tuple(found.values()))
+            found[node_id] = DamagedNode(node_id, parent_id, error.message, below=0)
+    return NodeTree(tuple(nodes), tuple(found.values()))
 
 
 def _children(tx: Transaction, node_id: str, session_id: str | None) -> tuple[Node, ...]:
@@ -281,21 +281,21 @@ def _children(tx: Transaction, node_id: str, session_id: str | None) -> tuple[No
     return _nodes(tx.execute(_SELECT_OWN_CHILDREN, {"key": key, "session": plain_text(session_id, "an id")}))
 
 
-def _inspect(row: StoredNode) -> tuple[list[Problem], tuple[Media, ...]]:
+def _inspect(row: StoredNode) -> tuple[list[ForestProblem], tuple[Media, ...]]:
     """What is wrong with one row, and the media that it shows."""
-    problems: list[Problem] = []
+    problems: list[ForestProblem] = []
     if row.depth > 0 and row.parent_id is None:
-        problems.append(Problem(row.id, "parent", "the message before it is gone"))
+        problems.append(ForestProblem(row.id, "parent", "the message before it is gone"))
     elif row.depth != (0 if row.parent_depth is None else row.parent_depth + 1):
-        problems.append(Problem(row.id, "depth", f"it stands at {row.depth}, below {row.parent_depth}"))
+        problems.append(ForestProblem(row.id, "depth", f"it stands at {row.depth}, below {row.parent_depth}"))
     if not has_true_id(row, row.parent_id):
-        problems.append(Problem(row.id, "hash", "its text is not the text that was written"))
+        problems.append(ForestProblem(row.id, "hash", "its text is not the text that was written"))
     try:
         message, _ = content_of(row)
         if not problems:
             node_of(row, row.parent_id)
     except LoomError as error:
         if not problems:
-            problems.append(Problem(row.id, "message", error.message))
+            problems.append(ForestProblem(row.id, "message", error.message))
         return problems, ()
     return problems, media_of(message) if message is not None else ()

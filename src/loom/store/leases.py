@@ -1,161 +1,243 @@
-"""Leases: a session is run by one process at a time.
+"""Leases: one process at a time runs a session.
 
-Whoever takes a lease gets a fence number higher than any before. Every write of a turn carries it and is refused once
-somebody else has taken the session over, however late the old holder wakes up: an expired clock only decides who may
-try, never who may write.
+Acquiring a lease raises the session's fence number. Every write of a turn carries its fence and is refused once another
+process has acquired the session, however late the old holder wakes up: an expired lease only decides who may acquire
+the session, never who may write.
+
+Expiry is computed and compared in SQL, by the database's clock. The clocks of the machines that share a database are
+never compared, so that one that is wrong neither takes a lease from a live holder nor loses its own.
 """
 
 from __future__ import annotations
 
 import contextlib
-import time
+import logging
 from collections.abc import Callable, Sequence
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
 from loom.errors import Corrupt
-from loom.store.database import Database, Transaction, rows_among, shaped
-from loom.store.forest import Clock
-from loom.store.holders import is_gone
+from loom.store.batcher import Batcher
+from loom.store.database import Database, Transaction, row_as, rows_among
 from loom.store.nodes import plain_text
-from loom.store.session_rows import check_session_id, no_session
-from loom.store.together import Together
+from loom.store.process_identity import is_gone
+from loom.store.session_rows import check_session_id, session_not_found
 
+_log = logging.getLogger(__name__)
+
+HANDED_OVER: Final = "handed-over"
+"""The holder of a session whose process stopped in the middle of a turn, in good order."""
 _TAKE: Final = (
-    "UPDATE session SET fence = fence + 1, holder = :holder, held_until = :until"
-    " WHERE id = :id AND (holder = '' OR held_until <= :now OR holder = :gone) RETURNING fence"
+    "UPDATE session SET fence = fence + 1, holder = :holder, held_until = DATABASE_TIME + :seconds"
+    " WHERE id = :id AND (holder = '' OR held_until <= DATABASE_TIME OR holder = :gone) RETURNING fence"
 )
 _RENEW: Final = (
-    "UPDATE session SET held_until = :until WHERE id = :id AND fence = :fence AND holder = :holder RETURNING fence"
+    "UPDATE session SET held_until = DATABASE_TIME + :seconds"
+    " WHERE id = :id AND fence = :fence AND holder = :holder RETURNING fence"
 )
 _RELEASE: Final = (
     "UPDATE session SET holder = '', held_until = 0 WHERE id = :id AND fence = :fence AND holder = :holder"
 )
-_SELECT: Final = "SELECT holder, held_until, fence FROM session WHERE id = :id"
+_SELECT: Final = "SELECT holder, held_until, fence, held_until - DATABASE_TIME FROM session WHERE id = :id"
+_LOCK: Final = f"{_SELECT} FOR UPDATE"
 _LOOK: Final = (
     "SELECT s.id, s.holder, s.fence, EXISTS (SELECT 1 FROM request r WHERE r.session_key = s.key)"
     " FROM session s WHERE s.id"
 )
-_SELECT_HELD: Final = "SELECT id, holder, held_until FROM session WHERE holder <> '' ORDER BY id"
+_SELECT_HOLDER: Final = "SELECT id, holder FROM session WHERE id"
+_SELECT_HELD: Final = (
+    "SELECT id, holder, held_until, held_until - DATABASE_TIME FROM session WHERE holder <> '' ORDER BY id"
+)
 _DROP_CANCELS: Final = (
     "DELETE FROM request WHERE kind = 'cancel' AND session_key = (SELECT key FROM session WHERE id = :id)"
 )
 
 
 class Lease(msgspec.Struct, frozen=True):
+    """`taken_over_from` names the previous holder if it never released the session: it died, or did not renew in time.
+    Its turn may be unfinished. Empty if the session was free, or held by the same holder."""
+
     session_id: str
     holder: str
     fence: int
     seconds: float
+    taken_over_from: str = ""
 
 
-class Held(msgspec.Struct, frozen=True):
-    """`is_asked`: other processes want something of the turn that runs."""
+class LeaseState(msgspec.Struct, frozen=True):
+    """`is_asked`: other processes have sent commands to the turn that runs."""
 
     is_ours: bool = False
     is_asked: bool = False
 
 
-class Leases:
-    def __init__(
-        self, database: Database, *, clock: Clock = time.time, is_gone: Callable[[str], bool] = is_gone
-    ) -> None:
-        self._database = database
-        self._clock = clock
-        self._is_gone = is_gone
-        self._renewing = Together(self._renew_all)
-        self._looking = Together(self._look_all)
+class LeaseCounters(msgspec.Struct):
+    """Counts since the process started. `takeovers`: leases acquired from a holder that never released them. `lost`:
+    leases of this process that another one has taken over."""
 
-    async def take(self, session_id: str, holder: str, seconds: float) -> Lease | None:
-        """None where somebody else holds it and is not known to be gone; who holds it already gets it anew, with a
-        higher fence. A wish to stop was meant for the turn before, not for the one that begins now."""
+    takeovers: int = 0
+    lost: int = 0
+
+
+class _Record(msgspec.Struct, frozen=True, array_like=True):
+    """The columns of `_SELECT`. `seconds_left` is negative once the lease has expired."""
+
+    holder: str
+    held_until: float
+    fence: int
+    seconds_left: float
+
+
+class Leases:
+    def __init__(self, database: Database, *, is_gone: Callable[[str], bool] = is_gone) -> None:
+        self.counters: Final = LeaseCounters()
+        self._database = database
+        self._is_gone = is_gone
+        self._renewing = Batcher(self._renew_all)
+        self._looking = Batcher(self._look_all)
+        self._ours: dict[tuple[str, str], Lease] = {}
+
+    async def acquire(self, session_id: str, holder: str, seconds: float) -> Lease | None:
+        """Acquire the lease of a session. Return None if another process holds it and is not known to be dead.
+
+        A holder that has the lease already gets a new one with a higher fence. Pending cancel commands are dropped:
+        they were meant for the turn before.
+        """
         check_session_id(session_id)
         plain_text(holder, "the name of a holder")
 
-        def work(tx: Transaction) -> Lease | None:
-            current, _, _ = _held(tx, session_id)
-            gone = current if current == holder or (current and self._is_gone(current)) else ""
-            now = self._clock()
-            params = {"id": session_id, "holder": holder, "until": now + seconds, "now": now, "gone": gone}
+        def work(tx: Transaction) -> tuple[Lease, _Record] | None:
+            before = _record(tx, session_id, _LOCK)
+            gone = before.holder if before.holder == holder or self._is_dead(before.holder) else ""
+            params = {"id": session_id, "holder": holder, "seconds": seconds, "gone": gone}
             taken = tx.execute(_TAKE, params)
             if not taken:
                 return None
             tx.execute(_DROP_CANCELS, {"id": session_id})
-            return Lease(session_id, holder, int(taken[0][0]), seconds)
+            previous = "" if before.holder in (holder, HANDED_OVER) else before.holder
+            return Lease(session_id, holder, int(taken[0][0]), seconds, previous), before
 
-        return await self._database.write(work)
+        found = await self._database.write(work)
+        if found is None:
+            return None
+        lease, before = found
+        self._ours[session_id, holder] = lease
+        if lease.taken_over_from:
+            self._note_takeover(lease, before)
+        return lease
 
     async def renew(self, lease: Lease) -> bool:
-        """False where it was lost; one that has expired and that nobody wanted meanwhile is still ours."""
-        return await self._renewing.ask(lease)
+        """Extend a lease. Return False if it was lost. An expired lease that no other process acquired is not lost."""
+        return await self._renewing.submit(lease)
 
-    async def look(self, lease: Lease) -> Held:
-        """How it stands, without renewing it."""
-        return await self._looking.ask(lease)
-
-    async def _renew_all(self, leases: Sequence[Lease]) -> list[bool]:
-        def work(tx: Transaction) -> list[bool]:
-            now = self._clock()
-            # Whoever locks rows in one order never waits in a circle.
-            renewed = {
-                lease: bool(tx.execute(_RENEW, {**_params(lease), "until": now + lease.seconds}))
-                for lease in sorted(leases, key=lambda lease: lease.session_id)
-            }
-            return [renewed[lease] for lease in leases]
-
-        return await self._database.write(work)
-
-    async def _look_all(self, leases: Sequence[Lease]) -> list[Held]:
-        def work(tx: Transaction) -> list[Held]:
-            found = {row[0]: row[1:] for row in rows_among(tx, _LOOK, [lease.session_id for lease in leases])}
-            return [_seen(lease, *found.get(lease.session_id, ("", 0, False))) for lease in leases]
-
-        return await self._database.read(work)
+    async def read_state(self, lease: Lease) -> LeaseState:
+        """Return the state of a lease without renewing it."""
+        return await self._looking.submit(lease)
 
     async def release(self, lease: Lease) -> None:
-        """Nothing happens where it was lost before."""
+        """Give a lease back. Do nothing if it was lost before."""
 
         def work(tx: Transaction) -> None:
             tx.execute(_RELEASE, _params(lease))
 
         await self._database.write(work)
+        self._drop_ours(lease)
+
+    def note_released(self, lease: Lease) -> None:
+        """A change of the session ended this lease in its own transaction."""
+        self._drop_ours(lease)
 
     async def holder(self, session_id: str) -> str:
-        """Who runs the session now; empty where nobody does."""
+        """Return the name of the live holder of a session; empty if there is none."""
         check_session_id(session_id)
+        found = await self._database.read(lambda tx: _record(tx, session_id, _SELECT))
+        return found.holder if found.seconds_left > 0 and not self._is_dead(found.holder) else ""
 
-        def work(tx: Transaction) -> tuple[str, float, int]:
-            return _held(tx, session_id)
+    async def list_abandoned(self) -> tuple[str, ...]:
+        """Return the ids of sessions whose holder never released them and is dead or has not renewed in time.
 
-        found, until, _ = await self._database.read(work)
-        return found if found and until > self._clock() and not self._is_gone(found) else ""
-
-    async def abandoned(self) -> tuple[str, ...]:
-        """The sessions whose holder never let go and is gone, or has not been heard of for too long: somebody should
-        look after their turns. One whose record is damaged keeps none of the others waiting (`loom doctor` tells)."""
+        A session whose record is damaged is left out (`loom doctor` reports it).
+        """
         rows = await self._database.read(lambda tx: tx.execute(_SELECT_HELD))
-        now = self._clock()
-        left: list[str] = []
+        found: list[str] = []
         for row in rows:
             with contextlib.suppress(Corrupt):
-                session_id, holder, until = shaped(row, tuple[str, str, float], "The lease of a session")
-                if until <= now or self._is_gone(holder):
-                    left.append(session_id)
-        return tuple(left)
+                session_id, holder, _, seconds_left = row_as(
+                    row, tuple[str, str, float, float], "The lease of a session"
+                )
+                if seconds_left <= 0 or self._is_dead(holder):
+                    found.append(session_id)
+        return tuple(found)
 
+    def _is_dead(self, holder: str) -> bool:
+        return bool(holder) and self._is_gone(holder)
 
-def _seen(lease: Lease, holder: object, fence: object, asked: object) -> Held:
-    is_ours = (holder, fence) == (lease.holder, lease.fence)
-    return Held(is_ours=is_ours, is_asked=bool(asked))
+    async def _renew_all(self, leases: Sequence[Lease]) -> list[bool]:
+        def work(tx: Transaction) -> tuple[list[bool], dict[str, str]]:
+            # In one order, so that two processes never wait for each other's rows.
+            renewed = {
+                lease: bool(tx.execute(_RENEW, {**_params(lease), "seconds": lease.seconds}))
+                for lease in sorted(leases, key=lambda lease: lease.session_id)
+            }
+            lost = [lease.session_id for lease in leases if not renewed[lease]]
+            holders = dict(cast("list[tuple[str, str]]", rows_among(tx, _SELECT_HOLDER, lost)))
+            return [renewed[lease] for lease in leases], holders
+
+        renewed, holders = await self._database.write(work)
+        for lease, is_ours in zip(leases, renewed, strict=True):
+            if not is_ours:
+                self._note_loss(lease, holders.get(lease.session_id))
+        return renewed
+
+    async def _look_all(self, leases: Sequence[Lease]) -> list[LeaseState]:
+        ids = [lease.session_id for lease in leases]
+        rows = await self._database.read(lambda tx: rows_among(tx, _LOOK, ids))
+        found = {row[0]: row[1:] for row in rows}
+        states: list[LeaseState] = []
+        for lease in leases:
+            holder, fence, is_asked = found.get(lease.session_id, (None, 0, False))
+            state = LeaseState(is_ours=(holder, fence) == (lease.holder, lease.fence), is_asked=bool(is_asked))
+            if not state.is_ours:
+                self._note_loss(lease, holder)
+            states.append(state)
+        return states
+
+    def _note_takeover(self, lease: Lease, before: _Record) -> None:
+        self.counters.takeovers += 1
+        if before.seconds_left > 0:
+            why = "its process has ended"
+        else:
+            why = f"its lease had expired {-before.seconds_left:.1f} s ago"
+        _log.warning(
+            "session %s was taken over from %s by %s: %s", lease.session_id, lease.taken_over_from, lease.holder, why
+        )
+
+    def _note_loss(self, lease: Lease, holder: object) -> None:
+        """Log and count a lost lease once. `holder` is None if the session was deleted, which is no loss to another."""
+        if self._drop_ours(lease) and holder is not None:
+            self.counters.lost += 1
+            _log.warning(
+                "the lease of session %s (fence %d) was lost by %s to %s",
+                *(lease.session_id, lease.fence, lease.holder, holder or "a process that has released it since"),
+            )
+
+    def _drop_ours(self, lease: Lease) -> bool:
+        """Return whether this was the newest lease of its holder, neither released nor known to be lost."""
+        key = (lease.session_id, lease.holder)
+        newest = self._ours.get(key)
+        if newest is None or newest.fence != lease.fence:
+            return False
+        del self._ours[key]
+        return True
 
 
 def _params(lease: Lease) -> dict[str, object]:
     return {"id": lease.session_id, "fence": lease.fence, "holder": lease.holder}
 
 
-def _held(tx: Transaction, session_id: str) -> tuple[str, float, int]:
-    rows = tx.execute(_SELECT, {"id": session_id})
+def _record(tx: Transaction, session_id: str, select: str) -> _Record:
+    rows = tx.execute(select, {"id": session_id})
     if not rows:
-        raise no_session()
-    return shaped(rows[0], tuple[str, float, int], f"The record of session {session_id}")
+        raise session_not_found()
+    return row_as(rows[0], _Record, f"The record of session {session_id}")

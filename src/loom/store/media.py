@@ -15,13 +15,14 @@ import msgspec
 
 from loom.content.media import DIGEST_TAG, is_digest, size_label
 from loom.errors import ConfigError, ContentError, TooLarge
-from loom.store.place import BLOCK_BYTES, MAX_BLOB_BYTES, Place, Seal, missing
+from loom.store.blobs import BLOCK_BYTES, MAX_BLOB_BYTES, BlobStore, Checksum, missing_blob
 
 TOP: Final = "media"
 SPOOL_STEP_BYTES: Final = 1 << 20
+TIMEOUT_SECONDS: Final = 10.0
 
 
-class Stored(msgspec.Struct, frozen=True, kw_only=True):
+class StoredMedia(msgspec.Struct, frozen=True, kw_only=True):
     """`modified_at` is when the bytes were last put or refreshed."""
 
     digest: str
@@ -30,10 +31,11 @@ class Stored(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MediaStore:
-    """Everything raises `NotFound` for bytes that are gone and `Corrupt` for bytes that are not what was put;
-    writing raises `Full`, `ReadOnly` or `Unreachable` and then leaves nothing behind."""
+    """Everything raises `NotFound` for bytes that are gone, `Corrupt` for bytes that are not what was put, and
+    `BlobsUnavailable` where it cannot be known for now; writing raises `Full` or `ReadOnly` besides, and then leaves
+    nothing behind."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: BlobStore) -> None:
         self.place: Final = place
 
     async def put(self, data: bytes | memoryview) -> str:
@@ -47,7 +49,7 @@ class MediaStore:
     async def put_stream(self, chunks: AsyncIterable[bytes], *, max_bytes: int) -> tuple[str, int]:
         """The same for bytes in pieces, in constant memory. Over the limit: `TooLarge`, and nothing stays."""
         max_bytes = min(max_bytes, MAX_BLOB_BYTES)
-        spool = await self.place.spool()
+        spool = await self.place.open_temp()
         try:
             hasher, size_bytes = hashlib.sha256(), 0
             pending = bytearray()
@@ -81,7 +83,7 @@ class MediaStore:
         key = digest_key(digest)
         entry = await self.place.stat(key)
         if entry is None:
-            raise missing(key)
+            raise missing_blob(key)
         return entry.size_bytes
 
     async def exists(self, digest: str) -> bool:
@@ -97,11 +99,16 @@ class MediaStore:
         """Whether something was deleted; nothing is that was put or refreshed at or after `unless_since`."""
         return await self.place.delete(digest_key(digest), unless_since=unless_since)
 
-    async def listing(self) -> AsyncIterator[Stored]:
+    async def check(self) -> None:
+        """Try whether bytes could be stored now: a bucket answers, a folder takes a small file. Raise `Full`,
+        `ReadOnly` or `BlobsUnavailable` otherwise. For a readiness probe, every few seconds."""
+        await self.place.check()
+
+    async def listing(self) -> AsyncIterator[StoredMedia]:
         async for entry in self.place.listing(TOP):
             digest = DIGEST_TAG + entry.key.removeprefix(TOP).replace("/", "")
             if is_digest(digest):  # else a file that is not of the store's making
-                yield Stored(digest=digest, size_bytes=entry.size_bytes, modified_at=entry.modified_at)
+                yield StoredMedia(digest=digest, size_bytes=entry.size_bytes, modified_at=entry.modified_at)
 
 
 async def _feed(data: bytearray, *takers: Callable[[bytearray], None]) -> None:
@@ -109,16 +116,18 @@ async def _feed(data: bytearray, *takers: Callable[[bytearray], None]) -> None:
     await asyncio.gather(*(asyncio.to_thread(take, data) for take in takers))
 
 
-def open_media(address: str | Path) -> MediaStore:
-    """The store in a folder (a path or `file:///path`) or in a bucket (`s3://bucket/prefix`)."""
+def open_media(address: str | Path, *, timeout_seconds: float = TIMEOUT_SECONDS) -> MediaStore:
+    """Open the store in a folder (a path or `file:///path`) or in a bucket (`s3://bucket/prefix`).
+
+    `timeout_seconds` is how long a bucket may take to answer."""
     if isinstance(address, Path) or "://" not in address:
         return _open_folder(Path(address))
     parts = urlsplit(address)
     match parts.scheme:
         case "s3":
-            from loom.store.bucket import open_bucket
+            from loom.store.s3_blobs import open_bucket
 
-            return MediaStore(open_bucket(address))
+            return MediaStore(open_bucket(address, timeout_seconds=timeout_seconds))
         case "file" if parts.netloc in ("", "localhost") and parts.path:
             return _open_folder(Path(unquote(parts.path)))
         case _:
@@ -144,13 +153,13 @@ def hex_of(digest: str) -> str:
 
 
 def _open_folder(root: Path) -> MediaStore:
-    from loom.store.folder import Folder
+    from loom.store.local_blobs import LocalBlobs
 
-    return MediaStore(Folder(root))
+    return MediaStore(LocalBlobs(root))
 
 
-def _seal(digest: str) -> Seal:
-    return Seal(hex_of(digest))
+def _seal(digest: str) -> Checksum:
+    return Checksum(hex_of(digest))
 
 
 def _too_large(max_bytes: int) -> TooLarge:

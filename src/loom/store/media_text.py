@@ -10,8 +10,9 @@ from loom.content.blocks import clean_text
 from loom.content.recipes import Ocr, Recipe, Text
 from loom.store.database import Database, Transaction
 from loom.store.forest import Clock
+from loom.store.search_index import drop_medium, index_medium
 
-Kind: TypeAlias = Literal["document", "picture", "other", "unread"]
+MediaTextKind: TypeAlias = Literal["document", "picture", "other", "unread"]
 """`unread`: a picture that was looked at and not read, for want of time or of an engine."""
 
 MAX_CHARACTERS: Final = 2_000_000
@@ -34,13 +35,18 @@ class MediaTexts:
         self._database = database
         self._clock = clock
 
-    async def put(self, digest: str, kind: Kind, text: str) -> None:
+    async def put(self, digest: str, kind: MediaTextKind, text: str) -> None:
         """Takes the place of what was known. An empty text says that there are no words, so nobody looks again."""
         kept = clean_text(text[:MAX_CHARACTERS]).replace("\0", "")
         values = {"digest": digest, "kind": kind, "text": kept, "now": self._clock()}
-        await self._database.write(lambda tx: tx.execute(_PUT, values))
 
-    async def made(self, digest: str, recipe: Recipe, text: str) -> None:
+        def work(tx: Transaction) -> None:
+            tx.execute(_PUT, values)
+            index_medium(tx, digest, kept)
+
+        await self._database.write(work)
+
+    async def save(self, digest: str, recipe: Recipe, text: str) -> None:
         """Somebody needed the words of a whole medium: then search has them, too."""
         match recipe:
             case Text(pages=""):
@@ -50,7 +56,7 @@ class MediaTexts:
             case _:
                 pass
 
-    async def unread(self, *, pictures: bool = True) -> tuple[str, ...]:
+    async def list_unread(self, *, pictures: bool = True) -> tuple[str, ...]:
         """Media of any conversation whose words are not known, the newest first; without `pictures`, only those that
         nobody has looked at yet."""
         rows = await self._database.read(lambda tx: tx.execute(_SELECT_UNREAD, {"pictures": int(pictures)}))
@@ -63,4 +69,6 @@ class MediaTexts:
 
 def forget_texts(tx: Transaction, digests: Collection[str]) -> None:
     """What belongs to media that are deleted goes with them."""
+    for digest in digests:
+        drop_medium(tx, digest)
     tx.executemany("DELETE FROM media_text WHERE digest = :digest", [{"digest": digest} for digest in digests])

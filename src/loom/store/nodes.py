@@ -19,15 +19,15 @@ from loom.content.codec import decode_message, encode_stored
 from loom.content.media import is_digest
 from loom.content.messages import Message, media_of
 from loom.errors import Conflict, ContentError, Corrupt, Newer, NotFound
-from loom.store.database import Row, Transaction, shaped
+from loom.store.database import Row, Transaction, row_as
 
-Source: TypeAlias = Literal["user", "model", "tool", "system"]
+RowSource: TypeAlias = Literal["user", "model", "tool", "system"]
 
 NODE_TAG: Final = "node:sha256:"
 
 _NODE_ID = re.compile(r"(?:node:sha256:)?([0-9a-f]{8,64})")
 _ROOT_VERSION: Final = 1
-_SOURCE_OF_ROLE: Final[dict[str, Source]] = {"user": "user", "assistant": "model", "tool": "tool"}
+SOURCE_OF_ROLE: Final[dict[str, RowSource]] = {"user": "user", "assistant": "model", "tool": "tool"}
 _RACES: Final = 3
 
 
@@ -39,7 +39,7 @@ class Node(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     depth: int
     message: Message | None
     system: str | None
-    source: Source
+    source: RowSource
     meta: dict[str, Any]
     tags: tuple[str, ...]
     bookmark: str
@@ -60,13 +60,13 @@ class NodeRef(msgspec.Struct, frozen=True, array_like=True):
         return self.key if self.root_key is None else self.root_key
 
 
-class Draft(msgspec.Struct, frozen=True, kw_only=True):
+class NodeDraft(msgspec.Struct, frozen=True, kw_only=True):
     """A message that is ready to be written."""
 
     message: Message
     stored: str
     digests: tuple[str, ...]
-    source: Source
+    source: RowSource
     meta: dict[str, Any]
     meta_stored: str
 
@@ -78,7 +78,7 @@ class StoredNode(msgspec.Struct, frozen=True, array_like=True, gc=False):
     id: str
     depth: int
     message: str
-    source: Source
+    source: RowSource
     meta: str
     tags: str
     bookmark: str
@@ -128,18 +128,20 @@ def plain_json(value: Any, what: str) -> str:
     return msgspec.json.encode(check_json(value, what)).decode()
 
 
-def drafts_of(messages: Sequence[Message], source: Source | None, meta: Mapping[str, Any] | None) -> tuple[Draft, ...]:
+def drafts_of(
+    messages: Sequence[Message], source: RowSource | None, meta: Mapping[str, Any] | None
+) -> tuple[NodeDraft, ...]:
     plain_meta = dict(meta or {})
     meta_stored = plain_json(plain_meta, "meta") if plain_meta else "{}"
-    drafts: list[Draft] = []
+    drafts: list[NodeDraft] = []
     for message in messages:
         stored = encode_stored(message)
         drafts.append(
-            Draft(
+            NodeDraft(
                 message=message,
                 stored=stored,
                 digests=tuple(sorted(digests_of(message))) if '"sha256:' in stored else (),
-                source=source or _SOURCE_OF_ROLE[message.role],
+                source=source or SOURCE_OF_ROLE[message.role],
                 meta=plain_meta,
                 meta_stored=meta_stored,
             )
@@ -200,7 +202,7 @@ def ref_at(tx: Transaction, key: int) -> NodeRef:
 def _ref(rows: list[Row]) -> NodeRef:
     if not rows:
         raise Corrupt("A message that others refer to is gone.", hint="Run `loom doctor`.")
-    return shaped(rows[0], NodeRef, "The place of a message")
+    return row_as(rows[0], NodeRef, "The place of a message")
 
 
 def insert_root(tx: Transaction, system: str, now: float) -> NodeRef:
@@ -220,7 +222,7 @@ def insert_root(tx: Transaction, system: str, now: float) -> NodeRef:
 
 
 def insert_path(
-    tx: Transaction, parent: NodeRef, drafts: Sequence[Draft], now: float
+    tx: Transaction, parent: NodeRef, drafts: Sequence[NodeDraft], now: float
 ) -> tuple[tuple[Node, ...], NodeRef, bool]:
     """Write drafts below `parent`. Gives their nodes, a reference to the last, and whether all of them are new."""
     nodes: list[Node] = []
@@ -265,7 +267,7 @@ def _insert(tx: Transaction, params: dict[str, Any]) -> tuple[NodeRef, bool]:
     raise Conflict("The same message was written and deleted elsewhere at the same time.", hint="Try again.")
 
 
-def _fresh_node(node_id: str, parent: NodeRef, draft: Draft, now: float) -> Node:
+def _fresh_node(node_id: str, parent: NodeRef, draft: NodeDraft, now: float) -> Node:
     return Node(
         id=node_id,
         parent_id=parent.id,
@@ -323,7 +325,7 @@ def read_path(tx: Transaction, node_id: str, *, above: int = -1) -> list[StoredN
     path = stored_nodes(tx.execute(_SELECT_PATH, {"id": full_id(tx, node_id), "above": above}))
     path.sort(key=attrgetter("depth"))
     if [row.depth for row in path] != list(range(above + 1, above + 1 + len(path))):
-        raise damaged(path[-1].id, "messages above it are gone")
+        raise damaged_node(path[-1].id, "messages above it are gone")
     return path
 
 
@@ -338,13 +340,13 @@ def stored_node(row: Row) -> StoredNode:
     try:
         return msgspec.convert(row, StoredNode)
     except (msgspec.ValidationError, UnicodeError):
-        raise damaged(row[0], "its record cannot be read") from None
+        raise damaged_node(row[0], "its record cannot be read") from None
 
 
 def node_of(row: StoredNode, parent_id: str | None) -> Node:
     """The value of a row; `Corrupt` with the node's id where the row is not what was written."""
     if not has_true_id(row, parent_id):
-        raise damaged(row.id, "its text is not the text that was written")
+        raise damaged_node(row.id, "its text is not the text that was written")
     return _node(row, parent_id, *content_of(row))
 
 
@@ -367,7 +369,7 @@ def _node(row: StoredNode, parent_id: str | None, message: Message | None, syste
         meta = _meta_decoder.decode(row.meta) if row.meta != "{}" else {}
         tags = _tags_decoder.decode(row.tags) if row.tags != "[]" else ()
     except (msgspec.DecodeError, UnicodeError):
-        raise damaged(row.id, "its notes cannot be read") from None
+        raise damaged_node(row.id, "its notes cannot be read") from None
     return Node(
         id=row.id,
         parent_id=parent_id,
@@ -395,13 +397,13 @@ def content_of(row: StoredNode) -> tuple[Message | None, str | None]:
             return decode_message(row.message), None
         root = _root_decoder.decode(row.message)
     except (ContentError, msgspec.DecodeError, UnicodeError):
-        raise damaged(row.id, "it is not a message") from None
+        raise damaged_node(row.id, "it is not a message") from None
     if root.v > _ROOT_VERSION:
         raise Newer(f"The system prompt {row.id[:20]}… was written by a newer Loom.", hint="Upgrade Loom to read it.")
     return None, root.system
 
 
-def damaged(node_id: object, reason: str) -> Corrupt:
+def damaged_node(node_id: object, reason: str) -> Corrupt:
     return Corrupt(
         f"The message {printable(node_id)} is damaged: {reason}.",
         hint="Run `loom doctor`; other sessions, and the path above it, can still be read.",

@@ -19,8 +19,8 @@ from loom.errors import ContentError, Corrupt, NotFound
 from loom.session import Options, Queued
 from loom.store.database import Database, Row, Transaction
 from loom.store.forest import Clock
-from loom.store.nodes import digests_of, drafts_of, plain_json, plain_text, ref_at, ref_of
-from loom.store.session_rows import PRUNE, append_below_head, check_session, jump, keeps, lock_session
+from loom.store.nodes import NodeRef, digests_of, drafts_of, plain_json, plain_text, ref_of
+from loom.store.session_rows import append_below_head, check_session, keeps, lock_session, move_head
 
 MAX_ANSWERS: Final = 100
 _PLAIN: Final = Options()
@@ -55,7 +55,7 @@ class _QueuedRow(msgspec.Struct, frozen=True, array_like=True):
     created_at: float
 
 
-class Queue:
+class MessageQueue:
     def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
         self._database = database
         self._clock = clock
@@ -85,7 +85,7 @@ class Queue:
             at = {"session_key": session_key}
             known = tx.execute(_SELECT_KNOWN, {**at, "request_key": values["request_key"]})
             if known:
-                return msgspec.structs.replace(_queued(known[0]), is_new=False)
+                return msgspec.structs.replace(_queued_from_row(known[0]), is_new=False)
             parent = ref_of(tx, options.parent) if options.parent else None
             if parent is not None and not keeps(tx, session_key, parent):
                 raise NotFound("That message is not part of this session.", hint="Look at its tree: `loom tree`.")
@@ -94,7 +94,7 @@ class Queue:
             (row,) = tx.execute(_INSERT, {**values, **at, "node": node})
             tx.executemany(_INSERT_MEDIA, [{"key": row[0], "digest": digest} for digest in sorted(digests)])
             (stored,) = tx.execute(_SELECT_KNOWN, {**at, "request_key": values["request_key"]})
-            return _queued(stored)
+            return _queued_from_row(stored)
 
         return await self._database.write(work)
 
@@ -103,7 +103,7 @@ class Queue:
 
         def work(tx: Transaction) -> tuple[Queued, ...]:
             rows = tx.execute(_SELECT_WAITING, {"session_key": check_session(tx, session_id)[0]})
-            return tuple(_queued(row) for row in rows)
+            return tuple(_queued_from_row(row) for row in rows)
 
         return await self._database.read(work)
 
@@ -125,30 +125,26 @@ class Queue:
         """The ids of the sessions in which something waits, the one that waits longest first."""
         return tuple(row[0] for row in await self._database.read(lambda tx: tx.execute(_SELECT_SESSIONS)))
 
-    async def take(self, session_id: str, queued_id: str, *, fence: int) -> str | None:
-        """Say it: the message goes below the head, or the head goes back to the message that gets another answer, and
-        one answer less is left to make, all at once. Gives the node; None where it does not wait any more."""
-        plain_text(queued_id, "an id")
 
-        def work(tx: Transaction) -> str | None:
-            tx.lock(PRUNE)
-            session_key, head_key, _ = lock_session(tx, session_id, fence=fence)
-            rows = tx.execute(_SELECT_ONE, {"session_key": session_key, "id": queued_id})
-            if not rows:
-                return None
-            found = _queued(rows[0])
-            head, now = ref_at(tx, head_key), self._clock()
-            if found.message is not None:
-                (node,) = append_below_head(tx, session_key, head, drafts_of([found.message], None, None), now)
-                _settle(tx, found.id, node=node.id, answers_left=found.answers_left - 1)
-                return node.id
-            target = ref_of(tx, found.node)
-            if target.key != head.key:
-                jump(tx, session_key, head, target, now)
-            _settle(tx, found.id, node=target.id, answers_left=found.answers_left - 1)
-            return target.id
+def is_queued(tx: Transaction, session_key: int, queued_id: str) -> bool:
+    at = {"session_key": session_key, "id": plain_text(queued_id, "an id")}
+    return bool(tx.execute(_SELECT_NODE, at))
 
-        return await self._database.write(work)
+
+def pop_queued(tx: Transaction, session_key: int, queued_id: str, head: NodeRef, now: float) -> str:
+    """Take a message that `is_queued` from the queue and write it below `head`, or move the head back to the message
+    that gets another answer. Return its node. The caller holds the lock `PRUNE`."""
+    rows = tx.execute(_SELECT_ONE, {"session_key": session_key, "id": queued_id})
+    found = _queued_from_row(rows[0])
+    if found.message is not None:
+        (node,) = append_below_head(tx, session_key, head, drafts_of([found.message], None, None), now)
+        _settle(tx, found.id, node=node.id, answers_left=found.answers_left - 1)
+        return node.id
+    target = ref_of(tx, found.node)
+    if target.key != head.key:
+        move_head(tx, session_key, head, target, now)
+    _settle(tx, found.id, node=target.id, answers_left=found.answers_left - 1)
+    return target.id
 
 
 def _settle(tx: Transaction, queued_id: str, *, node: str, answers_left: int) -> None:
@@ -157,13 +153,13 @@ def _settle(tx: Transaction, queued_id: str, *, node: str, answers_left: int) ->
     tx.execute(_DELETE_MEDIA, {"id": queued_id})
 
 
-def _queued(row: Row) -> Queued:
+def _queued_from_row(row: Row) -> Queued:
     try:
         found = msgspec.convert(row, _QueuedRow)
         message = decode_message(found.message) if found.message else None
         options = msgspec.json.decode(found.options, type=Options)
     except (ContentError, msgspec.DecodeError, UnicodeError):
-        raise _damaged(row[0]) from None
+        raise _damaged_row(row[0]) from None
     return Queued(
         id=found.id,
         key=found.request_key,
@@ -175,7 +171,7 @@ def _queued(row: Row) -> Queued:
     )
 
 
-def _damaged(queued_id: object) -> Corrupt:
+def _damaged_row(queued_id: object) -> Corrupt:
     return Corrupt(
         f"The waiting message {ascii(queued_id)[1:-1][:80]} is damaged.",
         hint="Take it out of the queue (DELETE /v1/sessions/{session}/queue/{message}) and say it again.",

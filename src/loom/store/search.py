@@ -1,26 +1,36 @@
 """Search: conversations by the words in their titles, messages and media.
 
-The database narrows it down by LIKE, on JSON and without regard to anything but plain letters; what it finds is read
-and compared word by word, without regard to case in any language.
+The index (`search_index.py`) gives messages that may hold the words, newest first; what it gives is read and compared
+without regard to case in any language. Messages that are not indexed yet are scanned. Searches run beside other
+reading, one at a time, so that nothing else waits for them.
 """
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Final, Literal
+from typing import Final, Literal, TypeAlias
+from weakref import WeakKeyDictionary
 
 import msgspec
 
 from loom.content.blocks import clean_text
-from loom.content.codec import decode_message
-from loom.content.messages import text_of
-from loom.errors import ContentError, LoomError
-from loom.store.database import Database, Transaction, checked_limit
+from loom.errors import ContentError
+from loom.store.database import MAX_NUMBER, Database, Row, Transaction, checked_limit, rows_among
+from loom.store.search_index import SearchIndex, find_media, find_nodes, message_text, query_words, unindexed_messages
 
 MAX_WORDS: Final = 20
 MAX_WORD_CHARACTERS: Final = 200
-_MOST_CANDIDATES: Final = 20_000
+_MOST_CANDIDATES: Final = 4000
+"""Newest first: a word that stands nearly everywhere is shown in the newest conversations that have it."""
+_FIRST_BATCH: Final = 32
+_FIRST_PAGE: Final = 256
+_MOST_MEDIA: Final = 200
+_READ_AT_ONCE: Final = 16
+_CATCH_UP_SECONDS: Final = 0.5
+"""Before a search; what is left then is scanned, and indexed in the background."""
 _SNIPPET_CHARACTERS: Final = 110
 _BEFORE: Final = 30
 _SPECIAL: Final = "!%_"
@@ -34,28 +44,39 @@ _HAS_WORD: Final = (
     "(LOWER(n.message) LIKE :w{0} ESCAPE '!' OR n.key IN (SELECT m.node_key FROM media_text t"
     " JOIN node_media m ON m.digest = t.digest WHERE LOWER(t.text) LIKE :w{0} ESCAPE '!'))"
 )
-_SELECT_HITS: Final = (
-    "WITH RECURSIVE hit (key) AS (SELECT n.key FROM node n WHERE n.parent_key IS NOT NULL AND {0}),"
-    " ends (session_key, key) AS (SELECT key, head_key FROM session UNION SELECT session_key, node_key FROM tip),"
-    " reach (session_key, key) AS (SELECT session_key, key FROM ends"
-    " UNION SELECT r.session_key, n.parent_key FROM reach r JOIN node n ON n.key = r.key"
-    " WHERE n.parent_key IS NOT NULL)"
-    " SELECT s.id, s.title, n.key, n.id, n.role FROM hit JOIN reach ON reach.key = hit.key"
-    " JOIN session s ON s.key = reach.session_key JOIN node n ON n.key = hit.key"
-    " ORDER BY s.updated_at DESC, s.id DESC, n.depth, n.key LIMIT :most"
+_SCAN: Final = "SELECT n.key FROM node n WHERE n.parent_key IS NOT NULL AND {0} AND {1} ORDER BY n.key DESC LIMIT :most"
+_SELECT_SHOWING: Final = "SELECT m.node_key FROM node_media m WHERE m.digest"
+_SELECT_NODES: Final = (
+    "SELECT n.key, n.id, n.role, n.depth, n.message FROM node n WHERE n.parent_key IS NOT NULL AND n.key"
 )
+# Down from each message to the ends of the conversations that hold it. Whatever lies below another message of the same
+# batch is left to that one, so that no part of a long conversation is walked twice.
+_WALK_DOWN: Final = (
+    "WITH RECURSIVE hit (key) AS (VALUES {0}),"
+    " down (top, key) AS (SELECT key, key FROM hit"
+    " UNION SELECT d.top, n.key FROM down d JOIN node n ON n.parent_key = d.key"
+    " WHERE d.top = d.key OR d.key NOT IN (SELECT key FROM hit)),"
+    " ends (session_key, key) AS (SELECT key, head_key FROM session UNION SELECT session_key, node_key FROM tip)"
+    " SELECT d.top, 1, e.session_key FROM down d JOIN ends e ON e.key = d.key"
+    " WHERE d.top = d.key OR d.key NOT IN (SELECT key FROM hit)"
+    " UNION SELECT d.top, 0, d.key FROM down d WHERE d.top <> d.key AND d.key IN (SELECT key FROM hit)"
+)
+_SELECT_SESSIONS: Final = "SELECT s.key, s.id, s.title, s.updated_at FROM session s WHERE s.key"
 _SELECT_TITLES: Final = (
-    "SELECT s.id, s.title, h.id FROM session s JOIN node h ON h.key = s.head_key WHERE {0}"
+    "SELECT s.id, s.title, h.id, s.updated_at FROM session s JOIN node h ON h.key = s.head_key WHERE {0}"
     " ORDER BY s.updated_at DESC, s.id DESC LIMIT :most"
 )
 _TITLE_HAS_WORD: Final = "LOWER(s.title) LIKE :w{0} ESCAPE '!'"
-_SELECT_ORDER: Final = "SELECT id FROM session ORDER BY updated_at DESC, id DESC"
 _SELECT_TEXTS: Final = (
     "SELECT t.digest, t.kind, t.text FROM node_media m JOIN media_text t ON t.digest = m.digest WHERE m.node_key = :key"
 )
 
+_Where: TypeAlias = Literal["text", "document", "picture"]
+_indexing: WeakKeyDictionary[Database, asyncio.Task[bool]] = WeakKeyDictionary()
+"""Indexing that goes on after a search, so that there is one at a time."""
 
-class Found(msgspec.Struct, frozen=True, kw_only=True):
+
+class SearchHit(msgspec.Struct, frozen=True, kw_only=True):
     """A message that holds all the words. `where` is what the snippet is from; `media` the digest of that medium."""
 
     session: str
@@ -63,19 +84,27 @@ class Found(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     role: str
     snippet: str
-    where: Literal["text", "document", "picture"]
+    where: _Where
     media: str = ""
 
 
-class Search:
+class MessageSearch:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    async def find(self, text: str, *, limit: int = 50, per_session: int = 3) -> tuple[Found, ...]:
-        """Newest conversation first. Every word must be in the message or in a medium that it shows."""
+    async def find(self, text: str, *, limit: int = 50, per_session: int = 3) -> tuple[SearchHit, ...]:
+        """Return messages that hold every word (at the beginning of a word) themselves or in a medium that they show;
+        the newest conversation first."""
         words = _words(text)
         limit = checked_limit(limit)
-        return await self._database.read(lambda tx: _find(tx, words, limit, per_session))
+        if not await SearchIndex(self._database).catch_up(seconds=_CATCH_UP_SECONDS):
+            self._index_in_background()
+        return await self._database.read_aside(lambda tx: _find(tx, words, limit, per_session))
+
+    def _index_in_background(self) -> None:
+        running = _indexing.get(self._database)
+        if running is None or running.done():
+            _indexing[self._database] = asyncio.create_task(SearchIndex(self._database).catch_up())
 
 
 def _words(text: str) -> list[str]:
@@ -87,53 +116,179 @@ def _words(text: str) -> list[str]:
     return words
 
 
-def _find(tx: Transaction, words: Sequence[str], limit: int, per_session: int) -> tuple[Found, ...]:
+class _Hit(msgspec.Struct, frozen=True):
+    """A message in one conversation."""
+
+    updated_at: float
+    depth: int
+    key: int
+    found: SearchHit
+
+
+def _find(tx: Transaction, words: Sequence[str], limit: int, per_session: int) -> tuple[SearchHit, ...]:
+    if tx.dialect == "postgres":  # it would read all messages for each step down, or compile for longer than it walks
+        for way in ("enable_mergejoin", "enable_seqscan", "jit"):
+            tx.execute(f"SET LOCAL {way} = off")
+    folded = [word.casefold() for word in words]
+    by_session: defaultdict[str, list[_Hit]] = defaultdict(list)
+    full: set[int] = set()
+    count = 0
+    for batch in _batches(_candidates(tx, words)):
+        for session_key, hit in _hits(tx, batch, folded, full):
+            hits = by_session[hit.found.session]
+            hits.append(hit)
+            count += 1
+            if len(hits) >= per_session:
+                full.add(session_key)
+        if count >= limit:
+            break
+    for hit in _titles(tx, words, folded):  # mostly the first words again: the message itself is the better place
+        by_session.setdefault(hit.found.session, [hit])
+    newest = sorted(by_session.values(), key=lambda hits: (hits[0].updated_at, hits[0].found.session), reverse=True)
+    return tuple(hit.found for hits in newest for hit in sorted(hits, key=lambda hit: (hit.depth, hit.key)))[:limit]
+
+
+# Messages that may hold the words
+
+
+def _candidates(tx: Transaction, words: Sequence[str]) -> Iterator[int]:
+    """Keys of messages, each once, at most so many."""
+    seen: set[int] = set()
+    for key in _all_candidates(tx, words):
+        if key not in seen:
+            seen.add(key)
+            yield key
+            if len(seen) >= _MOST_CANDIDATES:
+                return
+
+
+def _all_candidates(tx: Transaction, words: Sequence[str]) -> Iterator[int]:
+    unindexed = unindexed_messages(tx)
+    if unindexed is not None:
+        yield from _scanned(tx, words, *unindexed)
+    parts = [query_words(word) for word in words]
+    if not any(parts):  # only signs
+        yield from _scanned(tx, words, "n.key > :last", 0)
+        return
+    wanted = list(dict.fromkeys(part for found in parts for part in found))
+    if tx.dialect == "sqlite":  # whole words are found in order, without those that only begin so being collected first
+        yield from _in_messages(tx, wanted, exact=True)
+    yield from _in_messages(tx, wanted, exact=False)
+    yield from _in_media(tx, [found for found in parts if found])
+
+
+def _in_messages(tx: Transaction, wanted: Sequence[str], *, exact: bool) -> Iterator[int]:
+    """In growing pages; the beginnings of words at once, because all that begin so are collected for each page."""
+    before, size = MAX_NUMBER, _FIRST_PAGE if exact else _MOST_CANDIDATES
+    while keys := find_nodes(tx, wanted, before=before, limit=size, exact=exact):
+        yield from keys
+        if len(keys) < size:
+            return
+        before, size = keys[-1], size * 4
+
+
+def _in_media(tx: Transaction, parts: Sequence[Sequence[str]]) -> Iterator[int]:
+    """Messages that show a medium with one of the words; the others may be elsewhere in the same message."""
+    digests = {digest for found in parts for digest in find_media(tx, found, limit=_MOST_MEDIA)}
+    rows = rows_among(tx, _SELECT_SHOWING, sorted(digests)) if digests else []
+    yield from sorted({row[0] for row in rows}, reverse=True)
+
+
+def _scanned(tx: Transaction, words: Sequence[str], condition: str, last: int) -> Iterator[int]:
+    """Among the messages that the index does not know, or for what it cannot find."""
+    params: dict[str, object] = {f"w{at}": _pattern(word) for at, word in enumerate(words)}
+    params |= {"last": last, "most": _MOST_CANDIDATES}
+    sql = _SCAN.format(condition, " AND ".join(_HAS_WORD.format(at) for at in range(len(words))))
+    yield from (row[0] for row in tx.execute(sql, params))
+
+
+def _batches(keys: Iterator[int]) -> Iterator[list[int]]:
+    size = _FIRST_BATCH
+    batch: list[int] = []
+    for key in keys:
+        batch.append(key)
+        if len(batch) == size:
+            yield batch
+            batch, size = [], min(size * 4, 256)
+    if batch:
+        yield batch
+
+
+# Messages that do hold them, and their conversations
+
+
+def _hits(tx: Transaction, keys: Sequence[int], words: Sequence[str], full: set[int]) -> Iterator[tuple[int, _Hit]]:
+    """Each message in each of its conversations, except those that are `full`, which may become so meanwhile. Texts are
+    read only where they are needed: frequent words stand in thousands of messages of a few conversations."""
+    sessions_of = _sessions_of(tx, keys)
+    wanted = [key for key in keys if not sessions_of[key] <= full]
+    session_keys = {session for key in wanted for session in sessions_of[key]} - full
+    sessions = {row[0]: row[1:] for row in _rows_of(tx, _SELECT_SESSIONS, list(session_keys))}
+    for first in range(0, len(wanted), _READ_AT_ONCE):
+        part = [key for key in wanted[first : first + _READ_AT_ONCE] if sessions_of[key] - full]
+        nodes = {row[0]: row for row in _rows_of(tx, _SELECT_NODES, part)}
+        for key in part:
+            if key not in nodes or sessions_of[key] <= full:
+                continue
+            _, node, role, depth, stored = nodes[key]
+            place = _place(tx, key, stored, words)
+            if place is None:
+                continue
+            for session_key in (sessions_of[key] & sessions.keys()) - full:
+                session, title, updated_at = sessions[session_key]
+                where, media, snippet = place
+                shown = SearchHit(
+                    session=session,
+                    title=_text(title),
+                    node=node,
+                    role=_text(role),
+                    snippet=snippet,
+                    where=where,
+                    media=media,
+                )
+                yield session_key, _Hit(updated_at, depth, key, shown)
+
+
+def _rows_of(tx: Transaction, select: str, keys: Sequence[int]) -> list[Row]:
+    """The rows of a statement that ends with the column which is one of these keys."""
+    rows: list[Row] = []
+    for first in range(0, len(keys), 512):
+        listed = ", ".join(map(str, map(int, keys[first : first + 512])))
+        rows += tx.execute(f"{select} IN ({listed})")
+    return rows
+
+
+def _sessions_of(tx: Transaction, keys: Sequence[int]) -> dict[int, set[int]]:
+    """Which sessions each of these messages belongs to."""
+    sessions: dict[int, set[int]] = {key: set() for key in keys}
+    below: defaultdict[int, set[int]] = defaultdict(set)
+    values = ", ".join(f"(CAST({int(key)} AS BIGINT))" for key in keys)
+    for top, is_end, value in tx.execute(_WALK_DOWN.format(values)):
+        if is_end:
+            sessions[top].add(value)
+        else:
+            below[top].add(value)
+    for key in sorted(keys, reverse=True):  # what lies below has a higher key
+        for other in below[key]:
+            sessions[key] |= sessions[other]
+    return sessions
+
+
+def _titles(tx: Transaction, words: Sequence[str], folded: Sequence[str]) -> Iterator[_Hit]:
     params: dict[str, object] = {f"w{at}": _pattern(word) for at, word in enumerate(words)}
     params["most"] = _MOST_CANDIDATES
-    folded = [word.casefold() for word in words]
-    by_session: dict[str, list[Found]] = {}
-    for found in _messages(tx, params, folded, per_session):
-        by_session.setdefault(found.session, []).append(found)
-    for found in _titles(tx, params, folded):  # mostly the first words again: the message itself is the better place
-        by_session.setdefault(found.session, [found])
-    order = [row[0] for row in tx.execute(_SELECT_ORDER) if row[0] in by_session]
-    return tuple(found for session in order for found in by_session[session])[:limit]
-
-
-def _titles(tx: Transaction, params: dict[str, object], words: Sequence[str]) -> Iterator[Found]:
     sql = _SELECT_TITLES.format(" AND ".join(_TITLE_HAS_WORD.format(at) for at in range(len(words))))
-    for session, stored, head in tx.execute(sql, params):
+    for session, stored, head, updated_at in tx.execute(sql, params):
         title = _text(stored)
-        if all(word in title.casefold() for word in words):
-            yield Found(session=session, title=title, node=head, role="", snippet=_snippet(title, words), where="text")
+        if all(word in title.casefold() for word in folded):
+            snippet = _snippet(title, folded)
+            found = SearchHit(session=session, title=title, node=head, role="", snippet=snippet, where="text")
+            yield _Hit(updated_at, 0, 0, found)
 
 
-def _messages(tx: Transaction, params: dict[str, object], words: Sequence[str], per_session: int) -> Iterator[Found]:
-    sql = _SELECT_HITS.format(" AND ".join(_HAS_WORD.format(at) for at in range(len(words))))
-    counts: dict[str, int] = {}
-    for session, title, key, node, role in tx.execute(sql, params):
-        if counts.get(session, 0) >= per_session:
-            continue
-        place = _place(tx, key, words)
-        if place is not None:
-            counts[session] = counts.get(session, 0) + 1
-            where, media, snippet = place
-            yield Found(
-                session=session,
-                title=_text(title),
-                node=node,
-                role=_text(role),
-                snippet=snippet,
-                where=where,
-                media=media,
-            )
-
-
-def _place(
-    tx: Transaction, key: int, words: Sequence[str]
-) -> tuple[Literal["text", "document", "picture"], str, str] | None:
+def _place(tx: Transaction, key: int, stored: object, words: Sequence[str]) -> tuple[_Where, str, str] | None:
     """Where in a message the words are: its own text if all are there, else the medium that has what is lacking."""
-    said = _said(tx, key)
+    said = message_text(stored)
     lacking = [word for word in words if word not in said.casefold()]
     if not lacking:
         return "text", "", _snippet(said, words)
@@ -143,16 +298,6 @@ def _place(
         return None
     digest, kind, text, _ = next(found for found in texts if lacking[0] in found[3])
     return "picture" if kind == "picture" else "document", digest, _snippet(text, lacking)
-
-
-def _said(tx: Transaction, key: int) -> str:
-    """The text of a message; one that is damaged holds no words (`loom doctor` tells of it)."""
-    ((stored,),) = tx.execute("SELECT message FROM node WHERE key = :key", {"key": key})
-    try:
-        message = decode_message(stored if isinstance(stored, str) else "")
-    except LoomError:
-        return ""
-    return " ".join(text_of(block) for block in message.blocks)
 
 
 def _text(stored: object) -> str:

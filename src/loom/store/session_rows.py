@@ -16,10 +16,11 @@ import msgspec
 
 from loom.content.blocks import clean_text
 from loom.errors import Conflict, Corrupt, NotFound
-from loom.store.database import Row, T, Transaction, shaped
-from loom.store.holders import is_gone
-from loom.store.in_use import KEPT, kept_digests
-from loom.store.nodes import NODE_TAG, Draft, Node, NodeRef, insert_path, ref_at, ref_of
+from loom.store.database import Row, T, Transaction, row_as
+from loom.store.media_references import KEPT, kept_digests
+from loom.store.nodes import NODE_TAG, Node, NodeDraft, NodeRef, insert_path, ref_at, ref_of
+from loom.store.process_identity import is_gone
+from loom.store.search_index import drop_nodes
 
 _ALPHABET: Final = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 _HEAD_DIGITS: Final = 16
@@ -116,7 +117,10 @@ _INSERT_SESSION: Final = (
     " :overrides, :watermark, :quarantine, :settings, 0, 0, 1, :now, :now, :digits)"
 )
 _LOCK_DOOMED: Final = "SELECT key, head_key, settings FROM session WHERE id = :id FOR UPDATE"
-_LOCK_SESSION: Final = "SELECT key, head_key, rev, fence, holder, held_until FROM session WHERE id = :id FOR UPDATE"
+_LOCK_SESSION: Final = (
+    "SELECT key, head_key, rev, fence, holder, held_until, held_until - DATABASE_TIME FROM session"
+    " WHERE id = :id FOR UPDATE"
+)
 _INSERT_TIP: Final = "INSERT INTO tip (session_key, node_key) VALUES (:key, :node)"
 # From a node up to a depth.
 _UP: Final = (
@@ -174,21 +178,19 @@ SELECT_QUEUED_DIGESTS: Final = (
 def check_session_id(session_id: str) -> str:
     """An id that could be one; what cannot is not there, whatever else it says."""
     if _SESSION_ID.fullmatch(session_id) is None:
-        raise no_session()
+        raise session_not_found()
     return session_id
 
 
-def no_session() -> NotFound:
+def session_not_found() -> NotFound:
     return NotFound("There is no such session.", hint="List them: `loom sessions`.")
 
 
-def overtaken() -> Conflict:
-    return Conflict(
-        "This session has moved on since: somebody else wrote to it.", hint="Load it again, then repeat the change."
-    )
+def stale_head() -> Conflict:
+    return Conflict("The session was changed by another process.", hint="Load it again, then repeat the change.")
 
 
-def taken_over() -> Conflict:
+def lease_lost() -> Conflict:
     return Conflict(
         "This session was taken over by another process; what this one still had to say was not kept.",
         hint="Load it again to see how it went on.",
@@ -204,34 +206,35 @@ def lock_session(tx: Transaction, session_id: str, *, fence: int | None = None) 
 
     With the `fence` of a lease, only if that lease still holds (else `Conflict`).
     """
-    key, head_key, rev, found, holder, _ = _locked(tx, session_id)
+    key, head_key, rev, found, holder, _, _ = _lock_row(tx, session_id)
     if fence is not None and (found != fence or not holder):
-        raise taken_over()
+        raise lease_lost()
     return key, head_key, rev
 
 
-def lock_head(tx: Transaction, session_id: str, *, fence: int | None, now: float) -> tuple[int, int, int]:
-    """The same for whoever moves the head: while a turn runs, only that turn may."""
+def lock_head(tx: Transaction, session_id: str, *, fence: int | None) -> tuple[int, int, int]:
+    """Lock a session to move its head. While a turn runs, only that turn may: others get `Conflict`."""
     if fence is not None:
         return lock_session(tx, session_id, fence=fence)
-    key, head_key, rev, _, holder, held_until = _locked(tx, session_id)
-    if holder and held_until > now and not is_gone(holder):
+    key, head_key, rev, _, holder, _, seconds_left = _lock_row(tx, session_id)
+    if holder and seconds_left > 0 and not is_gone(holder):
         raise is_running()
     return key, head_key, rev
 
 
-def _locked(tx: Transaction, session_id: str) -> tuple[int, int, int, int, str, float]:
+def _lock_row(tx: Transaction, session_id: str) -> tuple[int, int, int, int, str, float, float]:
+    """The columns of `_LOCK_SESSION`; the last is how long the lease still holds by the database's clock."""
     rows = tx.execute(_LOCK_SESSION, {"id": check_session_id(session_id)})
     if not rows:
-        raise no_session()
-    return shaped(rows[0], tuple[int, int, int, int, str, float], f"The record of session {session_id}")
+        raise session_not_found()
+    return row_as(rows[0], tuple[int, int, int, int, str, float, float], f"The record of session {session_id}")
 
 
-def lock_doomed(tx: Transaction, session_id: str) -> tuple[int, int, object]:
+def lock_for_delete(tx: Transaction, session_id: str) -> tuple[int, int, object]:
     """Key, key of the head and settings of a session that is to be deleted: whatever else of it is damaged, it can."""
     rows = tx.execute(_LOCK_DOOMED, {"id": check_session_id(session_id)})
     if not rows:
-        raise no_session()
+        raise session_not_found()
     return rows[0][0], rows[0][1], rows[0][2]
 
 
@@ -239,23 +242,23 @@ def check_session(tx: Transaction, session_id: str) -> tuple[int, int]:
     """Key and key of the head, for reading."""
     rows = tx.execute("SELECT key, head_key FROM session WHERE id = :id", {"id": check_session_id(session_id)})
     if not rows:
-        raise no_session()
-    return shaped(rows[0], tuple[int, int], f"The record of session {session_id}")
+        raise session_not_found()
+    return row_as(rows[0], tuple[int, int], f"The record of session {session_id}")
 
 
 def read_session(tx: Transaction, session_id: str) -> StoredSession:
-    return found_session(tx.execute(SELECT_SESSION, {"id": check_session_id(session_id)}))
+    return require_session(tx.execute(SELECT_SESSION, {"id": check_session_id(session_id)}))
 
 
-def found_session(rows: Sequence[Row]) -> StoredSession:
+def require_session(rows: Sequence[Row]) -> StoredSession:
     if not rows:
-        raise no_session()
+        raise session_not_found()
     return session_of(rows[0])
 
 
 def session_of(row: Row) -> StoredSession:
     what = f"The record of session {ascii(row[0])[1:-1]}"
-    shape = shaped(row, _SessionRow, what)
+    shape = row_as(row, _SessionRow, what)
     values = msgspec.structs.asdict(shape)
     values["archived"] = bool(shape.archived)
     if not shape.head_id.startswith(NODE_TAG + values.pop("head_digits")):
@@ -268,22 +271,22 @@ def session_of(row: Row) -> StoredSession:
     return StoredSession(**values)
 
 
-def listed_session(row: Row) -> StoredSession:
+def session_for_list(row: Row) -> StoredSession:
     """One damaged record hides no other: it is listed with what can still be read of it. One whose lease is damaged can
     be read, but not go on."""
     record, lease = row[:-_LEASE_COLUMNS], row[-_LEASE_COLUMNS:]
     try:
         found = session_of(record)
     except Corrupt as error:
-        return _damaged(record, error.message)
+        return _damaged_session(record, error.message)
     try:
-        shaped(lease, _Lease, f"The lease of session {found.id}")
+        row_as(lease, _Lease, f"The lease of session {found.id}")
     except Corrupt as error:
         return msgspec.structs.replace(found, damage=error.message)
     return found
 
 
-def _damaged(row: Row, damage: str) -> StoredSession:
+def _damaged_session(row: Row, damage: str) -> StoredSession:
     values: dict[str, Any] = {}
     for (name, kind), value in zip(_SessionRow.__annotations__.items(), row, strict=True):
         empty: object = {"str": "", "int": 0, "float": 0.0}[kind]
@@ -323,7 +326,7 @@ def mend_session(tx: Transaction, session_id: str, now: float) -> None:
     else is noted of it begins anew; of its columns, those that cannot be read."""
     rows = tx.execute(_LOCK_DAMAGED, {"id": check_session_id(session_id)})
     if not rows:
-        raise no_session()
+        raise session_not_found()
     key, head_key, digits, title, model, workspace, archived, last_seq, rev, created_at, *lease = rows[0]
     try:
         head = ref_of(tx, str(digits))
@@ -331,7 +334,7 @@ def mend_session(tx: Transaction, session_id: str, now: float) -> None:
         head = ref_at(tx, head_key)
     ((written,),) = tx.execute(_SELECT_LAST_SEQ, {"key": key})
     try:
-        fence, holder, held_until = shaped(tuple(lease), _Lease, "The lease of a session")
+        fence, holder, held_until = row_as(tuple(lease), _Lease, "The lease of a session")
     except Corrupt:
         fence, holder, held_until = int(now), "", 0.0  # no lease was ever that often given: older ones are refused
     values: dict[str, object] = {
@@ -356,7 +359,7 @@ def _readable(value: object, instead: T) -> T:
 
 
 def append_below_head(
-    tx: Transaction, key: int, head: NodeRef, drafts: Sequence[Draft], now: float
+    tx: Transaction, key: int, head: NodeRef, drafts: Sequence[NodeDraft], now: float
 ) -> tuple[Node, ...]:
     """Write drafts and move the head to the last of them."""
     nodes, last, all_new = insert_path(tx, head, drafts, now)
@@ -368,7 +371,9 @@ def append_below_head(
     return nodes
 
 
-def append_aside(tx: Transaction, key: int, parent: NodeRef, drafts: Sequence[Draft], now: float) -> tuple[Node, ...]:
+def append_aside(
+    tx: Transaction, key: int, parent: NodeRef, drafts: Sequence[NodeDraft], now: float
+) -> tuple[Node, ...]:
     """Write drafts below a node that the session keeps, and keep the end of them as a tip."""
     nodes, last, _ = insert_path(tx, parent, drafts, now)
     if not keeps(tx, key, last):
@@ -377,7 +382,7 @@ def append_aside(tx: Transaction, key: int, parent: NodeRef, drafts: Sequence[Dr
     return nodes
 
 
-def jump(tx: Transaction, key: int, head: NodeRef, target: NodeRef, now: float) -> None:
+def move_head(tx: Transaction, key: int, head: NodeRef, target: NodeRef, now: float) -> None:
     """Move the head anywhere. The end that it leaves stays kept."""
     if not is_above(tx, head, target) and not keeps(tx, key, head, with_head=False):
         tx.execute(_INSERT_TIP, {"key": key, "node": head.key})
@@ -406,6 +411,7 @@ def prune(tx: Transaction, end_key: int) -> set[str]:
     rows = tx.execute(_SELECT_DOOMED, {"end": end_key, "kept": KEPT})
     doomed = dict.fromkeys(row[0] for row in rows)
     tx.executemany("DELETE FROM node WHERE key = :key", [{"key": key} for key in doomed])
+    drop_nodes(tx, doomed)
     kept = {digest for _, _, stored in rows if stored for digest in kept_digests(stored)}
     return kept | {digest for _, digest, _ in rows if digest is not None}
 

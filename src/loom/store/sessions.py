@@ -15,9 +15,9 @@ from loom.content.messages import Message
 from loom.errors import NotFound, StoreError
 from loom.store.database import Database, Transaction, checked_limit
 from loom.store.forest import Clock
-from loom.store.in_use import digests_in_use, tracked_digests
+from loom.store.media_references import referenced_media, tracked_digests
 from loom.store.media_text import forget_texts
-from loom.store.nodes import Node, Source, drafts_of, insert_root, plain_json, plain_text, ref_at, ref_of
+from loom.store.nodes import Node, RowSource, drafts_of, insert_root, plain_json, plain_text, ref_at, ref_of
 from loom.store.session_rows import (
     PRUNE,
     SELECT_BEFORE,
@@ -34,20 +34,20 @@ from loom.store.session_rows import (
     append_below_head,
     check_session,
     check_session_id,
-    found_session,
     insert_session,
-    jump,
     keeps,
-    listed_session,
-    lock_doomed,
+    lock_for_delete,
     lock_head,
     lock_session,
     mend_session,
+    move_head,
     new_session_id,
     one_line,
-    overtaken,
     prune,
     read_session,
+    require_session,
+    session_for_list,
+    stale_head,
 )
 
 
@@ -85,7 +85,7 @@ class Sessions:
         return await self._database.write(work)
 
     async def get(self, session_id: str) -> StoredSession:
-        return found_session(await self._database.select(SELECT_SESSION, {"id": check_session_id(session_id)}))
+        return require_session(await self._database.select(SELECT_SESSION, {"id": check_session_id(session_id)}))
 
     async def list(
         self, *, archived: bool | None = False, limit: int = 50, before: tuple[float, str] | None = None
@@ -97,7 +97,7 @@ class Sessions:
         else:
             place = {"updated_at": before[0], "id": plain_text(before[1], "an id")}
             rows = await self._database.read(lambda tx: tx.execute(SELECT_BEFORE, {**wanted, **place}))
-        return tuple(listed_session(row) for row in rows)
+        return tuple(session_for_list(row) for row in rows)
 
     async def update(
         self,
@@ -131,7 +131,7 @@ class Sessions:
         def work(tx: Transaction) -> StoredSession:
             key, _, found_rev = lock_session(tx, session_id, fence=fence)
             if rev is not None and rev != found_rev:
-                raise overtaken()
+                raise stale_head()
             if settings is not None:
                 merged = {**read_session(tx, session_id).settings, **settings}
                 kept = {name: value for name, value in merged.items() if value is not None}
@@ -157,7 +157,7 @@ class Sessions:
         messages: Sequence[Message],
         *,
         expected_head: str | None = None,
-        source: Source | None = None,
+        source: RowSource | None = None,
         meta: Mapping[str, Any] | None = None,
         fence: int | None = None,
     ) -> tuple[Node, ...]:
@@ -170,10 +170,10 @@ class Sessions:
         now = self._clock()
 
         def work(tx: Transaction) -> tuple[Node, ...]:
-            key, head_key, _ = lock_head(tx, session_id, fence=fence, now=now)
+            key, head_key, _ = lock_head(tx, session_id, fence=fence)
             head = ref_at(tx, head_key)
             if expected_head is not None and head.id != expected_head:
-                raise overtaken()
+                raise stale_head()
             return append_below_head(tx, key, head, drafts, now) if drafts else ()
 
         return await self._database.write(work)
@@ -184,7 +184,7 @@ class Sessions:
         parent_id: str,
         messages: Sequence[Message],
         *,
-        source: Source | None = None,
+        source: RowSource | None = None,
         meta: Mapping[str, Any] | None = None,
     ) -> tuple[Node, ...]:
         """Write messages below any node of the session and keep them as a branch; the head stays where it is."""
@@ -210,12 +210,12 @@ class Sessions:
 
         def work(tx: Transaction) -> StoredSession:
             tx.lock(PRUNE)
-            key, head_key, _ = lock_head(tx, session_id, fence=fence, now=now)
+            key, head_key, _ = lock_head(tx, session_id, fence=fence)
             head, target = ref_at(tx, head_key), ref_of(tx, new_head)
             if head.id != expected_head:
-                raise overtaken()
+                raise stale_head()
             if target.key != head.key:
-                jump(tx, key, head, target, now)
+                move_head(tx, key, head, target, now)
             return read_session(tx, session_id)
 
         return await self._database.write(work)
@@ -251,12 +251,12 @@ class Sessions:
         """Delete a session, its events, and the nodes that no other session keeps, however damaged its record is.
 
         Gives the digests that it needed and that no message refers to any more. Who deletes their bytes asks again
-        (`in_use`): others may need them besides, or begin to.
+        (`media_in_use`): others may need them besides, or begin to.
         """
 
         def work(tx: Transaction) -> tuple[str, ...]:
             tx.lock(PRUNE)
-            key, head_key, settings = lock_doomed(tx, session_id)
+            key, head_key, settings = lock_for_delete(tx, session_id)
             tips = [row[0] for row in tx.execute("SELECT node_key FROM tip WHERE session_key = :key", {"key": key})]
             needed = {row[0] for row in tx.execute(SELECT_QUEUED_DIGESTS, {"key": key})} | tracked_digests(settings)
             tx.execute("DELETE FROM session WHERE key = :key", {"key": key})
@@ -305,10 +305,10 @@ class Sessions:
         rows = await self._database.read(lambda tx: tx.execute(sql))
         return frozenset(row[0] for row in rows)
 
-    async def in_use(self, digests: Collection[str]) -> frozenset[str]:
+    async def media_in_use(self, digests: Collection[str]) -> frozenset[str]:
         """Those of these digests whose bytes any session needs."""
-        return frozenset(await self._database.read(lambda tx: digests_in_use(tx, digests)))
+        return frozenset(await self._database.read(lambda tx: referenced_media(tx, digests)))
 
-    async def lost(self) -> tuple[str, ...]:
+    async def list_damaged(self) -> tuple[str, ...]:
         """The ids of sessions that keep a node which is gone: damage, for `loom doctor` to show."""
         return tuple(row[0] for row in await self._database.read(lambda tx: tx.execute(SELECT_LOST)))

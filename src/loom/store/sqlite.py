@@ -4,6 +4,9 @@ Durability costs one sync of the disk per commit, so the writer takes everything
 transaction, commits once, and only then answers. Sixteen producers share one sync that way. Where a piece of work
 fails, the transaction is undone and what came before it is run again: work may run more than once.
 Several processes may use one file: a transaction begins by taking the write lock, and waits its turn for it.
+
+A damaged file is not written: what can still be saved could be spoiled. A small one is checked before it is opened, a
+large one in the background; a file that turns out to be damaged later is not written from then on.
 """
 
 from __future__ import annotations
@@ -11,27 +14,39 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import functools
+import logging
 import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from loom.errors import Unreachable
-from loom.store.database import NO_PARAMS, NOT_CARRIED, Params, Row, T, Transaction, Work
+from loom.errors import Corrupt, Unreachable
+from loom.store.database import NO_PARAMS, NOT_CARRIED, Params, Row, T, Transaction, Work, write_probe
+from loom.store.search_index import compact_index
 from loom.store.sqlite_file import (
     BUSY_CODES,
+    CHECKED_AT_ONCE_BYTES,
     SqliteTransaction,
+    check_pages,
     connect,
+    corrupt,
+    full,
+    has_no_space,
     label_of,
     open_file,
-    patiently,
     primary_code,
-    typed,
+    retry_while_locked,
+    translate_error,
 )
 
+_log = logging.getLogger(__name__)
+
+_DAMAGE_CODES: Final = {sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB}
+_STEPS_BETWEEN_LOOKS: Final = 100_000
+"""Of SQLite's machine, between two looks at whether a check is still wanted."""
 _READERS: Final = 3
 _BATCH_JOBS: Final = 256
 _BATCH_SECONDS: Final = 0.02
@@ -74,8 +89,12 @@ class SqliteDatabase:
         self._transaction = SqliteTransaction(connection)
         self._queue: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         self._closed = False
+        self._is_damaged = False
+        self._checker: threading.Thread | None = None
         self._door = threading.Lock()
         self._reads: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._reads_aside: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
+        self._reader_aside: threading.Thread | None = None
         self._readers: list[threading.Thread] = []
         self._idle_readers = 0
         self._open: list[SqliteTransaction] = [self._transaction]
@@ -85,17 +104,36 @@ class SqliteDatabase:
     @classmethod
     def open(cls, path: Path | None, *, busy_seconds: float) -> SqliteDatabase:
         connection, is_frozen = open_file(path, busy_seconds)
-        return cls(connection, path, busy_seconds, is_frozen=is_frozen)
+        database = cls(connection, path, busy_seconds, is_frozen=is_frozen)
+        if path is not None and not is_frozen and path.stat().st_size > CHECKED_AT_ONCE_BYTES:
+            database._check_in_background(path)
+        return database
 
     @property
     def label(self) -> str:
         return label_of(self._path)
 
     async def write(self, work: Work[T]) -> T:
+        if self._is_damaged:
+            raise corrupt(self.label)
         return await self._submit(_Job(work))
 
     async def read(self, work: Work[T]) -> T:
         return await self._ask_reader(_Job(work))
+
+    async def read_aside(self, work: Work[T]) -> T:
+        job = _Job(work)
+        if self._path is None:
+            return await self._submit(job)
+        with self._door:
+            self._refuse_when_closed()
+            self._reads_aside.put(job)
+            if self._reader_aside is None:
+                self._reader_aside = threading.Thread(
+                    target=self._serve_reads, args=(self._reads_aside.get,), name="loom-store-aside", daemon=True
+                )
+                self._reader_aside.start()
+        return await job.future
 
     async def select(self, sql: str, params: Params = NO_PARAMS) -> list[Row]:
         def work(tx: Transaction) -> list[Row]:
@@ -112,13 +150,16 @@ class SqliteDatabase:
             if self._idle_readers:
                 self._idle_readers -= 1
             elif len(self._readers) < _READERS:  # a long read must not hold up this one
-                reader = threading.Thread(target=self._serve_reads, name="loom-store-reader", daemon=True)
+                reader = threading.Thread(
+                    target=self._serve_reads, args=(self._next_read,), name="loom-store-reader", daemon=True
+                )
                 self._readers.append(reader)
                 reader.start()
         return await job.future
 
     async def scrub(self) -> None:
         def truncate_log(tx: Transaction) -> None:
+            compact_index(tx)
             tx.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
         await self._submit(_Job(truncate_log, alone=True))
@@ -132,6 +173,26 @@ class SqliteDatabase:
 
         return await self.read(inspect)
 
+    async def check_writable(self) -> None:
+        await self.write(write_probe)
+        if self._path is not None and await asyncio.to_thread(has_no_space, self._path.parent):
+            raise full(self.label)  # this row went over an older part of the log; a longer one would not fit
+
+    async def snapshot(self, file: Path) -> None:
+        if self._path is None:
+            await self._submit(_Job(lambda _: _copy(self._connection, file), alone=True))
+        else:
+            await asyncio.to_thread(self._copy_file, file)
+
+    def _copy_file(self, file: Path) -> None:
+        """In one step, so that it sees one moment: a reader holds up no writer."""
+        try:
+            source = connect(self._path, timeout=self._busy_seconds, is_frozen=self._is_frozen)
+            with contextlib.closing(source):
+                _copy(source, file)
+        except sqlite3.Error as error:
+            raise self._translate_error(error) from error
+
     async def close(self) -> None:
         with self._door:
             if self._closed:
@@ -140,11 +201,14 @@ class SqliteDatabase:
             self._queue.put(None)
             for _ in self._readers:
                 self._reads.put(None)
+            self._reads_aside.put(None)
         await asyncio.to_thread(self._finish)
 
     def _finish(self) -> None:
+        if self._checker is not None:
+            self._checker.join()
         self._writer.join()
-        for reader in self._readers:
+        for reader in (*self._readers, *([self._reader_aside] if self._reader_aside else [])):
             reader.join()
         for transaction in self._open:
             transaction.close()
@@ -159,16 +223,43 @@ class SqliteDatabase:
             self._queue.put(job)
         return await job.future
 
+    # Damage
+
+    def _check_in_background(self, path: Path) -> None:
+        self._checker = threading.Thread(target=self._check, args=(path,), name="loom-store-checker", daemon=True)
+        self._checker.start()
+
+    def _check(self, path: Path) -> None:
+        try:
+            tx = SqliteTransaction(connection := connect(path, timeout=self._busy_seconds))
+            connection.set_progress_handler(lambda: int(self._closed), _STEPS_BETWEEN_LOOKS)
+            try:
+                check_pages(tx, path)
+            finally:
+                tx.close()
+        except Corrupt:
+            self._note_damage()
+        except sqlite3.Error as error:
+            if primary_code(error) in _DAMAGE_CODES:
+                self._note_damage()
+            elif not self._closed:
+                _log.warning("%s could not be checked for damage: %s", self.label, error)
+
+    def _note_damage(self) -> None:
+        if not self._is_damaged:
+            self._is_damaged = True
+            _log.error("%s is damaged and is not written any more. Run `loom doctor --fix`.", self.label)
+
     # Readers
 
-    def _serve_reads(self) -> None:
+    def _serve_reads(self, take: Callable[[], _Job | None]) -> None:
         reader: SqliteTransaction | None = None
-        while (job := self._next_read()) is not None:
+        while (job := take()) is not None:
             try:
                 reader = reader or self._reader()
                 self._read(reader, job)
             except BaseException as error:  # noqa: BLE001 - it belongs to the caller, and the reader must live on
-                job.error = self._translated(error)
+                job.error = self._translate_error(error)
             _answer([job])
 
     def _next_read(self) -> _Job | None:
@@ -214,7 +305,7 @@ class SqliteDatabase:
         try:
             job.result = job.work(self._transaction)
         except BaseException as error:  # noqa: BLE001 - it belongs to the caller, and the writer must live on
-            job.error = self._translated(error)
+            job.error = self._translate_error(error)
         _answer([job])
 
     def _run_batch(self, first: _Job) -> tuple[_Job | None, bool]:
@@ -251,7 +342,7 @@ class SqliteDatabase:
         try:
             job.result = job.work(self._transaction)
         except BaseException as error:  # noqa: BLE001 - it belongs to the caller, and the writer must live on
-            job.error = self._translated(error)
+            job.error = self._translate_error(error)
             return False
         return True
 
@@ -274,7 +365,7 @@ class SqliteDatabase:
         return None
 
     def _begin(self) -> None:
-        patiently(self._busy_seconds, functools.partial(self._connection.execute, "BEGIN IMMEDIATE"))
+        retry_while_locked(self._busy_seconds, functools.partial(self._connection.execute, "BEGIN IMMEDIATE"))
 
     def _give_up(self, batch: list[_Job], error: sqlite3.Error) -> None:
         """Nothing of this batch was committed: everyone in it is told, and those who would only wait in vain, too."""
@@ -288,16 +379,25 @@ class SqliteDatabase:
                 else:
                     batch.append(waiting)
         for job in batch:
-            job.error = job.error or self._translated(cause)
+            job.error = job.error or self._translate_error(cause)
 
-    def _translated(self, error: BaseException) -> BaseException:
+    def _translate_error(self, error: BaseException) -> BaseException:
         if isinstance(error, StopIteration):
             return RuntimeError(NOT_CARRIED)
         if not isinstance(error, sqlite3.Error):
             return error
-        translated = typed(error, self._path)
+        if primary_code(error) in _DAMAGE_CODES:
+            self._note_damage()
+        translated = translate_error(error, self._path)
         translated.__cause__ = error
         return translated
+
+
+def _copy(source: sqlite3.Connection, file: Path) -> None:
+    with contextlib.closing(sqlite3.connect(file)) as target:
+        file.chmod(0o600)
+        source.backup(target)
+        target.execute("PRAGMA journal_mode = DELETE")  # one file, that can be read from where nobody may write
 
 
 def _answer(jobs: Iterable[_Job]) -> None:

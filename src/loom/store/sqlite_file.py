@@ -12,20 +12,30 @@ import sqlite3
 import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Final, cast
+from typing import Final, Literal, cast
 
 from loom.errors import Conflict, Corrupt, ExtraMissing, Full, LoomError, ReadOnly, StoreError, Unreachable
 from loom.store.database import NO_PARAMS, Params, Row
 from loom.store.directories import make_folders
 from loom.store.migrations import SELECT_APPLIED, apply_pending, known_migrations, pending
+from loom.store.search_index import SQLITE_TABLES
 
-WORDS: Final = {"key": "INTEGER PRIMARY KEY", "name": "TEXT", "clustered": " WITHOUT ROWID"}
+WORDS: Final = {
+    "key": "INTEGER PRIMARY KEY",
+    "name": "TEXT",
+    "clustered": " WITHOUT ROWID",
+    "search_tables": SQLITE_TABLES,
+}
 BUSY_CODES: Final = {sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED}
 
+CHECKED_AT_ONCE_BYTES: Final = 8 * 1024 * 1024
+"""Up to this size a file is checked before it is opened, which takes some hundredths of a second."""
 _OLDEST_SQLITE: Final = (3, 35, 0)
 _LEAST_BYTES: Final = 64 * 1024
 _COPY_IT: Final = "Copy the folder to a place where you may write, and point Loom at the copy. Nothing was changed."
 _LOCK_WORDS = re.compile(r"\s+FOR UPDATE\b")
+_DATABASE_TIME: Final = "((julianday('now') - 2440587.5) * 86400.0)"
+"""To a millisecond. The clock of the machine: all processes that can use one file run on it."""
 _UNDECODABLE: Final = "Could not decode to UTF-8"
 _EVERYWHERE: Final = (
     *("foreign_keys = ON", "trusted_schema = OFF", "cell_size_check = ON"),
@@ -51,9 +61,13 @@ class SqliteTransaction:
         self._connection = connection
         self._cursor = connection.cursor()
 
+    @property
+    def dialect(self) -> Literal["sqlite", "postgres"]:
+        return "sqlite"
+
     def execute(self, sql: str, params: Params = NO_PARAMS) -> list[Row]:
         try:
-            return self._cursor.execute(_without_locks(sql), params).fetchall()
+            return self._cursor.execute(_spelled(sql), params).fetchall()
         except sqlite3.OperationalError as error:
             if not str(error).startswith(_UNDECODABLE):
                 raise
@@ -65,15 +79,22 @@ class SqliteTransaction:
         """Read text that is no longer UTF-8, so that whoever knows the row can say which one it is."""
         self._connection.text_factory = functools.partial(str, encoding="utf-8", errors="surrogateescape")
         try:
-            return self._cursor.execute(_without_locks(sql), params).fetchall()
+            return self._cursor.execute(_spelled(sql), params).fetchall()
         finally:
             self._connection.text_factory = str
 
     def executemany(self, sql: str, params: Sequence[Params]) -> None:
-        self._cursor.executemany(_without_locks(sql), params)
+        self._cursor.executemany(_spelled(sql), params)
 
     def lock(self, name: str) -> None:
         """Nothing to do: a transaction that writes is alone."""
+
+    def continue_keys(self, table: str) -> None:
+        """Nothing to do: a new key is above all others."""
+
+    @property
+    def connection(self) -> sqlite3.Connection:
+        return self._connection
 
     def roll_back(self) -> None:
         if self._connection.in_transaction:
@@ -87,8 +108,9 @@ class SqliteTransaction:
 
 
 @functools.cache
-def _without_locks(sql: str) -> str:
-    return _LOCK_WORDS.sub("", sql)
+def _spelled(sql: str) -> str:
+    """Our SQL in SQLite's spelling."""
+    return _LOCK_WORDS.sub("", sql).replace("DATABASE_TIME", _DATABASE_TIME)
 
 
 def label_of(path: Path | None) -> str:
@@ -109,23 +131,32 @@ def open_file(path: Path | None, busy_seconds: float) -> tuple[sqlite3.Connectio
     try:
         connection = connect(path, timeout=min(busy_seconds, 0.05), is_frozen=is_frozen)
     except sqlite3.Error as error:
-        raise typed(error, path) from error
+        raise translate_error(error, path) from error
     tx = SqliteTransaction(connection)
     try:
         is_current = _look(tx, path)
         if not is_frozen:
-            patiently(busy_seconds, functools.partial(_prepare, tx, path))
+            if path is not None and path.stat().st_size <= CHECKED_AT_ONCE_BYTES:
+                retry_while_locked(busy_seconds, functools.partial(check_pages, tx, path))
+            retry_while_locked(busy_seconds, functools.partial(_prepare, tx, path))
             if not is_current:
                 _migrate(connection, tx, path, busy_seconds)
         elif not is_current:
             raise _older_and_read_only(label_of(path))
     except sqlite3.Error as error:
         tx.close()
-        raise typed(error, path) from error
+        raise translate_error(error, path) from error
     except LoomError:
         tx.close()
         raise
     return connection, is_frozen
+
+
+def check_pages(tx: SqliteTransaction, path: Path) -> None:
+    """Raise `Corrupt` if pages of the file are damaged: to write there could spoil what can still be saved."""
+    found = tx.execute("PRAGMA quick_check(1)")
+    if found != [("ok",)]:
+        raise corrupt(label_of(path))
 
 
 def connect(path: Path | None, *, timeout: float, is_frozen: bool = False) -> sqlite3.Connection:
@@ -187,7 +218,7 @@ def _prepare(tx: SqliteTransaction, path: Path | None) -> None:
 
 
 def _migrate(connection: sqlite3.Connection, tx: SqliteTransaction, path: Path | None, busy_seconds: float) -> None:
-    patiently(busy_seconds, functools.partial(connection.execute, "BEGIN IMMEDIATE"))
+    retry_while_locked(busy_seconds, functools.partial(connection.execute, "BEGIN IMMEDIATE"))
     try:
         apply_pending(tx, WORDS, label_of(path))
         connection.execute("COMMIT")
@@ -195,7 +226,7 @@ def _migrate(connection: sqlite3.Connection, tx: SqliteTransaction, path: Path |
         tx.roll_back()
 
 
-def patiently(seconds: float, attempt: Callable[[], object]) -> None:
+def retry_while_locked(seconds: float, attempt: Callable[[], object]) -> None:
     """Try until another process lets go of the file. Short naps at random, so that nobody starves."""
     deadline = time.monotonic() + seconds
     nap = 0.0005
@@ -230,7 +261,7 @@ def _typed_os(error: OSError, label: str) -> StoreError:
     if error.errno in {errno.EROFS, errno.EACCES, errno.EPERM}:
         return _read_only(label)
     if error.errno in {errno.ENOSPC, errno.EDQUOT}:
-        return _full(label)
+        return full(label)
     return Unreachable(f"{label} cannot be opened: {error.strerror}.", hint="Check the path of the store.")
 
 
@@ -239,14 +270,14 @@ def primary_code(error: BaseException) -> int:
     return cast("int", getattr(error, "sqlite_errorcode", 0)) & 0xFF
 
 
-def typed(error: sqlite3.Error, path: Path | None) -> Exception:
+def translate_error(error: sqlite3.Error, path: Path | None) -> Exception:
     """What went wrong, in our words. An error that only a bug can cause stays what it is."""
     label = label_of(path)
     match primary_code(error):
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:
-            return _corrupt(label)
+            return corrupt(label)
         case sqlite3.SQLITE_FULL:
-            return _full(label)
+            return full(label)
         case sqlite3.SQLITE_READONLY | sqlite3.SQLITE_PERM:
             return _read_only(label)
         case sqlite3.SQLITE_CANTOPEN:
@@ -259,21 +290,26 @@ def typed(error: sqlite3.Error, path: Path | None) -> Exception:
                 hint="Close the other Loom, or try again.",
             )
         case sqlite3.SQLITE_IOERR:
-            if path is not None and _has_no_space(path.parent):
-                return _full(label)
+            if path is not None and has_no_space(path.parent):
+                return full(label)
             return Unreachable(
                 f"The disk under {label} reports an error ({error.sqlite_errorname}); nothing of this was stored.",
                 hint="Check the disk: what was stored before is safe.",
             )
         case sqlite3.SQLITE_CONSTRAINT:
             return Conflict(f"{label} refused a change that would break it ({error.sqlite_errorname}).")
+        case sqlite3.SQLITE_ERROR if "no such module" in str(error):
+            return ExtraMissing(
+                "Loom needs SQLite with full-text search (FTS5), which this Python lacks.",
+                hint="Use another build of Python, or a PostgreSQL store.",
+            )
         case sqlite3.SQLITE_ERROR if "no such table" in str(error) or "no such column" in str(error):
-            return _corrupt(label)
+            return corrupt(label)
         case _:
             return error
 
 
-def _has_no_space(folder: Path) -> bool:
+def has_no_space(folder: Path) -> bool:
     """SQLite calls a disk that is too full for its shared memory, or for a log, a failing one."""
     try:
         found = os.statvfs(folder)
@@ -282,10 +318,10 @@ def _has_no_space(folder: Path) -> bool:
     return found.f_bavail * found.f_frsize < _LEAST_BYTES
 
 
-def _corrupt(label: str) -> Corrupt:
+def corrupt(label: str) -> Corrupt:
     return Corrupt(
         f"{label} is damaged, or is not a Loom database.",
-        hint="Run `loom doctor` to see what is left of it. Nothing was overwritten.",
+        hint="Run `loom doctor --fix`: it saves what can be read in a new store, and keeps the damaged file.",
     )
 
 
@@ -303,7 +339,7 @@ def _older_and_read_only(label: str) -> ReadOnly:
     )
 
 
-def _full(label: str) -> Full:
+def full(label: str) -> Full:
     return Full(
         f"There is no space left where {label} lies; nothing of this was stored.",
         hint="Free some space and try again: what was stored before is safe.",

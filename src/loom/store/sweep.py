@@ -14,9 +14,9 @@ from typing import Final
 import msgspec
 
 from loom.errors import NotFound
+from loom.store.blobs import GRACE
 from loom.store.derived import DerivedCache
-from loom.store.media import MediaStore, Stored
-from loom.store.place import GRACE
+from loom.store.media import MediaStore, StoredMedia
 
 BATCH: Final = 50
 """Deletions between two looks at the references."""
@@ -43,8 +43,8 @@ async def sweep(
 
     References alone may exceed `max_bytes`: they stay."""
     stored = [medium async for medium in media.listing()]
-    doomed = _doomed(stored, await referenced(), now, timedelta(days=cleanup_after_days), max_bytes)
-    deleted: list[Stored] = []
+    doomed = _expired_media(stored, await referenced(), now, timedelta(days=cleanup_after_days), max_bytes)
+    deleted: list[StoredMedia] = []
     freed_bytes = 0
     for first in range(0, len(doomed), BATCH):
         used = await referenced()
@@ -73,7 +73,7 @@ async def forget(
 ) -> int:
     """Delete these at once, with what was derived from them; give the bytes freed.
 
-    For the media of a deleted session that no other session uses: `in_use` is asked again right before they go.
+    For the media of a deleted session that no other session uses: `media_in_use` is asked again right before they go.
     `unless_since` is a moment before it was deleted: what was put or refreshed since then stays."""
     freed_bytes = 0
     for first in range(0, len(digests), BATCH):
@@ -98,16 +98,16 @@ async def _forget(media: MediaStore, derived: DerivedCache, digest: str, unless_
     return freed_bytes
 
 
-def _doomed(
-    stored: list[Stored], used: Collection[str], now: datetime, cleanup_after: timedelta, max_bytes: int | None
-) -> list[Stored]:
+def _expired_media(
+    stored: list[StoredMedia], used: Collection[str], now: datetime, cleanup_after: timedelta, max_bytes: int | None
+) -> list[StoredMedia]:
     """Oldest first. What is younger than the grace is not even considered."""
     candidates = sorted(
         (medium for medium in stored if medium.digest not in used and medium.modified_at < now - GRACE),
         key=lambda medium: medium.modified_at,
     )
     left_bytes = sum(medium.size_bytes for medium in stored)
-    doomed: list[Stored] = []
+    doomed: list[StoredMedia] = []
     for medium in candidates:
         if medium.modified_at >= now - cleanup_after and (max_bytes is None or left_bytes <= max_bytes):
             break

@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from loom.store.database import Database, Params, Row, Transaction, shaped
+from loom.store.database import Database, Params, Row, Transaction, row_as
 from loom.store.forest import Clock
 from loom.store.nodes import plain_text
 
@@ -29,7 +29,7 @@ _COLUMNS: Final = "provider, account, digest, recipe, file_id, content, expires_
 _AT: Final = "provider = :provider AND account = :account AND digest = :digest AND recipe = :recipe"
 
 
-class Uploads:
+class UploadRecords:
     def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
         self._database = database
         self._clock = clock
@@ -95,4 +95,4 @@ class Uploads:
 
 
 def _upload(row: Row) -> Upload:
-    return shaped(row, Upload, "What is remembered of an upload")
+    return row_as(row, Upload, "What is remembered of an upload")

@@ -27,7 +27,7 @@ from loom.content.blocks import ContentBlock, TextBlock, ToolResult, clean_text
 from loom.content.inputs import Content
 from loom.content.media import Media
 from loom.errors import ContentError, ToolError
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
 from loom.models import Capabilities
 from loom.prompt import ToolSpec
 from loom.tools.workspace import OpenFile
@@ -36,6 +36,9 @@ Danger: TypeAlias = Literal["none", "ask"]
 """Whether a call needs the user's approval unless a rule says otherwise."""
 Preview: TypeAlias = Callable[[Path, dict[str, Any]], str]
 """(workspace, arguments) → what the call would do, as the user reads it before allowing it. It changes nothing."""
+
+Precheck: TypeAlias = Callable[[Path, dict[str, Any]], None]
+"""(workspace, arguments) → nothing, or a ToolError for a call that no approval can make possible."""
 
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _PARAMETER: Final = re.compile(r"^\s*(\w+):\s+(\S.*)$")
@@ -48,7 +51,7 @@ class FileContext(Protocol):
     def workspace(self) -> Path: ...
 
     @property
-    def limits(self) -> Limits: ...
+    def limits(self) -> IntakeLimits: ...
 
     async def attach(self, data: bytes, *, name: str, source: str, pages: str = "") -> Sequence[ContentBlock]:
         """Store bytes and get the block that shows them, with what there is to say about it."""
@@ -112,7 +115,13 @@ class ToolContext(FileContext, Protocol):
 
 
 class Tool:
-    """A function with its description. Call it with `run`; `spec` is what models are told."""
+    """A function with its description. Call it with `run`; `spec` is what models are told.
+
+    `reads_only` states that a call changes nothing, so it may run together with other reading calls. `repeatable`
+    states that running a call a second time does no more than running it once, so a call whose outcome a crash hid
+    may be run again; every reading tool is repeatable. `precheck` raises ToolError for a call that can only be refused,
+    so that nobody is asked about it.
+    """
 
     def __init__(
         self,
@@ -121,11 +130,17 @@ class Tool:
         name: str = "",
         danger: Danger = "none",
         preview: Preview | None = None,
+        precheck: Precheck | None = None,
+        repeatable: bool = False,
+        reads_only: bool = False,
     ) -> None:
         self.function = function
+        self.precheck = precheck
         self.danger: Danger = danger
         self.preview = preview
-        summary, described = _documented(inspect.getdoc(function) or "")
+        self.reads_only = reads_only
+        self.repeatable = repeatable or reads_only
+        summary, described = _parse_docstring(inspect.getdoc(function) or "")
         chosen = name or function.__name__
         if _LEGAL_NAME.fullmatch(chosen) is None:
             raise ContentError(f"a tool's name has letters, digits, _ and -, 64 at most, not {chosen!r}")
@@ -141,16 +156,18 @@ class Tool:
         """Those that it declares."""
         return frozenset(cast("dict[str, Any]", self.spec.parameters.get("properties", {})))
 
-    def checked(self, arguments: dict[str, Any]) -> dict[str, Any]:
+    def check_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
         """The arguments as the function wants them; a ToolError that a model can learn from otherwise."""
         try:
             found = msgspec.convert(arguments, self._arguments, strict=False)
         except (msgspec.ValidationError, RecursionError) as error:
-            raise ToolError(f"{self.name} cannot take these arguments: {error}. Expected: {self._expected()}") from None
+            raise ToolError(
+                f"{self.name} cannot take these arguments: {error}. Expected: {self._describe_parameters()}"
+            ) from None
         return {field: getattr(found, field) for field in self._arguments.__struct_fields__}
 
     async def run(self, context: ToolContext, arguments: dict[str, Any]) -> Any:
-        values = self.checked(arguments)
+        values = self.check_arguments(arguments)
         if self._context_name:
             values[self._context_name] = context
         if inspect.iscoroutinefunction(self.function):
@@ -159,7 +176,7 @@ class Tool:
 
         return await asyncio.to_thread(self.function, **values)
 
-    def _expected(self) -> str:
+    def _describe_parameters(self) -> str:
         properties = cast("dict[str, Any]", self.spec.parameters.get("properties", {}))
         required = self.spec.parameters.get("required", [])
         parts = [
@@ -175,7 +192,13 @@ def tool(function: Callable[..., Any]) -> Tool: ...
 
 @overload
 def tool(
-    *, name: str = ..., danger: Danger = ..., preview: Preview | None = ...
+    *,
+    name: str = ...,
+    danger: Danger = ...,
+    preview: Preview | None = ...,
+    precheck: Precheck | None = ...,
+    repeatable: bool = ...,
+    reads_only: bool = ...,
 ) -> Callable[[Callable[..., Any]], Tool]: ...
 
 
@@ -185,19 +208,34 @@ def tool(
     name: str = "",
     danger: Danger = "none",
     preview: Preview | None = None,
+    precheck: Precheck | None = None,
+    repeatable: bool = False,
+    reads_only: bool = False,
 ) -> Tool | Callable[[Callable[..., Any]], Tool]:
-    """Make a tool of a typed function, sync or async."""
+    """Make a tool of a typed function, sync or async.
+
+    Set `reads_only` for a function that changes nothing, `repeatable` for one whose second run changes no more than
+    its first. Without either, calls run one after another and are never run again.
+    """
     if function is not None:
         return Tool(function)
-    return lambda found: Tool(found, name=name, danger=danger, preview=preview)
+    return lambda found: Tool(
+        found,
+        name=name,
+        danger=danger,
+        preview=preview,
+        precheck=precheck,
+        repeatable=repeatable,
+        reads_only=reads_only,
+    )
 
 
-def answered(text: str, *, data: Any = None) -> ToolResult:
+def text_result(text: str, *, data: Any = None) -> ToolResult:
     """What a tool returns that has `data` for faces; the id of the call is filled in by who runs it."""
     return ToolResult("-", (TextBlock(clean_text(text)),), data=data)
 
 
-def _documented(text: str) -> tuple[str, dict[str, str]]:
+def _parse_docstring(text: str) -> tuple[str, dict[str, str]]:
     """The description, and what is said of each parameter (lines such as `path: the file to read`)."""
     described: dict[str, str] = {}
     rest: list[str] = []

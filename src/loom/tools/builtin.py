@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
+from loom.tools.background import BackgroundProcesses, background_tools
 from loom.tools.base import Tool
-from loom.tools.commands import run_command
-from loom.tools.editing import edit_file, write_file
+from loom.tools.commands import command_tool
 from loom.tools.egress import Egress
 from loom.tools.fetch import fetch_tool
+from loom.tools.file_edits import edit_file, multi_edit, write_file
+from loom.tools.file_list import list_files
+from loom.tools.file_search import search_files
 from loom.tools.files import read_file
-from loom.tools.listing import list_files
 from loom.tools.look import look
+from loom.tools.sandbox import Sandbox
 from loom.tools.screenshot import screenshot_tool
-from loom.tools.searching import search_files
 from loom.tools.slides import render_slides
 
 OPEN_INTERNET: Final = Egress()
 
 
-def builtin_tools(egress: Egress = OPEN_INTERNET) -> dict[str, Tool]:
-    """By name. `egress` is the gate that `fetch_url` and `screenshot` stand behind."""
+def builtin_tools(
+    egress: Egress = OPEN_INTERNET,
+    *,
+    sandbox: Sandbox | None = None,
+    variables: Sequence[str] = (),
+    background: BackgroundProcesses | None = None,
+) -> dict[str, Tool]:
+    """By name. `egress` is the gate that `fetch_url` and `screenshot` stand behind, `sandbox` the fence around
+    commands, `variables` are names of our environment that commands get besides the usual ones, and `background` holds
+    the processes of sessions that own none."""
+    sandbox = sandbox or Sandbox()
     tools = (
-        Tool(read_file),
-        Tool(list_files),
-        Tool(search_files),
+        Tool(read_file, reads_only=True),
+        Tool(list_files, reads_only=True),
+        Tool(search_files, reads_only=True),
         write_file,
         edit_file,
-        run_command,
+        multi_edit,
+        command_tool(sandbox, variables),
+        *background_tools(sandbox, variables, background),
         look,
         render_slides,
         fetch_tool(egress),

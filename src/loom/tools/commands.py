@@ -4,23 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import re
+import shutil
 import signal
 import time
-from typing import Final
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, Final
 
 import msgspec
 
 from loom.content.blocks import ToolResult, clean_text
 from loom.errors import ToolError
-from loom.tools.base import ToolContext, answered, tool
-from loom.tools.processes import Started, end_all, kill_group, started
-from loom.tools.words import counted
+from loom.tools.base import Tool, ToolContext, text_result
+from loom.tools.number_text import count_text
+from loom.tools.processes import RunningProgram, end_all, kill_group, start_program
+from loom.tools.sandbox import Sandbox
 
 DEFAULT_SECONDS: Final = 120
 MAX_SECONDS: Final = 3_600
 MAX_KEPT_BYTES: Final = 1_000_000
 GRACE_SECONDS: Final = 2.0
+SHELL: Final = shutil.which("bash") or "/bin/sh"
+"""What models write commands for."""
 _PROGRESS_SECONDS: Final = 1.0
 _DRAIN_SECONDS: Final = 0.5
 _READ_BYTES: Final = 65_536
@@ -52,29 +59,113 @@ class Output(msgspec.Struct):
         return _readable(bytes(self.head)) + between + _readable(bytes(self.tail))
 
 
-@tool(danger="ask")
-async def run_command(context: ToolContext, command: str, timeout: int = DEFAULT_SECONDS) -> ToolResult:  # noqa: ASYNC109  the name that models know
-    """Run a shell command (/bin/sh) in the workspace and get its output and exit code. It has no input, and what it
-    leaves running in the background is ended with it.
+def command_tool(sandbox: Sandbox, variables: Sequence[str] = ()) -> Tool:
+    """The tool with its fence. `variables` are names of our environment that commands get besides the usual ones."""
 
-    command: the command line
-    timeout: seconds after which it is ended
-    """
+    async def run_command(
+        context: ToolContext,
+        command: str,
+        timeout: int = DEFAULT_SECONDS,  # noqa: ASYNC109  the name that models know
+        network: bool = False,
+        unsandboxed: bool = False,
+    ) -> ToolResult:
+        """Run a shell command in the workspace and get its output and exit code. It has no input, and what it leaves
+        running in the background is ended with it. Where there is a sandbox, only the workspace and /tmp can be
+        written, and there is no network unless asked for.
+
+        command: the command line
+        timeout: seconds after which it is ended
+        network: with access to the network
+        unsandboxed: outside the sandbox, if it must write or read elsewhere
+        """
+        check_command(command)
+        if not 1 <= timeout <= MAX_SECONDS:
+            raise ToolError(f"timeout is between 1 and {MAX_SECONDS} seconds")
+        output = Output()
+        began = time.monotonic()
+        left = Leftovers()
+        fenced = sandbox.wrap(
+            left.counting(command)
+            if sandbox.state.kind == "bubblewrap" and not unsandboxed
+            else (SHELL, "-c", command),
+            context.workspace,
+            network=network,
+            unsandboxed=unsandboxed,
+        )
+        try:
+            async with start_program(
+                fenced.argv,
+                folder=context.workspace,
+                extra={**quiet_variables(variables), **fenced.environment},
+                descriptors=(*fenced.descriptors, *left.descriptors),
+            ) as running:
+                ended = await _collect_output(running, output, timeout, context)
+                behind = end_all(running) if ended else 0
+            behind = max(behind, left.count()) if ended else 0
+        finally:
+            fenced.close()
+            left.close()
+        return _answer(running, output, time.monotonic() - began, behind, ended=ended, timeout=timeout)
+
+    def preview(_workspace: Path, arguments: dict[str, Any]) -> str:
+        network, unsandboxed = bool(arguments.get("network")), bool(arguments.get("unsandboxed"))
+        if sandbox.is_active and not network and not unsandboxed:
+            return str(arguments["command"])  # the usual case needs no words; what is open beyond it does
+        return f"{arguments['command']}\n\n({sandbox.describe(network=network, unsandboxed=unsandboxed)})"
+
+    return Tool(run_command, danger="ask", preview=preview)
+
+
+class Leftovers:
+    """Counts what a command leaves behind in a process namespace that ends with it: the shell around the command looks
+    into its own /proc, where there is nothing but what belongs to the command."""
+
+    def __init__(self) -> None:
+        self._reading, self._writing = os.pipe()
+        os.set_blocking(self._reading, False)
+
+    @property
+    def descriptors(self) -> tuple[int, ...]:
+        return (self._writing,)
+
+    def counting(self, command: str) -> tuple[str, ...]:
+        """Return the words that run `command` in a shell, count, and give its exit code."""
+        script = (
+            # what the outer shell has to say of a killed command is not the command's output
+            f'exec 8>&2 2>/dev/null; (exec 2>&8 8>&-; exec {SHELL} -c "$1"); code=$?; count=0; '
+            "for folder in /proc/[0-9]*; do "
+            'read -r facts 2>/dev/null < "$folder/stat" || continue; '
+            'case "$facts" in *") Z "*) ;; *) count=$((count + 1)) ;; esac; done; '
+            f'echo $((count - 2)) > /proc/self/fd/{self._writing}; exit "$code"'
+        )
+        return ("/bin/sh", "-c", script, "sh", command)
+
+    def count(self) -> int:
+        try:
+            return max(int(os.read(self._reading, 32) or 0), 0)
+        except (BlockingIOError, ValueError):  # it was killed before it could count
+            return 0
+
+    def close(self) -> None:
+        os.close(self._reading)
+        os.close(self._writing)
+
+
+def quiet_variables(names: Sequence[str]) -> dict[str, str]:
+    """Return what programs are told besides the usual environment: to print plainly, and the variables of ours that
+    the user named."""
+    return {**_QUIET, **{name: os.environ[name] for name in names if name in os.environ}}
+
+
+def check_command(command: str) -> None:
+    """Raise ToolError for a command line that no shell can be given."""
     if not command.strip():
         raise ToolError("command is empty")
     if "\0" in command or clean_text(command) != command:
         raise ToolError("command holds characters that cannot be passed on (NUL, or half of a pair)")
-    if not 1 <= timeout <= MAX_SECONDS:
-        raise ToolError(f"timeout is between 1 and {MAX_SECONDS} seconds")
-    output = Output()
-    began = time.monotonic()
-    async with started(["/bin/sh", "-c", command], folder=context.workspace, extra=_QUIET) as running:
-        ended = await _watched(running, output, timeout, context)
-        behind = end_all(running) if ended else 0
-    return _answer(running, output, time.monotonic() - began, behind, ended=ended, timeout=timeout)
 
 
-async def _watched(running: Started, output: Output, seconds: float, context: ToolContext) -> bool:
+async def _collect_output(running: RunningProgram, output: Output, seconds: float, context: ToolContext) -> bool:
     """Collect what it prints until it ends; False when it had to be ended."""
     reading = asyncio.create_task(_read(running, output, context))
     try:
@@ -97,7 +188,7 @@ async def _watched(running: Started, output: Output, seconds: float, context: To
         await asyncio.wait([reading])
 
 
-async def _read(running: Started, output: Output, context: ToolContext) -> None:
+async def _read(running: RunningProgram, output: Output, context: ToolContext) -> None:
     said = time.monotonic()
     while chunk := await running.output.read(_READ_BYTES):
         output.add(chunk)
@@ -107,7 +198,9 @@ async def _read(running: Started, output: Output, context: ToolContext) -> None:
             await context.emit(last[:200])
 
 
-def _answer(running: Started, output: Output, seconds: float, behind: int, *, ended: bool, timeout: int) -> ToolResult:
+def _answer(
+    running: RunningProgram, output: Output, seconds: float, behind: int, *, ended: bool, timeout: int
+) -> ToolResult:
     code = running.process.returncode
     said: list[str] = []
     if not ended:
@@ -115,13 +208,19 @@ def _answer(running: Started, output: Output, seconds: float, behind: int, *, en
     elif code is not None and code < 0:
         said.append(f"ended by {signal.Signals(-code).name}")
     elif code:
-        said.append(f"exit code {code}")
+        said.append(f"exit code {code}{_signal_name(code)}")
     if behind:
-        said.append(f"ended with it: {counted(behind, 'process', 'processes')} that it left in the background")
+        said.append(f"ended with it: {count_text(behind, 'process', 'processes')} that it left in the background")
     text = output.text().rstrip("\n")
     facts = {"exit_code": code, "seconds": round(seconds, 3), "timed_out": not ended}
     shown = "\n".join([*([text] if text.strip() else []), *(f"({sentence})" for sentence in said)])
-    return answered(shown or "(no output, exit code 0)", data=facts)
+    return text_result(shown or "(no output, exit code 0)", data=facts)
+
+
+def _signal_name(code: int) -> str:
+    """What a shell means by a code over 128."""
+    names = {number.value: number.name for number in signal.Signals}
+    return f": ended by {names[code - 128]}" if code - 128 in names else ""
 
 
 def _readable(data: bytes) -> str:
@@ -129,3 +228,7 @@ def _readable(data: bytes) -> str:
     text = _ESCAPES.sub("", data.decode("utf-8", "replace").replace("\r\n", "\n"))
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in text.split("\n"))
     return _CONTROLS.sub("", "\n".join(lines))
+
+
+run_command: Final = command_tool(Sandbox())
+"""With the usual settings."""

@@ -23,7 +23,7 @@ class Diff(msgspec.Struct, frozen=True):
     removed: int
 
 
-def unified(old: str, new: str, name: str) -> Diff:
+def unified_diff(old: str, new: str, name: str) -> Diff:
     """`name` stands in the header, for a file that is new and for one that was changed alike."""
     before, after = list(io.StringIO(old, newline="\n")), list(io.StringIO(new, newline="\n"))
     changes = _changes(before, after)
@@ -72,11 +72,11 @@ def _hunk(group: list[_Change], before: list[str], after: list[str]) -> list[str
     lines = [f"@@ -{_span(a, b)} +{_span(c, d)} @@"]
     at = a
     for first, last, new_first, new_last in group:
-        lines += _marked(" ", before[at:first])
-        lines += _marked("-", before[first:last])
-        lines += _marked("+", after[new_first:new_last])
+        lines += _mark_lines(" ", before[at:first])
+        lines += _mark_lines("-", before[first:last])
+        lines += _mark_lines("+", after[new_first:new_last])
         at = last
-    return lines + _marked(" ", before[at:b])
+    return lines + _mark_lines(" ", before[at:b])
 
 
 def _span(first: int, last: int) -> str:
@@ -85,7 +85,7 @@ def _span(first: int, last: int) -> str:
     return f"{start}" if count == 1 else f"{start},{count}"
 
 
-def _marked(sign: str, lines: list[str]) -> list[str]:
+def _mark_lines(sign: str, lines: list[str]) -> list[str]:
     marked: list[str] = []
     for line in lines:
         marked.append(sign + line.rstrip("\r\n"))

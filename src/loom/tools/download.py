@@ -13,7 +13,7 @@ import msgspec
 
 from loom.content.media import size_label
 from loom.errors import TooLarge, Unreadable, Unsupported
-from loom.tools.egress import CONNECT_SECONDS, Egress, Place, place_of
+from loom.tools.egress import CONNECT_SECONDS, Destination, Egress, destination_of
 
 if TYPE_CHECKING:
     import httpcore2
@@ -22,6 +22,7 @@ MAX_BYTES: Final = 67_108_864
 DEADLINE_SECONDS: Final = 30.0
 MAX_REDIRECTS: Final = 5
 _CHECK: Final = "Check the address."
+_GZIP_MAGIC: Final = b"\x1f\x8b"
 _EITHER_HEADER: Final = zlib.MAX_WBITS | 32
 _REDIRECTS: Final = (301, 302, 303, 307, 308)
 _HEADERS: Final = (
@@ -47,13 +48,13 @@ async def download(
     *,
     max_bytes: int = MAX_BYTES,
     seconds: float = DEADLINE_SECONDS,
-    moved: Callable[[Place], Awaitable[None]] | None = None,
+    moved: Callable[[Destination], Awaitable[None]] | None = None,
 ) -> Download:
     """Unsupported, Unreadable or TooLarge where that cannot or must not be. `moved` may refuse a host that a redirect
     leads to, before anything is told to it; the time that it takes does not count."""
     import httpcore2
 
-    place = place_of(url)
+    place = destination_of(url)
     clock = asyncio.get_running_loop().time
     left = seconds
     async with httpcore2.AsyncConnectionPool(network_backend=_backend(egress)) as pool:
@@ -61,7 +62,7 @@ async def download(
             began = clock()
             try:
                 async with asyncio.timeout(left):
-                    found = await _asked(pool, place, max_bytes)
+                    found = await _request(pool, place, max_bytes)
             except TimeoutError:
                 raise TooLarge(f"{place.origin} takes longer than {seconds:g} s to answer", name=place.url) from None
             except (httpcore2.NetworkError, httpcore2.ProtocolError, httpcore2.TimeoutException) as error:
@@ -76,12 +77,12 @@ async def download(
     raise Unreadable(f"{place.origin} redirects more than {MAX_REDIRECTS} times", hint=_CHECK)
 
 
-async def _asked(pool: httpcore2.AsyncConnectionPool, place: Place, max_bytes: int) -> Download | Place:
+async def _request(pool: httpcore2.AsyncConnectionPool, place: Destination, max_bytes: int) -> Download | Destination:
     """What is there, or where it has moved to."""
     async with pool.stream("GET", place.url, headers=[("Host", place.origin), *_HEADERS]) as response:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
         if response.status in _REDIRECTS and "location" in headers:
-            return place.hop(headers["location"])
+            return place.redirect_to(headers["location"])
         if not 200 <= response.status < 300:
             raise Unreadable(f"{place.origin} answers with HTTP {response.status} for {place.url[:200]}", hint=_CHECK)
         data = await _body(response.aiter_stream(), headers, place, max_bytes)
@@ -89,46 +90,71 @@ async def _asked(pool: httpcore2.AsyncConnectionPool, place: Place, max_bytes: i
     return Download(url=place.url, data=data, declared=declared, name=_name(place))
 
 
-async def _body(stream: AsyncIterator[bytes], headers: dict[str, str], place: Place, max_bytes: int) -> bytes:
+async def _body(stream: AsyncIterator[bytes], headers: dict[str, str], place: Destination, max_bytes: int) -> bytes:
     """Counted while it arrives and while it expands; what is announced as too large is not even begun."""
     announced = headers.get("content-length", "")
     if announced.isdecimal() and int(announced) > max_bytes:
         raise _too_large(place, max_bytes, int(announced))
-    expand = _expander(headers.get("content-encoding", "").strip().lower(), place)
+    encoding = headers.get("content-encoding", "").strip().lower()
+    if encoding not in ("", "identity", "gzip", "x-gzip", "deflate"):
+        raise Unsupported(f"{place.origin} sends its data as {encoding[:40]!r}, which was not asked for")
+    inflation = Inflation() if encoding not in ("", "identity") else None
     data = bytearray()
+    received = 0
     async for chunk in stream:
-        while chunk:
-            try:
-                made, chunk = expand(chunk, max_bytes + 1 - len(data))  # noqa: PLW2901  what is left of it comes next
-            except zlib.error:
-                raise Unreadable(f"{place.origin} sends damaged data", hint="Try again later.") from None
-            data += made
-            if len(data) > max_bytes:
-                raise _too_large(place, max_bytes)
+        received += len(chunk)
+        if received > max_bytes:
+            raise _too_large(place, max_bytes)
+        try:
+            # off the event loop: a few bytes can expand to all that is allowed
+            data += chunk if inflation is None else await asyncio.to_thread(inflation.add, chunk, max_bytes - len(data))
+        except zlib.error:
+            raise Unreadable(f"{place.origin} sends damaged data", hint="Try again later.") from None
+        if len(data) > max_bytes:
+            raise _too_large(place, max_bytes)
+        if inflation is not None and inflation.is_over:
+            break  # what comes behind the end of the data belongs to nothing
     return bytes(data)
 
 
-def _expander(encoding: str, place: Place) -> Callable[[bytes, int], tuple[bytes, bytes]]:
-    """(bytes, how many more are wanted at most) → what they expand to, and the bytes that were not needed yet."""
-    if encoding in ("", "identity"):
-        return lambda chunk, most: (chunk[:most], chunk[most:])
-    if encoding not in ("gzip", "x-gzip", "deflate"):
-        raise Unsupported(f"{place.origin} sends its data as {encoding[:40]!r}, which was not asked for")
-    inflate = zlib.decompressobj(_EITHER_HEADER)
+class Inflation:
+    """A gzip or deflate body while it arrives: several gzip members after each other are one body, as everywhere."""
 
-    def expand(chunk: bytes, most: int) -> tuple[bytes, bytes]:
-        made = inflate.decompress(chunk, most)
-        return made, inflate.unconsumed_tail
+    def __init__(self) -> None:
+        self._inflate = zlib.decompressobj(_EITHER_HEADER)
+        self._kept = b""
+        self.is_over = False
+        """Whether bytes came behind the end that are no further member."""
 
-    return expand
+    def add(self, chunk: bytes, most: int) -> bytes:
+        """Return what `chunk` expands to, at most one byte more than `most`. Raises zlib.error where it is damaged."""
+        made: list[bytes] = []
+        size = 0
+        chunk = self._kept + chunk
+        self._kept = b""
+        while chunk and size <= most and not self.is_over:
+            if self._inflate.eof:
+                if chunk[:2] == _GZIP_MAGIC:
+                    self._inflate = zlib.decompressobj(_EITHER_HEADER)
+                elif len(chunk) < 2 and chunk == _GZIP_MAGIC[:1]:
+                    self._kept = chunk  # half of a beginning, perhaps
+                    break
+                else:
+                    self.is_over = True
+                    break
+            part = self._inflate.decompress(chunk, most + 1 - size)
+            size += len(part)
+            made.append(part)
+            chunk = self._inflate.unused_data if self._inflate.eof else self._inflate.unconsumed_tail
+        return b"".join(made)
 
 
-def _too_large(place: Place, max_bytes: int, announced: int = 0) -> TooLarge:
+def _too_large(place: Destination, max_bytes: int, announced: int = 0) -> TooLarge:
     size = size_label(announced) if announced else f"more than {size_label(max_bytes)}"
     return TooLarge(f"{place.url[:200]} has {size}; at most {size_label(max_bytes)} are fetched", name=_name(place))
 
 
-def _name(place: Place) -> str:
+def _name(place: Destination) -> str:
     """The last part of the path, or the host where there is none."""
     return PurePosixPath(unquote(urlsplit(place.url).path)).name or place.host
 
@@ -154,7 +180,7 @@ def _backend(egress: Egress) -> httpcore2.AsyncNetworkBackend:
                     return await AnyIOBackend().connect_tcp(str(address), port, timeout=CONNECT_SECONDS)
                 except (httpcore2.ConnectError, httpcore2.ConnectTimeout):
                     continue
-            raise httpcore2.ConnectError("nobody answers")
+            raise httpcore2.ConnectError("no address answers")
 
         async def sleep(self, seconds: float) -> None:
             await asyncio.sleep(seconds)

@@ -47,7 +47,7 @@ _EMBEDDING: Final = tuple(
 """IPv6 networks that carry an IPv4 address, and how many bits are behind it."""
 
 
-class Place(msgspec.Struct, frozen=True):
+class Destination(msgspec.Struct, frozen=True):
     """Where a URL points, in one spelling."""
 
     url: str
@@ -62,9 +62,9 @@ class Place(msgspec.Struct, frozen=True):
         host = f"[{self.host}]" if ":" in self.host else self.host
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
-    def hop(self, location: str) -> Place:
+    def redirect_to(self, location: str) -> Destination:
         """Where a redirect leads; never from https back to http."""
-        place = place_of(urljoin(self.url, location))
+        place = destination_of(urljoin(self.url, location))
         if self.scheme == "https" and place.scheme == "http":
             raise Unsupported(f"{self.origin} redirects to an address without encryption: {place.origin}")
         return place
@@ -75,18 +75,21 @@ class Egress(msgspec.Struct, frozen=True, kw_only=True):
     the public internet; a host with a port allows that port alone."""
 
     allow: tuple[str, ...] = ()
-    resolve: Resolve = msgspec.field(default_factory=lambda: resolved)
+    resolve: Resolve = msgspec.field(default_factory=lambda: resolve_host)
 
     async def addresses(self, host: str, port: int) -> tuple[Address, ...]:
         """The addresses of a host that may be asked. Unsupported where there is none."""
-        found = await self._resolved(host, port)
+        found = await self._resolve(host, port)
         allowed = tuple(address for address in found if self._is_allowed(host, port, address))
         if not allowed:
-            raise Unsupported(
-                f"{host} is not on the public internet (it has the address {found[0]}), and may not be asked",
-                hint="Only public addresses are fetched.",
-            )
+            raise _not_public(host, found[0])
         return allowed
+
+    def check_known(self, host: str, port: int) -> None:
+        """Raise Unsupported for a host that can be judged without asking a resolver: nothing leaves this machine."""
+        known = known_addresses(host)
+        if known and not any(self._is_allowed(host, port, address) for address in known):
+            raise _not_public(host, known[0])
 
     async def connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """A connection to one of them: the address that was judged is the address that is connected."""
@@ -99,9 +102,9 @@ class Egress(msgspec.Struct, frozen=True, kw_only=True):
                 continue
         raise Unreadable(f"{host} does not answer on port {port}", hint="Check the address, or try again later.")
 
-    async def opened_to_this_machine(self, host: str, port: int) -> Egress | None:
+    async def allow_this_machine(self, host: str, port: int) -> Egress | None:
         """The same gate, open to this host and port besides, where that is this machine; None where it is not."""
-        found = await self._resolved(host, port)
+        found = await self._resolve(host, port)
         if not all(_plain(address).is_loopback for address in found):
             return None
         known = [str(address) for address in found]
@@ -112,7 +115,7 @@ class Egress(msgspec.Struct, frozen=True, kw_only=True):
         bracketed = f"[{host}]" if ":" in host else host
         return Egress(allow=(*self.allow, f"{bracketed}:{port}"), resolve=resolve)
 
-    async def _resolved(self, host: str, port: int) -> tuple[Address, ...]:
+    async def _resolve(self, host: str, port: int) -> tuple[Address, ...]:
         literal = _literal(host)
         if literal is not None:
             return (literal,)
@@ -129,7 +132,7 @@ class Egress(msgspec.Struct, frozen=True, kw_only=True):
         return is_public(address) or any(_permits(rule, host, port, address) for rule in self.allow)
 
 
-async def resolved(host: str, port: int) -> list[str]:
+async def resolve_host(host: str, port: int) -> list[str]:
     """What the system's resolver says."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
@@ -140,7 +143,7 @@ def is_address(url: str) -> bool:
     return "://" in url[:_SCHEME_CHARS]
 
 
-def place_of(url: str) -> Place:
+def destination_of(url: str) -> Destination:
     """Read a URL strictly: http or https, a host, nothing that two programs could read differently."""
     shown = url[:200]
     if _ILLEGAL.search(url):
@@ -160,7 +163,7 @@ def place_of(url: str) -> Place:
     where += "" if port == _PORTS[parts.scheme] else f":{port}"
     path = quote(parts.path or "/", safe="/%:=&?~#+!$,;'@()*[]")
     query = f"?{quote(parts.query, safe='/%:=&?~+!$,;@()*[]')}" if parts.query else ""
-    return Place(f"{parts.scheme}://{where}{path}{query}", parts.scheme, host, port)
+    return Destination(f"{parts.scheme}://{where}{path}{query}", parts.scheme, host, port)
 
 
 def _host(host: str, shown: str) -> str:
@@ -199,6 +202,28 @@ def _plain(address: Address) -> Address:
             if address in network:
                 return ipaddress.IPv4Address(int(address) >> shift & 0xFFFFFFFF)
     return address
+
+
+def known_addresses(host: str) -> tuple[Address, ...]:
+    """Return the addresses that a host has for everybody: a numeric one, and `localhost`. Empty for other names."""
+    literal = _literal(host)
+    if literal is not None:
+        return (literal,)
+    is_local = host == "localhost" or host.endswith(".localhost")
+    return (ipaddress.IPv4Address("127.0.0.1"),) if is_local else ()
+
+
+def is_this_machine(host: str) -> bool:
+    """Return whether a host is this machine, as far as its name tells."""
+    known = known_addresses(host)
+    return bool(known) and all(_plain(address).is_loopback for address in known)
+
+
+def _not_public(host: str, address: Address) -> Unsupported:
+    return Unsupported(
+        f"{host} is not on the public internet (it has the address {address}), and may not be asked",
+        hint="Only public addresses are fetched.",
+    )
 
 
 def _literal(host: str) -> Address | None:

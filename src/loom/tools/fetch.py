@@ -11,17 +11,17 @@ import msgspec
 from loom.content.blocks import ContentBlock, TextBlock, clean_text
 from loom.content.media import size_label
 from loom.errors import Unreadable
-from loom.formats.facts import Limits
-from loom.formats.names import clean_name
+from loom.formats.facts import IntakeLimits
+from loom.formats.file_names import clean_name
+from loom.formats.page_text import PageText
 from loom.formats.sniff import sniff
 from loom.formats.sniff.kinds import label_of
 from loom.formats.text import decode_text
 from loom.tools.base import Tool, ToolContext
 from loom.tools.download import Download, download
-from loom.tools.egress import Egress, Place, place_of
-from loom.tools.files import paged
-from loom.tools.page_text import PageText
-from loom.tools.searching import text_crew
+from loom.tools.egress import Destination, Egress, destination_of
+from loom.tools.file_search import text_worker_pool
+from loom.tools.files import limit_pages
 from loom.tools.text_job import PageJob
 
 _MARKUP: Final = ("text/html", "application/xhtml+xml")
@@ -36,20 +36,20 @@ def fetch_tool(egress: Egress) -> Tool:
 
         url: a public http or https address
         """
-        return await fetched(context, url, egress)
+        return await fetch_content(context, url, egress)
 
-    return Tool(fetch_url)
+    return Tool(fetch_url, reads_only=True)
 
 
-async def fetched(context: ToolContext, url: str, egress: Egress) -> list[ContentBlock]:
+async def fetch_content(context: ToolContext, url: str, egress: Egress) -> list[ContentBlock]:
     """A URL can carry out what was read elsewhere, so the user is asked for every host, also for one that a redirect
-    leads to."""
-    place = place_of(url)
-    await egress.addresses(place.host, place.port)
+    leads to. A host name alone can carry it out too: no name is resolved before the answer."""
+    place = destination_of(url)
+    egress.check_known(place.host, place.port)
     await context.approve(f"fetch from {place.origin}", why=_TOLD)
 
-    async def moved(to: Place) -> None:
-        await egress.addresses(to.host, to.port)
+    async def moved(to: Destination) -> None:
+        egress.check_known(to.host, to.port)
         await context.approve(f"fetch from {to.origin}", why=_TOLD, url=to.url)
 
     limits = context.limits
@@ -63,11 +63,11 @@ async def fetched(context: ToolContext, url: str, egress: Egress) -> list[Conten
         said = f"{label_of(sniffed.media_type)}, {size_label(len(found.data))}; nothing to show"
         return [TextBlock(f"[{found.url[:500]}: {said}]")]
     blocks = await context.attach(found.data, name=name, source=found.url)
-    shown = [part for block in blocks for part in paged(block, "")]
+    shown = [part for block in blocks for part in limit_pages(block, "")]
     return [TextBlock(f"({found.url[:500]})"), *shown]
 
 
-def _text(found: Download, name: str, media_type: str, limits: Limits) -> TextBlock:
+def _text(found: Download, name: str, media_type: str, limits: IntakeLimits) -> TextBlock:
     if not found.data.strip():
         raise Unreadable(f"{found.url[:200]} is empty", name=name)
     text, _, notices = decode_text(found.data, name)
@@ -83,9 +83,9 @@ def _text(found: Download, name: str, media_type: str, limits: Limits) -> TextBl
     return TextBlock(clean_text("\n".join([*head, "", text, *(f"({notice})" for notice in notices)])))
 
 
-def _page(text: str, url: str, limits: Limits) -> PageText:
+def _page(text: str, url: str, limits: IntakeLimits) -> PageText:
     """Parsed in a worker: a page can be made so that parsing it never ends."""
-    result, _ = text_crew().call(
+    result, _ = text_worker_pool().call(
         msgspec.msgpack.encode(PageJob(url)),
         text.encode("utf-8", "replace"),
         digest=secrets.token_hex(8),

@@ -10,13 +10,15 @@ from typing import Final
 from loom.content.blocks import ContentBlock, DocumentBlock, TextBlock, clean_text, page_label, page_range
 from loom.content.media import Media, digest_of, size_label
 from loom.errors import ToolError, Unsupported
-from loom.formats import inspect, mislabelled
-from loom.formats.facts import Limits
+from loom.formats import extension_notice, inspect
+from loom.formats.documents.members import read_member
+from loom.formats.facts import IntakeLimits
 from loom.formats.sniff import sniff
 from loom.formats.sniff.kinds import DELIMITED
 from loom.formats.text import decode_text, line_count, lines_of
 from loom.tools.base import FileContext, FileJudge
-from loom.tools.words import counted
+from loom.tools.file_records import RecordsFiles
+from loom.tools.number_text import count_text
 from loom.tools.workspace import OpenFile, open_file, read_whole
 
 LINES_PER_READ: Final = 2_000
@@ -28,7 +30,7 @@ _LONGEST_HEAD: Final = 2_000
 
 
 async def read_file(
-    context: FileContext, path: str, *, offset: int = 1, limit: int | None = None, pages: str = ""
+    context: FileContext, path: str, *, offset: int = 1, limit: int | None = None, pages: str = "", member: str = ""
 ) -> list[ContentBlock]:
     """Read a file. Text comes with line numbers, .csv as rows; pictures, PDFs, office files and sound as content.
 
@@ -36,6 +38,7 @@ async def read_file(
     offset: the first line of a text, or row of a table, counted from 1
     limit: how many lines or rows at most
     pages: pages, slides or sheets of a document, such as "3" or "21-40"
+    member: a file inside an archive or a mail, by its path there
     """
     if offset < 1 or (limit is not None and limit < 1):
         raise ToolError("offset and limit count lines from 1")
@@ -45,7 +48,14 @@ async def read_file(
         await ask_to_read(context, opened, path)
         data = await asyncio.to_thread(read_whole, opened, context.limits)
     name = clean_text(opened.path.name)
+    inside = opened.path
+    if member:
+        data, name = await asyncio.to_thread(_member, data, name, member, context.limits)
+        inside = opened.path / member.lstrip("/")
     sniffed = sniff(data, name)
+    if isinstance(context, RecordsFiles):
+        text = data.decode("utf-8", "replace") if sniffed.category == "text" else None
+        context.file_records.note(opened.path, data, text)
     if sniffed.category == "text":
         lines = await asyncio.to_thread(
             numbered_lines,
@@ -56,13 +66,18 @@ async def read_file(
             limit=limit,
             media_type=sniffed.media_type,
         )
-        said = [mislabelled(name, sniffed) if data else "", f"{name} has no pages" if pages else ""]
+        said = [extension_notice(name, sniffed) if data else "", f"{name} has no pages" if pages else ""]
         return [*(TextBlock(f"({sentence})") for sentence in said if sentence), lines]
     if sniffed.category == "office" and (offset > 1 or limit is not None):
         rows = await asyncio.to_thread(_sheet_rows, data, name, context.limits, pages=pages, offset=offset, limit=limit)
         if rows is not None:
             return [rows]
-    return await _attached(context, data, opened.path, pages)
+    return await _attach_file(context, data, inside, pages)
+
+
+def _member(data: bytes, name: str, member: str, limits: IntakeLimits) -> tuple[bytes, str]:
+    found = read_member(data, inspect(data, name, limits).media, member, limits)
+    return found.data, clean_text(found.name)
 
 
 async def ask_to_read(context: FileContext, opened: OpenFile, asked: str) -> None:
@@ -80,29 +95,29 @@ async def ask_to_read(context: FileContext, opened: OpenFile, asked: str) -> Non
         await context.approve(action, why=why)
 
 
-async def _attached(context: FileContext, data: bytes, path: Path, pages: str) -> list[ContentBlock]:
+async def _attach_file(context: FileContext, data: bytes, path: Path, pages: str) -> list[ContentBlock]:
     try:
         blocks = list(await context.attach(data, name=path.name, source=str(path), pages=pages))
     except Unsupported as error:
         return [TextBlock(f"[{error.message}]")]
-    shown = [part for block in blocks for part in paged(block, pages)]
+    shown = [part for block in blocks for part in limit_pages(block, pages)]
     for block in blocks:
         # A damaged document was rebuilt at the door: its pictures are not those of `data`.
         if isinstance(block, DocumentBlock) and block.media.digest == digest_of(data):
-            shown += await pictures_said(data, block.media, context.limits)
+            shown += await picture_sentence(data, block.media, context.limits)
     return shown
 
 
-async def pictures_said(data: bytes, media: Media, limits: Limits) -> list[ContentBlock]:
+async def picture_sentence(data: bytes, media: Media, limits: IntakeLimits) -> list[ContentBlock]:
     """A sentence that offers the pictures inside a document, where there are any."""
     pictures = (await asyncio.to_thread(inspect, data, media.name, limits)).pictures
     if not pictures:
         return []
-    count = counted(len(pictures), "picture")
+    count = count_text(len(pictures), "picture")
     return [TextBlock(f'({media.name} holds {count}: look(media="{media.name}", picture=1) shows the first)')]
 
 
-def paged(block: ContentBlock, asked: str) -> list[ContentBlock]:
+def limit_pages(block: ContentBlock, asked: str) -> list[ContentBlock]:
     """A long document is shown a stretch at a time, and says how to go on."""
     if not isinstance(block, DocumentBlock) or not block.media.pages:
         return [block]
@@ -128,7 +143,7 @@ def page_sentence(name: str, first: int, last: int, count: int) -> str:
 
 
 def numbered_lines(
-    data: bytes, name: str, limits: Limits, *, offset: int, limit: int | None, media_type: str
+    data: bytes, name: str, limits: IntakeLimits, *, offset: int, limit: int | None, media_type: str
 ) -> TextBlock:
     """Lines (of a table: rows) from `offset`, as many as asked for and as fit into one read."""
     text, _, notices = decode_text(data)
@@ -172,7 +187,7 @@ def _fitting(lines: list[str], offset: int, most_bytes: int) -> tuple[list[str],
 
 
 def _sheet_rows(
-    data: bytes, name: str, limits: Limits, *, pages: str, offset: int, limit: int | None
+    data: bytes, name: str, limits: IntakeLimits, *, pages: str, offset: int, limit: int | None
 ) -> TextBlock | None:
     """Rows of one sheet, beyond those that are shown of it as a document; None where it is no spreadsheet."""
     from loom.formats.office import is_spreadsheet, sheet_rows
@@ -183,7 +198,7 @@ def _sheet_rows(
     found = sheet_rows(data, media, limits, pages=pages, first_row=offset, max_rows=limit or LINES_PER_READ)
     if not found.rows:
         raise ToolError(f"there is nothing in row {offset} of the sheet or below it ({found.area or 'it is empty'})")
-    said = f"{media.name}: {counted(found.rows, 'row')} from row {offset} on; the cells are in {found.area}"
+    said = f"{media.name}: {count_text(found.rows, 'row')} from row {offset} on; the cells are in {found.area}"
     if found.next_row is not None:
         said += f"; next: offset={found.next_row}"
     return TextBlock(f"{found.text}\n({said})")

@@ -10,14 +10,14 @@ import msgspec
 
 from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, TextBlock, page_range
 from loom.content.media import Media
-from loom.content.recipes import Crop, Page, Picture
+from loom.content.recipes import Crop, EmbeddedImage, Page
 from loom.errors import ContentError, ToolError
 from loom.formats import render
 from loom.formats.facts import Rendered
 from loom.formats.sniff.kinds import category_of, label_of
 from loom.tools.base import ToolContext, tool
-from loom.tools.files import numbered_lines, paged, pictures_said
-from loom.tools.finding import Source, find, made_source, short_id
+from loom.tools.files import limit_pages, numbered_lines, picture_sentence
+from loom.tools.media_lookup import LoadedMedia, derived_media, find, short_id
 from loom.tools.slides import page_pictures
 
 MAX_LISTED: Final = 200
@@ -25,7 +25,7 @@ _ZOOM: Final = 2
 """A part of a page is drawn this much larger than the whole."""
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True):
+class LookRequest(msgspec.Struct, frozen=True, kw_only=True):
     """What of it is wanted, and how."""
 
     pages: str = ""
@@ -36,7 +36,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True):
     limit: int | None = None
 
 
-@tool
+@tool(reads_only=True)
 async def look(
     context: ToolContext,
     media: str = "",
@@ -59,23 +59,25 @@ async def look(
     limit: how many lines or rows at most
     """
     if not media:
-        return [TextBlock(_listed(await context.media()))]
+        return [TextBlock(_list_media(await context.media()))]
     if offset < 1 or (limit is not None and limit < 1) or (picture is not None and picture < 1):
         raise ToolError("offset, limit and picture count from 1")
     if pages:
         page_range(pages)
-    wish = Wish(pages=pages, crop=_box(crop) if crop else None, picture=picture, full=full, offset=offset, limit=limit)
-    return await _shown(context, await find(context, media), wish)
+    wish = LookRequest(
+        pages=pages, crop=_box(crop) if crop else None, picture=picture, full=full, offset=offset, limit=limit
+    )
+    return await _show_part(context, await find(context, media), wish)
 
 
-async def _shown(context: ToolContext, source: Source, wish: Wish) -> list[ContentBlock]:
+async def _show_part(context: ToolContext, source: LoadedMedia, wish: LookRequest) -> list[ContentBlock]:
     match category_of(source.media.media_type):
         case "image":
             return [await _image(context, source, wish)]
         case "pdf" | "office":
             return await _document(context, source, wish)
         case "audio":
-            return [AudioBlock(source.media) if source.is_stored else await _attached(context, source)]
+            return [AudioBlock(source.media) if source.is_stored else await _attach_media(context, source)]
         case "text":
             lines = await asyncio.to_thread(
                 numbered_lines,
@@ -91,60 +93,60 @@ async def _shown(context: ToolContext, source: Source, wish: Wish) -> list[Conte
             raise ToolError(f"{source.media.label} is {label_of(source.media.media_type)}: there is nothing to see")
 
 
-async def _image(context: ToolContext, source: Source, wish: Wish) -> ContentBlock:
+async def _image(context: ToolContext, source: LoadedMedia, wish: LookRequest) -> ContentBlock:
     if wish.pages or wish.picture:
         raise ToolError(f"{source.media.name or 'it'} is a picture: it has no pages and no pictures inside")
     if wish.crop is not None:
-        made = await _rendered(context, source, Crop(_inside(wish.crop, source.media.width, source.media.height)))
-        return await _made(context, made, source.media, f"part {_words(wish.crop)}")
-    block = ImageBlock(source.media) if source.is_stored else await _attached(context, source)
+        made = await _render(context, source, Crop(_inside(wish.crop, source.media.width, source.media.height)))
+        return await _attach_derived(context, made, source.media, f"part {_words(wish.crop)}")
+    block = ImageBlock(source.media) if source.is_stored else await _attach_media(context, source)
     if wish.full and isinstance(block, ImageBlock):
         return msgspec.structs.replace(block, detail="high")
     return block
 
 
-async def _document(context: ToolContext, source: Source, wish: Wish) -> list[ContentBlock]:
+async def _document(context: ToolContext, source: LoadedMedia, wish: LookRequest) -> list[ContentBlock]:
     if wish.picture is not None:
-        made = await _rendered(context, source, Picture(wish.picture))
-        return [await _made(context, made, source.media, f"picture {wish.picture}")]
+        made = await _render(context, source, EmbeddedImage(wish.picture))
+        return [await _attach_derived(context, made, source.media, f"picture {wish.picture}")]
     if wish.crop is not None:
         return [await _part_of_page(context, source, wish.pages, wish.crop)]
     if wish.full:
         return await page_pictures(context, source, wish.pages)
     block = DocumentBlock(source.media, pages=wish.pages)
-    shown = block if source.is_stored else await _attached(context, source, wish.pages)
-    return [*paged(shown, wish.pages), *await pictures_said(source.data, source.media, context.limits)]
+    shown = block if source.is_stored else await _attach_media(context, source, wish.pages)
+    return [*limit_pages(shown, wish.pages), *await picture_sentence(source.data, source.media, context.limits)]
 
 
 async def _part_of_page(
-    context: ToolContext, source: Source, pages: str, box: tuple[int, int, int, int]
+    context: ToolContext, source: LoadedMedia, pages: str, box: tuple[int, int, int, int]
 ) -> ContentBlock:
     """The box is in pixels of the page as it is usually shown; the part is drawn larger."""
     first, last = page_range(pages or "1")
     if first != last:
         raise ToolError('a crop is of one page: pages="3"')
-    usual = await _rendered(context, source, Page(first))
+    usual = await _render(context, source, Page(first))
     box = _inside(box, usual.width, usual.height)
     dpi, side = Page(first).dpi * _ZOOM, Page(first).max_side_px * _ZOOM
-    large = await _rendered(context, source, Page(first, dpi=dpi, max_side_px=side, max_encoded_bytes=40_000_000))
+    large = await _render(context, source, Page(first, dpi=dpi, max_side_px=side, max_encoded_bytes=40_000_000))
     scale = (large.width or 1) / (usual.width or 1)
     left, top, right, bottom = (round(edge * scale) for edge in box)
-    page = made_source(large, source.media.name)
-    made = await _rendered(context, page, Crop((left, top, right, bottom)))
-    return await _made(context, made, source.media, f"page {first}, part {_words(box)}")
+    page = derived_media(large, source.media.name)
+    made = await _render(context, page, Crop((left, top, right, bottom)))
+    return await _attach_derived(context, made, source.media, f"page {first}, part {_words(box)}")
 
 
-async def _rendered(context: ToolContext, source: Source, recipe: Crop | Page | Picture) -> Rendered:
+async def _render(context: ToolContext, source: LoadedMedia, recipe: Crop | Page | EmbeddedImage) -> Rendered:
     return await asyncio.to_thread(render, source.data, source.media, recipe, context.limits)
 
 
-async def _made(context: ToolContext, made: Rendered, of: Media, part: str) -> ContentBlock:
+async def _attach_derived(context: ToolContext, made: Rendered, of: Media, part: str) -> ContentBlock:
     """A derived picture becomes a medium of its own, named after what it is a part of."""
     name = f"{of.name or short_id(of)} {part}"
     return (await context.attach(made.data, name=name, source=of.source or of.digest))[0]
 
 
-async def _attached(context: ToolContext, source: Source, pages: str = "") -> ContentBlock:
+async def _attach_media(context: ToolContext, source: LoadedMedia, pages: str = "") -> ContentBlock:
     return (await context.attach(source.data, name=source.media.name, source=source.media.source, pages=pages))[0]
 
 
@@ -173,7 +175,7 @@ def _words(box: tuple[int, int, int, int]) -> str:
     return ",".join(map(str, box))
 
 
-def _listed(stored: Sequence[Media]) -> str:
+def _list_media(stored: Sequence[Media]) -> str:
     """The newest last, each once, with the id that `media` takes."""
     lines = list({media.digest: f"{short_id(media)}  {media.label}" for media in stored}.values())
     if not lines:

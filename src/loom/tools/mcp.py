@@ -3,7 +3,8 @@
 Servers are started when tools are first wanted (`ready`), so that looking at old sessions starts nothing; they connect
 in the background, so that one that is dead or hangs keeps nobody waiting for long. One that dies is started again by
 the next call of one of its tools. Every call needs the user's word unless a rule of the user's allows
-it: what a server promises about its tools ("read-only") is not believed.
+it: what a server promises about its tools ("read-only") is believed only of one that the user calls `trusted`, and
+then decides how calls are scheduled, not whether the user is asked.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import asyncio
 import math
 import time
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -19,13 +21,14 @@ import msgspec
 from loom.content.blocks import ToolResult
 from loom.errors import ConfigError, ToolError
 from loom.tools.base import Tool, ToolContext
-from loom.tools.mcp_connection import MAX_TOOLS, Connection, Progress, ServerGone, short
+from loom.tools.mcp_connection import MAX_TOOLS, McpConnection, OnProgress, ServerGone, shorten
 from loom.tools.mcp_content import result_of
-from loom.tools.mcp_form import form_of
+from loom.tools.mcp_input_schema import form_of
 from loom.tools.mcp_pins import Pins
 from loom.tools.mcp_schema import fingerprint, tool_name, tool_spec
 from loom.tools.mcp_specs import ServerSpec
 from loom.tools.mcp_stdio import Tail
+from loom.tools.sandbox import Sandbox
 
 if TYPE_CHECKING:
     import mcp_types
@@ -35,14 +38,14 @@ RETRY_SECONDS: Final = 30.0
 PROBE_SECONDS: Final = 5.0
 PROGRESS_PAUSE_SECONDS: Final = 0.1
 
-State: TypeAlias = Literal["idle", "connecting", "ready", "failed"]
+ServerState: TypeAlias = Literal["idle", "connecting", "ready", "failed"]
 
 
 class ServerStatus(msgspec.Struct, frozen=True, kw_only=True):
     """What faces show of a server. `stderr` is the end of what it wrote there."""
 
     name: str
-    state: State
+    state: ServerState
     tools: tuple[str, ...] = ()
     error: str = ""
     stderr: str = ""
@@ -53,8 +56,14 @@ class McpServers:
     """`tools` is live: it changes when a server's tools do. `notice` gets one sentence for each thing worth telling."""
 
     def __init__(
-        self, specs: Sequence[ServerSpec], *, pins: Pins | None = None, notice: Callable[[str], None] | None = None
+        self,
+        specs: Sequence[ServerSpec],
+        *,
+        pins: Pins | None = None,
+        notice: Callable[[str], None] | None = None,
+        sandbox: Sandbox | None = None,
     ) -> None:
+        sandbox = sandbox or Sandbox()
         self.tools: dict[str, Tool] = {}
         self._pins = pins or Pins()
         self._notice: Callable[[str], None] = notice or (lambda _: None)
@@ -62,7 +71,7 @@ class McpServers:
         for spec in specs:
             if spec.name in self._servers:
                 raise ConfigError("there are two servers of this name", key=f"mcp.servers.{spec.name}")
-            self._servers[spec.name] = _Server(spec, self._changed, self._notice)
+            self._servers[spec.name] = _Server(spec, self._on_tools_changed, self._notice, sandbox)
 
     async def __aenter__(self) -> McpServers:
         return self
@@ -70,18 +79,22 @@ class McpServers:
     async def __aexit__(self, *_: object) -> None:
         await asyncio.gather(*(server.close() for server in self._servers.values()))
 
-    async def ready(self, seconds: float = READY_SECONDS) -> None:
-        """Wait until every server has told its tools or failed, but not longer. What is late appears in `tools` when it
-        comes; one that failed a while ago is tried again, and nobody waits for it."""
-        attempts = [(server.has_failed, server.connect_soon()) for server in self._servers.values()]
-        waiting = [task for has_failed, task in attempts if task is not None and not has_failed]
-        if waiting:
-            await asyncio.wait(waiting, timeout=seconds)
+    async def wait_ready(self, seconds: float | None = READY_SECONDS) -> None:
+        """Wait until every server has told its tools or failed, but not longer than `seconds`; None: as long as each of
+        them may take. What is late is named, and appears in `tools` when it comes; one that failed a while ago is tried
+        again, and nothing waits for it."""
+        attempts = [(server, server.has_failed, server.connect_soon()) for server in self._servers.values()]
+        waiting = {task: server for server, has_failed, task in attempts if task is not None and not has_failed}
+        if not waiting:
+            return
+        _, late = await asyncio.wait(waiting, timeout=seconds)
+        for task in late:
+            waiting[task].say_late(seconds or 0.0)
 
     def status(self) -> tuple[ServerStatus, ...]:
         return tuple(server.status() for server in self._servers.values())
 
-    def _changed(self, server: _Server, found: Sequence[mcp_types.Tool]) -> None:
+    def _on_tools_changed(self, server: _Server, found: Sequence[mcp_types.Tool]) -> None:
         """Tools that are as they were stay the same objects, in the same order; the others are replaced."""
         listed = {tool.name: tool for tool in found}
         if [(tool.tool, tool.fingerprint) for tool in server.offered.values()] == [
@@ -107,7 +120,12 @@ class McpTool(Tool):
     """A tool of a server, in the form that it had when it was listed."""
 
     def __init__(self, server: _Server, found: mcp_types.Tool, name: str, pins: Pins) -> None:
-        super().__init__(_nothing, name=name, danger="ask")
+        hints = found.annotations if server.spec.trusted else None
+        reads_only = hints is not None and hints.read_only_hint is True
+        repeatable = hints is not None and hints.idempotent_hint is True
+        super().__init__(
+            _nothing, name=name, danger="ask", preview=self._shown, reads_only=reads_only, repeatable=repeatable
+        )
         self._form = form_of(found.input_schema)
         self.spec = tool_spec(name, found, self._form)
         self.tool = found.name
@@ -115,27 +133,39 @@ class McpTool(Tool):
         self._server = server
         self._pins = pins
 
-    def checked(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        return self._form.checked(self.name, arguments)
+    def check_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        return self._form.check_arguments(self.name, arguments)
+
+    def _shown(self, _workspace: Path, arguments: dict[str, Any]) -> str:
+        """What the user reads before allowing a call: whose tool it is, what it says of itself, and every argument."""
+        told = shorten(self.spec.description) or "it does not say what it does"
+        lines = [f"{key}: {_as_text(value)}" for key, value in arguments.items()] or ["(no arguments)"]
+        return "\n".join([f"{self.tool} of the MCP server {self._server.spec.name}: {told}", "", *lines])
 
     async def run(self, context: ToolContext, arguments: dict[str, Any]) -> ToolResult:
-        given = self._form.given(self.checked(arguments))
+        given = self._form.to_server_names(self.check_arguments(arguments))
         name = self._server.spec.name
         await self._approve_change(context, name)
-        answer = await self._server.call(self, given, _told(context))
+        answer = await self._server.call(self, given, _progress_events(context))
         return await result_of(answer, context, name)
 
     async def _approve_change(self, context: ToolContext, server: str) -> None:
-        known = self._pins.get(server, self.tool)
+        # Under our own name, which rules and approvals go by: what is behind it cannot change without a question. Files
+        # of older versions have it under the server's name.
+        known = self._pins.get(server, self.name) or self._pins.get(server, self.tool)
         if known == self.fingerprint:
             return
         if known is not None:
-            words = f"use {self.name}, which now says: {short(self.spec.description) or 'nothing'}"
+            words = f"use {self.name}, which now says: {shorten(self.spec.description) or 'nothing'}"
             await context.confirm(words, why=f"the MCP server {server} has changed this tool since it was last used")
         try:
-            await asyncio.to_thread(self._pins.put, server, self.tool, self.fingerprint)
+            await asyncio.to_thread(self._pins.put, server, self.name, self.fingerprint)
         except OSError as error:
             self._server.notice(f"the form of {self.name} could not be kept: {error.strerror}")
+
+
+def _as_text(value: Any) -> str:
+    return value if isinstance(value, str) else msgspec.json.encode(value).decode()
 
 
 def _nothing() -> None:
@@ -150,32 +180,37 @@ class _Server:
         spec: ServerSpec,
         changed: Callable[[_Server, Sequence[mcp_types.Tool]], None],
         notice: Callable[[str], None],
+        sandbox: Sandbox,
     ) -> None:
         self.spec = spec
+        self._sandbox = sandbox
         self.offered: dict[str, McpTool] = {}
         self.notice = notice
         self._changed = changed
         self._tail = Tail()
-        self._connection: Connection | None = None
-        self._connecting: asyncio.Task[Connection] | None = None
+        self._connection: McpConnection | None = None
+        self._connecting: asyncio.Task[McpConnection] | None = None
         self._error = ""
         self._failed_at = -math.inf
+        self._began_at = -math.inf
+        self._late_at = -math.inf
         self._is_closed = False
 
     def status(self) -> ServerStatus:
         connection = self._connection
-        state: State = "idle"
+        state: ServerState = "idle"
         if self._attempt:
             state = "connecting"
         elif connection is not None and connection.is_alive:
             state = "ready"
         elif self._error:
             state = "failed"
+        waited = time.monotonic() - self._began_at
         return ServerStatus(
             name=self.spec.name,
             state=state,
             tools=tuple(self.offered),
-            error=self._error,
+            error=f"it has not answered for {waited:.0f} s" if state == "connecting" else self._error,
             stderr=str(self._tail),
             process_id=connection.process_id if connection is not None and connection.is_alive else None,
         )
@@ -185,7 +220,16 @@ class _Server:
         """Its last attempt, if there is no connection now."""
         return math.isfinite(self._failed_at)
 
-    def connect_soon(self) -> asyncio.Task[Connection] | None:
+    def say_late(self, seconds: float) -> None:
+        """Name a server that is not ready, once for each attempt."""
+        if self._late_at < self._began_at:
+            self._late_at = time.monotonic()
+            self.notice(
+                f"the MCP server {self.spec.name} has not answered for {seconds:g} s:"
+                " this request goes without its tools, and they come as soon as it is ready"
+            )
+
+    def connect_soon(self) -> asyncio.Task[McpConnection] | None:
         """The task that connects; None where there is a connection, or there was no luck a moment ago."""
         if self._attempt:
             return self._attempt
@@ -193,7 +237,7 @@ class _Server:
             return None
         return self._connect()
 
-    async def call(self, tool: McpTool, arguments: dict[str, Any], progress: Progress) -> mcp_types.CallToolResult:
+    async def call(self, tool: McpTool, arguments: dict[str, Any], progress: OnProgress) -> mcp_types.CallToolResult:
         """Connects first if it must. Start and call share the configured time."""
         from mcp import MCPError
         from pydantic import ValidationError
@@ -207,9 +251,9 @@ class _Server:
         except TimeoutError:
             raise ToolError(await self._silent(tool)) from None
         except ServerGone as error:
-            raise ToolError(self._said(error)) from None
+            raise ToolError(self._error_text(error)) from None
         except MCPError as error:
-            raise ToolError(f"the MCP server {self.spec.name} refused {tool.tool}: {short(error.message)}") from None
+            raise ToolError(f"the MCP server {self.spec.name} refused {tool.tool}: {shorten(error.message)}") from None
         except ValidationError:
             raise ToolError(
                 f"the MCP server {self.spec.name} answered {tool.tool} with something that the protocol does not know"
@@ -227,7 +271,7 @@ class _Server:
     def _is_alive(self) -> bool:
         return self._connection is not None and self._connection.is_alive
 
-    async def _alive(self) -> Connection:
+    async def _alive(self) -> McpConnection:
         if self._connection is not None and self._connection.is_alive:
             return self._connection
         if self._is_closed:
@@ -235,18 +279,19 @@ class _Server:
         return await asyncio.shield(self._attempt or self._connect())
 
     @property
-    def _attempt(self) -> asyncio.Task[Connection] | None:
+    def _attempt(self) -> asyncio.Task[McpConnection] | None:
         """The one that is under way."""
         return self._connecting if self._connecting is not None and not self._connecting.done() else None
 
-    def _connect(self) -> asyncio.Task[Connection]:
+    def _connect(self) -> asyncio.Task[McpConnection]:
         """One attempt for all who wait: a turn that is cancelled does not end it."""
-        task = self._connecting = asyncio.create_task(self._connected(), name=f"mcp {self.spec.name}: connecting")
+        self._began_at = time.monotonic()
+        task = self._connecting = asyncio.create_task(self._wait_connected(), name=f"mcp {self.spec.name}: connecting")
         task.add_done_callback(lambda done: None if done.cancelled() else done.exception())
         return task
 
-    async def _connected(self) -> Connection:
-        connection = Connection(self.spec, self._tail, lambda found: self._changed(self, found))
+    async def _wait_connected(self) -> McpConnection:
+        connection = McpConnection(self.spec, self._tail, lambda found: self._changed(self, found), self._sandbox)
         try:
             async with asyncio.timeout(self.spec.timeout_seconds):
                 await connection.open()
@@ -281,7 +326,7 @@ class _Server:
             pass  # a refusal is an answer too
         return f"{said}; it still answers other requests."
 
-    def _said(self, error: ServerGone) -> str:
+    def _error_text(self, error: ServerGone) -> str:
         self._fail(error.message)
         return f"the MCP server {self.spec.name} is gone: {error.message}. The next call starts it again."
 
@@ -292,7 +337,7 @@ class _Server:
             self.notice(f"the MCP server {self.spec.name} is gone: {why}")
 
 
-def _told(context: ToolContext) -> Progress:
+def _progress_events(context: ToolContext) -> OnProgress:
     """Progress as events, a few a second at most."""
     last = -math.inf
 
@@ -304,6 +349,8 @@ def _told(context: ToolContext) -> Progress:
             fraction = min(max(fraction, 0.0), 1.0) if math.isfinite(fraction) else None
         if now >= last + PROGRESS_PAUSE_SECONDS:
             last = now
-            await context.emit(short(message or f"{progress:g}{f' of {total:g}' if total else ''}"), fraction=fraction)
+            await context.emit(
+                shorten(message or f"{progress:g}{f' of {total:g}' if total else ''}"), fraction=fraction
+            )
 
     return tell

@@ -16,11 +16,12 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar, cast
 import msgspec
 
 from loom.content.blocks import clean_text
-from loom.content.legacy.values import safe
-from loom.errors import LoomError
+from loom.content.json_values import sanitize_json
+from loom.errors import LoomError, ToolError
 from loom.tools.mcp_http import http_client
 from loom.tools.mcp_specs import ServerSpec
 from loom.tools.mcp_stdio import MAX_MESSAGE_BYTES, ChildServer, Tail
+from loom.tools.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from mcp import Client
@@ -36,7 +37,7 @@ MAX_WORDS: Final = 500
 T = TypeVar("T")
 
 
-class Progress(Protocol):
+class OnProgress(Protocol):
     """Told how far a call is; `total` may not be known."""
 
     async def __call__(self, progress: float, total: float | None, message: str | None) -> None: ...
@@ -53,15 +54,17 @@ class _Job(msgspec.Struct, frozen=True, eq=False):
     answer: asyncio.Future[Any]
 
 
-class Connection:
+class McpConnection:
     """Open it, call, close it. It is opened once; a server that is gone gets a new Connection."""
 
-    def __init__(self, spec: ServerSpec, tail: Tail, on_tools: Callable[[tuple[Tool, ...]], None]) -> None:
+    def __init__(
+        self, spec: ServerSpec, tail: Tail, on_tools: Callable[[tuple[Tool, ...]], None], sandbox: Sandbox
+    ) -> None:
         self._spec = spec
         self._on_tools = on_tools
         self._jobs: asyncio.Queue[_Job | None] = asyncio.Queue()
         self._waiting: set[asyncio.Future[Any]] = set()
-        self._child = ChildServer(spec, tail, on_end=self._stop) if spec.command else None
+        self._child = ChildServer(spec, tail, on_end=self._stop, sandbox=sandbox) if spec.command else None
         self._owner: asyncio.Task[None] | None = None
         self._is_open = False
         self._relisting = False
@@ -97,11 +100,11 @@ class Connection:
             self._owner.cancel()
             await asyncio.wait([self._owner], timeout=CLOSE_SECONDS)
 
-    async def call(self, tool: str, arguments: dict[str, Any], progress: Progress) -> CallToolResult:
+    async def call(self, tool: str, arguments: dict[str, Any], progress: OnProgress) -> CallToolResult:
         """The answer as it came. An MCPError is the server's refusal, ServerGone the end of the connection."""
         import mcp_types as types
 
-        params = types.CallToolRequestParams(name=tool, arguments=safe(arguments))
+        params = types.CallToolRequestParams(name=tool, arguments=sanitize_json(arguments))
         request = types.CallToolRequest(params=params)
 
         async def run(client: Client) -> CallToolResult:
@@ -141,7 +144,7 @@ class Connection:
         except Exception as error:  # noqa: BLE001  the SDK and the server are foreign code: whatever they raise ends this
             self.why_ended = self.why_ended or self._words(error)
         finally:
-            self.why_ended = self.why_ended or (self._child.last_words() if self._child else "the connection ended")
+            self.why_ended = self.why_ended or (self._child.stderr_tail() if self._child else "the connection ended")
             for promise in list(self._waiting):
                 _refuse(promise, ServerGone(self.why_ended))
 
@@ -260,8 +263,10 @@ class Connection:
 
         error = _innermost(error)
         if self._child is not None and self._child.has_ended:
-            return self._child.last_words()
+            return self._child.stderr_tail()
         match error:
+            case ToolError():
+                return error.message
             case FileNotFoundError() | NotADirectoryError():
                 return f"there is no program {self._spec.command}"
             case OSError():
@@ -269,11 +274,11 @@ class Connection:
             case ValidationError():
                 return "its answer is not what the protocol says"
             case httpx2.TransportError():
-                return f"it cannot be reached ({type(error).__name__}): {short(str(error))}"
+                return f"it cannot be reached ({type(error).__name__}): {shorten(str(error))}"
             case MCPError():
-                return short(error.message)
+                return shorten(error.message)
             case _:
-                return f"{type(error).__name__}: {short(str(error))}"
+                return f"{type(error).__name__}: {shorten(str(error))}"
 
 
 def _innermost(error: BaseException) -> BaseException:
@@ -282,7 +287,7 @@ def _innermost(error: BaseException) -> BaseException:
     return error
 
 
-def short(text: str) -> str:
+def shorten(text: str) -> str:
     """Words of a server, as one line that cannot flood anything."""
     line = " ".join(clean_text(text).split())
     return line if len(line) <= MAX_WORDS else f"{line[:MAX_WORDS]}…"

@@ -11,11 +11,10 @@ from urllib.parse import unquote, urlsplit
 import msgspec
 
 from loom.content.blocks import NO_OUTPUT, ContentBlock, TextBlock, ToolResult, clean_text
-from loom.content.legacy.encoded import data_url, from_base64, may_hold_bytes
-from loom.content.legacy.media import lift_nested
-from loom.content.legacy.reading import Reading
-from loom.content.legacy.values import safe
-from loom.content.media import size_label
+from loom.content.encoded import data_url, from_base64, may_hold_bytes
+from loom.content.json_values import sanitize_json
+from loom.content.media import digest_of, size_label
+from loom.content.nested_media import store_nested_media
 from loom.errors import LoomError
 from loom.tools.base import ToolContext
 
@@ -40,7 +39,7 @@ async def result_of(answer: CallToolResult, context: ToolContext, server: str) -
     left_out = len(answer.content) - MAX_ITEMS
     if left_out > 0:
         unpacking.say(f"[{left_out} more items are left out: at most {MAX_ITEMS} are shown]")
-    data = await unpacking.structured(answer.structured_content)
+    data = await unpacking.add_structured(answer.structured_content)
     if not unpacking.blocks:
         unpacking.say("it failed and said nothing" if answer.is_error else NO_OUTPUT)
     return ToolResult("-", tuple(unpacking.blocks), is_error=answer.is_error, data=data)
@@ -54,6 +53,9 @@ class _Unpacking:
         self._context = context
         self._server = server
         self._bytes_left = MAX_BYTES
+        self._is_structured = False
+        self._shown: set[str] = set()
+        """Digests of what was attached: content and structured content often hold the same."""
 
     def say(self, text: str) -> None:
         text = clean_text(text)
@@ -66,7 +68,7 @@ class _Unpacking:
             case "text":
                 await self._text(item.text)
             case "image" | "audio":
-                await self._encoded(item.data, item.type)
+                await self._add_base64(item.data, item.type)
             case "resource":
                 await self._resource(item)
             case "resource_link":
@@ -74,11 +76,12 @@ class _Unpacking:
             case _:
                 assert_never(item)
 
-    async def structured(self, value: Any) -> Any:
+    async def add_structured(self, value: Any) -> Any:
         """What faces get as data. Where no text says the same, the model is told it as JSON."""
         if value is None:
             return None
-        plain, found = self._lifted(value)
+        self._is_structured = True
+        plain, found = self._extract_bytes(value)
         written = msgspec.json.encode(plain)
         if not any(isinstance(block, TextBlock) for block in self.blocks):
             self.say(written.decode())
@@ -90,7 +93,7 @@ class _Unpacking:
         if not may_hold_bytes(text):
             return self.say(text)
         try:
-            plain, found = self._lifted(msgspec.json.decode(text, type=dict[str, Any] | list[Any]))
+            plain, found = self._extract_bytes(msgspec.json.decode(text, type=dict[str, Any] | list[Any]))
         except (msgspec.DecodeError, RecursionError):
             found: list[tuple[bytes, str]] = []
             self.say(_DATA_URL.sub(lambda url: self._label(url[0], found), text))
@@ -102,18 +105,20 @@ class _Unpacking:
         read = data_url(url)
         if read is None or not read.data:
             return "[data that could not be decoded]"
-        return self._taken(read.data, read.name, found)
+        return self._collect_bytes(read.data, read.name, found)
 
-    def _lifted(self, value: Any) -> tuple[Any, list[tuple[bytes, str]]]:
+    def _extract_bytes(self, value: Any) -> tuple[Any, list[tuple[bytes, str]]]:
         found: list[tuple[bytes, str]] = []
 
         def lift(data: bytes, name: str, _declared: str) -> ContentBlock:
-            return TextBlock(self._taken(data, name, found))
+            return TextBlock(self._collect_bytes(data, name, found))
 
-        plain, _ = lift_nested(safe(value), Reading(lift=lift, fetch=lambda _: None))
+        plain, _ = store_nested_media(sanitize_json(value), lift)
         return plain, found
 
-    def _taken(self, data: bytes, name: str, found: list[tuple[bytes, str]]) -> str:
+    def _collect_bytes(self, data: bytes, name: str, found: list[tuple[bytes, str]]) -> str:
+        if self._is_structured and digest_of(data) in self._shown:
+            return "[shown above]"
         if len(data) > self._bytes_left or len(found) >= MAX_ITEMS:
             return f"[{size_label(len(data))} that are not shown: the answer holds too much]"
         self._bytes_left -= len(data)
@@ -124,7 +129,7 @@ class _Unpacking:
         for data, name in found:
             await self._attach(data, name)
 
-    async def _encoded(self, text: str, kind: str, name: str = "") -> None:
+    async def _add_base64(self, text: str, kind: str, name: str = "") -> None:
         if len(text) * 3 // 4 > self._bytes_left:
             size = size_label(len(text) * 3 // 4)
             self.say(f"[{name or kind}, {size}, not shown: an answer may hold {size_label(MAX_BYTES)} in all]")
@@ -137,6 +142,7 @@ class _Unpacking:
         await self._attach(data, name)
 
     async def _attach(self, data: bytes, name: str) -> None:
+        self._shown.add(digest_of(data))
         try:
             self.blocks.extend(await self._context.attach(data, name=name, source=f"mcp:{self._server}"))
         except LoomError as error:
@@ -147,7 +153,7 @@ class _Unpacking:
 
         resource = item.resource
         if isinstance(resource, BlobResourceContents):
-            await self._encoded(resource.blob, "resource", _last_part(resource.uri))
+            await self._add_base64(resource.blob, "resource", _last_part(resource.uri))
         else:
             self.say(f"[resource: {resource.uri[:_MAX_URI]}]")
             await self._text(resource.text)

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from loom.content.blocks import clean_text
-from loom.content.legacy.values import safe
+from loom.content.json_values import sanitize_json
 from loom.prompt import ToolSpec
-from loom.tools.mcp_form import ILLEGAL, MAX_NAME, Form
+from loom.tools.mcp_input_schema import ILLEGAL, MAX_NAME, InputSchema
 
 if TYPE_CHECKING:
     from mcp_types import Tool
@@ -30,7 +30,7 @@ def tool_name(server: str, tool: str, taken: Container[str]) -> str:
     return f"{plain[: MAX_NAME - 9]}_{mark}"
 
 
-def tool_spec(name: str, tool: Tool, form: Form) -> ToolSpec:
+def tool_spec(name: str, tool: Tool, form: InputSchema) -> ToolSpec:
     description = clean_text(tool.description or tool.title or "")
     if len(description) > MAX_DESCRIPTION:
         description = f"{description[:MAX_DESCRIPTION]}…"
@@ -40,4 +40,4 @@ def tool_spec(name: str, tool: Tool, form: Form) -> ToolSpec:
 def fingerprint(tool: Tool) -> str:
     """Of all that a user approves: the name, the words, the parameters, the promises."""
     told = tool.model_dump(mode="json", include={"name", "title", "description", "input_schema", "annotations"})
-    return hashlib.sha256(msgspec.json.encode(safe(told), order="sorted")).hexdigest()
+    return hashlib.sha256(msgspec.json.encode(sanitize_json(told), order="sorted")).hexdigest()

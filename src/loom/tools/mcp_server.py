@@ -29,8 +29,8 @@ from loom.content.messages import text_of
 from loom.content.recipes import Fit, Text
 from loom.errors import LoomError, NotFound, ToolError
 from loom.formats import render
-from loom.formats.door import admit
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
+from loom.formats.intake import accept
 from loom.models import Capabilities
 from loom.tools.base import Tool
 from loom.tools.files import read_file
@@ -50,15 +50,15 @@ INSTRUCTIONS: Final = (
 )
 
 
-class Serving(msgspec.Struct, frozen=True, kw_only=True):
+class ServeOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the person who started the server decided."""
 
     workspace: Path
     allow_outside: bool = False
-    limits: Limits = Limits()
+    limits: IntakeLimits = IntakeLimits()
 
 
-class Kept:
+class ServedMedia:
     """What was read or made over this connection, so that `look` can call it back; the oldest goes first."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class ServedCall:
 
     capabilities = Capabilities(accepts=PICTURE_TYPES, result_accepts=PICTURE_TYPES)
 
-    def __init__(self, serving: Serving, kept: Kept) -> None:
+    def __init__(self, serving: ServeOptions, kept: ServedMedia) -> None:
         self.workspace = serving.workspace
         self.limits = serving.limits
         self._allow_outside = serving.allow_outside
@@ -95,7 +95,7 @@ class ServedCall:
     ) -> Sequence[ContentBlock]:
         if isinstance(data, Path):
             raise ToolError("files are read by read_file only")
-        admitted = await asyncio.to_thread(admit, data, name, source=source, pages=pages, limits=self.limits)
+        admitted = await asyncio.to_thread(accept, data, name, source=source, pages=pages, limits=self.limits)
         if admitted.data is not None and not isinstance(admitted.block, TextBlock | UnknownBlock):
             self._kept.put(admitted.block.media, admitted.data)
         return [admitted.block, *(TextBlock(f"({notice})") for notice in admitted.notices)]
@@ -103,14 +103,14 @@ class ServedCall:
     async def approve_file(self, opened: OpenFile, action: str, *, why: str) -> None:
         """By the open file alone: what its name led to a moment ago says nothing about it."""
         if opened.sensitive or not (opened.inside or self._allow_outside):
-            how = "" if opened.inside else " Whoever started it can allow this with --allow-outside."
-            raise ToolError(f"{_refused(action, why)}{how}")
+            how = "" if opened.inside else " The server allows this with --allow-outside."
+            raise ToolError(f"{_refusal_text(action, why)}{how}")
 
     async def approve(self, action: str, *, why: str, url: str = "") -> None:
-        raise ToolError(_refused(action, why))
+        raise ToolError(_refusal_text(action, why))
 
     async def confirm(self, action: str, *, why: str) -> None:
-        raise ToolError(_refused(action, why))
+        raise ToolError(_refusal_text(action, why))
 
     def may_read(self, *places: Path) -> bool:
         """There are no rules at this end."""
@@ -129,21 +129,21 @@ class ServedCall:
         return self._kept.bytes_of(digest)
 
 
-def _refused(action: str, why: str) -> str:
+def _refusal_text(action: str, why: str) -> str:
     return f"not allowed: {action} ({why}). This server has no user to ask."
 
 
-def make_server(serving: Serving) -> Server[Any]:
+def make_server(serving: ServeOptions) -> Server[Any]:
     import mcp_types as types
     from mcp.server import Server, ServerRequestContext
 
     tools = {tool.name: tool for tool in (Tool(read_file), look)}
-    kept = Kept()
+    kept = ServedMedia()
 
     async def list_tools(
         _: ServerRequestContext[Any], __: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=[_told(tool) for tool in tools.values()])
+        return types.ListToolsResult(tools=[_tool_description(tool) for tool in tools.values()])
 
     async def call_tool(_: ServerRequestContext[Any], asked: types.CallToolRequestParams) -> types.CallToolResult:
         try:
@@ -167,7 +167,7 @@ def make_server(serving: Serving) -> Server[Any]:
     )
 
 
-async def serve_stdio(serving: Serving) -> None:
+async def serve_stdio(serving: ServeOptions) -> None:
     """Until the client closes our input."""
     from mcp.server.stdio import stdio_server
 
@@ -176,7 +176,7 @@ async def serve_stdio(serving: Serving) -> None:
         await server.run(incoming, outgoing, server.create_initialization_options())
 
 
-def _told(tool: Tool) -> types.Tool:
+def _tool_description(tool: Tool) -> types.Tool:
     import mcp_types as types
 
     return types.Tool(
@@ -187,7 +187,7 @@ def _told(tool: Tool) -> types.Tool:
     )
 
 
-def _contents(blocks: Sequence[ContentBlock], kept: Kept, limits: Limits) -> list[types.ContentBlock]:
+def _contents(blocks: Sequence[ContentBlock], kept: ServedMedia, limits: IntakeLimits) -> list[types.ContentBlock]:
     import mcp_types as types
 
     found: list[types.ContentBlock] = []
@@ -207,7 +207,7 @@ def _contents(blocks: Sequence[ContentBlock], kept: Kept, limits: Limits) -> lis
     return found
 
 
-def _document(data: bytes, block: DocumentBlock, limits: Limits) -> list[types.ContentBlock]:
+def _document(data: bytes, block: DocumentBlock, limits: IntakeLimits) -> list[types.ContentBlock]:
     import mcp_types as types
 
     text = render(data, block.media, Text(block.pages), limits)
@@ -215,7 +215,7 @@ def _document(data: bytes, block: DocumentBlock, limits: Limits) -> list[types.C
     return [types.TextContent(text=words) for words in (said, *(f"({notice})" for notice in text.notices))]
 
 
-def _picture(data: bytes, media: Media, limits: Limits) -> list[types.ContentBlock]:
+def _picture(data: bytes, media: Media, limits: IntakeLimits) -> list[types.ContentBlock]:
     """The bytes as they are where every client can show them and they fit, else a copy that does."""
     import mcp_types as types
 

@@ -10,7 +10,7 @@ import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any, Final, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import msgspec
 
@@ -25,6 +25,7 @@ SAFE_VARIABLES: Final = (
 )
 """What a server inherits of our environment: what programs need to run, and nothing that may be a key."""
 
+ServerSandbox: TypeAlias = Literal["off", "offline", "online"]
 _VARIABLE = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)(?::-([^}]*))?\}")
 _HTTP_TYPES: Final = ("", "http", "streamable-http", "streamableHttp")
 
@@ -39,6 +40,10 @@ class ServerSpec(msgspec.Struct, frozen=True, kw_only=True):
     url: str = ""
     headers: Mapping[str, str] = {}
     timeout_seconds: float = 60.0
+    trusted: bool = False
+    """Whether its own statements about its tools (read-only, idempotent) are believed."""
+    sandbox: ServerSandbox = "off"
+    """Whether the program is started behind the fence for commands, and whether it has the network there."""
     folder: Path | None = None
     """Where the program is started; not set means our working directory."""
 

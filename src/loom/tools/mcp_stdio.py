@@ -11,11 +11,13 @@ import os
 import signal
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeAlias
 
 from loom.content.blocks import clean_text
 from loom.content.media import size_label
 from loom.tools.mcp_specs import ServerSpec
+from loom.tools.sandbox import Sandbox
 
 if TYPE_CHECKING:
     from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
@@ -46,8 +48,9 @@ class Tail:
 class ChildServer:
     """The process of one connection. `why_ended` is set where we ended it for a reason of ours."""
 
-    def __init__(self, spec: ServerSpec, tail: Tail, on_end: Callable[[], None]) -> None:
+    def __init__(self, spec: ServerSpec, tail: Tail, on_end: Callable[[], None], sandbox: Sandbox) -> None:
         self._spec = spec
+        self._sandbox = sandbox
         self._tail = tail
         self._on_end = on_end
         self.process: asyncio.subprocess.Process | None = None
@@ -76,7 +79,7 @@ class ChildServer:
             with anyio.CancelScope(shield=True):
                 await _end(process, tasks)
 
-    def last_words(self) -> str:
+    def stderr_tail(self) -> str:
         """Why it is over, as far as is known."""
         code = self.process.returncode if self.process is not None else None
         if self.why_ended or code is None:
@@ -85,17 +88,27 @@ class ChildServer:
 
     async def _start(self) -> asyncio.subprocess.Process:
         spec = self._spec
-        return await asyncio.create_subprocess_exec(
-            spec.command,
-            *spec.args,
-            stdin=asyncio.subprocess.PIPE,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.PIPE,
-            env=spec.environment(os.environ),
-            cwd=spec.folder,
-            start_new_session=True,
-            limit=MAX_MESSAGE_BYTES,
+        fenced = self._sandbox.wrap(
+            (spec.command, *spec.args),
+            spec.folder or Path.cwd(),
+            network=spec.sandbox == "online",
+            unsandboxed=spec.sandbox == "off",
+            is_server=True,
         )
+        try:
+            return await asyncio.create_subprocess_exec(
+                *fenced.argv,
+                stdin=asyncio.subprocess.PIPE,
+                stdout=asyncio.subprocess.PIPE,
+                stderr=asyncio.subprocess.PIPE,
+                env=fenced.environment | spec.environment(os.environ),
+                cwd=spec.folder,
+                start_new_session=True,
+                limit=MAX_MESSAGE_BYTES,
+                pass_fds=fenced.descriptors,
+            )
+        finally:
+            fenced.close()
 
     async def _receive(
         self, process: asyncio.subprocess.Process, arriving: MemoryObjectSendStream[SessionMessage | Exception]

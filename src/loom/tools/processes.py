@@ -20,14 +20,16 @@ from loom.errors import ToolError
 
 _KEPT: Final = (
     "PATH HOME USER LOGNAME SHELL LANG LANGUAGE TZ TMPDIR LD_LIBRARY_PATH VIRTUAL_ENV CONDA_PREFIX JAVA_HOME GOPATH "
-    "GOROOT CARGO_HOME RUSTUP_HOME NVM_DIR PYENV_ROOT RBENV_ROOT"
+    "GOROOT CARGO_HOME RUSTUP_HOME NVM_DIR PYENV_ROOT RBENV_ROOT SSL_CERT_FILE SSL_CERT_DIR REQUESTS_CA_BUNDLE "
+    "CURL_CA_BUNDLE NODE_EXTRA_CA_CERTS"
 )
+_PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _MARK: Final = "LOOM_STARTED"
 _ROUNDS: Final = 20
 _GONE_SECONDS: Final = 2.0
 
 
-class Started(msgspec.Struct, frozen=True):
+class RunningProgram(msgspec.Struct, frozen=True):
     """`output` is what it prints, both streams in their order."""
 
     process: asyncio.subprocess.Process
@@ -41,14 +43,25 @@ def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
     """A whitelist: keys and tokens of ours, and of anything else, stay here."""
     kept = {name: os.environ[name] for name in _KEPT.split() if name in os.environ}
     kept |= {name: value for name, value in os.environ.items() if name.startswith("LC_")}
+    kept |= {  # an address with a password in it stays here
+        name: value for name, value in os.environ.items() if name.upper() in _PROXIES and "@" not in value
+    }
     return kept | dict(extra or {})
 
 
 @asynccontextmanager
-async def started(
-    command: Sequence[str], *, folder: Path, extra: Mapping[str, str] | None = None, stdin: int = DEVNULL
-) -> AsyncGenerator[Started]:
-    """A program in a process group of its own. At the end, also when cancelled, all that it started is ended."""
+async def start_program(
+    command: Sequence[str],
+    *,
+    folder: Path,
+    extra: Mapping[str, str] | None = None,
+    stdin: int = DEVNULL,
+    descriptors: Sequence[int] = (),
+) -> AsyncGenerator[RunningProgram]:
+    """A program in a process group of its own. At the end, also when cancelled, all that it started is ended.
+
+    `descriptors` are inherited by it.
+    """
     mark = secrets.token_hex(8)
     async with _pipe() as (output, writing):
         try:
@@ -60,6 +73,7 @@ async def started(
                 cwd=folder,
                 env=environment(extra) | {_MARK: mark},
                 start_new_session=True,
+                pass_fds=descriptors,
             )
         except OSError as error:
             raise ToolError(f"{command[0]} cannot be started: {error.strerror}") from None
@@ -68,13 +82,13 @@ async def started(
             raise
         finally:
             os.close(writing)
-        running = Started(process, output, mark, {process.pid})
+        running = RunningProgram(process, output, mark, {process.pid})
         try:
             yield running
         finally:
             end_all(running)
             await process.wait()
-            await _gone(running)
+            await _wait_for_exit(running)
 
 
 @asynccontextmanager
@@ -92,16 +106,16 @@ async def _pipe() -> AsyncGenerator[tuple[asyncio.StreamReader, int]]:
         transport.close()
 
 
-async def _gone(running: Started) -> None:
+async def _wait_for_exit(running: RunningProgram) -> None:
     """Killed processes still take a moment to let go of their files."""
     until = time.monotonic() + _GONE_SECONDS
-    while _members(running.mark, running.groups) and time.monotonic() < until:  # noqa: ASYNC110  nobody tells of processes that are not our own
+    while members(running.mark, running.groups) and time.monotonic() < until:  # noqa: ASYNC110  nobody tells of processes that are not our own
         await asyncio.sleep(0.01)
 
 
-def end_all(running: Started) -> int:
+def end_all(running: RunningProgram) -> int:
     """Kill what it started, in its group and outside; gives how many processes there still were."""
-    there = _members(running.mark, running.groups)
+    there = members(running.mark, running.groups)
     kill_group(running.process, signal.SIGKILL)
     return len((there | _kill(running.mark, running.groups)) - {running.process.pid})
 
@@ -110,7 +124,7 @@ def _kill(mark: str, groups: set[int]) -> set[int]:
     """In rounds, because what is killed may have started another just before."""
     ended: set[int] = set()
     for _ in range(_ROUNDS):
-        left = _members(mark, groups)
+        left = members(mark, groups)
         for pid in left:
             with contextlib.suppress(ProcessLookupError, PermissionError):  # it has ended, or is not ours any more
                 os.kill(pid, signal.SIGKILL)
@@ -125,7 +139,7 @@ def kill_group(process: asyncio.subprocess.Process, number: signal.Signals) -> N
         os.killpg(process.pid, number)
 
 
-def _members(mark: str, groups: set[int]) -> set[int]:
+def members(mark: str, groups: set[int]) -> set[int]:
     """Living processes that inherited the mark, wherever they have gone, and all in `groups`, which grows by theirs.
 
     A double fork leaves the group, not its variables; a browser overwrites its variables, but stays in its group.

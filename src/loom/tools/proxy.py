@@ -20,11 +20,11 @@ from urllib.parse import unquote, urlsplit
 
 import msgspec
 
-from loom.errors import MediaError, Unsupported
-from loom.tools.egress import Egress, place_of
+from loom.errors import MediaError, Unreadable, Unsupported
+from loom.tools.egress import Egress, destination_of
 
 FILES_HOST: Final = "workspace.invalid"
-Files: TypeAlias = Callable[[str], tuple[bytes, str] | None]
+ServeFile: TypeAlias = Callable[[str], tuple[bytes, str] | None]
 """The path of a URL → bytes and their type, or None where there is nothing to serve."""
 
 _MAX_HEAD_BYTES: Final = 65_536
@@ -34,7 +34,7 @@ _BLOCK_BYTES: Final = 65_536
 _NOT_FORWARDED: Final = ("proxy-", "connection:", "keep-alive:")
 
 
-class Request(msgspec.Struct, frozen=True):
+class ProxyRequest(msgspec.Struct, frozen=True):
     method: str
     target: str
     headers: tuple[str, ...]
@@ -45,9 +45,9 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class GuardProxy:
-    """`refused` are the hosts that pages asked for in vain."""
+    """`refused` are the hosts that pages were not allowed to ask, `unreachable` those that did not answer."""
 
-    def __init__(self, egress: Egress, files: Files | None) -> None:
+    def __init__(self, egress: Egress, files: ServeFile | None) -> None:
         self._egress = egress
         self._files = files
         self._traffic_bytes = 0
@@ -55,6 +55,7 @@ class GuardProxy:
         self.password = secrets.token_hex(16)
         self.port = 0
         self.refused: set[str] = set()
+        self.unreachable: set[str] = set()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """One connection of the browser. Whatever goes wrong on it ends it, and nothing else."""
@@ -69,29 +70,33 @@ class GuardProxy:
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
 
-    async def _answer(self, request: Request, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _answer(self, request: ProxyRequest, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         if not self._is_known(request):
             await _say(writer, 407, b"", "Proxy-Authenticate: Basic realm=loom")
             return
         try:
             if request.method == "CONNECT":
                 host, _, port = request.target.rpartition(":")
-                place = place_of(f"https://{host}:{port}/")
+                place = destination_of(f"https://{host}:{port}/")
             else:
-                place = place_of(request.target)
+                place = destination_of(request.target)
                 if place.host == FILES_HOST and self._files is not None:
                     await self._serve_file(urlsplit(request.target).path, writer)
                     return
             if self._files is not None:
                 raise Unsupported("a page from a file has no network")
             upstream = await self._egress.connect(place.host, place.port)
+        except Unreadable:  # allowed, and yet nothing answers there
+            self.unreachable.add(_asked_host(request))
+            await _say(writer, 502, b"Nothing answers at this address.")
+            return
         except MediaError:
-            self.refused.add(request.target[:200] if request.method == "CONNECT" else _host(request.target))
+            self.refused.add(_asked_host(request))
             await _say(writer, 403, b"This address may not be asked.")
             return
         await self._forward(request, (reader, writer), upstream)
 
-    def _is_known(self, request: Request) -> bool:
+    def _is_known(self, request: ProxyRequest) -> bool:
         expected = base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
         return hmac.compare_digest(request.header("proxy-authorization").encode(), f"Basic {expected}".encode())
 
@@ -105,7 +110,7 @@ class GuardProxy:
 
     async def _forward(
         self,
-        request: Request,
+        request: ProxyRequest,
         browser: tuple[asyncio.StreamReader, asyncio.StreamWriter],
         upstream: tuple[asyncio.StreamReader, asyncio.StreamWriter],
     ) -> None:
@@ -132,7 +137,7 @@ class GuardProxy:
 
 
 @asynccontextmanager
-async def guard_proxy(egress: Egress, files: Files | None = None) -> AsyncGenerator[GuardProxy]:
+async def guard_proxy(egress: Egress, files: ServeFile | None = None) -> AsyncGenerator[GuardProxy]:
     """With `files`, only those are served and there is no network at all."""
     proxy = GuardProxy(egress, files)
     connections: set[asyncio.Task[None]] = set()
@@ -161,18 +166,22 @@ async def guard_proxy(egress: Egress, files: Files | None = None) -> AsyncGenera
         await server.wait_closed()
 
 
-def _request(head: bytes) -> Request:
+def _request(head: bytes) -> ProxyRequest:
     first, *headers = head.decode("latin-1").rstrip("\r\n").split("\r\n")
     method, target, _version = first.split(" ")
-    return Request(method, target, tuple(headers))
+    return ProxyRequest(method, target, tuple(headers))
 
 
-def _origin_form(request: Request) -> bytes:
+def _origin_form(request: ProxyRequest) -> bytes:
     """The request as the server itself wants it; one request a connection, so that none goes to the wrong host."""
     parts = urlsplit(request.target)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     kept = [line for line in request.headers if not line.lower().startswith(_NOT_FORWARDED)]
     return "\r\n".join([f"{request.method} {path} HTTP/1.1", *kept, "Connection: close", "", ""]).encode("latin-1")
+
+
+def _asked_host(request: ProxyRequest) -> str:
+    return request.target[:200] if request.method == "CONNECT" else _host(request.target)
 
 
 def _host(target: str) -> str:

@@ -21,13 +21,25 @@ user's word for every call unless a rule allows them; `fetch_url` asks for every
 leads to, `screenshot` for the host of the page, and "always" holds for that host. Text beyond 30 KB of one result is
 cut in the middle and kept: `look` reads on. `.gitignore` is honoured where files are listed or searched.
 
+Tools marked *reads only* change nothing: their calls of one step may run together, and a call that a crash cut off is
+run again. Every other call runs by itself, in order, and is never run twice. Tools of your own say so with
+`@tool(reads_only=True)`, or `@tool(repeatable=True)` where a second run changes no more than the first; tools of MCP
+servers with `readOnlyHint` and `idempotentHint`, if the server is `trusted`.
+
+A rule for commands (`git *`, `rm *`) is matched with every command that a command line runs, after quotes, assignments
+and wrappers (`env`, `sudo`, `xargs`, `sh -c`, `find -exec`, `git -c` …) are removed: each must be allowed, and each can
+be denied under every name that it goes by, its arguments also by the files that they resolve to. Files that the shell
+itself opens (`> out.txt`) must be allowed like commands. What cannot be parsed, and what only the running shell knows
+(`$X`), is asked for wherever a rule could be meant for it.
+
 Rules are matched with `command`, `path`, `media` and `url`, where a path, a medium and a page of the workspace count by
 where they really are, too. If a call has several of them, a rule must allow every one. Files that a rule denies or asks
 about are left out where they would be found without being named (lists, searches, neighbours of a page), and lists and
 searches say so. "Always" covers the same command, path, medium or address; of a tool that is not on this page, a call
 with the same arguments.
 
-Only public addresses are fetched: names are resolved once, private, loopback, link-local and mapped addresses are
+Only public addresses are fetched, and no name is resolved before you agree. Names are resolved once, private,
+loopback, link-local and mapped addresses are
 refused on every hop of a redirect, and the connection goes to the address that was checked. A browser is shut up
 behind a proxy with the same rules; pages of this machine are opened after the user has agreed, pages from files have no
 network.
@@ -44,6 +56,7 @@ def _section(tool: Tool) -> str:
     required = cast("list[str]", schema.get("required", []))
     properties = cast("dict[str, dict[str, Any]]", schema.get("properties", {}))
     asks = "*Asks first.* " if tool.danger == "ask" else ""
+    asks += "*Reads only.* " if tool.reads_only else ""
     description = " ".join(tool.spec.description.split())
     rows = [
         f"| `{name}` | {_type(facts)} | {_default(name, facts, required)} | {facts.get('description', '')} |"

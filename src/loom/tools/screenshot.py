@@ -17,15 +17,15 @@ from urllib.parse import quote
 import msgspec
 
 from loom.content.blocks import ContentBlock, TextBlock
-from loom.errors import ExtraMissing, MediaError, ToolError, Unsupported
+from loom.errors import ExtraMissing, MediaError, ToolError, Unreadable, Unsupported
 from loom.formats.sniff import sniff
 from loom.formats.sniff.kinds import SVG
 from loom.formats.text import encoding_of
 from loom.tools.base import Tool, ToolContext
-from loom.tools.egress import Egress, is_address, place_of
-from loom.tools.processes import started
-from loom.tools.proxy import FILES_HOST, Files, GuardProxy, guard_proxy
-from loom.tools.screenshot_job import FACTS, PICTURE, Job, Shot
+from loom.tools.egress import Egress, destination_of, is_address, is_this_machine
+from loom.tools.processes import start_program
+from loom.tools.proxy import FILES_HOST, GuardProxy, ServeFile, guard_proxy
+from loom.tools.screenshot_job import FACTS, PICTURE, ScreenshotJob, ScreenshotResult
 from loom.tools.workspace import open_file, visible_name
 
 BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "msedge")
@@ -42,13 +42,13 @@ _OUTPUT_SECONDS: Final = 0.2
 _EXTRA: Final = "pip install 'loom-runtime[browser]'"
 
 
-class Target(msgspec.Struct, frozen=True):
+class ScreenshotTarget(msgspec.Struct, frozen=True):
     """What is opened, through which gate, and what is called so in the answer."""
 
     url: str
     shown: str
     egress: Egress
-    files: Files | None = None
+    files: ServeFile | None = None
 
 
 def screenshot_tool(egress: Egress) -> Tool:
@@ -66,12 +66,12 @@ def screenshot_tool(egress: Egress) -> Tool:
         """
         if not (_WIDTHS[0] <= width <= _WIDTHS[1] and _HEIGHTS[0] <= height <= _HEIGHTS[1]):
             raise ToolError(f"width is {_WIDTHS[0]} to {_WIDTHS[1]} pixels, height {_HEIGHTS[0]} to {_HEIGHTS[1]}")
-        return await photographed(context, url, egress, full_page=full_page, width=width, height=height)
+        return await take_screenshot(context, url, egress, full_page=full_page, width=width, height=height)
 
-    return Tool(screenshot)
+    return Tool(screenshot, reads_only=True)
 
 
-async def photographed(
+async def take_screenshot(
     context: ToolContext, url: str, egress: Egress, *, full_page: bool, width: int, height: int
 ) -> list[ContentBlock]:
     if importlib.util.find_spec("playwright") is None:
@@ -79,7 +79,7 @@ async def photographed(
     target = await (_web(context, url, egress) if is_address(url) else _file(context, url, egress))
     with tempfile.TemporaryDirectory(prefix="loom-browser-", dir=_short_place(), ignore_cleanup_errors=True) as folder:
         async with guard_proxy(target.egress, target.files) as proxy:
-            job = Job(
+            job = ScreenshotJob(
                 url=target.url,
                 folder=folder,
                 browser=next(filter(None, map(shutil.which, BROWSERS)), ""),
@@ -105,19 +105,25 @@ def _short_place() -> str | None:
     return "/tmp" if len(tempfile.gettempdir()) > _PLACE_CHARS and Path("/tmp").is_dir() else None  # noqa: S108  a folder of our own in it
 
 
-async def _web(context: ToolContext, url: str, egress: Egress) -> Target:
-    """A page of this machine or of the internet: the user says yes to the host, and the gate opens for that."""
-    place = place_of(url)
-    opened = await egress.opened_to_this_machine(place.host, place.port)
-    if opened is not None:
-        await context.approve(f"open {place.origin}", why="it is on this machine")
-        return Target(place.url, place.url, opened)
-    await egress.addresses(place.host, place.port)
-    await context.approve(f"open {place.origin}", why="what is in the address is told to that host")
-    return Target(place.url, place.url, egress)
+async def _web(context: ToolContext, url: str, egress: Egress) -> ScreenshotTarget:
+    """A page of this machine or of the internet: the user says yes to the host, and the gate opens for that. A host
+    name can carry out what was read elsewhere, so none is resolved before the answer."""
+    place = destination_of(url)
+    is_local = is_this_machine(place.host)
+    if not is_local:
+        egress.check_known(place.host, place.port)
+    why = "it is on this machine" if is_local else "what is in the address is told to that host"
+    await context.approve(f"open {place.origin}", why=why)
+    opened = await egress.allow_this_machine(place.host, place.port)
+    if opened is None:
+        await egress.addresses(place.host, place.port)
+        return ScreenshotTarget(place.url, place.url, egress)
+    if not is_local:
+        await context.approve(f"open {place.origin} on this machine", why="its name leads here")
+    return ScreenshotTarget(place.url, place.url, opened)
 
 
-async def _file(context: ToolContext, path: str, egress: Egress) -> Target:
+async def _file(context: ToolContext, path: str, egress: Egress) -> ScreenshotTarget:
     """A page of the workspace sees its neighbours there, and neither the rest of the disk nor the network."""
     root, page, is_hidden = await asyncio.to_thread(_page, context.workspace, path)
     if is_hidden:
@@ -125,9 +131,9 @@ async def _file(context: ToolContext, path: str, egress: Egress) -> Target:
     relative = page.relative_to(root).as_posix()
 
     def served(asked: str) -> tuple[bytes, str] | None:
-        return _served(root, asked, page, context.may_read)
+        return _serve_file(root, asked, page, context.may_read)
 
-    return Target(f"http://{FILES_HOST}/{quote(relative)}", relative, egress, served)
+    return ScreenshotTarget(f"http://{FILES_HOST}/{quote(relative)}", relative, egress, served)
 
 
 def _page(workspace: Path, path: str) -> tuple[Path, Path, bool]:
@@ -142,7 +148,7 @@ def _page(workspace: Path, path: str) -> tuple[Path, Path, bool]:
     return root, opened.path, opened.sensitive
 
 
-def _served(root: Path, asked: str, page: Path, may_read: Callable[[Path], bool]) -> tuple[bytes, str] | None:
+def _serve_file(root: Path, asked: str, page: Path, may_read: Callable[[Path], bool]) -> tuple[bytes, str] | None:
     try:
         with open_file(root, asked.lstrip("/")) as opened:
             hidden = opened.sensitive or ".git" in opened.path.parts
@@ -158,24 +164,24 @@ def _served(root: Path, asked: str, page: Path, may_read: Callable[[Path], bool]
     return data, f"{kind}; charset={codec.removesuffix('-sig')}" if codec else kind
 
 
-async def _driven(job: Job, target: Target) -> Shot:
+async def _driven(job: ScreenshotJob, target: ScreenshotTarget) -> ScreenshotResult:
     """Run the browser in processes that know nothing of ours, in a folder that goes away with them."""
     command = [sys.executable, "-P", "-m", "loom.tools.screenshot_job"]
     try:
         async with (
             asyncio.timeout(DEADLINE_SECONDS),
-            started(
+            start_program(
                 command, folder=Path(job.folder), extra=_variables(job.folder), stdin=asyncio.subprocess.PIPE
             ) as running,
         ):
             await running.process.communicate(msgspec.json.encode(job))
-            output = await _printed(running.output)
+            output = await _read_available(running.output)
     except TimeoutError:
         raise ToolError(f"{target.shown} could not be drawn within {DEADLINE_SECONDS:.0f} s") from None
     return _result(Path(job.folder) / FACTS, output, target)
 
 
-async def _printed(output: asyncio.StreamReader) -> bytes:
+async def _read_available(output: asyncio.StreamReader) -> bytes:
     """What there is by now: a browser that is still about to end would keep the rest of it open."""
     try:
         async with asyncio.timeout(_OUTPUT_SECONDS):
@@ -184,11 +190,11 @@ async def _printed(output: asyncio.StreamReader) -> bytes:
         return b""
 
 
-def _result(facts: Path, output: bytes, target: Target) -> Shot:
+def _result(facts: Path, output: bytes, target: ScreenshotTarget) -> ScreenshotResult:
     if not facts.exists():
         last = output.decode("utf-8", "replace").strip().rpartition("\n")[2][:200]
         raise ToolError(f"the browser ended before it had drawn {target.shown}: {last or 'it was killed'}")
-    return msgspec.json.decode(facts.read_bytes(), type=Shot)
+    return msgspec.json.decode(facts.read_bytes(), type=ScreenshotResult)
 
 
 def _variables(folder: str) -> dict[str, str]:
@@ -204,19 +210,24 @@ def _own_browsers() -> str:
     return named or str(Path("~/.cache/ms-playwright").expanduser())
 
 
-def _check(shot: Shot, proxy: GuardProxy, target: Target) -> None:
+def _check(shot: ScreenshotResult, proxy: GuardProxy, target: ScreenshotTarget) -> None:
     if shot.no_browser:
         raise ExtraMissing(
             "Screenshots need Chromium.", hint="Install it: apt install chromium, or playwright install chromium"
         )
-    main = place_of(shot.url).origin if shot.url.startswith(("http://", "https://")) else ""
+    main = destination_of(shot.url).origin if shot.url.startswith(("http://", "https://")) else ""
+    if main and main in proxy.unreachable:
+        raise Unreadable(
+            f"{target.shown} cannot be opened: nothing answers at {main}",
+            hint="Start the server first (start_process), or check the port.",
+        )
     if main and main in proxy.refused:
         raise Unsupported(f"{target.shown} leads to {main}, which may not be asked")
     if shot.problem:
         raise ToolError(f"{target.shown} cannot be drawn: {shot.problem}")
 
 
-def _label(shot: Shot, target: Target, proxy: GuardProxy, job: Job) -> str:
+def _label(shot: ScreenshotResult, target: ScreenshotTarget, proxy: GuardProxy, job: ScreenshotJob) -> str:
     height = min(shot.page_height_px, MAX_HEIGHT_PX) if job.full_page else job.height
     facts = [f"screenshot of {target.shown}", f"{job.width}×{height}"]
     if shot.title:
@@ -231,6 +242,8 @@ def _label(shot: Shot, target: Target, proxy: GuardProxy, job: Job) -> str:
     if shot.page_height_px > height:
         more = f"the page is {shot.page_height_px} px high"
         said.append(f"({more})" if job.full_page else f"({more}: full_page=true shows all of it)")
+    if proxy.unreachable:
+        said.append(f"(not loaded, nothing answers: {', '.join(sorted(proxy.unreachable)[:5])})")
     if proxy.refused:
         hosts = ", ".join(sorted(proxy.refused)[:5])
         why = "a page from a file has no network" if target.files is not None else "addresses that may not be asked"

@@ -33,7 +33,7 @@ _PICTURE_MS: Final = 15_000
 _START_MS: Final = 30_000
 
 
-class Job(msgspec.Struct, frozen=True, kw_only=True):
+class ScreenshotJob(msgspec.Struct, frozen=True, kw_only=True):
     url: str
     folder: str
     browser: str
@@ -48,7 +48,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     load_ms: int
 
 
-class Shot(msgspec.Struct, frozen=True, kw_only=True):
+class ScreenshotResult(msgspec.Struct, frozen=True, kw_only=True):
     """What became of it. With a `problem` there is no picture."""
 
     problem: str = ""
@@ -63,25 +63,25 @@ class Shot(msgspec.Struct, frozen=True, kw_only=True):
 def main() -> None:
     from playwright.sync_api import Error, sync_playwright
 
-    job = msgspec.json.decode(sys.stdin.buffer.read(), type=Job)
+    job = msgspec.json.decode(sys.stdin.buffer.read(), type=ScreenshotJob)
     with sync_playwright() as playwright:
         if not job.browser and not Path(playwright.chromium.executable_path).exists():
-            _finish(job, Shot(problem="there is no browser", no_browser=True))
+            _finish(job, ScreenshotResult(problem="there is no browser", no_browser=True))
         try:
-            browser = _launched(playwright, job)
-            browser.on("disconnected", lambda _: _finish(job, Shot(problem="the browser ended")))
+            browser = _launch_browser(playwright, job)
+            browser.on("disconnected", lambda _: _finish(job, ScreenshotResult(problem="the browser ended")))
             _finish(job, _shot(browser, job))
         except Error as error:
-            _finish(job, Shot(problem=_said(error.message)))
+            _finish(job, ScreenshotResult(problem=_first_line(error.message)))
 
 
-def _finish(job: Job, shot: Shot) -> NoReturn:
+def _finish(job: ScreenshotJob, shot: ScreenshotResult) -> NoReturn:
     """Leave at once: who started this process ends the browser with it, and closing one that hangs would hang too."""
     (Path(job.folder) / FACTS).write_bytes(msgspec.json.encode(shot))
     os._exit(0)
 
 
-def _launched(playwright: Playwright, job: Job) -> Browser:
+def _launch_browser(playwright: Playwright, job: ScreenshotJob) -> Browser:
     return playwright.chromium.launch(
         executable_path=job.browser or None,
         args=list(_FLAGS),
@@ -97,7 +97,7 @@ def _launched(playwright: Playwright, job: Job) -> Browser:
     )
 
 
-def _shot(browser: Browser, job: Job) -> Shot:
+def _shot(browser: Browser, job: ScreenshotJob) -> ScreenshotResult:
     from playwright.sync_api import TimeoutError as Late
 
     context = browser.new_context(
@@ -112,12 +112,12 @@ def _shot(browser: Browser, job: Job) -> Shot:
     except Late:
         still_loading = True
     height = _draw(page, job)
-    return Shot(
+    return ScreenshotResult(
         url=page.url, title=page.title()[:200], status=status, still_loading=still_loading, page_height_px=height
     )
 
 
-def _draw(page: Page, job: Job) -> int:
+def _draw(page: Page, job: ScreenshotJob) -> int:
     """Write the picture; gives how high the whole page is."""
     height = int(page.evaluate("Math.max(document.documentElement.scrollHeight, document.body?.scrollHeight ?? 0)"))
     shown: dict[str, Any] = {}
@@ -129,7 +129,7 @@ def _draw(page: Page, job: Job) -> int:
     return height
 
 
-def _said(message: str) -> str:
+def _first_line(message: str) -> str:
     """The first line, without the name of the call in front of it."""
     first = message.strip().split("\n")[0]
     return first.partition(": ")[2] or first

@@ -12,13 +12,13 @@ from loom.formats import render
 from loom.formats.sniff.kinds import category_of
 from loom.tools.base import ToolContext, tool
 from loom.tools.files import page_sentence
-from loom.tools.finding import Source, find, made_source
+from loom.tools.media_lookup import LoadedMedia, derived_media, find
 
 PAGES_PER_CALL: Final = 20
 _ALL: Final = "1-9999999"
 
 
-@tool
+@tool(reads_only=True)
 async def render_slides(context: ToolContext, path: str, pages: str = "") -> list[ContentBlock]:
     """Show the slides of a presentation, or the pages of a PDF or office file, as pictures.
 
@@ -33,9 +33,9 @@ async def render_slides(context: ToolContext, path: str, pages: str = "") -> lis
     return await page_pictures(context, source, pages)
 
 
-async def page_pictures(context: ToolContext, source: Source, pages: str) -> list[ContentBlock]:
+async def page_pictures(context: ToolContext, source: LoadedMedia, pages: str) -> list[ContentBlock]:
     """At most twenty pictures, and a sentence that says how to go on. Office files are laid out by LibreOffice."""
-    printed = await _printed(context, source)
+    printed = await _convert_to_pdf(context, source)
     count = printed.media.pages or 1
     first, last = page_range(pages) if pages else (1, count)
     if first > count:
@@ -50,10 +50,10 @@ async def page_pictures(context: ToolContext, source: Source, pages: str) -> lis
     return [*blocks, TextBlock(page_sentence(source.media.name, first, last, count))]
 
 
-async def _printed(context: ToolContext, source: Source) -> Source:
+async def _convert_to_pdf(context: ToolContext, source: LoadedMedia) -> LoadedMedia:
     """The document as a PDF. How many pages an office file has is known only when it is laid out."""
     if category_of(source.media.media_type) == "pdf":
         return source
     await context.emit(f"laying out {source.media.name}")
     made = await asyncio.to_thread(render, source.data, source.media, Slice(_ALL), context.limits)
-    return made_source(made, source.media.name)
+    return derived_media(made, source.media.name)

@@ -7,18 +7,22 @@ meanwhile: in a thread it would stop everything. Here it is ended at its deadlin
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
+from itertools import islice
 from typing import Final, TypeAlias
 
 import msgspec
 
 from loom.errors import Unreadable
+from loom.formats.page_text import page_text
 from loom.formats.text import decode_text, encoding_of, lines_of
 from loom.formats.worker.loop import Task, serve
-from loom.tools.page_text import page_text
+from loom.tools.search_patterns import is_line_independent
 
 MAX_LINE_CHARS: Final = 10_000
 """Longer lines are searched up to here."""
 SHOWN_CHARS: Final = 300
+MAX_MATCH_LINES: Final = 20
 
 
 class SearchJob(msgspec.Struct, frozen=True, tag="search"):
@@ -27,6 +31,10 @@ class SearchJob(msgspec.Struct, frozen=True, tag="search"):
     pattern: str
     sizes: tuple[int, ...]
     most_matches: int
+    context_lines: int = 0
+    multiline: bool = False
+    first_only: bool = False
+    """Whether one match of each file is enough."""
 
 
 class PageJob(msgspec.Struct, frozen=True, tag="page"):
@@ -41,9 +49,11 @@ class Match(msgspec.Struct, frozen=True):
     file: int
     line: int
     text: str
+    before: tuple[str, ...] = ()
+    after: tuple[str, ...] = ()
 
 
-class Found(msgspec.Struct, frozen=True):
+class FoundMatches(msgspec.Struct, frozen=True):
     matches: tuple[Match, ...]
     binary: tuple[int, ...]
     """Which files were not text."""
@@ -63,9 +73,10 @@ def run(task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
             return msgspec.msgpack.encode(page_text(data.decode(errors="replace"), job.url)), b""
 
 
-def _search(job: SearchJob, data: bytes) -> Found:
+def _search(job: SearchJob, data: bytes) -> FoundMatches:
     try:
-        pattern = re.compile(job.pattern)
+        pattern = re.compile(job.pattern, re.MULTILINE if job.multiline else re.NOFLAG)
+        whole = re.compile(job.pattern, re.MULTILINE) if is_line_independent(job.pattern) else None
     except (re.error, OverflowError, RecursionError) as error:
         hint = "Put a backslash before characters that are meant as they are."
         raise Unreadable(f"is not a regular expression: {error}", hint=hint) from None
@@ -78,17 +89,45 @@ def _search(job: SearchJob, data: bytes) -> Found:
         if encoding_of(content) is None:
             binary.append(file)
             continue
-        for number, line in enumerate(lines_of(decode_text(content)[0]), 1):
-            found = pattern.search(line, 0, MAX_LINE_CHARS)
-            if found is None:
-                continue
-            matches.append(Match(file, number, _shown(line, found.start())))
-            if len(matches) >= job.most_matches:
-                return Found(tuple(matches), tuple(binary))
-    return Found(tuple(matches), tuple(binary))
+        text = decode_text(content)[0]
+        if whole is not None and whole.search(text) is None:  # most files: one look instead of one for each line
+            continue
+        most = min(1 if job.first_only else job.most_matches, job.most_matches - len(matches))
+        found = _across_lines(pattern, text, file, job) if job.multiline else _by_line(pattern, text, file, job)
+        matches += islice(found, most)
+        if len(matches) >= job.most_matches:
+            break
+    return FoundMatches(tuple(matches), tuple(binary))
 
 
-def _shown(line: str, at: int) -> str:
+def _by_line(pattern: re.Pattern[str], text: str, file: int, job: SearchJob) -> Iterator[Match]:
+    lines = list(lines_of(text))
+    around = job.context_lines
+    for number, line in enumerate(lines):
+        found = pattern.search(line, 0, MAX_LINE_CHARS)
+        if found is not None:
+            before = tuple(_clip_line(near, 0) for near in lines[max(number - around, 0) : number])
+            after = tuple(_clip_line(near, 0) for near in lines[number + 1 : number + 1 + around])
+            yield Match(file, number + 1, _clip_line(line, found.start()), before, after)
+
+
+def _across_lines(pattern: re.Pattern[str], text: str, file: int, job: SearchJob) -> Iterator[Match]:
+    """Matches that may span lines; all lines that one touches are shown, up to a bound."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    lines = text.split("\n")
+    around = job.context_lines
+    number, at = 0, 0
+    for found in pattern.finditer(text):
+        number += text.count("\n", at, found.start())
+        at = found.start()
+        last = number + min(found[0].rstrip("\n").count("\n"), MAX_MATCH_LINES - 1)
+        shown = "\n".join(_clip_line(line, 0) for line in lines[number : last + 1])
+        before = tuple(_clip_line(near, 0) for near in lines[max(number - around, 0) : number])
+        after = tuple(_clip_line(near, 0) for near in lines[last + 1 : last + 1 + around])
+        yield Match(file, number + 1, shown, before, after)
+
+
+def _clip_line(line: str, at: int) -> str:
     """A line, or the part of a long one around the match."""
     if len(line) <= SHOWN_CHARS:
         return line

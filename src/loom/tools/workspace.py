@@ -7,10 +7,11 @@ swapped in between changes nothing.
 from __future__ import annotations
 
 import os
+import re
 import stat
-from collections.abc import Generator
+from collections.abc import Generator, Iterable
 from contextlib import contextmanager
-from fnmatch import fnmatch
+from fnmatch import translate
 from pathlib import Path
 from typing import BinaryIO, Final
 
@@ -18,11 +19,19 @@ import msgspec
 
 from loom.content.media import size_label
 from loom.errors import TooLarge, Unreadable
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
 
 SENSITIVE_NAMES: Final = (
     ".env",
     ".env.*",
+    ".envrc",
+    "*.env",
+    "service-account*.json",
+    "service_account*.json",
+    "*.jks",
+    "*.tfstate",
+    "kubeconfig",
+    ".dockercfg",
     "*.pem",
     "*.key",
     "*.p12",
@@ -47,6 +56,7 @@ SENSITIVE_NAMES: Final = (
     "token",
 )
 SENSITIVE_FOLDERS: Final = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", "gcloud", ".password-store")
+_SENSITIVE_NAME: Final = re.compile("|".join(map(translate, SENSITIVE_NAMES)))
 
 
 class OpenFile(msgspec.Struct, frozen=True):
@@ -135,7 +145,7 @@ def _open(workspace: Path, asked: str, name: str) -> tuple[int, Path]:
         raise Unreadable(f"{asked[:200]!r} is not the path of a file", name=name, hint="Check it.") from None
 
 
-def read_whole(opened: OpenFile, limits: Limits) -> bytes:
+def read_whole(opened: OpenFile, limits: IntakeLimits) -> bytes:
     """All of it, if that is something the door could admit; a huge file is refused before it is loaded."""
     most = max(limits.max_oversize_bytes, limits.max_pdf_bytes, limits.max_office_bytes, limits.max_audio_bytes)
     try:
@@ -155,10 +165,15 @@ def read_whole(opened: OpenFile, limits: Limits) -> bytes:
 
 def is_sensitive(path: Path) -> bool:
     """Keys, passwords and tokens by their usual names, wherever they are."""
-    name = path.name.lower()
-    return any(fnmatch(name, pattern) for pattern in SENSITIVE_NAMES) or any(
-        part.lower() in SENSITIVE_FOLDERS for part in path.parts[:-1]
-    )
+    return is_sensitive_name(path.name) or has_sensitive_folder(path.parts[:-1])
+
+
+def is_sensitive_name(name: str) -> bool:
+    return _SENSITIVE_NAME.fullmatch(name.lower()) is not None
+
+
+def has_sensitive_folder(parts: Iterable[str]) -> bool:
+    return any(part.lower() in SENSITIVE_FOLDERS for part in parts)
 
 
 def _true_path(descriptor: int, wanted: Path) -> Path:

@@ -25,15 +25,13 @@ from loom.events import (
     UsageReported,
 )
 from loom.models import Model, Usage
-from loom.prompt import Embedded, Prompt, ShownBlock, ShownMedia, ShownResult
-from loom.wire import faults, shapes
-from loom.wire.framing import EventStream, inner, parse_object, reading, whole, words
+from loom.prompt import Embedded, Prompt, Sampling, ShownBlock, ShownMedia, ShownRaw, ShownResult
+from loom.wire import faults, options, shapes
+from loom.wire.framing import SseParser, get_int, get_object, get_str, not_an_answer, parse_object, wire_errors
 
 PATH: Final = "/v1/messages"
 HEADERS: Final = {"anthropic-version": "2026-10-21"}
-BEDROCK_VERSION: Final = "bedrock-2023-05-31"
 
-_THINKING_BUDGETS: Final = {"low": 2_048, "medium": 8_192, "high": 24_576}
 _CACHE: Final = {"type": "ephemeral"}
 
 
@@ -46,43 +44,83 @@ def path(model: Model) -> str:  # noqa: ARG001 - the same question is asked of e
 
 def encode(prompt: Prompt) -> dict[str, Any]:
     model = prompt.model
-    max_tokens = prompt.sampling.max_tokens or min(model.limits.max_output_tokens, 16_384)
-    body: dict[str, Any] = {"max_tokens": max_tokens, "messages": _messages(prompt)}
-    if model.provider == "bedrock-anthropic":
-        body["anthropic_version"] = BEDROCK_VERSION
-    else:
-        body |= {"model": model.name, "stream": True}
-    if prompt.system:
-        system: dict[str, Any] = {"type": "text", "text": prompt.system}
-        body["system"] = [system | {"cache_control": _CACHE} if model.cache.mode == "explicit" else system]
+    sampling = options.keep_supported(model, prompt.sampling)
+    limits = model.limits
+    max_tokens = sampling.max_tokens or limits.default_output_tokens or limits.max_output_tokens
+    body: dict[str, Any] = {
+        "max_tokens": max_tokens,
+        "messages": _messages(prompt),
+        "model": model.name,
+        "stream": True,
+    }
+    if said := options.system_text(prompt):
+        system: dict[str, Any] = {"type": "text", "text": said}
+        body["system"] = [system | {"cache_control": _cache(prompt)} if model.cache.mode == "explicit" else system]
     if prompt.tools:
         body["tools"] = [
             {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
             for tool in prompt.tools
         ]
-    thinking = _thinking(prompt, max_tokens)
+    thinking = _thinking(model, sampling, max_tokens)
     if thinking is not None:
         body["thinking"] = thinking
-    if prompt.tools and prompt.sampling.tool_choice != "auto":
-        # A forced call is refused while the model thinks; asking is the nearest that is allowed.
-        forced = prompt.sampling.tool_choice == "any" and model.thinking.request != "always" and thinking is None
-        body["tool_choice"] = {"type": "any" if forced else "none" if prompt.sampling.tool_choice == "none" else "auto"}
-    # From version 2026-10-21 on any temperature is refused; Bedrock still speaks the older one.
-    older = "anthropic_version" in body
-    if prompt.sampling.temperature is not None and older and model.sampling and thinking is None:
-        body["temperature"] = prompt.sampling.temperature
-    return body
+    if output := _output(prompt, sampling):
+        body["output_config"] = output
+    if prompt.tools:
+        body |= _tool_choice(sampling, is_thinking=thinking is not None or model.thinking.request == "always")
+    if sampling.temperature is not None and thinking is None:
+        body["temperature"] = sampling.temperature
+    if sampling.top_p is not None and thinking is None:
+        body["top_p"] = sampling.top_p
+    if sampling.stop:
+        body["stop_sequences"] = list(sampling.stop)
+    if sampling.service_tier:
+        body["service_tier"] = sampling.service_tier
+    if sampling.user:
+        body["metadata"] = {"user_id": sampling.user}
+    return options.with_extra(body, prompt)
 
 
-def _thinking(prompt: Prompt, max_tokens: int) -> dict[str, Any] | None:
-    wish, rule = prompt.sampling.thinking, prompt.model.thinking.request
-    if not wish or rule == "none":
+def _cache(prompt: Prompt) -> dict[str, Any]:
+    is_long = options.keep_supported(prompt.model, prompt.sampling).cache_hour
+    return {**_CACHE, "ttl": "1h"} if is_long else {**_CACHE}
+
+
+def _thinking(model: Model, sampling: Sampling, max_tokens: int) -> dict[str, Any] | None:
+    """What a family takes: a budget, or adaptive thinking whose depth is the effort of `output_config`."""
+    rule = model.thinking
+    summary: dict[str, Any] = {"display": "summarized"} if rule.asks_for_summary else {}
+    if rule.request == "always":
+        return {"type": "adaptive", **summary} if summary or sampling.thinking not in ("", "off") else None
+    if not sampling.thinking or rule.request == "none":
         return None
-    if wish == "off":
-        return None if rule == "always" else {"type": "disabled"}
-    if rule == "budget":
-        return {"type": "enabled", "budget_tokens": max(1_024, min(_THINKING_BUDGETS[wish], max_tokens // 2))}
-    return {"type": "adaptive"}
+    if sampling.thinking == "off":
+        return {"type": "disabled"}
+    if rule.request == "budget":
+        return {"type": "enabled", "budget_tokens": rule.budget(sampling.thinking, max_tokens)}
+    return {"type": "adaptive", **summary}
+
+
+def _output(prompt: Prompt, sampling: Sampling) -> dict[str, Any]:
+    rule = prompt.model.thinking
+    output: dict[str, Any] = {}
+    level = rule.nearest(sampling.thinking)
+    if rule.request in ("adaptive", "always") and level and level != "off":
+        output["effort"] = level
+    if sampling.output_schema is not None and options.has_native_schema(prompt):
+        output["format"] = {"type": "json_schema", "schema": options.close_schema(sampling.output_schema.schema)}
+    return output
+
+
+def _tool_choice(sampling: Sampling, *, is_thinking: bool) -> dict[str, Any]:
+    """A forced call is refused while the model thinks; asking is the nearest that is allowed."""
+    single: dict[str, Any] = {"disable_parallel_tool_use": True} if sampling.parallel_calls is False else {}
+    if sampling.tool_choice == "none":
+        return {"tool_choice": {"type": "none"}}
+    if sampling.tool_choice == "any" and not is_thinking:
+        forced = {"type": "tool", "name": sampling.tool_name} if sampling.tool_name else {"type": "any"}
+        return {"tool_choice": forced | single}
+    return {"tool_choice": {"type": "auto", **single}} if single or sampling.tool_choice == "any" else {}
 
 
 def _messages(prompt: Prompt) -> list[dict[str, Any]]:
@@ -92,10 +130,12 @@ def _messages(prompt: Prompt) -> list[dict[str, Any]]:
     messages: list[dict[str, Any]] = []
     for position, message in enumerate(prompt.messages):
         content = [written for block in message.blocks if (written := _block(block)) is not None]
+        if options.has_native_schema(prompt):
+            _without_citations(content)
         if not content:
             continue  # only thinking that is not whole
         if position in marks:
-            _mark(content)
+            _mark(content, _cache(prompt))
         role = "assistant" if message.role == "assistant" else "user"
         if messages and messages[-1]["role"] == role:
             messages[-1]["content"].extend(content)
@@ -104,11 +144,20 @@ def _messages(prompt: Prompt) -> list[dict[str, Any]]:
     return messages
 
 
-def _mark(content: list[dict[str, Any]]) -> None:
+def _without_citations(content: list[dict[str, Any]]) -> None:
+    """A schema for the answer and citations refuse each other."""
+    for block in content:
+        if block["type"] == "document":
+            block.pop("citations", None)
+        elif block["type"] == "tool_result":
+            _without_citations(block["content"])
+
+
+def _mark(content: list[dict[str, Any]], cache: dict[str, Any]) -> None:
     """The cache ends at the last block that may carry the mark (thinking may not)."""
     for block in reversed(content):
         if block["type"] not in ("thinking", "redacted_thinking"):
-            block["cache_control"] = _CACHE
+            block["cache_control"] = cache
             return
 
 
@@ -119,7 +168,9 @@ def _block(block: ShownBlock) -> dict[str, Any] | None:
         case ShownMedia():
             return _media(block)
         case ThinkingBlock():
-            return _thought(block)
+            return _thinking_block(block)
+        case ShownRaw():
+            return {**block.data}
         case ToolCall():
             return {"type": "tool_use", "id": block.id, "name": block.name, "input": block.arguments}
         case ShownResult():
@@ -130,11 +181,11 @@ def _block(block: ShownBlock) -> dict[str, Any] | None:
             assert_never(block)
 
 
-def _thought(block: ThinkingBlock) -> dict[str, Any] | None:
+def _thinking_block(block: ThinkingBlock) -> dict[str, Any] | None:
     owed: dict[str, Any] = block.opaque.data if block.opaque else {}
-    if data := shapes.owed_text(owed, "data"):
+    if data := shapes.opaque_text(owed, "data"):
         return {"type": "redacted_thinking", "data": data}
-    signature = shapes.owed_text(owed, "signature")
+    signature = shapes.opaque_text(owed, "signature")
     return {"type": "thinking", "thinking": block.text, "signature": signature} if signature else None
 
 
@@ -165,7 +216,7 @@ _PLACES: Final = {
 
 def _is_whole(data: dict[str, Any]) -> bool:
     """A citation that came out of a foreign file may lack something, and has no form then."""
-    kind = shapes.owed_text(data, "type")
+    kind = shapes.opaque_text(data, "type")
     if kind not in _PLACES:
         return False
     numbers, title, texts = _PLACES[kind]
@@ -180,7 +231,7 @@ def _is_whole(data: dict[str, Any]) -> bool:
 def _media(block: ShownMedia) -> dict[str, Any]:
     ref = block.ref
     source: dict[str, Any] = (
-        shapes.Filed(ref, {"type": "file", "file_id": ref.file_id})
+        shapes.UploadedPart(ref, {"type": "file", "file_id": ref.file_id})
         if ref.file_id
         else {"type": "base64", "media_type": ref.media_type, "data": Embedded(ref)}
     )
@@ -210,20 +261,37 @@ _STOPS: Final[dict[str, StopReason]] = {
 class Decoder:
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._stream = EventStream()
+        self._stream = SseParser()
         self._kinds: dict[int, str] = {}
         self._usage: dict[str, int] = {}
         self._stop: tuple[StopReason, str] | None = None
         self._closed_call: int | None = None
 
     def feed(self, data: bytes) -> Iterator[DecoderEvent]:
-        with reading(self._model):
+        with wire_errors(self._model):
             for event in self._stream.feed(data):
                 yield from self.decode(parse_object(event.data, self._model))
 
     def finish(self) -> Iterator[DecoderEvent]:
-        """The stream ended: nothing is pending, because `message_stop` is always sent."""
-        return iter(())
+        """After a stream nothing is pending, because `message_stop` is always sent."""
+        with wire_errors(self._model):
+            for answer in self._stream.whole_answers(self._model):
+                yield from self._whole(answer)
+
+    def _whole(self, answer: dict[str, Any]) -> Iterator[DecoderEvent]:
+        """A message that came at once, as the events in which it would have been streamed."""
+        if answer.get("error"):
+            raise fault(None, answer, self._model)
+        if not isinstance(answer.get("content"), list):
+            raise not_an_answer(self._model, ", ".join(list(answer)[:8]))
+        yield from self.decode({"type": "message_start", "message": {"usage": answer.get("usage")}})
+        for index, block in enumerate(answer["content"]):
+            yield from self.decode({"type": "content_block_start", "index": index, "content_block": block})
+            for delta in _deltas_of(block):
+                yield from self.decode({"type": "content_block_delta", "index": index, "delta": delta})
+            yield from self.decode({"type": "content_block_stop", "index": index})
+        yield from self.decode({"type": "message_delta", "delta": {"stop_reason": answer.get("stop_reason")}})
+        yield from self.decode({"type": "message_stop"})
 
     def decode(self, event: dict[str, Any]) -> Iterator[DecoderEvent]:
         """One event's JSON; Bedrock frames the same objects in its own way."""
@@ -232,14 +300,14 @@ class Decoder:
                 yield from self._count(event["message"].get("usage"))
             case "content_block_start":
                 yield from self._finish_call()
-                yield from self._start(whole(event, "index"), event["content_block"])
+                yield from self._start(get_int(event, "index"), event["content_block"])
             case "content_block_delta":
-                yield from self._delta(whole(event, "index"), event["delta"])
+                yield from self._delta(get_int(event, "index"), event["delta"])
             case "content_block_stop":
                 if self._kinds.get(event["index"]) == "tool_use":
                     self._closed_call = event["index"]
             case "message_delta":
-                reason = words(event["delta"], "stop_reason")
+                reason = get_str(event["delta"], "stop_reason")
                 if reason:
                     self._stop = (_STOPS.get(reason, "other"), reason)
                     if self._stop[0] not in ("max_tokens", "overflow"):
@@ -263,26 +331,26 @@ class Decoder:
         self._kinds[index] = block["type"]
         match block["type"]:
             case "text" if block.get("text"):
-                yield TextDelta(index=index, text=words(block, "text"))
+                yield TextDelta(index=index, text=get_str(block, "text"))
             case "thinking" if block.get("thinking"):
-                yield ThinkingDelta(index=index, text=words(block, "thinking"))
+                yield ThinkingDelta(index=index, text=get_str(block, "thinking"))
             case "redacted_thinking":
                 yield ThinkingSealed(index=index, opaque=self._opaque({"data": block["data"]}), redacted=True)
             case "tool_use":
-                yield CallStarted(index=index, id=words(block, "id"), name=words(block, "name"))
+                yield CallStarted(index=index, id=get_str(block, "id"), name=get_str(block, "name"))
             case _:
                 pass
 
     def _delta(self, index: int, delta: dict[str, Any]) -> Iterator[DecoderEvent]:
         match delta["type"]:
             case "text_delta":
-                yield TextDelta(index=index, text=words(delta, "text"))
+                yield TextDelta(index=index, text=get_str(delta, "text"))
             case "thinking_delta":
-                yield ThinkingDelta(index=index, text=words(delta, "thinking"))
+                yield ThinkingDelta(index=index, text=get_str(delta, "thinking"))
             case "signature_delta":
                 yield ThinkingSealed(index=index, opaque=self._opaque({"signature": delta["signature"]}))
             case "input_json_delta" if self._kinds.get(index) == "tool_use":
-                yield CallDelta(index=index, arguments=words(delta, "partial_json"))
+                yield CallDelta(index=index, arguments=get_str(delta, "partial_json"))
             case "citations_delta":
                 yield Cited(index=index, citation=self._citation(delta["citation"]))
             case _:
@@ -292,7 +360,7 @@ class Decoder:
         """Numbers are cumulative; `input_tokens` is only what was not cached."""
         if not usage:
             return
-        counts = usage | inner(usage, "output_tokens_details")
+        counts = usage | get_object(usage, "output_tokens_details")
         self._usage |= {key: int(value) for key, value in counts.items() if isinstance(value, int)}
         read = self._usage.get("cache_read_input_tokens", 0)
         written = self._usage.get("cache_creation_input_tokens", 0)
@@ -310,39 +378,59 @@ class Decoder:
         """The response has `file_id`, which a request may not carry."""
         data = {key: value for key, value in raw.items() if key != "file_id"}
         common: dict[str, Any] = {
-            "quote": words(raw, "cited_text"),
-            "title": words(raw, "document_title") or words(raw, "title"),
-            "url": words(raw, "url"),
+            "quote": get_str(raw, "cited_text"),
+            "title": get_str(raw, "document_title") or get_str(raw, "title"),
+            "url": get_str(raw, "url"),
             "opaque": self._opaque(data),
         }
         match raw.get("type"):
             case "page_location":
                 return Citation(
                     locator="page",
-                    first=whole(raw, "start_page_number"),
-                    last=whole(raw, "end_page_number") - 1,
+                    first=get_int(raw, "start_page_number"),
+                    last=get_int(raw, "end_page_number") - 1,
                     **common,
                 )
             case "char_location":
                 return Citation(
-                    locator="char", first=whole(raw, "start_char_index"), last=whole(raw, "end_char_index"), **common
+                    locator="char",
+                    first=get_int(raw, "start_char_index"),
+                    last=get_int(raw, "end_char_index"),
+                    **common,
                 )
             case "content_block_location":
                 return Citation(
-                    locator="block", first=whole(raw, "start_block_index"), last=whole(raw, "end_block_index"), **common
+                    locator="block",
+                    first=get_int(raw, "start_block_index"),
+                    last=get_int(raw, "end_block_index"),
+                    **common,
                 )
             case "search_result_location":
                 return Citation(
                     locator="result",
-                    first=whole(raw, "start_block_index"),
-                    last=whole(raw, "end_block_index"),
+                    first=get_int(raw, "start_block_index"),
+                    last=get_int(raw, "end_block_index"),
                     **common,
                 )
             case _:
                 return Citation(**common)
 
     def _opaque(self, data: dict[str, Any]) -> Opaque:
-        return Opaque(provider=self._model.producer, model=self._model.name, data=data)
+        return Opaque(provider=self._model.opaque_owner, model=self._model.name, data=data)
+
+
+def _deltas_of(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """What a stream would send of a block after its beginning."""
+    match block.get("type"):
+        case "tool_use" if block.get("input"):
+            yield {"type": "input_json_delta", "partial_json": shapes.arguments_text(block["input"])}
+        case "thinking" if block.get("signature"):
+            yield {"type": "signature_delta", "signature": block["signature"]}
+        case "text":
+            for citation in block.get("citations") or ():
+                yield {"type": "citations_delta", "citation": citation}
+        case _:
+            pass
 
 
 # Answers other than 200 --------------------------------------------------------------------------------------------
@@ -362,4 +450,4 @@ _STATUS: Final = {
 
 def fault(status: int | None, body: dict[str, Any], model: Model, sent: dict[str, Any] | None = None) -> ProviderError:
     """`body` is the JSON of the answer (or of an `error` event), `sent` the request, to name the picture it means."""
-    return faults.read(status, body, model, sent, _STATUS)
+    return faults.error_from_body(status, body, model, sent, _STATUS)

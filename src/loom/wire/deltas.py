@@ -67,6 +67,8 @@ class Deltas:
         self._open: Literal["", "text", "thinking"] = ""
         self._field = ""
         self._index = 0
+        self.first_thinking: int | None = None
+        self.first_field = ""
         self.last_text: int | None = None
         """The latest block of text: what an annotation belongs to."""
 
@@ -82,6 +84,8 @@ class Deltas:
             return
         yield from self._enter("thinking")
         self._field = field
+        if self.first_thinking is None:
+            self.first_thinking, self.first_field = self._index, field
         yield ThinkingDelta(index=self._index, text=text)
 
     def call(self) -> int:
@@ -110,7 +114,7 @@ class Deltas:
 
     def _seal(self) -> Iterator[DecoderEvent]:
         if self._open == "thinking":
-            opaque = Opaque(provider=self._model.producer, model=self._model.name, data={"field": self._field})
+            opaque = Opaque(provider=self._model.opaque_owner, model=self._model.name, data={"field": self._field})
             yield ThinkingSealed(index=self._index, opaque=opaque)
 
 

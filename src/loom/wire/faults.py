@@ -26,7 +26,7 @@ from loom.errors import (
 )
 from loom.models import Model
 from loom.prompt import Embedded
-from loom.wire.shapes import Filed
+from loom.wire.shapes import UploadedPart
 
 _KEY: Final = re.compile(r"api[ _]key not valid|(?:invalid|incorrect|missing)[ _](?:x-)?api[ _-]key", re.IGNORECASE)
 _UNPAID: Final = re.compile(r"insufficient[_ ](?:quota|balance)|credit balance is too low", re.IGNORECASE)
@@ -71,7 +71,7 @@ OPENAI_STATUS: Final = {
 """What the kinds of both OpenAI wires mean where a stream says them and no status does."""
 
 
-def read(
+def error_from_body(
     status: int | None,
     body: dict[str, Any],
     model: Model,
@@ -84,7 +84,7 @@ def read(
     kind, message, place = explanation(body)
     if status is None:
         status = next((statuses[word] for word in kind.split() if word in statuses), _status_in(kind))
-    digests = blamed(f"{place} {message}", sent)
+    digests = media_at_error_path(f"{place} {message}", sent)
     if not digests and _MEDIA.search(f"{kind} {message}"):
         only = set(media_in(sent))
         digests = tuple(only) if len(only) == 1 else ()
@@ -158,8 +158,15 @@ def explanation(body: dict[str, Any]) -> tuple[str, str, str]:
         return "", _text(error), ""
     details = cast("dict[str, Any]", error)
     kinds = [str(details[key]) for key in ("type", "code", "status") if details.get(key)]
-    message = details.get("message") or details.get("detail")
-    return " ".join(kinds), _text(message or details), str(details.get("param") or "")
+    message = _text(details.get("message") or details.get("detail") or details)
+    place = str(details.get("param") or "")
+    metadata: Any = details.get("metadata")
+    raw: Any = cast("dict[str, Any]", metadata).get("raw") if isinstance(metadata, dict) else None
+    if raw:
+        # OpenRouter says "Provider returned error"; what its provider said stands here, as JSON or as words.
+        inner_kind, cause, inner_place = explanation({"error": raw})
+        return " ".join((*kinds, inner_kind)).strip(), f"{message}: {cause}", place or inner_place
+    return " ".join(kinds), message, place
 
 
 def _object(text: str) -> dict[str, Any] | None:
@@ -185,7 +192,7 @@ _PATH: Final = re.compile(r"\b(?:messages|contents|input)(?:\[\d+\]|\.\w+)+")
 _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
 
-def blamed(words: str, sent: dict[str, Any] | None) -> tuple[str, ...]:
+def media_at_error_path(words: str, sent: dict[str, Any] | None) -> tuple[str, ...]:
     """The media at the place that the words name: `messages.3.content.1.image`, `input[0].content[2].image_url` …"""
     if sent is None:
         return ()
@@ -220,7 +227,7 @@ def _media_at(steps: list[str], sent: dict[str, Any]) -> tuple[str, ...]:
 def media_in(value: Any) -> tuple[str, ...]:
     """The digests of every medium that a piece of a request holds or names."""
     match value:
-        case Embedded() | Filed():
+        case Embedded() | UploadedPart():
             return (value.ref.digest,)
         case dict():
             return tuple(digest for item in cast("dict[str, Any]", value).values() for digest in media_in(item))

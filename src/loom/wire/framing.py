@@ -13,6 +13,7 @@ from loom.content.blocks import clean_text
 from loom.errors import WireError
 from loom.models import Model
 
+_BEFORE_JSON: Final = b" \t\r\n\xef\xbb\xbf"
 MAX_FRAME_BYTES: Final = 64 * 1024 * 1024
 """A picture in an answer is a few megabytes of base64; anything larger is not an answer."""
 
@@ -54,17 +55,36 @@ class LineSplitter:
         return bytes(self._pending)
 
 
-class EventStream:
-    """The text/event-stream format: fields up to a blank line; comments and unknown fields are skipped."""
+class SseParser:
+    """The text/event-stream format: fields up to a blank line; comments and unknown fields are skipped.
+
+    No event begins with a brace or a bracket: a body that does is a whole JSON answer, as servers send it that ignore
+    `stream`. It is kept until the end, for `whole`.
+    """
 
     def __init__(self) -> None:
         self._lines = LineSplitter()
+        self._lead = bytearray()
+        self._begun = False
+        self._whole: bytearray | None = None
         self._event = ""
         self._data: list[bytes] = []
         self._size = 0
         self._first = True
 
     def feed(self, data: bytes) -> Iterator[ServerSentEvent]:
+        if not self._begun:
+            self._lead += data
+            beginning = bytes(self._lead.lstrip(_BEFORE_JSON)[:1])
+            if not beginning:
+                return
+            self._begun, data = True, bytes(self._lead)
+            self._whole = bytearray() if beginning in (b"{", b"[") else None
+        if self._whole is not None:
+            self._whole += data
+            if len(self._whole) > MAX_FRAME_BYTES:
+                raise WireError(f"the provider sent an answer of more than {MAX_FRAME_BYTES} bytes")
+            return
         for raw in self._lines.feed(data):
             line = raw
             if self._first:
@@ -81,6 +101,18 @@ class EventStream:
                     raise WireError(f"the provider sent an event of more than {MAX_FRAME_BYTES} bytes")
             elif field == b"event":
                 self._event = value.decode("utf-8", "replace")
+
+    def whole_answers(self, model: Model) -> list[dict[str, Any]]:
+        """Return the JSON objects of an answer that was no stream: one, or those of a list; none after a stream."""
+        if self._whole is None:
+            return []
+        data, self._whole = bytes(self._whole).lstrip(_BEFORE_JSON), None
+        try:
+            found: Any = msgspec.json.decode(data)
+        except (msgspec.DecodeError, UnicodeDecodeError) as error:
+            raise not_an_answer(model, f"{error}: {data[:120]!r}") from None
+        items = cast("list[Any]", found) if isinstance(found, list) else [found]
+        return [cast("dict[str, Any]", item) for item in items if isinstance(item, dict)]
 
     def _dispatch(self) -> Iterator[ServerSentEvent]:
         if self._data:
@@ -106,28 +138,28 @@ def _with_half_characters(text: str | bytes) -> dict[str, Any] | None:
         found: Any = json.loads(text)
     except ValueError:
         return None
-    return cast("dict[str, Any]", _cleaned(found)) if isinstance(found, dict) else None
+    return cast("dict[str, Any]", _clean_json(found)) if isinstance(found, dict) else None
 
 
-def _cleaned(value: Any) -> Any:
+def _clean_json(value: Any) -> Any:
     match value:
         case str():
             return clean_text(value)
         case list():
-            return [_cleaned(item) for item in cast("list[Any]", value)]
+            return [_clean_json(item) for item in cast("list[Any]", value)]
         case dict():
-            return {clean_text(key): _cleaned(item) for key, item in cast("dict[str, Any]", value).items()}
+            return {clean_text(key): _clean_json(item) for key, item in cast("dict[str, Any]", value).items()}
         case _:
             return value
 
 
-def inner(value: dict[str, Any], key: str) -> dict[str, Any]:
+def get_object(value: dict[str, Any], key: str) -> dict[str, Any]:
     """The object under a key; an empty one where a provider says null or nothing."""
     found = value.get(key)
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
-def words(value: dict[str, Any], key: str) -> str:
+def get_str(value: dict[str, Any], key: str) -> str:
     """The text under a key; empty where a provider says null or nothing."""
     found = value.get(key)
     if found is None:
@@ -137,7 +169,7 @@ def words(value: dict[str, Any], key: str) -> str:
     return found
 
 
-def whole(value: dict[str, Any], key: str) -> int:
+def get_int(value: dict[str, Any], key: str) -> int:
     """The number under a key, which must be there."""
     found = value[key]
     if not isinstance(found, int):
@@ -145,19 +177,29 @@ def whole(value: dict[str, Any], key: str) -> int:
     return int(found)
 
 
-def count(value: dict[str, Any], key: str) -> int:
+def get_count(value: dict[str, Any], key: str) -> int:
     """How many; none where a provider does not say. Some servers count in floats."""
     found = value.get(key)
     return int(found) if isinstance(found, int | float) else 0
 
 
 @contextmanager
-def reading(model: Model) -> Generator[None]:
+def wire_errors(model: Model) -> Generator[None]:
     """Whatever does not have the shape that the protocol promises is the provider's fault, and said as such."""
     try:
         yield
     except (KeyError, IndexError, TypeError, AttributeError, ValueError) as error:
         raise _not_understood(model, f"{type(error).__name__}: {error}") from error
+
+
+def not_an_answer(model: Model, what: str) -> WireError:
+    """JSON of another kind than the protocol's: most often an address that belongs to something else."""
+    return WireError(
+        f"{model.reference}: the server sent JSON that is no answer of this protocol ({what})",
+        provider=model.provider,
+        model=model.name,
+        hint="Check base_url: it must be the address of the API, with its version.",
+    )
 
 
 def _not_understood(model: Model, what: str) -> WireError:

@@ -31,16 +31,13 @@ from loom.events import (
     UsageReported,
 )
 from loom.models import Model, Usage
-from loom.prompt import Embedded, Prompt, ShownBlock, ShownMedia, ShownMessage, ShownResult
-from loom.wire import faults, grounding, shapes
-from loom.wire.framing import EventStream, count, inner, parse_object, reading, words
+from loom.prompt import Embedded, Prompt, Sampling, ShownBlock, ShownMedia, ShownMessage, ShownRaw, ShownResult
+from loom.wire import faults, grounding, options, shapes
+from loom.wire.framing import SseParser, get_count, get_object, get_str, not_an_answer, parse_object, wire_errors
 
 HEADERS: Final[dict[str, str]] = {}
 UNSIGNED: Final = "skip_thought_signature_validator"
 """Stands for the signature of a call that this model did not make."""
-
-_THINKING_BUDGETS: Final = {"off": 0, "low": 2_048, "medium": 8_192, "high": 24_576}
-_THINKING_LEVELS: Final = {"off": "MINIMAL", "low": "LOW", "medium": "MEDIUM", "high": "HIGH"}
 
 
 def path(model: Model) -> str:
@@ -53,34 +50,61 @@ def path(model: Model) -> str:
 
 def encode(prompt: Prompt) -> dict[str, Any]:
     body: dict[str, Any] = {"contents": _contents(prompt)}
-    if prompt.system:
-        body["systemInstruction"] = {"parts": [{"text": prompt.system}]}
+    sampling = options.keep_supported(prompt.model, prompt.sampling)
+    if said := options.system_text(prompt):
+        body["systemInstruction"] = {"parts": [{"text": said}]}
     if prompt.tools:
         declarations = [
             {"name": tool.name, "description": tool.description, "parametersJsonSchema": tool.parameters}
             for tool in prompt.tools
         ]
         body["tools"] = [{"functionDeclarations": declarations}]
-        if prompt.sampling.tool_choice != "auto":
-            body["toolConfig"] = {"functionCallingConfig": {"mode": prompt.sampling.tool_choice.upper()}}
-    generation = _generation(prompt)
-    return body | {"generationConfig": generation} if generation else body
+        if sampling.tool_choice != "auto":
+            named = {"allowedFunctionNames": [sampling.tool_name]} if sampling.tool_name else {}
+            body["toolConfig"] = {"functionCallingConfig": {"mode": sampling.tool_choice.upper(), **named}}
+    generation = _generation(prompt, sampling)
+    if generation:
+        body["generationConfig"] = generation
+    if sampling.service_tier:
+        body["serviceTier"] = sampling.service_tier
+    return options.with_extra(body, prompt)
 
 
-def _generation(prompt: Prompt) -> dict[str, Any]:
-    sampling, rule = prompt.sampling, prompt.model.thinking.request
+def _generation(prompt: Prompt, sampling: Sampling) -> dict[str, Any]:
     generation: dict[str, Any] = {}
     if sampling.max_tokens is not None:
         generation["maxOutputTokens"] = sampling.max_tokens
-    if sampling.temperature is not None and prompt.model.sampling:
+    if sampling.temperature is not None:
         generation["temperature"] = sampling.temperature
-    if sampling.thinking and rule in ("level", "budget"):
-        # Thoughts are taken out of the same tokens as the answer, which must not be left without any.
-        budget = min(_THINKING_BUDGETS[sampling.thinking], (sampling.max_tokens or 65_536) // 2)
-        level = _THINKING_LEVELS[sampling.thinking]
-        amount: dict[str, Any] = {"thinkingLevel": level} if rule == "level" else {"thinkingBudget": budget}
-        generation["thinkingConfig"] = amount | {"includeThoughts": sampling.thinking != "off"}
+    if sampling.top_p is not None:
+        generation["topP"] = sampling.top_p
+    if sampling.seed is not None:
+        generation["seed"] = sampling.seed
+    if sampling.stop:
+        generation["stopSequences"] = list(sampling.stop)
+    if sampling.output_schema is not None and options.has_native_schema(prompt):
+        generation["responseMimeType"] = "application/json"
+        generation["responseJsonSchema"] = sampling.output_schema.schema
+    if thinking := _thinking(prompt.model, sampling):
+        generation["thinkingConfig"] = thinking
     return generation
+
+
+def _thinking(model: Model, sampling: Sampling) -> dict[str, Any]:
+    """Thoughts are taken out of the same tokens as the answer, which must not be left without any."""
+    rule = model.thinking
+    if rule.request not in ("level", "budget"):
+        return {}
+    shown = {"includeThoughts": sampling.thinking != "off"}
+    if not sampling.thinking:
+        return shown
+    if rule.request == "level":
+        return {
+            "thinkingLevel": rule.nearest("minimal" if sampling.thinking == "off" else sampling.thinking).upper(),
+            **shown,
+        }
+    most = sampling.max_tokens or model.limits.max_output_tokens
+    return {"thinkingBudget": rule.budget(sampling.thinking, most), **shown}
 
 
 def _contents(prompt: Prompt) -> list[dict[str, Any]]:
@@ -125,12 +149,12 @@ def _model_part(block: ShownBlock, model: Model) -> dict[str, Any] | None:
         case TextBlock():
             return {"text": block.text, **_signature(block)}
         case ThinkingBlock():
-            data, signed = _owed(block), _signature(block)
+            data, signed = _opaque_fields(block), _signature(block)
             if not signed:
                 return None
             if data.get("thought"):
                 return {"text": block.text, "thought": True, **signed}
-            return {"text": shapes.owed_text(data, "text"), **signed}
+            return {"text": shapes.opaque_text(data, "text"), **signed}
         case ToolCall():
             call = {**_own_id(block), "name": block.name, "args": block.arguments}
             return {"functionCall": call, **_signature(block)}
@@ -138,21 +162,23 @@ def _model_part(block: ShownBlock, model: Model) -> dict[str, Any] | None:
             return _content(block, model)
         case ShownResult():
             return _response(block, block.name, {})
+        case ShownRaw():
+            return {**block.data}
         case _:
             assert_never(block)
 
 
-def _owed(block: TextBlock | ThinkingBlock | ToolCall) -> dict[str, Any]:
+def _opaque_fields(block: TextBlock | ThinkingBlock | ToolCall) -> dict[str, Any]:
     return block.opaque.data if block.opaque is not None else {}
 
 
 def _signature(block: TextBlock | ThinkingBlock | ToolCall) -> dict[str, Any]:
-    signature = shapes.owed_text(_owed(block), "thoughtSignature")
+    signature = shapes.opaque_text(_opaque_fields(block), "thoughtSignature")
     return {"thoughtSignature": signature} if signature else {}
 
 
 def _own_id(call: ToolCall) -> dict[str, Any]:
-    own = shapes.owed_text(_owed(call), "id")
+    own = shapes.opaque_text(_opaque_fields(call), "id")
     return {"id": own} if own else {}
 
 
@@ -177,7 +203,7 @@ def _response(result: ShownResult, name: str, own: dict[str, Any]) -> dict[str, 
     return {"functionResponse": function | {"parts": media} if media else function}
 
 
-def _content(block: shapes.Content, model: Model) -> dict[str, Any]:
+def _content(block: shapes.WireContent, model: Model) -> dict[str, Any]:
     if isinstance(block, TextBlock):
         return {"text": block.text}
     part = _source(block)
@@ -190,7 +216,7 @@ def _content(block: shapes.Content, model: Model) -> dict[str, Any]:
 def _source(block: ShownMedia) -> dict[str, Any]:
     ref = block.ref
     if ref.file_id:
-        return {"fileData": shapes.Filed(ref, {"mimeType": ref.media_type, "fileUri": ref.file_id})}
+        return {"fileData": shapes.UploadedPart(ref, {"mimeType": ref.media_type, "fileUri": ref.file_id})}
     return {"inlineData": {"mimeType": ref.media_type, "data": Embedded(ref)}}
 
 
@@ -217,7 +243,7 @@ class Decoder:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._stream = EventStream()
+        self._stream = SseParser()
         self._next = 0
         self._open = ""
         self._texts: dict[int, str] = {}
@@ -226,33 +252,37 @@ class Decoder:
         self._called = False
 
     def feed(self, data: bytes) -> Iterator[DecoderEvent]:
-        with reading(self._model):
+        with wire_errors(self._model):
             for event in self._stream.feed(data):
                 yield from self._response(parse_object(event.data, self._model))
 
     def finish(self) -> Iterator[DecoderEvent]:
-        """The stream ended: nothing is pending, because the finish reason is passed on at once."""
-        return iter(())
+        """After a stream nothing is pending, because the finish reason is passed on at once."""
+        with wire_errors(self._model):
+            for answer in self._stream.whole_answers(self._model):
+                if not answer.keys() & {"candidates", "promptFeedback", "usageMetadata", "error"}:
+                    raise not_an_answer(self._model, ", ".join(list(answer)[:8]))
+                yield from self._response(answer)
 
     def _response(self, response: dict[str, Any]) -> Iterator[DecoderEvent]:
         if response.get("error"):
             raise fault(None, response, self._model)
         candidates = response.get("candidates") or ()
         candidate: dict[str, Any] = candidates[0] if candidates else {}
-        for part in inner(candidate, "content").get("parts") or ():
+        for part in get_object(candidate, "content").get("parts") or ():
             yield from self._part(part)
         self._sources += [candidate[key] for key in ("groundingMetadata", "citationMetadata") if candidate.get(key)]
-        usage = _usage(inner(response, "usageMetadata"))
+        usage = _usage(get_object(response, "usageMetadata"))
         if usage is not None and usage != self._usage:
             self._usage = usage
             yield UsageReported(usage=usage)
-        blocked = words(inner(response, "promptFeedback"), "blockReason")
-        reason = words(candidate, "finishReason")
+        blocked = get_str(get_object(response, "promptFeedback"), "blockReason")
+        reason = get_str(candidate, "finishReason")
         if reason:
             for index, citation in grounding.citations(self._sources, self._texts):
                 yield Cited(index=index, citation=citation)
             stop = _STOPS.get(reason, "other")
-            detail = words(candidate, "finishMessage") or reason
+            detail = get_str(candidate, "finishMessage") or reason
             yield Stopped(reason="tool_calls" if self._called and stop == "end" else stop, detail=detail)
         elif blocked:
             yield Stopped(reason="refusal", detail=blocked)
@@ -265,13 +295,13 @@ class Decoder:
         elif "inlineData" in part:
             blob = part["inlineData"]
             data = b64decode(blob["data"], validate=True)
-            yield MediaArrived(index=self._begin(""), media_type=words(blob, "mimeType"), data=data)
+            yield MediaArrived(index=self._begin(""), media_type=get_str(blob, "mimeType"), data=data)
         elif part.get("thought"):
-            yield from self._thought(words(part, "text"), signed)
+            yield from self._thinking_events(get_str(part, "text"), signed)
         elif "text" in part or signed:
-            yield from self._text(words(part, "text"), signed)
+            yield from self._text(get_str(part, "text"), signed)
 
-    def _thought(self, text: str, signed: dict[str, Any]) -> Iterator[DecoderEvent]:
+    def _thinking_events(self, text: str, signed: dict[str, Any]) -> Iterator[DecoderEvent]:
         index = self._begin("thinking", apart=bool(signed))
         if text:
             yield ThinkingDelta(index=index, text=text)
@@ -295,7 +325,7 @@ class Decoder:
         index = self._begin("")
         self._called = True
         given = {"id": call["id"]} if call.get("id") else {}
-        yield CallStarted(index=index, id=words(call, "id"), name=words(call, "name"))
+        yield CallStarted(index=index, id=get_str(call, "id"), name=get_str(call, "name"))
         if call.get("args"):
             yield CallDelta(index=index, arguments=shapes.arguments_text(call["args"]))
         owed = given | signed
@@ -309,18 +339,18 @@ class Decoder:
         return self._next - 1
 
     def _opaque(self, data: dict[str, Any]) -> Opaque:
-        return Opaque(provider=self._model.producer, model=self._model.name, data=data)
+        return Opaque(provider=self._model.opaque_owner, model=self._model.name, data=data)
 
 
 def _usage(usage: dict[str, Any]) -> Usage | None:
     """Cached tokens are among the prompt's; thoughts are counted beside the candidates and billed like them."""
     if not usage:
         return None
-    thoughts = count(usage, "thoughtsTokenCount")
+    thoughts = get_count(usage, "thoughtsTokenCount")
     return Usage(
-        input_tokens=count(usage, "promptTokenCount") + count(usage, "toolUsePromptTokenCount"),
-        output_tokens=count(usage, "candidatesTokenCount") + thoughts,
-        cache_read_tokens=count(usage, "cachedContentTokenCount"),
+        input_tokens=get_count(usage, "promptTokenCount") + get_count(usage, "toolUsePromptTokenCount"),
+        output_tokens=get_count(usage, "candidatesTokenCount") + thoughts,
+        cache_read_tokens=get_count(usage, "cachedContentTokenCount"),
         thinking_tokens=thoughts,
     )
 
@@ -342,14 +372,14 @@ _STATUS: Final = {
 
 def fault(status: int | None, body: dict[str, Any], model: Model, sent: dict[str, Any] | None = None) -> ProviderError:
     """`body` is `{"error": {"code", "status", "message", "details"}}`, of an answer or of an event."""
-    return faults.read(status, body, model, sent, _STATUS, retry_after=_retry_after(body))
+    return faults.error_from_body(status, body, model, sent, _STATUS, retry_after=_retry_after(body))
 
 
 def _retry_after(body: dict[str, Any]) -> float | None:
     """A detail may say how long to wait: `"retryDelay": "34.07s"`."""
-    details = inner(body, "error").get("details")
+    details = get_object(body, "error").get("details")
     for detail in cast("list[Any]", details) if isinstance(details, list) else ():
-        delay = str(inner({"detail": detail}, "detail").get("retryDelay", "")).removesuffix("s")
+        delay = str(get_object({"detail": detail}, "detail").get("retryDelay", "")).removesuffix("s")
         if delay.replace(".", "", 1).isdecimal():
             return float(delay)
     return None

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from loom.content.blocks import Citation
-from loom.wire.framing import count, inner, words
+from loom.wire.framing import get_count, get_object, get_str
 
 
 def citations(sources: list[dict[str, Any]], texts: dict[int, str]) -> Iterator[tuple[int, Citation]]:
@@ -16,31 +16,31 @@ def citations(sources: list[dict[str, Any]], texts: dict[int, str]) -> Iterator[
     """
     seen: set[tuple[str, str, tuple[int, int, int]]] = set()
     for source in sources:
-        for segment, about in _cited(source):
+        for segment, about in _cited_segments(source):
             place = _span(texts, segment)
-            url, title = words(about, "uri"), words(about, "title")
+            url, title = get_str(about, "uri"), get_str(about, "title")
             if place is None or (url, title, place) in seen:
                 continue
             seen.add((url, title, place))
             index, start, end = place
-            yield index, Citation(url=url, title=title, quote=words(about, "text"), start=start, end=end)
+            yield index, Citation(url=url, title=title, quote=get_str(about, "text"), start=start, end=end)
 
 
-def _cited(source: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+def _cited_segments(source: dict[str, Any]) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
     """(segment of the answer, what it rests on)."""
     chunks: Any = source.get("groundingChunks") or ()
     for support in source.get("groundingSupports") or ():
         for number in support.get("groundingChunkIndices") or ():
             if number < len(chunks):
                 chunk: dict[str, Any] = chunks[number]
-                yield inner(support, "segment"), inner(chunk, next(iter(chunk), ""))
+                yield get_object(support, "segment"), get_object(chunk, next(iter(chunk), ""))
     for cited in source.get("citations") or source.get("citationSources") or ():
         yield cited, cited
 
 
 def _span(texts: dict[int, str], segment: dict[str, Any]) -> tuple[int, int, int] | None:
     """(block, start, end) in code points. Offsets count bytes of UTF-8; where the words are given too, they decide."""
-    start, end, said = count(segment, "startIndex"), count(segment, "endIndex"), words(segment, "text")
+    start, end, said = get_count(segment, "startIndex"), get_count(segment, "endIndex"), get_str(segment, "text")
     for index, text in texts.items():
         data = text.encode()
         first = len(data[:start].decode(errors="ignore"))

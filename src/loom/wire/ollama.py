@@ -14,9 +14,9 @@ from loom.errors import ProviderError, WireError
 from loom.events import CallDelta, CallFinished, CallStarted, DecoderEvent, Stopped, StopReason, UsageReported
 from loom.models import Model, Usage
 from loom.prompt import Embedded, Prompt, ShownBlock, ShownMessage, ShownResult
-from loom.wire import faults, shapes
+from loom.wire import faults, options, shapes
 from loom.wire.deltas import Deltas
-from loom.wire.framing import LineSplitter, count, inner, parse_object, reading, words
+from loom.wire.framing import LineSplitter, get_count, get_object, get_str, parse_object, wire_errors
 
 PATH: Final = "/api/chat"
 HEADERS: Final[dict[str, str]] = {}
@@ -31,23 +31,32 @@ def path(model: Model) -> str:  # noqa: ARG001 - the same question is asked of e
 
 def encode(prompt: Prompt) -> dict[str, Any]:
     """`num_ctx` and `truncate` keep the server from dropping the oldest messages without a word."""
-    model, sampling = prompt.model, prompt.sampling
-    options: dict[str, Any] = {"num_ctx": model.limits.context_tokens}
+    model = prompt.model
+    sampling = options.keep_supported(model, prompt.sampling)
+    settings: dict[str, Any] = {"num_ctx": model.limits.context_tokens}
     if sampling.max_tokens is not None:
-        options["num_predict"] = sampling.max_tokens
-    if sampling.temperature is not None and model.sampling:
-        options["temperature"] = sampling.temperature
+        settings["num_predict"] = sampling.max_tokens
+    if sampling.temperature is not None:
+        settings["temperature"] = sampling.temperature
+    if sampling.top_p is not None:
+        settings["top_p"] = sampling.top_p
+    if sampling.seed is not None:
+        settings["seed"] = sampling.seed
+    if sampling.stop:
+        settings["stop"] = list(sampling.stop)
     body: dict[str, Any] = {
         "model": model.name,
         "messages": _messages(prompt),
         "stream": True,
         "truncate": False,
-        "options": options,
+        "options": settings,
     }
     if prompt.tools and sampling.tool_choice != "none":
         body["tools"] = [shapes.function_tool(tool) for tool in prompt.tools]
+    if sampling.output_schema is not None and options.has_native_schema(prompt):
+        body["format"] = sampling.output_schema.schema
     think = _think(prompt)
-    return body if think is None else body | {"think": think}
+    return options.with_extra(body if think is None else body | {"think": think}, prompt)
 
 
 def _think(prompt: Prompt) -> bool | str | None:
@@ -56,12 +65,14 @@ def _think(prompt: Prompt) -> bool | str | None:
     if not wish or rule == "none":
         return None
     if rule in ("level", "effort"):
-        return "low" if wish == "off" else wish
+        return prompt.model.thinking.nearest("low" if wish == "off" else wish)
     return wish != "off"
 
 
 def _messages(prompt: Prompt) -> list[dict[str, Any]]:
-    messages: list[dict[str, Any]] = [{"role": "system", "content": prompt.system}] if prompt.system else []
+    messages: list[dict[str, Any]] = (
+        [{"role": "system", "content": said}] if (said := options.system_text(prompt)) else []
+    )
     for message in prompt.messages:
         match message.role:
             case "user":
@@ -84,7 +95,7 @@ def _messages(prompt: Prompt) -> list[dict[str, Any]]:
 
 
 def _assistant(message: ShownMessage) -> dict[str, Any]:
-    written: dict[str, Any] = {"role": "assistant", "content": shapes.speech(message.blocks)}
+    written: dict[str, Any] = {"role": "assistant", "content": shapes.joined_text(message.blocks)}
     thoughts = [block.text for block in message.blocks if isinstance(block, ThinkingBlock) and _is_apart(block)]
     if thoughts:
         written["thinking"] = "".join(thoughts)
@@ -121,14 +132,14 @@ class Decoder:
         self._called = False
 
     def feed(self, data: bytes) -> Iterator[DecoderEvent]:
-        with reading(self._model):
+        with wire_errors(self._model):
             for line in self._lines.feed(data):
                 if line.strip():
                     yield from self._line(parse_object(line, self._model))
 
     def finish(self) -> Iterator[DecoderEvent]:
         """The last line may lack its end; half a line means that the stream was cut, not that it was malformed."""
-        with reading(self._model):
+        with wire_errors(self._model):
             try:
                 last = parse_object(self._lines.rest() or b"{}", self._model)
             except WireError:
@@ -139,20 +150,20 @@ class Decoder:
     def _line(self, line: dict[str, Any]) -> Iterator[DecoderEvent]:
         if line.get("error"):
             raise fault(None, line, self._model)
-        message = inner(line, "message")
-        yield from self._deltas.thinking(words(message, "thinking"), "thinking")
-        yield from self._deltas.content(words(message, "content"))
+        message = get_object(line, "message")
+        yield from self._deltas.thinking(get_str(message, "thinking"), "thinking")
+        yield from self._deltas.content(get_str(message, "content"))
         for call in message.get("tool_calls") or ():
             yield from self._call(call)
         if line.get("done"):
             yield from self._deltas.end()
             yield UsageReported(
                 usage=Usage(
-                    input_tokens=count(line, "prompt_eval_count"),
-                    output_tokens=count(line, "eval_count"),
+                    input_tokens=get_count(line, "prompt_eval_count"),
+                    output_tokens=get_count(line, "eval_count"),
                 )
             )
-            detail = words(line, "done_reason")
+            detail = get_str(line, "done_reason")
             reason = _STOPS.get(detail, "other")
             yield Stopped(reason="tool_calls" if self._called and reason == "end" else reason, detail=detail)
 
@@ -162,7 +173,7 @@ class Decoder:
         self._called = True
         yield from self._deltas.end()
         index = self._deltas.call()
-        yield CallStarted(index=index, id=words(call, "id"), name=words(function, "name"))
+        yield CallStarted(index=index, id=get_str(call, "id"), name=get_str(function, "name"))
         arguments = function.get("arguments")
         if arguments:
             text = arguments if isinstance(arguments, str) else shapes.arguments_text(arguments)
@@ -175,4 +186,4 @@ class Decoder:
 
 def fault(status: int | None, body: dict[str, Any], model: Model, sent: dict[str, Any] | None = None) -> ProviderError:
     """`body` is `{"error": "…"}`, of an answer or of a line in mid-stream."""
-    return faults.read(status, body, model, sent, {})
+    return faults.error_from_body(status, body, model, sent, {})

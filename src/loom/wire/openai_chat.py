@@ -1,18 +1,19 @@
 """OpenAI Chat Completions, and the servers that speak it: DeepSeek, Mistral, Groq, vLLM, llama.cpp, LM Studio …
 
-Opaque data: on thinking `{"field": …}`, the field in which the server sent it and in which it goes back
-(`reasoning_content` or `reasoning`; what stood in the content itself is not sent back). OpenAI itself shows no
-reasoning here and takes none; what its Responses wire stored on thinking, texts and calls is not written.
+Opaque data, which goes back as it came: on a call `{"extra_content": …}`, on thinking `{"reasoning_details": […]}`,
+where a gateway sends them (both hold signatures); else on thinking `{"field": …}`, the field in which the server sent
+it and in which it goes back (`reasoning_content` or `reasoning`; what stood in the content itself is not sent back).
+OpenAI itself shows no reasoning here and takes none; what its Responses wire stored is not written.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
-from loom.content.blocks import Citation, TextBlock, ThinkingBlock, ToolCall
+from loom.content.blocks import Citation, Opaque, TextBlock, ThinkingBlock, ToolCall
 from loom.errors import ProviderError
 from loom.events import (
     CallDelta,
@@ -22,13 +23,14 @@ from loom.events import (
     DecoderEvent,
     Stopped,
     StopReason,
+    ThinkingSealed,
     UsageReported,
 )
 from loom.models import Model, Usage
-from loom.prompt import Embedded, Prompt, ShownMessage, ShownResult
-from loom.wire import faults, shapes
+from loom.prompt import Embedded, Prompt, Sampling, ShownMessage, ShownResult
+from loom.wire import faults, options, shapes
 from loom.wire.deltas import Deltas
-from loom.wire.framing import EventStream, count, inner, parse_object, reading, words
+from loom.wire.framing import SseParser, get_count, get_object, get_str, not_an_answer, parse_object, wire_errors
 
 PATH: Final = "/chat/completions"
 """Behind a base URL that ends in the server's version, as its users know it: `https://api.openai.com/v1`."""
@@ -45,45 +47,68 @@ def path(model: Model) -> str:  # noqa: ARG001 - the same question is asked of e
 
 
 def encode(prompt: Prompt) -> dict[str, Any]:
-    model, sampling = prompt.model, prompt.sampling
+    model, dialect = prompt.model, prompt.model.dialect
+    sampling = options.keep_supported(model, prompt.sampling)
     body: dict[str, Any] = {"model": model.name, "messages": _messages(prompt), "stream": True}
-    if not _is_mistral(model):
-        # Mistral reports usage unasked and refuses what it does not know.
+    if dialect.stream_usage:
         body["stream_options"] = {"include_usage": True}
     if prompt.tools:
         body["tools"] = [shapes.function_tool(tool) for tool in prompt.tools]
-        if sampling.tool_choice != "auto":
-            body["tool_choice"] = "none" if sampling.tool_choice == "none" else "required"
+        if sampling.tool_name:
+            body["tool_choice"] = {"type": "function", "function": {"name": sampling.tool_name}}
+        elif sampling.tool_choice != "auto":
+            body["tool_choice"] = "none" if sampling.tool_choice == "none" else dialect.forced_word
+        if sampling.parallel_calls is not None:
+            body["parallel_tool_calls"] = sampling.parallel_calls
     if sampling.max_tokens is not None:
-        body["max_completion_tokens" if model.provider == "openai-chat" else "max_tokens"] = sampling.max_tokens
-    if sampling.temperature is not None and model.sampling:
-        body["temperature"] = sampling.temperature
-    return body | _thinking(prompt)
+        body[dialect.max_tokens_field] = sampling.max_tokens
+    body |= shapes.present(
+        {
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            dialect.seed_field: sampling.seed,
+            "stop": list(sampling.stop) or None,
+            "service_tier": sampling.service_tier or None,
+            dialect.user_field: sampling.user or None,
+            "prompt_cache_key": sampling.cache_key or None,
+        }
+    )
+    if sampling.output_schema is not None and options.has_native_schema(prompt):
+        body["response_format"] = _response_format(prompt, sampling.output_schema.schema)
+    return options.with_extra(body | _thinking(model, sampling), prompt)
 
 
-def _thinking(prompt: Prompt) -> dict[str, Any]:
-    wish, rule = prompt.sampling.thinking, prompt.model.thinking.request
-    if not wish or rule == "none":
+def _response_format(prompt: Prompt, schema: dict[str, Any]) -> dict[str, Any]:
+    if prompt.model.dialect.output_schema == "json_object":
+        return {"type": "json_object"}
+    named = {"name": options.schema_name(prompt), "schema": schema, "strict": options.is_strict(schema)}
+    return {"type": "json_schema", "json_schema": named}
+
+
+def _thinking(model: Model, sampling: Sampling) -> dict[str, Any]:
+    rule, dialect = model.thinking, model.dialect
+    level = rule.nearest(sampling.thinking)
+    if not level or rule.request == "none":
         return {}
-    if prompt.model.provider == "deepseek":
-        if wish == "off":
-            return {"thinking": {"type": "disabled"}}
-        return {"thinking": {"type": "enabled"}, "reasoning_effort": "low" if wish == "low" else "high"}
-    if rule != "effort":
-        return {}
-    return {"reasoning_effort": "none" if wish == "off" else wish}
-
-
-def _is_mistral(model: Model) -> bool:
-    return "mistral" in (model.provider, model.profile)
+    is_off = level == "off"
+    effort = dialect.off_word if is_off else level
+    match dialect.thinking:
+        case "effort":
+            return {"reasoning_effort": effort}
+        case "switch_and_effort":
+            switch = {"thinking": {"type": "disabled" if is_off else "enabled"}}
+            return switch if is_off else {**switch, "reasoning_effort": effort}
+        case "reasoning_object":
+            return {"reasoning": {"enabled": False} if is_off else {"effort": effort}}
+        case "template_flag":
+            return {"chat_template_kwargs": {"enable_thinking": not is_off}}
 
 
 def _messages(prompt: Prompt) -> list[dict[str, Any]]:
     model = prompt.model
     messages: list[dict[str, Any]] = []
-    if prompt.system:
-        role = "developer" if model.provider == "openai-chat" else "system"
-        messages.append({"role": role, "content": prompt.system})
+    if said := options.system_text(prompt):
+        messages.append({"role": model.dialect.system_role, "content": said})
     for message in prompt.messages:
         match message.role:
             case "user":
@@ -95,7 +120,7 @@ def _messages(prompt: Prompt) -> list[dict[str, Any]]:
     return messages
 
 
-def _content(blocks: list[shapes.Content], model: Model) -> str | list[dict[str, Any]]:
+def _content(blocks: list[shapes.WireContent], model: Model) -> str | list[dict[str, Any]]:
     """A plain string wherever there are only words: several servers mishandle or refuse lists of text."""
     if all(isinstance(block, TextBlock) for block in blocks):
         return shapes.paragraphs(blocks)
@@ -104,7 +129,7 @@ def _content(blocks: list[shapes.Content], model: Model) -> str | list[dict[str,
 
 def _assistant(message: ShownMessage, model: Model) -> Iterator[dict[str, Any]]:
     calls = [block for block in message.blocks if isinstance(block, ToolCall)]
-    content: Any = shapes.speech(message.blocks) or None
+    content: Any = shapes.joined_text(message.blocks) or None
     if shapes.media_among(message.blocks):
         content = [_part(block, model) for block in shapes.contents(message.blocks)]
     if content is None and not calls:
@@ -116,24 +141,35 @@ def _assistant(message: ShownMessage, model: Model) -> Iterator[dict[str, Any]]:
                 "id": call.id,
                 "type": "function",
                 "function": {"name": call.name, "arguments": shapes.arguments_text(call.arguments)},
+                **_extra(call),
             }
             for call in calls
         ]
     yield written
 
 
+def _extra(call: ToolCall) -> dict[str, Any]:
+    owed: Any = call.opaque.data if call.opaque is not None else {}
+    return {"extra_content": owed["extra_content"]} if isinstance(owed, dict) and "extra_content" in owed else {}
+
+
 _REASONING: Final = ("reasoning_content", "reasoning")
 """The fields in which servers send thinking; a foreign file may name another, which would overwrite what is said."""
 
 
-def _reasoning(message: ShownMessage, model: Model, called: bool) -> dict[str, str]:
-    """Thinking in the field that it came in. DeepSeek wants the key on every message that called tools, even empty."""
-    if model.provider == "openai-chat":
+def _reasoning(message: ShownMessage, model: Model, called: bool) -> dict[str, Any]:
+    """Thinking in the field that it came in. DeepSeek wants the key on every message that called tools, even empty.
+    Where it came with details, these go back instead, as they came: they hold the signatures."""
+    if not model.dialect.reasoning_fields:
         return {}
-    fields: dict[str, str] = {"reasoning_content": ""} if called and model.thinking.replay == "tool_turns" else {}
+    fields: dict[str, Any] = {"reasoning_content": ""} if called and model.thinking.replay == "tool_turns" else {}
     for block in message.blocks:
         if isinstance(block, ThinkingBlock):
-            field = shapes.owed_text(block.opaque.data, "field") if block.opaque else ""
+            details = block.opaque.data.get("reasoning_details") if block.opaque else None
+            if isinstance(details, list) and details:
+                fields["reasoning_details"] = [*fields.get("reasoning_details", ()), *cast("list[Any]", details)]
+                continue
+            field = shapes.opaque_text(block.opaque.data, "field") if block.opaque else ""
             if field != "content":
                 field = field if field in _REASONING else _REASONING[0]
                 fields[field] = fields.get(field, "") + block.text
@@ -141,30 +177,30 @@ def _reasoning(message: ShownMessage, model: Model, called: bool) -> dict[str, s
 
 
 def _result(block: ShownResult, model: Model) -> dict[str, Any]:
-    answer = shapes.answer(block)
+    answer = shapes.result_with_error_prefix(block)
     media = shapes.media_among(answer)
     content = [_part(inner, model) for inner in answer] if media else shapes.answer_text(block)
     return {"role": "tool", "tool_call_id": block.call_id, "content": content}
 
 
-def _part(block: shapes.Content, model: Model) -> dict[str, Any]:
+def _part(block: shapes.WireContent, model: Model) -> dict[str, Any]:
     if isinstance(block, TextBlock):
         return {"type": "text", "text": block.text}
     if block.ref.file_id:
-        return {"type": "file", "file": shapes.Filed(block.ref, {"file_id": block.ref.file_id})}
+        return {"type": "file", "file": shapes.UploadedPart(block.ref, {"file_id": block.ref.file_id})}
     match block.kind:
         case "image":
             detail = {} if block.detail == "auto" else {"detail": block.detail}
             return {"type": "image_url", "image_url": {"url": shapes.data_url(block), **detail}}
         case "audio":
-            if _is_mistral(model):
+            if model.dialect.audio_part == "bare":
                 return {"type": "input_audio", "input_audio": Embedded(block.ref)}
             kind = block.ref.media_type
             form = _AUDIO.get(kind, kind.removeprefix("audio/"))
             return {"type": "input_audio", "input_audio": {"data": Embedded(block.ref), "format": form}}
         case "document":
             name, data = shapes.filename(block), shapes.data_url(block)
-            if _is_mistral(model):
+            if model.dialect.document_part == "document_url":
                 return {"type": "document_url", "document_url": data, "document_name": name}
             return {"type": "file", "file": {"filename": name, "file_data": data}}
 
@@ -192,6 +228,33 @@ class _Call(msgspec.Struct):
     """Of the arguments; joined only where somebody asks, because there may be very many."""
     index: int = -1
     finished: bool = False
+    extra: Any = None
+    """What goes back with it (`extra_content`): a gateway's place for the signature of a call."""
+
+
+class ReasoningDetails:
+    """`reasoning_details` of a stream: pieces of one detail share an index, and their texts are joined in order."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[Any, Any], dict[str, Any]] = {}
+
+    def add(self, pieces: Any) -> None:
+        for piece in cast("list[Any]", pieces) if isinstance(pieces, list) else ():
+            if isinstance(piece, dict):
+                self._join(cast("dict[str, Any]", piece))
+
+    def join(self) -> list[dict[str, Any]]:
+        return list(self._found.values())
+
+    def _join(self, piece: dict[str, Any]) -> None:
+        place = (piece.get("index", len(self._found)), piece.get("type"))
+        known = self._found.setdefault(place, {})
+        for key, value in piece.items():
+            grows = key in ("text", "summary", "data") and isinstance(known.get(key), str) and isinstance(value, str)
+            if grows:
+                known[key] += value
+            elif value is not None or key not in known:
+                known[key] = value
 
 
 class Decoder:
@@ -199,16 +262,18 @@ class Decoder:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._stream = EventStream()
-        self._deltas = Deltas(model, tags=model.provider != "openai-chat")
+        self._stream = SseParser()
+        self._deltas = Deltas(model, tags=model.dialect.think_tags)
         self._calls: list[_Call] = []
         self._places: dict[int, _Call] = {}
+        self._details = ReasoningDetails()
+        self._citations: list[Citation] = []
         self._reason: str | None = None
         self._refused = False
         self._stopped = False
 
     def feed(self, data: bytes) -> Iterator[DecoderEvent]:
-        with reading(self._model):
+        with wire_errors(self._model):
             for event in self._stream.feed(data):
                 if event.data.strip() == "[DONE]":
                     yield from self._stop()
@@ -217,10 +282,22 @@ class Decoder:
 
     def finish(self) -> Iterator[DecoderEvent]:
         """The stream ended without an error."""
-        with reading(self._model):
+        with wire_errors(self._model):
+            for answer in self._stream.whole_answers(self._model):
+                yield from self._whole(answer)
             yield from self._deltas.end()
             if self._reason is not None:
                 yield from self._stop()
+
+    def _whole(self, answer: dict[str, Any]) -> Iterator[DecoderEvent]:
+        """A completion that came at once: its message is the one delta."""
+        if answer.get("error") or answer.get("object") == "error":
+            raise fault(None, answer, self._model)
+        choices = answer.get("choices")
+        if not isinstance(choices, list) or not choices:
+            raise not_an_answer(self._model, ", ".join(list(answer)[:8]))
+        deltas = [{**choice, "delta": choice.get("message")} for choice in cast("list[dict[str, Any]]", choices)]
+        yield from self._chunk({**answer, "choices": deltas})
 
     def _chunk(self, chunk: dict[str, Any]) -> Iterator[DecoderEvent]:
         if chunk.get("error") or chunk.get("object") == "error":
@@ -232,19 +309,20 @@ class Decoder:
             yield UsageReported(usage=_usage(chunk["usage"]))
 
     def _choice(self, choice: dict[str, Any]) -> Iterator[DecoderEvent]:
-        delta = inner(choice, "delta")
+        delta = get_object(choice, "delta")
         field = "reasoning_content" if delta.get("reasoning_content") else "reasoning"
-        yield from self._deltas.thinking(words(delta, field), field)
+        self._details.add(delta.get("reasoning_details"))
+        yield from self._deltas.thinking(get_str(delta, field), field)
         yield from self._content(delta.get("content"))
         if delta.get("refusal"):
             self._refused = True
-            yield from self._deltas.content(words(delta, "refusal"))
-        yield from self._deltas.content(words(inner(delta, "audio"), "transcript"))
-        for annotation in delta.get("annotations") or ():
-            yield from self._cite(annotation)
+            yield from self._deltas.content(get_str(delta, "refusal"))
+        yield from self._deltas.content(get_str(get_object(delta, "audio"), "transcript"))
+        self._citations += [found for note in delta.get("annotations") or () if (found := _citation(note)) is not None]
+        yield from self._cite()
         for fragment in delta.get("tool_calls") or ():
             yield from self._fragment(fragment)
-        reason = words(choice, "finish_reason")
+        reason = get_str(choice, "finish_reason")
         if reason in _FAILURES:
             raise faults.classify(503, reason, f"the server gave up ({reason}): overloaded", self._model)
         if reason:
@@ -258,28 +336,26 @@ class Decoder:
         for chunk in content if isinstance(content, list) else ():
             if chunk.get("type") == "thinking":
                 for piece in chunk["thinking"]:
-                    yield from self._deltas.thinking(words(piece, "text"), "content")
+                    yield from self._deltas.thinking(get_str(piece, "text"), "content")
             elif chunk.get("type") == "text":
-                yield from self._deltas.content(words(chunk, "text"))
+                yield from self._deltas.content(get_str(chunk, "text"))
 
-    def _cite(self, annotation: dict[str, Any]) -> Iterator[DecoderEvent]:
-        cited = inner(annotation, "url_citation")
+    def _cite(self) -> Iterator[DecoderEvent]:
+        """Some services name their sources before the first word: they wait for it."""
         index = self._deltas.last_text
-        if cited and index is not None:
-            citation = Citation(
-                url=words(cited, "url"),
-                title=words(cited, "title"),
-                start=count(cited, "start_index"),
-                end=count(cited, "end_index"),
-            )
-            yield Cited(index=index, citation=citation)
+        if index is not None:
+            for citation in self._citations:
+                yield Cited(index=index, citation=citation)
+            self._citations.clear()
 
     def _fragment(self, fragment: dict[str, Any]) -> Iterator[DecoderEvent]:
-        function = inner(fragment, "function")
+        function = get_object(fragment, "function")
         arguments: Any = function.get("arguments") or ""
         if not isinstance(arguments, str):
             arguments = shapes.arguments_text(arguments)
-        call = self._call_of(fragment.get("index"), words(fragment, "id"), words(function, "name"))
+        call = self._call_of(fragment.get("index"), get_str(fragment, "id"), get_str(function, "name"))
+        if fragment.get("extra_content"):
+            call.extra = fragment["extra_content"]
         if arguments:
             call.pieces.append(arguments)
         if call.index >= 0:
@@ -323,17 +399,39 @@ class Decoder:
                 yield from self._start(call)
             if not call.finished:
                 call.finished = True
-                yield CallFinished(index=call.index)
+                opaque = self._opaque({"extra_content": call.extra}) if call.extra is not None else None
+                yield CallFinished(index=call.index, opaque=opaque)
+
+    def _opaque(self, data: dict[str, Any]) -> Opaque:
+        return Opaque(provider=self._model.opaque_owner, model=self._model.name, data=data)
 
     def _stop(self) -> Iterator[DecoderEvent]:
         if self._stopped:
             return
         self._stopped = True
         yield from self._finish_calls()
+        yield from self._cite()
+        if details := self._details.join():
+            index = self._deltas.first_thinking
+            field = self._deltas.first_field
+            opaque = self._opaque({"field": field or "reasoning", "reasoning_details": details})
+            yield ThinkingSealed(index=self._deltas.call() if index is None else index, opaque=opaque)
         reason = _STOPS.get(self._reason or "", "other")
         if self._calls and reason in ("end", "other"):
             reason = "tool_calls"
         yield Stopped(reason="refusal" if self._refused else reason, detail=self._reason or "")
+
+
+def _citation(annotation: dict[str, Any]) -> Citation | None:
+    cited = get_object(annotation, "url_citation")
+    if not cited:
+        return None
+    return Citation(
+        url=get_str(cited, "url"),
+        title=get_str(cited, "title"),
+        start=get_count(cited, "start_index"),
+        end=get_count(cited, "end_index"),
+    )
 
 
 def _is_another(call: _Call, call_id: str) -> bool:
@@ -348,13 +446,13 @@ def _is_another(call: _Call, call_id: str) -> bool:
 
 def _usage(usage: dict[str, Any]) -> Usage:
     """Cached tokens are among the prompt's; DeepSeek counts them in a field of its own."""
-    prompt, completion = inner(usage, "prompt_tokens_details"), inner(usage, "completion_tokens_details")
+    prompt, completion = get_object(usage, "prompt_tokens_details"), get_object(usage, "completion_tokens_details")
     return Usage(
-        input_tokens=count(usage, "prompt_tokens"),
-        output_tokens=count(usage, "completion_tokens"),
-        cache_read_tokens=count(prompt, "cached_tokens") or count(usage, "prompt_cache_hit_tokens"),
-        cache_write_tokens=count(prompt, "cache_write_tokens"),
-        thinking_tokens=count(completion, "reasoning_tokens"),
+        input_tokens=get_count(usage, "prompt_tokens"),
+        output_tokens=get_count(usage, "completion_tokens"),
+        cache_read_tokens=get_count(prompt, "cached_tokens") or get_count(usage, "prompt_cache_hit_tokens"),
+        cache_write_tokens=get_count(prompt, "cache_write_tokens"),
+        thinking_tokens=get_count(completion, "reasoning_tokens"),
     )
 
 
@@ -363,4 +461,4 @@ def _usage(usage: dict[str, Any]) -> Usage:
 
 def fault(status: int | None, body: dict[str, Any], model: Model, sent: dict[str, Any] | None = None) -> ProviderError:
     """`body` is the JSON of the answer (or of an event that holds an error), `sent` the request."""
-    return faults.read(status, body, model, sent, faults.OPENAI_STATUS)
+    return faults.error_from_body(status, body, model, sent, faults.OPENAI_STATUS)

@@ -32,9 +32,9 @@ from loom.events import (
     UsageReported,
 )
 from loom.models import Model, Usage
-from loom.prompt import Prompt, ShownMedia, ShownMessage, ShownResult
-from loom.wire import faults, shapes
-from loom.wire.framing import EventStream, count, inner, parse_object, reading, words
+from loom.prompt import Prompt, ShownMedia, ShownMessage, ShownRaw, ShownResult
+from loom.wire import faults, options, shapes
+from loom.wire.framing import SseParser, get_count, get_object, get_str, not_an_answer, parse_object, wire_errors
 
 PATH: Final = "/responses"
 """Behind a base URL that ends in the version: `https://api.openai.com/v1`."""
@@ -49,13 +49,14 @@ def path(model: Model) -> str:  # noqa: ARG001 - the same question is asked of e
 
 
 def encode(prompt: Prompt) -> dict[str, Any]:
-    model, sampling = prompt.model, prompt.sampling
+    model = prompt.model
+    sampling = options.keep_supported(model, prompt.sampling)
     body: dict[str, Any] = {"model": model.name, "input": _input(prompt), "stream": True, "store": False}
     if model.thinking.replay != "never":
         # A model that does not reason refuses to be asked for it.
         body["include"] = ["reasoning.encrypted_content"]
-    if prompt.system:
-        body["instructions"] = prompt.system
+    if said := options.system_text(prompt):
+        body["instructions"] = said
     if prompt.tools:
         body["tools"] = [
             {
@@ -67,16 +68,32 @@ def encode(prompt: Prompt) -> dict[str, Any]:
             }
             for tool in prompt.tools
         ]
-        if sampling.tool_choice != "auto":
+        if sampling.tool_name:
+            body["tool_choice"] = {"type": "function", "name": sampling.tool_name}
+        elif sampling.tool_choice != "auto":
             body["tool_choice"] = "none" if sampling.tool_choice == "none" else "required"
+        if sampling.parallel_calls is not None:
+            body["parallel_tool_calls"] = sampling.parallel_calls
     if sampling.max_tokens is not None:
         body["max_output_tokens"] = sampling.max_tokens
-    if sampling.temperature is not None and model.sampling:
-        body["temperature"] = sampling.temperature
-    if sampling.thinking and model.thinking.request == "effort":
-        effort = {"effort": "none" if sampling.thinking == "off" else sampling.thinking}
+    body |= shapes.present(
+        {
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "service_tier": sampling.service_tier or None,
+            "safety_identifier": sampling.user or None,
+            "prompt_cache_key": sampling.cache_key or None,
+        }
+    )
+    level = model.thinking.nearest(sampling.thinking)
+    if level and model.thinking.request == "effort":
+        effort = {"effort": "none" if level == "off" else level}
         body["reasoning"] = effort if sampling.thinking == "off" else effort | {"summary": "auto"}
-    return body
+    if sampling.output_schema is not None and options.has_native_schema(prompt):
+        schema = sampling.output_schema.schema
+        named = {"name": options.schema_name(prompt), "schema": schema, "strict": options.is_strict(schema)}
+        body["text"] = {"format": {"type": "json_schema", **named}}
+    return options.with_extra(body, prompt)
 
 
 def _input(prompt: Prompt) -> list[dict[str, Any]]:
@@ -105,7 +122,7 @@ def _assistant(message: ShownMessage) -> list[dict[str, Any]]:
                 waiting += _reasoning(block)
                 continue
             case TextBlock():
-                item = _said(block, with_id=reasoned)
+                item = _text_item(block, with_id=reasoned)
                 if before is not None and not waiting and _source(before) == _source(block):
                     items[-1]["content"] += item["content"]
                     continue
@@ -115,6 +132,8 @@ def _assistant(message: ShownMessage) -> list[dict[str, Any]]:
                 item = {"type": "message", "role": "assistant", "content": [_part(block)]}
             case ShownResult():
                 item = _output(block)
+            case ShownRaw():
+                item = {**block.data}
             case _:
                 assert_never(block)
         items += [*waiting, item]
@@ -127,17 +146,17 @@ _REASONING: Final[dict[str, type]] = {"id": str, "summary": list, "content": lis
 
 
 def _reasoning(block: ThinkingBlock) -> list[dict[str, Any]]:
-    owed = _owed(block)
+    owed = _opaque_item(block)
     data = {key: owed[key] for key, kind in _REASONING.items() if isinstance(owed.get(key), kind)}
     if not (data.get("encrypted_content") or data.get("content")):
         return []  # an id alone would be looked up, and nothing is stored
     return [{"type": "reasoning", "summary": [], **data}]
 
 
-def _said(block: TextBlock, *, with_id: bool) -> dict[str, Any]:
-    data = _owed(block)
+def _text_item(block: TextBlock, *, with_id: bool) -> dict[str, Any]:
+    data = _opaque_item(block)
     message: dict[str, Any] = {"type": "message", "role": "assistant"}
-    own, phase = shapes.owed_text(data, "id"), shapes.owed_text(data, "phase")
+    own, phase = shapes.opaque_text(data, "id"), shapes.opaque_text(data, "phase")
     if with_id and own:
         part: dict[str, Any] = (
             {"type": "refusal", "refusal": block.text}
@@ -152,37 +171,37 @@ def _said(block: TextBlock, *, with_id: bool) -> dict[str, Any]:
 
 def _source(block: TextBlock) -> tuple[Any, Any]:
     """Neighbours of one source are pieces of one text; texts of other providers have none, and are pieces too."""
-    return _owed(block).get("id"), _owed(block).get("phase")
+    return _opaque_item(block).get("id"), _opaque_item(block).get("phase")
 
 
 def _call(block: ToolCall, *, with_id: bool) -> dict[str, Any]:
-    own = shapes.owed_text(_owed(block), "id")
+    own = shapes.opaque_text(_opaque_item(block), "id")
     named = {"id": own} if with_id and own else {}
     arguments = shapes.arguments_text(block.arguments)
     return {"type": "function_call", **named, "call_id": block.id, "name": block.name, "arguments": arguments}
 
 
-def _owed(block: ThinkingBlock | TextBlock | ToolCall) -> dict[str, Any]:
+def _opaque_item(block: ThinkingBlock | TextBlock | ToolCall) -> dict[str, Any]:
     return block.opaque.data if block.opaque is not None else {}
 
 
 def _output(block: ShownResult) -> dict[str, Any]:
-    answer = shapes.answer(block)
+    answer = shapes.result_with_error_prefix(block)
     output = [_part(inner) for inner in answer] if shapes.media_among(answer) else shapes.answer_text(block)
     return {"type": "function_call_output", "call_id": block.call_id, "output": output}
 
 
-def _part(block: shapes.Content) -> dict[str, Any]:
+def _part(block: shapes.WireContent) -> dict[str, Any]:
     if isinstance(block, TextBlock):
         return {"type": "input_text", "text": block.text}
     file_id = block.ref.file_id
     if block.kind == "image":
         image: dict[str, Any] = {"type": "input_image", "detail": block.detail}
         if file_id:
-            return shapes.Filed(block.ref, image | {"file_id": file_id})
+            return shapes.UploadedPart(block.ref, image | {"file_id": file_id})
         return image | {"image_url": shapes.data_url(block)}
     if file_id:
-        return shapes.Filed(block.ref, {"type": "input_file", "file_id": file_id})
+        return shapes.UploadedPart(block.ref, {"type": "input_file", "file_id": file_id})
     return {"type": "input_file", "filename": shapes.filename(block), "file_data": shapes.data_url(block)}
 
 
@@ -196,44 +215,58 @@ class Decoder:
 
     def __init__(self, model: Model) -> None:
         self._model = model
-        self._stream = EventStream()
+        self._stream = SseParser()
         self._numbers: dict[tuple[int | str, str, int], int] = {}
         self._spoken: set[int] = set()
         self._refusals: set[int] = set()
+        self._cited: set[int] = set()
         self._called = False
 
     def feed(self, data: bytes) -> Iterator[DecoderEvent]:
-        with reading(self._model):
+        with wire_errors(self._model):
             for event in self._stream.feed(data):
                 if event.data.strip() != "[DONE]":
                     yield from self._event(parse_object(event.data, self._model))
 
     def finish(self) -> Iterator[DecoderEvent]:
-        """The stream ended: nothing is pending, because the response's own end is always sent."""
-        return iter(())
+        """After a stream nothing is pending, because the response's own end is always sent."""
+        with wire_errors(self._model):
+            for answer in self._stream.whole_answers(self._model):
+                yield from self._whole(answer)
+
+    def _whole(self, answer: dict[str, Any]) -> Iterator[DecoderEvent]:
+        """A response that came at once."""
+        if answer.get("error"):
+            raise fault(None, answer, self._model)
+        if not isinstance(answer.get("output"), list):
+            raise not_an_answer(self._model, ", ".join(list(answer)[:8]))
+        for place, item in enumerate(answer["output"]):
+            yield from self._on_item_done(place, item)
+        yield from self._end(answer)
 
     def _event(self, event: dict[str, Any]) -> Iterator[DecoderEvent]:
         match event.get("type"):
             case "response.output_item.added":
-                yield from self._added(_place(event), event["item"])
+                yield from self._on_item_added(_place(event), event["item"])
             case "response.output_item.done":
-                yield from self._done(_place(event), event["item"])
+                yield from self._on_item_done(_place(event), event["item"])
             case "response.output_text.delta" | "response.refusal.delta" as kind:
-                index = self._number(_place(event), "text", count(event, "content_index"))
+                index = self._number(_place(event), "text", get_count(event, "content_index"))
                 if kind == "response.refusal.delta":
                     self._refusals.add(index)
-                yield from self._text(index, words(event, "delta"))
+                yield from self._text(index, get_str(event, "delta"))
             case "response.output_text.annotation.added":
-                index = self._number(_place(event), "text", count(event, "content_index"))
+                index = self._number(_place(event), "text", get_count(event, "content_index"))
+                self._cited.add(index)
                 yield Cited(index=index, citation=_citation(event["annotation"]))
             case "response.reasoning_summary_part.added":
                 index = self._number(_place(event), "thinking")
                 if index in self._spoken:
                     yield ThinkingDelta(index=index, text="\n\n")
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
-                yield from self._thought(self._number(_place(event), "thinking"), words(event, "delta"))
+                yield from self._thinking_delta(self._number(_place(event), "thinking"), get_str(event, "delta"))
             case "response.function_call_arguments.delta":
-                yield from self._arguments(self._number(_place(event), "call"), words(event, "delta"))
+                yield from self._arguments(self._number(_place(event), "call"), get_str(event, "delta"))
             case "response.completed" | "response.incomplete":
                 yield from self._end(event["response"])
             case "response.failed":
@@ -243,7 +276,7 @@ class Decoder:
             case _:
                 pass  # progress of things that also arrive whole, and kinds that do not exist yet
 
-    def _added(self, place: int | str, item: dict[str, Any]) -> Iterator[DecoderEvent]:
+    def _on_item_added(self, place: int | str, item: dict[str, Any]) -> Iterator[DecoderEvent]:
         match item["type"]:
             case "reasoning":
                 self._number(place, "thinking")
@@ -252,13 +285,13 @@ class Decoder:
             case _:
                 pass
 
-    def _done(self, place: int | str, item: dict[str, Any]) -> Iterator[DecoderEvent]:
+    def _on_item_done(self, place: int | str, item: dict[str, Any]) -> Iterator[DecoderEvent]:
         match item["type"]:
             case "reasoning":
                 index = self._number(place, "thinking")
                 if index not in self._spoken:
                     parts = [*(item.get("summary") or ()), *(item.get("content") or ())]
-                    yield from self._thought(index, "\n\n".join(words(part, "text") for part in parts))
+                    yield from self._thinking_delta(index, "\n\n".join(get_str(part, "text") for part in parts))
                 kept = ("id", "summary", "content", "encrypted_content")
                 owed = {key: item[key] for key in kept if item.get(key) is not None}
                 yield ThinkingSealed(index=index, opaque=self._opaque(owed))
@@ -269,12 +302,12 @@ class Decoder:
                 yield from self._begin_call(place, item)
                 index = self._number(place, "call")
                 if index not in self._spoken:
-                    yield from self._arguments(index, words(item, "arguments"))
+                    yield from self._arguments(index, get_str(item, "arguments"))
                 if item.get("status") != "incomplete":
                     yield CallFinished(index=index, opaque=self._opaque({"id": item["id"]}) if item.get("id") else None)
             case "image_generation_call" if item.get("result"):
                 data = b64decode(item["result"], validate=True)
-                media_type = f"image/{words(item, 'output_format') or 'png'}"
+                media_type = f"image/{get_str(item, 'output_format') or 'png'}"
                 yield MediaArrived(index=self._number(place, "image"), media_type=media_type, data=data)
             case _:
                 pass
@@ -282,13 +315,18 @@ class Decoder:
     def _begin_call(self, place: int | str, item: dict[str, Any]) -> Iterator[DecoderEvent]:
         if (place, "call", 0) not in self._numbers:
             self._called = True
-            yield CallStarted(index=self._number(place, "call"), id=words(item, "call_id"), name=words(item, "name"))
+            yield CallStarted(
+                index=self._number(place, "call"), id=get_str(item, "call_id"), name=get_str(item, "name")
+            )
 
     def _seal_text(self, index: int, part: dict[str, Any], item: dict[str, Any]) -> Iterator[DecoderEvent]:
         if part["type"] == "refusal":
             self._refusals.add(index)
         if index not in self._spoken:
-            yield from self._text(index, words(part, "text") or words(part, "refusal"))
+            yield from self._text(index, get_str(part, "text") or get_str(part, "refusal"))
+        if index not in self._cited:
+            for annotation in part.get("annotations") or ():
+                yield Cited(index=index, citation=_citation(annotation))
         owed = {key: item[key] for key in ("id", "phase") if item.get(key)}
         if index in self._refusals:
             owed["refusal"] = True
@@ -300,7 +338,7 @@ class Decoder:
             self._spoken.add(index)
             yield TextDelta(index=index, text=text)
 
-    def _thought(self, index: int, text: str) -> Iterator[DecoderEvent]:
+    def _thinking_delta(self, index: int, text: str) -> Iterator[DecoderEvent]:
         if text:
             self._spoken.add(index)
             yield ThinkingDelta(index=index, text=text)
@@ -313,7 +351,7 @@ class Decoder:
     def _end(self, response: dict[str, Any]) -> Iterator[DecoderEvent]:
         if response.get("usage"):
             yield UsageReported(usage=_usage(response["usage"]))
-        detail = words(inner(response, "incomplete_details"), "reason")
+        detail = get_str(get_object(response, "incomplete_details"), "reason")
         reason: StopReason = "tool_calls" if self._called else "refusal" if self._refusals else "end"
         if response.get("status") == "incomplete" or detail:
             reason = _INCOMPLETE.get(detail, "other")
@@ -323,34 +361,34 @@ class Decoder:
         return self._numbers.setdefault((place, kind, part), len(self._numbers))
 
     def _opaque(self, data: dict[str, Any]) -> Opaque:
-        return Opaque(provider=self._model.producer, model=self._model.name, data=data)
+        return Opaque(provider=self._model.opaque_owner, model=self._model.name, data=data)
 
 
 def _place(event: dict[str, Any]) -> int | str:
     """Which item an event is about; llama.cpp numbers none and names it."""
     place = event.get("output_index")
-    return place if isinstance(place, int) else words(event, "item_id") or words(inner(event, "item"), "id")
+    return place if isinstance(place, int) else get_str(event, "item_id") or get_str(get_object(event, "item"), "id")
 
 
 def _citation(raw: dict[str, Any]) -> Citation:
     """A file is cited at one point of the text, a page of the web over a range of it."""
     first, last = ("index", "index") if "index" in raw else ("start_index", "end_index")
     return Citation(
-        url=words(raw, "url"),
-        title=words(raw, "title") or words(raw, "filename"),
-        start=count(raw, first),
-        end=count(raw, last),
+        url=get_str(raw, "url"),
+        title=get_str(raw, "title") or get_str(raw, "filename"),
+        start=get_count(raw, first),
+        end=get_count(raw, last),
     )
 
 
 def _usage(usage: dict[str, Any]) -> Usage:
-    taken, given = inner(usage, "input_tokens_details"), inner(usage, "output_tokens_details")
+    taken, given = get_object(usage, "input_tokens_details"), get_object(usage, "output_tokens_details")
     return Usage(
-        input_tokens=count(usage, "input_tokens"),
-        output_tokens=count(usage, "output_tokens"),
-        cache_read_tokens=count(taken, "cached_tokens"),
-        cache_write_tokens=count(taken, "cache_write_tokens"),
-        thinking_tokens=count(given, "reasoning_tokens"),
+        input_tokens=get_count(usage, "input_tokens"),
+        output_tokens=get_count(usage, "output_tokens"),
+        cache_read_tokens=get_count(taken, "cached_tokens"),
+        cache_write_tokens=get_count(taken, "cache_write_tokens"),
+        thinking_tokens=get_count(given, "reasoning_tokens"),
     )
 
 
@@ -359,4 +397,4 @@ def _usage(usage: dict[str, Any]) -> Usage:
 
 def fault(status: int | None, body: dict[str, Any], model: Model, sent: dict[str, Any] | None = None) -> ProviderError:
     """`body` is the JSON of the answer, of an `error` event, or of the response that failed."""
-    return faults.read(status, body, model, sent, faults.OPENAI_STATUS)
+    return faults.error_from_body(status, body, model, sent, faults.OPENAI_STATUS)

@@ -10,13 +10,13 @@ import msgspec
 from loom.content.blocks import NO_OUTPUT, TextBlock
 from loom.prompt import Embedded, MediaRef, ShownBlock, ShownMedia, ShownResult, ToolSpec
 
-Content = TextBlock | ShownMedia
+WireContent = TextBlock | ShownMedia
 
 _SUFFIXES: Final = {"application/pdf": ".pdf", "text/plain": ".txt", "text/csv": ".csv", "text/html": ".html"}
 
 
 @final
-class Filed(dict[str, Any]):
+class UploadedPart(dict[str, Any]):
     """A part of a request that names an upload instead of the bytes. JSON like any other, but it knows its medium: a
     refusal that points here is about that."""
 
@@ -25,13 +25,13 @@ class Filed(dict[str, Any]):
         self.ref = ref
 
 
-def owed_text(data: dict[str, Any], key: str) -> str:
+def opaque_text(data: dict[str, Any], key: str) -> str:
     """Text that goes back as it came; empty where there is none. A foreign file may hold anything in its place."""
     found = data.get(key)
     return found if isinstance(found, str) else ""
 
 
-def contents(blocks: Iterable[ShownBlock]) -> list[Content]:
+def contents(blocks: Iterable[ShownBlock]) -> list[WireContent]:
     """The words and media among a message's blocks, in order."""
     return [block for block in blocks if isinstance(block, TextBlock | ShownMedia)]
 
@@ -45,7 +45,7 @@ def paragraphs(blocks: Iterable[ShownBlock]) -> str:
     return "\n\n".join(block.text for block in blocks if isinstance(block, TextBlock))
 
 
-def speech(blocks: Iterable[ShownBlock]) -> str:
+def joined_text(blocks: Iterable[ShownBlock]) -> str:
     """What a model said: neighbouring text blocks are pieces of one text (cut at citations), others are paragraphs."""
     pieces: list[str] = []
     follows = False
@@ -56,7 +56,7 @@ def speech(blocks: Iterable[ShownBlock]) -> str:
     return "".join(pieces)
 
 
-def answer(result: ShownResult) -> tuple[Content, ...]:
+def result_with_error_prefix(result: ShownResult) -> tuple[WireContent, ...]:
     """A result's content where the protocol has no mark for errors: the words say it."""
     if not result.is_error:
         return result.blocks
@@ -68,12 +68,17 @@ def answer(result: ShownResult) -> tuple[Content, ...]:
 
 
 def answer_text(result: ShownResult) -> str:
-    return paragraphs(answer(result)) or NO_OUTPUT
+    return paragraphs(result_with_error_prefix(result)) or NO_OUTPUT
 
 
 def arguments_text(arguments: dict[str, Any]) -> str:
     """JSON in the order in which the model wrote it."""
     return msgspec.json.encode(arguments).decode()
+
+
+def present(fields: dict[str, Any]) -> dict[str, Any]:
+    """Return the fields that say something."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 def data_url(block: ShownMedia) -> Embedded:

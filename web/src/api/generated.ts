@@ -1,6 +1,6 @@
 // Made by generate_types.py from /openapi.json and /asyncapi.json. Fields that are left out have their default.
 
-export interface Answer {
+export interface ApprovalAnswer {
   answer: "always" | "deny" | "once";
   reason?: string;
 }
@@ -12,17 +12,17 @@ export interface ApprovalAnswered {
   reason?: string;
 }
 
-/** `action` is the real command or diff, with control characters made visible. */
+export interface ApprovalList {
+  approvals: ApprovalRequested[];
+}
+
+/** `action` is the exact command or diff, with control characters escaped. */
 export interface ApprovalRequested {
   type: "approval_requested";
   approval: string;
   call: ToolCall;
   action: string;
   pattern?: string;
-}
-
-export interface Approvals {
-  approvals: ApprovalRequested[];
 }
 
 export interface AudioBlock {
@@ -35,6 +35,11 @@ export interface AudioLimits {
   max_size_bytes: number;
 }
 
+/** `password`: whether `POST /v1/login` is open. */
+export interface AuthMethods {
+  password: boolean;
+}
+
 /** A fragment of the arguments' JSON text. */
 export interface CallDelta {
   type: "call";
@@ -42,7 +47,7 @@ export interface CallDelta {
   arguments: string;
 }
 
-/** The arguments are whole. A call without this event was cut off and must not run. */
+/** The arguments are complete. A call without this event was cut off and must not run. */
 export interface CallFinished {
   type: "call_finished";
   index: number;
@@ -125,9 +130,16 @@ export interface DocumentLimits {
   pages_per_read: number;
 }
 
-/** `password`: whether `POST /v1/login` is open. */
-export interface Doors {
-  password: boolean;
+/** A picture in an event: a reference and something to show at once. */
+export interface EventImage {
+  image_id: string;
+  url: string;
+  mime: string;
+  width?: number | null;
+  height?: number | null;
+  alt?: string;
+  source?: string;
+  preview?: string;
 }
 
 /** `after`: the number of the last event that was seen, or `now`. */
@@ -139,35 +151,18 @@ export interface ExportQuery {
   format?: "html" | "json" | "md" | "zip";
 }
 
-/** `slow_client`: join again with this `after`. */
-export interface Failed {
-  code: string;
-  message: string;
-  hint: string;
-  session?: string;
-  after?: number;
-}
-
-/** A file of the session's workspace. */
-export interface FileNamed {
-  type: "file";
-  path: string;
+export interface FileList {
+  files: string[];
 }
 
 export interface FileQuery {
   q?: string;
 }
 
-export interface Files {
-  files: string[];
-}
-
-/** `data` is base64, or a data: URL. `mime` is not trusted: the bytes say what they are. */
-export interface GivenImage {
-  data?: string;
-  url?: string;
-  mime?: string;
-  name?: string;
+/** A file of the session's workspace. */
+export interface FileReference {
+  type: "file";
+  path: string;
 }
 
 /** A snapshot: watching on with `after=seq` continues it exactly. */
@@ -191,6 +186,14 @@ export interface ImageBlock {
   detail?: "auto" | "high" | "low";
 }
 
+/** `data` is base64, or a data: URL. `mime` is not trusted: the bytes say what they are. */
+export interface ImageInput {
+  data?: string;
+  url?: string;
+  mime?: string;
+  name?: string;
+}
+
 export interface ImageLimits {
   max_per_message: number;
   max_size_bytes: number;
@@ -198,7 +201,7 @@ export interface ImageLimits {
 }
 
 /** A picture of the store. */
-export interface ImageNamed {
+export interface ImageReference {
   type: "image_ref";
   image_id: string;
   name?: string;
@@ -232,15 +235,15 @@ export interface Joined {
   error?: ProblemText | null;
 }
 
+export interface KeyList {
+  keys: KeyView[];
+}
+
 export interface KeyView {
   provider: string;
   set: boolean;
   env: string;
   last4: string;
-}
-
-export interface Keys {
-  keys: KeyView[];
 }
 
 /** A block as a model was sent it last. */
@@ -254,13 +257,8 @@ export interface LastRow {
   bytes: number;
 }
 
-/** Opens the web client once. */
-export interface Link {
-  url: string;
-}
-
 /** A line of the list. */
-export interface Listed {
+export interface ListedSession {
   session: string;
   state?: "idle" | "queued" | "running" | "waiting";
   title?: string;
@@ -270,6 +268,11 @@ export interface Listed {
 
 export interface Login {
   password: string;
+}
+
+/** Opens the web client once. */
+export interface LoginLink {
+  url: string;
 }
 
 /** `media_type` comes from the bytes, never from a suffix. `source` is provenance and is never read again. */
@@ -302,16 +305,16 @@ export interface MediaName {
   name?: string;
 }
 
+export interface MediaPage {
+  page?: number;
+}
+
 /** Any file of the store, of a document perhaps only some pages. */
-export interface MediaNamed {
+export interface MediaReference {
   type: "media";
   digest: string;
   name?: string;
   pages?: string;
-}
-
-export interface MediaPage {
-  page?: number;
 }
 
 export interface MediaText {
@@ -339,7 +342,19 @@ export interface MediaView {
 /** A tool message holds all the results of the calls before it. The system prompt belongs to the root. */
 export interface Message {
   role: "assistant" | "tool" | "user";
-  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | ThinkingBlock | ToolCall | ToolResult | UnknownBlock)[];
+  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ThinkingBlock | ToolCall | ToolResult)[];
+}
+
+export interface MessageBody {
+  message?: string;
+  text?: string;
+  blocks?: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ImageReference | MediaReference | FileReference)[];
+  images?: ImageInput[];
+  workspace?: string;
+  model?: string;
+  parent?: string | null;
+  n?: number;
+  tools?: string[] | null;
 }
 
 export interface MessageQuery {
@@ -348,7 +363,7 @@ export interface MessageQuery {
   limit?: number;
 }
 
-/** `id` is its place in the queue; empty where only who asked waits. */
+/** `id` identifies it in the queue; empty if the sender waits for the turn instead. */
 export interface MessageQueued {
   type: "message_queued";
   message: Message;
@@ -360,7 +375,7 @@ export interface MessageView {
   parent: string | null;
   role: string;
   source: string;
-  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | ThinkingBlock | ToolCall | ToolResult | UnknownBlock)[];
+  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ThinkingBlock | ToolCall | ToolResult)[];
   model: string;
   usage: Usage | null;
   usd: number | null;
@@ -370,6 +385,11 @@ export interface MessageView {
   bookmark: string;
   tags: string[];
   siblings: string[];
+}
+
+export interface ModelList {
+  models: ModelView[];
+  default: string;
 }
 
 export interface ModelView {
@@ -383,11 +403,6 @@ export interface ModelView {
   output_usd_per_million: number | null;
   ready: boolean;
   needs: string;
-}
-
-export interface Models {
-  models: ModelView[];
-  default: string;
 }
 
 /** `model` empty means the one that is configured to describe pictures. */
@@ -416,18 +431,6 @@ export interface NewMedia {
   name?: string;
 }
 
-export interface NewMessage {
-  message?: string;
-  text?: string;
-  blocks?: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ImageNamed | MediaNamed | FileNamed)[];
-  images?: GivenImage[];
-  workspace?: string;
-  model?: string;
-  parent?: string | null;
-  n?: number;
-  tools?: string[] | null;
-}
-
 export interface NewSession {
   title?: string;
   model?: string;
@@ -447,7 +450,7 @@ export interface NodeStored {
   parent: string | null;
 }
 
-/** One sentence for the user: something was reduced, repaired, retried or learned. */
+/** A sentence for the user: something was reduced, repaired, retried or learned. */
 export interface NoticeRaised {
   type: "notice";
   text: string;
@@ -459,24 +462,6 @@ export interface Opaque {
   provider: string;
   model: string;
   data: unknown;
-}
-
-/** A picture in an event: a reference and something to show at once. */
-export interface Picture {
-  image_id: string;
-  url: string;
-  mime: string;
-  width?: number | null;
-  height?: number | null;
-  alt?: string;
-  source?: string;
-  preview?: string;
-}
-
-export interface Plan {
-  models: Record<string, PlanModel>;
-  rows: PlanRow[];
-  rev: number;
 }
 
 export interface PlanCell {
@@ -510,7 +495,7 @@ export interface PlanRequest {
   models?: string[];
   overrides?: Record<string, "auto" | "full" | "low" | "omitted" | "text">;
   text?: string;
-  blocks?: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ImageNamed | MediaNamed | FileNamed)[];
+  blocks?: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ImageReference | MediaReference | FileReference)[];
   max_tokens?: number | null;
   last?: boolean;
   sent?: boolean;
@@ -536,8 +521,14 @@ export interface PlanTokens {
   exact: boolean;
 }
 
+export interface PlanView {
+  models: Record<string, PlanModel>;
+  rows: PlanRow[];
+  rev: number;
+}
+
 /** It is on disk. `events` is where to watch what becomes of it. */
-export interface Posted {
+export interface PostedMessage {
   message: string;
   node: string | null;
   turn: string | null;
@@ -546,7 +537,7 @@ export interface Posted {
   notices: string[];
 }
 
-export interface Problem {
+export interface ProblemBody {
   error: ProblemText;
 }
 
@@ -557,18 +548,18 @@ export interface ProblemText {
   hint: string;
 }
 
-export interface Queue {
+export interface QueueView {
   queue: QueuedView[];
 }
 
 export interface QueuedView {
   message: string;
   text: string;
-  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | ThinkingBlock | ToolCall | ToolResult | UnknownBlock)[];
+  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ThinkingBlock | ToolCall | ToolResult)[];
   created_at: number;
 }
 
-export interface Regenerate {
+export interface RegenerateBody {
   node?: string | null;
   model?: string;
   n?: number;
@@ -581,15 +572,15 @@ export interface Running {
   partial: unknown[];
 }
 
+export interface SampleList {
+  samples: SampleView[];
+}
+
 export interface SampleView {
   name: string;
   title: string;
   prompt: string;
   media: MediaView;
-}
-
-export interface Samples {
-  samples: SampleView[];
 }
 
 export interface SearchQuery {
@@ -611,7 +602,7 @@ export interface SearchResults {
   results: SearchResult[];
 }
 
-export interface SessionChange {
+export interface SessionChangeBody {
   title?: string | null;
   model?: string | null;
   archived?: boolean | null;
@@ -688,7 +679,7 @@ export interface TextDelta {
   index?: number;
 }
 
-/** Data that the provider wants back with this text. */
+/** Opaque data to send back with this text. */
 export interface TextSealed {
   type: "text_sealed";
   index: number;
@@ -709,7 +700,7 @@ export interface ThinkingDelta {
   index?: number;
 }
 
-/** The signature of a thinking block, or the whole of a redacted one. */
+/** The signature of a thinking block, or the content of a redacted one. */
 export interface ThinkingSealed {
   type: "thinking_sealed";
   index: number;
@@ -732,7 +723,7 @@ export interface ToolCall {
 }
 
 /** A tool has run. The fields of the first picture in its result stand here too, where there is one. */
-export interface ToolCalled {
+export interface ToolCallEvent {
   type: "tool_call";
   call_id: string;
   name: string;
@@ -740,7 +731,7 @@ export interface ToolCalled {
   result: ToolResult;
   seconds: number;
   is_error: boolean;
-  images: Picture[];
+  images: EventImage[];
   image_id?: string;
   url?: string;
   mime?: string;
@@ -773,12 +764,6 @@ export interface ToolStarted {
   call: ToolCall;
 }
 
-export interface Tree {
-  root: string;
-  head: string;
-  nodes: TreeNode[];
-}
-
 export interface TreeNode {
   node: string;
   parent: string | null;
@@ -793,7 +778,13 @@ export interface TreeNode {
   depth: number;
 }
 
-/** `code` is the error's, `text` its sentence, `hint` the next step. */
+export interface TreeView {
+  root: string;
+  head: string;
+  nodes: TreeNode[];
+}
+
+/** `code`, `text` and `hint` are those of the error. */
 export interface TurnFailed {
   type: "turn_failed";
   turn: string;
@@ -810,7 +801,7 @@ export interface TurnFinished {
   usage: Usage;
 }
 
-/** `message` is the id of the queued message that it answers, where it was queued. */
+/** `message` is the id of the queued message that the turn answers; empty if it was not queued. */
 export interface TurnStarted {
   type: "turn_started";
   turn: string;
@@ -848,6 +839,15 @@ export interface Version {
   api: number;
 }
 
+/** `slow_client`: join again with this `after`. */
+export interface WatchFailed {
+  code: string;
+  message: string;
+  hint: string;
+  session?: string;
+  after?: number;
+}
+
 export interface WireQuery {
   model?: string;
 }
@@ -877,7 +877,7 @@ export interface EventData {
   step_finished: StepPriced;
   tool_started: ToolStarted;
   tool_progressed: ToolProgressed;
-  tool_call: ToolCalled;
+  tool_call: ToolCallEvent;
   approval_requested: ApprovalRequested;
   approval_answered: ApprovalAnswered;
   notice: NoticeRaised;

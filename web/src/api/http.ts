@@ -1,7 +1,7 @@
-// One door to /v1. Whatever goes wrong becomes a Refused that says what happened and what to do.
-import type { Problem } from "./shapes";
+// Requests to /v1. Whatever goes wrong becomes a ApiError that says what happened and what to do.
+import type { Problem } from "./types";
 
-export class Refused extends Error {
+export class ApiError extends Error {
   constructor(
     readonly status: number,
     readonly code: string,
@@ -11,51 +11,51 @@ export class Refused extends Error {
     super(message);
   }
 
-  /** The daemon did not answer at all: the same request may be sent again. */
-  get isAway(): boolean {
+  /** True if the server could not be reached: the same request may be sent again. */
+  get isOffline(): boolean {
     return this.status === 0 || this.status === 503;
   }
 }
 
-export const AWAY = "daemon.away";
+export const OFFLINE = "daemon.away";
 
-interface Asked {
+interface RequestOptions {
   method?: string;
   body?: unknown;
   headers?: Record<string, string>;
   signal?: AbortSignal;
 }
 
-export async function ask<Answer>(path: string, asked: Asked = {}): Promise<Answer> {
-  const headers: Record<string, string> = { "X-Loom": "1", ...asked.headers };
-  const isForm = asked.body instanceof FormData || asked.body instanceof Blob;
-  if (asked.body !== undefined && !isForm) headers["Content-Type"] = "application/json";
+export async function request<Answer>(path: string, options: RequestOptions = {}): Promise<Answer> {
+  const headers: Record<string, string> = { "X-Loom": "1", ...options.headers };
+  const isForm = options.body instanceof FormData || options.body instanceof Blob;
+  if (options.body !== undefined && !isForm) headers["Content-Type"] = "application/json";
   let response: Response;
   try {
     response = await fetch(`/v1${path}`, {
-      method: asked.method ?? (asked.body === undefined ? "GET" : "POST"),
+      method: options.method ?? (options.body === undefined ? "GET" : "POST"),
       headers,
-      body: asked.body === undefined ? undefined : isForm ? (asked.body as BodyInit) : JSON.stringify(asked.body),
+      body: options.body === undefined ? undefined : isForm ? (options.body as BodyInit) : JSON.stringify(options.body),
       credentials: "same-origin",
-      signal: asked.signal ?? null,
+      signal: options.signal ?? null,
     });
   } catch (error) {
     if (error instanceof DOMException && error.name === "AbortError") throw error;
-    throw new Refused(0, AWAY, "The daemon does not answer.", "It is asked again as soon as it is back.");
+    throw new ApiError(0, OFFLINE, "Cannot reach the Loom server.", "Loom retries until it is back.");
   }
-  if (!response.ok) throw refusal(response.status, await response.text());
+  if (!response.ok) throw errorFrom(response.status, await response.text());
   if (response.status === 204) return undefined as Answer;
   return (await response.json()) as Answer;
 }
 
-export function refusal(status: number, text: string): Refused {
-  let problem: Problem = { code: `http.${status}`, message: `The daemon refused this (${status}).` };
+export function errorFrom(status: number, text: string): ApiError {
+  let problem: Problem = { code: `http.${status}`, message: `The server refused the request (${status}).` };
   try {
     problem = (JSON.parse(text) as { error?: Problem }).error ?? problem;
   } catch {
-    // A proxy in between speaks HTML: the status says enough.
+    // A proxy answered with HTML: the status is all there is.
   }
-  return new Refused(status, problem.code, problem.message, problem.hint ?? "");
+  return new ApiError(status, problem.code, problem.message, problem.hint ?? "");
 }
 
 export function mediaUrl(digest: string, version: string): string {
@@ -63,7 +63,7 @@ export function mediaUrl(digest: string, version: string): string {
 }
 
 /** Random, and good enough as an idempotency key where `crypto.randomUUID` is missing (plain HTTP in a LAN). */
-export function freshKey(): string {
+export function randomKey(): string {
   const bytes = crypto.getRandomValues(new Uint8Array(16));
   return Array.from(bytes, (byte) => byte.toString(16).padStart(2, "0")).join("");
 }

@@ -1,7 +1,7 @@
-// A call that needs the user's word: what it would do, and the answer.
+// A tool call that needs approval: what it would do, and the buttons to answer.
 import { useState } from "preact/hooks";
-import type { ApprovalRequested } from "../api/shapes";
-import { answer } from "../state/turn";
+import type { ApprovalRequested } from "../api/types";
+import { answerApproval } from "../state/actions";
 import { ShieldIcon } from "./icons";
 
 function Diff({ text }: { text: string }) {
@@ -10,30 +10,30 @@ function Diff({ text }: { text: string }) {
 
 export function Approval({ approval }: { approval: ApprovalRequested }) {
   const [reason, setReason] = useState("");
-  const [asksWhy, setAsksWhy] = useState(false);
+  const [asksReason, setAsksReason] = useState(false);
   const [isDone, setDone] = useState(false);
-  const say = async (word: "once" | "always" | "deny"): Promise<void> => {
+  const respond = async (choice: "once" | "always" | "deny"): Promise<void> => {
     setDone(true);
-    if (!(await answer(approval.approval, word, reason))) setDone(false);
+    if (!(await answerApproval(approval.approval, choice, reason))) setDone(false);
   };
   return (
-    <form class="approval" aria-label={`Approve ${approval.call.name}?`} onSubmit={(event) => (event.preventDefault(), void say("deny"))}>
+    <form class="approval" aria-label={`Approve ${approval.call.name}?`} onSubmit={(event) => (event.preventDefault(), void respond("deny"))}>
       <p class="approval-title">
-        <ShieldIcon /> <strong>{approval.call.name}</strong> needs your word
+        <ShieldIcon /> <strong>{approval.call.name}</strong> needs your approval
       </p>
       <pre class="plain" tabIndex={0}>{approval.action.startsWith("--- ") ? <Diff text={approval.action} /> : approval.action}</pre>
       <div class="buttons">
-        <button type="button" class="primary" disabled={isDone} onClick={() => void say("once")}>Allow once</button>
-        <button type="button" disabled={isDone} title={approval.pattern ? `Always for ${approval.pattern}` : undefined} onClick={() => void say("always")}>
-          Always{approval.pattern ? <> for <code>{approval.pattern}</code></> : " in this session"}
+        <button type="button" class="primary" disabled={isDone} onClick={() => void respond("once")}>Allow once</button>
+        <button type="button" disabled={isDone} title={approval.pattern ? `Always allow ${approval.pattern}` : undefined} onClick={() => void respond("always")}>
+          Always allow{approval.pattern ? <> <code>{approval.pattern}</code></> : " in this session"}
         </button>
-        {asksWhy ? (
+        {asksReason ? (
           <>
-            <input aria-label="Why not?" placeholder="Because…" value={reason} onInput={(event) => setReason(event.currentTarget.value)} ref={(input) => input?.focus()} />
-            <button type="submit" class="grave" disabled={isDone}>Refuse</button>
+            <input aria-label="Reason" placeholder="Reason (optional)" value={reason} onInput={(event) => setReason(event.currentTarget.value)} ref={(input) => input?.focus()} />
+            <button type="submit" class="danger" disabled={isDone}>Deny</button>
           </>
         ) : (
-          <button type="button" class="grave" disabled={isDone} onClick={() => setAsksWhy(true)}>No, because…</button>
+          <button type="button" class="danger" disabled={isDone} onClick={() => setAsksReason(true)}>Deny…</button>
         )}
       </div>
     </form>

@@ -1,6 +1,6 @@
-// The five words for how a model is shown a medium: a glyph, a word, a colour; never colour alone.
-import type { PlanCell, Rendition } from "../api/shapes";
-import { because, GLYPHS, tokens } from "../state/words";
+// How a model gets a media block: a glyph, a word and a colour, never colour alone.
+import type { PlanCell, Rendition } from "../api/types";
+import { reasonText, GLYPHS, formatTokens } from "../state/format";
 
 export function Badge({ rendition, note = "" }: { rendition: Rendition; note?: string }) {
   return (
@@ -12,11 +12,11 @@ export function Badge({ rendition, note = "" }: { rendition: Rendition; note?: s
 }
 
 export function CellBadge({ cell }: { cell: PlanCell }) {
-  const why = because(cell);
+  const why = reasonText(cell);
   return (
     <span class="cell-badge" title={why || undefined}>
       <Badge rendition={cell.rendition} />
-      <span class="dim">{tokens(cell.tokens)} tok</span>
+      <span class="dim">{formatTokens(cell.tokens)} tok</span>
     </span>
   );
 }

@@ -1,7 +1,7 @@
-// Where statements come from.
+// Sources of an answer.
 import { mediaUrl } from "../api/http";
 import type { Citation } from "../api/blocks";
-import { opened } from "../state/pictures";
+import { lightbox } from "../state/images";
 
 export function Citations({ citations }: { citations: Citation[] }) {
   if (!citations.length) return null;
@@ -24,7 +24,7 @@ function Source({ citation }: { citation: Citation }) {
   if (digest && locator === "page" && first) {
     const media = { digest, media_type: "application/pdf", size_bytes: 0, name };
     const open = (): void => {
-      opened.value = { list: [{ digest, name: `${name} p. ${first}`, alt: `Page ${first}`, media, page: first }], at: 0 };
+      lightbox.value = { list: [{ digest, name: `${name} p. ${first}`, alt: `Page ${first}`, media, page: first }], at: 0 };
     };
     return <button type="button" class="link" onClick={open}>{name}{place}</button>;
   }

@@ -1,4 +1,4 @@
-// A dialog on <dialog>: the browser keeps the focus inside, Escape closes, and the focus goes back to where it came from.
+// A modal <dialog>: the browser traps focus, Escape closes, and focus returns to the element that opened it.
 import type { ComponentChildren } from "preact";
 import { useEffect, useRef } from "preact/hooks";
 import { useFocusReturn } from "./focus";

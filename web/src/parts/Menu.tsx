@@ -1,4 +1,4 @@
-// A small menu that hangs from its button: arrow keys walk, Escape closes, a click elsewhere too (the popover's own work).
+// A menu below its button. Arrow keys move; the popover closes itself on Escape and on a click elsewhere.
 import type { ComponentChildren } from "preact";
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
 
@@ -7,7 +7,7 @@ export interface Item {
   note?: string;
   icon?: ComponentChildren;
   isChosen?: boolean;
-  isGrave?: boolean;
+  isDanger?: boolean;
   act: () => void;
 }
 
@@ -56,7 +56,7 @@ export function Menu({ label, class: kind = "icon", items, children }: Props) {
       </button>
       <div ref={list} id={id} class="menu" role="menu" aria-label={label} popover="auto" onKeyDown={walk} onToggle={(event) => setOpen(event.newState === "open")}>
         {isOpen && items.map((item) => (
-          <button key={item.label} type="button" role="menuitem" class={item.isGrave ? "grave" : ""} onClick={() => choose(item)}>
+          <button key={item.label} type="button" role="menuitem" class={item.isDanger ? "danger" : ""} onClick={() => choose(item)}>
             <span class="menu-icon">{item.isChosen ? "✓" : item.icon}</span>
             <span>
               {item.label}

@@ -1,8 +1,8 @@
-// The pages of a document in a row. With `onRange`, two handles choose which of them the message carries.
+// The pages of a document in a row. With `onRange`, two sliders choose the pages that are sent.
 import { useRef } from "preact/hooks";
 import { mediaUrl } from "../api/http";
 import type { Media } from "../api/blocks";
-import { opened } from "../state/pictures";
+import { lightbox } from "../state/images";
 
 const SHOWN = 60;
 
@@ -21,7 +21,7 @@ export function PageStrip({ media, first, last, onRange }: Props) {
   const hidden = (onRange ? total : last - first + 1) - shown;
   const open = (page: number): void => {
     const list = numbers.map((number) => ({ digest: media.digest, name: `${media.name ?? "document"} p. ${number}`, alt: `Page ${number}`, media, page: number }));
-    opened.value = { list, at: list.findIndex((one) => one.page === page) };
+    lightbox.value = { list, at: list.findIndex((one) => one.page === page) };
   };
   return (
     <div class="pages">

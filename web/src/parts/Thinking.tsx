@@ -1,8 +1,8 @@
-// A model's reasoning: folded, with live seconds while it goes on.
+// A model's reasoning: collapsed, with elapsed seconds while it streams.
 import { useEffect, useState } from "preact/hooks";
-import { seconds } from "../state/words";
+import { formatSeconds } from "../state/format";
 import { BulbIcon } from "./icons";
-import { memo } from "./memo";
+import { memo } from "./components";
 
 interface Props {
   text: string;
@@ -18,10 +18,10 @@ export const Thinking = memo(function Thinking({ text, began, took, isOpen }: Pr
     <details class="fold thinking">
       <summary>
         <BulbIcon />
-        <span class="fold-title">{isLive ? <Ticking since={began} /> : took !== null && took >= 0.05 ? `Thought for ${seconds(took)}` : "Thought"}</span>
+        <span class="fold-title">{isLive ? <Ticking since={began} /> : took !== null && took >= 0.05 ? `Thought for ${formatSeconds(took)}` : "Thought"}</span>
         <span class="clip dim fold-peek">{peek}</span>
       </summary>
-      <div class="fold-body thinking-text">{text || "The provider keeps this reasoning to itself."}</div>
+      <div class="fold-body thinking-text">{text || "The provider does not share this reasoning."}</div>
     </details>
   );
 });

@@ -1,14 +1,13 @@
-// A tool call: what was asked, what came back, its pictures first. Errors open by themselves; so does what needs an answer.
-import type { ApprovalRequested } from "../api/shapes";
+// A tool call with its arguments, result and images. Errors and approvals are expanded.
+import { Approval } from "./Approval";
+import type { ApprovalRequested } from "../api/types";
 import type { Block, ImageBlock, ToolCall, ToolResult } from "../api/blocks";
 import type { Run } from "../state/view";
-import { seconds } from "../state/words";
+import { formatSeconds } from "../state/format";
 import { CheckIcon, ToolIcon, WarnIcon } from "./icons";
-import { Medium } from "./Medium";
-import { later, memo } from "./memo";
+import { MediaGrid } from "./MediaFigure";
+import { memo } from "./components";
 import { Ticking } from "./Thinking";
-
-const Approval = later(() => import("../screens/opened").then((found) => found.Approval));
 
 interface Props {
   call: ToolCall;
@@ -29,12 +28,12 @@ export const ToolCard = memo(function ToolCard({ call, isWhole, result, run, app
         <summary>
           {failed ? <WarnIcon /> : result ? <CheckIcon /> : <ToolIcon />}
           <span class="fold-title">{call.name || "tool"}</span>
-          <span class="clip dim fold-peek">{intent(call)}</span>
+          <span class="clip dim fold-peek">{summary(call)}</span>
           <span class="dim fold-end">{status(run, result, isRunning, approval, isWhole)}</span>
         </summary>
         <div class="fold-body">
           <Arguments call={call} />
-          {result && <Words blocks={result.blocks} />}
+          {result && <ResultText blocks={result.blocks} />}
         </div>
       </details>
       {isRunning && run?.progress && (
@@ -44,11 +43,7 @@ export const ToolCard = memo(function ToolCard({ call, isWhole, result, run, app
         </div>
       )}
       {media.length > 0 && (
-        <div class="media-row">
-          {media.map((block, index) => (
-            <Medium key={`${block.media.digest}.${index}`} block={block} preview={run?.images[index]?.preview ?? ""} />
-          ))}
-        </div>
+        <MediaGrid blocks={media} previews={run?.images.map((image) => image.preview ?? "")} />
       )}
       {approval && <Approval approval={approval} />}
     </section>
@@ -56,15 +51,15 @@ export const ToolCard = memo(function ToolCard({ call, isWhole, result, run, app
 });
 
 function status(run: Run | null, result: ToolResult | null, isRunning: boolean, approval: ApprovalRequested | null, isWhole: boolean) {
-  if (approval) return "needs your word";
-  if (result) return run?.seconds != null ? seconds(run.seconds) : result.is_error ? "failed" : "";
+  if (approval) return "approval pending";
+  if (result) return run?.seconds != null ? formatSeconds(run.seconds) : result.is_error ? "failed" : "";
   if (!isRunning) return "not run";
-  if (!isWhole) return "writing…";
+  if (!isWhole) return "preparing…";
   return run ? <Ticking since={run.began} word="" /> : "waiting";
 }
 
-/** One line: the argument that tells most. */
-function intent(call: ToolCall): string {
+/** The first text argument, or the first argument, in one line. */
+function summary(call: ToolCall): string {
   if (call.raw_arguments) return call.raw_arguments;
   const values = Object.values(call.arguments ?? {});
   const first = values.find((value) => typeof value === "string") ?? values[0];
@@ -87,7 +82,7 @@ function Arguments({ call }: { call: ToolCall }) {
   );
 }
 
-function Words({ blocks }: { blocks: Block[] }) {
+function ResultText({ blocks }: { blocks: Block[] }) {
   const text = blocks.flatMap((block) => (block.type === "text" ? [block.text] : [])).join("\n");
   return text ? <pre class="plain" tabIndex={0}>{text}</pre> : null;
 }

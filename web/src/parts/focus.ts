@@ -1,4 +1,4 @@
-// Whoever opens something gets the focus back when it closes, unless it has gone elsewhere meanwhile.
+// Return focus to the element that had it before, unless the user has moved it elsewhere.
 import type { RefObject } from "preact";
 import { useEffect } from "preact/hooks";
 

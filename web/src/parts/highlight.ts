@@ -1,4 +1,4 @@
-// Colours for code, fetched with the first block that names its language.
+// Syntax highlighting, loaded with the first code block that names a language.
 import hljs from "highlight.js/lib/core";
 import bash from "highlight.js/lib/languages/bash";
 import c from "highlight.js/lib/languages/c";
@@ -22,7 +22,7 @@ import yaml from "highlight.js/lib/languages/yaml";
 const LANGUAGES = { bash, c, cpp, css, diff, go, ini, java, javascript, json, markdown, nginx, python, rust, sql, typescript, xml, yaml };
 for (const [name, language] of Object.entries(LANGUAGES)) hljs.registerLanguage(name, language);
 
-/** Escaped HTML with spans, or null for a language that is not known here. */
+/** Return escaped HTML with spans, or null if the language is unknown. */
 export function highlight(text: string, name: string): string | null {
   if (text.length > 60_000 || !hljs.getLanguage(name)) return null;
   return hljs.highlight(text, { language: name, ignoreIllegals: true }).value;

@@ -1,29 +1,29 @@
-// The desk: sessions on the left, the conversation in the middle, a panel on the right when one is asked for.
+// The layout: sessions on the left, the conversation in the middle, an optional panel on the right.
 import { useEffect } from "preact/hooks";
-import { later } from "../parts/memo";
-import { announcement, compared, dialog, isDragging, isLockedOut, panel, sessionId, showsSessions } from "../state/app";
+import { lazy } from "../parts/components";
+import { announcement, compared, dialog, isDragging, isUnauthorized, panel, sessionId, showsSessions } from "../state/app";
 import { attach } from "../state/composer";
 import { filesOf, holdsFiles } from "../state/drop";
 import { onKey } from "../state/keys";
-import { opened } from "../state/pictures";
-import { worded } from "../state/plan";
+import { lightbox } from "../state/images";
+import { editedAlt } from "../state/plan";
+import { ChatPane } from "./ChatPane";
 import { ReconnectBar } from "./ReconnectBar";
 import { SessionsPane } from "./SessionsPane";
+import { Start } from "./Start";
 import { TopBar } from "./TopBar";
 
-// What the first screen does not need comes when it is opened: the conversation, and with the first of them, the others.
-const ChatPane = later(() => import("./ChatPane").then((found) => found.ChatPane));
-const FirstRun = later(() => import("./FirstRun").then((found) => found.FirstRun));
-const LockedOut = later(() => import("./opened").then((found) => found.LockedOut));
-const Inspector = later(() => import("./opened").then((found) => found.Inspector));
-const Forest = later(() => import("./opened").then((found) => found.Forest));
-const ModelSwitcher = later(() => import("./opened").then((found) => found.ModelSwitcher));
-const Settings = later(() => import("./opened").then((found) => found.Settings));
-const Palette = later(() => import("./opened").then((found) => found.Palette));
-const Shortcuts = later(() => import("./opened").then((found) => found.Shortcuts));
-const Lightbox = later(() => import("./opened").then((found) => found.Lightbox));
-const Compare = later(() => import("./opened").then((found) => found.Compare));
-const Words = later(() => import("./opened").then((found) => found.Words));
+// Loaded when first shown: the first screen does not need them.
+const Login = lazy(() => import("./deferred").then((found) => found.Login));
+const Inspector = lazy(() => import("./deferred").then((found) => found.Inspector));
+const Branches = lazy(() => import("./deferred").then((found) => found.Branches));
+const ModelSwitcher = lazy(() => import("./deferred").then((found) => found.ModelSwitcher));
+const Settings = lazy(() => import("./deferred").then((found) => found.Settings));
+const Palette = lazy(() => import("./deferred").then((found) => found.Palette));
+const Shortcuts = lazy(() => import("./deferred").then((found) => found.Shortcuts));
+const Lightbox = lazy(() => import("./deferred").then((found) => found.Lightbox));
+const Compare = lazy(() => import("./deferred").then((found) => found.Compare));
+const TextAlternative = lazy(() => import("./deferred").then((found) => found.TextAlternative));
 
 export function App() {
   useEffect(() => {
@@ -45,31 +45,31 @@ export function App() {
     );
     return () => listeners.abort();
   }, []);
-  if (isLockedOut.value) return <LockedOut />;
+  if (isUnauthorized.value) return <Login />;
   return (
-    <div class={`desk${panel.value ? " with-panel" : ""}${showsSessions.value ? " with-sessions" : ""}`}>
+    <div class={`layout${panel.value ? " with-panel" : ""}${showsSessions.value ? " with-sessions" : ""}`}>
       <a class="skip" href="#message">Skip to the message box</a>
       <TopBar />
       <SessionsPane />
       <main class="middle">
         <ReconnectBar />
-        {sessionId.value ? <ChatPane key={sessionId.value} /> : <FirstRun />}
+        {sessionId.value ? <ChatPane key={sessionId.value} /> : <Start />}
       </main>
       {panel.value === "inspector" && sessionId.value && <Inspector />}
-      {panel.value === "forest" && sessionId.value && <Forest />}
+      {panel.value === "branches" && sessionId.value && <Branches />}
       {dialog.value === "models" && <ModelSwitcher />}
       {dialog.value === "settings" && <Settings />}
       {dialog.value === "palette" && <Palette />}
       {dialog.value === "shortcuts" && <Shortcuts />}
       {compared.value.length > 1 && <Compare />}
-      {opened.value && <Lightbox />}
-      {worded.value && <Words />}
+      {lightbox.value && <Lightbox />}
+      {editedAlt.value && <TextAlternative />}
       {isDragging.value && (
         <div class="drop-here" aria-hidden="true">
-          <p>Drop it anywhere</p>
+          <p>Drop files to attach them</p>
         </div>
       )}
-      <div class="unseen" role="status" aria-live="polite">{announcement.value}</div>
+      <div class="visually-hidden" role="status" aria-live="polite">{announcement.value}</div>
     </div>
   );
 }

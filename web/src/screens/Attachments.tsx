@@ -1,27 +1,27 @@
-// What goes along with the message: chips with a picture, progress, and the pages of a document.
+// Attachments of the message: a chip with preview, upload progress and page range; failures with what to do about them.
 import { useSignal } from "@preact/signals";
 import { mediaUrl } from "../api/http";
 import { CloseIcon, FileIcon, SoundIcon, WarnIcon } from "../parts/icons";
-import { later } from "../parts/memo";
-import { type Attachment, attachments, detach, update } from "../state/composer";
-import { size } from "../state/words";
-
-const PageStrip = later(() => import("./opened").then((found) => found.PageStrip));
+import { PageStrip } from "../parts/PageStrip";
+import { type Attachment, attachments, detach, failed, insertAsText, isTextFile, retry, update } from "../state/composer";
+import { formatBytes } from "../state/format";
 
 export function Attachments() {
   const openKey = useSignal("");
   const list = attachments.value;
   if (!list.length) return null;
-  const open = list.find((one) => one.key === openKey.value && one.block?.type === "document" && one.block.media.pages);
+  const open = list.find((one) => one.key === openKey.value);
+  const document = open?.block?.type === "document" && open.block.media.pages ? open.block : null;
   return (
     <>
       <ul class="attachments" aria-label="Attachments">
         {list.map((one) => (
-          <Chip key={one.key} attachment={one} isOpen={open?.key === one.key} onPages={() => (openKey.value = openKey.value === one.key ? "" : one.key)} />
+          <Chip key={one.key} attachment={one} isOpen={document !== null && open === one} onPages={() => (openKey.value = openKey.value === one.key ? "" : one.key)} />
         ))}
       </ul>
+      {failed.value.map((one) => <FailedAttachment key={one.key} attachment={one} />)}
       {list.flatMap((one) => one.notices.map((words) => <p key={one.key + words} class="notice">{words}</p>))}
-      {open?.block && <PageStrip media={open.block.media} first={open.pages?.[0] ?? 1} last={open.pages?.[1] ?? open.block.media.pages ?? 1} onRange={(first, last) => update(open.key, { pages: [first, last] })} />}
+      {open && document && <PageStrip media={document.media} first={open.pages?.[0] ?? 1} last={open.pages?.[1] ?? document.media.pages ?? 1} onRange={(first, last) => update(open.key, { pages: [first, last] })} />}
     </>
   );
 }
@@ -29,20 +29,21 @@ export function Attachments() {
 function Chip({ attachment, isOpen, onPages }: { attachment: Attachment; isOpen: boolean; onPages: () => void }) {
   const { name, block, pages, fraction, problem } = attachment;
   const total = block?.type === "document" ? block.media.pages : undefined;
+  const pixels = block?.type === "image" && block.media.width ? `${block.media.width}×${block.media.height}` : "";
   return (
     <li class={`attachment${problem ? " failed" : ""}`}>
-      <span class="attachment-face"><Face attachment={attachment} /></span>
-      <span class="attachment-words">
+      <span class="attachment-preview"><Preview attachment={attachment} /></span>
+      <span class="attachment-text">
         <span class="clip">{name}</span>
         <span class="dim clip">
-          {problem ? problem.message : fraction !== null ? (
+          {problem ? "Not attached" : fraction !== null ? (
             <progress value={fraction} aria-label={`Uploading ${name}`} />
           ) : total && pages ? (
             <button type="button" class="link" aria-expanded={isOpen} onClick={onPages}>
               pages {pages[0]}–{pages[1]} of {total}
             </button>
           ) : (
-            [block && "width" in block.media && block.media.width ? `${block.media.width}×${block.media.height}` : "", size(attachment.bytes)].filter(Boolean).join(" · ")
+            [pixels, formatBytes(attachment.bytes)].filter(Boolean).join(" · ")
           )}
         </span>
       </span>
@@ -51,7 +52,21 @@ function Chip({ attachment, isOpen, onPages }: { attachment: Attachment; isOpen:
   );
 }
 
-function Face({ attachment }: { attachment: Attachment }) {
+function FailedAttachment({ attachment }: { attachment: Attachment }) {
+  const { key, name, problem, file } = attachment;
+  return (
+    <div class="failed-attachment" role="alert">
+      <p><strong>{name}:</strong> {problem?.message} {problem?.hint}</p>
+      <div class="buttons">
+        {file && <button type="button" onClick={() => retry(key)}>Retry</button>}
+        {isTextFile(attachment) && <button type="button" onClick={() => void insertAsText(key)}>Insert as text</button>}
+        <button type="button" onClick={() => detach(key)}>Remove</button>
+      </div>
+    </div>
+  );
+}
+
+function Preview({ attachment }: { attachment: Attachment }) {
   const { block, preview, problem } = attachment;
   if (problem) return <WarnIcon />;
   if (preview) return <img src={preview} alt="" />;

@@ -1,24 +1,34 @@
-// The conversation. It follows the answer while the end is in sight, and lets go when somebody scrolls up.
+// The conversation. It scrolls with the answer while the end is in view, and stops when the user scrolls up.
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { announce, problem, sought, turns, view } from "../state/app";
-import { seek } from "../state/seek";
+import { announce, problem, linkedMessage, turns, view } from "../state/app";
+import { openMessage } from "../state/message_link";
+import { held } from "../state/held";
 import { loadOlder } from "../state/sessions";
 import { DownIcon } from "../parts/icons";
-import { later } from "../parts/memo";
+import { lazy } from "../parts/components";
 import { Composer } from "./Composer";
 import { Notices, SentMessages } from "./Pending";
 import { TurnView } from "./TurnView";
 
-const QueuedMessages = later(() => import("./opened").then((found) => found.QueuedMessages));
-const Failure = later(() => import("./opened").then((found) => found.Failure));
+const HeldMessages = lazy(() => import("./deferred").then((found) => found.HeldMessages));
+const QueuedMessages = lazy(() => import("./deferred").then((found) => found.QueuedMessages));
+const TurnFailure = lazy(() => import("./deferred").then((found) => found.TurnFailure));
 const NEAR_PX = 80;
+/** Shown in the turn itself. */
+const ENDED_CODES = new Set(["turn.cancelled", "turn.interrupted"]);
 
 export function ChatPane() {
   const scroller = useRef<HTMLDivElement>(null);
   const top = useRef<HTMLDivElement>(null);
   const follows = useRef(true);
+  const last = useRef({ top: 0, height: 0 });
   const isBehind = useSignal(false);
+  // A message that was just sent is always followed.
+  const sentCount = view.value?.sent.length ?? 0;
+  const sentBefore = useRef(0);
+  if (sentCount > sentBefore.current) follows.current = true;
+  sentBefore.current = sentCount;
   const seen = view.value;
 
   const before = useRef({ first: "", height: 0 });
@@ -27,14 +37,14 @@ export function ChatPane() {
     if (!element) return;
     const first = seen?.messages[0]?.node ?? "";
     if (follows.current) element.scrollTop = element.scrollHeight;
-    // The browser keeps the place when something comes in above, except at the very top.
+    // The browser keeps the scroll position when content is added above, except at the very top.
     else if (first !== before.current.first && element.scrollTop < 2) element.scrollTop += element.scrollHeight - before.current.height;
     before.current = { first, height: element.scrollHeight };
   });
   useEffect(() => {
     const element = scroller.current;
     if (!element) return;
-    // Pictures and pages that arrive late must not push the end out of sight.
+    // Images and pages that load late must not push the end out of view.
     const grown = new ResizeObserver(() => {
       if (follows.current) element.scrollTop = element.scrollHeight;
     });
@@ -48,18 +58,23 @@ export function ChatPane() {
   }, [seen === null, seen?.messages[0]?.node]);
 
   useEffect(() => {
-    if (!sought.value || !seen) return;
+    if (!linkedMessage.value || !seen) return;
     follows.current = false;
-    void seek(sought.value).then((node) => requestAnimationFrame(() => lead(scroller.current?.querySelector<HTMLElement>(`[data-node="${CSS.escape(node)}"]`))));
-    sought.value = "";
-  }, [sought.value, seen === null]);
+    void openMessage(linkedMessage.value).then((node) => requestAnimationFrame(() => scrollToMessage(scroller.current?.querySelector<HTMLElement>(`[data-node="${CSS.escape(node)}"]`))));
+    linkedMessage.value = "";
+  }, [linkedMessage.value, seen === null]);
 
   const onScroll = (): void => {
     const element = scroller.current;
     if (!element) return;
-    const isNear = element.scrollHeight - element.scrollTop - element.clientHeight < NEAR_PX;
-    follows.current = isNear;
-    isBehind.value = !isNear;
+    const { scrollTop, scrollHeight, clientHeight } = element;
+    const isNear = scrollHeight - scrollTop - clientHeight < NEAR_PX;
+    // Content that grows also moves the end away; only a user scrolls up.
+    const isUserUp = scrollTop < last.current.top - 2 && scrollHeight >= last.current.height;
+    if (isNear) follows.current = true;
+    else if (isUserUp) follows.current = false;
+    last.current = { top: scrollTop, height: scrollHeight };
+    isBehind.value = !isNear && !follows.current;
   };
   const toEnd = (): void => {
     const element = scroller.current;
@@ -71,9 +86,9 @@ export function ChatPane() {
     <>
       <div class="chat" ref={scroller} onScroll={onScroll} tabIndex={-1}>
         <div class="column">
-          <div ref={top} class="top-mark">{seen?.more && <p class="dim">Earlier messages…</p>}</div>
+          <div ref={top} class="top-mark">{seen?.more && <p class="dim">Loading earlier messages…</p>}</div>
           {!seen && !problem.value && <Skeleton />}
-          {seen && !seen.messages.length && !seen.sent.length && !seen.live && <p class="empty">Nothing has been said here yet.</p>}
+          {seen && !seen.messages.length && !seen.sent.length && !seen.live && <p class="empty">No messages yet.</p>}
           {turns.value.map((turn) => (
             <TurnView key={turn.key} turn={turn} />
           ))}
@@ -81,8 +96,9 @@ export function ChatPane() {
             <>
               <SentMessages sent={seen.sent} />
               <Notices notices={seen.notices} />
-              {seen.failure && <Failure failure={seen.failure} />}
+              {seen.failure && !ENDED_CODES.has(seen.failure.code) && <TurnFailure failure={seen.failure} />}
               {seen.live && seen.queue.length > 0 && <QueuedMessages queue={seen.queue} />}
+              {held.value.length > 0 && <HeldMessages held={held.value} />}
             </>
           )}
         </div>
@@ -90,7 +106,7 @@ export function ChatPane() {
       <div class="chat-end">
         {isBehind.value && (
           <button type="button" class="chip to-end" onClick={toEnd}>
-            <DownIcon /> Newest
+            <DownIcon /> Jump to latest
           </button>
         )}
       </div>
@@ -99,16 +115,16 @@ export function ChatPane() {
   );
 }
 
-/** To a message that a link named. */
-function lead(found: HTMLElement | null | undefined): void {
+/** Scroll to a message that a link names, and highlight it. */
+function scrollToMessage(found: HTMLElement | null | undefined): void {
   if (!found) return;
   found.scrollIntoView({ block: "center" });
-  // What comes into sight gets its real height only now.
+  // Content that was skipped gets its real height only now.
   requestAnimationFrame(() => found.scrollIntoView({ block: "center" }));
   found.tabIndex = -1;
   found.focus({ preventScroll: true });
-  found.classList.add("sought");
-  announce("Here is the message");
+  found.classList.add("linked");
+  announce("Message found");
 }
 
 function Skeleton() {

@@ -1,17 +1,23 @@
-// Where messages are made: words, files, pictures from the clipboard and the camera, `@` files, `/` commands.
+// The message box: text, attachments from disk, clipboard and camera, `@` files, `/` commands.
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { dialog, isBusy, modelInfo, sessionId } from "../state/app";
-import { attach, blocks, canSend, editing, isUploading, onFocusWanted, stopEditing, submit, text } from "../state/composer";
+import { dialog, isBusy, isListening, modelInfo, sessionId } from "../state/app";
+import { attach, attachments, attachPaste, blocks, canSend, editing, failed, isUploading, onFocusWanted, stopEditing, submit, text } from "../state/composer";
 import { editLast } from "../state/keys";
-import { stop } from "../state/turn";
-import { shortModel } from "../state/words";
-import { CameraIcon, ClipIcon, CloseIcon, SendIcon, StopIcon } from "../parts/icons";
-import { Attachments } from "./Attachments";
+import { stop } from "../state/actions";
+import { shortModel } from "../state/format";
+import { lazy } from "../parts/components";
+import { CameraIcon, ClipIcon, CloseIcon, MicIcon, SendIcon, StopIcon } from "../parts/icons";
 import { Meter } from "./Meter";
-import { type Suggested, Suggestions, useSuggestions } from "./Suggestions";
+import type { SuggestionHandle } from "./Suggestions";
+
+const Attachments = lazy(() => import("./deferred").then((found) => found.Attachments));
+const Suggestions = lazy(() => import("./deferred").then((found) => found.Suggestions));
+/** A command, or a mention of a file. */
+const SUGGESTS = /^\/|(?:^|\s)@/;
 
 const BIG_PASTE_CHARS = 4000;
+const hasVoice = "SpeechRecognition" in window || "webkitSpeechRecognition" in window;
 const isTouch = matchMedia("(pointer: coarse)").matches;
 
 export function Composer() {
@@ -20,11 +26,11 @@ export function Composer() {
   const camera = useRef<HTMLInputElement>(null);
   const withShift = useRef(false);
   const cursor = useSignal(0);
-  const suggested = useSuggestions(cursor.value);
+  const suggestions = useRef<SuggestionHandle | null>(null);
 
   useEffect(() => onFocusWanted(() => box.current?.focus()), []);
   useEffect(() => {
-    // On a phone the keyboard would cover what was just opened.
+    // On a phone the keyboard would cover the conversation.
     if (!isTouch) box.current?.focus();
   }, [sessionId.value]);
   useLayoutEffect(() => {
@@ -39,7 +45,7 @@ export function Composer() {
   };
   const onKeyDown = (event: KeyboardEvent): void => {
     withShift.current = event.shiftKey;
-    if (suggested.onKey(event, accept)) return;
+    if (suggestions.current?.onKey(event)) return;
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing && !isTouch) {
       event.preventDefault();
       void submit();
@@ -56,14 +62,13 @@ export function Composer() {
       return;
     }
     const words = event.clipboardData?.getData("text/plain") ?? "";
-    // A page of text is a file; Ctrl Shift V keeps it as words.
+    // Long text becomes an attachment; Ctrl Shift V inserts it as text.
     if (words.length > BIG_PASTE_CHARS && !withShift.current) {
       event.preventDefault();
-      attach([new File([words], "pasted.txt", { type: "text/plain" })]);
+      attachPaste(words);
     }
   };
-  const accept = (item: Suggested): void => {
-    suggested.accept(item);
+  const onAccept = (): void => {
     const element = box.current;
     if (!element) return;
     element.focus();
@@ -77,22 +82,22 @@ export function Composer() {
     attach([...(input.files ?? [])]);
     input.value = "";
   };
-  const isBlind = modelInfo.value?.capabilities.vision === false && blocks.value.some((block) => block.type === "image");
+  const isTextOnly = modelInfo.value?.capabilities.vision === false && blocks.value.some((block) => block.type === "image");
   return (
     <form class="composer" aria-label="Message" onSubmit={(event) => (event.preventDefault(), void submit())}>
-      <Suggestions suggested={suggested} onAccept={accept} />
+      {SUGGESTS.test(text.value) && <Suggestions cursor={cursor.value} handle={suggestions} onAccept={onAccept} />}
       <div class="composer-box">
         {editing.value && (
           <p class="editing">
-            Editing: the answer becomes a new branch, the old one stays.
-            <button type="button" class="icon" aria-label="Stop editing" onClick={stopEditing}><CloseIcon /></button>
+            Editing creates a new branch. The original message is kept.
+            <button type="button" class="icon" aria-label="Cancel editing" onClick={stopEditing}><CloseIcon /></button>
           </p>
         )}
-        <Attachments />
-        {isBlind && (
+        {attachments.value.length > 0 && <Attachments />}
+        {isTextOnly && (
           <p class="notice">
-            {shortModel(modelInfo.value?.reference ?? "")} cannot see: pictures are sent as text.{" "}
-            <button type="button" class="link" onClick={() => (dialog.value = "models")}>Another model</button>
+            {shortModel(modelInfo.value?.reference ?? "")} is a text-only model: images are sent as text.{" "}
+            <button type="button" class="link" onClick={() => (dialog.value = "models")}>Choose a model</button>
           </p>
         )}
         <textarea
@@ -100,11 +105,9 @@ export function Composer() {
           ref={box}
           rows={1}
           aria-label="Message"
-          placeholder="Message · paste, drop or @mention files"
+          placeholder="Message · paste, drop or @ files"
           value={text.value}
           aria-autocomplete="list"
-          aria-controls="suggestions"
-          aria-activedescendant={suggested.items.length ? `suggestion-${suggested.at}` : undefined}
           onInput={(event) => {
             text.value = event.currentTarget.value;
             track();
@@ -119,9 +122,10 @@ export function Composer() {
           <input ref={files} type="file" multiple hidden data-pick="files" onChange={pick} />
           <button type="button" class="icon only-touch" aria-label="Take a photo" onClick={() => camera.current?.click()}><CameraIcon /></button>
           <input ref={camera} type="file" accept="image/*" capture="environment" hidden data-pick="camera" onChange={pick} />
+          {hasVoice && <button type="button" class={`icon${isListening.value ? " listening" : ""}`} aria-pressed={isListening.value} aria-label="Voice input" title="Voice input (uses the speech service of your browser)" onClick={() => void import("./deferred").then(({ toggleVoice }) => toggleVoice())}><MicIcon /></button>}
           <Meter />
           {isBusy.value && <button type="button" class="stop" aria-label="Stop" title="Stop (Esc)" onClick={() => void stop()}><StopIcon /></button>}
-          <button type="submit" class="primary send" disabled={!canSend.value} title={isUploading.value ? "Waits for the uploads" : "Send (Enter)"}>
+          <button type="submit" class="primary send" disabled={!canSend.value} title={isUploading.value ? "Waiting for uploads" : failed.value.length ? "Retry or remove the failed attachment first" : "Send (Enter)"}>
             <SendIcon />
             <span>{isBusy.value ? "Queue" : "Send"}</span>
           </button>
@@ -131,7 +135,7 @@ export function Composer() {
   );
 }
 
-/** Pictures from the clipboard are all called image.png. */
+/** The clipboard names every image image.png: give it a better name. */
 function named(file: File, index: number): File {
   if (file.name && file.name !== "image.png") return file;
   const kind = file.type.split("/")[1]?.split("+")[0] ?? "bin";

@@ -1,21 +1,22 @@
-// What the next request would carry: every block, for several models at once. Nothing is sent by looking.
+// The next request block by block, for several models at once. Opening it sends nothing.
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
-import { ask } from "../api/http";
-import type { PlanModel, Plan, PlanRow } from "../api/shapes";
+import { request } from "../api/http";
+import type { PlanModel, Plan, PlanRow } from "../api/types";
 import { useFocusReturn } from "../parts/focus";
+import { copyText } from "../parts/CopyButton";
 import { CloseIcon, CopyIcon } from "../parts/icons";
 import { Menu } from "../parts/Menu";
-import { announce, model, models, panel, sessionId, view } from "../state/app";
+import { model, models, panel, sessionId, view } from "../state/app";
 import { blocks, text } from "../state/composer";
-import { type Changed, changedSince } from "../state/changed";
+import { type PlanDiff, diffWithLast } from "../state/plan_diff";
 import { changes, planFor } from "../state/plan";
 import { report } from "../state/sessions";
-import { dollars, plural, shortModel, size, tokens } from "../state/words";
+import { formatCost, plural, shortModel, formatBytes, formatTokens } from "../state/format";
 import { PlanTable } from "./PlanTable";
 import { ORDER } from "./Meter";
 
-const MOST = 3;
+const MAX_MODELS = 3;
 
 export function Inspector() {
   const others = useSignal<string[]>(defaultOthers());
@@ -23,7 +24,7 @@ export function Inspector() {
   const budget = useSignal(0);
   const showsReasons = useSignal(false);
   const showsDiff = useSignal(false);
-  const chosen = [model.value, ...others.value.filter((one) => one !== model.value)].slice(0, MOST);
+  const chosen = [model.value, ...others.value.filter((one) => one !== model.value)].slice(0, MAX_MODELS);
   const drawer = useRef<HTMLElement>(null);
   const wanted = [sessionId.value, view.value?.head, view.value?.live === null, chosen.join(), budget.value, showsDiff.value, changes.value, text.value, blocks.value];
   useEffect(() => {
@@ -42,27 +43,27 @@ export function Inspector() {
   useFocusReturn(drawer);
   const plan = found.value;
   const main = plan?.models[model.value];
-  const changed = plan && showsDiff.value ? changedSince(plan, model.value) : null;
+  const changed = plan && showsDiff.value ? diffWithLast(plan, model.value) : null;
   return (
     <aside class="panel inspector" aria-label="Context inspector" ref={drawer} tabIndex={-1}>
       <header class="panel-head">
         <div>
           <h2>Context</h2>
-          <p class="dim">What the <strong>next</strong> request would carry. Nothing is sent by looking.</p>
+          <p class="dim">What the <strong>next</strong> request will contain. Nothing is sent yet.</p>
         </div>
-        <button type="button" class="icon" aria-label="Close the inspector" onClick={() => (panel.value = "")}><CloseIcon /></button>
+        <button type="button" class="icon" aria-label="Close inspector" onClick={() => (panel.value = "")}><CloseIcon /></button>
       </header>
       <div class="panel-body">
         <Columns chosen={chosen} plan={plan} others={others} />
         {plan && main && <Share plan={plan} main={main} />}
         {main?.error && <p class="failure" role="alert"><strong>{main.error.message}</strong> {main.error.hint}</p>}
-        {plan ? <PlanTable plan={plan} models={chosen.filter((one) => plan.models[one])} showsReasons={showsReasons.value} changed={changed} /> : <p class="empty">Compiling…</p>}
+        {plan ? <PlanTable plan={plan} models={chosen.filter((one) => plan.models[one])} showsReasons={showsReasons.value} changed={changed} /> : <p class="empty">Loading…</p>}
         {plan && showsDiff.value && <Since changed={changed} />}
         {plan && chosen.map((one) => plan.models[one]?.notices.map((words) => <p key={one + words} class="notice">{words}</p>))}
         <div class="buttons">
           <button type="button" class="chip" aria-pressed={showsReasons.value} onClick={() => (showsReasons.value = !showsReasons.value)}>Reasons</button>
           <button type="button" class="chip" aria-pressed={showsDiff.value} onClick={() => (showsDiff.value = !showsDiff.value)}>Diff with last request</button>
-          <button type="button" class="chip" onClick={() => void copyWire()}><CopyIcon /> Wire JSON</button>
+          <button type="button" class="chip" onClick={() => void copyWire()}><CopyIcon /> Copy request JSON</button>
         </div>
         {main && <Budget whole={main.limit} value={budget.value} onChange={(value) => (budget.value = value)} />}
       </div>
@@ -71,18 +72,18 @@ export function Inspector() {
 }
 
 /** What differs, in one line. */
-function Since({ changed }: { changed: Changed | null }) {
-  if (!changed) return <p class="dim" role="status">{shortModel(model.value)} has not been asked in this session yet: all of it is new.</p>;
+function Since({ changed }: { changed: PlanDiff | null }) {
+  if (!changed) return <p class="dim" role="status">{shortModel(model.value)} has not been used in this session yet: everything is new.</p>;
   const { added, changed: other, gone, same } = changed.counts;
-  const words = [`${added} new`, `${other} changed`, `${gone} gone`, `${same} as before`].join(" · ");
+  const words = [`${added} new`, `${other} changed`, `${gone} removed`, `${same} unchanged`].join(" · ");
   return <p class="dim" role="status">Since the last request to {shortModel(model.value)}: {words}</p>;
 }
 
 function defaultOthers(): string[] {
-  // One that cannot see shows best what pictures become.
-  const blind = models.value.find((one) => !one.capabilities.vision);
-  const seeing = models.value.find((one) => one.capabilities.vision && one.reference !== model.value);
-  return [seeing, blind].flatMap((one) => (one ? [one.reference] : []));
+  // A text-only model shows best what images become.
+  const textOnly = models.value.find((one) => !one.capabilities.vision);
+  const withVision = models.value.find((one) => one.capabilities.vision && one.reference !== model.value);
+  return [withVision, textOnly].flatMap((one) => (one ? [one.reference] : []));
 }
 
 function Columns({ chosen, plan, others }: { chosen: string[]; plan: Plan | null; others: { value: string[] } }) {
@@ -95,17 +96,17 @@ function Columns({ chosen, plan, others }: { chosen: string[]; plan: Plan | null
         return (
           <li key={one} class={isMain ? "main" : ""}>
             <span class="clip" title={one}>{shortModel(one)}</span>
-            <strong>{found ? tokens(found.tokens.in) : "…"}</strong>
-            <span class="dim">{found ? `${size(found.bytes)} · ${dollars(found.usd)}` : ""}</span>
+            <strong>{found ? formatTokens(found.tokens.in) : "…"}</strong>
+            <span class="dim">{found ? `${formatBytes(found.bytes)} · ${formatCost(found.usd)}` : ""}</span>
             {found && found.images + found.pages > 0 && <span class="dim">{[found.images && plural(found.images, "image"), found.pages && plural(found.pages, "page")].filter(Boolean).join(" · ")}</span>}
             {!isMain && <button type="button" class="icon" aria-label={`Remove ${one}`} onClick={() => (others.value = others.value.filter((other) => other !== one))}><CloseIcon /></button>}
           </li>
         );
       })}
-      {chosen.length < MOST && free.length > 0 && (
+      {chosen.length < MAX_MODELS && free.length > 0 && (
         <li class="add">
           <Menu label="Compare with another model" class="chip" items={free.slice(0, 14).map((one) => ({ label: shortModel(one.reference), note: one.provider, act: () => (others.value = [...others.value, one.reference]) }))}>
-            + compare
+            + Compare
           </Menu>
         </li>
       )}
@@ -121,7 +122,7 @@ function Share({ plan, main }: { plan: Plan; main: PlanModel }) {
       <div class="meter-bar big" aria-hidden="true">
         {ORDER.map((one) => <span key={one} class={`seg ${one}`} style={{ width: `${Math.min(100, (sum(plan.rows, one) / whole) * 100)}%` }} />)}
       </div>
-      <p class="dim">{main.tokens.exact ? "" : "≈ "}{tokens(main.tokens.in)} of {tokens(whole)} · free {tokens(Math.max(0, whole - main.tokens.in))}</p>
+      <p class="dim">{main.tokens.exact ? "" : "≈ "}{formatTokens(main.tokens.in)} of {formatTokens(whole)} · free {formatTokens(Math.max(0, whole - main.tokens.in))}</p>
     </div>
   );
 }
@@ -130,7 +131,7 @@ function Budget({ whole, value, onChange }: { whole: number; value: number; onCh
   const shown = value || whole;
   return (
     <label class="budget">
-      <span>What if only <strong>{tokens(shown)}</strong> tokens fitted?</span>
+      <span>Preview with a limit of <strong>{formatTokens(shown)}</strong> tokens</span>
       <input type="range" min={Math.min(1000, whole)} max={whole} step={Math.max(1, Math.round(whole / 200))} value={shown} onInput={(event) => onChange(Number(event.currentTarget.value) >= whole ? 0 : Number(event.currentTarget.value))} />
     </label>
   );
@@ -138,9 +139,8 @@ function Budget({ whole, value, onChange }: { whole: number; value: number; onCh
 
 async function copyWire(): Promise<void> {
   try {
-    const body = await ask<unknown>(`/sessions/${sessionId.value}/wire?model=${encodeURIComponent(model.value)}`);
-    await navigator.clipboard.writeText(JSON.stringify(body, null, 2));
-    announce("Wire JSON copied");
+    const body = await request<unknown>(`/sessions/${sessionId.value}/wire?model=${encodeURIComponent(model.value)}`);
+    await copyText(JSON.stringify(body, null, 2), "Request JSON copied");
   } catch (error) {
     report(error);
   }

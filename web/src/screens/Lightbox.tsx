@@ -1,5 +1,5 @@
-// A picture at its full size. Wheel and pinch zoom, dragging pans, arrows walk, `0` flips between the original and what the
-// model got.
+// An image at full size. Wheel and pinch zoom, dragging pans, arrow keys step, `0` switches between the original and the
+// version that the model gets.
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { mediaUrl } from "../api/http";
@@ -7,43 +7,43 @@ import { CloseIcon, CopyIcon, DownloadIcon, EyeIcon, LeftIcon, RightIcon } from 
 import { Badge } from "../parts/Badge";
 import { Dialog } from "../parts/Dialog";
 import { announce, model, sessionId } from "../state/app";
-import { cellFor, opened, type Picture } from "../state/pictures";
-import { plan, worded } from "../state/plan";
-import { shortModel, size } from "../state/words";
+import { cellFor, lightbox, type LightboxImage } from "../state/images";
+import { plan, editedAlt } from "../state/plan";
+import { shortModel, formatBytes } from "../state/format";
 
 export function Lightbox() {
-  const { list, at } = opened.value ?? { list: [], at: 0 };
-  const picture = list[at];
-  if (!picture) return null;
+  const { list, at } = lightbox.value ?? { list: [], at: 0 };
+  const image = list[at];
+  if (!image) return null;
   const close = (): void => {
-    opened.value = null;
+    lightbox.value = null;
   };
   return (
-    <Dialog title={picture.name} kind="lightbox" isPlain onClose={close}>
-      <Stage key={`${picture.digest}.${picture.page}`} picture={picture} at={at} count={list.length} onStep={(by) => (opened.value = { list, at: (at + by + list.length) % list.length })} onClose={close} />
+    <Dialog title={image.name} kind="lightbox" isPlain onClose={close}>
+      <Stage key={`${image.digest}.${image.page}`} image={image} at={at} count={list.length} onStep={(by) => (lightbox.value = { list, at: (at + by + list.length) % list.length })} onClose={close} />
     </Dialog>
   );
 }
 
 interface Props {
-  picture: Picture;
+  image: LightboxImage;
   at: number;
   count: number;
   onStep: (by: number) => void;
   onClose: () => void;
 }
 
-function Stage({ picture, at, count, onStep, onClose }: Props) {
+function Stage({ image, at, count, onStep, onClose }: Props) {
   const sent = useSignal(false);
   const shift = useSignal({ scale: 1, x: 0, y: 0 });
   const shown = useSignal<{ width: number; height: number } | null>(null);
   const stage = useRef<HTMLDivElement>(null);
   const fingers = useRef(new Map<number, { x: number; y: number }>());
-  const cell = cellFor(picture.digest);
-  const row = plan.value?.rows.find((one) => one.digest === picture.digest);
-  const words = row?.alt || picture.alt;
+  const cell = cellFor(image.digest);
+  const row = plan.value?.rows.find((one) => one.digest === image.digest);
+  const words = row?.alt || image.alt;
   const isText = cell?.rendition === "text" || cell?.rendition === "omitted";
-  const original = picture.page ? `page:${picture.page}` : "full";
+  const original = image.page ? `page:${image.page}` : "full";
   const version = sent.value ? `sent:${model.value}` : original;
 
   const zoom = (factor: number, x = 0, y = 0): void => {
@@ -53,14 +53,14 @@ function Stage({ picture, at, count, onStep, onClose }: Props) {
     shift.value = next === 1 ? { scale: 1, x: 0, y: 0 } : { scale: next, x: x - (x - left) * ratio, y: y - (y - top) * ratio };
   };
   const flip = (): void => {
-    if (picture.page) return;
+    if (image.page) return;
     sent.value = !sent.value;
-    announce(sent.value ? `What ${model.value} gets` : "The original");
+    announce(sent.value ? `Showing the version for ${model.value}` : "Showing the original");
   };
   useEffect(() => {
     const onKey = (event: KeyboardEvent): void => {
       const actions: Record<string, () => unknown> = {
-        ArrowLeft: () => onStep(-1), ArrowRight: () => onStep(1), "0": flip, "+": () => zoom(1.4), "=": () => zoom(1.4), "-": () => zoom(1 / 1.4), c: () => copy(version, picture.digest),
+        ArrowLeft: () => onStep(-1), ArrowRight: () => onStep(1), "0": flip, "+": () => zoom(1.4), "=": () => zoom(1.4), "-": () => zoom(1 / 1.4), c: () => copy(version, image.digest),
       };
       const action = event.ctrlKey || event.metaKey ? undefined : actions[event.key];
       if (!action) return;
@@ -94,16 +94,16 @@ function Stage({ picture, at, count, onStep, onClose }: Props) {
   return (
     <div class="lightbox-inner">
       <header>
-        <span class="clip">{picture.name}</span>
+        <span class="clip">{image.name}</span>
         {count > 1 && <span class="dim">{at + 1} of {count}</span>}
         <span class="spring" />
-        {!picture.page && (
-          <button type="button" class="chip" aria-pressed={sent.value} title="Flip (0)" onClick={flip}>
-            <EyeIcon /> {sent.value ? `as ${shortModel(model.value)} gets it` : "original"}
+        {!image.page && (
+          <button type="button" class="chip" aria-pressed={sent.value} title="Switch version (0)" onClick={flip}>
+            <EyeIcon /> {sent.value ? `As sent to ${shortModel(model.value)}` : "Original"}
           </button>
         )}
-        <button type="button" class="icon" aria-label="Copy picture" title="Copy (c)" onClick={() => void copy(version, picture.digest)}><CopyIcon /></button>
-        <a class="icon" aria-label="Download" href={mediaUrl(picture.digest, original)} download={picture.name}><DownloadIcon /></a>
+        <button type="button" class="icon" aria-label="Copy image" title="Copy (c)" onClick={() => void copy(version, image.digest)}><CopyIcon /></button>
+        <a class="icon" aria-label="Download" href={mediaUrl(image.digest, original)} download={image.name}><DownloadIcon /></a>
         <button type="button" class="icon" aria-label="Close" onClick={onClose}><CloseIcon /></button>
       </header>
       <div
@@ -117,14 +117,14 @@ function Stage({ picture, at, count, onStep, onClose }: Props) {
       >
         {sent.value && isText ? (
           <div class="stage-text">
-            <p>{shortModel(model.value)} gets no picture here, only words:</p>
-            <blockquote>{words || `[image: ${picture.name}]`}</blockquote>
+            <p>{shortModel(model.value)} cannot use this image. It gets this text instead:</p>
+            <blockquote>{words || `[image: ${image.name}]`}</blockquote>
             {cell?.detail && <p class="dim">{cell.detail}</p>}
           </div>
         ) : (
           <img
-            src={mediaUrl(picture.digest, version)}
-            alt={picture.alt || picture.name}
+            src={mediaUrl(image.digest, version)}
+            alt={image.alt || image.name}
             draggable={false}
             style={{ transform: `translate(${x}px, ${y}px) scale(${scale})` }}
             onLoad={(event) => (shown.value = { width: event.currentTarget.naturalWidth, height: event.currentTarget.naturalHeight })}
@@ -133,28 +133,28 @@ function Stage({ picture, at, count, onStep, onClose }: Props) {
       </div>
       {count > 1 && (
         <>
-          <button type="button" class="icon step before" aria-label="Previous picture" onClick={() => onStep(-1)}><LeftIcon /></button>
-          <button type="button" class="icon step after" aria-label="Next picture" onClick={() => onStep(1)}><RightIcon /></button>
+          <button type="button" class="icon step before" aria-label="Previous image" onClick={() => onStep(-1)}><LeftIcon /></button>
+          <button type="button" class="icon step after" aria-label="Next image" onClick={() => onStep(1)}><RightIcon /></button>
         </>
       )}
       <footer>
         {shown.value && !(sent.value && isText) && <span>{shown.value.width}×{shown.value.height}</span>}
-        {sent.value && cell ? <Badge rendition={cell.rendition} note={`${cell.tokens} tok`} /> : picture.media.size_bytes > 0 && <span>{size(picture.media.size_bytes)}</span>}
-        <span class="clip mono">{picture.digest.slice(0, 19)}…</span>
+        {sent.value && cell ? <Badge rendition={cell.rendition} note={`${cell.tokens} tok`} /> : image.media.size_bytes > 0 && <span>{formatBytes(image.media.size_bytes)}</span>}
+        <span class="clip mono">{image.digest.slice(0, 19)}…</span>
         {words && <span class="clip">{words}</span>}
-        {!picture.page && sessionId.value && <button type="button" class="link" onClick={() => (onClose(), (worded.value = { digest: picture.digest, kind: "image", label: picture.name, alt: row?.alt ?? "" }))}>Edit the words</button>}
+        {!image.page && sessionId.value && <button type="button" class="link" onClick={() => (onClose(), (editedAlt.value = { digest: image.digest, kind: "image", label: image.name, alt: row?.alt ?? "" }))}>Edit text alternative</button>}
         {scale > 1 && <span>{Math.round(scale * 100)} %</span>}
       </footer>
     </div>
   );
 }
 
-/** The clipboard takes PNG only. */
+/** Copy as PNG, the one image type that every clipboard accepts. */
 async function copy(version: string, digest: string): Promise<void> {
   const blob = await (await fetch(mediaUrl(digest, version))).blob();
   const bitmap = await createImageBitmap(blob);
   const canvas = new OffscreenCanvas(bitmap.width, bitmap.height);
   canvas.getContext("2d")?.drawImage(bitmap, 0, 0);
   await navigator.clipboard.write([new ClipboardItem({ "image/png": canvas.convertToBlob({ type: "image/png" }) })]);
-  announce("Picture copied");
+  announce("Image copied");
 }

@@ -1,9 +1,9 @@
-// How full the next request is, by rendition. A click shows every block of it.
-import type { Rendition } from "../api/shapes";
+// Size of the next request against the context window. A click opens the inspector.
+import type { Rendition } from "../api/types";
 import { model, sessionId } from "../state/app";
 import { toggle } from "../state/keys";
 import { plan } from "../state/plan";
-import { dollars, tokens } from "../state/words";
+import { formatCost, formatTokens } from "../state/format";
 
 export const ORDER: Rendition[] = ["text", "full", "pages", "low", "omitted"];
 
@@ -16,16 +16,16 @@ export function Meter() {
     if (cell) sums.set(cell.rendition, (sums.get(cell.rendition) ?? 0) + cell.tokens);
   }
   const whole = found.limit || 1;
-  const words = `${tokens(found.tokens.in)} / ${tokens(whole)}`;
+  const words = `${formatTokens(found.tokens.in)} / ${formatTokens(whole)}`;
   return (
-    <button type="button" class={`meter${found.error ? " over" : ""}`} title="What the model will get (i)" aria-label={`The next request: ${words} tokens, ${dollars(found.usd)}. Show every block.`} onClick={() => toggle("inspector")}>
+    <button type="button" class={`meter${found.error ? " over" : ""}`} title="Context of the next request (i)" aria-label={`Next request: ${words} tokens, ${formatCost(found.usd)}. Open the context inspector.`} onClick={() => toggle("inspector")}>
       <span class="meter-bar" aria-hidden="true">
         {ORDER.map((rendition) => {
           const share = ((sums.get(rendition) ?? 0) / whole) * 100;
           return share > 0 ? <span key={rendition} class={`seg ${rendition}`} style={{ width: `${Math.min(share, 100)}%` }} /> : null;
         })}
       </span>
-      <span class="dim meter-words">{words}<span class="wide-only"> · {dollars(found.usd)}</span></span>
+      <span class="dim meter-words">{words}<span class="wide-only"> · {formatCost(found.usd)}</span></span>
     </button>
   );
 }

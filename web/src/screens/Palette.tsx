@@ -1,8 +1,8 @@
-// Ctrl K: sessions by title, words inside messages, documents and pictures, and everything that can be done.
+// Ctrl K: search sessions, messages, documents and images; run actions.
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { ask, mediaUrl } from "../api/http";
-import type { SearchResult } from "../api/shapes";
+import { request, mediaUrl } from "../api/http";
+import type { SearchResult } from "../api/types";
 import { Dialog } from "../parts/Dialog";
 import { SearchIcon } from "../parts/icons";
 import { dialog, sessionId, sessions } from "../state/app";
@@ -10,8 +10,8 @@ import { focusComposer } from "../state/composer";
 import { toggle } from "../state/keys";
 import { go, report, titleOf } from "../state/sessions";
 import { cycleTheme } from "../state/theme";
-import { again } from "../state/turn";
-import { ago, unmarked } from "../state/words";
+import { regenerate } from "../state/actions";
+import { timeAgo, stripMarkdown } from "../state/format";
 
 interface Choice {
   key: string;
@@ -25,13 +25,13 @@ interface Choice {
 function actions(): Choice[] {
   const all: [string, string, () => unknown][] = [
     ["New session", "n", () => (go(""), focusComposer())],
-    ["Whom to ask", "m", () => (dialog.value = "models")],
+    ["Choose a model", "m", () => (dialog.value = "models")],
     ["Settings", "", () => (dialog.value = "settings")],
-    ["Change the theme", "", cycleTheme],
-    ["Every key", "?", () => (dialog.value = "shortcuts")],
+    ["Change appearance", "", cycleTheme],
+    ["Keyboard shortcuts", "?", () => (dialog.value = "shortcuts")],
   ];
-  if (sessionId.value) all.push(["Context inspector", "i", () => toggle("inspector")], ["Branches", "t", () => toggle("forest")], ["Answer again", "", () => again()]);
-  return all.map(([label, note, act]) => ({ key: label, kind: "do", label, note, thumb: null, act }));
+  if (sessionId.value) all.push(["Context inspector", "i", () => toggle("inspector")], ["Branches", "t", () => toggle("branches")], ["Regenerate answer", "", () => regenerate()]);
+  return all.map(([label, note, act]) => ({ key: label, kind: "action", label, note, thumb: null, act }));
 }
 
 export function Palette() {
@@ -44,13 +44,13 @@ export function Palette() {
     found.value = [];
     if (words.length < 2) return;
     const timer = setTimeout(() => {
-      ask<{ results: SearchResult[] }>(`/search?q=${encodeURIComponent(words)}&limit=12`).then(({ results }) => (found.value = results), report);
+      request<{ results: SearchResult[] }>(`/search?q=${encodeURIComponent(words)}&limit=12`).then(({ results }) => (found.value = results), report);
     }, 150);
     return () => clearTimeout(timer);
   }, [words]);
   const choices: Choice[] = [
-    ...sessions.value.filter((one) => one.title.toLowerCase().includes(words)).slice(0, 6).map((one) => ({ key: one.id, kind: "session", label: one.title || "Untitled", note: ago(one.updated_at, Date.now()), thumb: one.thumb, act: () => go(one.id) })),
-    ...found.value.map((one, index) => ({ key: `${one.node}.${index}`, kind: one.where === "text" ? "message" : one.where, label: unmarked(one.snippet), note: titleOf(one), thumb: one.media, act: () => go(one.session, one.node) })),
+    ...sessions.value.filter((one) => one.title.toLowerCase().includes(words)).slice(0, 6).map((one) => ({ key: one.id, kind: "session", label: one.title || "Untitled", note: timeAgo(one.updated_at, Date.now()), thumb: one.thumb, act: () => go(one.id) })),
+    ...found.value.map((one, index) => ({ key: `${one.node}.${index}`, kind: one.where === "text" ? "message" : one.where, label: stripMarkdown(one.snippet), note: titleOf(one), thumb: one.media, act: () => go(one.session, one.node) })),
     ...actions().filter((one) => one.label.toLowerCase().includes(words)),
   ];
   const close = (): void => {
@@ -74,9 +74,9 @@ export function Palette() {
       <div class="palette-inner">
         <div class="search">
           <SearchIcon />
-          <input type="text" role="combobox" aria-expanded="true" aria-controls="palette-list" aria-label="Search everything" aria-activedescendant={`choice-${at.value}`} placeholder="Search sessions, messages, pages, pictures, actions" value={query.value} onKeyDown={walk} onInput={(event) => (query.value = event.currentTarget.value)} ref={(input) => input?.focus()} />
+          <input type="text" role="combobox" aria-expanded="true" aria-controls="palette-list" aria-label="Search everything" aria-activedescendant={`choice-${at.value}`} placeholder="Search sessions, messages, files and actions" value={query.value} onKeyDown={walk} onInput={(event) => (query.value = event.currentTarget.value)} ref={(input) => input?.focus()} />
         </div>
-        <ul id="palette-list" role="listbox" aria-label="Found">
+        <ul id="palette-list" role="listbox" aria-label="Results">
           {choices.map((one, index) => (
             <li key={one.key} id={`choice-${index}`} role="option" aria-selected={index === at.value} onPointerMove={() => (at.value = index)} onClick={() => take(one)}>
               <span class="kind-word">{one.kind}</span>
@@ -86,7 +86,7 @@ export function Palette() {
             </li>
           ))}
         </ul>
-        {!choices.length && <p class="empty">Nothing found.</p>}
+        {!choices.length && <p class="empty">No results</p>}
       </div>
     </Dialog>
   );

@@ -1,21 +1,20 @@
-// What is not (yet) part of the conversation: sent, noticed.
+// Messages on their way and notices: not part of the stored conversation.
 import { CloseIcon, WarnIcon } from "../parts/icons";
-import { Medium } from "../parts/Medium";
-import { isMedia } from "../api/blocks";
-import { forget } from "../state/turn";
+import { MessageContent } from "../parts/MediaFigure";
+import { dismissSent } from "../state/actions";
 import type { Notice, Sent } from "../state/view";
 
 export function SentMessages({ sent }: { sent: Sent[] }) {
   return (
     <>
       {sent.map((one) => (
-        <article key={one.key} class={`said ${one.state}`} aria-label="Your message, on its way">
-          {one.message.blocks.map((block, index) => (block.type === "text" ? <p key={index} class="words">{block.text}</p> : isMedia(block) ? <Medium key={index} block={block} /> : null))}
-          {one.state === "sending" && <p class="dim said-state">sending…</p>}
+        <article key={one.key} class={`user-message ${one.state}`} aria-label="Your message, sending">
+          <MessageContent blocks={one.message.blocks} />
+          {one.state === "sending" && <p class="dim user-message-state">Sending…</p>}
           {one.problem && (
-            <p class="grave said-state">
+            <p class="danger user-message-state">
               <WarnIcon /> <span>{one.problem.message} {one.problem.hint}</span>
-              <button type="button" class="icon" aria-label="Dismiss" onClick={() => forget(one.key)}><CloseIcon /></button>
+              <button type="button" class="icon" aria-label="Dismiss" onClick={() => dismissSent(one.key)}><CloseIcon /></button>
             </p>
           )}
         </article>

@@ -1,21 +1,21 @@
-// Blocks × models: rendition, tokens, reason. A click on a rendition pins another one; the plan is made anew.
+// Blocks × models: rendition, tokens, reason. A click on a rendition changes it.
 import { mediaUrl } from "../api/http";
-import type { LastRow, Override, Plan, PlanCell, PlanRow, Rendition } from "../api/shapes";
+import type { LastRow, Override, Plan, PlanCell, PlanRow, Rendition } from "../api/types";
 import { EditIcon } from "../parts/icons";
 import { Menu } from "../parts/Menu";
-import { litDigest } from "../state/app";
-import { opened, pictures } from "../state/pictures";
-import type { Change, Changed } from "../state/changed";
-import { setOverrides, worded } from "../state/plan";
+import { highlightedDigest } from "../state/app";
+import { lightbox, images } from "../state/images";
+import type { Change, PlanDiff } from "../state/plan_diff";
+import { setOverrides, editedAlt } from "../state/plan";
 import { report } from "../state/sessions";
-import { because, dollars, GLYPHS, shortModel, size, tokens } from "../state/words";
+import { reasonText, formatCost, GLYPHS, shortModel, formatBytes, formatTokens } from "../state/format";
 
 interface Props {
   plan: Plan;
   models: string[];
   showsReasons: boolean;
-  /** Against the last request to the first model; null where that is not asked for, or where there was none. */
-  changed: Changed | null;
+  /** Compared with the last request to the first model; null if hidden or if there was none. */
+  changed: PlanDiff | null;
 }
 
 export function PlanTable({ plan, models, showsReasons, changed }: Props) {
@@ -32,34 +32,34 @@ export function PlanTable({ plan, models, showsReasons, changed }: Props) {
         </thead>
         <tbody>
           <tr>
-            <th scope="row"><div class="row-face"><span class="kind" aria-hidden="true">§</span><span class="row-label">system and tools</span></div></th>
-            {models.map((one) => <td key={one} class="number"><span class="cell">{tokens(beside(plan, one))}</span></td>)}
+            <th scope="row"><div class="row-head"><span class="kind" aria-hidden="true">§</span><span class="row-label">System prompt and tools</span></div></th>
+            {models.map((one) => <td key={one} class="number"><span class="cell">{formatTokens(overheadTokens(plan, one))}</span></td>)}
           </tr>
           {plan.rows.map((row, index) => (
             <Row key={`${row.key}.${index}`} row={row} models={models} showsReasons={showsReasons} since={changed?.rows.get(row.key) ?? null} isLastCached={cached > 0 && index === cached - 1} />
           ))}
           {changed?.left.map((row) => (
             <tr key={row.key} class="gone">
-              <th scope="row"><div class="row-face"><span class="kind" aria-hidden="true">{KINDS[row.kind] ?? ""}</span><span class="row-label"><Mark change="gone" /> {row.label}</span></div></th>
-              <td class="number"><span class="was">{row.rendition} {tokens(row.tokens)}</span></td>
+              <th scope="row"><div class="row-head"><span class="kind" aria-hidden="true">{KINDS[row.kind] ?? ""}</span><span class="row-label"><ChangeLabel change="gone" /> {row.label}</span></div></th>
+              <td class="number"><span class="was">{row.rendition} {formatTokens(row.tokens)}</span></td>
               {models.slice(1).map((one) => <td key={one} />)}
             </tr>
           ))}
         </tbody>
         <tfoot>
-          <Totals label="tokens" models={models} of={(one) => tokens(plan.models[one]?.tokens.in ?? 0)} />
-          <Totals label="on the wire" models={models} of={(one) => size(plan.models[one]?.bytes ?? 0)} />
-          <Totals label="this request" models={models} of={(one) => dollars(plan.models[one]?.usd)} />
+          <Totals label="tokens" models={models} of={(one) => formatTokens(plan.models[one]?.tokens.in ?? 0)} />
+          <Totals label="request size" models={models} of={(one) => formatBytes(plan.models[one]?.bytes ?? 0)} />
+          <Totals label="cost" models={models} of={(one) => formatCost(plan.models[one]?.usd)} />
         </tfoot>
       </table>
       <p class="dim cache-note">{LEGEND.map((one) => <span key={one}><span class={`badge ${one}`} aria-hidden="true">{GLYPHS[one]}</span> {one} </span>)}</p>
-      {cached > 0 && <p class="dim cache-note"><span class="dash" aria-hidden="true" /> unchanged since the last request up to here: the provider's cache can serve it</p>}
+      {cached > 0 && <p class="dim cache-note"><span class="dash" aria-hidden="true" /> unchanged since the last request up to here: eligible for the provider's prompt cache</p>}
     </div>
   );
 }
 
-/** What goes along with the messages: the whole less its blocks. */
-function beside(plan: Plan, model: string): number {
+/** Tokens of the system prompt and the tools: the total without the message blocks. */
+function overheadTokens(plan: Plan, model: string): number {
   const shown = plan.rows.reduce((sum, row) => sum + (row.by_model[model]?.tokens ?? 0), 0);
   return Math.max(0, (plan.models[model]?.tokens.in ?? 0) - shown);
 }
@@ -75,13 +75,13 @@ function Totals({ label, models, of }: { label: string; models: string[]; of: (m
 
 const KINDS: Record<string, string> = { image: "▣", document: "▤", audio: "♪", tool_call: "⚒", tool_result: "⚒", thinking: "…" };
 const LEGEND: Rendition[] = ["full", "low", "pages", "text", "omitted"];
-const WORDS: Override[] = ["full", "low", "text", "omitted"];
+const CHOICES: Override[] = ["full", "low", "text", "omitted"];
 
-const MARKS: Record<Change, [string, string]> = { added: ["+", "new"], changed: ["~", "changed"], gone: ["−", "gone"], same: ["", ""] };
+const CHANGE_LABELS: Record<Change, [string, string]> = { added: ["+", "new"], changed: ["~", "changed"], gone: ["−", "removed"], same: ["", ""] };
 
-/** A sign and a word: never colour alone. */
-function Mark({ change }: { change: Change }) {
-  const [sign, word] = MARKS[change];
+/** A sign and a word, never colour alone. */
+function ChangeLabel({ change }: { change: Change }) {
+  const [sign, word] = CHANGE_LABELS[change];
   return word ? <span class={`change ${change}`}>{sign} {word}</span> : null;
 }
 
@@ -96,15 +96,15 @@ interface RowProps {
 function Row({ row, models, showsReasons, since, isLastCached }: RowProps) {
   const isMedia = row.digest !== "";
   const light = (digest: string): void => {
-    litDigest.value = digest;
+    highlightedDigest.value = digest;
   };
-  const classes = [isMedia && litDigest.value === row.digest && "lit", since?.change, isLastCached && "cached-to"].filter(Boolean).join(" ");
+  const classes = [isMedia && highlightedDigest.value === row.digest && "lit", since?.change, isLastCached && "cached-to"].filter(Boolean).join(" ");
   return (
     <tr class={classes} onPointerEnter={() => light(row.digest)} onPointerLeave={() => light("")}>
-      <th scope="row"><div class="row-face">
+      <th scope="row"><div class="row-head">
         {isMedia && row.kind === "image" ? <button type="button" class="row-thumb" aria-label={`Open ${row.label}`} onClick={() => show(row)}><img src={mediaUrl(row.digest, "thumb")} alt="" loading="lazy" /></button> : <span class="kind" aria-hidden="true">{KINDS[row.kind] ?? ""}</span>}
         <span class="row-label">
-          {since && <Mark change={since.change} />} <span class="dim">{row.role === "user" ? "you" : row.role === "assistant" ? "answer" : row.role}</span> {row.label}
+          {since && <ChangeLabel change={since.change} />} <span class="dim">{row.role === "user" ? "You" : row.role === "assistant" ? "Answer" : row.role}</span> {row.label}
           {row.alt && <span class="reason">“{row.alt}”</span>}
         </span>
       </div></th>
@@ -123,12 +123,12 @@ function Row({ row, models, showsReasons, since, isLastCached }: RowProps) {
 }
 
 function Cell({ row, cell, showsReasons, isMedia }: { row: PlanRow; cell: PlanCell; showsReasons: boolean; isMedia: boolean }) {
-  const why = because(cell);
+  const why = reasonText(cell);
   const isPlain = !isMedia && cell.rendition !== "omitted";
   const face = (
     <>
-      {!isPlain && <span class={`badge ${cell.rendition}`} title={cell.rendition}><span aria-hidden="true">{GLYPHS[cell.rendition]}</span><span class="unseen">{cell.rendition}</span></span>}
-      <span>{cell.rendition === "omitted" ? "" : tokens(cell.tokens)}</span>
+      {!isPlain && <span class={`badge ${cell.rendition}`} title={cell.rendition}><span aria-hidden="true">{GLYPHS[cell.rendition]}</span><span class="visually-hidden">{cell.rendition}</span></span>}
+      <span>{cell.rendition === "omitted" ? "" : formatTokens(cell.tokens)}</span>
     </>
   );
   const set = (word: Override): void => {
@@ -141,11 +141,11 @@ function Cell({ row, cell, showsReasons, isMedia }: { row: PlanRow; cell: PlanCe
           label={`${row.label}: ${cell.rendition}, ${cell.tokens} tokens. Change`}
           class="cell"
           items={[
-            { label: "auto", note: "as the policy says", act: () => set("auto") },
-            ...WORDS.filter((word) => isMedia || word === "omitted").map((word) => ({
+            { label: "Automatic", note: "use the default", act: () => set("auto") },
+            ...CHOICES.filter((word) => isMedia || word === "omitted").map((word) => ({
               label: LABELS[word], icon: GLYPHS[word as Rendition], isChosen: cell.rendition === word, act: () => set(word),
             })),
-            ...(isMedia ? [{ label: "edit the words…", note: "what the blind will read", icon: <EditIcon />, act: () => (worded.value = row) }] : []),
+            ...(isMedia ? [{ label: "Edit text alternative…", note: "sent to text-only models", icon: <EditIcon />, act: () => (editedAlt.value = row) }] : []),
           ]}
         >
           {face}
@@ -158,9 +158,9 @@ function Cell({ row, cell, showsReasons, isMedia }: { row: PlanRow; cell: PlanCe
   );
 }
 
-const LABELS: Record<Override, string> = { full: "pin at full", low: "pin at low", text: "send as text", omitted: "leave out", auto: "auto" };
+const LABELS: Record<Override, string> = { full: "Always send in full", low: "Send at low resolution", text: "Send as text", omitted: "Do not send", auto: "Automatic" };
 
 function show(row: PlanRow): void {
-  const at = pictures.value.findIndex((one) => one.digest === row.digest);
-  if (at >= 0) opened.value = { list: pictures.value, at };
+  const at = images.value.findIndex((one) => one.digest === row.digest);
+  if (at >= 0) lightbox.value = { list: images.value, at };
 }

@@ -1,38 +1,62 @@
-// What was said while an answer runs: it waits in line, and can be taken out or said differently.
+// Messages that wait for the running answer, and messages held after Stop. They can be edited or removed.
 import { mediaUrl } from "../api/http";
-import { isMedia } from "../api/blocks";
-import type { QueuedView } from "../api/shapes";
+import { attachmentName, type Block, isMedia, splitBlocks } from "../api/blocks";
+import type { QueuedView } from "../api/types";
 import { CloseIcon, EditIcon } from "../parts/icons";
-import { attachments, refill, text } from "../state/composer";
-import { unqueue } from "../state/turn";
+import { sessionId } from "../state/app";
+import { attachments, fillComposer, text } from "../state/composer";
+import { type HeldMessage, release } from "../state/held";
+import { sendHeld, unqueue } from "../state/actions";
+import { plural } from "../state/format";
 
 export function QueuedMessages({ queue }: { queue: QueuedView[] }) {
-  if (!queue.length) return null;
   return (
     <section class="queue" aria-label="Queued messages">
-      <h2>Next in line</h2>
+      <h2>Queued</h2>
       <ul>
         {queue.map((one) => (
-          <Row key={one.message} queued={one} />
+          <Row key={one.message} blocks={one.blocks} place="queue" onRemove={() => unqueue(one.message)} />
         ))}
       </ul>
     </section>
   );
 }
 
-function Row({ queued }: { queued: QueuedView }) {
-  const media = queued.blocks.filter(isMedia);
-  const words = queued.text || media.map((block) => block.media.name ?? block.type).join(", ");
-  const isTaken = text.value !== "" || attachments.value.length > 0;
+/** Shown after Stop: the user decides what happens to the messages that were queued. */
+export function HeldMessages({ held }: { held: HeldMessage[] }) {
+  const remove = (key: string): Promise<boolean> => {
+    release(sessionId.value, key);
+    return Promise.resolve(true);
+  };
+  return (
+    <section class="queue held" aria-label="Messages on hold">
+      <h2>You stopped the answer. Send the queued {held.length === 1 ? "message" : "messages"}?</h2>
+      <ul>
+        {held.map((one) => (
+          <Row key={one.key} blocks={one.blocks} place="list" onRemove={() => remove(one.key)} />
+        ))}
+      </ul>
+      <div class="buttons">
+        <button type="button" class="primary" onClick={() => void sendHeld()}>Send {plural(held.length, "message")}</button>
+        <button type="button" onClick={() => held.forEach((one) => void remove(one.key))}>Discard</button>
+      </div>
+    </section>
+  );
+}
+
+function Row({ blocks, place, onRemove }: { blocks: Block[]; place: string; onRemove: () => Promise<boolean> }) {
+  const parts = splitBlocks(blocks);
+  const words = parts.text || parts.attachments.map(attachmentName).join(", ");
+  const isComposing = text.value !== "" || attachments.value.length > 0;
   const edit = async (): Promise<void> => {
-    if (await unqueue(queued.message)) refill(queued.blocks);
+    if (await onRemove()) fillComposer(blocks);
   };
   return (
     <li>
-      {media.map((block, index) => block.type === "image" && <img key={index} src={mediaUrl(block.media.digest, "thumb")} alt={block.media.name ?? ""} />)}
+      {blocks.filter(isMedia).map((block, index) => block.type === "image" && <img key={index} src={mediaUrl(block.media.digest, "thumb")} alt={block.media.name ?? ""} />)}
       <span class="clip">{words}</span>
-      <button type="button" class="icon" aria-label={`Edit “${words.slice(0, 40)}” before it is sent`} disabled={isTaken} title={isTaken ? "Something else is being written" : "Edit before it is sent"} onClick={() => void edit()}><EditIcon /></button>
-      <button type="button" class="icon" aria-label={`Take “${words.slice(0, 40)}” out of the queue`} onClick={() => void unqueue(queued.message)}><CloseIcon /></button>
+      <button type="button" class="icon" aria-label={`Edit “${words.slice(0, 40)}” before sending`} disabled={isComposing} title={isComposing ? "Send or clear the current draft first" : "Edit before sending"} onClick={() => void edit()}><EditIcon /></button>
+      <button type="button" class="icon" aria-label={`Remove “${words.slice(0, 40)}” from the ${place}`} onClick={() => void onRemove()}><CloseIcon /></button>
     </li>
   );
 }

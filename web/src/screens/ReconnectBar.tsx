@@ -1,13 +1,13 @@
-// Away and back again, told in one thin line.
-import { link, problem } from "../state/app";
+// Connection status and errors, in one line.
+import { connection, problem } from "../state/app";
 import { CloseIcon } from "../parts/icons";
 
 export function ReconnectBar() {
   return (
     <div class="bars" aria-live="polite">
-      {link.value === "away" && (
-        <p class="bar away">
-          <span class="pulse" aria-hidden="true" /> Reconnecting… nothing is lost
+      {connection.value === "offline" && (
+        <p class="bar offline">
+          <span class="pulse" aria-hidden="true" /> Reconnecting… Your work is saved.
         </p>
       )}
       {problem.value && (

@@ -1,23 +1,23 @@
-// Sessions by day, with search over words, pages and the text in pictures.
+// Sessions by day, with search in messages, documents and image text.
 import { useComputed, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { ask, mediaUrl } from "../api/http";
-import type { SearchResult, SessionView } from "../api/shapes";
+import { request, mediaUrl } from "../api/http";
+import type { SearchResult, SessionView } from "../api/types";
 import { ArchiveIcon, DotsIcon, EditIcon, FileIcon, PlusIcon, SearchIcon, TrashIcon, WordsIcon } from "../parts/icons";
-import { later } from "../parts/memo";
+import { lazy } from "../parts/components";
 import { Menu } from "../parts/Menu";
 import { moreSessions, sessionId, sessions, sessionsLoaded, showsSessions } from "../state/app";
 import { changeSession, go, loadArchived, loadMoreSessions, report } from "../state/sessions";
-import { ago, dayOf, unmarked } from "../state/words";
+import { timeAgo, dayLabel, stripMarkdown } from "../state/format";
 
-const Rename = later(() => import("./opened").then((found) => found.Rename));
-const Results = later(() => import("./opened").then((found) => found.Results));
-const Doomed = later(() => import("./opened").then((found) => found.Doomed));
+const Rename = lazy(() => import("./deferred").then((found) => found.Rename));
+const Results = lazy(() => import("./deferred").then((found) => found.Results));
+const ConfirmDelete = lazy(() => import("./deferred").then((found) => found.ConfirmDelete));
 
 export function SessionsPane() {
   const query = useSignal("");
   const found = useSignal<SearchResult[] | null>(null);
-  const doomed = useSignal<SessionView | null>(null);
+  const deleting = useSignal<SessionView | null>(null);
   const showsArchived = useSignal(false);
   const toggleArchived = (): void => {
     showsArchived.value = !showsArchived.value;
@@ -29,7 +29,7 @@ export function SessionsPane() {
       return;
     }
     const timer = setTimeout(() => {
-      ask<{ results: SearchResult[] }>(`/search?q=${encodeURIComponent(query.value)}&limit=20`).then(({ results }) => (found.value = results), report);
+      request<{ results: SearchResult[] }>(`/search?q=${encodeURIComponent(query.value)}&limit=20`).then(({ results }) => (found.value = results), report);
     }, 200);
     return () => clearTimeout(timer);
   }, [query.value]);
@@ -45,26 +45,26 @@ export function SessionsPane() {
         <div class="sessions-head">
           <div class="search">
             <SearchIcon />
-            <input type="search" aria-label="Search sessions, pages and pictures" placeholder="Search" value={query.value} onInput={(event) => (query.value = event.currentTarget.value)} />
+            <input type="search" aria-label="Search sessions and files" placeholder="Search" value={query.value} onInput={(event) => (query.value = event.currentTarget.value)} />
           </div>
           <button type="button" class="icon" aria-label="New session" title="New session (n)" onClick={() => go("")}>
             <PlusIcon />
           </button>
         </div>
         <div class="sessions-list">
-          <Days sessions={shown.value} onDelete={(one) => (doomed.value = one)} />
+          <Days sessions={shown.value} onDelete={(one) => (deleting.value = one)} />
           {found.value && <Results results={found.value} />}
-          {sessionsLoaded.value && !sessions.value.length && <p class="empty">Your conversations will be listed here.</p>}
-          {showsArchived.value && !shown.value.length && <p class="empty">Nothing is archived.</p>}
+          {sessionsLoaded.value && !sessions.value.length && <p class="empty">No sessions yet</p>}
+          {showsArchived.value && !shown.value.length && <p class="empty">No archived sessions</p>}
           {moreSessions.value && !query.value && !showsArchived.value && (
-            <button type="button" class="chip" onClick={() => void loadMoreSessions()}>Earlier sessions</button>
+            <button type="button" class="chip" onClick={() => void loadMoreSessions()}>Show older sessions</button>
           )}
         </div>
         <div class="sessions-foot">
           <button type="button" class="chip" aria-pressed={showsArchived.value} onClick={toggleArchived}><ArchiveIcon /> Archived</button>
         </div>
       </nav>
-      {doomed.value && <Doomed session={doomed.value} onClose={() => (doomed.value = null)} />}
+      {deleting.value && <ConfirmDelete session={deleting.value} onClose={() => (deleting.value = null)} />}
     </>
   );
 }
@@ -73,7 +73,7 @@ function Days({ sessions: list, onDelete }: { sessions: SessionView[]; onDelete:
   const now = new Date();
   const days = new Map<string, SessionView[]>();
   for (const one of list) {
-    const day = dayOf(one.updated_at, now);
+    const day = dayLabel(one.updated_at, now);
     days.set(day, [...(days.get(day) ?? []), one]);
   }
   return (
@@ -92,7 +92,7 @@ function Days({ sessions: list, onDelete }: { sessions: SessionView[]; onDelete:
   );
 }
 
-const STATES = { idle: "", running: "answering", waiting: "needs your word", queued: "queued" };
+const STATES = { idle: "", running: "Answering", waiting: "Approval pending", queued: "Queued" };
 
 function SessionRow({ session, onDelete }: { session: SessionView; onDelete: () => void }) {
   const isRenaming = useSignal(false);
@@ -105,23 +105,23 @@ function SessionRow({ session, onDelete }: { session: SessionView; onDelete: () 
       ) : (
         <a href={`#/s/${session.id}`} aria-current={isHere ? "page" : undefined}>
           {session.thumb ? <img src={mediaUrl(session.thumb, "thumb")} alt="" loading="lazy" decoding="async" /> : <span class="no-thumb"><WordsIcon /></span>}
-          <span class="session-words">
+          <span class="session-text">
             <span class="clip">{title}</span>
             <span class="dim clip">
-              {session.state !== "idle" ? <span class={`state ${session.state}`}>{STATES[session.state]}</span> : ago(session.updated_at, Date.now())}
-              {session.snippet && ` · ${unmarked(session.snippet)}`}
+              {session.state !== "idle" ? <span class={`state ${session.state}`}>{STATES[session.state]}</span> : timeAgo(session.updated_at, Date.now())}
+              {session.snippet && ` · ${stripMarkdown(session.snippet)}`}
             </span>
           </span>
         </a>
       )}
       <Menu
-        label={`More about ${title}`}
+        label={`Actions for ${title}`}
         items={[
           { label: "Rename", icon: <EditIcon />, act: () => (isRenaming.value = true) },
           { label: "Export as Markdown", icon: <FileIcon />, act: () => location.assign(`/v1/sessions/${session.id}/export?format=md`) },
           { label: "Export with media", icon: <FileIcon />, act: () => location.assign(`/v1/sessions/${session.id}/export?format=zip`) },
-          { label: session.archived ? "Take out of the archive" : "Archive", icon: <ArchiveIcon />, act: () => changeSession(session.id, { archived: !session.archived }).catch(report) },
-          { label: "Delete", icon: <TrashIcon />, isGrave: true, act: onDelete },
+          { label: session.archived ? "Unarchive" : "Archive", icon: <ArchiveIcon />, act: () => changeSession(session.id, { archived: !session.archived }).catch(report) },
+          { label: "Delete", icon: <TrashIcon />, isDanger: true, act: onDelete },
         ]}
       >
         <DotsIcon />

@@ -1,19 +1,21 @@
-// Keys, models, limits, looks. Keys go to the daemon and never come back: only their last four characters do.
+// Appearance, API keys, models, limits. A key is sent to the server once; only its last four characters come back.
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
-import { ask, Refused } from "../api/http";
-import type { KeyView, ModelView } from "../api/shapes";
+import { request, ApiError } from "../api/http";
+import type { KeyView, ModelView } from "../api/types";
 import { Dialog } from "../parts/Dialog";
 import { config, defaultModel, dialog, models } from "../state/app";
+import { canNotify, notifies, setNotifies } from "../state/notifications";
 import { report } from "../state/sessions";
 import { setTheme, theme, THEMES } from "../state/theme";
-import { plural, size } from "../state/words";
+import { plural, formatBytes } from "../state/format";
 
 export function Settings() {
   return (
     <Dialog title="Settings" kind="settings" onClose={() => (dialog.value = "")}>
       <div class="settings-body">
-        <Looks />
+        <Appearance />
+        <Notifications />
         <Keys />
         <Models />
         <Limits />
@@ -22,12 +24,12 @@ export function Settings() {
   );
 }
 
-function Looks() {
+function Appearance() {
   return (
     <section>
-      <h3>Looks</h3>
+      <h3>Appearance</h3>
       <fieldset class="choices">
-        <legend class="unseen">Theme</legend>
+        <legend class="visually-hidden">Appearance</legend>
         {THEMES.map((one) => (
           <label key={one}>
             <input type="radio" name="theme" checked={theme.value === one} onChange={() => setTheme(one)} /> {one}
@@ -38,14 +40,31 @@ function Looks() {
   );
 }
 
+function Notifications() {
+  const isDenied = useSignal(false);
+  const change = async (isOn: boolean): Promise<void> => {
+    isDenied.value = !(await setNotifies(isOn));
+  };
+  return (
+    <section>
+      <h3>Notifications</h3>
+      <label class="choice">
+        <input type="checkbox" checked={notifies.value} disabled={!canNotify} onChange={(event) => void change(event.currentTarget.checked)} /> Notify me when an answer is finished or an approval is pending
+      </label>
+      {!canNotify && <p class="dim">This browser allows notifications only over https or on this computer.</p>}
+      {isDenied.value && <p class="danger" role="alert">The browser blocks notifications for this page. Allow them in the site settings.</p>}
+    </section>
+  );
+}
+
 function Keys() {
   const keys = useSignal<KeyView[]>([]);
-  const load = (): Promise<void> => ask<{ keys: KeyView[] }>("/keys").then((found) => void (keys.value = found.keys), report);
+  const load = (): Promise<void> => request<{ keys: KeyView[] }>("/keys").then((found) => void (keys.value = found.keys), report);
   useEffect(() => void load(), []);
   return (
     <section>
       <h3>API keys</h3>
-      <p class="dim">Kept on the computer where Loom runs, readable by you alone. This page can set them, never read them.</p>
+      <p class="dim">Stored on the computer where Loom runs, readable only by you. This page can set keys but not show them.</p>
       <ul class="keys">
         {keys.value.map((one) => (
           <KeyRow key={one.provider} info={one} onChange={() => void load().then(loadModels)} />
@@ -56,7 +75,7 @@ function Keys() {
 }
 
 async function loadModels(): Promise<void> {
-  const found = await ask<{ models: ModelView[]; default: string }>("/models");
+  const found = await request<{ models: ModelView[]; default: string }>("/models");
   models.value = found.models;
   defaultModel.value = found.default;
 }
@@ -64,38 +83,38 @@ async function loadModels(): Promise<void> {
 function KeyRow({ info, onChange }: { info: KeyView; onChange: () => void }) {
   const isOpen = useSignal(false);
   const words = useSignal("");
-  const keep = async (event: Event): Promise<void> => {
+  const save = async (event: Event): Promise<void> => {
     event.preventDefault();
     const key = new FormData(event.currentTarget as HTMLFormElement).get("key") as string;
     try {
-      await ask(`/keys/${info.provider}`, { method: "PUT", body: { key } });
+      await request(`/keys/${info.provider}`, { method: "PUT", body: { key } });
       isOpen.value = false;
       words.value = "";
       onChange();
     } catch (error) {
-      if (!(error instanceof Refused)) throw error;
+      if (!(error instanceof ApiError)) throw error;
       words.value = `${error.message} ${error.hint}`;
     }
   };
   const remove = (): void => {
-    ask(`/keys/${info.provider}`, { method: "DELETE" }).then(onChange, report);
+    request(`/keys/${info.provider}`, { method: "DELETE" }).then(onChange, report);
   };
   return (
     <li>
       <div class="key-line">
         <strong>{info.provider}</strong>
-        <span class="dim">{info.set ? `set, ends in ${info.last4 || "····"}` : `not set · or ${info.env}`}</span>
+        <span class="dim">{info.set ? `Saved, ends in ${info.last4 || "····"}` : `Not set · or use ${info.env}`}</span>
         <span class="spring" />
-        {info.set && <button type="button" class="chip grave" aria-label={`Forget the key of ${info.provider}`} onClick={remove}>Forget</button>}
-        <button type="button" class="chip" aria-expanded={isOpen.value} aria-label={`${info.set ? "Replace" : "Set"} the key of ${info.provider}`} onClick={() => (isOpen.value = !isOpen.value)}>{info.set ? "Replace" : "Set"}</button>
+        {info.set && <button type="button" class="chip danger" aria-label={`Remove the key for ${info.provider}`} onClick={remove}>Remove key</button>}
+        <button type="button" class="chip" aria-expanded={isOpen.value} aria-label={`${info.set ? "Replace" : "Add"} the key for ${info.provider}`} onClick={() => (isOpen.value = !isOpen.value)}>{info.set ? "Replace" : "Add key"}</button>
       </div>
       {isOpen.value && (
-        <form class="key-form" onSubmit={(event) => void keep(event)}>
-          <input type="password" name="key" required autocomplete="off" aria-label={`Key for ${info.provider}`} placeholder="Paste the key" ref={(input) => input?.focus()} />
-          <button type="submit" class="primary">Keep</button>
+        <form class="key-form" onSubmit={(event) => void save(event)}>
+          <input type="password" name="key" required autocomplete="off" aria-label={`API key for ${info.provider}`} placeholder="Paste the key" ref={(input) => input?.focus()} />
+          <button type="submit" class="primary">Save</button>
         </form>
       )}
-      {words.value && <p role="alert" class="grave">{words.value}</p>}
+      {words.value && <p role="alert" class="danger">{words.value}</p>}
     </li>
   );
 }
@@ -105,8 +124,8 @@ function Models() {
   return (
     <section>
       <h3>Models</h3>
-      <p class="dim">{plural(ready.length, "model")} ready, {models.value.length - ready.length} more with a key. The default is <strong>{defaultModel.value}</strong>.</p>
-      <button type="button" class="chip" onClick={() => (dialog.value = "models")}>Compare them for this conversation</button>
+      <p class="dim">{plural(ready.length, "model")} available, {models.value.length - ready.length} more need a key. Default: <strong>{defaultModel.value}</strong>.</p>
+      <button type="button" class="chip" onClick={() => (dialog.value = "models")}>Choose a model</button>
     </section>
   );
 }
@@ -115,12 +134,12 @@ function Limits() {
   const limits = config.value;
   if (!limits) return null;
   const rows: [string, string][] = [
-    ["Pictures in a message", String(limits.images.max_per_message)],
-    ["Pictures in a session", String(limits.images.max_per_session)],
-    ["Size of a picture", size(limits.images.max_size_bytes)],
-    ["Size of a PDF", size(limits.documents.max_pdf_bytes)],
-    ["Pages read at once", String(limits.documents.pages_per_read)],
-    ["Size of an upload", size(limits.upload.max_bytes)],
+    ["Images per message", String(limits.images.max_per_message)],
+    ["Images per session", String(limits.images.max_per_session)],
+    ["Image size", formatBytes(limits.images.max_size_bytes)],
+    ["PDF size", formatBytes(limits.documents.max_pdf_bytes)],
+    ["Pages per request", String(limits.documents.pages_per_read)],
+    ["Upload size", formatBytes(limits.upload.max_bytes)],
     ["Workspace", limits.workspace],
   ];
   return (
@@ -134,7 +153,7 @@ function Limits() {
           </div>
         ))}
       </dl>
-      <p class="dim">Change them in <code>loom.toml</code>; <code>loom config show</code> tells where each comes from.</p>
+      <p class="dim">Change them in <code>loom.toml</code>. <code>loom config show</code> lists each value and where it is set.</p>
     </section>
   );
 }

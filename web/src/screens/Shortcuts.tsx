@@ -2,30 +2,31 @@ import { Dialog } from "../parts/Dialog";
 import { dialog } from "../state/app";
 
 const KEYS: [string, string][] = [
-  ["Enter", "send; while an answer runs, queue"],
-  ["Shift Enter", "a new line"],
-  ["↑", "edit the last message (empty box)"],
-  ["@", "name a file of the workspace"],
-  ["/", "commands in the box; elsewhere, to the box"],
-  ["Ctrl V", "paste a picture or a file"],
-  ["Ctrl Shift V", "paste a long text as words"],
-  ["Esc", "stop the answer, close what is open"],
-  ["Ctrl K", "search everything"],
-  ["i", "context inspector"],
-  ["t", "branches"],
-  ["m", "whom to ask"],
-  ["n", "new session"],
-  ["s", "sessions"],
-  ["e", "edit the last message"],
-  ["[ ]", "the version before, the version after"],
-  ["0", "in a picture: original or what the model gets"],
-  ["+ − ← →", "in a picture: zoom, walk"],
-  ["?", "this"],
+  ["Enter", "Send; queue while an answer is running"],
+  ["Shift Enter", "New line"],
+  ["↑", "Edit the last message (when the box is empty)"],
+  ["@", "Mention a workspace file"],
+  ["/", "Commands; focus the message box"],
+  ["Ctrl V", "Paste an image or a file"],
+  ["Ctrl Shift V", "Paste long text without attaching it"],
+  ["Esc", "Stop the answer; close a panel"],
+  ["Ctrl K", "Search"],
+  ["i", "Context inspector"],
+  ["t", "Branches"],
+  ["m", "Choose a model"],
+  ["n", "New session"],
+  ["s", "Sessions"],
+  ["e", "Edit the last message"],
+  ["[ ]", "Previous or next version"],
+  ["0", "In an image: original or as sent"],
+  ["+ − ← →", "In an image: zoom, previous, next"],
+  ["+ − 0", "In branches: zoom in, zoom out, fit"],
+  ["?", "Show this list"],
 ];
 
 export function Shortcuts() {
   return (
-    <Dialog title="Keys" kind="small" onClose={() => (dialog.value = "")}>
+    <Dialog title="Keyboard shortcuts" kind="small" onClose={() => (dialog.value = "")}>
       <dl class="shortcuts">
         {KEYS.map(([key, words]) => (
           <div key={key}>

@@ -1,43 +1,47 @@
-// `@` names files of the workspace, `/` names what can be done.
+// `@` suggests workspace files, `/` suggests commands.
 import { useEffect, useState } from "preact/hooks";
-import { ask } from "../api/http";
+import { request } from "../api/http";
 import { dialog, sessionId, view } from "../state/app";
 import { mentioned, text } from "../state/composer";
 import { editLast, toggle } from "../state/keys";
 import { go, report } from "../state/sessions";
-import { again, fork, stop } from "../state/turn";
+import { regenerate, forkSession, stop } from "../state/actions";
 import { cycleTheme } from "../state/theme";
 
-export interface Suggested {
+interface Suggestion {
   label: string;
   note: string;
   take: () => void;
 }
 
-interface Suggesting {
-  items: Suggested[];
-  at: number;
-  onKey: (event: KeyboardEvent, accept: (item: Suggested) => void) => boolean;
-  accept: (item: Suggested) => void;
+/** What the message box needs from the list: it has the keyboard. */
+export interface SuggestionHandle {
+  onKey: (event: KeyboardEvent) => boolean;
+}
+
+interface Props {
+  cursor: number;
+  handle: { current: SuggestionHandle | null };
+  onAccept: () => void;
 }
 
 const COMMANDS: [string, string, () => unknown][] = [
-  ["new", "a new session", () => go("")],
-  ["model", "whom to ask; what it would not see", () => (dialog.value = "models")],
-  ["context", "what the next request carries", () => toggle("inspector")],
-  ["tree", "branches of this session", () => toggle("forest")],
-  ["retry", "answer again", () => again()],
-  ["edit", "edit the last message", () => editLast()],
-  ["fork", "go on in a new session", () => fork()],
-  ["stop", "stop the answer", () => stop()],
-  ["export", "as Markdown", () => location.assign(`/v1/sessions/${sessionId.value}/export?format=md`)],
-  ["search", "find anything", () => (dialog.value = "palette")],
-  ["settings", "keys, models, limits", () => (dialog.value = "settings")],
-  ["theme", "light, dark or the system's", () => cycleTheme()],
-  ["help", "every key", () => (dialog.value = "shortcuts")],
+  ["new", "New session", () => go("")],
+  ["model", "Choose a model", () => (dialog.value = "models")],
+  ["context", "Context of the next request", () => toggle("inspector")],
+  ["tree", "Branches of this session", () => toggle("branches")],
+  ["retry", "Regenerate the answer", () => regenerate()],
+  ["edit", "Edit the last message", () => editLast()],
+  ["fork", "Fork into a new session", () => forkSession()],
+  ["stop", "Stop the answer", () => stop()],
+  ["export", "Export as Markdown", () => location.assign(`/v1/sessions/${sessionId.value}/export?format=md`)],
+  ["search", "Search", () => (dialog.value = "palette")],
+  ["settings", "API keys, models, limits", () => (dialog.value = "settings")],
+  ["theme", "Light, dark or system", () => cycleTheme()],
+  ["help", "Keyboard shortcuts", () => (dialog.value = "shortcuts")],
 ];
 
-export function useSuggestions(cursor: number): Suggesting {
+export function Suggestions({ cursor, handle, onAccept }: Props) {
   const [files, setFiles] = useState<string[]>([]);
   const [at, setAt] = useState(0);
   const [hidden, setHidden] = useState("");
@@ -49,7 +53,7 @@ export function useSuggestions(cursor: number): Suggesting {
     setAt(0);
     if (mention === undefined || !view.value) return setFiles([]);
     const timer = setTimeout(() => {
-      ask<{ files: string[] }>(`/sessions/${sessionId.value}/files?q=${encodeURIComponent(mention)}`).then((found) => setFiles(found.files.slice(0, 8)), report);
+      request<{ files: string[] }>(`/sessions/${sessionId.value}/files?q=${encodeURIComponent(mention)}`).then((found) => setFiles(found.files.slice(0, 8)), report);
     }, 100);
     return () => clearTimeout(timer);
   }, [mention, command]);
@@ -59,13 +63,17 @@ export function useSuggestions(cursor: number): Suggesting {
     text.value = `${text.value.slice(0, start)}${path} ${text.value.slice(cursor)}`;
     mentioned.value = [...new Set([...mentioned.value, path])];
   };
-  const items: Suggested[] =
+  const items: Suggestion[] =
     hidden === before && before ? []
     : command !== undefined ? COMMANDS.filter(([name]) => name.startsWith(command)).map(([name, note, act]) => ({ label: `/${name}`, note, take: () => ((text.value = ""), act()) }))
     : mention !== undefined ? files.map((path) => ({ label: path, note: "", take: () => put(path) }))
     : [];
 
-  const onKey = (event: KeyboardEvent, accept: (item: Suggested) => void): boolean => {
+  const accept = (item: Suggestion): void => {
+    item.take();
+    onAccept();
+  };
+  const onKey = (event: KeyboardEvent): boolean => {
     if (!items.length) return false;
     const step = { ArrowDown: 1, ArrowUp: -1 }[event.key];
     const chosen = items[Math.min(at, items.length - 1)];
@@ -77,14 +85,25 @@ export function useSuggestions(cursor: number): Suggesting {
     event.stopPropagation();
     return true;
   };
-  return { items, at, onKey, accept: (item) => item.take() };
-}
-
-export function Suggestions({ suggested, onAccept }: { suggested: Suggesting; onAccept: (item: Suggested) => void }) {
+  handle.current = { onKey };
+  useEffect(() => {
+    // Only while the list exists: an id that is not in the page is no reference.
+    const box = document.querySelector("#message");
+    box?.setAttribute("aria-controls", "suggestions");
+    return () => {
+      handle.current = null;
+      box?.removeAttribute("aria-controls");
+    };
+  }, []);
+  useEffect(() => {
+    const box = document.querySelector("#message");
+    if (items.length) box?.setAttribute("aria-activedescendant", `suggestion-${at}`);
+    return () => box?.removeAttribute("aria-activedescendant");
+  }, [items.length, at]);
   return (
-    <ul id="suggestions" class="suggestions" role="listbox" aria-label="Suggestions" hidden={!suggested.items.length}>
-      {suggested.items.map((item, index) => (
-        <li key={item.label} id={`suggestion-${index}`} role="option" aria-selected={index === suggested.at} onPointerDown={(event) => (event.preventDefault(), onAccept(item))}>
+    <ul id="suggestions" class="suggestions" role="listbox" aria-label="Suggestions" hidden={!items.length}>
+      {items.map((item, index) => (
+        <li key={item.label} id={`suggestion-${index}`} role="option" aria-selected={index === at} onPointerDown={(event) => (event.preventDefault(), accept(item))}>
           <span>{item.label}</span>
           <span class="dim">{item.note}</span>
         </li>

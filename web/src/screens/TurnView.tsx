@@ -1,76 +1,75 @@
-// One turn: what was asked, and the answer part by part.
-import { isMedia } from "../api/blocks";
-import type { MessageView } from "../api/shapes";
-import { Citations } from "../parts/Citations";
-import { AgainIcon, ColumnsIcon, DotsIcon, EditIcon, ForkIcon, LeftIcon, RightIcon, StarIcon } from "../parts/icons";
-import { CopyButton, Markdown } from "../parts/Markdown";
-import { Medium } from "../parts/Medium";
+// One turn: the user's message and the parts of the answer.
+import type { MessageView } from "../api/types";
+import { AgainIcon, ColumnsIcon, DotsIcon, EditIcon, ForkIcon, LeftIcon, RightIcon, SoundIcon, StarIcon } from "../parts/icons";
+import { CopyButton } from "../parts/CopyButton";
+import { Markdown } from "../parts/Markdown";
+import { MediaGrid, MessageContent } from "../parts/MediaFigure";
 import { Menu } from "../parts/Menu";
-import { memo } from "../parts/memo";
+import { lazy, memo } from "../parts/components";
 import { Thinking, Ticking } from "../parts/Thinking";
-import { ToolCard } from "../parts/ToolCard";
-import { compared, dialog } from "../state/app";
+import { compared, dialog, spokenText } from "../state/app";
 import { edit } from "../state/composer";
-import { again, fork, sibling } from "../state/turn";
+import { forkSession, regenerate, showSibling } from "../state/actions";
 import type { Part, Turn } from "../state/turns";
-import { dollars, seconds, shortModel, tokens } from "../state/words";
+import { clockTime, formatCost, formatSeconds, shortModel, formatTokens } from "../state/format";
+
+// Not in every answer: loaded with the first of them.
+const ToolCard = lazy(() => import("./deferred").then((found) => found.ToolCard));
+const Citations = lazy(() => import("./deferred").then((found) => found.Citations));
+const EndingNote = lazy(() => import("./deferred").then((found) => found.EndingNote));
 
 export const TurnView = memo(function TurnView({ turn }: { turn: Turn }) {
   return (
     <section class="turn">
-      {turn.user && <Asked message={turn.user} number={turn.number} />}
-      {(turn.parts.length > 0 || turn.isLive) && <Answered turn={turn} />}
+      {turn.user && <UserMessage message={turn.user} number={turn.number} />}
+      {(turn.parts.length > 0 || turn.isLive) && <Answer turn={turn} />}
+      {turn.ending && <EndingNote turn={turn} />}
     </section>
   );
 });
 
-function Asked({ message, number }: { message: MessageView; number: number }) {
-  const media = message.blocks.filter(isMedia);
+function UserMessage({ message, number }: { message: MessageView; number: number }) {
   return (
-    <article class="said" data-node={message.node}>
+    <article class="user-message" data-node={message.node}>
       <header>
-        <h2>You <span class="unseen">, turn {number}</span></h2>
+        <h2>You <span class="visually-hidden">, turn {number}</span></h2>
+        <MessageTime seconds={message.created_at} />
         <Siblings message={message} />
         <span class="acts">
-          <button type="button" class="icon" aria-label="Edit and resend" title="Edit and resend: nothing is overwritten" onClick={() => edit(message)}><EditIcon /></button>
+          <button type="button" class="icon" aria-label="Edit and resend" title="Edit and resend. The original is kept" onClick={() => edit(message)}><EditIcon /></button>
         </span>
       </header>
-      {message.blocks.map((block, index) => (block.type === "text" ? <p key={index} class="words">{block.text}</p> : null))}
-      {media.length > 0 && (
-        <div class="media-row">
-          {media.map((block, index) => (
-            <Medium key={index} block={block} />
-          ))}
-        </div>
-      )}
+      <MessageContent blocks={message.blocks} />
     </article>
   );
 }
 
-function Answered({ turn }: { turn: Turn }) {
+function Answer({ turn }: { turn: Turn }) {
   const first = turn.answers[0];
   const text = turn.parts.flatMap((part) => (part.kind === "text" ? [part.text] : [])).join("\n\n");
   return (
     <article class="answer" aria-busy={turn.isLive} data-node={first?.node}>
       <header>
         <h2>{shortModel(turn.model) || "Answer"}</h2>
-        <span class="dim facts">{turn.isLive && turn.began ? <Ticking since={turn.began} word="answering" /> : <Facts turn={turn} />}</span>
+        <span class="dim facts">{turn.isLive && turn.began ? <Ticking since={turn.began} word="Answering" /> : <AnswerFacts turn={turn} />}</span>
+        {!turn.isLive && turn.answers[0] && <MessageTime seconds={turn.answers[0].created_at} />}
         {turn.forked && <Siblings message={turn.forked} />}
       </header>
       {turn.parts.map((part) => (
         <PartView key={part.key} part={part} isLive={turn.isLive} />
       ))}
-      {turn.isLive && !turn.parts.length && <p class="first-word"><span class="pulse" aria-hidden="true" /> waiting for the first word</p>}
-      {turn.stop === "max_tokens" && !turn.isLive && <p class="notice">The answer stopped at its length limit.</p>}
+      {turn.isLive && !turn.parts.length && <p class="first-token"><span class="pulse" aria-hidden="true" /> Waiting for the first token</p>}
+      {turn.stop === "max_tokens" && !turn.isLive && <p class="notice">The answer reached its length limit.</p>}
       {!turn.isLive && (
         <footer class="acts">
           <CopyButton text={text} label="Copy answer" />
-          <button type="button" class="icon" aria-label="Answer again" title="Answer again: the old answer stays" onClick={() => void again(turn.answers.at(-1)?.node)}><AgainIcon /></button>
+          <button type="button" class="icon" aria-label="Regenerate answer" title="Regenerate. The old answer is kept" onClick={() => void regenerate(turn.answers.at(-1)?.node)}><AgainIcon /></button>
           <Menu
-            label="More about this answer"
+            label="More actions"
             items={[
-              { label: "Answer again with another model…", icon: <AgainIcon />, act: () => (dialog.value = "models") },
-              { label: "Fork into a new session", icon: <ForkIcon />, act: () => void fork(turn.answers.at(-1)?.node) },
+              { label: "Regenerate with another model…", icon: <AgainIcon />, act: () => (dialog.value = "models") },
+              ...("speechSynthesis" in window ? [{ label: spokenText.value === text ? "Stop reading" : "Read aloud", icon: <SoundIcon />, act: () => void import("./deferred").then(({ toggleSpeech }) => toggleSpeech(text)) }] : []),
+              { label: "Fork into a new session", icon: <ForkIcon />, act: () => void forkSession(turn.answers.at(-1)?.node) },
             ]}
           >
             <DotsIcon />
@@ -82,14 +81,21 @@ function Answered({ turn }: { turn: Turn }) {
   );
 }
 
-function Facts({ turn }: { turn: Turn }) {
+function MessageTime({ seconds }: { seconds: number }) {
+  const date = new Date(seconds * 1000);
+  return seconds > 0 ? <time class="dim" dateTime={date.toISOString()} title={date.toLocaleString()}>{clockTime(seconds, new Date())}</time> : null;
+}
+
+function AnswerFacts({ turn }: { turn: Turn }) {
   const { usage } = turn;
-  const cached = usage?.cache_read_tokens ? ` (${tokens(usage.cache_read_tokens)} cached)` : "";
+  const cached = usage?.cache_read_tokens ? ` (${formatTokens(usage.cache_read_tokens)} cached)` : "";
+  // An answer that was cut off has no usage: zeros would look like facts.
+  const isCounted = (usage?.input_tokens ?? 0) + (usage?.output_tokens ?? 0) > 0;
   const words = [
-    turn.seconds !== null && seconds(turn.seconds),
-    usage && `${tokens(usage.input_tokens ?? 0)} in${cached}`,
-    usage && `${tokens(usage.output_tokens ?? 0)} out`,
-    turn.usd !== null && dollars(turn.usd),
+    turn.seconds ? formatSeconds(turn.seconds) : "",
+    isCounted && `${formatTokens(usage?.input_tokens ?? 0)} in${cached}`,
+    isCounted && `${formatTokens(usage?.output_tokens ?? 0)} out`,
+    isCounted && turn.usd !== null && formatCost(turn.usd),
   ];
   return <>{words.filter(Boolean).join(" · ")}</>;
 }
@@ -100,35 +106,39 @@ function PartView({ part, isLive }: { part: Part; isLive: boolean }) {
       return (
         <>
           <Markdown text={part.text} />
-          <Citations citations={part.citations} />
+          {part.citations.length > 0 && <Citations citations={part.citations} />}
         </>
       );
+    case "partial":
+      return <div class="partial"><Markdown text={part.text} /></div>;
+    case "notice":
+      return <p class="notice" role="note">{part.text}</p>;
     case "thinking":
       return <Thinking text={part.text} began={part.began} took={part.seconds} isOpen={part.isOpen} />;
     case "media":
-      return <div class="media-row"><Medium block={part.block} /></div>;
+      return <MediaGrid blocks={[part.block]} />;
     case "tool":
       return <ToolCard call={part.call} isWhole={part.isWhole} result={part.result} run={part.run} approval={part.approval} isLive={isLive} />;
   }
 }
 
-const MOST_COMPARED = 4;
+const MAX_COMPARED = 4;
 
-/** ‹ 2/3 ›: the other messages in this place. Nothing is ever overwritten. */
+/** ‹ 2/3 ›: switch between the versions of a message. */
 function Siblings({ message }: { message: MessageView }) {
   const nodes = message.siblings ?? [];
   const at = nodes.indexOf(message.node);
   if (nodes.length < 2 || at < 0) return null;
   const step = (by: number): void => {
     const next = nodes[at + by];
-    if (next) void sibling(next);
+    if (next) void showSibling(next);
   };
   return (
     <span class="siblings" role="group" aria-label={`Version ${at + 1} of ${nodes.length}`}>
       <button type="button" class="icon" aria-label="Previous version" disabled={at === 0} onClick={() => step(-1)}><LeftIcon /></button>
       <span>{at + 1}/{nodes.length}</span>
       <button type="button" class="icon" aria-label="Next version" disabled={at === nodes.length - 1} onClick={() => step(1)}><RightIcon /></button>
-      <button type="button" class="icon" aria-label="Side by side" title="Side by side" onClick={() => (compared.value = nodes.slice(-MOST_COMPARED))}><ColumnsIcon /></button>
+      <button type="button" class="icon" aria-label="Compare versions" title="Compare versions" onClick={() => (compared.value = nodes.slice(-MAX_COMPARED))}><ColumnsIcon /></button>
     </span>
   );
 }

@@ -1,16 +1,16 @@
-// What the whole page knows: signals only. Who changes them is in the modules beside this one.
+// Shared state of the page: signals only. The other modules in this folder change them.
 import { computed, signal } from "@preact/signals";
-import type { ConfigView, ModelView, SampleView, SessionView } from "../api/shapes";
-import { Turns } from "./turns";
+import type { ConfigView, ModelView, SampleView, SessionView } from "../api/types";
+import { TurnList } from "./turns";
 import type { View } from "./view";
 
-export type Link = "connecting" | "online" | "away";
-export type Panel = "" | "inspector" | "forest";
+export type Connection = "connecting" | "online" | "offline";
+export type Panel = "" | "inspector" | "branches";
 export type Dialog = "" | "models" | "settings" | "palette" | "shortcuts";
 
-export const link = signal<Link>("connecting");
-/** Why the page may not read anything: it shows how to get in. */
-export const isLockedOut = signal(false);
+export const connection = signal<Connection>("connecting");
+/** The server refused the login: show the sign-in page. */
+export const isUnauthorized = signal(false);
 
 export const sessions = signal<SessionView[]>([]);
 export const sessionsLoaded = signal(false);
@@ -20,7 +20,7 @@ export const info = computed<SessionView | null>(() => sessions.value.find((one)
 
 export const view = signal<View | null>(null);
 export const problem = signal<{ message: string; hint: string } | null>(null);
-const turnsOf = new Turns();
+const turnsOf = new TurnList();
 export const turns = computed(() => (view.value ? turnsOf.of(view.value) : []));
 export const isBusy = computed(() => view.value?.live != null);
 
@@ -28,25 +28,30 @@ export const models = signal<ModelView[]>([]);
 export const defaultModel = signal("");
 export const config = signal<ConfigView | null>(null);
 export const samples = signal<SampleView[]>([]);
-/** The model that is asked next: the session's own, else the default. A new session may choose before it exists. */
+/** The model of the next request: the session's, else the one chosen before the session exists, else the default. */
 export const chosenModel = signal("");
 export const model = computed(() => info.value?.model || chosenModel.value || defaultModel.value);
 export const modelInfo = computed<ModelView | null>(() => models.value.find((one) => one.reference === model.value) ?? null);
 
 export const panel = signal<Panel>("");
-/** Nodes whose branches are looked at side by side. */
+/** Messages whose branches are compared. */
 export const compared = signal<string[]>([]);
-/** The message that a link leads to, until it is in sight. */
-export const sought = signal("");
+/** The message that a link names, until it is in view. */
+export const linkedMessage = signal("");
 export const dialog = signal<Dialog>("");
 export const showsSessions = signal(false);
-/** The block that the pointer or the keyboard is on in the inspector: lit in the chat, and the other way round. */
-export const litDigest = signal("");
-/** Said to screen readers, apart from what is drawn. */
+/** The media block under the pointer: highlighted in the inspector and in the chat. */
+export const highlightedDigest = signal("");
+/** Announced to screen readers. */
 export const announcement = signal("");
+/** Where this browser keeps whether it notifies. */
+export const NOTIFY_CHOICE = "loom.notify";
 export const isDragging = signal(false);
+export const isListening = signal(false);
+/** The answer that is read aloud; empty for none. */
+export const spokenText = signal("");
 
 export function announce(text: string): void {
-  // The same words twice are only spoken when the text differs.
+  // Screen readers repeat a text only if it differs.
   announcement.value = announcement.value === text ? `${text}\u00a0` : text;
 }

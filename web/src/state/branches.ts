@@ -1,5 +1,5 @@
-// Walking the tree of a session. Pure.
-import type { Tree, TreeNode } from "../api/shapes";
+// Functions on the message tree of a session. Pure.
+import type { Tree, TreeNode } from "../api/types";
 
 export function childrenOf(nodes: TreeNode[]): Map<string | null, TreeNode[]> {
   const children = new Map<string | null, TreeNode[]>();
@@ -11,7 +11,7 @@ export function childrenOf(nodes: TreeNode[]): Map<string | null, TreeNode[]> {
   return children;
 }
 
-/** From a node down, always by the newest child. */
+/** Follow the newest child from a node down to a leaf. */
 export function newestLeaf(tree: Tree, node: string): string {
   const children = childrenOf(tree.nodes);
   let at = node;
@@ -34,8 +34,8 @@ export function leaves(tree: Tree): TreeNode[] {
   return tree.nodes.filter((one) => !parents.has(one.node));
 }
 
-/** Where paths part: how many messages they begin with in common, and what each has of its own. */
-export function parting(tree: Tree, ends: string[]): { shared: number; own: string[][] } {
+/** Return how many messages the paths share, and the rest of each. */
+export function divergence(tree: Tree, ends: string[]): { shared: number; own: string[][] } {
   const paths = ends.map((end) => pathOf(tree, end));
   const first = paths[0] ?? [];
   let shared = 0;

@@ -1,8 +1,8 @@
-// The live line: Socket.IO, namespace /events. A lost connection costs nothing: the page joins again behind the last
-// envelope that it saw, and the daemon reads the rest from its store.
+// The Socket.IO connection, namespace /events. After a lost connection the page joins again after the last envelope that it
+// has, and the server sends the rest from its store.
 import { io, type Socket } from "socket.io-client";
-import type { Listed } from "../api/shapes";
-import { isLockedOut, link, view } from "./app";
+import type { Listed } from "../api/types";
+import { isUnauthorized, connection, view } from "./app";
 import type { Envelope } from "./envelopes";
 
 interface Hooks {
@@ -12,43 +12,43 @@ interface Hooks {
 }
 
 let socket: Socket | null = null;
-let joined = "";
+let joinedSession = "";
 
 export function connect(hooks: Hooks): void {
   socket = io("/events", { transports: ["websocket", "polling"], reconnectionDelay: 250, reconnectionDelayMax: 2000, timeout: 5000 });
-  let wasAway = false;
+  let wasOffline = false;
   socket.on("connect", () => {
-    link.value = "online";
+    connection.value = "online";
     socket?.emit("join", { sessions: true });
-    if (joined) join(joined);
-    if (wasAway) hooks.back();
-    wasAway = false;
+    if (joinedSession) join(joinedSession);
+    if (wasOffline) hooks.back();
+    wasOffline = false;
   });
-  const away = (): void => {
-    wasAway = true;
-    if (!isLockedOut.value) link.value = "away";
+  const onLost = (): void => {
+    wasOffline = true;
+    if (!isUnauthorized.value) connection.value = "offline";
   };
   socket.on("disconnect", (reason) => {
-    away();
-    // The daemon hung up (a slow client, a rotated token): ask again; socket.io does so only for lost lines.
+    onLost();
+    // The server closed the connection (slow client, rotated token). Socket.IO reconnects by itself only after network errors.
     if (reason === "io server disconnect") socket?.connect();
   });
-  socket.on("connect_error", away);
-  socket.onAny((name: string, told: unknown) => {
-    if (name === "session") hooks.session(told as Listed);
-    else if (typeof (told as Envelope | null)?.seq === "number") hooks.envelope(told as Envelope);
+  socket.on("connect_error", onLost);
+  socket.onAny((name: string, payload: unknown) => {
+    if (name === "session") hooks.session(payload as Listed);
+    else if (typeof (payload as Envelope | null)?.seq === "number") hooks.envelope(payload as Envelope);
   });
 }
 
-/** Continue a session exactly where its view ends. */
+/** Subscribe to a session from the end of its view. */
 export function join(session: string): void {
-  joined = session;
+  joinedSession = session;
   const seen = view.value;
   if (!seen || seen.session !== session || !socket?.connected) return;
   socket.emit("join", { session, after: seen.seq });
 }
 
 export function leave(session: string): void {
-  if (joined === session) joined = "";
+  if (joinedSession === session) joinedSession = "";
   if (socket?.connected) socket.emit("leave", { session });
 }

@@ -1,7 +1,7 @@
-// What was dropped: files, and folders with everything in them, named by their path.
+// Dropped files, and folders with all their files, named by path.
 
 export function holdsFiles(event: DragEvent): boolean {
-  // A picture that is dragged inside the page carries no files.
+  // An image dragged inside the page has no files.
   return event.dataTransfer?.types.includes("Files") ?? false;
 }
 

@@ -1,12 +1,12 @@
-// Keys that work everywhere. Letters alone act only while nobody is typing.
+// Global keyboard shortcuts. Single letters work only outside text fields.
 import { dialog, isBusy, panel, sessionId, showsSessions, turns } from "./app";
 import { edit, editing, focusComposer, stopEditing, text } from "./composer";
-import { opened } from "./pictures";
+import { lightbox } from "./images";
 import { go } from "./sessions";
-import { sibling, stop } from "./turn";
+import { showSibling, stop } from "./actions";
 
 export function onKey(event: KeyboardEvent): void {
-  if (event.defaultPrevented || opened.value) return;
+  if (event.defaultPrevented || lightbox.value) return;
   const isTyping = event.target instanceof HTMLElement && event.target.matches("input, textarea, select, [contenteditable]");
   const withControl = event.ctrlKey || event.metaKey;
   if (withControl && event.key.toLowerCase() === "k") return act(event, () => (dialog.value = "palette"));
@@ -21,7 +21,7 @@ const LETTERS: Record<string, () => unknown> = {
   "/": focusComposer,
   "?": () => (dialog.value = "shortcuts"),
   i: () => toggle("inspector"),
-  t: () => toggle("forest"),
+  t: () => toggle("branches"),
   m: () => (dialog.value = "models"),
   n: () => (go(""), focusComposer()),
   s: () => (showsSessions.value = !showsSessions.value),
@@ -35,7 +35,7 @@ function act(event: KeyboardEvent, action: () => unknown): void {
   action();
 }
 
-export function toggle(which: "inspector" | "forest"): void {
+export function toggle(which: "inspector" | "branches"): void {
   if (sessionId.value) panel.value = panel.value === which ? "" : which;
 }
 
@@ -52,14 +52,14 @@ export function editLast(): void {
   if (last && !text.value) edit(last);
 }
 
-/** `[` and `]`: the nearest place above that has siblings. */
+/** `[` and `]`: switch versions of the last message that has several. */
 function step(by: number): void {
   for (const turn of [...turns.value].reverse()) {
     for (const message of [turn.forked, turn.user]) {
       const siblings = message?.siblings ?? [];
       if (!message || siblings.length < 2) continue;
       const next = siblings[(siblings.indexOf(message.node) + by + siblings.length) % siblings.length];
-      if (next) void sibling(next);
+      if (next) void showSibling(next);
       return;
     }
   }

@@ -1,6 +1,6 @@
-// The tree of a session as places on a plane. What happens inside a turn is drawn as one node; long straight runs fold. Pure.
+// Layout of the message tree. The messages of a turn are one node; long straight runs are folded. Pure.
 import { hierarchy, tree as flexible } from "d3-hierarchy";
-import type { Tree, TreeNode } from "../api/shapes";
+import type { Tree, TreeNode } from "../api/types";
 import { childrenOf, pathOf } from "./branches";
 
 export const ROW_PX = 64;
@@ -9,7 +9,7 @@ const RUN = 5;
 
 export interface Spot {
   node: TreeNode;
-  /** How many nodes stand folded before this one. */
+  /** Number of nodes folded before this one. */
   folded: number;
   children: Spot[];
 }
@@ -23,7 +23,7 @@ export interface Placed {
   parent: Placed | null;
 }
 
-/** The nodes that mean something to a person: messages, last answers, ends, forks, names, the head. */
+/** Keep the nodes to draw: user messages, last answers, leaves, forks, bookmarks, the head. */
 export function trimmedTree(tree: Tree, unfolded: ReadonlySet<string>): Spot[] {
   const children = childrenOf(tree.nodes);
   const isShown = (node: TreeNode): boolean => {
@@ -41,7 +41,7 @@ export function trimmedTree(tree: Tree, unfolded: ReadonlySet<string>): Spot[] {
       run.push(next);
       at = next;
     }
-    // The first and the last of a run stay; what is between folds, unless somebody opened it.
+    // The first and the last node of a run stay; those between are folded unless expanded.
     const last = run.at(-1);
     if (run.length > RUN && last && !unfolded.has(last.node)) {
       return { node, folded: 0, children: [{ ...grow(last), folded: run.length - 1 }] };
@@ -52,21 +52,21 @@ export function trimmedTree(tree: Tree, unfolded: ReadonlySet<string>): Spot[] {
   return tree.nodes.filter((one) => one.parent === null || !known.has(one.parent)).map(grow);
 }
 
-export function placed(tree: Tree, unfolded: ReadonlySet<string>): Placed[] {
+export function placeNodes(tree: Tree, unfolded: ReadonlySet<string>): Placed[] {
   const onPath = new Set(pathOf(tree, tree.head));
   const all: Placed[] = [];
   let top = 0;
   for (const root of trimmedTree(tree, unfolded)) {
     const laid = flexible<Spot>().nodeSize([ROW_PX, COLUMN_PX]).separation(() => 1)(hierarchy(root));
     const places = laid.descendants();
-    const highest = Math.min(...places.map((place) => place.x));
+    const highest = places.reduce((least, place) => Math.min(least, place.x), Infinity);
     const found = new Map<unknown, Placed>();
     for (const place of places) {
       const spot: Placed = { node: place.data.node, folded: place.data.folded, x: place.y, y: place.x - highest + top, isOnPath: onPath.has(place.data.node.node), parent: found.get(place.parent) ?? null };
       found.set(place, spot);
       all.push(spot);
     }
-    top += Math.max(...places.map((place) => place.x)) - highest + ROW_PX;
+    top += places.reduce((most, place) => Math.max(most, place.x), -Infinity) - highest + ROW_PX;
   }
   return all;
 }

@@ -1,42 +1,43 @@
-// What the next request would carry, for one model or several. Asked for, never guessed; nothing is sent by looking.
+// The plan of the next request for one or more models, computed by the server. Planning sends nothing to a model.
 import { effect, signal } from "@preact/signals";
-import { ask, Refused } from "../api/http";
-import type { Override, Plan, SessionView } from "../api/shapes";
+import { attachmentReference } from "../api/blocks";
+import { request, ApiError } from "../api/http";
+import type { Override, Plan, SessionView } from "../api/types";
 import { model, sessionId, view } from "./app";
 import { blocks, text } from "./composer";
-import { keepSession } from "./sessions";
+import { putSession } from "./sessions";
 
-/** For the model that is asked next, the draft included: the meter, and the badges under pictures. */
+/** The plan for the current model with the draft: used by the meter and the badges below images. */
 export const plan = signal<Plan | null>(null);
 
-/** What it was asked besides: how many tokens may be used at most, and what was really sent last. */
+/** `maxTokens` limits the plan; `last` includes the last request for comparison. */
 interface Wanted {
   maxTokens?: number;
   last?: boolean;
 }
 
 export async function planFor(models: string[], wanted: Wanted = {}, signalled?: AbortSignal): Promise<Plan> {
-  const draft = text.value.trim() || blocks.value.length ? { text: text.value, blocks: blocks.value } : {};
+  const draft = text.value.trim() || blocks.value.length ? { text: text.value, blocks: blocks.value.map((block) => (block.type === "text" ? attachmentReference(block) : block)) } : {};
   const body = { models, ...draft, ...(wanted.maxTokens ? { max_tokens: wanted.maxTokens } : {}), ...(wanted.last ? { last: true } : {}) };
-  return ask<Plan>(`/sessions/${sessionId.value}/plan`, { body, signal: signalled });
+  return request<Plan>(`/sessions/${sessionId.value}/plan`, { body, signal: signalled });
 }
 
 /** By the key of the row. */
 export async function setOverrides(wishes: Record<string, Override>): Promise<void> {
-  keepSession(await ask<SessionView>(`/sessions/${sessionId.value}/overrides`, { method: "PUT", body: wishes }));
+  putSession(await request<SessionView>(`/sessions/${sessionId.value}/overrides`, { method: "PUT", body: wishes }));
   changes.value += 1;
 }
 
-/** A medium whose words are being edited: what a model reads that cannot take the thing itself. */
-export const worded = signal<{ digest: string; kind: string; label: string; alt: string } | null>(null);
+/** The media block whose text alternative is being edited. */
+export const editedAlt = signal<{ digest: string; kind: string; label: string; alt: string } | null>(null);
 
-/** Empty words take them back: then what was read or described counts again. */
+/** Set the user's text alternative; an empty text removes it. */
 export async function setAlt(digest: string, words: string): Promise<void> {
-  keepSession(await ask<SessionView>(`/sessions/${sessionId.value}/alts`, { method: "PUT", body: { [digest]: words } }));
+  putSession(await request<SessionView>(`/sessions/${sessionId.value}/alts`, { method: "PUT", body: { [digest]: words } }));
   changes.value += 1;
 }
 
-/** Counts what changes a plan besides the conversation: an override, a person's words. */
+/** Counts changes that affect the plan besides messages: overrides and text alternatives. */
 export const changes = signal(0);
 
 export function watchPlan(): void {
@@ -61,7 +62,7 @@ export function watchPlan(): void {
           if (sessionId.value === id) plan.value = found;
         },
         (error: unknown) => {
-          if (error instanceof DOMException || error instanceof Refused) return;
+          if (error instanceof DOMException || error instanceof ApiError) return;
           throw error;
         },
       );

@@ -1,19 +1,19 @@
 // The list of sessions, and opening one.
 import { batch } from "@preact/signals";
-import { ask, Refused } from "../api/http";
-import type { History, Listed, SearchResult, SessionPage, SessionView } from "../api/shapes";
+import { request, ApiError } from "../api/http";
+import type { History, Listed, SearchResult, SessionPage, SessionView } from "../api/types";
 import {
-  announce, chosenModel, info, isLockedOut, moreSessions, panel, problem, sessionId, sessions, sessionsLoaded, showsSessions, sought, view,
+  announce, chosenModel, NOTIFY_CHOICE, info, isUnauthorized, moreSessions, panel, problem, sessionId, sessions, sessionsLoaded, showsSessions, linkedMessage, view,
 } from "./app";
 import { join, leave } from "./connection";
 import type { Envelope } from "./envelopes";
-import { applied, merged, older, opened } from "./view";
+import { applyEnvelope, mergeHistory, prependOlder, openView } from "./view";
 
-/** Messages at a time: a screenful or five, so that neither opening nor scrolling up holds the page. */
+/** Messages per page: small enough to render without a pause. */
 const PAGE = 60;
 
 export async function loadSessions(): Promise<void> {
-  const found = await ask<SessionPage>("/sessions?limit=60");
+  const found = await request<SessionPage>("/sessions?limit=60");
   batch(() => {
     sessions.value = found.sessions;
     moreSessions.value = found.next;
@@ -23,28 +23,28 @@ export async function loadSessions(): Promise<void> {
 
 export async function loadMoreSessions(): Promise<void> {
   if (!moreSessions.value) return;
-  const found = await ask<SessionPage>(`/sessions?limit=60&before=${encodeURIComponent(moreSessions.value)}`);
+  const found = await request<SessionPage>(`/sessions?limit=60&before=${encodeURIComponent(moreSessions.value)}`);
   const known = new Set(sessions.value.map((one) => one.id));
   sessions.value = [...sessions.value, ...found.sessions.filter((one) => !known.has(one.id))];
   moreSessions.value = found.next;
 }
 
-/** What was put away, for the list to show it. */
+/** Load archived sessions into the list. */
 export async function loadArchived(): Promise<void> {
-  const found = await ask<SessionPage>("/sessions?archived=true&limit=200");
-  for (const one of found.sessions) keepSession(one);
+  const found = await request<SessionPage>("/sessions?archived=true&limit=200");
+  for (const one of found.sessions) putSession(one);
 }
 
-export function keepSession(fresh: SessionView): void {
+export function putSession(fresh: SessionView): void {
   const others = sessions.value.filter((one) => one.id !== fresh.id);
   sessions.value = [fresh, ...others].sort((a, b) => b.updated_at - a.updated_at);
 }
 
 async function refreshSession(id: string): Promise<void> {
   try {
-    keepSession(await ask<SessionView>(`/sessions/${id}`));
+    putSession(await request<SessionView>(`/sessions/${id}`));
   } catch (error) {
-    if (!(error instanceof Refused)) throw error;
+    if (!(error instanceof ApiError)) throw error;
   }
 }
 
@@ -55,6 +55,7 @@ export function onSessionChange(change: Listed): void {
     return;
   }
   const old = sessions.value.find((one) => one.id === change.session);
+  notifyState(change.session, old, change.state);
   if (!old || change.state === "idle" || change.title !== old.title) void refreshSession(change.session);
   else sessions.value = sessions.value.map((one) => (one.id === change.session ? { ...one, state: change.state ?? one.state, rev: change.rev ?? one.rev } : one));
 }
@@ -64,7 +65,7 @@ export function addressOf(id: string, node = ""): string {
   return id ? `#/s/${id}${node ? `/${encodeURIComponent(node)}` : ""}` : "#/";
 }
 
-/** The address is the truth: everything that opens a session goes through the hash. */
+/** Open a session through the URL hash, which is the only source of the current session. */
 export function go(id: string, node = ""): void {
   const hash = addressOf(id, node);
   if (location.hash === hash || (!id && location.hash === "")) void route();
@@ -75,7 +76,7 @@ export function sessionInAddress(): string {
   return /^#\/s\/([\w-]+)/.exec(location.hash)?.[1] ?? "";
 }
 
-/** A session that has no name of its own is called by its first words, which only the list knows. */
+/** Return the title of a search result's session; the list knows generated titles. */
 export function titleOf(found: SearchResult): string {
   return found.title || sessions.value.find((one) => one.id === found.session)?.title || "Untitled";
 }
@@ -98,35 +99,34 @@ export async function route(): Promise<void> {
       chosenModel.value = "";
     }
   });
-  document.title = "Loom";
   if (id) await openSession(id);
-  sought.value = nodeInAddress();
+  linkedMessage.value = nodeInAddress();
 }
 
 async function openSession(id: string): Promise<void> {
   if (!info.value) void refreshSession(id);
   try {
-    const history = await ask<History>(`/sessions/${id}/messages?limit=${PAGE}`);
+    const history = await request<History>(`/sessions/${id}/messages?limit=${PAGE}`);
     if (sessionId.value !== id) return;
-    view.value = opened(id, history, Date.now());
+    view.value = openView(id, history, Date.now());
     join(id);
   } catch (error) {
     report(error);
   }
 }
 
-/** A new snapshot of the open session, for what events do not tell. Older pages stay. */
+/** Load a new snapshot of the open session, for facts that events do not carry. Older pages stay. */
 export async function refresh(): Promise<void> {
   const seen = view.value;
   if (!seen) return;
   try {
-    const history = await ask<History>(`/sessions/${seen.session}/messages?limit=${PAGE}`);
+    const history = await request<History>(`/sessions/${seen.session}/messages?limit=${PAGE}`);
     const now = view.value;
     if (now?.session !== seen.session) return;
-    view.value = merged(now, history, Date.now());
+    view.value = mergeHistory(now, history, Date.now());
     join(seen.session);
   } catch (error) {
-    if (!(error instanceof Refused && error.isAway)) report(error);
+    if (!(error instanceof ApiError && error.isOffline)) report(error);
   }
 }
 
@@ -138,8 +138,8 @@ export async function loadOlder(count = PAGE): Promise<void> {
   if (!seen?.more || !first || isPaging) return;
   isPaging = true;
   try {
-    const history = await ask<History>(`/sessions/${seen.session}/messages?limit=${count}&before=${encodeURIComponent(first.node)}`);
-    if (view.value?.session === seen.session) view.value = older(view.value, history);
+    const history = await request<History>(`/sessions/${seen.session}/messages?limit=${count}&before=${encodeURIComponent(first.node)}`);
+    if (view.value?.session === seen.session) view.value = prependOlder(view.value, history);
   } catch (error) {
     report(error);
   } finally {
@@ -150,20 +150,29 @@ export async function loadOlder(count = PAGE): Promise<void> {
 export function onEnvelope(envelope: Envelope): void {
   const seen = view.value;
   if (!seen) return;
-  const after = applied(seen, envelope, Date.now());
+  const after = applyEnvelope(seen, envelope, Date.now());
   if (after === seen) return;
   view.value = after;
-  spoken(envelope);
+  announceEvent(envelope);
   if (after.isStale) void refresh();
-  else if (after.wantsFacts > seen.wantsFacts) void refresh();
-  // The first words of a session are its title.
+  else if (after.refreshes > seen.refreshes) void refresh();
+  // The first message becomes the title.
   if (envelope.type === "message_stored" && !info.value?.title) void refreshSession(after.session);
 }
 
-function spoken(envelope: Envelope): void {
+/** Tell a user who looks elsewhere that a session needs them, or has ended its turn. */
+function notifyState(session: string, before: SessionView | undefined, state: SessionView["state"] | undefined): void {
+  if (!before || !state || before.state === state || !document.hidden || !localStorage.getItem(NOTIFY_CHOICE)) return;
+  const title = before.title || "Untitled";
+  const words = { waiting: "Approval pending", idle: "Answer finished", running: "", queued: "" }[state];
+  if (words) void import("../screens/deferred").then(({ notify }) => notify(session, words, title));
+}
+
+function announceEvent(envelope: Envelope): void {
   if (envelope.type === "turn_started") announce(`${envelope.data.model} is answering`);
-  if (envelope.type === "approval_requested") announce(`Approval needed: ${envelope.data.call.name}`);
-  if (envelope.type === "turn_failed") announce(`The turn failed: ${envelope.data.text}`);
+  if (envelope.type === "approval_requested") announce(`Approval pending: ${envelope.data.call.name}`);
+  if (envelope.type === "turn_failed") announce(envelope.data.code === "turn.cancelled" ? "Answer stopped" : `Answer failed: ${envelope.data.text}`);
+  if (envelope.type === "notice") announce(envelope.data.text);
   if (envelope.type === "turn_finished") {
     const last = view.value?.messages.at(-1);
     const words = last?.blocks.map((block) => (block.type === "text" ? block.text : "")).join(" ").split(/\s+/).filter(Boolean).length ?? 0;
@@ -172,18 +181,18 @@ function spoken(envelope: Envelope): void {
 }
 
 export function report(error: unknown): void {
-  if (!(error instanceof Refused)) throw error;
-  if (error.status === 401) isLockedOut.value = true;
+  if (!(error instanceof ApiError)) throw error;
+  if (error.status === 401) isUnauthorized.value = true;
   else problem.value = { message: error.message, hint: error.hint };
 }
 
 export async function removeSession(id: string): Promise<void> {
-  await ask(`/sessions/${id}`, { method: "DELETE" });
+  await request(`/sessions/${id}`, { method: "DELETE" });
   sessions.value = sessions.value.filter((one) => one.id !== id);
   announce("Session deleted");
   if (sessionId.value === id) go("");
 }
 
 export async function changeSession(id: string, change: Partial<Pick<SessionView, "title" | "model" | "archived">>): Promise<void> {
-  keepSession(await ask<SessionView>(`/sessions/${id}`, { method: "PATCH", body: change }));
+  putSession(await request<SessionView>(`/sessions/${id}`, { method: "PATCH", body: change }));
 }

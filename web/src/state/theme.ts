@@ -1,4 +1,4 @@
-// Light, dark, or as the system says. The choice is kept in this browser.
+// Light, dark or system appearance, saved in this browser.
 import { signal } from "@preact/signals";
 
 export type Theme = "system" | "light" | "dark";

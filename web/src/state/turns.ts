@@ -1,14 +1,15 @@
 // Turns: stored messages and the live answer as the page shows them. A user's message, then the parts of the answer in
-// order, calls with their results. What did not change keeps its identity, so that only the last turn is drawn again.
+// order, calls with their results. Unchanged turns keep their identity, so that only the last turn is rendered again.
 import type { Block, Citation, MediaBlock, ToolCall, ToolResult } from "../api/blocks";
 import { isMedia } from "../api/blocks";
-import type { ApprovalRequested, MessageView, Usage } from "../api/shapes";
+import type { ApprovalRequested, MessageView, Usage } from "../api/types";
 import { addUsage, type Draft, type Live, type Run, type View } from "./view";
 
 export type Part =
   | { kind: "text"; key: string; text: string; citations: Citation[]; isOpen: boolean }
   | { kind: "thinking"; key: string; text: string; began: number | null; seconds: number | null; isOpen: boolean }
   | { kind: "media"; key: string; block: MediaBlock }
+  | { kind: "partial" | "notice"; key: string; text: string }
   | { kind: "tool"; key: string; call: ToolCall; isWhole: boolean; result: ToolResult | null; run: Run | null; approval: ApprovalRequested | null };
 
 export interface Turn {
@@ -16,7 +17,7 @@ export interface Turn {
   number: number;
   user: MessageView | null;
   answers: MessageView[];
-  /** The first message of the answer that has others in its place; a tool that answered otherwise counts too. */
+  /** The first message of the answer that has other versions. */
   forked: MessageView | null;
   parts: Part[];
   model: string;
@@ -26,30 +27,36 @@ export interface Turn {
   usd: number | null;
   seconds: number | null;
   stop: string | null;
+  ending: Ending;
 }
+
+/** Why the answer of a turn is not complete; empty for a complete or running one. */
+export type Ending = "" | "stopped" | "interrupted" | "incomplete" | "unanswered";
+
+const ENDINGS: Record<string, Ending> = { "turn.cancelled": "stopped", "turn.interrupted": "interrupted" };
 
 type Kept = { turn: Turn; sources: unknown[] };
 
-/** Remembers the turns that it gave, so that equal input gives the same objects. */
-export class Turns {
+/** Caches turns, so that equal input returns the same objects. */
+export class TurnList {
   private kept = new Map<string, Kept>();
 
   of(view: View): Turn[] {
     const fresh = new Map<string, Kept>();
-    const turns = grouped(view.messages).map((messages, index, all) => {
+    const turns = groupTurns(view.messages).map((messages, index, all) => {
       const isLast = index === all.length - 1;
       const live = isLast ? view.live : null;
       const key = messages[0]?.node ?? "";
       const ids = messages.flatMap((message) => message.blocks.flatMap((block) => (block.type === "tool_call" ? [block.id] : [])));
-      const sources: unknown[] = [...messages, index, live, ...ids.map((id) => view.runs[id]), isLast ? view.approvals : null];
+      const sources: unknown[] = [...messages, index, live, ...ids.map((id) => view.runs[id]), isLast ? view.approvals : null, isLast ? view.failure : null, isLast ? view.asides : null, isLast && view.queue.length > 0];
       const old = this.kept.get(key);
-      const found = old && equal(old.sources, sources) ? old : { turn: turnOf(messages, index + 1, view, live), sources };
+      const found = old && equal(old.sources, sources) ? old : { turn: buildTurn(messages, index + 1, view, live, isLast), sources };
       fresh.set(key, found);
       return found.turn;
     });
     this.kept = fresh;
     const onlyLive = view.messages.length === 0 && view.live;
-    return onlyLive ? [turnOf([], 1, view, view.live)] : turns;
+    return onlyLive ? [buildTurn([], 1, view, view.live, true)] : turns;
   }
 }
 
@@ -57,7 +64,7 @@ function equal(a: unknown[], b: unknown[]): boolean {
   return a.length === b.length && a.every((value, index) => value === b[index]);
 }
 
-function grouped(messages: MessageView[]): MessageView[][] {
+function groupTurns(messages: MessageView[]): MessageView[][] {
   const groups: MessageView[][] = [];
   for (const message of messages) {
     const last = groups.at(-1);
@@ -67,17 +74,19 @@ function grouped(messages: MessageView[]): MessageView[][] {
   return groups;
 }
 
-function turnOf(messages: MessageView[], number: number, view: View, live: Live | null): Turn {
+function buildTurn(messages: MessageView[], number: number, view: View, live: Live | null, isLast: boolean): Turn {
   const user = messages[0]?.role === "user" ? messages[0] : null;
   const answers = messages.filter((message) => message.role === "assistant");
   const results = new Map<string, ToolResult>();
   for (const message of messages) {
     for (const block of message.blocks) if (block.type === "tool_result") results.set(block.call_id, block);
   }
-  const parts = answers.flatMap((message) =>
-    joined(message.blocks).map((block, index) => stored(block, message, index, results, view)),
-  ).filter((part): part is Part => part !== null);
-  if (live) parts.push(...drafts(live, view));
+  const parts = messages.flatMap((message): (Part | null)[] => [
+    ...(message.role === "assistant" ? joinTexts(message.blocks).map((block, index) => storedPart(block, message, index, results, view)) : []),
+    ...asidesAfter(view, message.node),
+  ]).filter((part): part is Part => part !== null);
+  if (!messages.length) parts.push(...asidesAfter(view, view.head));
+  if (live) parts.push(...liveParts(live, view));
   const usage = answers.reduce<Usage | null>((sum, one) => (one.usage ? addUsage(sum ?? {}, one.usage) : sum), null);
   return {
     key: messages[0]?.node ?? "live",
@@ -93,7 +102,21 @@ function turnOf(messages: MessageView[], number: number, view: View, live: Live 
     usd: sumOf(answers.map((one) => one.usd)),
     seconds: sumOf(answers.map((one) => one.seconds)),
     stop: answers.at(-1)?.stop ?? null,
+    ending: live ? "" : endingOf(user, answers, view, isLast),
   };
+}
+
+function asidesAfter(view: View, node: string | null): Part[] {
+  return view.asides.filter((one) => one.after === node).map((one) => ({ kind: one.kind, key: `aside.${one.id}`, text: one.text }));
+}
+
+function endingOf(user: MessageView | null, answers: MessageView[], view: View, isLast: boolean): Ending {
+  const known = isLast && view.failure ? ENDINGS[view.failure.code] : undefined;
+  if (known) return known;
+  if (answers.at(-1)?.stop === "incomplete") return "incomplete";
+  // Only a snapshot lists siblings: a message that has just arrived is about to be answered.
+  const isOld = user !== null && user.siblings.length > 0;
+  return isOld && !answers.length && !(isLast && (view.failure || view.queue.length)) ? "unanswered" : "";
 }
 
 function sumOf(values: (number | null | undefined)[]): number | null {
@@ -101,8 +124,8 @@ function sumOf(values: (number | null | undefined)[]): number | null {
   return known.length ? known.reduce((sum, value) => sum + value, 0) : null;
 }
 
-/** A model's neighbouring texts are pieces of one: they are cut at citations. */
-function joined(blocks: Block[]): Block[] {
+/** Join neighbouring text blocks: providers split them at citations. */
+function joinTexts(blocks: Block[]): Block[] {
   const whole: Block[] = [];
   for (const block of blocks) {
     const last = whole.at(-1);
@@ -114,7 +137,7 @@ function joined(blocks: Block[]): Block[] {
   return whole;
 }
 
-function stored(block: Block, message: MessageView, index: number, results: Map<string, ToolResult>, view: View): Part | null {
+function storedPart(block: Block, message: MessageView, index: number, results: Map<string, ToolResult>, view: View): Part | null {
   const key = `${message.node}.${index}`;
   if (isMedia(block)) return { kind: "media", key, block };
   switch (block.type) {
@@ -123,26 +146,26 @@ function stored(block: Block, message: MessageView, index: number, results: Map<
     case "thinking":
       return { kind: "thinking", key, text: block.text ?? "", began: null, seconds: view.thought[message.node] ?? null, isOpen: false };
     case "tool_call":
-      return tool(block, key, true, results.get(block.id) ?? null, view);
+      return toolPart(block, key, true, results.get(block.id) ?? null, view);
     default:
       return null;
   }
 }
 
-function tool(call: ToolCall, key: string, isWhole: boolean, result: ToolResult | null, view: View): Part {
+function toolPart(call: ToolCall, key: string, isWhole: boolean, result: ToolResult | null, view: View): Part {
   const run = view.runs[call.id] ?? null;
   const approval = view.approvals.find((one) => one.call.id === call.id) ?? null;
   return { kind: "tool", key, call, isWhole, result: result ?? run?.result ?? null, run, approval };
 }
 
-function drafts(live: Live, view: View): Part[] {
+function liveParts(live: Live, view: View): Part[] {
   return Object.entries(live.drafts)
     .sort(([a], [b]) => Number(a) - Number(b))
-    .map(([index, draft]) => drafted(draft, `live.${index}`, view))
+    .map(([index, draft]) => draftPart(draft, `live.${index}`, view))
     .filter((part): part is Part => part !== null);
 }
 
-function drafted(draft: Draft, key: string, view: View): Part | null {
+function draftPart(draft: Draft, key: string, view: View): Part | null {
   const isOpen = draft.ended === null;
   switch (draft.kind) {
     case "text":
@@ -155,7 +178,7 @@ function drafted(draft: Draft, key: string, view: View): Part | null {
       return draft.image && { kind: "media", key, block: draft.image };
     case "call": {
       const call: ToolCall = { type: "tool_call", id: draft.id || key, name: draft.name, ...argumentsOf(draft.text) };
-      return tool(call, key, draft.isWhole, null, view);
+      return toolPart(call, key, draft.isWhole, null, view);
     }
   }
 }
@@ -166,7 +189,7 @@ function argumentsOf(text: string): Pick<ToolCall, "arguments" | "raw_arguments"
     const value: unknown = JSON.parse(text);
     if (value && typeof value === "object" && !Array.isArray(value)) return { arguments: value as Record<string, unknown> };
   } catch {
-    // Not whole yet: shown as it stands.
+    // Still incomplete: show the raw text.
   }
   return { raw_arguments: text };
 }

@@ -1,6 +1,6 @@
-// Bytes on their way to the daemon. What it already holds is not sent again: the hash goes first.
-import { ask, AWAY, Refused, refusal } from "../api/http";
-import type { MediaView } from "../api/shapes";
+// File uploads. The hash is sent first: a file that the server already has is not uploaded again.
+import { request, OFFLINE, ApiError, errorFrom } from "../api/http";
+import type { MediaView } from "../api/types";
 
 const HASHED_BYTES = 256_000_000;
 
@@ -8,34 +8,35 @@ export async function upload(file: File, name: string, onProgress: (fraction: nu
   const digest = await digestOf(file);
   if (digest) {
     try {
-      return await ask<MediaView>("/media", { body: { digest, name }, signal });
+      return await request<MediaView>("/media", { body: { digest, name }, signal });
     } catch (error) {
-      if (!(error instanceof Refused) || error.status === 401 || error.isAway) throw error;
+      if (!(error instanceof ApiError) || error.status === 401 || error.isOffline) throw error;
     }
   }
   return post(file, name, onProgress, signal);
 }
 
 async function digestOf(file: File): Promise<string> {
-  // `subtle` is missing on plain HTTP in a LAN: the bytes are sent then.
+  // `subtle` is missing on plain HTTP in a LAN: upload without the check.
   if (!crypto.subtle || file.size > HASHED_BYTES) return "";
   const hash = await crypto.subtle.digest("SHA-256", await file.arrayBuffer());
   return `sha256:${Array.from(new Uint8Array(hash), (byte) => byte.toString(16).padStart(2, "0")).join("")}`;
 }
 
-/** fetch() cannot tell how far an upload is; XMLHttpRequest can. */
+/** Upload with XMLHttpRequest, which reports progress; fetch() does not. */
 function post(file: File, name: string, onProgress: (fraction: number) => void, signal: AbortSignal): Promise<MediaView> {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     request.open("POST", `/v1/media?name=${encodeURIComponent(name)}`);
     request.setRequestHeader("X-Loom", "1");
-    request.setRequestHeader("Content-Type", file.type || "application/octet-stream");
+    // A file is bytes whatever its type: JSON is a command to this route.
+    request.setRequestHeader("Content-Type", "application/octet-stream");
     request.upload.onprogress = (event) => event.lengthComputable && onProgress(event.loaded / event.total);
     request.onload = () => {
       if (request.status < 300) resolve(JSON.parse(request.responseText) as MediaView);
-      else reject(refusal(request.status, request.responseText));
+      else reject(errorFrom(request.status, request.responseText));
     };
-    request.onerror = () => reject(new Refused(0, AWAY, "The upload was cut off.", "Try again when the daemon is back."));
+    request.onerror = () => reject(new ApiError(0, OFFLINE, "The upload was interrupted.", "Retry when the server is reachable."));
     request.onabort = () => reject(new DOMException("cancelled", "AbortError"));
     signal.addEventListener("abort", () => request.abort());
     request.send(file);

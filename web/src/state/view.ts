@@ -1,12 +1,12 @@
 // The view of a session: a pure fold of its history and of the envelopes that follow. Nothing here touches the page,
 // the network or the clock (`now` is handed in), so the same code runs in the tests.
 //
-//   opened(history)         a snapshot becomes a view
-//   applied(view, envelope) the next envelope; one that is not newer than the view changes nothing
-//   merged(view, history)   a later snapshot: the daemon knows more about stored messages (siblings, cost) than events say
+//   openView(history)         build a view from a snapshot
+//   applyEnvelope(view, envelope) apply the next envelope; an older one changes nothing
+//   mergeHistory(view, history)   merge a later snapshot, which has facts that events lack (siblings, cost)
 import type { Citation, ImageBlock, Message, ToolCall, ToolResult } from "../api/blocks";
-import type { ApprovalRequested, History, MessageView, Picture, Problem, QueuedView, Usage } from "../api/shapes";
-import { type Envelope, type Fact, factOf, type Facts } from "./envelopes";
+import type { ApprovalRequested, History, MessageView, Picture, Problem, QueuedView, Usage } from "../api/types";
+import { type Envelope, type SessionEvent, asEvent, type EventsByType } from "./envelopes";
 
 export interface Draft {
   kind: "text" | "thinking" | "call" | "image";
@@ -37,7 +37,7 @@ export interface Live {
   drafts: Record<number, Draft>;
 }
 
-/** What this page sent and has not yet seen come back as a stored or queued message. */
+/** A message that this page sent and that has not come back as stored or queued. */
 export interface Sent {
   key: string;
   message: Message;
@@ -50,6 +50,12 @@ export interface Notice {
   text: string;
   code: string;
 }
+
+/** Shown between stored messages: words that streamed in and were not stored, or a notice that belongs to its place. */
+export type Aside = { id: number; after: string | null } & ({ kind: "partial"; text: string } | { kind: "notice"; text: string });
+
+/** Notices that say something about a place in the conversation, not about the turn as a whole. */
+const PLACED_NOTICES = new Set(["turn.continued"]);
 
 export interface View {
   session: string;
@@ -65,14 +71,15 @@ export interface View {
   thought: Record<string, number>;
   failure: (Problem & { turn: string }) | null;
   notices: Notice[];
+  asides: Aside[];
   sent: Sent[];
-  /** The head went somewhere that only a new snapshot can tell. */
+  /** The head moved to a message that is not loaded: a new snapshot is needed. */
   isStale: boolean;
-  /** Stored facts (siblings, cost, the queue) changed: worth asking for, nothing on the page is wrong meanwhile. */
-  wantsFacts: number;
+  /** Counts changes of stored facts (siblings, cost, queue) that only a new snapshot carries. */
+  refreshes: number;
 }
 
-export function opened(session: string, history: History, now: number): View {
+export function openView(session: string, history: History, now: number): View {
   let view: View = {
     session,
     seq: history.seq,
@@ -87,42 +94,45 @@ export function opened(session: string, history: History, now: number): View {
     thought: {},
     failure: null,
     notices: [],
+    asides: [],
     sent: [],
     isStale: false,
-    wantsFacts: 0,
+    refreshes: 0,
   };
   if (history.running) {
     const { turn, model, partial } = history.running;
     view = { ...view, live: { turn, model, began: now, drafts: {} } };
     for (const raw of partial) {
-      const fact = factOf(raw);
-      // The snapshot's own messages and approvals are already there.
-      if (fact.type !== "message_stored" && fact.type !== "approval_requested") view = changed(view, fact, now);
+      const event = asEvent(raw);
+      // Messages and approvals are in the snapshot itself.
+      if (event.type !== "message_stored" && event.type !== "approval_requested") view = applyEvent(view, event, now);
     }
   }
   return view;
 }
 
-export function applied(view: View, envelope: Envelope, now: number): View {
+export function applyEnvelope(view: View, envelope: Envelope, now: number): View {
   if (envelope.session !== view.session || envelope.seq <= view.seq) return view;
-  return { ...changed(view, envelope, now, envelope.seq), seq: envelope.seq };
+  return { ...applyEvent(view, envelope, now, envelope.seq), seq: envelope.seq };
 }
 
-export function merged(view: View, history: History, now: number): View {
+export function mergeHistory(view: View, history: History, now: number): View {
   const known = new Map(view.messages.map((message) => [message.node, message]));
-  const fresh = history.messages.map((message) => same(known.get(message.node), message));
+  const fresh = history.messages.map((message) => reuseMessage(known.get(message.node), message));
   if (history.seq < view.seq) {
     const found = new Map(fresh.map((message) => [message.node, message]));
-    return { ...view, messages: view.messages.map((message) => found.get(message.node) ?? message), wantsFacts: 0 };
+    return { ...view, messages: view.messages.map((message) => found.get(message.node) ?? message), refreshes: 0 };
   }
-  const after = opened(view.session, { ...history, messages: fresh }, now);
+  const after = openView(view.session, { ...history, messages: fresh }, now);
   const [messages, more] = withOlder(view, fresh, history.more);
   const live = after.live && view.live?.turn === after.live.turn ? { ...after.live, began: view.live.began } : after.live;
   const sent = view.sent.filter((one) => one.state !== "accepted");
-  return { ...after, messages, more, live, sent, runs: view.runs, thought: view.thought, failure: view.failure, notices: view.notices };
+  const kept = after.live && view.live?.turn === after.live.turn ? [] : partialOf(view);
+  const asides = [...view.asides, ...kept, ...after.asides].filter((one) => !isStored(one, messages) && !isStreaming(one, live));
+  return { ...after, messages, more, live, sent, asides, runs: view.runs, thought: view.thought, failure: view.failure, notices: view.notices };
 }
 
-/** Older messages that were paged in stay, where the new page continues them. */
+/** Keep older messages that were already loaded if the new page continues them. */
 function withOlder(view: View, fresh: MessageView[], more: boolean): [MessageView[], boolean] {
   const first = fresh[0];
   if (!first) return [fresh, more];
@@ -131,83 +141,107 @@ function withOlder(view: View, fresh: MessageView[], more: boolean): [MessageVie
   return [[...view.messages.slice(0, at), ...fresh], view.more];
 }
 
-export function older(view: View, history: History): View {
+export function prependOlder(view: View, history: History): View {
   const known = new Set(view.messages.map((message) => message.node));
   const fresh = history.messages.filter((message) => !known.has(message.node));
   return { ...view, messages: [...fresh, ...view.messages], more: history.more };
 }
 
-/** The old object where nothing a page shows has changed: what is unchanged is not drawn again. */
-function same(old: MessageView | undefined, fresh: MessageView): MessageView {
+/** Return the old object if nothing visible changed, so that it is not rendered again. */
+function reuseMessage(old: MessageView | undefined, fresh: MessageView): MessageView {
   if (!old || old.blocks.length !== fresh.blocks.length) return fresh;
   fresh = { ...fresh, seconds: fresh.seconds ?? old.seconds };
   const facts = ({ blocks, ...rest }: MessageView): string => JSON.stringify([blocks.length, Object.entries(rest).sort()]);
   return facts(old) === facts(fresh) ? old : { ...fresh, blocks: old.blocks };
 }
 
-function changed(view: View, fact: Fact, now: number, id = 0): View {
-  switch (fact.type) {
+function applyEvent(view: View, event: SessionEvent, now: number, id = 0): View {
+  switch (event.type) {
     case "text":
     case "thinking":
-      return drafted(view, fact.data.index ?? 0, fact.type, now, (draft) => ({ text: draft.text + fact.data.text }));
+      return updateDraft(view, event.data.index ?? 0, event.type, now, (draft) => ({ text: draft.text + event.data.text }));
     case "cited":
-      return drafted(view, fact.data.index, "text", now, (draft) => ({
-        citations: [...draft.citations, fact.data.citation],
+      return updateDraft(view, event.data.index, "text", now, (draft) => ({
+        citations: [...draft.citations, event.data.citation],
       }));
     case "call_started":
-      return drafted(view, fact.data.index, "call", now, () => ({ id: fact.data.id, name: fact.data.name }));
+      return updateDraft(view, event.data.index, "call", now, () => ({ id: event.data.id, name: event.data.name }));
     case "call":
-      return drafted(view, fact.data.index, "call", now, (draft) => ({ text: draft.text + fact.data.arguments }));
+      return updateDraft(view, event.data.index, "call", now, (draft) => ({ text: draft.text + event.data.arguments }));
     case "call_finished":
-      return drafted(view, fact.data.index, "call", now, () => ({ isWhole: true }));
+      return updateDraft(view, event.data.index, "call", now, () => ({ isWhole: true }));
     case "image":
-      return drafted(view, fact.data.index, "image", now, () => ({ image: fact.data.image }));
+      return updateDraft(view, event.data.index, "image", now, () => ({ image: event.data.image }));
     case "turn_started":
       return {
-        ...view,
-        live: { turn: fact.data.turn, model: fact.data.model, began: now, drafts: {} },
+        ...keepPartial(view),
+        live: { turn: event.data.turn, model: event.data.model, began: now, drafts: {} },
         failure: null,
         notices: [],
       };
     case "step_started":
-      return view.live ? { ...view, live: { ...view.live, model: fact.data.model, drafts: {} } } : view;
+      return view.live ? { ...keepPartial(view), live: { ...view.live, model: event.data.model, drafts: {} } } : view;
     case "step_finished":
-      return stepped(view, fact.data);
+      return finishStep(view, event.data);
     case "message_stored":
-      return stored(view, fact.data, now);
+      return addMessage(view, event.data, now);
     case "tool_started":
-      return ran(view, fact.data.call.id, now, { call: fact.data.call });
+      return updateRun(view, event.data.call.id, now, { call: event.data.call });
     case "tool_progressed":
-      return ran(view, fact.data.call_id, now, { progress: fact.data.text, fraction: fact.data.fraction ?? null });
+      return updateRun(view, event.data.call_id, now, { progress: event.data.text, fraction: event.data.fraction ?? null });
     case "tool_call":
-      return ran(view, fact.data.call_id, now, {
-        result: fact.data.result,
-        seconds: fact.data.seconds,
-        images: fact.data.images,
+      return updateRun(view, event.data.call_id, now, {
+        result: event.data.result,
+        seconds: event.data.seconds,
+        images: event.data.images,
       });
     case "approval_requested": {
-      const others = view.approvals.filter((one) => one.approval !== fact.data.approval);
-      return { ...view, approvals: [...others, fact.data] };
+      const others = view.approvals.filter((one) => one.approval !== event.data.approval);
+      return { ...view, approvals: [...others, event.data] };
     }
     case "approval_answered":
-      return { ...view, approvals: view.approvals.filter((one) => one.approval !== fact.data.approval) };
+      return { ...view, approvals: view.approvals.filter((one) => one.approval !== event.data.approval) };
     case "notice":
-      return { ...view, notices: [...view.notices, { id, text: fact.data.text, code: fact.data.code ?? "" }] };
+      if (PLACED_NOTICES.has(event.data.code ?? "")) return { ...keepPartial(view), asides: [...keepPartial(view).asides, { id: view.asides.length + 1, after: view.head, kind: "notice", text: event.data.text }], live: view.live && { ...view.live, drafts: {} } };
+      return { ...view, notices: [...view.notices, { id, text: event.data.text, code: event.data.code ?? "" }] };
     case "message_queued":
-      return queued(view, fact.data, now);
+      return addQueued(view, event.data, now);
     case "turn_finished":
-      return { ...view, live: null, approvals: [], wantsFacts: view.wantsFacts + 1 };
+      return { ...keepPartial(view), live: null, approvals: [], refreshes: view.refreshes + 1 };
     case "turn_failed": {
-      const { turn, code, text, hint } = fact.data;
+      const { turn, code, text, hint } = event.data;
       const failure = { turn, code, message: text, hint: hint ?? "" };
-      return { ...view, live: null, approvals: [], failure, wantsFacts: view.wantsFacts + 1 };
+      return { ...keepPartial(view), live: null, approvals: [], failure, refreshes: view.refreshes + 1 };
     }
     default:
       return view;
   }
 }
 
-function drafted(view: View, index: number, kind: Draft["kind"], now: number, change: (draft: Draft) => Partial<Draft>): View {
+/** Words of the live answer that are not stored, as an aside after the last stored message. */
+function partialOf(view: View): Aside[] {
+  const texts = Object.values(view.live?.drafts ?? {}).flatMap((draft) => (draft.kind === "text" && draft.text.trim() ? [draft.text] : []));
+  return texts.length ? [{ id: view.asides.length + 1, after: view.head, kind: "partial", text: texts.join("\n\n") }] : [];
+}
+
+/** Nothing that was seen disappears: keep streamed words before the drafts are cleared. */
+function keepPartial(view: View): View {
+  const partial = partialOf(view);
+  return partial.length ? { ...view, asides: [...view.asides, ...partial] } : view;
+}
+
+/** A partial answer is stored once a later message holds its words. */
+function isStored(aside: Aside, messages: MessageView[]): boolean {
+  if (aside.kind !== "partial") return false;
+  const from = messages.findIndex((message) => message.node === aside.after) + 1;
+  return messages.slice(from).some((message) => message.role === "assistant" && message.blocks.some((block) => block.type === "text" && block.text.includes(aside.text)));
+}
+
+function isStreaming(aside: Aside, live: Live | null): boolean {
+  return aside.kind === "partial" && Object.values(live?.drafts ?? {}).some((draft) => draft.text.includes(aside.text));
+}
+
+function updateDraft(view: View, index: number, kind: Draft["kind"], now: number, change: (draft: Draft) => Partial<Draft>): View {
   const live = view.live ?? { turn: "", model: "", began: now, drafts: {} };
   const fresh: Draft = {
     kind, text: "", citations: [], id: "", name: "", isWhole: false, image: null, began: now, ended: null,
@@ -215,15 +249,15 @@ function drafted(view: View, index: number, kind: Draft["kind"], now: number, ch
   const draft = live.drafts[index] ?? fresh;
   const drafts: Record<number, Draft> = { ...live.drafts, [index]: { ...draft, ...change(draft) } };
   for (const [key, other] of Object.entries(drafts)) {
-    // A block ends when the next one begins.
+    // A block ends when the next one starts.
     if (Number(key) < index && other.ended === null) drafts[Number(key)] = { ...other, ended: now };
   }
   return { ...view, live: { ...live, drafts } };
 }
 
-function stored(view: View, { node, message, parent }: Facts["message_stored"], now: number): View {
+function addMessage(view: View, { node, message, parent }: EventsByType["message_stored"], now: number): View {
   if (view.messages.some((one) => one.node === node)) {
-    // The same words in the same place are the same node: an answer given again, word for word.
+    // Identical content in the same place is the same node: a regenerated answer can repeat.
     return { ...view, head: node, isStale: view.head !== node, live: view.live && { ...view.live, drafts: {} } };
   }
   const kept = pathTo(view, parent);
@@ -244,15 +278,16 @@ function stored(view: View, { node, message, parent }: Facts["message_stored"], 
     tags: [],
     siblings: [],
   };
-  const after: View = { ...view, head: node, messages: [...kept, fresh] };
-  // A message that is no longer at the end has a sibling now.
-  if (kept.length < view.messages.length) after.wantsFacts += 1;
-  if (message.role === "user") return { ...after, sent: landed(view.sent, message), queue: unqueued(view, message) };
+  const messages = [...kept, fresh];
+  const after: View = { ...view, head: node, messages, asides: view.asides.filter((one) => !isStored(one, messages)) };
+  // A message that was replaced now has a sibling.
+  if (kept.length < view.messages.length) after.refreshes += 1;
+  if (message.role === "user") return { ...after, sent: removeSent(view.sent, message), queue: removeQueued(view, message) };
   if (message.role !== "assistant" || !view.live) return after;
-  return { ...after, live: { ...view.live, drafts: {} }, thought: { ...view.thought, [node]: thoughtFor(view.live, now) } };
+  return { ...after, live: { ...view.live, drafts: {} }, thought: { ...view.thought, [node]: thinkingSeconds(view.live, now) } };
 }
 
-/** The loaded messages up to a node; null where it is not among them. */
+/** Return the loaded messages up to a node, or null if it is not loaded. */
 function pathTo(view: View, node: string | null): MessageView[] | null {
   if (node === view.head) return view.messages;
   if (node === null || (!view.more && node === view.messages[0]?.parent)) return [];
@@ -260,7 +295,7 @@ function pathTo(view: View, node: string | null): MessageView[] | null {
   return at < 0 ? null : view.messages.slice(0, at + 1);
 }
 
-function thoughtFor(live: Live, now: number): number {
+function thinkingSeconds(live: Live, now: number): number {
   let seconds = 0;
   for (const draft of Object.values(live.drafts)) {
     if (draft.kind === "thinking") seconds += ((draft.ended ?? now) - draft.began) / 1000;
@@ -268,7 +303,7 @@ function thoughtFor(live: Live, now: number): number {
   return seconds;
 }
 
-function stepped(view: View, facts: Facts["step_finished"]): View {
+function finishStep(view: View, facts: EventsByType["step_finished"]): View {
   const at = view.messages.findLastIndex((message) => message.role === "assistant");
   const message = view.messages[at];
   if (!message) return view;
@@ -277,43 +312,43 @@ function stepped(view: View, facts: Facts["step_finished"]): View {
   return { ...view, messages };
 }
 
-function ran(view: View, id: string, now: number, change: Partial<Run>): View {
+function updateRun(view: View, id: string, now: number, change: Partial<Run>): View {
   const fresh: Run = { call: null, began: now, progress: "", fraction: null, result: null, seconds: null, images: [] };
   return { ...view, runs: { ...view.runs, [id]: { ...(view.runs[id] ?? fresh), ...change } } };
 }
 
-function wordsOf(message: Message): string {
+function messageText(message: Message): string {
   return message.blocks.map((block) => (block.type === "text" ? block.text : block.type)).join("\n");
 }
 
-function landed(sent: Sent[], message: Message): Sent[] {
-  const words = wordsOf(message);
-  let at = sent.findIndex((one) => one.state !== "refused" && wordsOf(one.message) === words);
+function removeSent(sent: Sent[], message: Message): Sent[] {
+  const words = messageText(message);
+  let at = sent.findIndex((one) => one.state !== "refused" && messageText(one.message) === words);
   if (at < 0) at = sent.findIndex((one) => one.state === "accepted");
   return sent.filter((_, index) => index !== at);
 }
 
-function queued(view: View, { id, message }: Facts["message_queued"], now: number): View {
+function addQueued(view: View, { id, message }: EventsByType["message_queued"], now: number): View {
   if (view.queue.some((one) => one.message === id)) return view;
   const text = message.blocks.flatMap((block) => (block.type === "text" ? [block.text] : [])).join("\n");
   const queue = [...view.queue, { message: id ?? "", text, blocks: message.blocks, created_at: now / 1000 }];
-  // While nothing runs it is taken at once, and what was sent stays in sight until then.
-  return { ...view, queue, sent: view.live ? landed(view.sent, message) : view.sent };
+  // While nothing runs it starts at once; the sent message stays visible until then.
+  return { ...view, queue, sent: view.live ? removeSent(view.sent, message) : view.sent };
 }
 
-function unqueued(view: View, message: Message): QueuedView[] {
-  const words = wordsOf(message);
-  const at = view.queue.findIndex((one) => wordsOf({ role: "user", blocks: one.blocks }) === words);
+function removeQueued(view: View, message: Message): QueuedView[] {
+  const words = messageText(message);
+  const at = view.queue.findIndex((one) => messageText({ role: "user", blocks: one.blocks }) === words);
   return view.queue.filter((_, index) => index !== Math.max(at, 0));
 }
 
-// What this page does itself ------------------------------------------------------------------------------------------
+// Changes made by this page ------------------------------------------------------------------------------------------
 
 export function withSent(view: View, key: string, message: Message): View {
   return { ...view, sent: [...view.sent, { key, message, state: "sending", problem: null }] };
 }
 
-export function withAnswer(view: View, key: string, state: Sent["state"], problem: Problem | null = null): View {
+export function withState(view: View, key: string, state: Sent["state"], problem: Problem | null = null): View {
   return { ...view, sent: view.sent.map((one) => (one.key === key ? { ...one, state, problem } : one)) };
 }
 

@@ -19,7 +19,7 @@ _KBITS: Final = {
 }
 
 
-class Frame(msgspec.Struct, frozen=True):
+class Mp3Frame(msgspec.Struct, frozen=True):
     length_bytes: int
     samples: int
     sample_rate_hz: int
@@ -28,7 +28,7 @@ class Frame(msgspec.Struct, frozen=True):
     """Where a Xing header would stand, counted from the start of the frame."""
 
 
-def read_frame(data: bytes, at: int) -> Frame | None:
+def read_frame(data: bytes, at: int) -> Mp3Frame | None:
     """The frame whose header stands here, or None."""
     if at + 4 > len(data) or data[at] != 0xFF or data[at + 1] & 0xE0 != 0xE0:
         return None
@@ -43,10 +43,10 @@ def read_frame(data: bytes, at: int) -> Frame | None:
     padding = third >> 1 & 1
     channels = 1 if fourth >> 6 == 3 else 2
     if layer == 1:
-        return Frame((12 * bits // rate + padding) * 4, 384, rate, channels, 0)
+        return Mp3Frame((12 * bits // rate + padding) * 4, 384, rate, channels, 0)
     samples = 1152 if is_mpeg1 or layer == 2 else 576
     side = (17 if channels == 1 else 32) if is_mpeg1 else (9 if channels == 1 else 17)
-    return Frame(samples // 8 * bits // rate + padding, samples, rate, channels, 4 + side)
+    return Mp3Frame(samples // 8 * bits // rate + padding, samples, rate, channels, 4 + side)
 
 
 def frame_length(data: bytes, at: int) -> int:
@@ -66,7 +66,7 @@ def audio_start(data: bytes) -> int:
     return at
 
 
-def first_frame(data: bytes, start: int, reach: int = 65_536) -> tuple[int, Frame] | None:
+def first_frame(data: bytes, start: int, reach: int = 65_536) -> tuple[int, Mp3Frame] | None:
     """The first header that another header follows (players skip the padding between a tag and the sound)."""
     at = data.find(b"\xff", start, start + reach)
     while at >= 0:
@@ -79,14 +79,14 @@ def first_frame(data: bytes, start: int, reach: int = 65_536) -> tuple[int, Fram
     return None
 
 
-def duration_seconds(data: bytes, at: int, first: Frame) -> float:
+def duration_seconds(data: bytes, at: int, first: Mp3Frame) -> float:
     """From the Xing, Info or VBRI header where its size agrees with the file; else by walking the frames."""
     declared = _declared_frames(data, at, first)
     frames = _walk(data, at, first) if declared is None else declared
     return frames * first.samples / first.sample_rate_hz
 
 
-def _declared_frames(data: bytes, at: int, first: Frame) -> int | None:
+def _declared_frames(data: bytes, at: int, first: Mp3Frame) -> int | None:
     tag = at + first.side_bytes
     available = len(data) - at
     if data[tag : tag + 4] in (b"Xing", b"Info"):
@@ -103,7 +103,7 @@ def _declared_frames(data: bytes, at: int, first: Frame) -> int | None:
     return None
 
 
-def _walk(data: bytes, at: int, first: Frame) -> int:
+def _walk(data: bytes, at: int, first: Mp3Frame) -> int:
     count = 0
     known: dict[bytes, int] = {}
     end = len(data)

@@ -30,11 +30,11 @@ _LEAST_BLOCK_BYTES: Final = 64
 """GIF is stored in blocks of 255 bytes. Shorter ones on the average, and more than `MAX_PARTS`, are no picture."""
 
 
-class TooManyParts(Exception):
+class TooManyChunks(Exception):
     """Becomes `TooLarge` where the name of the file is known."""
 
 
-class Part(msgspec.Struct, frozen=True):
+class ImageChunk(msgspec.Struct, frozen=True):
     """`start` to `end` is the whole part, `body` is where its content begins."""
 
     kind: bytes
@@ -43,7 +43,7 @@ class Part(msgspec.Struct, frozen=True):
     end: int
 
 
-def png_chunks(data: bytes, start: int = 0) -> Iterator[Part]:
+def png_chunks(data: bytes, start: int = 0) -> Iterator[ImageChunk]:
     """`end` counts the checksum; a chunk that is cut off is not given."""
     at = start + 8
     for _ in range(MAX_PARTS):
@@ -53,14 +53,14 @@ def png_chunks(data: bytes, start: int = 0) -> Iterator[Part]:
         end = at + 12 + length
         if end > len(data):
             return
-        yield Part(kind, at, at + 8, end)
+        yield ImageChunk(kind, at, at + 8, end)
         if kind == b"IEND":
             return
         at = end
-    raise TooManyParts
+    raise TooManyChunks
 
 
-def riff_chunks(data: bytes) -> Iterator[Part]:
+def riff_chunks(data: bytes) -> Iterator[ImageChunk]:
     """The chunks of a RIFF file; `end` is that of the content, without the padding byte."""
     at = 12
     for _ in range(MAX_PARTS):
@@ -70,9 +70,9 @@ def riff_chunks(data: bytes) -> Iterator[Part]:
         end = at + 8 + length
         if end > len(data):
             return
-        yield Part(kind, at, at + 8, end)
+        yield ImageChunk(kind, at, at + 8, end)
         at = end + (length & 1)
-    raise TooManyParts
+    raise TooManyChunks
 
 
 def jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
@@ -80,8 +80,13 @@ def jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
     at = 2
     end = len(data)
     for _ in range(MAX_PARTS):
-        if at + 2 > end or data[at] != 0xFF:
+        if at + 2 > end:
             return
+        if data[at] != 0xFF:  # stray bytes, which belong to no segment
+            at = data.find(b"\xff", at)
+            if at < 0:
+                return
+            continue
         marker = data[at + 1]
         if marker == 0xFF:
             at += 1
@@ -89,7 +94,7 @@ def jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
         if marker == EOI:
             yield marker, at, at + 2
             return
-        if marker == 0x01 or 0xD0 <= marker <= 0xD8:
+        if marker in (0x00, 0x01) or 0xD0 <= marker <= 0xD8:
             at += 2
             continue
         if at + 4 > end:
@@ -102,7 +107,7 @@ def jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
             stop = end if following is None else following.start()
         yield marker, at, stop
         at = stop
-    raise TooManyParts
+    raise TooManyChunks
 
 
 def icon_parts(data: bytes) -> int:
@@ -113,7 +118,7 @@ def icon_parts(data: bytes) -> int:
         if data[at : at + 4] == b"\x89PNG":
             count += sum(1 for _ in png_chunks(data, at))
         if count > MAX_PARTS:
-            raise TooManyParts
+            raise TooManyChunks
     return count
 
 
@@ -161,4 +166,4 @@ def _after_blocks(data: bytes, at: int, left: int) -> tuple[int, int]:
         at += size + 1
         if not size:
             return at, left - used
-    raise TooManyParts
+    raise TooManyChunks

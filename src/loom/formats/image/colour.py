@@ -17,7 +17,7 @@ _SRGB: Final = re.compile(r"(?:GIMP built-in )?sRGB(?:[ _](?!.*(?:P3|Adobe|2020|
 """The descriptions of sRGB itself. Others have its name in them: `Display P3 Gamut with sRGB Transfer`."""
 
 
-def eight_bits(image: Image, profile: bytes | None) -> Image:
+def to_eight_bits(image: Image, profile: bytes | None) -> Image:
     mode = image.mode
     transparent = "transparency" in image.info
     match mode:
@@ -36,22 +36,26 @@ def eight_bits(image: Image, profile: bytes | None) -> Image:
         case "La":
             return image.convert("LA")
         case "CMYK":
-            return _managed(image, profile) or image.convert("RGB")
+            return _apply_profile(image, profile) or image.convert("RGB")
         case "LAB":
-            return _managed(image, None, space="LAB") or image.getchannel("L")
+            return _apply_profile(image, None, space="LAB") or image.getchannel("L")
         case "I" | "F":
-            return _stretched(image)
+            return _stretch_range(image)
         case _ if mode.startswith("I;16"):
             return _high_bytes(image)
         case _:
             return image.convert("RGB")
 
 
+def is_srgb(profile: bytes) -> bool:
+    return _SRGB.fullmatch(_description(profile)) is not None
+
+
 def to_srgb(image: Image, profile: bytes) -> Image:
     """Models ignore colour profiles, so the colours themselves are converted. Transparency stays as it is."""
-    if _SRGB.fullmatch(_description(profile)):
+    if is_srgb(profile):
         return image
-    converted = _managed(image.convert("RGB"), profile)
+    converted = _apply_profile(image.convert("RGB"), profile)
     if converted is None:
         return image
     if image.mode == "RGBA":
@@ -81,14 +85,14 @@ def _tag_text(tag: bytes) -> str:
     return ""
 
 
-def without_empty_alpha(image: Image) -> Image:
+def drop_empty_alpha(image: Image) -> Image:
     """Many screenshots carry an alpha channel in which every pixel is opaque."""
     if image.mode in ("LA", "RGBA") and image.getchannel("A").getextrema() == (255, 255):
         return image.convert(image.mode[:-1])
     return image
 
 
-def _managed(image: Image, profile: bytes | None, space: str = "") -> Image | None:
+def _apply_profile(image: Image, profile: bytes | None, space: str = "") -> Image | None:
     """Through the colour profile to sRGB; None where there is no profile, or one that cannot be used."""
     from PIL import ImageCms
 
@@ -109,7 +113,7 @@ def _high_bytes(image: Image) -> Image:
     return image.convert("I").point(lambda value: value * (1 / 256)).convert("L")
 
 
-def _stretched(image: Image) -> Image:
+def _stretch_range(image: Image) -> Image:
     """32-bit integers and floats have no fixed white: the lightest pixel becomes white, the darkest black."""
     numbers: Any = image.getextrema()
     low, high = numbers
@@ -117,3 +121,43 @@ def _stretched(image: Image) -> Image:
         return image.convert("L")
     scale = 255.0 / (high - low) if high > low else 0.0
     return image.convert("F").point(lambda value: value * scale - low * scale).convert("L")
+
+
+# Columns of the matrix to the colour space of profiles (D50), by the number of the primaries in ITU-T H.273.
+_PRIMARIES: Final = {
+    9: ((0.67348, 0.27904, -0.00194), (0.16566, 0.67535, 0.02998), (0.12505, 0.04561, 0.79686)),
+    12: ((0.51512, 0.24120, -0.00105), (0.29198, 0.69225, 0.04189), (0.15710, 0.06657, 0.78407)),
+}
+_WHITE: Final = (0.96420, 1.0, 0.82491)
+_SRGB_CURVE: Final = (2.4, 1 / 1.055, 0.055 / 1.055, 1 / 12.92, 0.04045)
+
+
+def profile_of_primaries(primaries: int) -> bytes | None:
+    """A colour profile for the primaries that a file names by number (BT.2020, Display P3), with the curve of sRGB.
+
+    None for sRGB itself and for numbers without a wider gamut.
+    """
+    columns = _PRIMARIES.get(primaries)
+    if columns is None:
+        return None
+    curve = b"para" + bytes(4) + b"\0\3" + bytes(2) + b"".join(map(_fixed, _SRGB_CURVE))
+    tags = [(b"wtpt", _xyz(_WHITE))]
+    tags += [(name, _xyz(column)) for name, column in zip((b"rXYZ", b"gXYZ", b"bXYZ"), columns, strict=True)]
+    tags += [(name, curve) for name in (b"rTRC", b"gTRC", b"bTRC")]
+    start = 132 + 12 * len(tags)
+    table, body = b"", b""
+    for name, content in tags:
+        table += name + Struct(">II").pack(start + len(body), len(content))
+        body += content
+    size = start + len(body)
+    header = Struct(">I4sI4s4s4s").pack(size, b"", 0x04000000, b"mntr", b"RGB ", b"XYZ ") + bytes(12) + b"acsp"
+    header = header + bytes(28) + b"".join(map(_fixed, _WHITE))
+    return header.ljust(128, b"\0") + Struct(">I").pack(len(tags)) + table + body
+
+
+def _xyz(values: tuple[float, float, float]) -> bytes:
+    return b"XYZ " + bytes(4) + b"".join(map(_fixed, values))
+
+
+def _fixed(value: float) -> bytes:
+    return Struct(">i").pack(round(value * 65_536))

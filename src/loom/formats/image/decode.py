@@ -1,4 +1,4 @@
-"""Opens and decodes pictures behind checks. The only module that hands foreign bytes to the picture decoders.
+"""Opens and decodes pictures behind checks, inside the worker for pictures. No other module hands them foreign bytes.
 
 A decoder is chosen by the sniffed type, never by trying; sizes, frames and scans are counted by our own readers before
 a decoder may allocate; whatever a decoder raises becomes `Unreadable` here and nowhere else.
@@ -6,10 +6,9 @@ a decoder may allocate; whatever a decoder raises becomes `Unreadable` here and 
 
 from __future__ import annotations
 
+import importlib
 import io
 import struct
-import threading
-import warnings
 import zlib
 from collections.abc import Generator
 from contextlib import contextmanager
@@ -17,18 +16,31 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from loom.errors import ExtraMissing, LoomError, TooLarge, Unreadable
-from loom.formats.facts import Limits
+from loom.errors import LoomError, TooLarge, Unreadable
+from loom.formats.facts import IntakeLimits
 from loom.formats.image import exif
-from loom.formats.image.chunks import SOS, TooManyParts, icon_parts, jpeg_segments, png_chunks, read_gif, riff_chunks
+from loom.formats.image.chunks import (
+    SOS,
+    ImageChunk,
+    TooManyChunks,
+    icon_parts,
+    jpeg_segments,
+    png_chunks,
+    read_gif,
+    riff_chunks,
+)
+from loom.formats.image.colour import profile_of_primaries
 from loom.formats.image.header import read_header
+from loom.formats.image.heif_header import heif_primaries
+from loom.formats.image.messages import MEMORY_SHARE
 from loom.formats.sniff.kinds import label_of
 
 if TYPE_CHECKING:
     from PIL.Image import Image
 
 MAX_SCANS: Final = 100
-"""Progressive JPEGs have about ten; each further one costs a pass over all pixels."""
+MAX_SCANNED_PIXELS: Final = 2_000_000_000
+"""Progressive JPEGs have about ten scans; each further one costs a pass over all pixels."""
 
 # What Pillow and libheif have been seen to raise on damaged files. SystemError comes from tiles outside the picture.
 _DECODER_FAULTS: Final = (
@@ -38,7 +50,6 @@ _DECODER_FAULTS: Final = (
     LookupError,
     ArithmeticError,
     EOFError,
-    MemoryError,
     TypeError,
     AttributeError,
     AssertionError,
@@ -50,13 +61,19 @@ _DECODER_FAULTS: Final = (
 )
 
 
-class Opened(msgspec.Struct, frozen=True):
+_TEXT_CHUNKS: Final = frozenset((b"tEXt", b"zTXt", b"iTXt"))
+_MAX_PROFILE_BYTES: Final = 1_000_000
+
+
+class OpenedImage(msgspec.Struct, frozen=True):
     """A picture whose header was read. `image` is not decoded yet; `orientation` is still to be applied."""
 
     image: Image
     media_type: str
     orientation: int
     frames: int
+    profile: bytes | None = None
+    """The colour profile, kept apart because loading the picture takes all metadata away."""
 
     @property
     def size(self) -> tuple[int, int]:
@@ -66,18 +83,17 @@ class Opened(msgspec.Struct, frozen=True):
 
 
 @contextmanager
-def decoding(media_type: str, name: str = "") -> Generator[None]:
-    """Every fault of a decoder becomes `Unreadable`; its warnings are not for our users."""
+def decoder_errors(media_type: str, name: str = "") -> Generator[None]:
+    """Every fault of a decoder becomes `Unreadable`. A lack of memory stays one: the worker says how much there is."""
     from PIL.Image import DecompressionBombError
 
     try:
-        with _quiet():
-            yield
+        yield
     except LoomError:
         raise
     except DecompressionBombError as fault:
         raise TooLarge(f"{name or 'The picture'} has too many pixels.", name=name) from fault
-    except TooManyParts as fault:
+    except TooManyChunks as fault:
         raise TooLarge(f"{name or 'The picture'} has too many parts.", name=name) from fault
     except _DECODER_FAULTS as fault:
         is_cut_off = "truncated" in str(fault).lower()
@@ -89,29 +105,33 @@ def decoding(media_type: str, name: str = "") -> Generator[None]:
         ) from fault
 
 
-def open_picture(data: bytes, media_type: str, limits: Limits, name: str = "") -> Opened:
+def open_picture(data: bytes, media_type: str, limits: IntakeLimits, name: str = "") -> OpenedImage:
     """Refuses what is too large before anything of that size is allocated."""
-    header = read_header(data, name)
+    header = read_header(data, name, media_type)
     if header.media_type != media_type:
         raise Unreadable(
             f"{name or 'The picture'} is {label_of(header.media_type)}, not {label_of(media_type)}.", name=name
         )
-    _check_pixels(header.width, header.height, limits, name)
-    with decoding(media_type, name):
-        frames = _count_frames(data, media_type, limits, name)
+    check_pixels(header.width, header.height, limits, name)
+    if media_type == "image/webp":
+        _check_webp_memory(header.width * header.height, limits, name)
+    with decoder_errors(media_type, name):
+        frames = _count_frames(data, media_type, header.width * header.height, limits, name)
         image = _open(data, media_type)
         if media_type == "image/avif":
             frames = int(getattr(image, "n_frames", 1))
             turned = int(image.getexif().get(0x0112, 1))
         else:
             turned = exif.orientation(data, media_type)
-    _check_pixels(image.width, image.height, limits, name)
+    check_pixels(image.width, image.height, limits, name)
     if frames > limits.max_frames:
         raise _too_many("frames", frames, limits.max_frames, name)
-    return Opened(image, media_type, turned, frames)
+    return OpenedImage(
+        image, media_type, turned, frames, image.info.get("icc_profile") or _named_profile(data, media_type)
+    )
 
 
-def _check_pixels(width: int, height: int, limits: Limits, name: str) -> None:
+def check_pixels(width: int, height: int, limits: IntakeLimits, name: str = "") -> None:
     if width < 1 or height < 1:
         raise Unreadable(f"{name or 'The picture'} has no area ({width}×{height}).", name=name)
     if width * height > limits.max_pixels:
@@ -122,15 +142,36 @@ def _check_pixels(width: int, height: int, limits: Limits, name: str) -> None:
         )
 
 
+def _check_webp_memory(pixels: int, limits: IntakeLimits, name: str) -> None:
+    """The decoder keeps four copies of all pixels, and calls a picture damaged when it gets no memory for them."""
+    allowed = limits.worker_memory_bytes * MEMORY_SHARE
+    if pixels * 16 > allowed:
+        raise TooLarge(f"{name or 'The picture'} needs more than {allowed / 1e9:.1f} GB of memory.", name=name)
+
+
 def _too_many(things: str, count: int, limit: int, name: str) -> TooLarge:
     return TooLarge(f"{name or 'The picture'} has {count:,} {things}, over the limit of {limit:,}.", name=name)
 
 
-def _count_frames(data: bytes, media_type: str, limits: Limits, name: str) -> int:
+def _named_profile(data: bytes, media_type: str) -> bytes | None:
+    """The profile of the primaries that a PNG (`cICP`), HEIC or AVIF (`colr`) names by their number."""
+    match media_type:
+        case "image/png":
+            chunk = next((chunk for chunk in png_chunks(data) if chunk.kind in (b"cICP", b"IDAT")), None)
+            if chunk is None or chunk.kind != b"cICP" or chunk.end - chunk.body < 8:
+                return None
+            return profile_of_primaries(data[chunk.body])
+        case "image/heic" | "image/avif":
+            return profile_of_primaries(heif_primaries(data))
+        case _:
+            return None
+
+
+def _count_frames(data: bytes, media_type: str, pixels: int, limits: IntakeLimits, name: str) -> int:
     match media_type:
         case "image/gif":
             gif = read_gif(data)
-            _check_pixels(gif.width, gif.height, limits, name)
+            check_pixels(gif.width, gif.height, limits, name)
             return gif.frames
         case "image/png":
             return sum(chunk.kind == b"fcTL" for chunk in png_chunks(data)) or 1
@@ -140,8 +181,9 @@ def _count_frames(data: bytes, media_type: str, limits: Limits, name: str) -> in
             return _tiff_pages(data, limits.max_frames)
         case "image/jpeg":
             scans = sum(marker == SOS for marker, _, _ in jpeg_segments(data))
-            if scans > MAX_SCANS:
-                raise _too_many("scans", scans, MAX_SCANS, name)
+            allowed = min(MAX_SCANS, MAX_SCANNED_PIXELS // pixels)
+            if scans > allowed:
+                raise _too_many("scans", scans, allowed, name)
             return 1
         case "image/x-icon":
             icon_parts(data)  # refuses the PNGs that no decoder should walk
@@ -168,49 +210,72 @@ def _tiff_pages(data: bytes, limit: int) -> int:
     return max(1, len(seen))
 
 
+# media type → (module of Pillow, class)
+_READERS: Final = {
+    "image/jpeg": ("JpegImagePlugin", "JpegImageFile"),
+    "image/gif": ("GifImagePlugin", "GifImageFile"),
+    "image/webp": ("WebPImagePlugin", "WebPImageFile"),
+    "image/bmp": ("BmpImagePlugin", "BmpImageFile"),
+    "image/tiff": ("TiffImagePlugin", "TiffImageFile"),
+    "image/avif": ("AvifImagePlugin", "AvifImageFile"),
+    "image/jp2": ("Jpeg2KImagePlugin", "Jpeg2KImageFile"),
+    "image/vnd.adobe.photoshop": ("PsdImagePlugin", "PsdImageFile"),
+    "image/x-portable-anymap": ("PpmImagePlugin", "PpmImageFile"),
+    "image/x-tga": ("TgaImagePlugin", "TgaImageFile"),
+}
+_BARE_BITMAP: Final = ("BmpImagePlugin", "DibImageFile")
+
+
 def _open(data: bytes, media_type: str) -> Image:
     """Reader classes are used directly: no registry to guess in, no global limits."""
     match media_type:
         case "image/png":
             from loom.formats.image.png_reader import open_png
 
-            return open_png(_without_damaged_extras(data))
-        case "image/jpeg":
-            from PIL.JpegImagePlugin import JpegImageFile as Reader
-        case "image/gif":
-            from PIL.GifImagePlugin import GifImageFile as Reader
-        case "image/webp":
-            from PIL.WebPImagePlugin import WebPImageFile as Reader
-        case "image/bmp":
-            from PIL.BmpImagePlugin import BmpImageFile as Reader
-        case "image/tiff":
-            from PIL.TiffImagePlugin import TiffImageFile as Reader
-        case "image/avif":
-            from PIL.AvifImagePlugin import AvifImageFile as Reader
+            return open_png(_without_needless_chunks(data))
         case "image/x-icon":
             return _open_icon(data)
         case "image/heic":
             return _open_heif(data)
-        case _:
+        case _ if media_type not in _READERS:
             raise Unreadable(f"The picture is {label_of(media_type)}, which Loom cannot decode.")
-    return Reader(io.BytesIO(data))
+        case _:
+            is_bare = media_type == "image/bmp" and not data.startswith(b"BM")
+            module, reader = _BARE_BITMAP if is_bare else _READERS[media_type]
+            opened: Image = getattr(importlib.import_module(f"PIL.{module}"), reader)(io.BytesIO(data))
+            return opened
 
 
-def _without_damaged_extras(data: bytes) -> bytes:
-    """Chunks that a PNG can do without (their names begin with a small letter) are left out where their checksum is
-    wrong, as browsers do: a bad colour profile is no reason to refuse a whole picture."""
-    damaged = [
-        chunk
-        for chunk in png_chunks(data)
-        if chunk.kind[:1].islower()
-        and zlib.crc32(memoryview(data)[chunk.start + 4 : chunk.end - 4]).to_bytes(4, "big")
-        != data[chunk.end - 4 : chunk.end]
-    ]
-    if not damaged:
+def _without_needless_chunks(data: bytes) -> bytes:
+    """A PNG without texts, without extras whose checksum is wrong, and without a colour profile that is a bomb.
+
+    Browsers leave them out too: none is a reason to refuse a whole picture, and Pillow refuses it.
+    """
+    needless = [chunk for chunk in png_chunks(data) if chunk.kind[:1].islower() and _is_needless(data, chunk)]
+    if not needless:
         return data
-    starts = [0, *(chunk.end for chunk in damaged)]
-    ends = [*(chunk.start for chunk in damaged), len(data)]
+    starts = [0, *(chunk.end for chunk in needless)]
+    ends = [*(chunk.start for chunk in needless), len(data)]
     return b"".join(data[start:end] for start, end in zip(starts, ends, strict=True))
+
+
+def _is_needless(data: bytes, chunk: ImageChunk) -> bool:
+    if chunk.kind in _TEXT_CHUNKS:
+        return True
+    checksum = zlib.crc32(memoryview(data)[chunk.start + 4 : chunk.end - 4])
+    if checksum.to_bytes(4, "big") != data[chunk.end - 4 : chunk.end]:
+        return True
+    return chunk.kind == b"iCCP" and not _is_profile(data[chunk.body : chunk.end - 4])
+
+
+def _is_profile(body: bytes) -> bool:
+    """A name, a zero, the method, then the profile deflated. Pillow takes a megabyte at most."""
+    name, _, rest = body[:80].partition(b"\0")
+    try:
+        plain = zlib.decompressobj().decompress(body[len(name) + 2 :], _MAX_PROFILE_BYTES + 1)
+    except zlib.error:
+        return False
+    return rest[:1] == b"\0" and len(plain) <= _MAX_PROFILE_BYTES
 
 
 def _open_icon(data: bytes) -> Image:
@@ -221,40 +286,7 @@ def _open_icon(data: bytes) -> Image:
 
 
 def _open_heif(data: bytes) -> Image:
-    try:
-        import pillow_heif
-    except ImportError as missing:
-        raise ExtraMissing(
-            "HEIC pictures need a decoder that is not installed.", hint="pip install 'loom-runtime[heif]'"
-        ) from missing
+    """`loom.formats.image` has made sure that the package is installed."""
+    import pillow_heif
+
     return pillow_heif.HeifFile(data).to_pillow()
-
-
-# ── warnings ─────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-_quiet_lock = threading.Lock()
-_quiet_depth = 0
-_quiet_outer: warnings.catch_warnings[None] | None = None
-
-
-@contextmanager
-def _quiet() -> Generator[None]:
-    """Warnings of Pillow are off while any thread decodes.
-
-    `warnings.catch_warnings` alone is not safe with several threads: the last to leave could restore the wrong state.
-    """
-    global _quiet_depth, _quiet_outer
-    with _quiet_lock:
-        if _quiet_depth == 0:
-            _quiet_outer = warnings.catch_warnings()
-            _quiet_outer.__enter__()
-            warnings.filterwarnings("ignore", module=r"PIL\b")
-        _quiet_depth += 1
-    try:
-        yield
-    finally:
-        with _quiet_lock:
-            _quiet_depth -= 1
-            if _quiet_depth == 0 and _quiet_outer is not None:
-                _quiet_outer.__exit__(None, None, None)
-                _quiet_outer = None

@@ -9,7 +9,7 @@ import msgspec
 
 from loom.content.media import size_label
 from loom.errors import TooLarge, Unsupported
-from loom.formats.facts import Nature, Rendered
+from loom.formats.facts import ImageCharacter, Rendered
 from loom.formats.image.pixels import fitted_size, shrink
 
 if TYPE_CHECKING:
@@ -35,24 +35,29 @@ _WEBP: Final = "image/webp"
 _GIF: Final = "image/gif"
 
 
-class Rung(msgspec.Struct, frozen=True):
+class EncodeStep(msgspec.Struct, frozen=True):
     media_type: str
     way: Literal["exact", "palette", "lossy"]
     quality: int = 0
 
 
-_FINE_WEBP: Final = Rung(_WEBP, "lossy", 88)
+_FINE_WEBP: Final = EncodeStep(_WEBP, "lossy", 88)
 _SMALL_QUALITY: Final = 82
-_EXACT: Final = (Rung(_PNG, "exact"), Rung(_WEBP, "exact"), Rung(_PNG, "palette"), Rung(_GIF, "palette"))
+_EXACT: Final = (
+    EncodeStep(_PNG, "exact"),
+    EncodeStep(_WEBP, "exact"),
+    EncodeStep(_PNG, "palette"),
+    EncodeStep(_GIF, "palette"),
+)
 _LOSSY: Final = (
-    Rung(_JPEG, "lossy", 90),
+    EncodeStep(_JPEG, "lossy", 90),
     _FINE_WEBP,
-    Rung(_JPEG, "lossy", 82),
-    Rung(_JPEG, "lossy", 72),
-    Rung(_WEBP, "lossy", 70),
-    Rung(_JPEG, "lossy", 60),
-    Rung(_WEBP, "lossy", 50),
-    Rung(_JPEG, "lossy", 45),
+    EncodeStep(_JPEG, "lossy", 82),
+    EncodeStep(_JPEG, "lossy", 72),
+    EncodeStep(_WEBP, "lossy", 70),
+    EncodeStep(_JPEG, "lossy", 60),
+    EncodeStep(_WEBP, "lossy", 50),
+    EncodeStep(_JPEG, "lossy", 45),
 )
 
 
@@ -61,7 +66,7 @@ def encoded_length(size_bytes: int) -> int:
     return 4 * ((size_bytes + 2) // 3)
 
 
-def encode_within(image: Image, nature: Nature, formats: tuple[str, ...], max_encoded_bytes: int) -> Rendered:
+def encode_within(image: Image, nature: ImageCharacter, formats: tuple[str, ...], max_encoded_bytes: int) -> Rendered:
     """The first rung that fits: exact where the nature asks for it, then falling quality, then falling size."""
     exact, lossy = _ladder(nature, formats, has_alpha=image.mode in ("LA", "RGBA"))
     rungs = exact or lossy
@@ -76,7 +81,7 @@ def encode_within(image: Image, nature: Nature, formats: tuple[str, ...], max_en
         longest = max(scaled.size)
         if longest <= SMALLEST_SIDE_PX:
             raise TooLarge(
-                f"The picture has no legible form as {_listed(formats)} within {size_label(max_encoded_bytes)}.",
+                f"The picture has no legible form as {_format_list(formats)} within {size_label(max_encoded_bytes)}.",
                 hint="Allow more bytes or another format.",
             )
         # Bytes grow with the area; a guess from the shortest form so far saves most of the tries.
@@ -85,7 +90,7 @@ def encode_within(image: Image, nature: Nature, formats: tuple[str, ...], max_en
 
 
 def _first_that_fits(
-    image: Image, rungs: tuple[Rung, ...], nature: Nature, max_encoded_bytes: int
+    image: Image, rungs: tuple[EncodeStep, ...], nature: ImageCharacter, max_encoded_bytes: int
 ) -> tuple[Rendered | None, int]:
     """With the encoded length of the shortest form that was tried (the limit itself where none could be)."""
     least = 0
@@ -102,7 +107,7 @@ def _first_that_fits(
     return None, least or max_encoded_bytes
 
 
-def encode_small(image: Image, nature: Nature, formats: tuple[str, ...]) -> Rendered:
+def encode_small(image: Image, nature: ImageCharacter, formats: tuple[str, ...]) -> Rendered:
     """For pictures that were made small: exact only where that is the shorter form (text is no longer sharp anyway)."""
     exact, lossy = _ladder(nature, formats, has_alpha=image.mode in ("LA", "RGBA"))
     modest = [rung for rung in lossy if rung.quality <= _SMALL_QUALITY]
@@ -116,7 +121,9 @@ def encode_small(image: Image, nature: Nature, formats: tuple[str, ...]) -> Rend
     return min(made, key=lambda rendered: len(rendered.data))
 
 
-def _ladder(nature: Nature, formats: tuple[str, ...], *, has_alpha: bool) -> tuple[tuple[Rung, ...], tuple[Rung, ...]]:
+def _ladder(
+    nature: ImageCharacter, formats: tuple[str, ...], *, has_alpha: bool
+) -> tuple[tuple[EncodeStep, ...], tuple[EncodeStep, ...]]:
     exact = tuple(rung for rung in _EXACT if rung.media_type in formats)
     lossy = tuple(rung for rung in _LOSSY if rung.media_type in formats)
     if has_alpha and _WEBP in formats:
@@ -125,7 +132,7 @@ def _ladder(nature: Nature, formats: tuple[str, ...], *, has_alpha: bool) -> tup
         lossy = tuple(rung for rung in lossy if rung != _FINE_WEBP)
     if not exact and not lossy:
         raise Unsupported(
-            f"The picture cannot be written as {_listed(formats)}.", hint="Loom writes PNG, JPEG, WebP and GIF."
+            f"The picture cannot be written as {_format_list(formats)}.", hint="Loom writes PNG, JPEG, WebP and GIF."
         )
     loses_alpha = has_alpha and _WEBP not in formats
     if nature == "photo" and lossy and not loses_alpha:
@@ -133,11 +140,11 @@ def _ladder(nature: Nature, formats: tuple[str, ...], *, has_alpha: bool) -> tup
     return exact, lossy
 
 
-def _listed(formats: tuple[str, ...]) -> str:
+def _format_list(formats: tuple[str, ...]) -> str:
     return ", ".join(media_type.removeprefix("image/") for media_type in formats)
 
 
-def _encode(image: Image, rung: Rung, nature: Nature) -> bytes | None:
+def _encode(image: Image, rung: EncodeStep, nature: ImageCharacter) -> bytes | None:
     """None where the format cannot hold a picture of this size."""
     if max(image.size) > _MAX_SIDE_PX.get(rung.media_type, 2**31 - 1):
         return None
@@ -149,7 +156,7 @@ def _encode(image: Image, rung: Rung, nature: Nature) -> bytes | None:
             image.save(file, "PNG", compress_level=6)
         case "image/jpeg":
             subsampling = 0 if nature == "screenshot" else 2
-            _flattened(image).save(file, "JPEG", quality=rung.quality, optimize=True, subsampling=subsampling)
+            _flatten(image).save(file, "JPEG", quality=rung.quality, optimize=True, subsampling=subsampling)
         case "image/webp" if rung.way == "exact":
             image.save(file, "WEBP", lossless=True, quality=40, method=2, exact=False)
         case "image/webp":
@@ -159,7 +166,7 @@ def _encode(image: Image, rung: Rung, nature: Nature) -> bytes | None:
     return file.getvalue()
 
 
-def _flattened(image: Image) -> Image:
+def _flatten(image: Image) -> Image:
     from PIL.Image import new
 
     if image.mode not in ("LA", "RGBA"):

@@ -1,4 +1,5 @@
-"""The size of a picture from its header, without decoding: PNG, JPEG, GIF, BMP, WebP, TIFF, ICO, HEIC, AVIF.
+"""The size of a picture from its header, without decoding: PNG, JPEG, GIF, BMP, WebP, TIFF, ICO, HEIC, AVIF, JPEG 2000,
+Photoshop, Netpbm, Targa.
 
 Sizes are as stored, before an EXIF orientation is applied; the rotation of HEIC and AVIF is part of the file format
 and is applied here. Needs the bytes up to the header only, so the beginning of a file will do for most pictures.
@@ -6,6 +7,7 @@ and is applied here. Needs the bytes up to the header only, so the beginning of 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from struct import Struct, error
 from typing import Final
@@ -13,7 +15,7 @@ from typing import Final
 import msgspec
 
 from loom.errors import TooLarge, Unreadable
-from loom.formats.image.chunks import MAX_PARTS, TooManyParts
+from loom.formats.image.chunks import MAX_PARTS, TooManyChunks
 from loom.formats.image.heif_header import heif_size
 from loom.formats.sniff.containers import iso_media_type
 from loom.formats.sniff.kinds import label_of
@@ -24,6 +26,12 @@ _BE_PAIR: Final = Struct(">HH").unpack_from
 _U16: Final = Struct(">H").unpack_from
 _INT_PAIR: Final = Struct("<ii").unpack_from
 _U32: Final = Struct("<I").unpack_from
+NETPBM: Final = "image/x-portable-anymap"
+TARGA: Final = "image/x-tga"
+_JPEG2000_BOX: Final = b"\0\0\0\x0cjP  "
+_JPEG2000_REACH: Final = 1_048_576
+"""Boxes with colour profiles and metadata may stand before the picture."""
+_NETPBM: Final = re.compile(rb"P[4-6](?:\s|#[^\n]*\n)+(\d{1,9})(?:\s|#[^\n]*\n)+(\d{1,9})\s")
 
 
 class ImageHeader(msgspec.Struct, frozen=True):
@@ -32,17 +40,25 @@ class ImageHeader(msgspec.Struct, frozen=True):
     height: int
 
 
-def read_header(data: bytes, name: str = "") -> ImageHeader:
-    """Raises `Unreadable` when the bytes are no picture that we know, are cut off, or have no area; `TooLarge` when
-    the header stands behind more parts than a picture has."""
-    media_type, reader = _READERS.get(data[:2], _NONE)
-    if data[4:8] == b"ftyp":
+def read_header(data: bytes, name: str = "", media_type: str = "") -> ImageHeader:
+    """Return type and size. `media_type` is needed for Targa only, which has no mark of its own.
+
+    Raises `Unreadable` when the bytes are no picture that we know, are cut off, or have no area; `TooLarge` when the
+    header stands behind more parts than a picture has.
+    """
+    if media_type == TARGA:
+        reader = _targa
+    else:
+        media_type, reader = _READERS.get(data[:2], _NONE)
+    if data[:8] == _JPEG2000_BOX:
+        media_type, reader = "image/jp2", _jpeg2000
+    elif data[4:8] == b"ftyp" and media_type != TARGA:
         media_type, reader = iso_media_type(data), heif_size
     try:
         size = reader(data)
     except (error, IndexError, OverflowError):  # the header points behind the end
         size = None
-    except TooManyParts as fault:
+    except TooManyChunks as fault:
         raise TooLarge(f"{name or 'The picture'} has too many parts.", name=name) from fault
     if size is None:
         what = (
@@ -66,21 +82,26 @@ def _jpeg(data: bytes) -> tuple[int, int] | None:
     at = 2
     end = len(data)
     for _ in range(MAX_PARTS):
-        if at + 9 > end or data[at] != 0xFF:
+        if at + 9 > end:
             return None
+        if data[at] != 0xFF:  # stray bytes between segments, over which decoders go on to the next marker
+            at = data.find(b"\xff", at)
+            if at < 0:
+                return None
+            continue
         marker = data[at + 1]
         if 0xC0 <= marker <= 0xCF and marker not in (0xC4, 0xC8, 0xCC):
             height, width = _BE_PAIR(data, at + 5)
             return width, height or _late_height(data, at)
         if marker == 0xFF:
             at += 1
-        elif 0xD0 <= marker <= 0xD8 or marker == 0x01:
+        elif 0xD0 <= marker <= 0xD8 or marker in (0x00, 0x01):
             at += 2
         elif marker in (0xD9, 0xDA):
             return None
         else:
             at += 2 + _U16(data, at + 2)[0]
-    raise TooManyParts
+    raise TooManyChunks
 
 
 def _late_height(data: bytes, at: int) -> int:
@@ -94,7 +115,7 @@ def _gif(data: bytes) -> tuple[int, int] | None:
 
 
 def _bmp(data: bytes) -> tuple[int, int] | None:
-    return dib_size(data, 14)
+    return dib_size(data, 14 if data[:2] == b"BM" else 0)
 
 
 def dib_size(data: bytes, at: int) -> tuple[int, int] | None:
@@ -172,6 +193,31 @@ def _icon(data: bytes) -> tuple[int, int] | None:
     return best
 
 
+def _jpeg2000(data: bytes) -> tuple[int, int] | None:
+    """The `SIZ` marker of the codestream, which is the file itself or stands in a box of it."""
+    at = data.find(b"\xff\x4f\xff\x51", 0, _JPEG2000_REACH)
+    if at < 0:
+        return None
+    right, bottom, left, top = Struct(">IIII").unpack_from(data, at + 8)
+    return right - left, bottom - top
+
+
+def _photoshop(data: bytes) -> tuple[int, int] | None:
+    if data[:4] != b"8BPS":
+        return None
+    height, width = _PNG(data, 14)
+    return width, height
+
+
+def _netpbm(data: bytes) -> tuple[int, int] | None:
+    found = _NETPBM.match(data, 0, 4096)
+    return (int(found[1]), int(found[2])) if found else None
+
+
+def _targa(data: bytes) -> tuple[int, int] | None:
+    return _PAIR(data, 12)
+
+
 def _no_picture(_data: bytes) -> tuple[int, int] | None:
     return None
 
@@ -182,8 +228,14 @@ _READERS: Final[dict[bytes, tuple[str, Callable[[bytes], tuple[int, int] | None]
     b"\xff\xd8": ("image/jpeg", _jpeg),
     b"GI": ("image/gif", _gif),
     b"BM": ("image/bmp", _bmp),
+    b"(\0": ("image/bmp", _bmp),
     b"RI": ("image/webp", _webp),
     b"II": ("image/tiff", _tiff),
     b"MM": ("image/tiff", _tiff),
     b"\0\0": ("image/x-icon", _icon),
+    b"\xff\x4f": ("image/jp2", _jpeg2000),
+    b"8B": ("image/vnd.adobe.photoshop", _photoshop),
+    b"P4": (NETPBM, _netpbm),
+    b"P5": (NETPBM, _netpbm),
+    b"P6": (NETPBM, _netpbm),
 }

@@ -5,7 +5,7 @@ from __future__ import annotations
 from struct import Struct
 from typing import Final
 
-from loom.formats.sniff.boxes import boxes, find_path
+from loom.formats.sniff.boxes import boxes, find_box, find_path
 
 _U16: Final = Struct(">H").unpack_from
 _U32: Final = Struct(">I").unpack_from
@@ -38,6 +38,21 @@ def heif_size(data: bytes) -> tuple[int, int] | None:
             return size
     sizes = [_SIZE(data, body) for name, body in properties if name == b"ispe"]
     return max(sizes, key=_area, default=None)
+
+
+def heif_primaries(data: bytes) -> int:
+    """The number of the primaries in the first `colr` box that names them (ITU-T H.273); 0 where none does."""
+    meta = find_path(data, b"meta")
+    if meta is None:
+        return 0
+    properties = find_box(data, meta[0] + 4, meta[1], b"iprp")
+    container = find_box(data, *properties, b"ipco") if properties else None
+    if container is None:
+        return 0
+    for kind, start, end in boxes(data, *container):
+        if kind == b"colr" and data[start : start + 4] == b"nclx" and end - start >= 6:
+            return _U16(data, start + 4)[0]
+    return 0
 
 
 def _area(size: tuple[int, int]) -> int:

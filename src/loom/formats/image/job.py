@@ -1,16 +1,32 @@
-"""What runs inside the worker for pictures whose decoder must not run in our process (see `image`)."""
+"""What runs inside the picture worker (`python -m loom.formats.image.job`): every decoder of pictures."""
 
 from __future__ import annotations
 
-from typing import Final
+import importlib
+import warnings
+from typing import Final, assert_never
 
 import msgspec
 
 from loom.errors import MediaError
-from loom.formats.image import SUBJECT, Check, ImageJob, check_here, render_here
+from loom.formats.image.describe_pixels.measure import compare_pictures, describe_picture
+from loom.formats.image.messages import (
+    SUBJECT,
+    CheckedPicture,
+    CheckPicture,
+    ComparePixels,
+    DescribePixels,
+    PagesToPdf,
+    PictureJob,
+    RenderPicture,
+    pack,
+)
+from loom.formats.image.page_document import write_pdf
+from loom.formats.image.render import check_picture, render_picture
 from loom.formats.worker.loop import Task, serve
 
-_JOB: Final = msgspec.msgpack.Decoder(tuple[str, ImageJob])
+_JOB: Final = msgspec.msgpack.Decoder(tuple[str, PictureJob])
+_encode: Final = msgspec.msgpack.encode
 
 
 def run(task: Task, document: bytes | None) -> tuple[bytes, bytes] | None:
@@ -18,13 +34,33 @@ def run(task: Task, document: bytes | None) -> tuple[bytes, bytes] | None:
         return None
     media_type, job = _JOB.decode(task.job)
     try:
-        if isinstance(job, Check):
-            return msgspec.msgpack.encode(check_here(document, media_type, task.limits)), b""
-        rendered = render_here(document, media_type, job, task.limits)
+        return _run(job, document, media_type, task)
     except MediaError as error:  # the parent puts the name of the file in front
         raise type(error)(error.message.removeprefix(SUBJECT + " ").removesuffix("."), hint=error.hint) from error
-    return msgspec.msgpack.encode(msgspec.structs.replace(rendered, data=b"")), rendered.data
+
+
+def _run(job: PictureJob, data: bytes, media_type: str, task: Task) -> tuple[bytes, bytes]:
+    match job:
+        case CheckPicture():
+            facts, made = check_picture(data, media_type, task.limits, job.recipes)
+            packed, blob = pack(made, data)
+            return _encode(CheckedPicture(facts, packed)), blob
+        case RenderPicture():
+            packed, blob = pack([render_picture(data, media_type, job.recipe, task.limits)], data)
+            return _encode(packed[0]), blob
+        case PagesToPdf():
+            return _encode(None), write_pdf(data, media_type, task.limits)
+        case DescribePixels():
+            return _encode(describe_picture(data, media_type, task.limits)), b""
+        case ComparePixels():
+            first, second = data[: job.first_bytes], data[job.first_bytes :]
+            return _encode(compare_pictures(first, media_type, second, job.second_type, task.limits)), b""
+        case _:
+            assert_never(job)
 
 
 if __name__ == "__main__":
+    warnings.simplefilter("ignore")  # those of decoders are about the file, and have no reader here
+    for plugin in ("JpegImagePlugin", "PngImagePlugin", "WebPImagePlugin"):
+        importlib.import_module(f"PIL.{plugin}")  # before the first picture waits for it
     serve(run)

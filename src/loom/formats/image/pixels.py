@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final, TypeAlias
+import importlib
+from functools import cache
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
-from loom.formats.facts import Nature
-from loom.formats.image.colour import eight_bits, to_srgb, without_empty_alpha
-from loom.formats.image.decode import Opened, decoding
+from loom.formats.facts import ImageCharacter
+from loom.formats.image.colour import drop_empty_alpha, to_eight_bits, to_srgb
+from loom.formats.image.decode import OpenedImage, decoder_errors
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -17,6 +19,10 @@ _FLAT_SHARE: Final = 0.45
 """A picture is a screenshot when its eight most frequent colours cover this share of it."""
 _LOSSY_SOURCES: Final = frozenset(("image/jpeg", "image/heic", "image/avif"))
 
+_RESIZED_MODES: Final = frozenset(("L", "RGB", "RGBA"))
+_DRAFT_MARGIN: Final = 1.25
+"""A JPEG is decoded at a fraction of its size only where that is this much larger than what is wanted: the fraction is
+made by averaging, which blurs, and the filter that follows must have pixels left to work on."""
 _COMMON_MODES: Final = frozenset(("1", "L", "LA", "P", "RGB", "RGBA", "CMYK"))
 Box: TypeAlias = tuple[int, int, int, int]
 
@@ -39,61 +45,73 @@ def fitted_size(width: int, height: int, side_px: int) -> tuple[int, int]:
     return max(1, round(width * side_px / longest)), max(1, round(height * side_px / longest))
 
 
-def check(opened: Opened, name: str = "") -> None:
+def check(opened: OpenedImage, name: str = "") -> None:
     """Decodes all pixels of the first frame, and converts those that later renderings would have to convert."""
-    with decoding(opened.media_type, name):
+    with decoder_errors(opened.media_type, name):
         opened.image.load()
         if opened.image.mode not in _COMMON_MODES:
-            eight_bits(opened.image, None)
+            to_eight_bits(opened.image, None)
 
 
-def load(opened: Opened, side_px: int, box: Box | None = None) -> Image:
+def load(opened: OpenedImage, side_px: int, box: Box | None = None) -> Image:
     """Decoded, upright, eight bits a channel (L, LA, RGB or RGBA), sRGB, no metadata, longest side at most `side_px`.
 
     With a box (of the upright picture), only that part.
     """
     image = opened.image
-    with decoding(opened.media_type):
-        profile = image.info.get("icc_profile")
+    with decoder_errors(opened.media_type):
+        profile = opened.profile
         stored = image.size
         target = fitted_size(*stored, side_px)
         # JPEG decodes at 1/2, 1/4 or 1/8 for a fraction of the cost
-        is_drafted = box is None and target != stored and image.draft(None, target) is not None
+        roomy = (round(target[0] * _DRAFT_MARGIN), round(target[1] * _DRAFT_MARGIN))
+        is_drafted = box is None and target != stored and image.draft(None, roomy) is not None
         image.load()
-        image = without_empty_alpha(eight_bits(image, profile))
+        image = drop_empty_alpha(to_eight_bits(image, profile))
         if box is not None:
-            image = turn(image, opened.orientation).crop(box)
+            image = apply_orientation(image, opened.orientation).crop(box)
         image = shrink(image, target if is_drafted else fitted_size(*image.size, side_px))
         if profile and image.mode in ("RGB", "RGBA"):
             image = to_srgb(image, profile)
         if box is None:
-            image = turn(image, opened.orientation)
+            image = apply_orientation(image, opened.orientation)
         image.info.clear()
     return image
 
 
 def shrink(image: Image, size: tuple[int, int]) -> Image:
-    """A box filter for the whole steps, then one smooth step. Transparent pixels lend no colour to their neighbours."""
-    from PIL.Image import Resampling
+    """Shrink with the LANCZOS filter, which keeps small text legible; transparent pixels lend no colour to others.
+
+    The resizer uses the vector instructions of the processor: it takes half the time of Pillow's box filter.
+    """
+    from PIL.Image import new
 
     if size == image.size:
         return image
-    # After a box filter the wider kernel of BICUBIC costs twice as much and shows no more.
-    filtered = Resampling.HAMMING if min(image.width // size[0], image.height // size[1]) >= 2 else Resampling.BICUBIC
-    premultiplied = {"LA": "La", "RGBA": "RGBa"}.get(image.mode)
-    if premultiplied is None:
-        return image.resize(size, filtered, reducing_gap=1.0)
-    return image.convert(premultiplied).resize(size, filtered, reducing_gap=1.0).convert(image.mode)
+    if image.mode not in _RESIZED_MODES:
+        return shrink(image.convert("RGBA"), size).convert(image.mode)
+    shrunk = new(image.mode, size)
+    resizer, options = _resizer()
+    resizer.resize_pil(image, shrunk, options)
+    return shrunk
 
 
-def turn(image: Image, orientation: int) -> Image:
+@cache
+def _resizer() -> tuple[Any, Any]:
+    """The package has no types that could be checked."""
+    library: Any = importlib.import_module("cykooz_resizer")
+    lanczos = library.ResizeAlg.convolution(library.FilterType.lanczos3)
+    return library.Resizer(), library.ResizeOptions(resize_alg=lanczos, use_alpha=True)
+
+
+def apply_orientation(image: Image, orientation: int) -> Image:
     from PIL.Image import Transpose
 
     method = _UPRIGHT.get(orientation)
     return image if method is None else image.transpose(Transpose[method])
 
 
-def nature_of(image: Image, media_type: str, original: bytes = b"") -> Nature:
+def image_character(image: Image, media_type: str, original: bytes = b"") -> ImageCharacter:
     """Few colours over most of the picture: a screenshot, a drawing, a page. What was lossy before is a photograph."""
     from PIL.Image import Resampling
 

@@ -12,8 +12,8 @@ from typing import Final
 
 from PIL.PngImagePlugin import PngImageFile
 
-from loom.formats.image.chunks import Part, png_chunks
-from loom.formats.inflate import InflateError, decompressobj
+from loom.formats.image.chunks import ImageChunk, png_chunks
+from loom.formats.zlib_stream import InflateError, decompressobj
 
 _WORTH_IT_BYTES: Final = 500_000
 _FED_BYTES: Final = 16_384
@@ -28,7 +28,7 @@ def open_png(data: bytes) -> PngImageFile:
     size = _plain_size(data, chunks)
     if size < _WORTH_IT_BYTES:
         return PngImageFile(io.BytesIO(data))
-    return _InflatedPng(data, _stored(data, [chunk for chunk in chunks if chunk.kind == b"IDAT"], size))
+    return _InflatedPng(data, _stored_blocks(data, [chunk for chunk in chunks if chunk.kind == b"IDAT"], size))
 
 
 class _InflatedPng(PngImageFile):
@@ -40,7 +40,7 @@ class _InflatedPng(PngImageFile):
         return next(self._blocks, b"")
 
 
-def _plain_size(data: bytes, chunks: list[Part]) -> int:
+def _plain_size(data: bytes, chunks: list[ImageChunk]) -> int:
     """How many bytes the picture has when it is inflated: its rows, each behind the number of its filter."""
     is_interlaced = data[28 : _HEADER_END - 4] != b"\0"
     if not chunks or chunks[0].end != _HEADER_END or is_interlaced or any(chunk.kind == b"acTL" for chunk in chunks):
@@ -49,7 +49,7 @@ def _plain_size(data: bytes, chunks: list[Part]) -> int:
     return height * (1 + (width * data[24] * _CHANNELS.get(data[25], 0) + 7) // 8)
 
 
-def _stored(data: bytes, parts: list[Part], size: int) -> Iterator[bytes]:
+def _stored_blocks(data: bytes, parts: list[ImageChunk], size: int) -> Iterator[bytes]:
     """The picture's data as stored blocks, `size` bytes of it at most; fewer where it is cut off."""
     inflater = decompressobj()
     head, view = _ZLIB_HEAD, memoryview(data)

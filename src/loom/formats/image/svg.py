@@ -9,21 +9,20 @@ from __future__ import annotations
 import importlib.util
 import io
 import re
-from functools import cache
 from typing import Final
 from xml.parsers import expat
 from xml.sax.saxutils import escape, quoteattr
 
 import msgspec
 
-from loom.content.media import digest_of
 from loom.content.recipes import Fit, Low, Thumb
 from loom.errors import ExtraMissing, TooLarge, Unreadable
-from loom.formats.facts import Limits, Rendered
+from loom.formats.facts import IntakeLimits, Rendered
 from loom.formats.image import render_image
 from loom.formats.text import decode_text
-from loom.formats.worker import Crew
+from loom.formats.worker import WorkerKind, current_pool
 
+SVG_WORKER: Final = WorkerKind("loom.formats.image.svg_job")
 SMALLEST_DRAWING_PX: Final = 512
 """An icon of 24 px is drawn larger, because a drawing has no pixels of its own to respect."""
 _SMALLER: Final = 8
@@ -47,20 +46,20 @@ class Drawing(msgspec.Struct, frozen=True):
     left_out: int
 
 
-def render_svg(data: bytes, recipe: Fit | Low | Thumb, limits: Limits) -> Rendered:
+def render_svg(data: bytes, recipe: Fit | Low | Thumb, limits: IntakeLimits) -> Rendered:
     if importlib.util.find_spec("resvg_py") is None:
         raise ExtraMissing(
             "Drawing an SVG needs a package that is not installed.", hint="pip install 'loom-runtime[svg]'"
         )
-    drawing = self_contained(decode_text(data)[0])
+    drawing = remove_external_references(decode_text(data)[0])
     side_px = recipe.max_side_px if isinstance(recipe, Fit) else recipe.side_px
     target = min(side_px, round(max(SMALLEST_DRAWING_PX, min(drawing.side_px, side_px))))
     source = drawing.source.encode()
     try:
-        picture = _drawn(source, target, limits)
+        picture = _draw(source, target, limits)
     except TooLarge:
         # resvg fills the whole of a filter or a mask, however far beyond the borders of the drawing it reaches.
-        picture = _drawn(source, max(target // _SMALLER, 1), limits)
+        picture = _draw(source, max(target // _SMALLER, 1), limits)
     rendered = render_image(picture, "image/png", recipe, limits)
     notices = (f"drawn at {rendered.width}×{rendered.height}",)
     if drawing.left_out:
@@ -68,23 +67,18 @@ def render_svg(data: bytes, recipe: Fit | Low | Thumb, limits: Limits) -> Render
     return msgspec.structs.replace(rendered, notices=notices)
 
 
-def _drawn(source: bytes, side_px: int, limits: Limits) -> bytes:
-    return _crew().call(
+def _draw(source: bytes, side_px: int, limits: IntakeLimits) -> bytes:
+    return current_pool().call(
+        SVG_WORKER,
         msgspec.msgpack.encode(side_px),
         source,
-        digest=digest_of(source),
         name="The SVG drawing",
         limits=limits,
         seconds=limits.deadline_seconds / _DEADLINE_SHARE,
     )[1]
 
 
-@cache
-def _crew() -> Crew:
-    return Crew("loom.formats.image.svg_job")
-
-
-def self_contained(source: str) -> Drawing:
+def remove_external_references(source: str) -> Drawing:
     """Raises `Unreadable` for what is not well-formed or uses entities as bombs, `TooLarge` for depth and bulk."""
     copy = _Copy()
     try:

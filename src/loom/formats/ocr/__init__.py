@@ -1,72 +1,106 @@
 """The words that are drawn in a picture, read by an OCR engine in a worker process of its own.
 
 rapidocr (the extra `ocr`) reads best; tesseract, where it is installed, is the second choice. An engine takes seconds
-and most of a gigabyte to load, so one process loads it once and keeps it.
+and most of a gigabyte to load, so one process loads it once and keeps it. The words of the last pictures are kept too:
+a prompt, the search index and the built-in model ask for the same ones.
 """
 
 from __future__ import annotations
 
-import asyncio
 import importlib.util
 import shutil
+import threading
+from collections import OrderedDict
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
 from typing import Final, Literal, TypeVar
 
 import msgspec
 
 from loom.content.media import digest_of
-from loom.errors import ExtraMissing, Unreadable
-from loom.formats.facts import Limits
-from loom.formats.worker import Crew
+from loom.errors import ExtraMissing, TooLarge, Unreadable
+from loom.formats.facts import IntakeLimits
+from loom.formats.worker import WorkerKind, current_pool
 
 Engine = Literal["rapidocr", "tesseract", ""]
 T = TypeVar("T")
 
-_MEMORY_SHARE: Final = 3
+OCR_WORKER: Final = WorkerKind("loom.formats.ocr.job", memory_share=3)
 """onnxruntime maps 1.6 GB for a screenshot, 0.8 GB of it resident."""
+_KEPT_TEXTS: Final = 64
+_KEPT_CHARACTERS: Final = 500_000
 
 
-_READERS: Final = 2
+async def run_in_ocr_thread(work: Callable[..., T], *given: object) -> T:
+    """Run work that reads pictures in the threads of the worker pool: it takes seconds, and must not hold up others."""
+    return await current_pool().run(work, *given)
 
 
-@cache
-def _crew() -> Crew:
-    return Crew("loom.formats.ocr.job", memory_share=_MEMORY_SHARE)
-
-
-@cache
-def _threads() -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(_READERS, thread_name_prefix="loom-ocr")
-
-
-async def beside(work: Callable[..., T], *given: object) -> T:
-    """Do work that reads pictures beside the event loop. It takes seconds: a hundred pictures wait for one another
-    here, and not in the threads that everybody else needs."""
-    return await asyncio.get_running_loop().run_in_executor(_threads(), partial(work, *given))
-
-
-def available() -> Engine:
-    """The engine that `read_picture` uses, or nothing."""
+def is_available() -> Engine:
+    """Return the engine that `read_picture` uses, or an empty string."""
     if importlib.util.find_spec("rapidocr") and importlib.util.find_spec("onnxruntime"):
         return "rapidocr"
     return "tesseract" if shutil.which("tesseract") else ""
 
 
-def read_picture(data: bytes, limits: Limits) -> str:
-    """The text in reading order: columns one after another, lines from top to bottom; empty when there is none."""
-    engine = available()
+def warm() -> None:
+    """Start the worker and load the engine, so that the first picture does not wait for it."""
+    if engine := is_available():
+        limits = IntakeLimits()
+        _call(engine, b"", limits, limits.ocr_seconds)
+
+
+def read_picture(data: bytes, limits: IntakeLimits) -> str:
+    """Return the text in reading order: columns one after another, lines from top to bottom; empty when there is none.
+
+    Raises `TooLarge` where it takes longer than `limits.ocr_seconds`, `Unreadable` where the picture cannot be decoded,
+    and `ExtraMissing` without an engine.
+    """
+    engine = is_available()
     if not engine:
         raise ExtraMissing("Reading text in pictures needs an OCR engine.", hint="pip install 'loom-runtime[ocr]'")
     if not data:
         raise Unreadable("The picture is empty.")
-    _, text = _crew().call(
-        msgspec.msgpack.encode(engine),
-        data,
-        digest=digest_of(data),
-        name="The picture",
-        limits=limits,
-        seconds=limits.ocr_seconds,
-    )
+    key = (engine, digest_of(data))
+    text = _texts.get(key)
+    if text is None:
+        text = _call(engine, data, limits, limits.ocr_seconds)
+        _texts.put(key, text)
+    return text
+
+
+def _call(engine: Engine, data: bytes, limits: IntakeLimits, seconds: float) -> str:
+    try:
+        _, text = current_pool().call(
+            OCR_WORKER, msgspec.msgpack.encode(engine), data, name="The picture", limits=limits, seconds=seconds
+        )
+    except TooLarge as error:
+        if "takes longer than" not in error.message:
+            raise
+        raise TooLarge(
+            f"Reading the words in the picture takes longer than {seconds:g} s.",
+            hint="Set worker.ocr_seconds higher, or attach the part that matters.",
+        ) from None
     return text.decode()
+
+
+class _Texts:
+    """The words of the last pictures, by engine and digest."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._kept: OrderedDict[tuple[str, str], str] = OrderedDict()
+
+    def get(self, key: tuple[str, str]) -> str | None:
+        with self._lock:
+            if key in self._kept:
+                self._kept.move_to_end(key)
+            return self._kept.get(key)
+
+    def put(self, key: tuple[str, str], text: str) -> None:
+        with self._lock:
+            self._kept[key] = text
+            while len(self._kept) > _KEPT_TEXTS or sum(map(len, self._kept.values())) > _KEPT_CHARACTERS:
+                self._kept.popitem(last=False)
+
+
+_texts: Final = _Texts()

@@ -14,20 +14,24 @@ from typing import Any, Final
 import msgspec
 
 from loom.errors import TooLarge, Unreadable
-from loom.formats.ocr.reading_order import Word, in_reading_order
+from loom.formats.ocr.reading_order import in_reading_order, straighten
 from loom.formats.worker.loop import Task, serve
 
 _MAX_SIDE_PX: Final = 4000
 _THREADS: Final = max(1, min(4, (os.cpu_count() or 1) // 2))
 _SURE: Final = 0.5
+_DOUBTFUL: Final = 0.75
+"""A page whose lines are read with less confidence than this on the average may be upside down."""
 _MAX_LANGUAGES: Final = 4
 
 
 def run(task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
-    if data is None:
-        return None
+    engine = msgspec.msgpack.decode(task.job)
+    if data is None:  # the engine is to be loaded, so that it is warm when a picture comes
+        _reader(engine)
+        return msgspec.msgpack.encode(None), b""
     image = _decode(data, task.limits.max_pixels)
-    text = _reader(msgspec.msgpack.decode(task.job))(image)
+    text = _reader(engine)(image)
     return msgspec.msgpack.encode(None), text.encode()
 
 
@@ -72,15 +76,20 @@ def _rapidocr() -> Callable[[Any], str]:
     )
 
     def read(image: Any) -> str:
-        found = engine(numpy.asarray(image)[:, :, ::-1])
+        pixels = numpy.asarray(image)[:, :, ::-1]
+        # Without asking for each line whether it stands on its head: the answer is often wrong for long ones.
+        found = engine(pixels, use_cls=False)
+        if found.boxes is not None and sum(found.scores) < _DOUBTFUL * len(found.scores):
+            turned = engine(pixels, use_cls=True)
+            found = turned if turned.boxes is not None and sum(turned.scores) > sum(found.scores) else found
         if found.boxes is None:
             return ""
-        words = [
-            Word(text, *corners.min(axis=0).tolist(), *corners.max(axis=0).tolist())
+        pieces = [
+            (text, corners.tolist())
             for corners, text, score in zip(found.boxes, found.txts, found.scores, strict=True)
             if score >= _SURE and text.strip()
         ]
-        return in_reading_order(words)
+        return in_reading_order(straighten(pieces))
 
     return read
 

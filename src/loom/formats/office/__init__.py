@@ -7,24 +7,25 @@ before 2007 are brought into today's format first. Macros are never run and noth
 from __future__ import annotations
 
 import re
-from functools import cache
 from typing import Final, TypeAlias, assert_never
 
 from loom.content.media import Media, digest_of, size_label
-from loom.content.recipes import Page, Picture, Slice, Text, Thumb
+from loom.content.recipes import EmbeddedImage, Page, Slice, Text, Thumb
 from loom.errors import TooLarge, Unreadable, Unsupported
-from loom.formats import convert
-from loom.formats.facts import Inspection, Limits, Rendered
-from loom.formats.office import marks
+from loom.formats import libreoffice
+from loom.formats.facts import Inspection, IntakeLimits, Rendered
 from loom.formats.office import pictures as office_pictures
-from loom.formats.office.archive import SAVE_AGAIN, damage_reported, locked
-from loom.formats.office.documents import Family, Opened, Window, open_document, open_spreadsheet
-from loom.formats.office.pages import Conversions
+from loom.formats.office import text_marks
+from loom.formats.office.archive import SAVE_AGAIN, damage_reported, encrypted_error
+from loom.formats.office.documents import Family, OfficeDocument, Window, open_document, open_spreadsheet
+from loom.formats.office.pages import conversions
+from loom.formats.office.read_messages import ReadRows
+from loom.formats.office.read_worker import inspect_in_worker, render_in_worker, rows_in_worker
 from loom.formats.office.sheet_messages import SheetText
 from loom.formats.pdf import render_pdf
 from loom.formats.pdf.messages import clamp_pages
 
-OfficeRecipe: TypeAlias = Text | Picture | Page | Thumb | Slice
+OfficeRecipe: TypeAlias = Text | EmbeddedImage | Page | Thumb | Slice
 
 _OOXML: Final = "application/vnd.openxmlformats-officedocument."
 _MS: Final = "application/vnd.ms-"
@@ -62,7 +63,7 @@ _NO_CHARACTERS: Final = ("\ufffe", "\uffff")
 _ENCRYPTED: Final = ("EncryptedPackage", "EncryptedSummary")
 
 
-def inspect_office(data: bytes, media_type: str, name: str, limits: Limits) -> Inspection:
+def inspect_office(data: bytes, media_type: str, name: str, limits: IntakeLimits) -> Inspection:
     """Whether the document can be read, and what it holds. `pages` counts slides or sheets; a text has none."""
     if len(data) > limits.max_office_bytes:
         size, allowed = size_label(len(data)), size_label(limits.max_office_bytes)
@@ -70,10 +71,15 @@ def inspect_office(data: bytes, media_type: str, name: str, limits: Limits) -> I
     if media_type in _CONVERTED:
         _check_legacy(data, media_type, name)
         return Inspection(media=_media(data, media_type, name, None), category="office")
+    return inspect_in_worker(data, media_type, name, limits)
+
+
+def inspect_here(data: bytes, media_type: str, name: str, limits: IntakeLimits) -> Inspection:
+    """Inspect in this process, which is a worker."""
     with damage_reported(name):
         opened = _open(data, media_type, name, limits)
         pictures = opened.pictures()
-        listed = office_pictures.listed(opened.package.archive, pictures.found) if opened.package else ()
+        listed = office_pictures.list_pictures(opened.package.archive, pictures.found) if opened.package else ()
     notices = opened.notices
     if opened.package and opened.package.has_macros:
         notices = (*notices, "Its macros were ignored.")
@@ -84,25 +90,39 @@ def inspect_office(data: bytes, media_type: str, name: str, limits: Limits) -> I
     )
 
 
-def render_office(data: bytes, media: Media, recipe: OfficeRecipe, limits: Limits) -> Rendered:
+def render_office(data: bytes, media: Media, recipe: OfficeRecipe, limits: IntakeLimits) -> Rendered:
     match recipe:
-        case Text():
-            return _text(*_modern(data, media, limits), recipe, limits)
-        case Picture():
-            return _picture(*_modern(data, media, limits), recipe.number, limits)
+        case Text() | EmbeddedImage():
+            return render_in_worker(*_modern(data, media, limits), recipe, limits)
         case Page() | Thumb() | Slice():
             source = _LAID_OUT.get(_FAMILIES.get(media.media_type, ""), media.media_type)
-            return render_pdf(*_conversions().made(data, media, source, convert.PDF, limits), recipe, limits)
+            return render_pdf(*conversions().convert(data, media, source, libreoffice.PDF, limits), recipe, limits)
         case _:
             assert_never(recipe)
+
+
+def render_here(data: bytes, media: Media, recipe: Text | EmbeddedImage, limits: IntakeLimits) -> Rendered:
+    """Render in this process, which is a worker."""
+    if isinstance(recipe, Text):
+        return _text(data, media, recipe, limits)
+    return _picture(data, media, recipe.number, limits)
 
 
 def is_spreadsheet(media_type: str) -> bool:
     return _FAMILIES.get(media_type) in _SHEET_FAMILIES
 
 
-def sheet_rows(data: bytes, media: Media, limits: Limits, *, pages: str, first_row: int, max_rows: int) -> SheetText:
+def sheet_rows(
+    data: bytes, media: Media, limits: IntakeLimits, *, pages: str, first_row: int, max_rows: int
+) -> SheetText:
     """Rows of one sheet (the first, unless `pages` names another) from `first_row` on, counted from one."""
+    return rows_in_worker(data, media, ReadRows(media, pages, first_row, max_rows), limits)
+
+
+def rows_here(
+    data: bytes, media: Media, limits: IntakeLimits, *, pages: str, first_row: int, max_rows: int
+) -> SheetText:
+    """Read rows in this process, which is a worker."""
     with damage_reported(media.name):
         book, _ = open_spreadsheet(_FAMILIES[media.media_type], data, name=media.name, limits=limits)
         sheet, last, _ = clamp_pages(pages or "1", len(book.sheets))
@@ -111,15 +131,15 @@ def sheet_rows(data: bytes, media: Media, limits: Limits, *, pages: str, first_r
         return book.rows(sheet, first_row, max_rows)
 
 
-def _modern(data: bytes, media: Media, limits: Limits) -> tuple[bytes, Media]:
+def _modern(data: bytes, media: Media, limits: IntakeLimits) -> tuple[bytes, Media]:
     """The document in a format that we read ourselves."""
     if media.media_type not in _CONVERTED:
         return data, media
     _check_legacy(data, media.media_type, media.name)
-    return _conversions().made(data, media, media.media_type, convert.MODERN[media.media_type], limits)
+    return conversions().convert(data, media, media.media_type, libreoffice.MODERN[media.media_type], limits)
 
 
-def _text(data: bytes, media: Media, recipe: Text, limits: Limits) -> Rendered:
+def _text(data: bytes, media: Media, recipe: Text, limits: IntakeLimits) -> Rendered:
     notices: tuple[str, ...] = ()
     with damage_reported(media.name):
         opened = _open(data, media.media_type, media.name, limits)
@@ -140,10 +160,10 @@ def _printable(text: str) -> bytes:
     data = text.encode()
     if len(data.translate(None, _CONTROL_BYTES)) == len(data) and not any(found in text for found in _NO_CHARACTERS):
         return data
-    return _CONTROLS.sub(marks.UNKNOWN_SYMBOL, text).encode()
+    return _CONTROLS.sub(text_marks.UNKNOWN_SYMBOL, text).encode()
 
 
-def _picture(data: bytes, media: Media, number: int, limits: Limits) -> Rendered:
+def _picture(data: bytes, media: Media, number: int, limits: IntakeLimits) -> Rendered:
     with damage_reported(media.name):
         opened = _open(data, media.media_type, media.name, limits)
         found = opened.pictures().found
@@ -152,15 +172,12 @@ def _picture(data: bytes, media: Media, number: int, limits: Limits) -> Rendered
             raise Unsupported(
                 f"{media.name or 'The document'} has {count}; there is no picture {number}.", name=media.name
             )
-        return office_pictures.stored(opened.package.archive, found[number - 1], name=media.name, limits=limits)
+        return office_pictures.extract_picture(
+            opened.package.archive, found[number - 1], name=media.name, limits=limits
+        )
 
 
-@cache
-def _conversions() -> Conversions:
-    return Conversions()
-
-
-def _open(data: bytes, media_type: str, name: str, limits: Limits) -> Opened:
+def _open(data: bytes, media_type: str, name: str, limits: IntakeLimits) -> OfficeDocument:
     family = _FAMILIES.get(media_type)
     if family is None:
         raise Unsupported(f"{name or 'The file'} ({media_type}) is no office file that Loom reads.", name=name)
@@ -179,7 +196,7 @@ def _check_legacy(data: bytes, media_type: str, name: str) -> None:
 def _check_unlocked(data: bytes, name: str) -> None:
     """A document with a password is an OLE container that holds it encrypted."""
     if any(stream.encode("utf-16-le") in data for stream in _ENCRYPTED):
-        raise locked(name)
+        raise encrypted_error(name)
 
 
 def _media(data: bytes, media_type: str, name: str, pages: int | None) -> Media:

@@ -15,8 +15,8 @@ from xml.parsers.expat import ExpatError
 
 from loom.content.media import size_label
 from loom.errors import Encrypted, LoomError, TooLarge, Unreadable
-from loom.formats.facts import Limits
-from loom.formats.inflate import MAX_WBITS, InflateError, crc32, decompressobj
+from loom.formats.facts import IntakeLimits
+from loom.formats.zlib_stream import MAX_WBITS, InflateError, crc32, decompressobj
 
 MAX_MEMBERS: Final = 10_000
 MAX_SIGNATURES: Final = 100_000
@@ -78,7 +78,7 @@ def _what(error: Exception) -> str:
 class Archive:
     """The members of one container. Names are matched as office programs do: any case, either slash."""
 
-    def __init__(self, data: bytes, *, name: str, limits: Limits) -> None:
+    def __init__(self, data: bytes, *, name: str, limits: IntakeLimits) -> None:
         self._name = name
         self._deadline = time.monotonic() + limits.deadline_seconds
         if data.count(_DIRECTORY_ENTRY) > MAX_SIGNATURES:
@@ -105,7 +105,7 @@ class Archive:
     def read(self, member: str) -> bytes:
         """The whole member. What its header claims about the size is the most that is inflated."""
         entry = self._entry(member)
-        data, is_whole = self._inflated(entry, entry.file_size)
+        data, is_whole = self._inflate(entry, entry.file_size)
         if not is_whole or len(data) != entry.file_size or crc32(data) != entry.CRC:
             raise self._unreadable("is incomplete or altered")
         self.check_time()
@@ -113,7 +113,7 @@ class Archive:
 
     def beginning(self, member: str, most_bytes: int) -> bytes:
         """The first bytes of a member."""
-        return self._inflated(self._entry(member), most_bytes)[0][:most_bytes]
+        return self._inflate(self._entry(member), most_bytes)[0][:most_bytes]
 
     def check_time(self) -> None:
         if time.monotonic() > self._deadline:
@@ -124,16 +124,16 @@ class Archive:
             raise self._unreadable(f"lacks a part that it needs ({member[:80]})")
         return entry
 
-    def _inflated(self, entry: zipfile.ZipInfo, most_bytes: int) -> tuple[bytes, bool]:
+    def _inflate(self, entry: zipfile.ZipInfo, most_bytes: int) -> tuple[bytes, bool]:
         """At most `most_bytes` and one more, and whether there is nothing behind them."""
-        packed = self._packed(entry)
+        packed = self._stored_bytes(entry)
         if entry.compress_type == zipfile.ZIP_STORED:
             return bytes(packed[: most_bytes + 1]), len(packed) <= most_bytes
         inflater = decompressobj(-MAX_WBITS)
         with damage_reported(self._name):
             return inflater.decompress(packed, most_bytes + 1), inflater.eof
 
-    def _packed(self, entry: zipfile.ZipInfo) -> memoryview:
+    def _stored_bytes(self, entry: zipfile.ZipInfo) -> memoryview:
         """The member's bytes as they are stored, behind its local header."""
         with damage_reported(self._name):
             signature, name_bytes, extra_bytes = _LOCAL_HEADER.unpack_from(self._data, entry.header_offset)
@@ -142,7 +142,7 @@ class Archive:
             raise self._unreadable("is incomplete or altered")
         return self._data[start : start + entry.compress_size]
 
-    def _check(self, members: list[zipfile.ZipInfo], packed_bytes: int, limits: Limits) -> None:
+    def _check(self, members: list[zipfile.ZipInfo], packed_bytes: int, limits: IntakeLimits) -> None:
         if len(members) > MAX_MEMBERS:
             raise self._too_large(f"holds {len(members):,} files")
         expanded = sum(member.file_size for member in members)
@@ -154,7 +154,7 @@ class Archive:
             raise self._too_large(f"expands from {size_label(packed_bytes)} to {size_label(expanded)}")
         for member in members:
             if member.flag_bits & 0x1:
-                raise locked(self._name)
+                raise encrypted_error(self._name)
             is_text = member.filename.lower().endswith(_TEXT_SUFFIXES)
             if is_text and member.file_size > max(_RATIO_FLOOR_BYTES, member.compress_size * _MAX_TEXT_RATIO):
                 raise self._too_large("holds a part that expands beyond measure")
@@ -170,17 +170,19 @@ class Archive:
             end = member.header_offset + _LOCAL_HEADER.size + member.compress_size
 
     @property
-    def _said(self) -> str:
+    def _display_name(self) -> str:
         return self._name or "The document"
 
     def _too_large(self, how: str) -> TooLarge:
-        return TooLarge(f"{self._said} {how}.", name=self._name, hint="Split it, or attach the part that matters.")
+        return TooLarge(
+            f"{self._display_name} {how}.", name=self._name, hint="Split it, or attach the part that matters."
+        )
 
     def _unreadable(self, how: str) -> Unreadable:
-        return Unreadable(f"{self._said} {how}.", name=self._name, hint=SAVE_AGAIN)
+        return Unreadable(f"{self._display_name} {how}.", name=self._name, hint=SAVE_AGAIN)
 
 
-def locked(name: str) -> Encrypted:
+def encrypted_error(name: str) -> Encrypted:
     return Encrypted(
         f"{name or 'The document'} needs a password.", name=name, hint="Save a copy without one and attach that."
     )

@@ -7,18 +7,26 @@ from typing import Final, Literal, TypeAlias, assert_never
 
 import msgspec
 
-from loom.formats.facts import Limits
+from loom.content.media import Media, digest_of
+from loom.errors import TooLarge, Unreadable
+from loom.formats import libreoffice
+from loom.formats.facts import IntakeLimits
+from loom.formats.office.archive import encrypted_error
+from loom.formats.office.biff import is_locked, read_biff
 from loom.formats.office.docx import docx_text
 from loom.formats.office.odf import check_not_encrypted, odp_slides, odt_text
-from loom.formats.office.ods import calamine_ready, ods_extras
+from loom.formats.office.ods import ods_extras, prepare_for_calamine
 from loom.formats.office.ooxml import Package, Pictures
+from loom.formats.office.pages import conversions
 from loom.formats.office.pptx import Presentation
 from loom.formats.office.sheet_extras import SheetExtras, sheet_extras
 from loom.formats.office.sheets import Spreadsheet
 
 Family: TypeAlias = Literal["docx", "pptx", "xlsx", "xlsb", "odt", "odp", "ods", "xls"]
+_XLS: Final = "application/vnd.ms-excel"
 PICTURE_FOLDERS: Final = ("xl/media/", "pictures/")
-_LEFT_OUT: Final = "errors, comments, links and charts"
+_LEFT_OUT: Final[dict[str, str]] = {"xls": "comments, links and charts"}
+_LEFT_OUT_ELSE: Final = "number formats, errors, comments, links and charts"
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -29,7 +37,7 @@ class Window(msgspec.Struct, frozen=True):
     is_selected: bool
 
 
-class Opened(msgspec.Struct, frozen=True):
+class OfficeDocument(msgspec.Struct, frozen=True):
     """`pages` are slides or sheets; None for a text, which has no pages until a program lays it out."""
 
     pages: int | None
@@ -40,7 +48,7 @@ class Opened(msgspec.Struct, frozen=True):
     """What is left out, whatever is asked for."""
 
 
-def open_document(family: Family, data: bytes, *, name: str, limits: Limits) -> Opened:
+def open_document(family: Family, data: bytes, *, name: str, limits: IntakeLimits) -> OfficeDocument:
     match family:
         case "docx":
             return _text_document(Package(data, name=name, limits=limits), docx_text)
@@ -52,37 +60,54 @@ def open_document(family: Family, data: bytes, *, name: str, limits: Limits) -> 
             return _open_presentation(_open_odf(data, name, limits))
         case "xlsx" | "xlsb" | "ods" | "xls":
             book, package = open_spreadsheet(family, data, name=name, limits=limits)
-            if family == "xlsx" and package:
+            if family in ("xlsx", "xls") and package:
                 return _workbook(book, package)
             return _sheets_only(book, package, family)
         case _:
             assert_never(family)
 
 
-def open_spreadsheet(family: Family, data: bytes, *, name: str, limits: Limits) -> tuple[Spreadsheet, Package | None]:
+def open_spreadsheet(
+    family: Family, data: bytes, *, name: str, limits: IntakeLimits
+) -> tuple[Spreadsheet, Package | None]:
     """The workbook, and its container if it has one. Of the .xlsx family we know more than calamine does."""
     if family == "xls":
-        return Spreadsheet(data, name=name, limits=limits, package=None), None
+        if is_locked(data):
+            raise encrypted_error(name)
+        try:
+            return Spreadsheet(data, name=name, limits=limits, package=None, biff=read_biff(data)), None
+        except (Unreadable, TooLarge):
+            if not libreoffice.is_available():
+                raise
+            return _converted_workbook(data, name, limits)
     package = _open_odf(data, name, limits) if family == "ods" else Package(data, name=name, limits=limits)
     if family == "xlsx":
         return Spreadsheet(data, name=name, limits=limits, package=package), package
-    ready = calamine_ready(data, package) if family == "ods" else data
+    ready = prepare_for_calamine(data, package) if family == "ods" else data
     return Spreadsheet(ready, name=name, limits=limits, package=None), package
 
 
-def _open_odf(data: bytes, name: str, limits: Limits) -> Package:
+def _converted_workbook(data: bytes, name: str, limits: IntakeLimits) -> tuple[Spreadsheet, Package]:
+    """An .xls file that calamine refuses, as LibreOffice reads it."""
+    media = Media(digest=digest_of(data), media_type=_XLS, size_bytes=len(data), name=name)
+    modern, _ = conversions().convert(data, media, _XLS, libreoffice.MODERN[_XLS], limits)
+    package = Package(modern, name=name, limits=limits)
+    return Spreadsheet(modern, name=name, limits=limits, package=package), package
+
+
+def _open_odf(data: bytes, name: str, limits: IntakeLimits) -> Package:
     package = Package(data, name=name, limits=limits)
     check_not_encrypted(package)
     return package
 
 
-def _text_document(package: Package, read: Callable[[Package, Pictures], str]) -> Opened:
+def _text_document(package: Package, read: Callable[[Package, Pictures], str]) -> OfficeDocument:
     pictures = Pictures()
     text = read(package, pictures)
-    return Opened(pages=None, package=package, pictures=lambda: pictures, text=lambda _window: text)
+    return OfficeDocument(pages=None, package=package, pictures=lambda: pictures, text=lambda _window: text)
 
 
-def _presentation(package: Package) -> Opened:
+def _presentation(package: Package) -> OfficeDocument:
     presentation = Presentation(package)
     count = len(presentation.slides)
 
@@ -91,7 +116,7 @@ def _presentation(package: Package) -> Opened:
         presentation.text(1, count, found)
         return found
 
-    return Opened(
+    return OfficeDocument(
         pages=count,
         package=package,
         pictures=pictures,
@@ -99,10 +124,10 @@ def _presentation(package: Package) -> Opened:
     )
 
 
-def _open_presentation(package: Package) -> Opened:
+def _open_presentation(package: Package) -> OfficeDocument:
     pictures = Pictures()
     slides = odp_slides(package, pictures)
-    return Opened(
+    return OfficeDocument(
         pages=len(slides),
         package=package,
         pictures=lambda: pictures,
@@ -110,15 +135,15 @@ def _open_presentation(package: Package) -> Opened:
     )
 
 
-def _workbook(book: Spreadsheet, package: Package) -> Opened:
+def _workbook(book: Spreadsheet, package: Package) -> OfficeDocument:
     pictures = Pictures()
     extras = sheet_extras(package, pictures)
 
     def checked() -> Pictures:
-        book.listed()  # our own list of the sheets does not tell whether they can be read
+        book.list_sheets()  # our own list of the sheets does not tell whether they can be read
         return pictures
 
-    return Opened(
+    return OfficeDocument(
         pages=len(book.sheets),
         package=package,
         pictures=checked,
@@ -132,8 +157,9 @@ def _with_extras(book: Spreadsheet, extras: list[SheetExtras], window: Window) -
     return "\n\n".join(extra.after(sheet) for sheet, extra in zip(found, after, strict=True))
 
 
-def _sheets_only(book: Spreadsheet, package: Package | None, family: Family) -> Opened:
+def _sheets_only(book: Spreadsheet, package: Package | None, family: Family) -> OfficeDocument:
     """Workbooks of which only calamine knows the layout: their pictures are listed in the order of the container."""
+    left_out = _LEFT_OUT.get(family, _LEFT_OUT_ELSE)
     pictures = Pictures()
     for part in package.archive.names if package else ():
         if part.lower().startswith(PICTURE_FOLDERS):
@@ -142,8 +168,13 @@ def _sheets_only(book: Spreadsheet, package: Package | None, family: Family) -> 
     def text(window: Window) -> str:
         if family == "ods" and package:
             return _with_extras(book, ods_extras(package, len(book.sheets)), window)
+        if family == "xls":
+            extras = [SheetExtras(book.layout(number), []) for number in range(len(book.sheets))]
+            return "\n\n".join((_with_extras(book, extras, window), f"[not shown: {left_out}]"))
         found = book.texts(window.first, window.last, is_selected=window.is_selected)
-        return "\n\n".join((*found, f"[not shown: {_LEFT_OUT}]"))
+        return "\n\n".join((*found, f"[not shown: {left_out}]"))
 
-    notices = () if family == "ods" else (f"{_LEFT_OUT.capitalize()} in .{family} files are not shown.",)
-    return Opened(pages=len(book.sheets), package=package, pictures=lambda: pictures, text=text, notices=notices)
+    notices = () if family == "ods" else (f"{left_out.capitalize()} in .{family} files are not shown.",)
+    return OfficeDocument(
+        pages=len(book.sheets), package=package, pictures=lambda: pictures, text=text, notices=notices
+    )

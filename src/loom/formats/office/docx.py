@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from loom.formats.office import marks
+from loom.formats.office import text_marks
 from loom.formats.office.ooxml import Package, Pictures
 from loom.formats.office.word_story import StoryReader, WordContext
 from loom.formats.office.word_tables import lines_of
@@ -15,8 +15,8 @@ def docx_text(package: Package, pictures: Pictures) -> str:
     reader = StoryReader(context)
     reader.read(main)
     if not reader.is_document:
-        raise package.not_what_it_says()
-    body = marks.joined(lines_of(reader.blocks))
+        raise package.type_mismatch()
+    body = text_marks.join_blocks(lines_of(reader.blocks))
     sections = [body, *_notes(context, reader, main), *_margins(context, reader)]
     return "\n\n".join(section for section in sections if section)
 
@@ -25,7 +25,7 @@ def _notes(context: WordContext, reader: StoryReader, main: str) -> list[str]:
     """The footnotes, endnotes and comments that the text mentions, each kind in the order of its first mention."""
     sections: list[str] = []
     for kind, cited in context.cited.items():
-        for part in context.package.related(main, kind)[:1] if cited else ():
+        for part in context.package.related_parts(main, kind)[:1] if cited else ():
             reader.read(part)
             found = [(mark, reader.notes.get(note, "")) for note, mark in cited.items()]
             sections.append("\n".join(f"{mark} {text}" for mark, text in found if text))
@@ -37,6 +37,6 @@ def _margins(context: WordContext, reader: StoryReader) -> list[str]:
     lines: dict[str, None] = {}
     for part, kind in list(context.margins.items()):
         reader.read(part)
-        if text := marks.joined(lines_of(reader.blocks)):
+        if text := text_marks.join_blocks(lines_of(reader.blocks)):
             lines[f"[{kind}] {text}"] = None
     return ["\n".join(lines)]

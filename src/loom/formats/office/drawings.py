@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Final
 
-from loom.formats.office import marks
+from loom.formats.office import text_marks
+from loom.formats.office.number_formats import display_number, is_date_code
 from loom.formats.office.ooxml import Package
 from loom.formats.office.sheet_rows import row_line
-from loom.formats.office.xlsx_cells import format_kind, moment
-from loom.formats.office.xml_reader import Node, whole_number
+from loom.formats.office.xml_reader import XmlNode, whole_number
 
 _MAX_POINTS: Final = 500
 _MAX_SERIES: Final = 60
@@ -26,15 +26,15 @@ def chart_lines(package: Package, part: str) -> list[str]:
     root = package.tree(part, tags=_CHART_TAGS, words=_CHART_WORDS)
     titles = [text for node in (*root.all("c:title"), *root.all("cx:title")) if (text := _paragraphs(node))]
     series = (root.all("c:ser") or root.all("cx:series"))[:_MAX_SERIES]
-    head = marks.one_line(": ".join(("chart", *titles[:1])))
-    axes = [f"[axis: {marks.one_line(title)}]" for title in titles[1:]]
+    head = text_marks.one_line(": ".join(("chart", *titles[:1])))
+    axes = [f"[axis: {text_marks.one_line(title)}]" for title in titles[1:]]
     is_1904 = any(node.get("val") not in ("0", "false") for node in root.all("c:date1904"))
     rows = _classic_rows(series, is_1904=is_1904) if root.all("c:ser") else _extended_rows(root)
-    return [f"[{head}]", *marks.table(rows), *axes]
+    return [f"[{head}]", *text_marks.table(rows), *axes]
 
 
-def _classic_rows(series: list[Node], *, is_1904: bool) -> list[list[str]]:
-    names = [marks.cell(_words(node.first("c:tx"))) for node in series]
+def _classic_rows(series: list[XmlNode], *, is_1904: bool) -> list[list[str]]:
+    names = [text_marks.cell(_words(node.first("c:tx"))) for node in series]
     values = [_points(node.first("c:val") or node.first("c:yVal"), is_1904=is_1904) for node in series]
     labels: dict[int, str] = {}
     for node in series:
@@ -44,22 +44,22 @@ def _classic_rows(series: list[Node], *, is_1904: bool) -> list[list[str]]:
     return [["", *names], *rows] if any(names) or rows else []
 
 
-def _points(node: Node | None, *, is_1904: bool) -> dict[int, str]:
+def _points(node: XmlNode | None, *, is_1904: bool) -> dict[int, str]:
     """Values by position. Labels may have several levels, the innermost first: `2024 / Q1`."""
     if node is None:
         return {}
     code = node.first("c:formatCode")
-    kind = format_kind(code.text) if code else ""
+    kind = code.text if code and is_date_code(code.text) else ""
     points, *outer = [_level(found, kind, is_1904=is_1904) for found in node.all("c:lvl") or [node]]
     for level in outer:
         points = _under(points, level)
     return points
 
 
-def _level(node: Node, kind: str, *, is_1904: bool) -> dict[int, str]:
+def _level(node: XmlNode, kind: str, *, is_1904: bool) -> dict[int, str]:
     points: dict[int, str] = {}
     for point in node.all("c:pt"):
-        text = marks.cell(point.text)
+        text = text_marks.cell(point.text)
         shown = _moment(text, kind, is_1904=is_1904) if kind else _number(text)
         points.setdefault(whole_number(point.get("idx")), shown)
     return points
@@ -77,20 +77,20 @@ def _under(inner: dict[int, str], outer: dict[int, str]) -> dict[int, str]:
 
 def _moment(text: str, kind: str, *, is_1904: bool) -> str:
     try:
-        return row_line([moment(float(text), kind, is_1904=is_1904)])
+        return row_line([display_number(float(text), kind, is_1904=is_1904)])
     except ValueError:
         return text
 
 
-def _extended_rows(root: Node) -> list[list[str]]:
+def _extended_rows(root: XmlNode) -> list[list[str]]:
     """Charts of the newer kind (waterfall, treemap): each dimension of their data is a column."""
     columns = [
-        [marks.cell(point.text) for point in level.all("cx:pt")][:_MAX_POINTS]
+        [text_marks.cell(point.text) for point in level.all("cx:pt")][:_MAX_POINTS]
         for data in root.all("cx:data")
         for dimension in data.children
         for level in dimension.all("cx:lvl")
     ][:_MAX_SERIES]
-    names = [marks.cell(_words(node.first("cx:tx"))) for node in root.all("cx:series")][:_MAX_SERIES]
+    names = [text_marks.cell(_words(node.first("cx:tx"))) for node in root.all("cx:series")][:_MAX_SERIES]
     height = max(map(len, columns), default=0)
     rows = [[column[at] if at < len(column) else "" for column in columns] for at in range(height)]
     return [names, *rows] if any(names) else rows
@@ -120,11 +120,11 @@ def diagram_lines(package: Package, part: str) -> list[str]:
     return ["[diagram]", *lines] if lines else []
 
 
-def _paragraphs(node: Node) -> str:
-    return marks.one_line(" ".join(child.text for child in node.children)) if node.children else node.text.strip()
+def _paragraphs(node: XmlNode) -> str:
+    return text_marks.one_line(" ".join(child.text for child in node.children)) if node.children else node.text.strip()
 
 
-def _words(node: Node | None) -> str:
+def _words(node: XmlNode | None) -> str:
     return " ".join(child.text for child in node.children) if node else ""
 
 

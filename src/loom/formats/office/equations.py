@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Final
 
 from loom.formats.office.xml_names import Attributes, keys, value
-from loom.formats.office.xml_scan import End, Start
+from loom.formats.office.xml_scan import OnEnd, OnStart
 
 _M_VAL: Final = keys("m:val")
 _OBJECTS: Final = {
@@ -65,7 +65,7 @@ class Equations:
     def __init__(self, pieces: Callable[[], list[str]]) -> None:
         self._pieces = pieces
         self._open = [_Object("", 0)]
-        self.starts: dict[str, Start] = {
+        self.starts: dict[str, OnStart] = {
             "m:begChr": self._beginning,
             "m:sepChr": self._separator,
             "m:endChr": self._end_character,
@@ -73,14 +73,14 @@ class Equations:
             "m:pos": self._position,
             "m:type": self._type,
         }
-        self.opens: dict[str, End] = {}
-        self.ends: dict[str, End] = {}
+        self.opens: dict[str, OnEnd] = {}
+        self.ends: dict[str, OnEnd] = {}
         for name in _OBJECTS:
             self.opens[name], self.ends[name] = self._starts_object(name), self._end_object
         for name in _ARGUMENTS:
             self.opens[name], self.ends[name] = self._starts_argument(name), self._end_argument
 
-    def _starts_object(self, name: str) -> End:
+    def _starts_object(self, name: str) -> OnEnd:
         def start() -> None:
             if name == _ROW:  # the argument of a matrix
                 self._next()
@@ -88,7 +88,7 @@ class Equations:
 
         return start
 
-    def _starts_argument(self, name: str) -> End:
+    def _starts_argument(self, name: str) -> OnEnd:
         def start() -> None:
             self._next()
             pieces = self._pieces()

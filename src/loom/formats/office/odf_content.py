@@ -6,11 +6,11 @@ import posixpath
 import re
 from typing import Final
 
-from loom.formats.office import marks
+from loom.formats.office import text_marks
 from loom.formats.office.ooxml import Package, Pictures
 from loom.formats.office.xml_names import Attributes, keys, value
 from loom.formats.office.xml_reader import XmlReader, whole_number
-from loom.formats.office.xml_scan import End, Start
+from loom.formats.office.xml_scan import OnEnd, OnStart
 
 _MAX_REPEATED: Final = 63
 _MAX_SPACES: Final = 100
@@ -73,7 +73,7 @@ class _Holder:
         self.alt: list[str] = []
 
 
-class Content:
+class OdfContent:
     """`blocks` are the words of a text, `slides` those of a presentation; notes, comments and margins stand apart."""
 
     def __init__(self, package: Package, pictures: Pictures, *, is_object: bool = False) -> None:
@@ -108,8 +108,8 @@ class Content:
     def blocks(self) -> list[str]:
         return self._frames[0].blocks
 
-    def _starts(self) -> dict[str, Start]:
-        starts: dict[str, Start] = {
+    def _starts(self) -> dict[str, OnStart]:
+        starts: dict[str, OnStart] = {
             "office:text": self._is("text"),
             "office:presentation": self._is("presentation"),
             "style:style": self._start_style,
@@ -142,8 +142,8 @@ class Content:
         starts |= dict.fromkeys((*_SHAPES, "presentation:notes", "style:header", "style:footer"), self._start_shape)
         return starts | dict.fromkeys(_LEFT_OUT, self._left_out)
 
-    def _ends(self) -> dict[str, End]:
-        ends: dict[str, End] = {
+    def _ends(self) -> dict[str, OnEnd]:
+        ends: dict[str, OnEnd] = {
             "text:h": self._end_paragraph,
             "text:p": self._end_paragraph,
             "text:a": self._end_link,
@@ -165,7 +165,7 @@ class Content:
         }
         return ends | dict.fromkeys(_SHAPES, self._end_shape)
 
-    def _is(self, kind: str) -> Start:
+    def _is(self, kind: str) -> OnStart:
         return lambda _attributes: self.kinds.add(kind)
 
     def _left_out(self, _attributes: Attributes) -> None:
@@ -246,7 +246,7 @@ class Content:
     def _end_link(self) -> None:
         target, first = self._links.pop()
         shown = "".join(self._frames[-1].pieces[first:])
-        if said := marks.link(target, shown):
+        if said := text_marks.link(target, shown):
             self._add(said)
 
     def _start_list(self, attributes: Attributes) -> None:
@@ -284,8 +284,8 @@ class Content:
         self._push()
 
     def _end_comment(self) -> None:
-        text = marks.joined(self._pop())
-        author = marks.one_line("".join(self._authors[-1]))
+        text = text_marks.join_blocks(self._pop())
+        author = text_marks.one_line("".join(self._authors[-1]))
         self.comments.append(f"[comment {len(self._authors)}] {author}: {text}" if author else f"[comment] {text}")
 
     def _start_author(self, _attributes: Attributes) -> None:
@@ -300,7 +300,7 @@ class Content:
     def _end_table(self) -> None:
         rows = self._rows.pop()
         frame = self._frames[-1]
-        lines = ["; ".join(filter(None, row)) for row in rows] if self._rows else ["", *marks.table(rows), ""]
+        lines = ["; ".join(filter(None, row)) for row in rows] if self._rows else ["", *text_marks.table(rows), ""]
         (frame.after if frame.is_open else frame.blocks).extend(lines)
 
     def _start_row(self, _attributes: Attributes) -> None:
@@ -312,7 +312,7 @@ class Content:
         self._push()
 
     def _end_cell(self) -> None:
-        text = marks.cell("\n".join(block.strip("\n") for block in self._pop()))
+        text = text_marks.cell("\n".join(block.strip("\n") for block in self._pop()))
         repeats = self._repeats.pop()
         if self._rows and self._rows[-1]:
             self._rows[-1][-1].extend([text] * repeats)
@@ -342,7 +342,7 @@ class Content:
         if inner:
             frame = self._frames[-1]
             (frame.after if frame.is_open else frame.blocks).extend(inner.blocks)
-            if formula := marks.one_line("".join(inner.formula)):
+            if formula := text_marks.one_line("".join(inner.formula)):
                 self._add(formula)
 
     def _start_formula(self, _attributes: Attributes) -> None:
@@ -351,7 +351,7 @@ class Content:
     def _end_drawing(self) -> None:
         holder = self._holders.pop()
         if holder.is_picture:
-            self._add(marks.picture_mark(holder.number, "".join(holder.alt)))
+            self._add(text_marks.picture_mark(holder.number, "".join(holder.alt)))
 
     def _start_shape(self, _attributes: Attributes) -> None:
         self._push()
@@ -360,7 +360,7 @@ class Content:
         blocks = self._pop()
         kind = self._holders[-1].kind if self._in_slide and self._holders else ""
         if kind == "title" and not self._title:
-            self._title = marks.one_line(" ".join(blocks))
+            self._title = text_marks.one_line(" ".join(blocks))
             return
         if kind == _PAGE_NUMBER:
             return
@@ -379,8 +379,8 @@ class Content:
         number = len(self.slides) + 1
         head = f"[slide {number}, hidden]" if self._is_hidden else f"[slide {number}]"
         title = [f"# {self._title}"] if self._title else []
-        speech = [f"[notes] {marks.joined(self._speech)}"] if self._speech else []
-        self.slides.append(marks.joined([head, *title, *blocks, *speech, *self.comments]))
+        speech = [f"[notes] {text_marks.join_blocks(self._speech)}"] if self._speech else []
+        self.slides.append(text_marks.join_blocks([head, *title, *blocks, *speech, *self.comments]))
         self.comments = []
         self._in_slide = False
 
@@ -394,15 +394,15 @@ class Content:
         self._margin("footer", self._pop())
 
     def _margin(self, kind: str, blocks: list[str]) -> None:
-        if text := marks.joined(blocks):
+        if text := text_marks.join_blocks(blocks):
             self.margins.append(f"[{kind}] {text}")
 
 
-def object_content(package: Package, address: str, pictures: Pictures) -> Content | None:
+def object_content(package: Package, address: str, pictures: Pictures) -> OdfContent | None:
     """A document inside another one."""
     part = posixpath.join(posixpath.normpath(address), "content.xml")
     if part not in package.archive:
         return None
-    content = Content(package, pictures, is_object=True)
+    content = OdfContent(package, pictures, is_object=True)
     package.read(part, content.xml)
     return content

@@ -7,7 +7,7 @@ import re
 import zipfile
 from typing import Final
 
-from loom.formats.office import marks
+from loom.formats.office import text_marks
 from loom.formats.office.odf_content import object_content
 from loom.formats.office.ooxml import Package, Pictures
 from loom.formats.office.sheet_extras import MAX_COMMENTS, MAX_LINKS, SheetExtras
@@ -24,6 +24,14 @@ _SPAN: Final = re.compile(
     rb'office:value-type="time" office:time-value="(-?)PT([0-9]{1,9})H([0-9]{2})M([0-9]{2})(?:[.,][0-9]+)?S"'
 )
 _HOURS_OF_A_DAY: Final = 24
+_NUMBER: Final = re.compile(
+    rb'(<table:table-cell\b[^>]*?) office:value-type="(?:float|percentage|currency|date|time)"([^>]*[^>/])>'
+    rb"(<text:p(?: [^>]*)?>([^<]+)</text:p>)"
+)
+"""A cell with a number and the text that is displayed for it."""
+_VALUE: Final = re.compile(rb' office:(?:value|date-value|time-value|currency)="([^"]*)"| calcext:value-type="[^"]*"')
+_PLAIN_VALUE: Final = re.compile(rb' office:value="(-?[0-9]{12,21})"')
+_BARE: Final = re.compile(rb"-?[0-9.]+(?:E[+-]?[0-9]+)?")
 _EXTRAS: Final = (b"<office:annotation", b"<draw:object", b"<text:a ")
 _TOO_LARGE: Final = "[comments, links and charts of a workbook as large as this one are not shown]"
 _ROWS_REPEATED: Final = keys("table:number-rows-repeated")
@@ -31,12 +39,12 @@ _COLUMNS_REPEATED: Final = keys("table:number-columns-repeated")
 _HREF: Final = keys("xlink:href")
 
 
-def calamine_ready(data: bytes, package: Package) -> bytes:
+def prepare_for_calamine(data: bytes, package: Package) -> bytes:
     """The workbook in which errors and times beyond a day are text; as it is, where it holds neither."""
     if _CONTENT not in package.archive:
         return data
     content = package.archive.read(_CONTENT)
-    ready = _SPAN.sub(_span, content.replace(_ERROR, _SHOWN_ERROR))
+    ready = _NUMBER.sub(_displayed, _SPAN.sub(_span, content.replace(_ERROR, _SHOWN_ERROR)))
     if ready == content:
         return data
     buffer = io.BytesIO()
@@ -46,6 +54,15 @@ def calamine_ready(data: bytes, package: Package) -> bytes:
                 archive.writestr(part, package.archive.read(part))
         archive.writestr(_CONTENT, ready)
     return buffer.getvalue()
+
+
+def _displayed(found: re.Match[bytes]) -> bytes:
+    """The cell as text: what is displayed, but for long whole numbers that are displayed without all their digits."""
+    head, attributes, paragraph, shown = found.groups()
+    long = _PLAIN_VALUE.search(attributes)
+    if long is not None and _BARE.fullmatch(shown):
+        paragraph = paragraph.replace(b">" + shown + b"<", b">" + long[1] + b"<", 1)
+    return b'%b office:value-type="string"%b>%b' % (head, _VALUE.sub(b"", attributes), paragraph)
 
 
 def _span(found: re.Match[bytes]) -> bytes:
@@ -133,7 +150,7 @@ class _ExtrasReader:
         self.xml.release()
 
     def _end_comment(self) -> None:
-        author, text = marks.one_line("".join(self._author)), marks.one_line("".join(self._words or ()))
+        author, text = text_marks.one_line("".join(self._author)), text_marks.one_line("".join(self._words or ()))
         self._words = None
         self._comments += 1
         if self.found and text and self._comments <= MAX_COMMENTS:
@@ -141,7 +158,7 @@ class _ExtrasReader:
 
     def _link(self, attributes: Attributes) -> None:
         target = value(attributes, _HREF)
-        is_shown = self._words is None and marks.is_address(target)
+        is_shown = self._words is None and text_marks.is_address(target)
         if self.found and is_shown and len(self.found[-1].links) < MAX_LINKS:
             self.found[-1].links.append((self._place, target))
 

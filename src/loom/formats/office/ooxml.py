@@ -10,10 +10,10 @@ from urllib.parse import unquote
 import msgspec
 
 from loom.errors import Unreadable
-from loom.formats.facts import Limits
+from loom.formats.facts import IntakeLimits
 from loom.formats.office.archive import SAVE_AGAIN, Archive
 from loom.formats.office.xml_names import Attributes, keys
-from loom.formats.office.xml_reader import Node, Trim, XmlReader, read_tree
+from loom.formats.office.xml_reader import Trim, XmlNode, XmlReader, read_tree
 
 MAX_PICTURES: Final = 500
 _MAIN: Final = "officeDocument"
@@ -31,7 +31,7 @@ class Relation(msgspec.Struct, frozen=True):
 class Package:
     """A container and the relations between its parts. A missing relation is an empty answer, not an error."""
 
-    def __init__(self, data: bytes, *, name: str, limits: Limits) -> None:
+    def __init__(self, data: bytes, *, name: str, limits: IntakeLimits) -> None:
         self.name = name
         self.archive = Archive(data, name=name, limits=limits)
         self._relations: dict[str, dict[str, Relation]] = {}
@@ -40,12 +40,12 @@ class Package:
 
     def main_part(self, usual: str) -> str:
         """The document itself: where the package says it is, or where it usually is."""
-        for part in (*self.related(_ROOT, _MAIN), usual):
+        for part in (*self.related_parts(_ROOT, _MAIN), usual):
             if part in self.archive:
                 return part
-        raise self.not_what_it_says()
+        raise self.type_mismatch()
 
-    def not_what_it_says(self) -> Unreadable:
+    def type_mismatch(self) -> Unreadable:
         """For a container without the main part that its type asks for."""
         return Unreadable(
             f"{self.name or 'The document'} is not the kind of office file that it seems to be.",
@@ -62,17 +62,19 @@ class Package:
     def target(self, part: str, relation_id: str) -> str:
         """The part behind a relation id; empty when it is missing or outside the package."""
         relation = self.relations(part).get(relation_id)
-        return self._resolved(part, relation) if relation else ""
+        return self._resolve(part, relation) if relation else ""
 
-    def related(self, part: str, kind: str) -> list[str]:
+    def related_parts(self, part: str, kind: str) -> list[str]:
         """The parts of one kind (`comments`, `notesSlide`) that `part` refers to."""
         found = [relation for relation in self.relations(part).values() if relation.kind == kind]
-        return [target for relation in found if (target := self._resolved(part, relation))]
+        return [target for relation in found if (target := self._resolve(part, relation))]
 
     def read(self, part: str, reader: XmlReader) -> None:
         reader.read(self.archive, part, name=self.name)
 
-    def tree(self, part: str, *, tags: Collection[str], words: Collection[str] = (), trim: Trim | None = None) -> Node:
+    def tree(
+        self, part: str, *, tags: Collection[str], words: Collection[str] = (), trim: Trim | None = None
+    ) -> XmlNode:
         return read_tree(self.archive, part, tags=tags, words=words, trim=trim, name=self.name)
 
     @property
@@ -94,7 +96,7 @@ class Package:
             is_external=attributes.get("TargetMode", "").lower() == "external",
         )
 
-    def _resolved(self, part: str, relation: Relation) -> str:
+    def _resolve(self, part: str, relation: Relation) -> str:
         if relation.is_external:
             return ""
         path = relation.target.partition("#")[0].replace("\\", "/")

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import threading
 from collections import OrderedDict
+from functools import cache
 from typing import Final
 
 from loom.content.media import Media, digest_of
-from loom.formats import convert
-from loom.formats.facts import Limits
+from loom.formats import libreoffice
+from loom.formats.facts import IntakeLimits
 
 _KEPT_BYTES: Final = 64_000_000
 
@@ -21,7 +22,7 @@ class Conversions:
         self._busy: dict[tuple[str, str], threading.Lock] = {}
         self._kept: OrderedDict[tuple[str, str], bytes] = OrderedDict()
 
-    def made(self, data: bytes, media: Media, source: str, target: str, limits: Limits) -> tuple[bytes, Media]:
+    def convert(self, data: bytes, media: Media, source: str, target: str, limits: IntakeLimits) -> tuple[bytes, Media]:
         """`data` of type `source` as `target`, and the reference that it would have."""
         key = media.digest, target
         with self._lock:
@@ -43,7 +44,13 @@ class Conversions:
                 self._kept.popitem(last=False)
 
 
-def _convert(data: bytes, source: str, target: str, limits: Limits) -> bytes:
-    if target == convert.PDF:
-        return convert.to_pdf(data, source, limits)
-    return convert.to_office(data, source, target, limits)
+def _convert(data: bytes, source: str, target: str, limits: IntakeLimits) -> bytes:
+    if target == libreoffice.PDF:
+        return libreoffice.to_pdf(data, source, limits)
+    return libreoffice.to_office(data, source, target, limits)
+
+
+@cache
+def conversions() -> Conversions:
+    """The one of this process."""
+    return Conversions()

@@ -7,7 +7,7 @@ from typing import Final
 
 from loom.content.media import size_label
 from loom.errors import TooLarge, Unreadable
-from loom.formats.facts import EmbeddedPicture, Limits, Rendered
+from loom.formats.facts import EmbeddedPicture, IntakeLimits, Rendered
 from loom.formats.image.header import ImageHeader, read_header
 from loom.formats.office.archive import Archive
 from loom.formats.office.ooxml import FoundPicture
@@ -19,11 +19,11 @@ _WMF: Final = b"\xd7\xcd\xc6\x9a"
 _EMF_MARK: Final = slice(40, 44)
 
 
-def listed(archive: Archive, found: list[FoundPicture]) -> tuple[EmbeddedPicture, ...]:
-    return tuple(_described(archive, picture, number) for number, picture in enumerate(found, 1))
+def list_pictures(archive: Archive, found: list[FoundPicture]) -> tuple[EmbeddedPicture, ...]:
+    return tuple(_picture_facts(archive, picture, number) for number, picture in enumerate(found, 1))
 
 
-def stored(archive: Archive, picture: FoundPicture, *, name: str, limits: Limits) -> Rendered:
+def extract_picture(archive: Archive, picture: FoundPicture, *, name: str, limits: IntakeLimits) -> Rendered:
     """The picture's bytes, unchanged; its type is what the bytes say."""
     size = archive.size_bytes(picture.part)
     if size > limits.max_office_bytes:
@@ -35,7 +35,7 @@ def stored(archive: Archive, picture: FoundPicture, *, name: str, limits: Limits
     return Rendered(data=data, media_type=media_type, width=header.width, height=header.height)
 
 
-def _described(archive: Archive, picture: FoundPicture, number: int) -> EmbeddedPicture:
+def _picture_facts(archive: Archive, picture: FoundPicture, number: int) -> EmbeddedPicture:
     try:
         media_type, header = _facts(archive.beginning(picture.part, _HEADER_BYTES))
     except (Unreadable, TooLarge):  # one damaged picture does not cost the document, and keeps its number

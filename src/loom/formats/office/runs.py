@@ -10,7 +10,7 @@ from loom.formats.office.drawings import chart_lines, diagram_lines
 from loom.formats.office.ooxml import R_ID, Package
 from loom.formats.office.xml_names import Attributes, keys, value
 from loom.formats.office.xml_reader import Trim, XmlReader
-from loom.formats.office.xml_scan import End, Start, Words
+from loom.formats.office.xml_scan import OnCharacters, OnEnd, OnStart
 
 _R_DATA: Final = keys("r:dm")
 _SKIPPED: Final = ("mc:Choice", "mc:Fallback")
@@ -44,11 +44,11 @@ class RunReader(ABC):
 
     def _made_reader(
         self,
-        starts: Mapping[str, Start],
-        opens: Mapping[str, End],
-        ends: Mapping[str, End],
+        starts: Mapping[str, OnStart],
+        opens: Mapping[str, OnEnd],
+        ends: Mapping[str, OnEnd],
         *,
-        words: Mapping[str, Words] | None = None,
+        words: Mapping[str, OnCharacters] | None = None,
         skipped: Collection[str] = (),
         telling: Mapping[str, str] | None = None,
         beside: Mapping[str, str] | None = None,

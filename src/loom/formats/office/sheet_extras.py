@@ -6,10 +6,11 @@ from typing import ClassVar, Final
 
 import msgspec
 
-from loom.formats.office import marks
+from loom.formats.office import text_marks
 from loom.formats.office.equations import Equations
 from loom.formats.office.ooxml import R_EMBED, R_ID, Package, Pictures
 from loom.formats.office.runs import RunReader
+from loom.formats.office.sheet_display import layout_lines
 from loom.formats.office.xlsx_cells import sheet_parts
 from loom.formats.office.xml_names import Attributes, value
 from loom.formats.office.xml_reader import MAX_XML_BYTES, XmlReader
@@ -43,10 +44,11 @@ def sheet_extras(package: Package, pictures: Pictures) -> list[SheetExtras]:
     for number, sheet in enumerate(sheet_parts(package)[0], 1):
         lines: list[str] = []
         if sheet.part:
-            for part in package.related(sheet.part, "drawing"):
+            lines.extend(layout_lines(package, sheet.part))
+            for part in package.related_parts(sheet.part, "drawing"):
                 drawing.read(part, number)
                 lines.extend(drawing.lines)
-            for part in package.related(sheet.part, "comments"):
+            for part in package.related_parts(sheet.part, "comments"):
                 lines.extend(_comments(package, part))
         extras.append(SheetExtras(lines, _links(package, sheet.part) if sheet.part else []))
     return extras
@@ -60,7 +62,7 @@ def _links(package: Package, part: str) -> list[tuple[str, str]]:
 
     def link(attributes: Attributes) -> None:
         place, target = attributes.get("ref", "")[:_MAX_PLACE], outside.get(value(attributes, R_ID), "")
-        if marks.is_address(target) and len(found) < MAX_LINKS:
+        if text_marks.is_address(target) and len(found) < MAX_LINKS:
             found.append((place, target))
 
     # They stand behind the cells, of which there may be millions.
@@ -75,7 +77,7 @@ def _comments(package: Package, part: str) -> list[str]:
     for node in root.all("x:comment")[:MAX_COMMENTS]:
         place = node.get("authorId")
         author = authors[int(place)].strip() if place.isdecimal() and int(place) < len(authors) else ""
-        text = marks.one_line(" ".join(child.text for child in node.all("x:text")))
+        text = text_marks.one_line(" ".join(child.text for child in node.all("x:text")))
         if text:
             lines.append(f"[comment {node.get('ref')[:12]}] {f'{author}: ' if author else ''}{text}")
     return lines
@@ -115,7 +117,7 @@ class _DrawingReader(RunReader):
     def _picture(self, attributes: Attributes) -> None:
         part = self._package.target(self._part, value(attributes, R_EMBED))
         number = self._pictures.number(part, page=self._number, alt=self._alt)
-        self.lines.append(marks.picture_mark(number, self._alt))
+        self.lines.append(text_marks.picture_mark(number, self._alt))
 
     def _show(self, lines: list[str]) -> None:
         self.lines.extend(lines)

@@ -28,7 +28,7 @@ _KINDS: Final = (
 )
 
 
-class Library:
+class WorkbookCache:
     """The last workbooks, by digest."""
 
     def __init__(self) -> None:
@@ -44,14 +44,14 @@ class Library:
             if len(self._held) > _HELD_WORKBOOKS:
                 self._held.popitem(last=False)
             job = msgspec.msgpack.decode(task.job, type=SheetJob)
-            return msgspec.msgpack.encode(_done(self._held[task.digest], job)), b""
+            return msgspec.msgpack.encode(_run_job(self._held[task.digest], job)), b""
         except PasswordError:
             raise Encrypted("needs a password", hint="Save a copy without one, and use that.") from None
         except CalamineError:
             raise Unreadable("is damaged, or no workbook of a known kind") from None
 
 
-def _done(workbook: CalamineWorkbook, job: SheetJob) -> list[SheetFacts] | list[SheetText]:
+def _run_job(workbook: CalamineWorkbook, job: SheetJob) -> list[SheetFacts] | list[SheetText]:
     match job:
         case ListSheets():
             return [
@@ -59,14 +59,17 @@ def _done(workbook: CalamineWorkbook, job: SheetJob) -> list[SheetFacts] | list[
                 for sheet in workbook.sheets_metadata
             ]
         case ReadSheets():
-            return [_text(workbook, sheet, job) for sheet in job.sheets]
+            displayed = job.displayed or ((),) * len(job.sheets)
+            return [_text(workbook, sheet, job, shown) for sheet, shown in zip(job.sheets, displayed, strict=True)]
 
 
 def _kind(found: SheetTypeEnum) -> str:
     return next((word for kind, word in _KINDS if found == kind), "")
 
 
-def _text(workbook: CalamineWorkbook, index: int, job: ReadSheets) -> SheetText:
+def _text(
+    workbook: CalamineWorkbook, index: int, job: ReadSheets, displayed: tuple[tuple[int, int, str], ...]
+) -> SheetText:
     sheet = workbook.get_sheet_by_index(index)
     if sheet.start is None or sheet.end is None:
         return SheetText()
@@ -74,7 +77,14 @@ def _text(workbook: CalamineWorkbook, index: int, job: ReadSheets) -> SheetText:
     lines = RowLines(job.max_rows, job.max_characters)
     first = max(job.first_row, sheet.start[0])
     rows = islice(sheet.iter_rows(), first - sheet.start[0], None)
+    shown: dict[int, list[tuple[int, str]]] = {}
+    for row, column, text in displayed:
+        shown.setdefault(row, []).append((column - sheet.start[1], text))
     while block := list(islice(rows, _BLOCK_ROWS)):
+        for number in range(first, first + len(block)) if shown else ():
+            for column, text in shown.get(number, ()):
+                if 0 <= column < len(block[number - first]):
+                    block[number - first][column] = text
         if (left_out := lines.extend(first, row_lines(block))) is not None:
             return SheetText(lines.text, where, lines.rows, sheet.height, next_row=left_out + 1)
         first += len(block)
@@ -82,4 +92,4 @@ def _text(workbook: CalamineWorkbook, index: int, job: ReadSheets) -> SheetText:
 
 
 if __name__ == "__main__":
-    serve(Library().run)
+    serve(WorkbookCache().run)

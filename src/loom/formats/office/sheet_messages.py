@@ -12,12 +12,16 @@ class ListSheets(msgspec.Struct, frozen=True, tag="list"):
 
 
 class ReadSheets(msgspec.Struct, frozen=True, tag="read"):
-    """At most `max_rows` rows of these sheets, from row `first_row` on; sheets and rows are counted from 0."""
+    """At most `max_rows` rows of these sheets, from row `first_row` on; sheets and rows are counted from 0.
+
+    `displayed` has for each sheet the cells (row, column, text) that show something else than their bare value.
+    """
 
     sheets: tuple[int, ...]
     max_rows: int
     max_characters: int
     first_row: int = 0
+    displayed: tuple[tuple[tuple[int, int, str], ...], ...] = ()
 
 
 SheetJob: TypeAlias = ListSheets | ReadSheets

@@ -12,12 +12,12 @@ from typing import Any, Final, TypeAlias
 
 import msgspec
 
-from loom.formats.office import marks
+from loom.formats.office import text_marks
+from loom.formats.office.number_formats import plain_number
 
 Cell: TypeAlias = str | int | float | bool | dt.datetime | dt.date | dt.time | dt.timedelta | None
 SEPARATOR: Final = " | "
 MAX_COLUMNS: Final = 512
-_EXACT: Final = 1e15
 _LONG_NUMBER: Final = 16
 """Characters from which on a number may have more digits than a spreadsheet knows."""
 _UNUSUAL: Final = ("e", "n", "0.0000", "-0.0,")
@@ -26,18 +26,11 @@ _MIDNIGHT: Final = dt.time()
 
 
 def _words(value: str) -> str:
-    return value if value.isprintable() and "|" not in value else marks.cell(value)
+    return value if value.isprintable() and "|" not in value else text_marks.cell(value)
 
 
 def _moment(value: dt.datetime) -> str:
     return value.date().isoformat() if value.time() == _MIDNIGHT else value.isoformat(" ")
-
-
-def _number(value: float) -> str:
-    if value.is_integer() and -_EXACT < value < _EXACT:
-        return str(int(value))
-    shortest = repr(value)
-    return f"{value:.15g}" if len(shortest) > 17 else shortest
 
 
 def _hours(value: dt.timedelta) -> str:
@@ -102,7 +95,7 @@ _FORMS: Final[dict[type[Any], Callable[[Any], str]]] = {
     str: _words,
     bool: {True: "TRUE", False: "FALSE"}.__getitem__,
     int: str,
-    float: _number,
+    float: plain_number,
     dt.datetime: _moment,
     dt.date: dt.date.isoformat,
     dt.time: dt.time.isoformat,
@@ -147,14 +140,14 @@ def _column(cells: tuple[Any, ...]) -> Iterable[str]:
 
 
 def _numbers(cells: tuple[float, ...]) -> Iterable[str]:
-    """JSON writes usual numbers as `_number` does, and all of them at once."""
+    """JSON writes usual numbers as `plain_number` does, and all of them at once."""
     together = msgspec.json.encode(cells)[1:-1].decode() + ","
     if any(sign in together for sign in _UNUSUAL):
-        return map(_number, cells)
+        return map(plain_number, cells)
     texts = together.replace(".0,", ",").split(",")[:-1]
     if max(set(map(len, texts))) < _LONG_NUMBER:  # the set: there are few lengths, and comparing takes time
         return texts
-    return [text if len(text) < _LONG_NUMBER else _number(value) for text, value in zip(texts, cells, strict=True)]
+    return [text if len(text) < _LONG_NUMBER else plain_number(value) for text, value in zip(texts, cells, strict=True)]
 
 
 def column_name(column: int) -> str:

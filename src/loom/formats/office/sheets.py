@@ -3,45 +3,56 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
-from functools import cache
 from typing import Final
 
 import msgspec
 
 from loom.content.media import digest_of
 from loom.errors import TooLarge
-from loom.formats.facts import Limits
-from loom.formats.office import marks
+from loom.formats.facts import IntakeLimits
+from loom.formats.office import text_marks
+from loom.formats.office.biff import BiffBook
 from loom.formats.office.ooxml import Package
+from loom.formats.office.sheet_display import PlacedText, displayed_cells
 from loom.formats.office.sheet_messages import ListSheets, ReadSheets, SheetFacts, SheetJob, SheetText
 from loom.formats.office.sheet_rows import RowLines, area, row_line
-from loom.formats.office.xlsx_cells import SheetPart, SheetRow, Workbook, needs_care, sheet_parts
-from loom.formats.worker import Crew
+from loom.formats.office.xlsx_cells import SheetPart, SheetRow, Workbook, needs_care, sheet_parts, workbook_styles
+from loom.formats.worker import WorkerGroup, WorkerKind, current_pool
 
+SHEET_WORKER: Final = WorkerKind("loom.formats.office.sheet_job")
 ROWS_OF_MANY: Final = 1_000
 """Rows of a sheet when several are read, or when none was asked for."""
 ROWS_OF_ONE: Final = 20_000
 """Rows when one sheet is asked for."""
 MAX_CHARACTERS: Final = 8_000_000
 _LEAST_CHARACTERS: Final = 50_000
+_ROWS_LOOKED_THROUGH: Final = 20_000
+"""Empty rows count as none, so that the last row that is shown may lie this far behind."""
 
 
 class Spreadsheet:
-    """A workbook of any kind that calamine reads; `package` is there for the .xlsx family only."""
+    """A workbook of any kind that calamine reads; `package` is there for the .xlsx family only, `biff` for .xls."""
 
-    def __init__(self, data: bytes, *, name: str, limits: Limits, package: Package | None) -> None:
+    def __init__(
+        self, data: bytes, *, name: str, limits: IntakeLimits, package: Package | None, biff: BiffBook | None = None
+    ) -> None:
         self._data = data
+        self._biff = biff
         self._digest = digest_of(data)
         self._name = name
         self._limits = limits
         self._package = package
         self._parts = sheet_parts(package)[0] if package else []
         own = [SheetFacts(part.name, part.kind, part.is_hidden) for part in self._parts]
-        self.sheets = own or self.listed()
+        self.sheets = own or self.list_sheets()
 
-    def listed(self) -> list[SheetFacts]:
+    def list_sheets(self) -> list[SheetFacts]:
         """What calamine says; an error where it cannot open the workbook."""
-        return msgspec.msgpack.decode(self._asked(ListSheets()), type=list[SheetFacts])
+        return msgspec.msgpack.decode(self._call_worker(ListSheets()), type=list[SheetFacts])
+
+    def layout(self, sheet: int) -> list[str]:
+        """Merged and hidden cells of a sheet of an .xls file, counted from 0."""
+        return self._biff.sheets[sheet].layout() if self._biff and sheet < len(self._biff.sheets) else []
 
     def texts(self, first: int, last: int, *, is_selected: bool) -> list[str]:
         """Sheets `first` to `last`, counted from one, each under its mark."""
@@ -61,10 +72,13 @@ class Spreadsheet:
             # Calamine reads while we look whether it leaves out something, or fails on what we can read.
             reading = beside.submit(self._read, job)
             careful = self._careful(numbers)
-        if careful:
+            displayed = self._displayed(tuple(number for number in fast if number not in careful), job)
+        if careful or any(displayed):
             fast = tuple(number for number in fast if number not in careful)
         try:
-            read = self._read(msgspec.structs.replace(job, sheets=fast)) if careful else reading.result()
+            is_other = careful or any(displayed)
+            again = msgspec.structs.replace(job, sheets=fast, displayed=displayed)
+            read = self._read(again) if is_other else reading.result()
         except TooLarge:
             if self._package is None:
                 raise
@@ -72,8 +86,25 @@ class Spreadsheet:
         texts = dict.fromkeys(numbers, SheetText()) | dict(zip(fast, read, strict=True))
         return texts | self._read_carefully(msgspec.structs.replace(job, sheets=tuple(careful)))
 
+    def _displayed(self, numbers: tuple[int, ...], job: ReadSheets) -> tuple[tuple[PlacedText, ...], ...]:
+        """For each sheet, the cells that display something else than their bare value."""
+        if self._biff is not None:
+            last = job.first_row + _ROWS_LOOKED_THROUGH + job.max_rows
+            return tuple(tuple(self._biff.displayed_cells(number, job.first_row, last)) for number in numbers)
+        if self._package is None or not self._parts:
+            return ((),) * len(numbers)
+        styles = workbook_styles(self._package)
+        last = job.first_row + _ROWS_LOOKED_THROUGH + job.max_rows
+        found: list[tuple[PlacedText, ...]] = []
+        for number in numbers:
+            part = self._parts[number].part
+            data = self._package.archive.read(part) if part else b""
+            found.append(tuple(displayed_cells(data, styles, job.first_row, last)))
+            self._package.archive.check_time()
+        return tuple(found)
+
     def _read(self, job: ReadSheets) -> list[SheetText]:
-        return msgspec.msgpack.decode(self._asked(job), type=list[SheetText]) if job.sheets else []
+        return msgspec.msgpack.decode(self._call_worker(job), type=list[SheetText]) if job.sheets else []
 
     def _careful(self, numbers: tuple[int, ...]) -> dict[int, None]:
         """The sheets of which calamine would leave something out."""
@@ -89,8 +120,8 @@ class Spreadsheet:
         ours = ((number, self._parts[number]) for number in job.sheets)
         return {number: _sheet_text(workbook, part, job) for number, part in ours if part.part}
 
-    def _asked(self, job: SheetJob) -> msgspec.Raw:
-        result, _ = crew().call(
+    def _call_worker(self, job: SheetJob) -> msgspec.Raw:
+        result, _ = worker_pool().call(
             msgspec.msgpack.encode(job),
             self._data,
             digest=self._digest,
@@ -106,14 +137,17 @@ def _share(numbers: tuple[int, ...]) -> int:
     return max(_LEAST_CHARACTERS, MAX_CHARACTERS // max(1, len(numbers)))
 
 
-@cache
-def crew() -> Crew:
-    """The workers that hold calamine."""
-    return Crew("loom.formats.office.sheet_job")
+def worker_pool() -> WorkerGroup:
+    """Return the workers that hold calamine."""
+    return current_pool().group(SHEET_WORKER)
 
 
 def _section(number: int, sheet: SheetFacts, found: SheetText, max_rows: int) -> str:
-    words = [f"sheet {number}: {marks.one_line(sheet.name)[:100]}", sheet.kind, "hidden" if sheet.is_hidden else ""]
+    words = [
+        f"sheet {number}: {text_marks.one_line(sheet.name)[:100]}",
+        sheet.kind,
+        "hidden" if sheet.is_hidden else "",
+    ]
     head = f"[{', '.join(filter(None, words))}]"
     if not found.rows:
         return head if sheet.kind else f"{head} empty"

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 from typing import ClassVar, Final
 
-from loom.formats.office import marks
+from loom.formats.office import text_marks
 from loom.formats.office.equations import Equations
 from loom.formats.office.ooxml import R_EMBED, R_ID, Package, Pictures
 from loom.formats.office.runs import RunReader
 from loom.formats.office.xml_names import Attributes, value
 from loom.formats.office.xml_reader import XmlReader, whole_number
-from loom.formats.office.xml_scan import End, Start
+from loom.formats.office.xml_scan import OnEnd, OnStart
 
 _TITLES: Final = frozenset({"title", "ctrTitle"})
 _LISTS: Final = frozenset({"", "body", "obj"})
@@ -63,17 +63,17 @@ class SlideReader(RunReader):
         self._package.read(part, self._xml)
 
     def _reader(self) -> XmlReader:
-        starts: dict[str, Start] = {
+        starts: dict[str, OnStart] = {
             "p:sld": self._slide,
             "p:cNvPr": self._properties,
             "p:ph": self._holder,
             "a:pPr": self._paragraph_properties,
-            "a:buAutoNum": self._counted,
+            "a:buAutoNum": self._count_element,
             "a:blip": self._picture,
             "a:hlinkClick": self._link,
             "a:tc": self._start_cell,
         }
-        opens: dict[str, End] = {
+        opens: dict[str, OnEnd] = {
             "p:grpSpPr": self._group,
             "a:p": self._start_paragraph,
             "a:buNone": self._no_bullet,
@@ -84,7 +84,7 @@ class SlideReader(RunReader):
             "a:tbl": self._start_table,
             "a:tr": self._start_row,
         }
-        ends: dict[str, End] = {
+        ends: dict[str, OnEnd] = {
             "p:sld": self._flush,
             "a:p": self._end_paragraph,
             "a:tc": self._end_cell,
@@ -118,7 +118,7 @@ class SlideReader(RunReader):
 
     def _group(self) -> None:
         if self._alt:
-            self.lines.append(f"[group: {marks.one_line(self._alt)}]")
+            self.lines.append(f"[group: {text_marks.one_line(self._alt)}]")
 
     def _start_shape(self) -> None:
         self._flush()
@@ -141,7 +141,7 @@ class SlideReader(RunReader):
         elif self._placeholder != _NUMBER_PLACEHOLDER:
             self.lines.extend(body)
         if self._alt:
-            self.lines.append(f"[drawing: {marks.one_line(self._alt)}]")
+            self.lines.append(f"[drawing: {text_marks.one_line(self._alt)}]")
             self._alt = ""
 
     def _properties(self, attributes: Attributes) -> None:
@@ -167,7 +167,7 @@ class SlideReader(RunReader):
     def _dash(self) -> None:
         self._bullet = "-"
 
-    def _counted(self, attributes: Attributes) -> None:
+    def _count_element(self, attributes: Attributes) -> None:
         self._bullet = "1."
         self._first_number = whole_number(attributes.get("startAt", ""), 1)
 
@@ -194,7 +194,7 @@ class SlideReader(RunReader):
             if links.get(place - 1) != target:
                 first = place
             if links.get(place + 1) != target and place < len(self._pieces):
-                self._pieces[place] += marks.link(target, "".join(self._pieces[first : place + 1]))
+                self._pieces[place] += text_marks.link(target, "".join(self._pieces[first : place + 1]))
 
     def _end_paragraph(self) -> None:
         if self._links:
@@ -220,7 +220,7 @@ class SlideReader(RunReader):
             return
         part = self._package.target(self._part, value(attributes, R_EMBED))
         number = self._pictures.number(part, page=self._number, alt=self._alt)
-        self._body.append(marks.picture_mark(number, self._alt))
+        self._body.append(text_marks.picture_mark(number, self._alt))
         self._alt = ""
 
     def _video(self) -> None:
@@ -242,9 +242,9 @@ class SlideReader(RunReader):
 
     def _end_cell(self) -> None:
         if self._rows:
-            self._rows[-1].append("" if self._is_continued else marks.cell("\n".join(self._body)))
+            self._rows[-1].append("" if self._is_continued else text_marks.cell("\n".join(self._body)))
         self._body = []
 
     def _end_table(self) -> None:
-        self._body = ["", *marks.table(self._rows or []), ""]
+        self._body = ["", *text_marks.table(self._rows or []), ""]
         self._rows = None

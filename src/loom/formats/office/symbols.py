@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from loom.formats.office.marks import UNKNOWN_SYMBOL
+from loom.formats.office.text_marks import UNKNOWN_SYMBOL
 
 _PRIVATE_FIRST: Final = 0xF000
 _PRIVATE_LAST: Final = 0xF0FF

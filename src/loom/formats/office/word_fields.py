@@ -9,10 +9,10 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from loom.formats.office import marks
+from loom.formats.office import text_marks
 from loom.formats.office.xml_names import Attributes, keys, value
 from loom.formats.office.xml_reader import whole_number
-from loom.formats.office.xml_scan import End, Start, Words
+from loom.formats.office.xml_scan import OnCharacters, OnEnd, OnStart
 
 _W_VAL: Final = keys("w:val")
 _W_TYPE: Final = keys("w:fldCharType")
@@ -54,17 +54,17 @@ class Fields:
         self._pieces = pieces
         self._open: list[_Field] = []
         self._links: list[tuple[str, int]] = []
-        self.starts: dict[str, Start] = {
+        self.starts: dict[str, OnStart] = {
             "w:fldChar": self._mark,
             "w:fldSimple": self._start_simple,
-            "w:checked": self._ticked,
+            "w:checked": self._read_checkbox,
             "w:default": self._default,
-            "w:result": self._chosen,
+            "w:result": self._read_choice,
             "w:listEntry": self._entry,
         }
-        self.opens: dict[str, End] = {"w:checkBox": self._box}
-        self.ends: dict[str, End] = {"w:fldSimple": self.end_link}
-        self.words: dict[str, Words] = {"w:instrText": self._instruct}
+        self.opens: dict[str, OnEnd] = {"w:checkBox": self._box}
+        self.ends: dict[str, OnEnd] = {"w:fldSimple": self.end_link}
+        self.words: dict[str, OnCharacters] = {"w:instrText": self._instruct}
 
     def clear(self) -> None:
         self._open = []
@@ -86,7 +86,7 @@ class Fields:
         """`target` is where the words from piece `first` on lead."""
         if target:
             pieces = self._pieces()
-            pieces.append(marks.link(target, "".join(pieces[first:])))
+            pieces.append(text_marks.link(target, "".join(pieces[first:])))
 
     def _mark(self, attributes: Attributes) -> None:
         ended: _Field | None = None
@@ -122,20 +122,20 @@ class Fields:
         if self._open:
             self._open[-1].is_ticked = False
 
-    def _ticked(self, attributes: Attributes) -> None:
+    def _read_checkbox(self, attributes: Attributes) -> None:
         if self._open:
             self._open[-1].is_ticked = value(attributes, _W_VAL) not in _OFF
 
-    def _chosen(self, attributes: Attributes) -> None:
+    def _read_choice(self, attributes: Attributes) -> None:
         if self._open:
             self._open[-1].chosen = whole_number(value(attributes, _W_VAL))
 
     def _default(self, attributes: Attributes) -> None:
         """What a field of a form holds until somebody fills it in: before the tick, but after the choice."""
         if self._open and self._open[-1].is_ticked is not None:
-            self._ticked(attributes)
+            self._read_checkbox(attributes)
         elif self._open and self._open[-1].chosen is None:
-            self._chosen(attributes)
+            self._read_choice(attributes)
 
     def _entry(self, attributes: Attributes) -> None:
         if self._open:

@@ -9,17 +9,17 @@ import posixpath
 from functools import cached_property
 from typing import ClassVar, Final
 
-from loom.formats.office import marks
+from loom.formats.office import text_marks
 from loom.formats.office.equations import Equations
 from loom.formats.office.ooxml import R_EMBED, R_ID, Package, Pictures
 from loom.formats.office.runs import RunReader
 from loom.formats.office.symbols import symbol
 from loom.formats.office.word_fields import Fields
 from loom.formats.office.word_styles import Numbering, Styles, list_level
-from loom.formats.office.word_tables import Block, Tables, lines_of
+from loom.formats.office.word_tables import CellBlock, Tables, lines_of
 from loom.formats.office.xml_names import Attributes, keys, value
 from loom.formats.office.xml_reader import XmlReader, whole_number
-from loom.formats.office.xml_scan import End, Start
+from loom.formats.office.xml_scan import OnEnd, OnStart
 
 _W_VAL: Final = keys("w:val")
 _W_ID: Final = keys("w:id")
@@ -49,11 +49,11 @@ class WordContext:
 
     @cached_property
     def styles(self) -> Styles:
-        return Styles.read(self.package, self.package.related(self._main, "styles"))
+        return Styles.read(self.package, self.package.related_parts(self._main, "styles"))
 
     @cached_property
     def numbering(self) -> Numbering:
-        return Numbering.read(self.package, self.package.related(self._main, "numbering"), self.styles)
+        return Numbering.read(self.package, self.package.related_parts(self._main, "numbering"), self.styles)
 
     def cite(self, kind: str, note: str) -> str:
         """The mark of a note in the text, the same before its words at the end."""
@@ -67,7 +67,7 @@ class _Paragraph:
 
     def __init__(self, pieces: list[str]) -> None:
         self.pieces = pieces
-        self.after: list[Block] = []
+        self.after: list[CellBlock] = []
         self.style = ""
         self.num_id = ""
         self.level: int | None = None
@@ -91,7 +91,7 @@ class StoryReader(RunReader):
         self._tables = Tables()
         self._fields = Fields(self._pieces)
         super().__init__(context.package)
-        self.blocks: list[Block] = []
+        self.blocks: list[CellBlock] = []
         self.notes: dict[str, str] = {}
         self.is_document = False
         self._context = context
@@ -99,7 +99,7 @@ class StoryReader(RunReader):
         """Takes what stands outside paragraphs, which is nothing in a sound document."""
         self._carried: _Paragraph | None = None
         """A paragraph whose end was deleted: the next one goes on with its words."""
-        self._saved: list[tuple[list[Block], _Paragraph]] = []
+        self._saved: list[tuple[list[CellBlock], _Paragraph]] = []
         self._reading = ""
         self._reading_first = 0
         self._note = ("", "")
@@ -116,7 +116,7 @@ class StoryReader(RunReader):
 
     def _reader(self) -> XmlReader:
         fields, equations = self._fields, Equations(self._pieces)
-        left_out: dict[str, End] = dict.fromkeys(_LEFT_OUT, self._left_out)
+        left_out: dict[str, OnEnd] = dict.fromkeys(_LEFT_OUT, self._left_out)
         return self._made_reader(
             self._starts() | fields.starts | equations.starts,
             self._opens() | fields.opens | equations.opens | left_out,
@@ -129,8 +129,8 @@ class StoryReader(RunReader):
     def _pieces(self) -> list[str]:
         return self._paragraph.pieces
 
-    def _starts(self) -> dict[str, Start]:
-        starts: dict[str, Start] = {
+    def _starts(self) -> dict[str, OnStart]:
+        starts: dict[str, OnStart] = {
             "w:pStyle": self._style,
             "w:numId": self._num_id,
             "w:ilvl": self._level,
@@ -156,8 +156,8 @@ class StoryReader(RunReader):
             starts[f"w:{kind}Reference"] = self._cites(f"{kind}s")
         return starts
 
-    def _opens(self) -> dict[str, End]:
-        opens: dict[str, End] = {
+    def _opens(self) -> dict[str, OnEnd]:
+        opens: dict[str, OnEnd] = {
             "w:document": self._document,
             "w:p": self._start_paragraph,
             "w:pPr": self._start_properties,
@@ -174,7 +174,7 @@ class StoryReader(RunReader):
             opens[name] = self._writes(text)
         return opens
 
-    def _ends(self) -> dict[str, End]:
+    def _ends(self) -> dict[str, OnEnd]:
         return {
             "w:p": self._end_paragraph,
             "w:pPr": self._end_properties,
@@ -263,7 +263,7 @@ class StoryReader(RunReader):
         self._paragraph.after.extend(lines)
         self._paragraph.is_shown = True
 
-    def _writes(self, text: str) -> End:
+    def _writes(self, text: str) -> OnEnd:
         return lambda: self._paragraph.pieces.append(text)
 
     def _symbol(self, attributes: Attributes) -> None:
@@ -309,7 +309,7 @@ class StoryReader(RunReader):
         self.blocks = []
         self._paragraph = self._stray
 
-    def _close(self) -> list[Block]:
+    def _close(self) -> list[CellBlock]:
         self._flush()
         inner = self.blocks
         self.blocks, self._paragraph = self._saved.pop()
@@ -326,10 +326,10 @@ class StoryReader(RunReader):
 
     def _end_note(self) -> None:
         note, author = self._note
-        text = marks.joined(lines_of(self._close()))
+        text = text_marks.join_blocks(lines_of(self._close()))
         self.notes[note] = f"{author}: {text}" if author and text else text
 
-    def _cites(self, kind: str) -> Start:
+    def _cites(self, kind: str) -> OnStart:
         def reference(attributes: Attributes) -> None:
             self._paragraph.pieces.append(self._context.cite(kind, value(attributes, _W_ID)))
 
@@ -383,7 +383,7 @@ class StoryReader(RunReader):
         paragraph = self._paragraph
         part = self._package.target(self._part, relation_id)
         number = self._context.pictures.number(part, alt=paragraph.alt)
-        paragraph.pieces.append(marks.picture_mark(number, paragraph.alt))
+        paragraph.pieces.append(text_marks.picture_mark(number, paragraph.alt))
         paragraph.is_shown = True
         paragraph.alt = ""
 
@@ -391,4 +391,4 @@ class StoryReader(RunReader):
         """A drawing of which nothing else can be shown is still named by its alternative text."""
         paragraph = self._paragraph
         if paragraph.alt and not paragraph.is_shown:
-            paragraph.pieces.append(f"[drawing: {marks.one_line(paragraph.alt)}]")
+            paragraph.pieces.append(f"[drawing: {text_marks.one_line(paragraph.alt)}]")

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from loom.formats.office.ooxml import Package
-from loom.formats.office.xml_reader import Node, whole_number
+from loom.formats.office.xml_reader import XmlNode, whole_number
 
 _HEADING_NAME: Final = re.compile(r"heading ([1-9])", re.IGNORECASE)
 _PLACE: Final = re.compile(r"%([1-9])")
@@ -32,7 +32,7 @@ class Style(msgspec.Struct, frozen=True):
     level: int | None
 
 
-class Look(msgspec.Struct, frozen=True):
+class StyleEffect(msgspec.Struct, frozen=True):
     """What a style makes of its paragraphs: a heading of level 1 to 9 (0: none), items of a list on a level."""
 
     heading: int
@@ -45,19 +45,19 @@ class Styles:
 
     def __init__(self, styles: dict[str, Style]) -> None:
         self._styles = styles
-        self._looks: dict[str, Look] = {}
+        self._looks: dict[str, StyleEffect] = {}
 
     @classmethod
     def read(cls, package: Package, parts: list[str]) -> Styles:
         trees = [package.tree(part, tags=_STYLE_TAGS, trim=_without_tables) for part in parts[:1]]
         return cls({node.get("w:styleId"): _style(node) for tree in trees for node in tree.all("w:style")})
 
-    def look(self, style_id: str) -> Look:
+    def look(self, style_id: str) -> StyleEffect:
         if style_id not in self._looks:
             chain = self._chain(style_id)
             num_id = next((style.num_id for style in chain if style.num_id), "")
             level = next((style.level for style in chain if style.level is not None), 0)
-            self._looks[style_id] = Look(self._heading(style_id), num_id, level)
+            self._looks[style_id] = StyleEffect(self._heading(style_id), num_id, level)
         return self._looks[style_id]
 
     def _heading(self, style_id: str) -> int:
@@ -85,9 +85,9 @@ def _without_tables(data: bytes) -> bytes:
     return b"<w:style ".join((head, *kept))
 
 
-def _style(node: Node) -> Style:
+def _style(node: XmlNode) -> Style:
     outline = node.first("w:outlineLvl")
-    numbering = node.first("w:numPr") or Node("", {})
+    numbering = node.first("w:numPr") or XmlNode("", {})
     level = numbering.first("w:ilvl")
     return Style(
         name=node.child_value("w:name", "w:val"),
@@ -126,7 +126,7 @@ class Numbering:
 
     @classmethod
     def read(cls, package: Package, parts: list[str], styles: Styles) -> Numbering:
-        root = package.tree(parts[0], tags=(*_LIST_TAGS, *_NUM_TAGS)) if parts else Node("", {})
+        root = package.tree(parts[0], tags=(*_LIST_TAGS, *_NUM_TAGS)) if parts else XmlNode("", {})
         abstract = {
             node.get("w:abstractNumId"): {list_level(level.get("w:ilvl")): _level(level) for level in node.all("w:lvl")}
             for node in root.all("w:abstractNum")
@@ -171,7 +171,7 @@ class Numbering:
         counts[level + 1 :] = [None] * (_LEVELS - level - 1)
 
 
-def _level(node: Node) -> ListLevel:
+def _level(node: XmlNode) -> ListLevel:
     return ListLevel(
         format=node.child_value("w:numFmt", "w:val") or "decimal",
         pattern=node.child_value("w:lvlText", "w:val")[:100],
@@ -179,7 +179,7 @@ def _level(node: Node) -> ListLevel:
     )
 
 
-def _use(node: Node) -> ListUse:
+def _use(node: XmlNode) -> ListUse:
     overrides = {list_level(child.get("w:ilvl")): child.first("w:startOverride") for child in node.all("w:lvlOverride")}
     starts = {level: whole_number(start.get("w:val"), 1) for level, start in overrides.items() if start is not None}
     return ListUse(abstract_id=node.child_value("w:abstractNumId", "w:val"), starts=starts)

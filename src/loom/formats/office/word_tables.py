@@ -6,7 +6,7 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from loom.formats.office import marks
+from loom.formats.office import text_marks
 from loom.formats.office.xml_names import Attributes, keys, value
 from loom.formats.office.xml_reader import whole_number
 
@@ -20,24 +20,24 @@ class Grid(msgspec.Struct, frozen=True):
     rows: list[list[str]]
 
 
-Block: TypeAlias = str | Grid
+CellBlock: TypeAlias = str | Grid
 
 
-def lines_of(blocks: list[Block]) -> list[str]:
+def lines_of(blocks: list[CellBlock]) -> list[str]:
     lines: list[str] = []
     for block in blocks:
-        lines.extend((block,) if isinstance(block, str) else ("", *marks.table(block.rows), ""))
+        lines.extend((block,) if isinstance(block, str) else ("", *text_marks.table(block.rows), ""))
     return lines
 
 
-def _cell_text(blocks: list[Block]) -> str:
+def _cell_text(blocks: list[CellBlock]) -> str:
     if len(blocks) == 1 and isinstance(blocks[0], str):
-        return marks.cell(blocks[0])
+        return text_marks.cell(blocks[0])
     lines: list[str] = []
     for block in blocks:
         inner = (block,) if isinstance(block, str) else ["; ".join(filter(None, row)) for row in block.rows]
         lines.extend(line.strip("\n") for line in inner)
-    return marks.cell("\n".join(lines))
+    return text_marks.cell("\n".join(lines))
 
 
 class _Table:
@@ -46,7 +46,7 @@ class _Table:
     def __init__(self) -> None:
         self.rows: list[list[str]] = []
         self.row: list[str] = []
-        self.plain: list[Block] | None = []
+        self.plain: list[CellBlock] | None = []
         """What a table of one column holds (it is a frame around text); None once there are more columns."""
         self.span = 1
         self.is_continued = False
@@ -63,7 +63,7 @@ class Tables:
     def start(self) -> None:
         self._open.append(_Table())
 
-    def end(self) -> list[Block]:
+    def end(self) -> list[CellBlock]:
         table = self._open.pop()
         if table.plain is not None:
             return table.plain
@@ -103,7 +103,7 @@ class Tables:
         """A cell that continues the one above or before it is shown empty, so that columns stay in line."""
         self._open[-1].is_continued = value(attributes, _W_VAL) != "restart"
 
-    def end_cell(self, blocks: list[Block]) -> None:
+    def end_cell(self, blocks: list[CellBlock]) -> None:
         table = self._open[-1]
         is_first = not table.row
         table.row.append("" if table.is_continued else _cell_text(blocks))

@@ -14,9 +14,10 @@ from typing import Final
 import msgspec
 
 from loom.formats.office.ooxml import R_ID, Package
+from loom.formats.office.sheet_display import NumberStyles, column_number, number_styles
 from loom.formats.office.sheet_rows import MAX_COLUMNS, Cell
 from loom.formats.office.xml_names import Attributes, value
-from loom.formats.office.xml_reader import Node, XmlReader, whole_number
+from loom.formats.office.xml_reader import XmlReader, whole_number
 
 _ERROR: Final = b't="e"'
 _FORMULA: Final = b"<f"
@@ -32,13 +33,6 @@ _TEXT: Final = "str"
 _ESCAPED: Final = re.compile(r"_x(?![Dd][89A-Fa-f])([0-9A-Fa-f]{4})_")
 """Halves of characters (D800 to DFFF) are none."""
 _PLACE: Final = re.compile(r"([A-Z]{1,3})([0-9]{1,7})")
-_QUOTED: Final = re.compile(r'"[^"]*"|\\.|_.|\*.|\[(?![hms]+\])[^\]]*\]', re.IGNORECASE)
-_DATE_FORMATS: Final = frozenset({*range(14, 23), *range(27, 37), *range(45, 48), *range(50, 59)})
-_SPAN_FORMATS: Final = frozenset({46})
-_LEAP_BUG: Final = 60
-_EPOCH_1900: Final = dt.datetime(1899, 12, 30)  # noqa: DTZ001 - spreadsheets know no time zones
-_EPOCH_1904: Final = dt.datetime(1904, 1, 1)  # noqa: DTZ001 - spreadsheets know no time zones
-_MAX_SERIAL: Final = 2_958_466
 _WORKBOOK_TAGS: Final = ("x:workbookPr", "x:sheet")
 _KINDS: Final = {"chartsheet": "chart", "dialogsheet": "dialog", "xlMacrosheet": "macros", "xlIntlMacrosheet": "macros"}
 _STYLE_TAGS: Final = ("x:numFmt", "x:cellXfs", "x:xf")
@@ -102,17 +96,18 @@ def _is_empty_text(data: bytes, found: re.Match[bytes]) -> bool:
 
 
 class Workbook:
-    """What the sheets of a workbook share: strings, and which number formats are dates."""
+    """What the sheets of a workbook share: strings and number formats."""
 
     def __init__(self, package: Package) -> None:
         self.package = package
-        self.sheets, self._is_1904 = sheet_parts(package)
+        self.sheets, is_1904 = sheet_parts(package)
         main = package.main_part("xl/workbook.xml")
         self._strings = _Strings()
-        for part in package.related(main, "sharedStrings")[:1]:
+        for part in package.related_parts(main, "sharedStrings")[:1]:
             package.read(part, self._strings.xml)
-        styles = package.related(main, "styles")
-        self._formats = _date_formats(package.tree(styles[0], tags=_STYLE_TAGS)) if styles else []
+        styles = package.related_parts(main, "styles")
+        root = package.tree(styles[0], tags=_STYLE_TAGS) if styles else None
+        self.styles = number_styles(root, is_1904=is_1904)
 
     def read(self, sheet: SheetPart, row: Callable[[SheetRow], None]) -> None:
         """Call `row` for each row that is not empty."""
@@ -123,25 +118,15 @@ class Workbook:
 
     def number(self, text: str, style: str) -> Cell:
         number = float(text)
-        place = whole_number(style)
-        kind = self._formats[place] if place < len(self._formats) else ""
-        return moment(number, kind, is_1904=self._is_1904) if kind else number
+        shown = self.styles.display(number, whole_number(style))
+        return number if shown is None else shown
 
 
-def moment(number: float, kind: str, *, is_1904: bool) -> Cell:
-    """The day, the time of day or the span that a number stands for in a format of this kind (`format_kind`)."""
-    if not 0 <= number < _MAX_SERIAL:
-        return number
-    since = dt.timedelta(seconds=round(number * 86_400))
-    if kind == "span":
-        return since
-    if number < 1:
-        return (_EPOCH_1904 + since).time()
-    epoch = _EPOCH_1904 if is_1904 else _EPOCH_1900 + dt.timedelta(days=number < _LEAP_BUG)
-    try:
-        return epoch + since
-    except OverflowError:  # beyond the year 9999
-        return number
+def workbook_styles(package: Package) -> NumberStyles:
+    """The number formats of a workbook, without its cells and strings."""
+    styles = package.related_parts(package.main_part("xl/workbook.xml"), "styles")
+    root = package.tree(styles[0], tags=_STYLE_TAGS) if styles else None
+    return number_styles(root, is_1904=sheet_parts(package)[1])
 
 
 class _Strings:
@@ -160,7 +145,7 @@ class _Strings:
         self._pieces = []
 
     def _end(self) -> None:
-        self.found.append(_unescaped("".join(self._pieces)))
+        self.found.append(_unescape("".join(self._pieces)))
 
     def _say(self, text: str) -> None:
         self._pieces.append(text)
@@ -205,7 +190,7 @@ class _Cells:
 
     def _start_cell(self, attributes: Attributes) -> None:
         match = _PLACE.fullmatch(attributes.get("r", ""))
-        self._column = _column_number(match[1]) if match else self._column + 1
+        self._column = column_number(match[1]) if match else self._column + 1
         self._kind = attributes.get("t", "n")
         self._style = attributes.get("s", "")
         self._value = []
@@ -223,7 +208,7 @@ class _Cells:
     def _end_cell(self) -> None:
         text = "".join(self._value)
         if text or (self._value and self._kind == _TEXT):
-            found = self._typed(text)
+            found = self._cell_value(text)
         else:
             found = "".join(("=", *self._formula)) if self._formula else ""
         if found == "":
@@ -237,7 +222,7 @@ class _Cells:
         self._cells.extend([None] * (self._column - len(self._cells)))
         self._cells[self._column :] = [found]
 
-    def _typed(self, text: str) -> Cell:
+    def _cell_value(self, text: str) -> Cell:
         match self._kind:
             case "s":
                 return self._workbook.string(text)
@@ -248,10 +233,10 @@ class _Cells:
             case "d":
                 return _day(text)
             case _:
-                return _unescaped(text)
+                return _unescape(text)
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     """Characters that XML cannot hold stand in texts as `_x000D_`."""
     return _ESCAPED.sub(lambda found: chr(int(found[1], 16)), text) if "_x" in text else text
 
@@ -261,30 +246,3 @@ def _day(text: str) -> Cell:
         return dt.datetime.fromisoformat(text)
     except ValueError:
         return text
-
-
-def _column_number(letters: str) -> int:
-    number = 0
-    for letter in letters:
-        number = number * 26 + ord(letter) - ord("A") + 1
-    return number - 1
-
-
-def _date_formats(root: Node) -> list[str]:
-    """For each cell style: `date`, `span` (a length of time) or nothing."""
-    custom = {node.get("numFmtId"): format_kind(node.get("formatCode")) for node in root.all("x:numFmt")}
-    kinds: list[str] = []
-    for styles in root.all("x:cellXfs"):
-        for node in styles.all("x:xf"):
-            number = whole_number(node.get("numFmtId"))
-            built_in = "span" if number in _SPAN_FORMATS else "date" if number in _DATE_FORMATS else ""
-            kinds.append(custom.get(node.get("numFmtId"), built_in))
-    return kinds
-
-
-def format_kind(code: str) -> str:
-    """What numbers in this format are: `date`, `span` (a length of time) or nothing of the kind."""
-    plain = _QUOTED.sub("", code[:255].partition(";")[0]).lower()
-    if "[" in plain:
-        return "span"
-    return "date" if any(letter in plain for letter in "dmyhs") and "general" not in plain else ""

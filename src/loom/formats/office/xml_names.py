@@ -6,7 +6,7 @@ from functools import cache
 from typing import Final, TypeAlias
 
 Attributes: TypeAlias = dict[str, str]
-Keys: TypeAlias = tuple[str, ...]
+AttributeKeys: TypeAlias = tuple[str, ...]
 
 _SCHEMA: Final = "http://schemas.openxmlformats.org/"
 _STRICT: Final = "http://purl.oclc.org/ooxml/"
@@ -45,13 +45,13 @@ PREFIXES: Final = {uri: prefix for prefix, uris in NAMESPACES.items() for uri in
 
 
 @cache
-def keys(name: str) -> Keys:
+def keys(name: str) -> AttributeKeys:
     """Every spelling of `w:val` that expat may report: as it stands, and with either namespace before it."""
     prefix, _, local = name.partition(":")
     return (name, *(f"{uri} {local}" for uri in NAMESPACES[prefix]))
 
 
-def value(attributes: Attributes, names: Keys) -> str:
+def value(attributes: Attributes, names: AttributeKeys) -> str:
     """An attribute in whichever namespace the file uses; empty when it is not there."""
     for name in names:
         if name in attributes:

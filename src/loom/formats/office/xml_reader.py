@@ -14,13 +14,13 @@ from loom.formats.office.archive import Archive, damage_reported
 from loom.formats.office.xml_names import Attributes, keys, value
 from loom.formats.office.xml_scan import (
     MAX_DEPTH,
-    End,
+    OnCharacters,
+    OnEnd,
+    OnStart,
     Scan,
-    Start,
-    Words,
     plain_prefix,
     scan_prefix,
-    too_deep,
+    too_deep_error,
 )
 
 _Call = TypeVar("_Call")
@@ -55,11 +55,11 @@ class XmlReader:
 
     def __init__(
         self,
-        starts: Mapping[str, Start],
-        ends: Mapping[str, End],
+        starts: Mapping[str, OnStart],
+        ends: Mapping[str, OnEnd],
         *,
-        opens: Mapping[str, End] | None = None,
-        words: Mapping[str, Words] | None = None,
+        opens: Mapping[str, OnEnd] | None = None,
+        words: Mapping[str, OnCharacters] | None = None,
         skipped: Collection[str] = (),
         telling: Mapping[str, str] | None = None,
         beside: Mapping[str, str] | None = None,
@@ -77,7 +77,7 @@ class XmlReader:
         self._is_mixed = is_mixed
         self._scans: dict[tuple[str, ...], Scan] = {}
         self._parser = expat.ParserCreate()
-        self._skip: Callable[[End | None], None] | None = None
+        self._skip: Callable[[OnEnd | None], None] | None = None
 
     def read(self, archive: Archive, member: str, *, name: str) -> None:
         if archive.size_bytes(member) > MAX_XML_BYTES:
@@ -89,6 +89,9 @@ class XmlReader:
                 self._parse(data, plain_prefix(data), archive, name)
                 return
             scan = self._scan(prefix, data)
+            if not scan.is_plain(data):
+                self._parse(data, prefix, archive, name)
+                return
             self._skip = scan.skip
             scan.run(self._trim(data) if self._trim else data, name=name, tick=archive.check_time)
 
@@ -99,7 +102,7 @@ class XmlReader:
     def release(self) -> None:
         self._parser.CharacterDataHandler = None
 
-    def skip(self, then: End | None = None) -> None:
+    def skip(self, then: OnEnd | None = None) -> None:
         """Called in the start of an element: nothing inside it is reported, nor its end, which `then` follows."""
         if self._skip is not None:
             self._skip(then)
@@ -113,7 +116,7 @@ class XmlReader:
 
     def _new_scan(self, prefix: str, lone: Collection[str]) -> Scan:
         def named(calls: Mapping[str, _Call]) -> Mapping[str, _Call]:
-            return _named({tag: call for tag, call in calls.items() if tag not in lone}, prefix)
+            return _by_reported_name({tag: call for tag, call in calls.items() if tag not in lone}, prefix)
 
         return Scan(
             starts=named(self._starts),
@@ -129,11 +132,11 @@ class XmlReader:
         for tag, call in self._opens.items():
             starts[tag] = _without_attributes(call)
         for tag, call in self._words.items():
-            starts[tag], ends[tag] = self._collected(call)
-        self._prepare(_named(starts, prefix), _named(ends, prefix), name, resolve=prefix is None)
+            starts[tag], ends[tag] = self._collect_text(call)
+        self._prepare(_by_reported_name(starts, prefix), _by_reported_name(ends, prefix), name, resolve=prefix is None)
         self._feed((data[at : at + _FED_BYTES] for at in range(0, len(data), _FED_BYTES)), archive, name)
 
-    def _collected(self, call: Words) -> tuple[Start, End]:
+    def _collect_text(self, call: OnCharacters) -> tuple[OnStart, OnEnd]:
         pieces: list[str] = []
 
         def end() -> None:
@@ -153,7 +156,7 @@ class XmlReader:
                 raise TooLarge(f"{name or 'The document'} holds a single tag of many megabytes.", name=name)
         parser.Parse(b"", is_last)
 
-    def _prepare(self, starts: Mapping[str, Start], ends: Mapping[str, End], name: str, *, resolve: bool) -> None:
+    def _prepare(self, starts: Mapping[str, OnStart], ends: Mapping[str, OnEnd], name: str, *, resolve: bool) -> None:
         def refused(*_: object) -> int:
             raise Unreadable(f"{name or 'The document'} declares XML entities, as no office program does.", name=name)
 
@@ -171,17 +174,17 @@ class XmlReader:
         self._report(self._parser, starts, ends, name)
 
     def _report(
-        self, parser: expat.XMLParserType, starts: Mapping[str, Start], ends: Mapping[str, End], document: str
+        self, parser: expat.XMLParserType, starts: Mapping[str, OnStart], ends: Mapping[str, OnEnd], document: str
     ) -> None:
         depth = skipped_from = 0
-        after: End | None = None
+        after: OnEnd | None = None
         start_of, end_of = starts.get, ends.get
 
         def start(name: str, attributes: Attributes) -> None:
             nonlocal depth
             depth += 1
             if depth > MAX_DEPTH:
-                raise too_deep(document)
+                raise too_deep_error(document)
             if (call := start_of(name)) is not None:
                 call(attributes)
 
@@ -191,7 +194,7 @@ class XmlReader:
             if (call := end_of(name)) is not None:
                 call()
 
-        def skip(then: End | None) -> None:
+        def skip(then: OnEnd | None) -> None:
             nonlocal skipped_from, after
             skipped_from, after = depth, then
             parser.StartElementHandler = skipped_start
@@ -201,7 +204,7 @@ class XmlReader:
             nonlocal depth
             depth += 1
             if depth > MAX_DEPTH:
-                raise too_deep(document)
+                raise too_deep_error(document)
 
         def skipped_end(_name: str) -> None:
             nonlocal depth
@@ -217,11 +220,11 @@ class XmlReader:
         parser.EndElementHandler = end
 
 
-def _without_attributes(call: End) -> Start:
+def _without_attributes(call: OnEnd) -> OnStart:
     return lambda _attributes: call()
 
 
-def _named(calls: Mapping[str, _Call], plain_prefix: str | None) -> Mapping[str, _Call]:
+def _by_reported_name(calls: Mapping[str, _Call], plain_prefix: str | None) -> Mapping[str, _Call]:
     """The calls by the names that expat will report: resolved, as they are, or without the prefix that is left out."""
     if plain_prefix is None:
         return {spelling: call for name, call in calls.items() for spelling in keys(name)}
@@ -230,7 +233,7 @@ def _named(calls: Mapping[str, _Call], plain_prefix: str | None) -> Mapping[str,
     return {name.removeprefix(f"{plain_prefix}:"): call for name, call in calls.items()}
 
 
-class Node:
+class XmlNode:
     """An element of a small part, with only those children and words that were asked for."""
 
     __slots__ = ("attributes", "children", "pieces", "tag")
@@ -238,13 +241,13 @@ class Node:
     def __init__(self, tag: str, attributes: Attributes) -> None:
         self.tag = tag
         self.attributes = attributes
-        self.children: list[Node] = []
+        self.children: list[XmlNode] = []
         self.pieces: list[str] = []
 
-    def all(self, tag: str) -> list[Node]:
+    def all(self, tag: str) -> list[XmlNode]:
         return [child for child in self.children if child.tag == tag]
 
-    def first(self, tag: str) -> Node | None:
+    def first(self, tag: str) -> XmlNode | None:
         return next((child for child in self.children if child.tag == tag), None)
 
     def get(self, name: str) -> str:
@@ -269,25 +272,25 @@ def read_tree(
     words: Collection[str] = (),
     trim: Trim | None = None,
     name: str,
-) -> Node:
+) -> XmlNode:
     """A part as a tree of `tags`; elements that are not named are passed through, `words` keep their text."""
-    root = Node("", {})
+    root = XmlNode("", {})
     path = [root]
     left = MAX_NODES
 
-    def added(tag: str, attributes: Attributes) -> Node:
+    def added(tag: str, attributes: Attributes) -> XmlNode:
         nonlocal left
         left -= 1
         if left < 0:
             raise TooLarge(f"{name or 'The document'} holds too many elements in one part.", name=name)
-        node = Node(tag, attributes)
+        node = XmlNode(tag, attributes)
         path[-1].children.append(node)
         return node
 
-    def opened(tag: str) -> Start:
+    def opened(tag: str) -> OnStart:
         return lambda attributes: path.append(added(tag, attributes))
 
-    def said(tag: str) -> Words:
+    def said(tag: str) -> OnCharacters:
         def words(text: str) -> None:
             added(tag, {}).pieces.append(text)
 

@@ -2,8 +2,9 @@
 
 Formatting is most of a document, and a call for each of its tags is what costs time; here they are passed over in C.
 What a reader is told is what a parser would tell it: tags of its choice, in order, and the words inside them. A part
-that is not of the plain kind (comments, CDATA, a document type, unusual prefixes, encodings or characters) is left to
-the parser. Characters that XML does not allow are not looked for: they cannot do harm, and do not get out (`office`).
+that is not of the plain kind (comments, CDATA, processing instructions, a document type, elements between words,
+unusual prefixes, encodings or characters) is left to the parser. Characters that XML does not allow are not looked
+for: they cannot do harm, and do not get out (`office`).
 """
 
 from __future__ import annotations
@@ -18,9 +19,9 @@ from typing import Final, Literal, TypeAlias
 from loom.errors import Unreadable
 from loom.formats.office.xml_names import NAMESPACES, PREFIXES, Attributes
 
-Start: TypeAlias = Callable[[Attributes], None]
-End: TypeAlias = Callable[[], None]
-Words: TypeAlias = Callable[[str], None]
+OnStart: TypeAlias = Callable[[Attributes], None]
+OnEnd: TypeAlias = Callable[[], None]
+OnCharacters: TypeAlias = Callable[[str], None]
 _Kind: TypeAlias = Literal["start", "open", "words", "end"]
 _Token: TypeAlias = tuple[bytes, bytes, bytes, bytes]
 """A tag with its name (`/name` at the end of an element), its attributes, the text behind it, and what closes it."""
@@ -41,6 +42,7 @@ _LONG_BEGINNING: Final = 8_192
 _LONG_ATTRIBUTES: Final = 100
 _MOST_WHITE: Final = 64
 _PRIVATE_USE: Final = 0xE000
+_NO_TOKEN: Final[_Token] = (b"", b"", b"", b"")
 _NOT_IN_ORDER: Final = "elements close in another order than they were opened"
 
 
@@ -51,7 +53,7 @@ def scan_prefix(data: bytes) -> str | None:
         end = data.find(b">", end) + 1
     is_usual = end <= _LONG_BEGINNING
     beginning = _usual_beginning(data[:end]) if is_usual else _read_beginning(data[:end])
-    if beginning is None or (b"!" in data and b"<!" in data):
+    if beginning is None or (b"!" in data and b"<!" in data) or data.find(b"<?", end) >= 0:
         return None
     closing, prefix = beginning
     if not data[-len(closing) - _MOST_WHITE :].rstrip().endswith(closing):
@@ -107,10 +109,10 @@ class Scan:
     def __init__(
         self,
         *,
-        starts: Mapping[str, Start],
-        opens: Mapping[str, End],
-        ends: Mapping[str, End],
-        words: Mapping[str, Words],
+        starts: Mapping[str, OnStart],
+        opens: Mapping[str, OnEnd],
+        ends: Mapping[str, OnEnd],
+        words: Mapping[str, OnCharacters],
         skipped: Collection[str],
         telling: Mapping[str, str],
     ) -> None:
@@ -130,10 +132,15 @@ class Scan:
         for kind, asked in kinds:
             for name, call in asked.items():
                 self._calls[name.encode()] = (kind, call, self._closings.get(name.encode()))
-        self._then: End | None = None
+        self._mixed = _mixed(frozenset(words))
+        self._then: OnEnd | None = None
         self._is_skipping = False
 
-    def skip(self, then: End | None) -> None:
+    def is_plain(self, data: bytes) -> bool:
+        """Whether elements that hold words hold nothing else; a part where they do not is left to the parser."""
+        return self._mixed is None or self._mixed.search(data) is None
+
+    def skip(self, then: OnEnd | None) -> None:
         self._is_skipping, self._then = True, then
 
     def run(self, data: bytes, *, name: str, tick: Callable[[], None]) -> None:
@@ -144,7 +151,7 @@ class Scan:
         if b"\r" in data:
             data = data.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         blocks = (data,) if len(data) <= _BLOCK_BYTES else _blocks(data)
-        tokens = chain.from_iterable(_found(self._pattern, block, tick) for block in blocks)
+        tokens = chain.from_iterable(_find_tokens(self._pattern, block, tick) for block in blocks)
         calls = self._calls
         is_open: list[bytes] = []
         self._is_skipping = False
@@ -156,10 +163,9 @@ class Scan:
                 call()
                 continue
             if kind == "words":
-                if closing:
-                    call(_decoded(text))
-                elif attributes[-1:] != b"/":
-                    call(_decoded(_rest_of_words(text, end or b"", tokens)))
+                call(_decode(text))
+                if not closing and attributes[-1:] != b"/" and next(tokens, _NO_TOKEN)[0] != end:
+                    raise ValueError(_NOT_IN_ORDER)
                 continue
             if kind == "open":
                 call()
@@ -175,7 +181,7 @@ class Scan:
             else:
                 is_open.append(end)
                 if len(is_open) > MAX_DEPTH:
-                    raise too_deep(name)
+                    raise too_deep_error(name)
         if is_open:
             raise ValueError(_NOT_IN_ORDER)
 
@@ -192,7 +198,7 @@ class Scan:
             elif tag in self._closings and not closed and attributes[-1:] != b"/":
                 is_open.append(self._closings[tag])
                 if len(is_open) > MAX_DEPTH:
-                    raise too_deep(name)
+                    raise too_deep_error(name)
         self._is_skipping = False
         if self._then is not None:
             self._then()
@@ -202,23 +208,13 @@ def _nothing() -> None:
     """For tags that are followed without being asked for."""
 
 
-def too_deep(name: str) -> Unreadable:
+def too_deep_error(name: str) -> Unreadable:
     return Unreadable(f"{name or 'The document'} nests its elements deeper than any office program does.", name=name)
 
 
-def _found(pattern: re.Pattern[bytes], block: bytes, tick: Callable[[], None]) -> list[_Token]:
+def _find_tokens(pattern: re.Pattern[bytes], block: bytes, tick: Callable[[], None]) -> list[_Token]:
     tick()
     return pattern.findall(block)
-
-
-def _rest_of_words(first: bytes, closing: bytes, tokens: Iterator[_Token]) -> bytes:
-    """Words between which something else stands, up to the end of their element."""
-    pieces = [first]
-    for tag, _, text, _ in tokens:
-        if tag == closing:
-            return b"".join(pieces)
-        pieces.append(text)
-    raise ValueError(_NOT_IN_ORDER)
 
 
 def _blocks(data: bytes) -> Iterator[bytes]:
@@ -240,9 +236,17 @@ def _stops(followed: frozenset[str], others: frozenset[str], telling: frozenset[
     marks = {name: chr(_PRIVATE_USE + number) for number, name in enumerate(needed)}
     tags = _any_of(sorted(name + marks.get(name, "") for name in (*followed, *others)))
     for name, mark in marks.items():
-        tags = tags.replace(mark, rf"(?=[^<>]*\s(?:{needed[name]})=)")
+        tags = tags.replace(mark, rf"(?=[^<]*\s(?:{needed[name]})\s*=)")
     closings = f"/{_any_of(sorted(followed))}|" if followed else ""
     return re.compile(rf"<((?>{closings}{tags})(?=[\s/>])){attributes}>(?:(?<!/>)([^<]*+)(</\1>)?+)?+".encode())
+
+
+@cache
+def _mixed(words: frozenset[str]) -> re.Pattern[bytes] | None:
+    """An element that holds words and then another element, which begins before its own end."""
+    if not words:
+        return None
+    return re.compile(rf"<{_any_of(sorted(words))}(?=[\s/>])[^<>]*+(?<!/)>[^<]*+<(?!/)".encode())
 
 
 def _any_of(words: list[str]) -> str:
@@ -271,15 +275,15 @@ def _read_attributes(raw: bytes) -> Attributes:
         raw = raw.translate(_WHITE)
     found = _ATTRIBUTE.findall(raw.decode())
     if b"&" in raw:
-        return {name: _REFERENCE.sub(_referred, one or other) for name, one, other in found}
+        return {name: _REFERENCE.sub(_resolve_reference, one or other) for name, one, other in found}
     return {name: one or other for name, one, other in found}
 
 
-def _decoded(raw: bytes) -> str:
-    return _REFERENCE.sub(_referred, raw.decode()) if b"&" in raw else raw.decode()
+def _decode(raw: bytes) -> str:
+    return _REFERENCE.sub(_resolve_reference, raw.decode()) if b"&" in raw else raw.decode()
 
 
-def _referred(match: re.Match[str]) -> str:
+def _resolve_reference(match: re.Match[str]) -> str:
     if match[3]:
         return _NAMED[match[3]]
     if match[1] or match[2]:

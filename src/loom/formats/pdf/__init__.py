@@ -2,31 +2,25 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Final
 
 import msgspec
 
 from loom.content.media import Media, digest_of, size_label
-from loom.content.recipes import Page, Picture, Slice, Text, Thumb
+from loom.content.recipes import EmbeddedImage, Page, Slice, Text, Thumb
 from loom.errors import TooLarge, Unreadable
-from loom.formats.facts import Inspection, Limits, Rendered
-from loom.formats.names import clean_name
+from loom.formats.facts import Inspection, IntakeLimits, Rendered
+from loom.formats.file_names import clean_name
 from loom.formats.pdf.messages import Inspect, PageWindow, PdfFacts, PdfJob, clamp_pages
-from loom.formats.worker import Crew
+from loom.formats.worker import WorkerKind, current_pool
 
-__all__ = ["PageWindow", "clamp_pages", "inspect_pdf", "render_pdf"]
+__all__ = ["PDF_WORKER", "PageWindow", "clamp_pages", "inspect_pdf", "render_pdf"]
 
-_CHILDREN: Final = 2
-"""One slow document must not hold up the others."""
-
-
-@cache
-def _crew() -> Crew:
-    return Crew("loom.formats.pdf.job", size=_CHILDREN)
+PDF_WORKER: Final = WorkerKind("loom.formats.pdf.job", size=2)
+"""Two, because one slow document must not hold up the others."""
 
 
-def inspect_pdf(data: bytes, name: str, limits: Limits) -> Inspection:
+def inspect_pdf(data: bytes, name: str, limits: IntakeLimits) -> Inspection:
     """Whether it is a PDF that can be read, and what it holds.
 
     Text and pictures are looked for on the first twenty pages (`pages_examined`), so that a thousand pages cost no
@@ -51,14 +45,17 @@ def inspect_pdf(data: bytes, name: str, limits: Limits) -> Inspection:
     )
 
 
-def render_pdf(data: bytes, media: Media, recipe: Page | Slice | Text | Thumb | Picture, limits: Limits) -> Rendered:
+def render_pdf(
+    data: bytes, media: Media, recipe: Page | Slice | Text | Thumb | EmbeddedImage, limits: IntakeLimits
+) -> Rendered:
     """Derived bytes of a PDF. `media.digest` names `data`, which the worker keeps while it is being asked about."""
     result, blob = _call(recipe, data, media.digest, media.name, limits)
     return msgspec.structs.replace(msgspec.msgpack.decode(result, type=Rendered), data=blob)
 
 
-def _call(job: PdfJob, data: bytes, digest: str, name: str, limits: Limits) -> tuple[msgspec.Raw, bytes]:
-    return _crew().call(
+def _call(job: PdfJob, data: bytes, digest: str, name: str, limits: IntakeLimits) -> tuple[msgspec.Raw, bytes]:
+    return current_pool().call(
+        PDF_WORKER,
         msgspec.msgpack.encode(job),
         data,
         digest=digest,
@@ -77,11 +74,11 @@ def _notices(facts: PdfFacts) -> tuple[str, ...]:
     if facts.pictures_left_out:
         notices.append(f"{facts.pictures_left_out} more pictures are not listed.")
     if facts.attached_files:
-        notices.append(_attached(facts))
+        notices.append(_attachment_notice(facts))
     return tuple(notices)
 
 
-def _attached(facts: PdfFacts) -> str:
+def _attachment_notice(facts: PdfFacts) -> str:
     names = [name for name in map(clean_name, facts.attached_names) if name]
     if len(names) < facts.attached_files:
         names.append("…")

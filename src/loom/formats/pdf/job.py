@@ -12,24 +12,26 @@ from typing import Any, Final, assert_never
 
 import msgspec
 
-from loom.content.recipes import Page, Picture, Slice, Text, Thumb
+from loom.content.recipes import EmbeddedImage, Page, Slice, Text, Thumb
 from loom.errors import Encrypted, Unreadable, Unsupported
 from loom.formats.facts import EmbeddedPicture, Rendered
-from loom.formats.pdf.draw import draw
 from loom.formats.pdf.messages import Inspect, PdfFacts, PdfJob, clamp_pages
-from loom.formats.pdf.pdfium import attached_names, drawn_text, library, pages, raw, side_notes
+from loom.formats.pdf.page_image import draw
+from loom.formats.pdf.pdfium import attached_names, drawn_text, library, pages, raw_functions, side_notes
 from loom.formats.pdf.pictures import list_pictures, take_picture
+from loom.formats.pdf.text_layer import is_gibberish
 from loom.formats.worker.loop import Task, serve
 
 EXAMINED_PAGES: Final = 20
 LISTED_PICTURES: Final = 100
 LISTED_ATTACHMENTS: Final = 5
 MAX_TEXT_BYTES: Final = 32_000_000
+_LISTED_PAGES: Final = 10
 HELD_DOCUMENTS: Final = 4
 HELD_BYTES: Final = 64_000_000
 
 
-class Shelf:
+class DocumentCache:
     """The last few documents, each parsed once, by digest."""
 
     def __init__(self) -> None:
@@ -71,16 +73,16 @@ def _open(data: bytes) -> Any:
     try:
         document = library().PdfDocument(data)
     except library().PdfiumError as error:
-        if error.err_code == raw().FPDF_ERR_PASSWORD:
+        if error.err_code == raw_functions().FPDF_ERR_PASSWORD:
             raise Encrypted("needs a password", hint="Save a copy without one and use that.") from None
-        if error.err_code == raw().FPDF_ERR_SECURITY:
+        if error.err_code == raw_functions().FPDF_ERR_SECURITY:
             raise Encrypted("is encrypted in an unknown way", hint="Save a copy without encryption.") from None
         raise Unreadable("is not a PDF that can be read, or has no pages") from None
     document.init_forms()  # what was typed into a form is drawn only with this
     return document
 
 
-def _render(document: Any, job: Page | Slice | Text | Thumb | Picture, task: Task) -> Rendered:
+def _render(document: Any, job: Page | Slice | Text | Thumb | EmbeddedImage, task: Task) -> Rendered:
     match job:
         case Text():
             return _text(document, job, until=time.monotonic() + 0.7 * task.seconds)
@@ -92,7 +94,7 @@ def _render(document: Any, job: Page | Slice | Text | Thumb | Picture, task: Tas
             return _draw(document, job, task.limits.max_pixels)
         case Thumb():
             return _draw(document, Page(number=1, max_side_px=job.side_px), task.limits.max_pixels)
-        case Picture():
+        case EmbeddedImage():
             return take_picture(pages(document, 1, len(document)), job.number, task.limits.max_pixels)
         case _:
             assert_never(job)
@@ -110,7 +112,8 @@ def _inspect(document: Any, until: float) -> PdfFacts:
         if page is None:
             broken.append(number)
         else:
-            if not drawn_text(page):
+            text = drawn_text(page)
+            if not text or is_gibberish(text):
                 without_text.append(number)
             found += [facts for facts, _ in list_pictures(page, number, seen)]
         examined = number
@@ -127,7 +130,7 @@ def _inspect(document: Any, until: float) -> PdfFacts:
         broken_pages=tuple(broken),
         pictures=tuple(found[:LISTED_PICTURES]),
         pictures_left_out=max(0, len(found) - LISTED_PICTURES),
-        attached_files=max(0, raw().FPDFDoc_GetAttachmentCount(document)),
+        attached_files=max(0, raw_functions().FPDFDoc_GetAttachmentCount(document)),
         attached_names=tuple(attached_names(document, LISTED_ATTACHMENTS)),
     )
 
@@ -138,6 +141,7 @@ def _text(document: Any, job: Text, until: float) -> Rendered:
     notices = [notice] if notice else []
     parts: list[str] = []
     without_text: list[int] = []
+    gibberish: list[int] = []
     broken_from = 0
     size = 0
     for number, page in pages(document, first, last):
@@ -147,7 +151,11 @@ def _text(document: Any, job: Text, until: float) -> Rendered:
         if broken_from:
             parts.append(f"[{_pages(broken_from, number - 1)}: cannot be read]")
             broken_from = 0
-        if text := drawn_text(page):
+        text = drawn_text(page)
+        if text and is_gibberish(text):
+            gibberish.append(number)
+            text = ""
+        if text:
             lines = [f"[page {number}]", text]
         else:
             lines = [f"[page {number}: no text layer]"]
@@ -162,6 +170,9 @@ def _text(document: Any, job: Text, until: float) -> Rendered:
             break
     if broken_from:
         parts.append(f"[{_pages(broken_from, last)}: cannot be read]")
+    if gibberish:
+        listed = ", ".join(map(str, gibberish[:_LISTED_PAGES])) + (", …" if len(gibberish) > _LISTED_PAGES else "")
+        notices.append(f"The text layer of page {listed} means nothing (its font does not name its letters): not used.")
     return Rendered(
         data=("\n\n".join(parts) + "\n").encode(),
         media_type="text/plain",
@@ -201,4 +212,4 @@ def _draw(document: Any, job: Page, max_pixels: int) -> Rendered:
 
 if __name__ == "__main__":
     library()
-    serve(Shelf().run)
+    serve(DocumentCache().run)

@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeAlias
 import msgspec
 
 from loom.content.blocks import page_label, page_range
-from loom.content.recipes import Page, Picture, Slice, Text, Thumb
+from loom.content.recipes import EmbeddedImage, Page, Slice, Text, Thumb
 from loom.formats.facts import EmbeddedPicture
 
 
@@ -27,7 +27,7 @@ class PdfFacts(msgspec.Struct, frozen=True):
     """Of the first of them."""
 
 
-PdfJob: TypeAlias = Inspect | Page | Slice | Text | Thumb | Picture
+PdfJob: TypeAlias = Inspect | Page | Slice | Text | Thumb | EmbeddedImage
 
 
 class PageWindow(NamedTuple):

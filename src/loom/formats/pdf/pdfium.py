@@ -26,7 +26,7 @@ def library() -> Any:
 
 
 @cache
-def raw() -> Any:
+def raw_functions() -> Any:
     """The functions of pdfium itself."""
     return importlib.import_module("pypdfium2.raw")
 
@@ -47,21 +47,21 @@ def pages(document: Any, first: int, last: int) -> Iterator[tuple[int, Any]]:
 
 def drawn_text(page: Any) -> str:
     """The words of a page, in the order in which they were drawn; empty when it has no text layer."""
-    text_page = raw().FPDFText_LoadPage(page)
+    text_page = raw_functions().FPDFText_LoadPage(page)
     if not text_page:
         return ""
     try:
-        count = max(0, raw().FPDFText_CountChars(text_page))
+        count = max(0, raw_functions().FPDFText_CountChars(text_page))
         # pdfium counts characters but writes code units, two for some, and does not check the room it is given.
         buffer = (ctypes.c_ushort * (2 * count + 64))()
-        units = raw().FPDFText_GetText(text_page, 0, count, buffer)
+        units = raw_functions().FPDFText_GetText(text_page, 0, count, buffer)
         text = _utf16(buffer, units)
-        return _clean(_turned(text_page, text) if _ARABIC.search(text) else text)
+        return _clean(_reverse_arabic(text_page, text) if _ARABIC.search(text) else text)
     finally:
-        raw().FPDFText_ClosePage(text_page)
+        raw_functions().FPDFText_ClosePage(text_page)
 
 
-def _turned(text_page: Any, text: str) -> str:
+def _reverse_arabic(text_page: Any, text: str) -> str:
     """Arabic words that pdfium gives from their last letter to their first, as it does with those of Chromium, turned.
 
     Where the letters stand tells: in the order in which they are read, each is left of the one before.
@@ -77,7 +77,7 @@ def _from_the_left(text_page: Any, units: str) -> Iterator[tuple[int, int]]:
     first, end, rises = 0, 0, False
     before: _Word | None = None
     for found in _ARABIC_WORD.finditer(units):
-        word = None if _ARABIC_MARK.search(found[0]) else _placed(text_page, found)
+        word = None if _ARABIC_MARK.search(found[0]) else _locate_word(text_page, found)
         if word is not None:
             if before is None or units[end : found.start()] not in ("", " ") or not word.goes_on(before):
                 if rises:
@@ -101,9 +101,9 @@ class _Word(NamedTuple):
         return before.last <= self.first and self.first - before.right < _MAX_SPACE_EM * self.em
 
 
-def _placed(text_page: Any, found: re.Match[str]) -> _Word | None:
+def _locate_word(text_page: Any, found: re.Match[str]) -> _Word | None:
     """None where a letter is left of the one before, stands on its head or side, or is not the one that is meant."""
-    pdfium, x, y = raw(), ctypes.c_double(), ctypes.c_double()
+    pdfium, x, y = raw_functions(), ctypes.c_double(), ctypes.c_double()
     start = pdfium.FPDFText_GetCharIndexFromTextIndex(text_page, found.start())
     matrix = pdfium.FS_MATRIX()
     if not pdfium.FPDFText_GetMatrix(text_page, start, matrix) or matrix.a <= abs(matrix.b):
@@ -122,7 +122,7 @@ def _placed(text_page: Any, found: re.Match[str]) -> _Word | None:
 
 def side_notes(page: Any) -> Iterator[str]:
     """`[field Name: Ada]` and `[note: see page 3]`: pdfium counts neither among the words of the page."""
-    pdfium = raw()
+    pdfium = raw_functions()
     for index in range(min(pdfium.FPDFPage_GetAnnotCount(page), _MAX_ANNOTATIONS)):
         annotation = pdfium.FPDFPage_GetAnnot(page, index)
         if not annotation:
@@ -130,11 +130,11 @@ def side_notes(page: Any) -> Iterator[str]:
         try:
             kind = pdfium.FPDFAnnot_GetSubtype(annotation)
             if kind == pdfium.FPDF_ANNOT_WIDGET and page.formenv:
-                value = _answered(pdfium.FPDFAnnot_GetFormFieldValue, page.formenv, annotation)
+                value = _read_text(pdfium.FPDFAnnot_GetFormFieldValue, page.formenv, annotation)
                 if value and value != "Off":
-                    yield f"[field {_answered(pdfium.FPDFAnnot_GetFormFieldName, page.formenv, annotation)}: {value}]"
+                    yield f"[field {_read_text(pdfium.FPDFAnnot_GetFormFieldName, page.formenv, annotation)}: {value}]"
             elif kind not in (pdfium.FPDF_ANNOT_LINK, pdfium.FPDF_ANNOT_POPUP, pdfium.FPDF_ANNOT_WIDGET):
-                note = _answered(pdfium.FPDFAnnot_GetStringValue, annotation, b"Contents")
+                note = _read_text(pdfium.FPDFAnnot_GetStringValue, annotation, b"Contents")
                 if note:
                     yield f"[note: {note}]"
         finally:
@@ -143,14 +143,14 @@ def side_notes(page: Any) -> Iterator[str]:
 
 def attached_names(document: Any, most: int) -> Iterator[str]:
     """Of the files that were put into the document, such as the data of an invoice."""
-    pdfium = raw()
+    pdfium = raw_functions()
     for index in range(min(pdfium.FPDFDoc_GetAttachmentCount(document), most)):
         attachment = pdfium.FPDFDoc_GetAttachment(document, index)
         if attachment:
-            yield _answered(pdfium.FPDFAttachment_GetName, attachment)
+            yield _read_text(pdfium.FPDFAttachment_GetName, attachment)
 
 
-def _answered(function: Any, *arguments: Any) -> str:
+def _read_text(function: Any, *arguments: Any) -> str:
     """What a function of pdfium writes into a buffer whose size it is asked for first."""
     size_bytes = function(*arguments, None, 0)
     buffer = (ctypes.c_ushort * (size_bytes // 2 + 1))()

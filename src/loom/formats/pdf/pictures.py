@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from loom.errors import TooLarge, Unreadable, Unsupported
 from loom.formats.facts import EmbeddedPicture, Rendered
-from loom.formats.pdf.pdfium import library, raw
+from loom.formats.pdf.pdfium import library, raw_functions
 
 _SMALLEST_SIDE_PX: Final = 8
 """Smaller ones are the slivers and dots that programs draw lines and shadows with."""
@@ -22,12 +22,12 @@ _FIRST_OBJECTS: Final = 100
 _MAX_DEPTH: Final = 5
 
 
-class Found(NamedTuple):
+class PdfImage(NamedTuple):
     facts: EmbeddedPicture
     image: Any
 
 
-def list_pictures(page: Any, page_number: int, seen: set[bytes]) -> Iterator[Found]:
+def list_pictures(page: Any, page_number: int, seen: set[bytes]) -> Iterator[PdfImage]:
     """The pictures of a page that are not in `seen` yet; a logo on every page is one picture."""
     for image in islice(_images(page), _MAX_ON_A_PAGE):
         try:
@@ -42,7 +42,7 @@ def list_pictures(page: Any, page_number: int, seen: set[bytes]) -> Iterator[Fou
         seen.add(key)
         media_type = "image/jpeg" if filters == ["DCTDecode"] else "image/png"
         facts = EmbeddedPicture(number=len(seen), page=page_number, media_type=media_type, width=width, height=height)
-        yield Found(facts, image)
+        yield PdfImage(facts, image)
 
 
 def has_pictures(page: Any) -> bool:
@@ -52,10 +52,10 @@ def has_pictures(page: Any) -> bool:
 
 def shows_colour(page: Any, tolerance: int) -> bool:
     """Whether letters or areas among the first things on the page are filled with a colour. No says nothing."""
-    pdfium = raw()
+    pdfium = raw_functions()
     filled = (pdfium.FPDF_PAGEOBJ_TEXT, pdfium.FPDF_PAGEOBJ_PATH)
     red, green, blue, alpha = (ctypes.c_uint() for _ in range(4))
-    for item in islice(_drawn(page), _FIRST_OBJECTS):
+    for item in islice(_drawn_objects(page), _FIRST_OBJECTS):
         if pdfium.FPDFPageObj_GetType(item) in filled and pdfium.FPDFPageObj_GetFillColor(
             item, red, green, blue, alpha
         ):
@@ -65,21 +65,21 @@ def shows_colour(page: Any, tolerance: int) -> bool:
     return False
 
 
-def _drawn(page: Any) -> Iterator[Any]:
+def _drawn_objects(page: Any) -> Iterator[Any]:
     """What the page draws, also inside its forms, in the order of drawing."""
-    pdfium = raw()
+    pdfium = raw_functions()
     return _objects(page, pdfium.FPDFPage_CountObjects, pdfium.FPDFPage_GetObject, _MAX_DEPTH)
 
 
 def _images(page: Any) -> Iterator[Any]:
-    pdfium = raw()
-    for item in islice(_drawn(page), _MAX_OBJECTS):
+    pdfium = raw_functions()
+    for item in islice(_drawn_objects(page), _MAX_OBJECTS):
         if pdfium.FPDFPageObj_GetType(item) == pdfium.FPDF_PAGEOBJ_IMAGE:
             yield library().PdfObject(item, page=page, pdf=page.pdf)
 
 
 def _objects(parent: Any, count: Any, get: Any, depth: int) -> Iterator[Any]:
-    pdfium = raw()
+    pdfium = raw_functions()
     for index in range(count(parent)):
         item = get(parent, index)
         yield item
@@ -118,7 +118,7 @@ def _take(image: Any, facts: EmbeddedPicture, max_pixels: int) -> Rendered:
 
 def _is_masked(image: Any, max_pixels: int) -> bool:
     """Whether its transparency must be drawn into it, and can be: pdfium draws it at the scale of its longer side."""
-    if not raw().FPDFPageObj_HasTransparency(image):
+    if not raw_functions().FPDFPageObj_HasTransparency(image):
         return False
     left, bottom, right, top = image.get_bounds()
     across, up = abs(right - left), abs(top - bottom)

@@ -2,32 +2,26 @@
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Final
 
 import msgspec
 
-from loom.content.media import digest_of
 from loom.errors import MediaError
-from loom.formats.facts import Limits
-from loom.formats.worker import Crew
+from loom.formats.facts import IntakeLimits
+from loom.formats.worker import WorkerKind, current_pool
 
+REPAIR_WORKER: Final = WorkerKind("loom.formats.pdf.repair_job")
 _SHARE: Final = 1 / 3
 """Of the deadline of a document: this is a second attempt, and somebody waits."""
 
 
-@cache
-def _crew() -> Crew:
-    return Crew("loom.formats.pdf.repair_job")
-
-
-def repair_pdf(data: bytes, *, name: str = "", limits: Limits = Limits()) -> bytes | None:
+def repair_pdf(data: bytes, *, name: str = "", limits: IntakeLimits = IntakeLimits()) -> bytes | None:
     """What could be saved, written anew; None where nothing could."""
     try:
-        _, rebuilt = _crew().call(
+        _, rebuilt = current_pool().call(
+            REPAIR_WORKER,
             msgspec.msgpack.encode(None),
             data,
-            digest=digest_of(data),
             name=name or "The PDF",
             limits=limits,
             seconds=limits.deadline_seconds * _SHARE,

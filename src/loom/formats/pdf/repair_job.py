@@ -52,8 +52,8 @@ def _rebuilt(data: bytes) -> bytes:
     """As the trailer says; else from the last catalog that is there; else from the pages that lie about."""
     if b"startxref" in data[-_TRAILER_BYTES:]:
         with suppress(Exception):  # as above; the next way asks for less
-            return _copied(PdfReader(io.BytesIO(data)))
-    reader = _closed(data)
+            return _copy_pages(PdfReader(io.BytesIO(data)))
+    reader = _append_end(data)
     found = _dictionaries(reader)
     catalogs = [each for each in found if each.get("/Type") == "/Catalog"]
     catalog = catalogs[-1] if catalogs else _new(reader, "/Catalog", _UNUSED)
@@ -61,21 +61,21 @@ def _rebuilt(data: bytes) -> bytes:
     reader.trailer[NameObject("/Size")] = NumberObject(len(found))
     if "/Pages" in catalog:
         with suppress(Exception):  # as above
-            return _copied(reader)
+            return _copy_pages(reader)
     tree = _new(reader, "/Pages", _UNUSED + 1)
     _bind([each for each in found if each.get("/Type") == "/Page"], tree)
     catalog[NameObject("/Pages")] = tree.indirect_reference
-    return _copied(reader)
+    return _copy_pages(reader)
 
 
-def _copied(reader: PdfReader) -> bytes:
+def _copy_pages(reader: PdfReader) -> bytes:
     try:
         writer = PdfWriter(clone_from=reader)
         pages = cast("DictionaryObject", writer.root_object["/Pages"])
         pages[NameObject("/Count")] = NumberObject(len(writer.pages))  # it may have claimed more than there are
-        return _written(writer)
+        return _write(writer)
     except Exception:  # noqa: BLE001 - as above; something in it is broken, but not all need be
-        return _written(_page_by_page(reader.pages))
+        return _write(_page_by_page(reader.pages))
 
 
 def _page_by_page(pages: Sequence[PageObject]) -> PdfWriter:
@@ -101,7 +101,7 @@ class _Closed(PdfReader):
         return super().get_object(indirect_reference)
 
 
-def _closed(data: bytes) -> PdfReader:
+def _append_end(data: bytes) -> PdfReader:
     """A file that ends too early, given an end."""
     whole = data.rfind(b"endobj") + len(b"endobj")
     if b"stream" not in data[whole:]:
@@ -149,7 +149,7 @@ def _bind(pages: list[DictionaryObject], tree: DictionaryObject) -> None:
     tree[NameObject("/Count")] = NumberObject(len(pages))
 
 
-def _written(writer: PdfWriter) -> bytes:
+def _write(writer: PdfWriter) -> bytes:
     if not writer.pages:
         raise Unreadable("has no page that can be read")
     out = io.BytesIO()

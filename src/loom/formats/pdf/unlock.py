@@ -3,26 +3,22 @@ and the password itself is kept nowhere."""
 
 from __future__ import annotations
 
-from functools import cache
+from typing import Final
 
 import msgspec
 
-from loom.content.media import digest_of
-from loom.formats.facts import Limits
-from loom.formats.worker import Crew
+from loom.formats.facts import IntakeLimits
+from loom.formats.worker import WorkerKind, current_pool
+
+UNLOCK_WORKER: Final = WorkerKind("loom.formats.pdf.unlock_job")
 
 
-@cache
-def _crew() -> Crew:
-    return Crew("loom.formats.pdf.unlock_job")
-
-
-def unlock_pdf(data: bytes, password: str, *, name: str = "", limits: Limits = Limits()) -> bytes:
+def unlock_pdf(data: bytes, password: str, *, name: str = "", limits: IntakeLimits = IntakeLimits()) -> bytes:
     """The same pages without encryption. Raises `Encrypted` where the password is not the right one."""
-    _, unlocked = _crew().call(
+    _, unlocked = current_pool().call(
+        UNLOCK_WORKER,
         msgspec.msgpack.encode(password),
         data,
-        digest=digest_of(data),
         name=name or "The PDF",
         limits=limits,
         seconds=limits.deadline_seconds,

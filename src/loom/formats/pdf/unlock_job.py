@@ -7,7 +7,7 @@ import io
 import msgspec
 
 from loom.errors import Encrypted, Unreadable
-from loom.formats.pdf.pdfium import library, raw
+from loom.formats.pdf.pdfium import library, raw_functions
 from loom.formats.worker.loop import Task, serve
 
 
@@ -18,12 +18,12 @@ def run(task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
     try:
         document = library().PdfDocument(data, password=password)
     except library().PdfiumError as error:
-        if error.err_code == raw().FPDF_ERR_PASSWORD:
+        if error.err_code == raw_functions().FPDF_ERR_PASSWORD:
             raise Encrypted("needs another password", hint="Check the password in the file.") from None
         raise Unreadable("is not a PDF that can be read, or has no pages") from None
     out = io.BytesIO()
     try:
-        document.save(out, flags=raw().FPDF_REMOVE_SECURITY)
+        document.save(out, flags=raw_functions().FPDF_REMOVE_SECURITY)
     except library().PdfiumError:
         raise Unreadable("is damaged") from None
     finally:

@@ -11,14 +11,14 @@ import msgspec
 from loom.content.media import Category
 from loom.formats.audio.mp3 import frame_length
 from loom.formats.sniff.containers import iso_media_type, ole_type, zip_type
-from loom.formats.sniff.kinds import KINDS, SVG, UNKNOWN, type_of_name
+from loom.formats.sniff.kinds import KINDS, SVG, UNKNOWN, category_of, type_of_name
 from loom.formats.sniff.markup import looks_like_html, markup_type
 from loom.formats.text import encoding_of
 
 _HEAD_BYTES: Final = 4096
 
 
-class Sniffed(msgspec.Struct, frozen=True):
+class SniffResult(msgspec.Struct, frozen=True):
     """`by` says what decided: magic bytes, the name (of a text), or the content of a text."""
 
     media_type: str
@@ -27,7 +27,18 @@ class Sniffed(msgspec.Struct, frozen=True):
     is_encrypted: bool = False
 
 
-def sniff(data: bytes, name: str = "") -> Sniffed:
+def sniff(data: bytes, name: str = "") -> SniffResult:
+    """Return what the bytes are. Installed formats are asked about what the built-in detection leaves general."""
+    found = _sniff(data, name)
+    if found.media_type not in _GENERAL:
+        return found
+    from loom.formats.registry import detect  # formats import this module
+
+    media_type = detect(data, name)
+    return found if media_type is None else SniffResult(media_type, category_of(media_type))
+
+
+def _sniff(data: bytes, name: str) -> SniffResult:
     found = _MAGIC_4.get(data[:4]) or _MAGIC_2.get(data[:2])
     if found is None:
         media_type = _by_offset(data)
@@ -41,12 +52,14 @@ def sniff(data: bytes, name: str = "") -> Sniffed:
         media_type = zip_type(data, name)
     elif media_type == _OLE:
         media_type, is_encrypted = ole_type(data, name)
-        return Sniffed(media_type, KINDS[media_type].category, is_encrypted=is_encrypted)
-    return Sniffed(media_type, KINDS[media_type].category)
+        return SniffResult(media_type, KINDS[media_type].category, is_encrypted=is_encrypted)
+    return SniffResult(media_type, KINDS[media_type].category)
 
 
 _ZIP: Final = "application/zip"
 _OLE: Final = "application/x-ole-storage"
+_GENERAL: Final = frozenset((UNKNOWN, _ZIP, _OLE, "application/gzip", "application/json", "text/plain", "text/xml"))
+"""Types that say little about the content."""
 _PE: Final = "application/vnd.microsoft.portable-executable"
 
 
@@ -167,6 +180,7 @@ _MAGIC_4: Final[dict[bytes, str | Callable[[bytes], str | None]]] = {
     b"qoif": _binary("image/qoi"),
     b"\x76\x2f\x31\x01": "image/x-exr",
     b"icns": lambda data: "image/x-icns" if b"\0" in data[4:8] else None,
+    b"{\\rt": _when(b"{\\rtf", "text/rtf"),
     b"%PDF": _when(b"%PDF-", "application/pdf"),
     b"PK\3\4": _ZIP,
     b"PK\5\6": _ZIP,
@@ -253,8 +267,40 @@ def _by_offset(data: bytes) -> str | None:
         return "application/x-tar"
     if _PYC.match(data):
         return "application/x-python-code"
+    if (picture := _picture_without_mark(data)) is not None:
+        return picture
     late = _JUNK_PDF.search(data, 0, 1024)
     return "application/pdf" if late is not None and _is_late_pdf(data, late.end()) else None
+
+
+def _picture_without_mark(data: bytes) -> str | None:
+    """Pictures that begin with numbers only: a JPEG 2000 codestream, a bitmap without its file header, and Targa."""
+    if data.startswith(b"\xff\x4f\xff\x51"):
+        return "image/jp2"
+    if data.startswith(b"\x28\0\0\0") and data[12:14] == b"\1\0" and data[14:16] in _DIB_DEPTHS:
+        return "image/bmp"
+    return "image/x-tga" if _is_targa(data) else None
+
+
+_DIB_DEPTHS: Final = tuple(bytes((depth, 0)) for depth in (1, 4, 8, 16, 24, 32))
+_TARGA_FOOTER: Final = b"TRUEVISION-XFILE.\0"
+_TARGA_DEPTHS: Final = {1: (8,), 2: (15, 16, 24, 32), 3: (8, 16), 9: (8,), 10: (15, 16, 24, 32), 11: (8, 16)}
+
+
+def _is_targa(data: bytes) -> bool:
+    """By its footer; without one by a header of which every field makes sense and, where the pixels are not packed,
+    by the length of the file that follows from it."""
+    if len(data) < 18 or data[1] > 1 or data[16] not in _TARGA_DEPTHS.get(data[2], ()):
+        return False
+    width, height = int.from_bytes(data[12:14], "little"), int.from_bytes(data[14:16], "little")
+    if not width or not height or data[17] & 0xC0:
+        return False
+    if data[-18:] == _TARGA_FOOTER:
+        return True
+    if data[2] >= 9:
+        return data[:2] == b"\0\0" and data[3:12] == bytes(9)
+    colours = int.from_bytes(data[5:7], "little") * ((data[7] + 7) // 8) if data[1] else 0
+    return len(data) == 18 + data[0] + colours + width * height * ((data[16] + 7) // 8)
 
 
 def _is_late_pdf(data: bytes, after: int) -> bool:
@@ -271,21 +317,45 @@ def _is_old_tar(data: bytes) -> bool:
     return sum(data[:148]) + 8 * 32 + sum(data[156:512]) == int(data[148:156].strip(b" \0"), 8)
 
 
-def _sniff_text(data: bytes, name: str) -> Sniffed:
+_MAIL_HEADER: Final = re.compile(rb"([!-9;-~]{1,60}):[ \t]?[^\r\n]*(?:\r?\n[ \t]+[^\r\n]*)*(?:\r?\n|\Z)")
+_MAIL_NAMES: Final = frozenset(
+    (b"from", b"to", b"date", b"subject", b"received", b"message-id", b"mime-version", b"return-path", b"delivered-to")
+)
+_SENDERS: Final = frozenset((b"from", b"received", b"return-path"))
+_LEAST_MAIL_HEADERS: Final = 3
+
+
+def _is_mail(data: bytes) -> bool:
+    """Headers up to an empty line, three of them such as every mail has."""
+    at, names = 0, set[bytes]()
+    head = data[:_HEAD_BYTES]
+    while (found := _MAIL_HEADER.match(head, at)) is not None:
+        names.add(found[1].lower())
+        at = found.end()
+    is_end = at >= len(head) or head[at : at + 1] in (b"\r", b"\n")
+    return is_end and bool(names & _SENDERS) and len(names & _MAIL_NAMES) >= _LEAST_MAIL_HEADERS
+
+
+def _sniff_text(data: bytes, name: str) -> SniffResult:
+    if b":" in data[:64] and _is_mail(data):
+        return SniffResult("message/rfc822", "office")
     codec = encoding_of(data)
     if codec is None:
-        return Sniffed(UNKNOWN, "unsupported")
+        return SniffResult(UNKNOWN, "unsupported")
     if codec == "utf-8-sig":
         data = data[3:]
     elif codec.startswith("utf-") and codec != "utf-8":
         data = data[:_MAX_VALIDATED_BYTES].decode(codec, "ignore").lstrip("\ufeff").encode()
     marked = _by_mark(data)
     if marked is not None:
-        return Sniffed(marked, "text")
+        return SniffResult(marked, KINDS[marked].category)
     claimed = type_of_name(name)
+    if claimed == "application/json" and _json(data) == "application/x-ipynb+json":
+        claimed = None
     if claimed is not None and KINDS[claimed].category == "text" and claimed not in _PROVEN_BY_MARK:
-        return Sniffed(claimed, "text", "name")
-    return Sniffed(_by_content(data) or "text/plain", "text", "content")
+        return SniffResult(claimed, "text", "name")
+    found = _by_content(data) or "text/plain"
+    return SniffResult(found, KINDS[found].category, "content")
 
 
 _PROVEN_BY_MARK: Final = (SVG, "text/rtf", "application/postscript")
@@ -337,6 +407,8 @@ def _by_content(data: bytes) -> str | None:
 
 
 def _json(data: bytes) -> str | None:
+    if (b'"nbformat"' in data[:65_536] or b'"nbformat"' in data[-65_536:]) and b'"cells"' in data:
+        return "application/x-ipynb+json"
     if len(data) > _MAX_VALIDATED_BYTES:
         return "application/json"
     try:

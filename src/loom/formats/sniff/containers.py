@@ -19,7 +19,9 @@ _U32: Final = Struct("<I").unpack_from
 # A name stands 46 bytes after the start of an entry in the central directory, 30 bytes in a local header.
 _CENTRAL: Final = re.compile(rb"PK\x01\x02.{42}(word/|ppt/|xl/|visio/)", re.DOTALL)
 _LOCAL: Final = re.compile(rb"PK\x03\x04.{26}(word/|ppt/|xl/|visio/)", re.DOTALL)
-_TELLING: Final = re.compile(rb"\[Content_Types\]\.xml|word/document|ppt/presentation|xl/workbook", re.IGNORECASE)
+_TELLING: Final = re.compile(
+    rb"\[Content_Types\]\.xml|word/document|ppt/presentation|xl/workbook|visio/document", re.IGNORECASE
+)
 """One of them is in every Office file, also in a poor one; a folder `word/` may be in any archive."""
 _MIMETYPE: Final = re.compile(rb"PK\x01\x02.{6}(..).{16}\x08\0.{12}(....)mimetype", re.DOTALL)
 """The entry of `mimetype`: how it is compressed, and where it lies."""
@@ -111,7 +113,7 @@ def _said_type(said: bytes) -> str | None:
 
 def _office_type(folder: bytes, directory: bytes, name: str) -> str:
     if folder == b"visio/":
-        return "application/vnd.visio"
+        return "application/vnd.ms-visio.drawing"
     plain, with_macros, by_extension = _OFFICE[folder]
     if folder == b"xl/" and b"xl/workbook.bin" in directory:
         return _XLSB
@@ -129,7 +131,7 @@ _OLE_STREAMS: Final = (
     ("visiodocument", "application/vnd.visio"),
 )
 _ENCRYPTED_STREAM: Final = "encryptedpackage"
-_MAX_OLE_SECTORS: Final = 64
+_MAX_OLE_SECTORS: Final = 2_048
 _NONE: Final = 0xFFFFFFFA
 
 
@@ -184,7 +186,9 @@ def _ole_directory(data: bytes) -> bytes:
 
 
 _HEIF_BRANDS: Final = {b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"hevm", b"hevs"}
-_AVIF_BRANDS: Final = {b"avif", b"avis"}
+_AVIF_BRANDS: Final = {b"avif", b"avis", b"avio", b"MA1A", b"MA1B"}
+_IMAGE_BRANDS: Final = {b"mif1", b"mif2", b"mif3", b"msf1", b"miaf", b"pred", b"1pic", b"heif"}
+"""Brands of still pictures in general: the other brands of the file tell how they are coded."""
 _AUDIO_BRANDS: Final = {b"M4A ", b"M4B ", b"M4P ", b"F4A ", b"F4B "}
 
 
@@ -194,9 +198,10 @@ def iso_media_type(data: bytes) -> str:
     major = data[8:12]
     offered = data[16 : min(size, 256)]
     brands = {major, *(offered[at : at + 4] for at in range(0, len(offered) - 3, 4))}
-    if major in _AVIF_BRANDS or (major in (b"mif1", b"msf1") and brands & _AVIF_BRANDS):
+    is_general = bool(brands & _IMAGE_BRANDS)
+    if major in _AVIF_BRANDS or (is_general and major not in _HEIF_BRANDS and brands & _AVIF_BRANDS):
         return "image/avif"
-    if major in _HEIF_BRANDS or major in (b"mif1", b"msf1"):
+    if major in _HEIF_BRANDS or major in _IMAGE_BRANDS or (is_general and brands & _HEIF_BRANDS):
         return "image/heic"
     if major == b"crx ":
         return "image/x-canon-cr3"

@@ -27,6 +27,8 @@ def markup_type(data: bytes) -> str | None:
     local = root[1]
     if local == b"svg":
         return SVG
+    if local in (b"mxfile", b"mxGraphModel"):
+        return "application/vnd.jgraph.mxfile"
     if local.lower() in (b"html", b"head", b"body"):
         return "text/html"
     return "text/xml" if declared or b"xmlns" in data[at : at + 512] else None

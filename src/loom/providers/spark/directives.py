@@ -87,11 +87,11 @@ def numbers_in(text: str) -> tuple[float, ...]:
 def _directive(name: str, rest: str) -> Directive:
     read = _READERS.get(name)
     if read is None:
-        return Mistake(f"I do not know !{name}. The directives are {_listed()}.")
+        return Mistake(f"I do not know !{name}. The directives are {_directive_list()}.")
     return read(rest) or Mistake(f"!{name} {_USAGE[name]}")
 
 
-def _listed() -> str:
+def _directive_list() -> str:
     names = [f"!{name}" for name in _READERS]
     return f"{', '.join(names[:-1])} and {names[-1]}"
 

@@ -10,7 +10,7 @@ import msgspec
 
 from loom.prompt import ToolSpec
 from loom.providers.spark.directives import numbers_in
-from loom.providers.spark.turn import Label, Picture, Turn
+from loom.providers.spark.turn import ShownImage, ShownLabel, SparkTurn
 
 MAX_CALLS: Final = 4
 _READ: Final = re.compile(
@@ -37,7 +37,7 @@ _CHARTERS: Final = ("make_chart", "draw_chart", "chart", "plot")
 _SHOOTERS: Final = ("screenshot", "browser_screenshot", "take_screenshot")
 
 
-class Wish(msgspec.Struct, frozen=True):
+class ToolIntent(msgspec.Struct, frozen=True):
     """A call to make, and the sentence that announces it."""
 
     tool: str
@@ -45,27 +45,29 @@ class Wish(msgspec.Struct, frozen=True):
     announcement: str
 
 
-def wishes(turn: Turn, tools: Sequence[ToolSpec]) -> tuple[Wish, ...]:
+def tool_intents(turn: SparkTurn, tools: Sequence[ToolSpec]) -> tuple[ToolIntent, ...]:
     """What the words ask for and an offered tool can do. What is already shown is not read again."""
     words = turn.words
     offered = {tool.name: tool for tool in tools}
     numbers = chart_numbers(words)
     if (charter := _first(offered, _CHARTERS)) and numbers:
         shown = ", ".join(f"{number:g}" for number in numbers)
-        return (Wish(charter.name, filled(charter, numbers, shown), f"I will draw a chart of {shown}."),)
+        return (ToolIntent(charter.name, fill_arguments(charter, numbers, shown), f"I will draw a chart of {shown}."),)
     if (shooter := _first(offered, _SHOOTERS)) and _SHOT.search(words) and (url := _URL.search(words)):
-        return (Wish(shooter.name, filled(shooter, url[0]), f"I will take a screenshot of {url[0]}."),)
-    recalled = _recalled(turn, offered)
+        return (ToolIntent(shooter.name, fill_arguments(shooter, url[0]), f"I will take a screenshot of {url[0]}."),)
+    recalled = _recall_intent(turn, offered)
     if recalled is not None:
         return (recalled,)
     if (lister := _first(offered, _LISTERS)) and _LIST.search(words):
         where = _folder(words)
         said = f"I will list the files in {where}." if where else "I will list the files."
-        return (Wish(lister.name, filled(lister, where or ".", only_required=not where), said),)
+        return (ToolIntent(lister.name, fill_arguments(lister, where or ".", only_required=not where), said),)
     reader = _first(offered, _READERS)
     paths = _files(words, frozenset(thing.name for thing in (*turn.things, *turn.earlier)))
     if reader is not None and paths and _READ.search(words):
-        return tuple(Wish(reader.name, filled(reader, path), f"I will read {path}.") for path in paths[:MAX_CALLS])
+        return tuple(
+            ToolIntent(reader.name, fill_arguments(reader, path), f"I will read {path}.") for path in paths[:MAX_CALLS]
+        )
     return ()
 
 
@@ -75,7 +77,7 @@ def chart_numbers(words: str) -> tuple[float, ...]:
     return numbers if _CHART.search(words) and len(numbers) >= 2 else ()
 
 
-def filled(
+def fill_arguments(
     tool: ToolSpec, value: str | tuple[float, ...], text: str = "", *, only_required: bool = False
 ) -> dict[str, Any]:
     """Arguments with the value in the first parameter that takes it, required ones first; the other required ones get
@@ -156,17 +158,17 @@ def _bare(token: str) -> str:
     return token.lstrip("`\"'“‘[{").rstrip("`\"'”’]}.:!?…")
 
 
-def _recalled(turn: Turn, offered: dict[str, ToolSpec]) -> Wish | None:
+def _recall_intent(turn: SparkTurn, offered: dict[str, ToolSpec]) -> ToolIntent | None:
     """A picture that is shown as text only can be called back by the tool that its text names."""
     things = turn.things or turn.earlier
-    labels = [thing for thing in things if isinstance(thing, Label) and thing.look and thing.look[0] in offered]
+    labels = [thing for thing in things if isinstance(thing, ShownLabel) and thing.look and thing.look[0] in offered]
     words = turn.words.lower()
     if not labels or not _AGAIN.search(words):
         return None
     named = [label for label in labels if label.name.lower() in words]
-    is_first = "first" in words and isinstance(things[0], Label)
-    if not named and not is_first and any(isinstance(thing, Picture) for thing in things):
+    is_first = "first" in words and isinstance(things[0], ShownLabel)
+    if not named and not is_first and any(isinstance(thing, ShownImage) for thing in things):
         return None
     chosen = named[0] if named else labels[0] if is_first else labels[-1]
     tool, media = chosen.look or ("", "")
-    return Wish(tool, {"media": media}, f"I will look at {chosen.name} again.")
+    return ToolIntent(tool, {"media": media}, f"I will look at {chosen.name} again.")

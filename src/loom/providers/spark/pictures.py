@@ -6,7 +6,7 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from loom.formats.eyes import Difference, Seen
+from loom.formats.image.describe_pixels import ImageDifference, PixelFacts
 from loom.providers.spark.sentences import question_terms, terms_of
 
 _FORMATS: Final = {
@@ -31,7 +31,7 @@ MAX_READ_LINES: Final = 40
 MAX_READ_CHARS: Final = 2_000
 
 
-def described(seen: Seen) -> str:
+def describe_image(seen: PixelFacts) -> str:
     """`A bright landscape screenshot or diagram, 900×500 PNG. Mostly white (84%), navy (14%). …`"""
     size = f"{seen.width}×{seen.height} {_FORMATS.get(seen.media_type, seen.media_type)}"
     if seen.kind == "plain picture" and len(seen.palette) == 1:
@@ -44,7 +44,7 @@ def described(seen: Seen) -> str:
     return " ".join([first, f"Mostly {colours}.", *_accents(seen), *_rest(seen)])
 
 
-def _shape(seen: Seen) -> str:
+def _shape(seen: PixelFacts) -> str:
     ratio = seen.width / seen.height
     if ratio > 3:
         return "very wide"
@@ -53,21 +53,21 @@ def _shape(seen: Seen) -> str:
     return "square" if 0.95 <= ratio <= 1.05 else "landscape" if ratio > 1 else "portrait"
 
 
-def _accents(seen: Seen) -> list[str]:
+def _accents(seen: PixelFacts) -> list[str]:
     if not seen.accents:
         return []
     by_place: dict[str, list[str]] = {}
     for accent in seen.accents:
         by_place.setdefault(accent.place, []).append(accent.name)
     marked = [
-        f"a little {listed(names)} {f'in the {place}' if place else 'here and there'}"
+        f"a little {join_words(names)} {f'in the {place}' if place else 'here and there'}"
         for place, names in by_place.items()
     ]
     words = " and ".join(marked)
     return [f"{words[0].upper()}{words[1:]} {'stands' if len(seen.accents) == 1 else 'stand'} out."]
 
 
-def _rest(seen: Seen) -> list[str]:
+def _rest(seen: PixelFacts) -> list[str]:
     said: list[str] = []
     if seen.kind not in ("plain picture", "icon"):
         said.append(f"Most detail is in the {seen.detail}." if seen.detail else "Its detail is spread evenly.")
@@ -78,7 +78,7 @@ def _rest(seen: Seen) -> list[str]:
     return said
 
 
-def differences(found: Difference, names: tuple[str, str]) -> str:
+def differences(found: ImageDifference, names: tuple[str, str]) -> str:
     """What separates the second from the first, in whole sentences."""
     first, second = found.first, found.second
     same_size = (first.width, first.height) == (second.width, second.height)
@@ -88,19 +88,19 @@ def differences(found: Difference, names: tuple[str, str]) -> str:
     if not same_size:
         sizes = f"{first.width}×{first.height}", f"{second.width}×{second.height}"
         said.append(f"{_initial(names[0])} is {sizes[0]}, {names[1]} {sizes[1]}.")
-    said.append(_changed(found))
+    said.append(_difference_sentence(found))
     if first.tone != second.tone:
         said.append(f"{_initial(names[0])} is {first.tone}, {names[1]} {second.tone}.")
     if first.kind != second.kind:
         said.append(f"One is {_article(first.kind)}, the other {_article(second.kind)}.")
     if found.gained:
-        said.append(f"Only {names[1]} has much {listed(found.gained)}.")
+        said.append(f"Only {names[1]} has much {join_words(found.gained)}.")
     if found.lost:
-        said.append(f"Only {names[0]} has much {listed(found.lost)}.")
+        said.append(f"Only {names[0]} has much {join_words(found.lost)}.")
     return " ".join(said)
 
 
-def _changed(found: Difference) -> str:
+def _difference_sentence(found: ImageDifference) -> str:
     if found.changed_percent is None:
         return "Their shapes differ, so I did not lay one over the other."
     if found.changed_percent == 0.0:
@@ -124,7 +124,7 @@ def _article(kind: str) -> str:
     return f"{'an' if kind[0] in 'aeiou' else 'a'} {kind}"
 
 
-def listed(words: Sequence[str]) -> str:
+def join_words(words: Sequence[str]) -> str:
     return words[0] if len(words) == 1 else f"{', '.join(words[:-1])} and {words[-1]}"
 
 

@@ -10,9 +10,9 @@ from typing import Final, assert_never
 
 import msgspec
 
+from loom.compile import cost
 from loom.content.blocks import Opaque, TextBlock, ThinkingBlock, ToolCall
 from loom.content.messages import text_of
-from loom.context import cost
 from loom.events import (
     CallDelta,
     CallFinished,
@@ -28,11 +28,19 @@ from loom.events import (
     UsageReported,
 )
 from loom.models import TokenRule, Usage
-from loom.prompt import Prompt, ShownBlock, ShownMedia, ShownResult
+from loom.prompt import CONTINUE_ANSWER, Prompt, ShownBlock, ShownMedia, ShownRaw, ShownResult
 from loom.providers.media_body import MediaSource
 from loom.providers.spark.answer import answer
-from loom.providers.spark.desk import Desk
-from loom.providers.spark.parts import Called, Cut, Drawn, Raised, Said, Thought, Waited
+from loom.providers.spark.answer_parts import (
+    CallPart,
+    CutOffPart,
+    ErrorPart,
+    ImagePart,
+    PausePart,
+    TextPart,
+    ThinkingPart,
+)
+from loom.providers.spark.media_reader import SparkReader
 from loom.providers.spark.script import pace_of
 from loom.providers.spark.turn import read_turn
 
@@ -51,16 +59,31 @@ class SparkProvider:
         self._reads_text = reads_text
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[DecoderEvent]:
+        """Answer a prompt. An answer that was cut off is continued where it stopped."""
+        prompt, begun = _split_cut_answer(prompt)
+        async for event in self._answer(prompt):
+            match event:
+                case TextDelta() if begun and begun.startswith(event.text):
+                    begun = begun[len(event.text) :]
+                case TextDelta() if begun and event.text.startswith(begun):
+                    rest, begun = event.text[len(begun) :], ""
+                    yield msgspec.structs.replace(event, text=rest)
+                case ThinkingDelta() | ThinkingSealed() if begun:
+                    pass
+                case _:
+                    yield event
+
+    async def _answer(self, prompt: Prompt) -> AsyncIterator[DecoderEvent]:
         turn = read_turn(prompt)
-        desk = Desk(self._source, reads_text=self._reads_text)
+        desk = SparkReader(self._source, reads_text=self._reads_text)
         speech = _Speech(prompt, pace_of(turn.directives))
         async for part in answer(turn, prompt, desk):
             match part:
-                case Raised():
+                case ErrorPart():
                     raise part.error
-                case Cut():
+                case CutOffPart():
                     return
-                case Waited():
+                case PausePart():
                     await asyncio.sleep(part.seconds)
                     continue
                 case _:
@@ -74,6 +97,18 @@ class SparkProvider:
 
     async def close(self) -> None:
         """Nothing is held open."""
+
+
+def _split_cut_answer(prompt: Prompt) -> tuple[Prompt, str]:
+    """Return the prompt without an answer that is to be continued, and the text of that answer."""
+    *earlier, cut, last = prompt.messages if len(prompt.messages) > 1 else (None, None)
+    if cut is None or last is None or cut.role != "assistant" or last.role != "user":
+        return prompt, ""
+    asked = [block.text for block in last.blocks if isinstance(block, TextBlock)]
+    if asked != [CONTINUE_ANSWER]:
+        return prompt, ""
+    begun = "".join(block.text for block in cut.blocks if isinstance(block, TextBlock))
+    return msgspec.structs.replace(prompt, messages=tuple(earlier)), begun
 
 
 class _Speech:
@@ -91,35 +126,35 @@ class _Speech:
         self._calls = 0
         self.is_full = False
 
-    async def events(self, part: Said | Thought | Drawn | Called) -> AsyncIterator[DecoderEvent]:
+    async def events(self, part: TextPart | ThinkingPart | ImagePart | CallPart) -> AsyncIterator[DecoderEvent]:
         match part:
-            case Thought():
+            case ThinkingPart():
                 opened = self._open("thinking")
-            case Said():
+            case TextPart():
                 opened = self._open("text")
-            case Drawn() | Called():
+            case ImagePart() | CallPart():
                 opened = self._open("")
             case _:
                 assert_never(part)
         for event in opened:
             yield event
         match part:
-            case Thought():
+            case ThinkingPart():
                 for piece in self._pieces(f"\n{part.text}" if self._length else part.text):
                     self._length += len(piece)
                     yield ThinkingDelta(text=piece, index=self._index)
                     await asyncio.sleep(0)
-            case Said():
-                async for event in self._said(part):
+            case TextPart():
+                async for event in self._text_events(part):
                     yield event
-            case Drawn():
+            case ImagePart():
                 yield MediaArrived(index=self._index, media_type="image/png", data=part.data)
-            case Called():
-                for event in self._called(part):
+            case CallPart():
+                for event in self._call_events(part):
                     yield event
                     await asyncio.sleep(0)
 
-    def end(self, desk: Desk) -> Iterator[DecoderEvent]:
+    def end(self, desk: SparkReader) -> Iterator[DecoderEvent]:
         yield from self._seal()
         yield UsageReported(usage=self._usage(desk))
         reason: StopReason = "max_tokens" if self.is_full else "tool_calls" if self._calls else "end"
@@ -140,9 +175,11 @@ class _Speech:
             return []
         self._kind = ""
         model = self._prompt.model
-        return [ThinkingSealed(index=self._index, opaque=Opaque(provider=model.producer, model=model.name, data={}))]
+        return [
+            ThinkingSealed(index=self._index, opaque=Opaque(provider=model.opaque_owner, model=model.name, data={}))
+        ]
 
-    async def _said(self, part: Said) -> AsyncIterator[DecoderEvent]:
+    async def _text_events(self, part: TextPart) -> AsyncIterator[DecoderEvent]:
         gap = "\n\n" if self._length else ""
         start = self._length + len(gap)
         for piece in self._pieces(gap + part.text):
@@ -154,7 +191,7 @@ class _Speech:
             if last <= self._length:
                 yield Cited(index=self._index, citation=msgspec.structs.replace(citation, start=first, end=last))
 
-    def _called(self, part: Called) -> Iterator[DecoderEvent]:
+    def _call_events(self, part: CallPart) -> Iterator[DecoderEvent]:
         self._calls += 1
         call_id = f"spark_{_digest(self._prompt)}_{self._calls}"
         yield CallStarted(index=self._index, id=call_id, name=part.name)
@@ -166,7 +203,7 @@ class _Speech:
     def _pieces(self, text: str) -> Iterator[str]:
         """A few words at a time, one at a time where there is a pace, until the limit of tokens is reached."""
         rule = self._prompt.model.tokens
-        for piece in _grouped(text, 1 if self._pace else DELTA_CHARS):
+        for piece in _group_words(text, 1 if self._pace else DELTA_CHARS):
             tokens = _fine_tokens(piece, rule)
             if self._text_tokens + self._thinking_tokens + tokens > self._most:
                 self.is_full = True
@@ -177,7 +214,7 @@ class _Speech:
                 self._text_tokens += tokens
             yield piece
 
-    def _usage(self, desk: Desk) -> Usage:
+    def _usage(self, desk: SparkReader) -> Usage:
         spent = self._text_tokens + self._thinking_tokens
         return Usage(
             input_tokens=_input_tokens(self._prompt, desk),
@@ -191,7 +228,7 @@ def _fine_tokens(piece: str, rule: TokenRule) -> float:
     return cost.text_tokens(piece * 100, rule) / 100
 
 
-def _grouped(text: str, least_chars: int) -> Iterator[str]:
+def _group_words(text: str, least_chars: int) -> Iterator[str]:
     """Whole words with the white space around them, joined until they are long enough; very long ones are cut."""
     waiting = ""
     for match in _WORDS.finditer(text):
@@ -212,7 +249,7 @@ def _digest(prompt: Prompt) -> str:
     return hashlib.sha256(msgspec.json.encode(prompt.messages)).hexdigest()[:12]
 
 
-def _input_tokens(prompt: Prompt, desk: Desk) -> int:
+def _input_tokens(prompt: Prompt, desk: SparkReader) -> int:
     rule = prompt.model.tokens
     tools = "".join(msgspec.json.encode(tool).decode() for tool in prompt.tools)
     blocks = sum(_block_tokens(block, prompt, desk) for message in prompt.messages for block in message.blocks)
@@ -220,7 +257,7 @@ def _input_tokens(prompt: Prompt, desk: Desk) -> int:
     return cost.text_tokens(prompt.system, rule) + cost.text_tokens(tools, rule) + blocks + around
 
 
-def _block_tokens(block: ShownBlock, prompt: Prompt, desk: Desk) -> int:
+def _block_tokens(block: ShownBlock, prompt: Prompt, desk: SparkReader) -> int:
     rule = prompt.model.tokens
     match block:
         case TextBlock() | ThinkingBlock():
@@ -236,5 +273,7 @@ def _block_tokens(block: ShownBlock, prompt: Prompt, desk: Desk) -> int:
             words = desk.texts.get(block.ref)
             text = cost.text_tokens(words, rule) if words is not None else pages * _PAGE_TEXT_TOKENS
             return pages * cost.page_tokens(rule) + text
+        case ShownRaw():
+            return cost.text_tokens(msgspec.json.encode(block.data).decode(), rule)
         case _:
             assert_never(block)

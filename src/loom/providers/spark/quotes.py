@@ -11,12 +11,12 @@ from typing import Final
 import msgspec
 
 from loom.content.blocks import Citation, page_label
-from loom.providers.spark.parts import Draft, Said
+from loom.providers.spark.answer_parts import TextBuilder, TextPart
 from loom.providers.spark.sentences import (
     Readable,
     Sentence,
     question_terms,
-    shortened,
+    shorten,
     terms_of,
     words_of,
 )
@@ -41,7 +41,7 @@ _ASKS_OUTLINE: Final = re.compile(
 )
 
 
-class Source(msgspec.Struct, frozen=True, kw_only=True):
+class QuotedDocument(msgspec.Struct, frozen=True, kw_only=True):
     """A document as it is cited. `shown` names the part of it that there was to read, where it was not all; `note`
     says what else there is to know."""
 
@@ -52,9 +52,9 @@ class Source(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-def about(source: Source, question: str) -> Said:
+def about(source: QuotedDocument, question: str) -> TextPart:
     """What a document says to a question, or what it is about where there is none."""
-    draft = Draft()
+    draft = TextBuilder()
     terms = _terms(question, source.name)
     found = [sentence for sentence in source.text.sentences if sentence.terms & terms.keys()]
     titled = [heading for heading in source.text.headings if terms_of(heading[0]) & terms.keys()]
@@ -69,30 +69,30 @@ def about(source: Source, question: str) -> Said:
         _summary(draft, source, question, terms)
     if source.text.is_cut:
         draft.add("\n\nIt is very long: I stopped reading after two million characters.")
-    return draft.said()
+    return draft.build()
 
 
-def cite(source: Source, question: str) -> Said:
+def cite(source: QuotedDocument, question: str) -> TextPart:
     """One quote, whatever the question."""
     terms = _terms(question, source.name)
     found = [sentence for sentence in source.text.sentences if sentence.terms & terms.keys()]
     chosen = _best(found, terms, source.text.sentences, 1) or _central(source.text.sentences)
-    draft = Draft()
+    draft = TextBuilder()
     if not chosen:
         draft.add(f"There is no sentence in {source.name} that I could quote.")
-        return draft.said()
+        return draft.build()
     draft.add(f"{source.name} says: ")
     draft.quote(_citation(source, chosen[0]))
     draft.add(_on_page(source, chosen[0].page))
-    return draft.said()
+    return draft.build()
 
 
-def shares_words(source: Source, question: str) -> bool:
+def shares_words(source: QuotedDocument, question: str) -> bool:
     terms = _terms(question, source.name).keys()
     return any(sentence.terms & terms for sentence in source.text.sentences)
 
 
-def checked(source: Source, question: str) -> str:
+def lookup_summary(source: QuotedDocument, question: str) -> str:
     """What was looked at, for the record of thinking."""
     terms = _terms(question, source.name)
     count = len(source.text.sentences)
@@ -108,7 +108,7 @@ def checked(source: Source, question: str) -> str:
 # ── kinds of answers ─────────────────────────────────────────────────────────────────────────────────────────────────
 
 
-def _pages(draft: Draft, source: Source, terms: dict[str, str], found: Sequence[Sentence]) -> None:
+def _pages(draft: TextBuilder, source: QuotedDocument, terms: dict[str, str], found: Sequence[Sentence]) -> None:
     """`Pages 3 and 14 mention “timeout”:` and a quote from each."""
     by_page: dict[int | None, set[str]] = {}
     places: list[tuple[int | None, frozenset[str]]] = [(sentence.page, sentence.terms) for sentence in found]
@@ -119,7 +119,9 @@ def _pages(draft: Draft, source: Source, terms: dict[str, str], found: Sequence[
     most = max(len(hit) for hit in by_page.values())
     pages = sorted(page for page, hit in by_page.items() if len(hit) == most and page is not None)
     said = [_surface(source, term) or terms[term] for term in terms if any(term in hit for hit in by_page.values())]
-    words = f"“{said[0]}”" if len(said) == 1 else f"{'all of ' if most == len(terms) else 'most of '}{_quoted(said)}"
+    words = (
+        f"“{said[0]}”" if len(said) == 1 else f"{'all of ' if most == len(terms) else 'most of '}{_quote_words(said)}"
+    )
     if not pages:
         draft.add(f"{source.name} has no pages, and mentions {words}:\n\n")
         _bullets(draft, source, _best(found, terms, source.text.sentences))
@@ -134,10 +136,10 @@ def _pages(draft: Draft, source: Source, terms: dict[str, str], found: Sequence[
     _bullets(draft, source, [sentence for quote in quotes for sentence in quote])
 
 
-def _summary(draft: Draft, source: Source, question: str, terms: dict[str, str]) -> None:
+def _summary(draft: TextBuilder, source: QuotedDocument, question: str, terms: dict[str, str]) -> None:
     draft.add(_size(source))
     if terms:
-        draft.add(f" I found nothing about {_quoted(list(terms.values())[:4])} in it.")
+        draft.add(f" I found nothing about {_quote_words(list(terms.values())[:4])} in it.")
     headings = [heading for heading, _ in source.text.headings]
     if headings:
         shown = headings if _ASKS_OUTLINE.search(question) else headings[:HEADINGS_LISTED]
@@ -149,15 +151,15 @@ def _summary(draft: Draft, source: Source, question: str, terms: dict[str, str])
         _bullets(draft, source, central)
 
 
-def _bullets(draft: Draft, source: Source, sentences: Iterable[Sentence]) -> None:
+def _bullets(draft: TextBuilder, source: QuotedDocument, sentences: Iterable[Sentence]) -> None:
     for at, sentence in enumerate(sentences):
         draft.add("\n- " if at else "- ")
         draft.quote(_citation(source, sentence))
         draft.add(_on_page(source, sentence.page))
 
 
-def _citation(source: Source, sentence: Sentence) -> Citation:
-    quote = shortened(sentence.text)
+def _citation(source: QuotedDocument, sentence: Sentence) -> Citation:
+    quote = shorten(sentence.text)
     if sentence.page is None:
         return Citation(quote=quote, title=source.name, digest=source.digest)
     return Citation(
@@ -170,11 +172,11 @@ def _citation(source: Source, sentence: Sentence) -> Citation:
     )
 
 
-def _on_page(source: Source, page: int | None) -> str:
+def _on_page(source: QuotedDocument, page: int | None) -> str:
     return "" if page is None else f" ({source.text.unit} {page})"
 
 
-def _size(source: Source) -> str:
+def _size(source: QuotedDocument) -> str:
     text = source.text
     if not text.pages:
         words = "1 word" if text.words == 1 else f"{text.words:,} words"
@@ -247,7 +249,7 @@ def _fit(sentence: Sentence) -> float:
     )
 
 
-def _surface(source: Source, term: str) -> str:
+def _surface(source: QuotedDocument, term: str) -> str:
     """How the document itself writes a reduced word, most of the time."""
     texts = [sentence.text for sentence in source.text.sentences if term in sentence.terms]
     texts += [heading for heading, _ in source.text.headings]
@@ -255,7 +257,7 @@ def _surface(source: Source, term: str) -> str:
     return min(counts.items(), key=lambda item: (-item[1], len(item[0]), item[0]))[0] if counts else ""
 
 
-def _quoted(words: Sequence[str]) -> str:
+def _quote_words(words: Sequence[str]) -> str:
     marked = [f"“{word}”" for word in words]
     return marked[0] if len(marked) == 1 else f"{', '.join(marked[:-1])} and {marked[-1]}"
 

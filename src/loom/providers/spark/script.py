@@ -9,11 +9,20 @@ from typing import Final, assert_never
 import msgspec
 
 from loom.errors import ContentError, ProviderError
-from loom.formats.eyes.bars import draw_bars
+from loom.formats.image.bar_chart import draw_bars
 from loom.models import Model
 from loom.prompt import Embedded, Prompt
 from loom.providers.samples import samples
-from loom.providers.spark.desk import Desk
+from loom.providers.spark.answer_parts import (
+    AnswerPart,
+    CallPart,
+    CutOffPart,
+    ErrorPart,
+    ImagePart,
+    PausePart,
+    TextPart,
+    ThinkingPart,
+)
 from loom.providers.spark.directives import (
     CallTool,
     Cite,
@@ -26,10 +35,10 @@ from loom.providers.spark.directives import (
     Slow,
     Think,
 )
-from loom.providers.spark.intents import filled
-from loom.providers.spark.parts import Called, Cut, Drawn, Part, Raised, Said, Thought, Waited
-from loom.providers.spark.quotes import Source, cite
-from loom.providers.spark.turn import Paper, Turn
+from loom.providers.spark.intents import fill_arguments
+from loom.providers.spark.media_reader import SparkReader
+from loom.providers.spark.quotes import QuotedDocument, cite
+from loom.providers.spark.turn import ShownDocument, SparkTurn
 from loom.wire import faults
 
 _TICKS_PER_SECOND: Final = 4
@@ -57,66 +66,68 @@ def pace_of(directives: Sequence[Directive]) -> float | None:
     return next((given.tokens_per_second for given in directives if isinstance(given, Slow)), None)
 
 
-async def obeyed(directive: Directive, turn: Turn, prompt: Prompt, desk: Desk) -> AsyncIterator[Part]:
+async def run_directive(
+    directive: Directive, turn: SparkTurn, prompt: Prompt, desk: SparkReader
+) -> AsyncIterator[AnswerPart]:
     match directive:
         case Think():
             ticks = max(1, min(_MAX_TICKS, round(directive.seconds * _TICKS_PER_SECOND)))
-            yield Thought(f"I was asked to think for {directive.seconds:g} s.")
+            yield ThinkingPart(f"I was asked to think for {directive.seconds:g} s.")
             for tick in range(1, ticks + 1):
-                yield Waited(directive.seconds / ticks)
-                yield Thought(f"{directive.seconds * tick / ticks:.2f} s")
+                yield PausePart(directive.seconds / ticks)
+                yield ThinkingPart(f"{directive.seconds * tick / ticks:.2f} s")
         case CallTool():
             yield _call(directive, prompt)
         case DrawBars():
-            yield await drawn(directive.values)
+            yield await draw_chart(directive.values)
         case Cite():
-            yield await _cited(turn, desk)
+            yield await _cite_document(turn, desk)
         case Echo() | Mistake():
-            yield Said(directive.text)
+            yield TextPart(directive.text)
         case Fill():
-            yield Said(_filler(directive.tokens, prompt.model))
+            yield TextPart(_filler(directive.tokens, prompt.model))
         case Fail(status=None):
-            yield Said("This answer breaks off in the mid")
-            yield Cut()
+            yield TextPart("This answer breaks off in the mid")
+            yield CutOffPart()
         case Fail():
-            yield Raised(_failure(directive, prompt))
+            yield ErrorPart(_failure(directive, prompt))
         case Slow():
             pass
         case _:
             assert_never(directive)
 
 
-async def drawn(values: tuple[float, ...]) -> Part:
+async def draw_chart(values: tuple[float, ...]) -> AnswerPart:
     try:
-        return Drawn(await asyncio.to_thread(draw_bars, values, "Drawn by loom/spark"))
+        return ImagePart(await asyncio.to_thread(draw_bars, values, "Drawn by loom/spark"))
     except ContentError as error:
-        return Said(f"I cannot draw that: {error.message}.")
+        return TextPart(f"I cannot draw that: {error.message}.")
 
 
-def _call(directive: CallTool, prompt: Prompt) -> Part:
+def _call(directive: CallTool, prompt: Prompt) -> AnswerPart:
     """Any name is called as asked, offered or not: a loop must cope with a model that invents one."""
     if not prompt.tools or prompt.sampling.tool_choice == "none":
-        return Said(f"I was offered no tools, so I cannot call {directive.name}.")
+        return TextPart(f"I was offered no tools, so I cannot call {directive.name}.")
     if directive.arguments.startswith("{") or not directive.arguments:
-        return Called(directive.name, directive.arguments or "{}")
+        return CallPart(directive.name, directive.arguments or "{}")
     tool = next((tool for tool in prompt.tools if tool.name == directive.name), None)
-    arguments = filled(tool, directive.arguments) if tool else {"input": directive.arguments}
-    return Called(directive.name, msgspec.json.encode(arguments).decode())
+    arguments = fill_arguments(tool, directive.arguments) if tool else {"input": directive.arguments}
+    return CallPart(directive.name, msgspec.json.encode(arguments).decode())
 
 
 def _failure(directive: Fail, prompt: Prompt) -> ProviderError:
     """Read as an answer of that status would be: the words may point at a picture, the window, a capability."""
     words = directive.words or "this failure was asked for"
     sent = {"media": [Embedded(ref) for ref in prompt.media()]}
-    return faults.read(directive.status, {"error": {"message": words}}, prompt.model, sent, {})
+    return faults.error_from_body(directive.status, {"error": {"message": words}}, prompt.model, sent, {})
 
 
-async def _cited(turn: Turn, desk: Desk) -> Said:
+async def _cite_document(turn: SparkTurn, desk: SparkReader) -> TextPart:
     """From a document of the conversation, else from the leaflet that ships with Loom."""
     for thing in (*turn.things, *reversed(turn.earlier)):
-        if isinstance(thing, Paper):
+        if isinstance(thing, ShownDocument):
             source = await desk.read(thing)
-            if isinstance(source, Source) and source.text.sentences:
+            if isinstance(source, QuotedDocument) and source.text.sentences:
                 return cite(source, turn.words)
     leaflet = next(sample for sample in samples() if sample.media_type == "application/pdf")
     return cite(await desk.read_sample(leaflet), turn.words)

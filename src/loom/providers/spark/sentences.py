@@ -160,7 +160,7 @@ def split_sentences(text: str) -> list[str]:
     return [sentence for sentence in (*whole, " ".join(pieces)) if sentence]
 
 
-def shortened(sentence: str) -> str:
+def shorten(sentence: str) -> str:
     """A quote that can be read at a glance, cut at a word's end."""
     if len(sentence) <= MAX_QUOTE_CHARS:
         return sentence
@@ -200,11 +200,13 @@ def _running_lines(bodies: Sequence[str]) -> frozenset[str]:
     for body in bodies:
         lines = [line.strip() for line in body.strip().splitlines()]
         edges = (*lines[:2], *lines[-2:]) if len(lines) > _FEW_LINES else ()
-        seen.update({_unnumbered(line) for line in edges if 0 < len(line) <= _RUNNING_CHARS and lines.count(line) == 1})
+        seen.update(
+            {_drop_page_number(line) for line in edges if 0 < len(line) <= _RUNNING_CHARS and lines.count(line) == 1}
+        )
     return frozenset(line for line, count in seen.items() if count >= max(3, len(bodies) // 3))
 
 
-def _unnumbered(line: str) -> str:
+def _drop_page_number(line: str) -> str:
     """A line without the page number before or behind it."""
     return _PAGE_NUMBER.sub("", line)
 
@@ -214,7 +216,7 @@ def _blocks(body: str, running: frozenset[str]) -> Iterator[tuple[bool, str]]:
     paragraph: list[str] = []
     lines = [line.strip() for line in body.splitlines()]
     for line, following in zip(lines, _following(lines), strict=True):
-        if line.isdecimal() or (running and _unnumbered(line) in running):
+        if line.isdecimal() or (running and _drop_page_number(line) in running):
             continue
         heading = _heading(line, following, fresh=not paragraph or paragraph[-1].endswith((".", "!", "?", ":", "。")))
         alone = bool(heading) or not line or line.startswith(("|", "- ", "* ", "• ", "[", "```")) or " | " in line

@@ -8,9 +8,9 @@ from typing import Final, TypeAlias
 
 import msgspec
 
+from loom.compile.assemble import BEGINNING, CONTINUE
 from loom.content.blocks import TextBlock
 from loom.content.recipes import Slice
-from loom.context.assemble import BEGINNING, CONTINUE
 from loom.prompt import Prompt, ShownBlock, ShownMedia, ShownMessage, ShownResult
 from loom.providers.spark.directives import Directive, read_directives
 
@@ -26,12 +26,12 @@ PASTED_CHARS: Final = 1_200
 """Words beyond this are not a question but a text to be read."""
 
 
-class Picture(msgspec.Struct, frozen=True):
+class ShownImage(msgspec.Struct, frozen=True):
     name: str
     media: ShownMedia
 
 
-class Paper(msgspec.Struct, frozen=True):
+class ShownDocument(msgspec.Struct, frozen=True):
     """A document: the bytes behind `media`, or `text` where only its words are shown. `pages` names the part that is
     shown, where it is not the whole."""
 
@@ -41,7 +41,7 @@ class Paper(msgspec.Struct, frozen=True):
     pages: str = ""
 
 
-class Label(msgspec.Struct, frozen=True):
+class ShownLabel(msgspec.Struct, frozen=True):
     """A medium of which only a line of text is shown; `look` is the call that would show it."""
 
     name: str
@@ -50,25 +50,25 @@ class Label(msgspec.Struct, frozen=True):
     look: tuple[str, str] | None = None
 
 
-Thing: TypeAlias = Picture | Paper | Label
+ShownThing: TypeAlias = ShownImage | ShownDocument | ShownLabel
 
 
-class Turn(msgspec.Struct, frozen=True, kw_only=True):
+class SparkTurn(msgspec.Struct, frozen=True, kw_only=True):
     """`words` are the user's own without directives; `steps` counts the rounds of tool results since then."""
 
     words: str
     directives: tuple[Directive, ...]
-    things: tuple[Thing, ...]
-    earlier: tuple[Thing, ...]
+    things: tuple[ShownThing, ...]
+    earlier: tuple[ShownThing, ...]
     results: tuple[ShownResult, ...]
     steps: int
 
 
-def read_turn(prompt: Prompt) -> Turn:
+def read_turn(prompt: Prompt) -> SparkTurn:
     start = _last_said(prompt.messages)
     earlier = [thing for message in prompt.messages[:start] for thing in _shown_in(message)]
     words: list[str] = []
-    things: list[Thing] = []
+    things: list[ShownThing] = []
     answers = prompt.messages[start].blocks if prompt.messages[start].role == "user" else ()
     moved = False
     for block in answers:
@@ -83,10 +83,10 @@ def read_turn(prompt: Prompt) -> Turn:
         moved = False
     directives, rest = read_directives("\n\n".join(words))
     if len(rest) > PASTED_CHARS:
-        things.append(Paper("your text", text=rest))
+        things.append(ShownDocument("your text", text=rest))
         rest = _question_in(rest)
     rounds = [message for message in prompt.messages[start:] if message.role == "tool"]
-    return Turn(
+    return SparkTurn(
         words=rest,
         directives=directives,
         things=tuple(things),
@@ -112,8 +112,8 @@ def _last_said(messages: Sequence[ShownMessage]) -> int:
     return 0
 
 
-def _shown_in(message: ShownMessage) -> list[Thing]:
-    found: list[Thing] = []
+def _shown_in(message: ShownMessage) -> list[ShownThing]:
+    found: list[ShownThing] = []
     for block in message.blocks:
         inner: Sequence[ShownBlock] = block.blocks if isinstance(block, ShownResult) else (block,)
         if message.role != "assistant":
@@ -121,29 +121,31 @@ def _shown_in(message: ShownMessage) -> list[Thing]:
     return found
 
 
-def thing_in(block: ShownBlock) -> Thing | None:
+def thing_in(block: ShownBlock) -> ShownThing | None:
     """A picture, a document or a label; None for mere words."""
     if isinstance(block, ShownMedia):
         if block.kind == "image":
-            return Picture(block.name or "the picture", block)
+            return ShownImage(block.name or "the picture", block)
         sliced = block.ref.recipe
-        return Paper(block.name or "the document", block, pages=sliced.pages if isinstance(sliced, Slice) else "")
-    return _told(block.text) if isinstance(block, TextBlock) else None
+        return ShownDocument(
+            block.name or "the document", block, pages=sliced.pages if isinstance(sliced, Slice) else ""
+        )
+    return _media_from_text(block.text) if isinstance(block, TextBlock) else None
 
 
-def _told(text: str) -> Thing | None:
+def _media_from_text(text: str) -> ShownThing | None:
     """What stands in for a medium in a text: a file's words, a document's words, or a label."""
     if file := _FILE.match(text):
-        return Paper(file[1], text=text[file.end() :])
+        return ShownDocument(file[1], text=text[file.end() :])
     document = _DOCUMENT.match(text)
     if document and not document[1].endswith("follow as pictures"):
         part = _PART.search(document[1])
-        return Paper(_name_in(document[1]), text=text[document.end() :], pages=part[1] if part else "")
+        return ShownDocument(_name_in(document[1]), text=text[document.end() :], pages=part[1] if part else "")
     label = _LABEL.fullmatch(text)
     if label is None:
         return None
     look = _LOOK.search(text)
-    return Label(_name_in(label[2]), label[1], text, (look[1], look[2]) if look else None)
+    return ShownLabel(_name_in(label[2]), label[1], text, (look[1], look[2]) if look else None)
 
 
 def _name_in(label: str) -> str:

@@ -1,0 +1,92 @@
+"""What sessions and turns are given by the runtime, in one struct."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from typing import TYPE_CHECKING, Literal, TypeAlias
+
+import msgspec
+
+from loom.agent.approvals import Rule
+from loom.agent.ingest import Fetch
+from loom.agent.sink import WriteBatching
+from loom.agent.steps import Steps
+from loom.compile.policy import Policy
+from loom.compile.ports import MediaAccess, Provider
+from loom.compile.request import RequestOptions, Settle
+from loom.errors import ProviderError
+from loom.formats.facts import IntakeLimits
+from loom.models import Model, Usage
+from loom.prompt import Prompt, Sampling
+from loom.tools.base import Tool
+
+if TYPE_CHECKING:
+    from loom.agent.session import LocalSession
+    from loom.agent.turn import Turn
+
+AfterCrash: TypeAlias = Literal["continue", "stop"]
+
+
+class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a turn ends, finished or not. The time in which an approval is pending does not count."""
+
+    steps: int = 50
+    seconds: float = 3_600.0
+    usd: float | None = None
+    answer_bytes: int = 16_000_000
+    """Of one answer; a model that goes on is stopped there."""
+
+
+class SessionLock:
+    """What all objects of one session in this process share: one of them runs a turn at a time."""
+
+    def __init__(self) -> None:
+        self.lock = asyncio.Lock()
+        self.wake = asyncio.Event()
+        """Set when a command for the running turn has arrived."""
+        self.turn: Turn | None = None
+        """The turn that runs now."""
+
+
+class Services(msgspec.Struct, frozen=True, kw_only=True):
+    media: MediaAccess
+    settle: Settle
+    recheck: Callable[[Prompt], Awaitable[frozenset[str]]]
+    """Returns which media of a prompt are gone."""
+    policy: Policy
+    limits: IntakeLimits
+    turn_limits: TurnLimits
+    after_crash: AfterCrash
+    steps: Steps
+    batching: WriteBatching
+    tool_output_bytes: int
+    secrets: frozenset[str]
+    """Values that no tool's result may show."""
+    auto_context: tuple[str, ...]
+    tools: Mapping[str, Tool]
+    rule: Rule
+    resolve_model: Callable[[str], Awaitable[Model]]
+    """Returns the model with everything that is known of it."""
+    sampling: Callable[[Model], Sampling]
+    learn: Callable[[Model, str], Awaitable[None]]
+    """Remembers that a model does not take a kind of media."""
+    provider: Callable[[Model], Provider]
+    lost_files: Callable[[ProviderError, Prompt], Collection[str]]
+    """Returns the uploaded files of a prompt that a refusal says are gone."""
+    forget_files: Callable[[Model, Collection[str]], Awaitable[None]]
+    """Forgets uploaded files that their provider no longer has."""
+    price: Callable[[Model, Usage], float | None]
+    fetch: Fetch
+    open: Callable[[str, Sequence[str] | None], Awaitable[LocalSession]]
+    fork: Callable[[str, str | None], Awaitable[str]]
+    lock: Callable[[str], SessionLock]
+
+    def select_tools(self, names: Collection[str] | None) -> Mapping[str, Tool]:
+        """Return the tools that may be called; None means all."""
+        return self.tools if names is None else {name: it for name, it in self.tools.items() if name in names}
+
+    def request_options(self, model: Model, tools: Mapping[str, Tool]) -> RequestOptions:
+        """Return what the user's settings say about requests to `model`."""
+        specs = tuple(tool.spec for tool in tools.values())
+        return RequestOptions(policy=self.policy, tools=specs, sampling=self.sampling(model))

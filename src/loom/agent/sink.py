@@ -1,0 +1,186 @@
+"""The event sink of a turn: events are stored first and then shown, in the order in which they were emitted.
+
+Events gather for a moment and are written together, so a fast model does not wait for the disk, and an interface never
+sees what a restart would not know. Deltas of one block that gathered are one event in the log.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable
+from itertools import count, groupby
+from math import ceil
+from typing import Final
+
+import msgspec
+
+from loom.agent.ports import Committed, Completion, SessionRecord
+from loom.events import CallDelta, Event, TextDelta, ThinkingDelta
+from loom.session import SessionChange
+
+_MAX_PENDING: Final = 200
+"""With this many events unwritten, the model waits for the disk."""
+_WRITES_PER_SECOND: Final = 30
+"""Of one turn."""
+_TOTAL_WRITES_PER_SECOND: Final = 800
+"""Of all turns of a process together."""
+
+
+class WriteBatching:
+    """When turns write: at shared moments, so that one commit serves all turns that are due."""
+
+    def __init__(self) -> None:
+        self.running = 0
+        """Turns that run in this process."""
+        self._slots = count()
+
+    def next_slot(self) -> int:
+        return next(self._slots)
+
+    def due(self, written: float, slot: int) -> float:
+        """Return when to write after a write at `written`. With very many turns each is due at every second or third
+        moment only."""
+        rounds = max(1, ceil(self.running * _WRITES_PER_SECOND / _TOTAL_WRITES_PER_SECOND))
+        moment = int(written * _WRITES_PER_SECOND + 0.01) + 1  # 0.01: a moment just reached is over, despite rounding
+        return (moment + (slot - moment) % rounds) / _WRITES_PER_SECOND
+
+
+class EventSink:
+    """`show` receives each event once it is on disk."""
+
+    def __init__(self, record: SessionRecord, show: Callable[[Event], None], batching: WriteBatching) -> None:
+        self._record = record
+        self._show = show
+        self._batching = batching
+        self._slot = batching.next_slot()
+        self._pending: list[Event] = []
+        self._writer: asyncio.Task[None] | None = None
+        self._written = 0.0
+        self._hurry = asyncio.Event()
+        self._lock = asyncio.Lock()
+
+    async def emit(self, event: Event) -> None:
+        """Queue an event. It is written within a moment; wait only while too many are unwritten."""
+        self._pending.append(event)
+        self._start_writer()
+        if len(self._pending) >= _MAX_PENDING:
+            await self.flush()
+
+    async def emit_now(self, event: Event) -> None:
+        """Return when the event, and all before it, are on disk."""
+        self._pending.append(event)
+        await self.flush()
+
+    async def flush(self) -> None:
+        """Return when nothing is unwritten. Cancelling the wait does not cancel the write."""
+        while self._pending or self._lock.locked():
+            writer = self._start_writer()
+            self._hurry.set()
+            await asyncio.shield(writer)
+
+    async def commit(
+        self,
+        change: SessionChange,
+        complete: Callable[[tuple[str, ...]], Completion] = lambda _: Completion(),
+        then: Callable[[Committed], None] = lambda _: None,
+    ) -> Committed:
+        """Apply a change of the session together with all pending events and what `complete` returns for the ids of the
+        new nodes, in one transaction; call `then` with the outcome. If the caller is cancelled meanwhile, the write is
+        still finished, and `then` called, before this raises `CancelledError`."""
+        task = asyncio.ensure_future(self._commit(change, complete, then))
+        try:
+            return await asyncio.shield(task)
+        except asyncio.CancelledError:
+            await asyncio.wait([task])
+            raise
+
+    async def _commit(
+        self,
+        change: SessionChange,
+        complete: Callable[[tuple[str, ...]], Completion],
+        then: Callable[[Committed], None],
+    ) -> Committed:
+        async with self._lock:
+            batch, self._pending = self._pending, []
+            shown: list[Event] = []
+
+            def complete_batch(nodes: tuple[str, ...]) -> Completion:
+                completion = complete(nodes)
+                shown[:] = completion.events
+                return msgspec.structs.replace(completion, events=[*join_deltas(batch), *shown])
+
+            try:
+                committed = await self._record.commit(change, complete_batch)
+            except BaseException:
+                self._pending = batch + self._pending
+                raise
+            if committed.is_gone:
+                self._pending = batch + self._pending
+                return committed
+            self._written = asyncio.get_running_loop().time()
+            then(committed)
+            for event in (*batch, *shown):
+                self._show(event)
+            return committed
+
+    def show_unstored(self, event: Event) -> None:
+        """Show an event that cannot be stored: the store is away, or the session belongs to another process."""
+        self._pending.clear()
+        self._show(event)
+
+    def _start_writer(self) -> asyncio.Task[None]:
+        if self._writer is None or self._writer.done():
+            self._writer = asyncio.create_task(self._write_pending())
+            self._writer.add_done_callback(_retrieve_exception)
+        return self._writer
+
+    async def _write_pending(self) -> None:
+        loop = asyncio.get_running_loop()
+        while self._pending or self._lock.locked():
+            if (due := self._batching.due(self._written, self._slot)) > loop.time():
+                timer = loop.call_at(due, self._hurry.set)
+                await self._hurry.wait()
+                timer.cancel()
+            self._hurry.clear()
+            async with self._lock:
+                batch, self._pending = self._pending, []
+                if not batch:
+                    continue
+                try:
+                    await self._record.append_events(join_deltas(batch))
+                except BaseException:
+                    self._pending = batch + self._pending
+                    raise
+                self._written = loop.time()
+                for event in batch:
+                    self._show(event)
+
+
+def join_deltas(events: Iterable[Event]) -> list[Event]:
+    """Join neighbouring deltas of one block."""
+    runs = [list(run) for _, run in groupby(events, lambda event: (type(event), getattr(event, "index", None)))]
+    return [event for run in runs for event in _join(run)]
+
+
+def _join(run: list[Event]) -> list[Event]:
+    match run[0]:
+        case TextDelta() | ThinkingDelta() as first if len(run) > 1:
+            return [msgspec.structs.replace(first, text="".join(_delta_text(delta) for delta in run))]
+        case CallDelta() as first if len(run) > 1:
+            return [msgspec.structs.replace(first, arguments="".join(_delta_text(delta) for delta in run))]
+        case _:
+            return run
+
+
+def _delta_text(delta: Event) -> str:
+    match delta:
+        case TextDelta(text=text) | ThinkingDelta(text=text) | CallDelta(arguments=text):
+            return text
+        case _:
+            raise AssertionError("only deltas are joined")
+
+
+def _retrieve_exception(writer: asyncio.Task[None]) -> None:
+    """Events that could not be written stay pending; the error is raised again for the next caller that flushes."""
+    if not writer.cancelled():
+        writer.exception()

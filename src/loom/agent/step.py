@@ -1,0 +1,284 @@
+"""One step: compile the request, ask the model, recover from refusals.
+
+A refusal never ends a session: a medium that a provider does not accept is quarantined, a missing capability is
+remembered, a request that is too large is reduced, reasoning that is no longer accepted is left out; then the step is
+tried again, and the user reads why.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final
+
+import msgspec
+
+from loom.agent.recovery import recover
+from loom.agent.services import Services
+from loom.compile.prepare import Prepared
+from loom.compile.request import RequestInput
+from loom.content.blocks import ContentBlock, ImageBlock, TextBlock, ThinkingBlock
+from loom.content.messages import Message
+from loom.errors import (
+    ContentError,
+    MediaError,
+    Overloaded,
+    ProviderError,
+    RateLimited,
+    StoreError,
+    Unavailable,
+    WireError,
+)
+from loom.events import (
+    CallDelta,
+    DecoderEvent,
+    Event,
+    Fold,
+    Folded,
+    ImageAdded,
+    MediaArrived,
+    ModelEvent,
+    NoticeRaised,
+    StepStarted,
+    Stopped,
+    TextDelta,
+    ThinkingDelta,
+    UsageReported,
+)
+from loom.prompt import Prompt
+
+Emit = Callable[[Event], Awaitable[None]]
+
+_INTERRUPTED: Final = (Unavailable, Overloaded, RateLimited, WireError)
+"""Errors after the first word that another request may not meet."""
+
+
+class ModelAnswer(msgspec.Struct, kw_only=True):
+    """The outcome of a step, also while it still arrives."""
+
+    request: RequestInput
+    """What decided the request, with what refusals changed in it."""
+    prepared: Prepared | None = None
+    fold: Fold | None = None
+    error: ProviderError | None = None
+    """Set if the answer was cut off; what arrived before it is in `folded`."""
+    refused_kinds: list[str] = msgspec.field(default_factory=list[str])
+    seconds: float = 0.0
+    """From the request to the last word."""
+
+    @property
+    def result(self) -> Folded | None:
+        return self.fold.result() if self.fold is not None else None
+
+    @property
+    def is_complete(self) -> bool:
+        folded = self.result
+        return self.error is None and folded is not None and folded.complete
+
+    @property
+    def may_continue(self) -> bool:
+        """Whether asking once more can complete an answer that was cut off."""
+        return self.error is None or isinstance(self.error, _INTERRUPTED)
+
+    @property
+    def meta(self) -> dict[str, Any]:
+        """What is kept with the message: the model, the usage, and whether images were hidden from the model."""
+        folded = self.result
+        if self.prepared is None or folded is None:
+            return {}
+        model, rows = self.prepared.prompt.model, self.prepared.receipt.rows
+        is_blind = any(row.kind == "image" and row.reason == "capability" for row in rows)
+        return {
+            "provider": model.provider,
+            "model": model.name,
+            "usage": msgspec.to_builtins(folded.usage),
+            "finish_reason": (folded.stop if self.is_complete else None) or "incomplete",
+            "seconds": round(self.seconds, 3),
+            **({"is_blind": True} if is_blind else {}),
+        }
+
+
+KeepMedia = Callable[[bytes], Awaitable[ContentBlock]]
+"""Stores bytes that a model made and returns their block."""
+
+
+class StepOutput(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a step reports to."""
+
+    emit: Emit
+    announce: Callable[[Sequence[str]], Awaitable[None]]
+    """Shows notices of the receipt, each once a turn."""
+    keep_media: KeepMedia
+
+
+async def ask_model(answer: ModelAnswer, step: int, services: Services, out: StepOutput) -> None:
+    """Run one step; `answer` holds the outcome. Raise what cannot be recovered from."""
+    emit = out.emit
+    tried: list[str] = []
+    known_limits = answer.request.limits
+    started = time.monotonic()
+    while True:
+        prepared = answer.prepared = await services.settle(answer.request, "send")
+        answer.fold = Fold()
+        totals = prepared.receipt.totals
+        reference = answer.request.model.reference
+        await emit(StepStarted(step=step, model=reference, tokens=totals.tokens, wire_bytes=totals.wire_bytes))
+        await out.announce(prepared.receipt.notices)
+        reader = _AnswerReader(answer.fold, services.turn_limits.answer_bytes, emit, out.keep_media)
+        try:
+            await reader.read(services.provider(prepared.prompt.model).stream(prepared.prompt))
+            answer.seconds = time.monotonic() - started
+            return
+        except _UnreadableMedia as unreadable:
+            notice = await _without_lost_media(prepared.prompt, services, tried)
+            if notice is None:
+                raise unreadable.error from unreadable
+            await emit(NoticeRaised(text=notice, code=unreadable.error.code))
+        except ContentError as error:
+            answer.error = WireError(f"{reference}: {error.message}", hint="What arrived is kept. Try again.")
+            return
+        except ProviderError as error:
+            if reader.has_begun:
+                answer.error = error
+                answer.seconds = time.monotonic() - started
+                return
+            found = await _recover_files(answer, prepared.prompt, error, services, tried)
+            if found is None:
+                found = _recover(answer, prepared, error, tried)
+            if found is None:
+                # Sizes that were tried without success say nothing about what the model takes.
+                limits = msgspec.structs.replace(
+                    answer.request.limits, max_bytes=known_limits.max_bytes, max_tokens=known_limits.max_tokens
+                )
+                answer.request = msgspec.structs.replace(answer.request, limits=limits)
+                raise
+            await emit(NoticeRaised(text=found, code=error.code))
+
+
+class _AnswerReader:
+    """Reads a stream of model events into the fold and the sink."""
+
+    def __init__(self, fold: Fold, max_bytes: int, emit: Emit, keep: KeepMedia) -> None:
+        self._fold = fold
+        self._left_bytes = max_bytes
+        self._emit = emit
+        self._keep = keep
+        self.has_begun = False
+
+    async def read(self, stream: AsyncIterator[DecoderEvent]) -> None:
+        async with _closing(stream) as events:
+            while (event := await _next_event(events)) is not None:
+                self.has_begun = self.has_begun or not isinstance(event, UsageReported)
+                await self._add(event)
+                if self._left_bytes < 0:
+                    await self._stop_flood()
+                    return
+
+    async def _add(self, event: DecoderEvent) -> None:
+        match event:
+            case MediaArrived():
+                shown = await self._store_media(event)
+                if isinstance(shown, NoticeRaised):
+                    await self._emit(shown)
+                    return
+            case TextDelta(text=text) | ThinkingDelta(text=text) | CallDelta(arguments=text):
+                self._left_bytes -= len(text)
+                shown = event
+            case _:
+                shown = event
+        self._fold.add(shown)
+        await self._emit(shown)
+
+    async def _store_media(self, event: MediaArrived) -> ModelEvent | NoticeRaised:
+        """Store an image that the model made before it is shown. Report what is not an image."""
+        try:
+            block = await self._keep(event.data)
+        except MediaError as error:
+            text = f"The model sent {event.media_type} that cannot be shown: {error}"
+            return NoticeRaised(text=text, code=error.code)
+        if isinstance(block, ImageBlock):
+            return ImageAdded(index=event.index, image=block)
+        return NoticeRaised(text=f"The model sent {event.media_type}, which an answer cannot hold.", code="media")
+
+    async def _stop_flood(self) -> None:
+        stopped = Stopped(reason="max_tokens", detail="the answer is longer than Loom keeps")
+        self._fold.add(stopped)
+        await self._emit(stopped)
+        await self._emit(
+            NoticeRaised(
+                text="The answer was stopped: it is longer than the limit. Raise turn.max_answer_bytes to keep more.",
+                code="answer.too_long",
+            )
+        )
+
+
+class _UnreadableMedia(Exception):
+    """Media could not be read from the store while the request was written."""
+
+    def __init__(self, error: StoreError) -> None:
+        super().__init__(error.code)
+        self.error = error
+
+
+async def _next_event(events: AsyncIterator[DecoderEvent]) -> DecoderEvent | None:
+    try:
+        return await anext(events, None)
+    except StoreError as error:
+        raise _UnreadableMedia(error) from error
+
+
+@asynccontextmanager
+async def _closing(events: AsyncIterator[DecoderEvent]) -> AsyncGenerator[AsyncIterator[DecoderEvent]]:
+    """Close the connection however the step ends."""
+    try:
+        yield events
+    finally:
+        if isinstance(events, AsyncGenerator):
+            await events.aclose()
+
+
+def _recover(answer: ModelAnswer, prepared: Prepared, error: ProviderError, tried: list[str]) -> str | None:
+    found = recover(answer.request, prepared, error, tried)
+    if found is None:
+        return None
+    answer.request = found.request
+    if found.refused_kind:
+        answer.refused_kinds.append(found.refused_kind)
+    return found.notice
+
+
+async def _recover_files(
+    answer: ModelAnswer, prompt: Prompt, error: ProviderError, services: Services, tried: list[str]
+) -> str | None:
+    """Uploaded files that the provider no longer has are sent as bytes once more."""
+    lost = services.lost_files(error, prompt)
+    if not lost or "files" in tried:
+        return None
+    tried.append("files")
+    await services.forget_files(answer.request.model, lost)
+    count = "a file" if len(lost) == 1 else f"{len(lost)} files"
+    return f"{answer.request.model.provider} no longer has {count} that were uploaded earlier; they are sent again"
+
+
+async def _without_lost_media(prompt: Prompt, services: Services, tried: list[str]) -> str | None:
+    """Bytes that could not be read while the request was written: once, it is compiled again without them."""
+    if "media" in tried or not prompt.media():
+        return None
+    tried.append("media")
+    lost = await services.recheck(prompt)
+    count = "1 attachment" if len(lost) == 1 else f"{len(lost)} attachments"
+    return f"{count} could not be read from the media store; the text that is known of them is sent"
+
+
+def words_of(message: Message | None) -> Message | None:
+    """Return what a reader has seen of an answer that was cut off: text, thinking and images, no calls."""
+    if message is None:
+        return None
+    blocks = tuple(block for block in message.blocks if isinstance(block, TextBlock | ThinkingBlock | ImageBlock))
+    return Message("assistant", blocks) if blocks else None
+
+
+async def pause_before_retry(attempt: int) -> None:
+    await asyncio.sleep(min(0.1 * 4**attempt, 5.0))

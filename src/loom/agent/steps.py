@@ -1,0 +1,36 @@
+"""The engine port: a turn runs its steps through it, so that an outside engine can record and repeat them.
+
+A step's value is small (ids and counters, never media), and the step itself is idempotent: run again after a crash, it
+finds what is stored and returns the same value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+import msgspec
+
+from loom.events import StopReason
+
+
+class StepValue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is recorded of a step: under 2 KB, whatever the model saw."""
+
+    node: str = ""
+    calls: int = 0
+    """How many tool calls its answer makes; the turn ends with an answer that makes none."""
+    stop: StopReason | None = None
+
+
+class Steps(Protocol):
+    async def run(self, name: str, step: Callable[[], Awaitable[StepValue]]) -> StepValue:
+        """Run a step, or return the value that was recorded when it ran before."""
+        ...
+
+
+class DirectSteps:
+    """Runs every step. The session's checkpoint is the only record, and leases decide which process continues."""
+
+    async def run(self, name: str, step: Callable[[], Awaitable[StepValue]]) -> StepValue:
+        return await step()

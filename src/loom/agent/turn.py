@@ -1,0 +1,578 @@
+"""One turn, from a user's message to the model's last word, as a state machine with a checkpoint.
+
+    starting → running ⇄ waiting → finished | failed | interrupted | lost
+
+`waiting` has an approval pending. `interrupted` leaves a checkpoint from which another process continues; `lost` is the
+turn of a process whose session another one has acquired. Everything that a turn says goes through its sink: it is
+stored first, then shown.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias, assert_never
+
+import msgspec
+
+from loom.agent import compact
+from loom.agent.approvals import Approvals
+from loom.agent.calls import CallServices, EarlierCalls, run_calls, unanswered_results
+from loom.agent.checkpoint import TurnCheckpoint
+from loom.agent.failures import lease_lost, limit_reached, turn_cancelled, turn_failed
+from loom.agent.ingest import ingest
+from loom.agent.loop import run_steps
+from loom.agent.ports import Command, Committed, Completion, SessionRecord
+from loom.agent.services import Services
+from loom.agent.sink import EventSink
+from loom.agent.step import ModelAnswer, StepOutput, ask_model, pause_before_retry, words_of
+from loom.agent.steps import Steps, StepValue
+from loom.agent.tracked_files import TrackedFiles
+from loom.compile.cost import calibrate
+from loom.compile.policy import DetachedMessage
+from loom.compile.request import RequestInput, Snapshot
+from loom.content.blocks import ContentBlock, TextBlock, ToolCall, ToolResult
+from loom.content.messages import Message, tool, user
+from loom.errors import LoomError, StoreError, Unavailable
+from loom.events import (
+    ApprovalAnswered,
+    Event,
+    MessageStored,
+    NoticeRaised,
+    StepFinished,
+    TurnFailed,
+    TurnFinished,
+)
+from loom.models import Usage
+from loom.prompt import CONTINUE_ANSWER, Receipt
+from loom.session import LeaseWish, NewNode, SessionChange
+from loom.tools.base import Tool
+
+TurnState: TypeAlias = Literal["starting", "running", "waiting", "finished", "failed", "interrupted", "lost"]
+
+MAX_ATTEMPTS: Final = 3
+"""Requests for the same step, and processes that may end during it, before the turn is closed."""
+CONTINUED: Final = "turn.continued"
+"""The code of the notice that a turn continues after a restart or a broken connection."""
+
+
+class TurnLimitReached(Exception):
+    """The turn may take no further step."""
+
+
+class HandOver(Exception):
+    """The process is stopping, and the turn is at a step boundary."""
+
+
+class Turn:
+    """`show` receives every event when it is stored; `files` is the session's view of tracked files; `begin` stores
+    what the turn answers, or takes up its checkpoint, and returns False if nothing is left to do. With `releases`, the
+    lease ends with the turn if no message is queued."""
+
+    def __init__(
+        self,
+        services: Services,
+        record: SessionRecord,
+        begin: Callable[[Turn], Awaitable[bool]],
+        *,
+        show: Callable[[Event], None],
+        files: TrackedFiles,
+        notices: Sequence[str] = (),
+        releases: bool = False,
+    ) -> None:
+        self.services = services
+        self.record = record
+        self.files = files
+        self.notices = tuple(notices)
+        self.sink = EventSink(record, show, services.batching)
+        self.approvals = Approvals(services.rule, self.sink.emit, self._save_approvals)
+        self.checkpoint = TurnCheckpoint(turn=secrets.token_hex(16))
+        self.snapshot = Snapshot()
+        self.input: RequestInput | None = None
+        self.earlier = EarlierCalls()
+        """What another process did of the calls at the end of the path."""
+        self.has_started = False
+        """Whether the checkpoint is on disk."""
+        self.state: TurnState = "starting"
+        self.task: asyncio.Task[None] | None = None
+        self.receipt: Receipt | None = None
+        self.stop_reason: Literal["", "cancel", "hand-over", "lost"] = ""
+        self._begin = begin
+        self._answer: ModelAnswer | None = None
+        self.done: dict[str, ToolResult] = {}
+        """The results of the calls that run now."""
+        self._final_lease: LeaseWish = "release-if-idle" if releases else "keep"
+        self._announced: set[str] = set()
+        self._yields = False
+
+    # Control ---------------------------------------------------------------------------------------------------------
+
+    def start(self) -> asyncio.Task[None]:
+        self.task = asyncio.create_task(self._run())
+        return self.task
+
+    async def end(self) -> None:
+        """Cancel the turn and wait until it is over. A turn that has said its last word is only waited for."""
+        self._abort("cancel")
+        await self.wait()
+
+    async def wait(self) -> None:
+        """Wait until the turn is over; raise what is a bug of ours."""
+        if self.task is None:
+            return
+        await asyncio.wait([self.task])
+        if not self.task.cancelled() and (error := self.task.exception()) is not None:
+            raise error
+
+    def hand_over(self) -> None:
+        """Stop at the next step boundary, for another process to continue."""
+        self._yields = True
+
+    async def interrupt(self) -> None:
+        """Stop now, for another process to continue; the words that arrived are stored."""
+        self._abort("hand-over")
+        await self.wait()
+
+    def on_lease_lost(self) -> None:
+        """Stop now and write nothing more: another process runs the session."""
+        self._abort("lost")
+
+    def on_command(self, command: Command) -> None:
+        """Obey a command from another process."""
+        match command.kind, command.data:
+            case "cancel", _:
+                self._abort("cancel")
+            case "answer", {"approval": str() as approval, "answer": "once" | "always" | "deny" as answer, **others}:
+                self.approvals.answer_early(approval, answer, str(others.get("reason", "")))
+            case _:
+                pass
+
+    def _abort(self, reason: Literal["cancel", "hand-over", "lost"]) -> None:
+        if self.is_over or self.stop_reason:
+            return
+        self.stop_reason = reason
+        if self.task is not None:
+            self.task.cancel()
+
+    @property
+    def is_over(self) -> bool:
+        return self.state in ("finished", "failed", "interrupted", "lost")
+
+    # The machine -----------------------------------------------------------------------------------------------------
+
+    async def _run(self) -> None:
+        self.services.batching.running += 1
+        try:
+            if await self._begin(self):
+                self.state = "running"
+                await self._run_to_end()
+            await self.sink.flush()
+        except HandOver:
+            await self._leave(None)
+        except LoomError as error:
+            await self._fail(error)
+        except asyncio.CancelledError:
+            await self._end_early()
+            raise
+        finally:
+            self.services.batching.running -= 1
+
+    async def _run_to_end(self) -> None:
+        limit = self.services.turn_limits.seconds
+        deadline = self.approvals.deadline = asyncio.timeout(max(0.0, limit - self.checkpoint.seconds))
+        try:
+            async with deadline:
+                await run_steps(self)
+        except TimeoutError:
+            if not deadline.expired():
+                raise
+            await self.close(limit_reached(self.id, f"{limit:g} seconds"))
+        except TurnLimitReached as reached:
+            await self.close(limit_reached(self.id, str(reached)))
+        finally:
+            self.approvals.deadline = None
+
+    async def _end_early(self) -> None:
+        """The task was cancelled: by the user, by a process that stops, or because the lease is lost."""
+        if self.is_over:  # cancelled while the last change was written
+            return
+        match self.stop_reason:
+            case "lost":
+                self.state = "lost"
+                self.sink.show_unstored(turn_failed(self.id, lease_lost()))
+            case "hand-over":
+                partial = self._answer.result if self._answer is not None else None
+                await self._leave(words_of(partial.message) if partial is not None else None)
+            case "cancel" | "":
+                await (self.close if self.has_started else self.emit_end)(turn_cancelled(self.id))
+            case _:
+                assert_never(self.stop_reason)
+
+    async def _leave(self, words: Message | None) -> None:
+        """Leave the turn to another process, with the words that arrived of an answer."""
+        if self.has_started:
+            self.checkpoint = msgspec.structs.replace(self.checkpoint, is_handed_over=True)
+            meta = {**(self._answer.meta if self._answer is not None else {}), "finish_reason": "interrupted"}
+            nodes = () if words is None or self._is_compacting else (NewNode(message=words, meta=meta),)
+            # A turn that waits for an approval is continued once it is answered, not before.
+            lease: LeaseWish = "keep" if self.checkpoint.approvals else "hand-over"
+            await self.commit(SessionChange(nodes=nodes, lease=lease))
+        self.state = "interrupted"
+
+    async def _fail(self, error: LoomError) -> None:
+        if self.has_started:
+            try:
+                await self.close(turn_failed(self.id, error))
+                return
+            except (
+                StoreError
+            ) as unwritten:  # the log cannot be written: the checkpoint stays, and this process says why
+                error = unwritten
+        await self.emit_end(turn_failed(self.id, error))
+
+    async def emit_end(self, event: TurnFailed) -> None:
+        """Say that the turn failed before it was stored, or without being able to store that."""
+        self.state = "failed"
+        try:
+            await self.sink.emit_now(event)
+        except StoreError:
+            self.sink.show_unstored(event)
+
+    async def close(self, end: TurnFailed, left: NewNode | None = None) -> None:
+        """End the turn without an answer. Nothing stays open: what arrived of the answer (`left`, where another process
+        received it) is stored, its calls are answered, approvals are denied."""
+        answer = self._answer
+        message = answer.result.message if answer is not None and answer.result is not None else None
+        nodes = [left] if left is not None else []
+        if answer is not None and message is not None and not self._is_compacting:
+            nodes.append(NewNode(message=message, meta=answer.meta))
+        calls = nodes[-1].message.calls if nodes else self.open_calls
+        if calls:
+            nodes.append(NewNode(message=unanswered_results(calls, self.done)))
+        denied = [
+            ApprovalAnswered(approval=approval, answer="deny", reason=end.text)
+            for approval in self.checkpoint.approvals
+        ]
+        change = SessionChange(nodes=tuple(nodes), lease=self._final_lease)
+        if not nodes and self.checkpoint.previous_head and self._head == self.question:
+            change = msgspec.structs.replace(change, move_to=self.checkpoint.previous_head)
+        self._answer = None
+        await self.commit(change, before=denied, after=[end], is_last=True)
+
+    # What the loop calls ---------------------------------------------------------------------------------------------
+
+    @property
+    def id(self) -> str:
+        return self.checkpoint.turn
+
+    @property
+    def question(self) -> str:
+        """The node that this turn answers."""
+        return self.checkpoint.question
+
+    @property
+    def engine(self) -> Steps:
+        return self.services.steps
+
+    @property
+    def steps(self) -> int:
+        """How many steps have their answer stored."""
+        return self.checkpoint.steps
+
+    @property
+    def usage(self) -> Usage:
+        return self.checkpoint.usage
+
+    @property
+    def request(self) -> RequestInput:
+        if self.input is None:
+            raise AssertionError("the turn has not begun")
+        return self.input
+
+    @property
+    def open_calls(self) -> tuple[ToolCall, ...]:
+        """The calls at the end of the path that have no result yet."""
+        path = self.input.path if self.input is not None else self.snapshot.path
+        return path[-1].message.calls if path else ()
+
+    @property
+    def _head(self) -> str:
+        path = self.input.path if self.input is not None else self.snapshot.path
+        return path[-1].id if path else self.snapshot.head
+
+    @property
+    def _is_compacting(self) -> bool:
+        return self.checkpoint.kind == "compact"
+
+    def check_limits(self) -> None:
+        """Raise `TurnLimitReached` if the turn may take no further step, `HandOver` if the process is stopping."""
+        if self._yields:
+            raise HandOver
+        limits = self.services.turn_limits
+        if limits.usd is not None and (self.services.price(self.request.model, self.usage) or 0.0) > limits.usd:
+            raise TurnLimitReached(f"${limits.usd:g}")
+        if self.steps >= limits.steps:
+            raise TurnLimitReached("1 step" if limits.steps == 1 else f"{limits.steps} steps")
+
+    async def ask(self, step: int) -> StepValue:
+        """Ask the model until an answer is complete, and store it. Words of an answer that was cut off are stored, and
+        the model continues behind them."""
+        for attempt in range(1, MAX_ATTEMPTS + 1):
+            answer = self._answer = ModelAnswer(request=self._continuing_request())
+            try:
+                await ask_model(answer, step, self.services, self._step_output())
+            except LoomError:
+                self._answer = None
+                await self._learn(answer)
+                raise
+            if answer.is_complete:
+                return await self._store_answer(step, answer)
+            if not answer.may_continue or attempt == MAX_ATTEMPTS:
+                raise answer.error or Unavailable(
+                    f"{self.request.model.reference}: the answer ended before it was complete",
+                    hint="What arrived is kept. Try again.",
+                )
+            await self._store_cut_answer(answer)
+            await pause_before_retry(attempt)
+        raise AssertionError("the last attempt returns or raises")
+
+    async def run_calls(self, calls: Sequence[ToolCall]) -> StepValue:
+        """Run the calls of the last answer and store their results."""
+        self.done = {}
+        outcome = await run_calls(
+            calls, self._call_services(), self.request.model.capabilities, self.earlier, self.done
+        )
+        self.earlier = EarlierCalls()
+        nodes = [NewNode(message=tool(*outcome.results), source="tool")]
+        if outcome.injected:
+            nodes.append(NewNode(message=Message("user", outcome.injected), source="tool"))
+        committed = await self.commit(SessionChange(nodes=tuple(nodes)))
+        return StepValue(node=committed.nodes[-1])
+
+    def _continuing_request(self) -> RequestInput:
+        """Where the path ends with words of an answer that was cut off, the model is asked to continue them."""
+        request = self.request
+        last = request.path[-1].message
+        is_cut = last.role == "assistant" and any(isinstance(block, TextBlock) for block in last.blocks)
+        if self._is_compacting or not is_cut:
+            return request
+        return msgspec.structs.replace(request, draft=(user(CONTINUE_ANSWER),), is_placeholder=True)
+
+    def _step_output(self) -> StepOutput:
+        async def keep_media(data: bytes) -> ContentBlock:
+            return (await ingest(data, self.services.media, limits=self.services.limits)).blocks[0]
+
+        return StepOutput(emit=self.sink.emit, announce=self._announce, keep_media=keep_media)
+
+    async def _announce(self, notices: Sequence[str]) -> None:
+        """Show each notice once a turn, and what the model cannot see only once, however many images tools show it."""
+        unseen = f"{self.request.model.reference} gets "
+        for notice in notices:
+            topic = unseen if notice.startswith(unseen) else notice
+            if topic not in self._announced:
+                self._announced.add(topic)
+                await self.sink.emit(NoticeRaised(text=notice, code="receipt"))
+
+    # What is stored --------------------------------------------------------------------------------------------------
+
+    async def commit(
+        self,
+        change: SessionChange,
+        *,
+        before: Sequence[Event] = (),
+        after: Sequence[Event] = (),
+        is_last: bool = False,
+    ) -> Committed:
+        """Store new nodes, the checkpoint and events in one transaction; with `is_last` the turn has failed, and its
+        checkpoint is removed."""
+
+        def complete(nodes: tuple[str, ...]) -> Completion:
+            stored = [
+                MessageStored(node=node, message=new.message) for node, new in zip(nodes, change.nodes, strict=True)
+            ]
+            if nodes:
+                self.files.mark_stored(nodes[0])
+            running = None if is_last else msgspec.to_builtins(self.checkpoint)
+            settings = {"running": running, "tracked": self.files.as_setting()}
+            return Completion(events=[*before, *stored, *after], settings=settings)
+
+        def then(committed: Committed) -> None:
+            placed = [
+                DetachedMessage(node, new.message) for node, new in zip(committed.nodes, change.nodes, strict=True)
+            ]
+            if self.input is not None:
+                self.input = self.input.extend(placed)
+            if is_last:
+                self.state = "failed"
+
+        return await self.sink.commit(change, complete, then)
+
+    async def _store_answer(self, step: int, answer: ModelAnswer) -> StepValue:
+        """Store a complete answer, what it taught, and, where it makes no calls, the end of the turn."""
+        folded, prepared = answer.result, answer.prepared
+        if folded is None or prepared is None:
+            raise AssertionError("a complete answer has a fold and a prompt")
+        self.receipt = prepared.receipt
+        self.checkpoint = msgspec.structs.replace(
+            self.checkpoint, steps=step, deaths=0, usage=self.usage + folded.usage, seconds=self._seconds()
+        )
+        calls = folded.message.calls if folded.message is not None else ()
+        finished = StepFinished(step=step, usage=folded.usage, stop=folded.stop, seconds=answer.seconds)
+        if self._is_compacting:
+            return await self._store_summary(answer, finished)
+        request, learned = self._apply_lessons(answer)
+        new = [NewNode(message=folded.message, meta=answer.meta)] if folded.message is not None else []
+        change = msgspec.structs.replace(learned, nodes=tuple(new), lease="keep" if calls else self._final_lease)
+        is_blind = "is_blind" in answer.meta
+
+        def complete(ids: tuple[str, ...]) -> Completion:
+            stored = [MessageStored(node=node, message=it.message) for node, it in zip(ids, new, strict=True)]
+            over = TurnFinished(
+                turn=self.id, node=ids[-1] if ids else self._head, stop=folded.stop, usage=self.checkpoint.usage
+            )
+            settings: dict[str, Any] = {"running": msgspec.to_builtins(self.checkpoint) if calls else None}
+            return Completion(events=[*stored, finished, *(() if calls else (over,))], settings=settings)
+
+        def then(committed: Committed) -> None:
+            placed = [
+                DetachedMessage(node, it.message, is_blind) for node, it in zip(committed.nodes, new, strict=True)
+            ]
+            self.input = request.extend(placed)
+            self._answer = None
+            if not calls:
+                self.state = "finished"
+
+        await self.sink.commit(change, complete, then)
+        await self._remember_refusals(answer)
+        return StepValue(node=self._head, calls=len(calls), stop=folded.stop)
+
+    async def _store_summary(self, answer: ModelAnswer, finished: StepFinished) -> StepValue:
+        """The head goes to the summary; the path that it stands for stays as a branch."""
+        change = await compact.summary_change(self.record, self.request.path, answer)
+        change = msgspec.structs.replace(change, lease=self._final_lease)
+        (new,) = change.nodes
+
+        def complete(ids: tuple[str, ...]) -> Completion:
+            (node,) = ids
+            over = TurnFinished(turn=self.id, node=node, stop=finished.stop, usage=self.checkpoint.usage)
+            return Completion(
+                events=[MessageStored(node=node, message=new.message), finished, over],
+                settings={"running": None},
+                overrides=compact.hidden_media(node, new.message),
+            )
+
+        def then(_: Committed) -> None:
+            self._answer = None
+            self.state = "finished"
+
+        committed = await self.sink.commit(change, complete, then)
+        return StepValue(node=committed.nodes[-1], stop=finished.stop)
+
+    async def _store_cut_answer(self, answer: ModelAnswer) -> None:
+        """Store the words of an answer that was cut off; nothing that was seen disappears."""
+        folded = answer.result
+        words = words_of(folded.message) if folded is not None else None
+        if folded is not None:
+            self.checkpoint = msgspec.structs.replace(self.checkpoint, usage=self.usage + folded.usage)
+        nodes = () if words is None or self._is_compacting else (NewNode(message=words, meta=answer.meta),)
+        self._answer = None
+        why = answer.error.message if answer.error is not None else "the connection ended"
+        notice = NoticeRaised(text=f"The answer was cut off ({why}); continuing.", code=CONTINUED)
+        await self.commit(SessionChange(nodes=nodes), after=[notice])
+
+    def _apply_lessons(self, answer: ModelAnswer) -> tuple[RequestInput, SessionChange]:
+        """Return the input for the next step, and what to keep of this one for the next request to the model."""
+        request, prepared, folded = answer.request, answer.prepared, answer.result
+        if prepared is None or folded is None:
+            raise AssertionError("only an answer teaches")
+        rows, counted = prepared.receipt.rows, prepared.receipt.totals.tokens
+        media = sum(row.tokens for row in rows if row.digest and row.rendition != "text")
+        request = msgspec.structs.replace(
+            request,
+            draft=(),
+            is_placeholder=False,
+            watermark=prepared.watermark,
+            calibration=calibrate(request.calibration, counted, folded.usage.input_tokens, media=media),
+        )
+        reference = request.model.reference
+        watermarks = {**_builtins(self.snapshot.watermarks), reference: msgspec.to_builtins(request.watermark)}
+        self.snapshot = msgspec.structs.replace(
+            self.snapshot, watermarks={**self.snapshot.watermarks, reference: request.watermark}
+        )
+        return request, msgspec.structs.replace(self._lessons(request), watermark=watermarks)
+
+    def _lessons(self, request: RequestInput) -> SessionChange:
+        """What refusals and usage have taught of the model, to be kept with the session."""
+        reference, provider = request.model.reference, request.model.provider
+        settings = {
+            "calibration": {
+                **_builtins(self.snapshot.calibrations),
+                reference: msgspec.to_builtins(request.calibration),
+            },
+            "lessons": {**_builtins(self.snapshot.limits), reference: msgspec.to_builtins(request.limits)},
+        }
+        quarantine = {**_builtins(self.snapshot.quarantine), provider: sorted(request.quarantine)}
+        return SessionChange(settings=settings, quarantine=quarantine)
+
+    async def _learn(self, answer: ModelAnswer) -> None:
+        """Keep what refusals have taught, also where no answer came."""
+        if answer.request != self.request:
+            await self.sink.commit(self._lessons(answer.request))
+            self.input = msgspec.structs.replace(answer.request, draft=(), is_placeholder=False)
+        await self._remember_refusals(answer)
+
+    async def _remember_refusals(self, answer: ModelAnswer) -> None:
+        for kind in answer.refused_kinds:
+            await self.services.learn(answer.request.model, kind)
+
+    def _seconds(self) -> float:
+        return max(0.0, self.services.turn_limits.seconds - self.approvals.left_seconds)
+
+    async def _save_approvals(self) -> None:
+        """Keep pending and permanent approvals; any process can answer them after a restart."""
+        self.state = "waiting" if self.approvals.open else "running"
+        self.checkpoint = msgspec.structs.replace(
+            self.checkpoint, approvals=dict(self.approvals.open), seconds=self._seconds()
+        )
+        always = [list(pair) for pair in sorted(self.approvals.always)]
+        settings = {"running": msgspec.to_builtins(self.checkpoint), "always": always}
+        await self.sink.commit(SessionChange(settings=settings))
+
+    # Calls -----------------------------------------------------------------------------------------------------------
+
+    def tools(self) -> Mapping[str, Tool]:
+        return self.services.select_tools(self.checkpoint.tools)
+
+    def _call_services(self) -> CallServices:
+        workspace = workspace_of(self.snapshot)
+        cap_bytes = self.services.tool_output_bytes
+
+        async def on_finished(call: ToolCall, result: ToolResult) -> None:
+            await self.files.note_call(workspace, call, result, cap_bytes)
+
+        async def messages() -> tuple[Message, ...]:
+            return tuple(placed.message for placed in self.request.path)
+
+        return CallServices(
+            tools=self.tools(),
+            workspace=workspace,
+            media=self.services.media,
+            limits=self.services.limits,
+            approvals=self.approvals,
+            emit=self.sink.emit,
+            emit_now=self.sink.emit_now,
+            messages=messages,
+            on_finished=on_finished,
+            text_cap_bytes=cap_bytes,
+            secrets=self.services.secrets,
+        )
+
+
+def workspace_of(snapshot: Snapshot) -> Path:
+    return Path(snapshot.workspace) if snapshot.workspace else Path.cwd()
+
+
+def _builtins(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: msgspec.to_builtins(value) for key, value in values.items()}

@@ -1,0 +1,240 @@
+"""How a turn begins: with a new message, a queued one, a question that gets another answer, a wish for a summary, or
+the checkpoint of a turn that another process left."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Sequence
+from typing import assert_never
+
+import msgspec
+
+from loom.agent import compact
+from loom.agent.calls import EarlierCalls, unanswered_results
+from loom.agent.checkpoint import Compact, NewMessage, QueuedMessage, Regenerate, Resume, TurnCheckpoint, TurnRequest
+from loom.agent.failures import turn_interrupted
+from loom.agent.ports import Committed, Completion
+from loom.agent.step import words_of
+from loom.agent.tracked_files import visible_messages
+from loom.agent.turn import CONTINUED, MAX_ATTEMPTS, Turn, workspace_of
+from loom.compile.policy import Watermark
+from loom.compile.request import RequestInput, Snapshot, request_input
+from loom.content.messages import Message, title_of, user
+from loom.errors import LoomError, NotFound, StoreError
+from loom.events import (
+    ApprovalAnswered,
+    Event,
+    Folded,
+    MessageStored,
+    NoticeRaised,
+    TurnFinished,
+    TurnStarted,
+    fold,
+)
+from loom.models import Model
+from loom.session import NewNode, Options, SessionChange
+
+
+async def begin_turn(turn: Turn, request: TurnRequest) -> bool:
+    """Store what the turn answers and its checkpoint in one transaction. Return False if nothing is left to do."""
+    match request:
+        case Resume():
+            return await _resume(turn, request)
+        case NewMessage(message=message):
+            options = Options(
+                model=request.model, parent=request.parent, tools=request.tools, mentioned=request.mentioned
+            )
+            return await _start(turn, SessionChange(nodes=(NewNode(message=message),)), message, options)
+        case QueuedMessage(queued=queued):
+            try:
+                return await _start(turn, SessionChange(queued=queued.id), queued.message, queued.options)
+            except (LoomError, asyncio.CancelledError) as error:
+                await _store_unanswered(turn, request, error)
+                raise
+        case Regenerate(node=node):
+            options = Options(model=request.model, tools=request.tools)
+            return await _start(turn, SessionChange(move_to=node), None, options)
+        case Compact(model=model):
+            turn.checkpoint = msgspec.structs.replace(turn.checkpoint, kind="compact")
+            return await _start(turn, SessionChange(), None, Options(model=model, tools=()))
+        case _:
+            assert_never(request)
+
+
+async def _start(turn: Turn, change: SessionChange, message: Message | None, options: Options) -> bool:
+    snapshot = await turn.record.snapshot()
+    parent = options.parent if message is not None else ""
+    if parent:
+        await turn.record.check_kept(parent)
+    model = await turn.services.resolve_model(options.model or snapshot.model)
+    _recall(turn, snapshot)
+    news = await _read_news(turn, snapshot, model, options.mentioned) if message is not None else None
+    is_compacting = turn.checkpoint.kind == "compact"
+    if is_compacting:
+        compact.check(snapshot.path)
+    turn.checkpoint = msgspec.structs.replace(
+        turn.checkpoint,
+        model=options.model,
+        tools=None if options.tools is None else list(options.tools),
+        kind="compact" if is_compacting else "regenerate" if message is None else "answer",
+        message=change.queued,
+        previous_head="" if message is not None or is_compacting else snapshot.head,
+    )
+    base = await turn.record.snapshot(parent) if parent else snapshot
+    extra = _answer_open_calls(base) if message is not None else []
+    if news is not None:
+        extra.append(NewNode(message=news, source="system"))
+    change = msgspec.structs.replace(
+        change,
+        move_to=change.move_to or parent,
+        nodes=(*extra, *change.nodes),
+        title=title_of(message) if message is not None and not snapshot.title else None,
+    )
+
+    def complete(nodes: tuple[str, ...]) -> Completion:
+        question = nodes[-1] if nodes else change.move_to
+        turn.checkpoint = msgspec.structs.replace(turn.checkpoint, question=question)
+        events: list[Event] = [NoticeRaised(text=notice, code="door") for notice in turn.notices]
+        events += [MessageStored(node=node, message=new.message) for node, new in zip(nodes, extra, strict=False)]
+        if message is not None:
+            events.append(MessageStored(node=question, message=message))
+        if nodes:
+            turn.files.mark_stored(nodes[len(extra) - 1 if news is not None else -1])
+        events.append(TurnStarted(turn=turn.id, model=model.reference, message=turn.checkpoint.message))
+        settings = {"running": msgspec.to_builtins(turn.checkpoint), "tracked": turn.files.as_setting()}
+        return Completion(events=events, settings=settings)
+
+    def then(_: Committed) -> None:
+        turn.has_started = True
+        turn.snapshot = Snapshot(head=turn.checkpoint.question)
+
+    committed = await turn.sink.commit(change, complete, then)
+    if committed.is_gone:
+        turn.state = "finished"
+        return False
+    turn.snapshot = await turn.record.snapshot()
+    turn.input = _first_input(turn, model)
+    return True
+
+
+def _answer_open_calls(snapshot: Snapshot) -> list[NewNode]:
+    """Calls that nothing will answer any more (of a turn that runs in the session that this one was forked from) are
+    answered as interrupted before something else is said."""
+    calls = snapshot.path[-1].message.calls if snapshot.path else ()
+    return [NewNode(message=unanswered_results(calls, {}))] if calls else []
+
+
+def _first_input(turn: Turn, model: Model) -> RequestInput:
+    found = request_input(turn.snapshot, model, turn.services.request_options(model, turn.tools()))
+    return compact.summary_request(found) if turn.checkpoint.kind == "compact" else found
+
+
+def _recall(turn: Turn, snapshot: Snapshot) -> None:
+    """Load what earlier turns left: permanent approvals, and which files the agent knows."""
+    turn.approvals.always = {(tool, pattern) for tool, pattern in snapshot.settings.get("always", ())}
+    turn.files.load(snapshot.settings.get("tracked", {}))
+
+
+async def _read_news(turn: Turn, snapshot: Snapshot, model: Model, mentioned: Sequence[str]) -> Message | None:
+    """Return what has changed in tracked files since the agent last saw them; it stands before the user's words."""
+    seen = visible_messages(snapshot.path, snapshot.watermarks.get(model.reference, Watermark()))
+    globs = turn.services.auto_context
+    news = await turn.files.read_news(workspace_of(snapshot), asked=mentioned, globs=globs, standing=seen)
+    for notice in news.notices:
+        await turn.sink.emit(NoticeRaised(text=notice, code="files"))
+    return user(*news.texts) if news.texts else None
+
+
+async def _store_unanswered(turn: Turn, request: QueuedMessage, error: BaseException) -> None:
+    """A queued message whose turn cannot begin is stored all the same, so that it does not wait for ever. Where the
+    store cannot be written, or another process will run it, it stays queued."""
+    is_store_away = isinstance(error, StoreError) and not isinstance(error, NotFound)
+    if turn.has_started or is_store_away or turn.stop_reason in ("hand-over", "lost"):
+        return
+    message = request.queued.message
+    parent = "" if message is None else request.queued.options.parent
+
+    def complete(nodes: tuple[str, ...]) -> Completion:
+        return Completion(events=() if message is None else [MessageStored(node=nodes[-1], message=message)])
+
+    await turn.sink.commit(SessionChange(queued=request.queued.id, move_to=parent), complete)
+
+
+# Resume --------------------------------------------------------------------------------------------------------------
+
+
+async def _resume(turn: Turn, request: Resume) -> bool:
+    """Take up a turn where another process left it: store the words that were seen, then continue."""
+    checkpoint = request.checkpoint
+    turn.has_started = True
+    is_death = not checkpoint.is_handed_over and not checkpoint.approvals
+    turn.checkpoint = msgspec.structs.replace(
+        checkpoint, deaths=checkpoint.deaths + int(is_death), is_handed_over=False
+    )
+    snapshot = turn.snapshot = await turn.record.snapshot()
+    _recall(turn, snapshot)
+    if not checkpoint.question:
+        question = await turn.record.question(None)
+        turn.checkpoint = msgspec.structs.replace(turn.checkpoint, question=question)
+    if await _is_answered(turn, snapshot):
+        await _finish_stored_answer(turn, snapshot)
+        return False
+    step = await turn.record.open_step()
+    waiting = checkpoint.waiting_calls(snapshot.path)
+    for approval in checkpoint.approvals.keys() - waiting.values():
+        await turn.sink.emit(ApprovalAnswered(approval=approval, answer="deny", reason="the call was cut off"))
+    turn.approvals.taken_up = dict(waiting)
+    begun = step.begun | ({call.id for call in turn.open_calls} if step.is_damaged else set[str]())
+    turn.earlier = EarlierCalls(begun=frozenset(begun) - waiting.keys(), results=step.results)
+    if turn.checkpoint.deaths >= MAX_ATTEMPTS:
+        await turn.close(
+            turn_interrupted(turn.id, f"its process ended {turn.checkpoint.deaths} times during the same step")
+        )
+        return False
+    model = await turn.services.resolve_model(checkpoint.model or snapshot.model)
+    turn.input = _first_input(turn, model)
+    if not (checkpoint.approvals and waiting):
+        await _store_seen_words(turn, fold(step.answer), model, step.requested_tokens)
+    return True
+
+
+async def _is_answered(turn: Turn, snapshot: Snapshot) -> bool:
+    """Return whether the process ended after the last answer was stored."""
+    last = snapshot.path[-1] if snapshot.path else None
+    if last is None or last.id == turn.question or last.message.role != "assistant" or last.message.calls:
+        return False
+    return await turn.record.is_answer_complete(last.id)
+
+
+async def _finish_stored_answer(turn: Turn, snapshot: Snapshot) -> None:
+    over = TurnFinished(turn=turn.id, node=snapshot.path[-1].id, stop="end", usage=turn.usage)
+    events = () if await turn.record.has_ended(turn.id) else (over,)
+    await turn.sink.commit(SessionChange(settings={"running": None}), lambda _: Completion(events=events))
+    turn.state = "finished"
+
+
+async def _store_seen_words(turn: Turn, partial: Folded, model: Model, requested_tokens: int) -> None:
+    """Store the words that the last process had streamed; the model continues behind them."""
+    words = None if turn.open_calls or turn.checkpoint.kind == "compact" else words_of(partial.message)
+    again = f" About {requested_tokens:,} tokens are paid twice." if requested_tokens and not turn.open_calls else ""
+    notice = NoticeRaised(text=f"Continued after a restart.{again}", code=CONTINUED)
+    meta = {"provider": model.provider, "model": model.name, "finish_reason": "interrupted"}
+    nodes = () if words is None else (NewNode(message=words, meta=meta),)
+    await turn.commit(SessionChange(nodes=nodes), after=[notice])
+
+
+async def close_left_turn(turn: Turn, checkpoint: TurnCheckpoint) -> bool:
+    """Close a turn that another process left, instead of continuing it; the words that were seen are stored."""
+    turn.checkpoint, turn.has_started = checkpoint, True
+    turn.snapshot = await turn.record.snapshot()
+    _recall(turn, turn.snapshot)
+    if await turn.record.has_ended(checkpoint.turn):  # its process ended between the two writes
+        await turn.sink.commit(SessionChange(settings={"running": None}))
+        turn.state = "finished"
+        return False
+    step = await turn.record.open_step()
+    turn.done = dict(step.results)
+    words = None if turn.open_calls or checkpoint.kind == "compact" else words_of(fold(step.answer).message)
+    left = None if words is None else NewNode(message=words, meta={"finish_reason": "interrupted"})
+    await turn.close(turn_interrupted(turn.id), left)
+    return False

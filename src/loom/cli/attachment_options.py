@@ -1,0 +1,153 @@
+"""What a person asks of the files themselves, before they are taken in: their declared type, their size, their lock."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, TypeAlias
+
+import msgspec
+
+from loom.agent.ingest import Ingested, read_own_file
+from loom.content.blocks import TextBlock
+from loom.content.inputs import Attachment, Content
+from loom.content.media import size_label
+from loom.errors import ConfigError, Encrypted, TooLarge, Unreadable
+from loom.formats.facts import IntakeLimits
+from loom.formats.pdf.unlock import unlock_pdf
+from loom.formats.sniff import sniff
+from loom.formats.sniff.kinds import label_of
+from loom.runtime import Runtime
+
+_MAX_PASSWORD_BYTES: Final = 4_096
+_HEAD_BYTES: Final = 65_536
+_LOCKED: Final = "needs a password"
+_CUT_OFF: Final = "it ends too early"
+_ENCRYPTED: Final = b"/Encrypt"
+"""A PDF without this word is not locked, and stays as it is."""
+
+
+Ingest: TypeAlias = Callable[..., Awaitable[Ingested]]
+"""How content becomes blocks whose bytes are kept."""
+
+
+class FileOptions(msgspec.Struct, frozen=True, kw_only=True):
+    resizes: bool = True
+    pdf_password_file: str = ""
+
+    @property
+    def are_none(self) -> bool:
+        return self.resizes and not self.pdf_password_file
+
+
+async def prepare_files(files: Sequence[Attachment], wishes: FileOptions, runtime: Runtime) -> tuple[Attachment, ...]:
+    """The same files as bytes, unlocked; a picture that would have to shrink is refused if that is the wish."""
+    if wishes.are_none:
+        return tuple(files)
+    limits = runtime.config.media_limits()
+    password = read_password(wishes.pdf_password_file) if wishes.pdf_password_file else ""
+    found: list[Attachment] = []
+    for file in files:
+        whole = await _bytes_of(file, runtime, limits)
+        data, name = whole.source, whole.name
+        assert isinstance(data, bytes)
+        if not wishes.resizes:
+            refuse_resizing(data, name, limits)
+        if password and _ENCRYPTED in data and sniff(data, name).category == "pdf":
+            data = await asyncio.to_thread(unlock_pdf, data, password, name=name, limits=limits)
+        found.append(msgspec.structs.replace(whole, source=data))
+    return tuple(found)
+
+
+async def ingest_content(content: Sequence[Content], take: Ingest, runtime: Runtime) -> Ingested:
+    """Files and words as blocks. A picture that is damaged does not end a conversation: words hold its place."""
+    left = list(content)
+    notices: list[str] = []
+    while True:
+        try:
+            found = await take(*left)
+        except Unreadable as error:
+            at, what = await _damaged_picture(left, error, runtime)
+            left[at] = TextBlock(f"[{what}; it cannot be displayed]")
+            notices.append(f"{what}; a placeholder was sent")
+        else:
+            return Ingested(found.blocks, (*notices, *found.notices))
+
+
+async def _damaged_picture(content: Sequence[Content], error: Unreadable, runtime: Runtime) -> tuple[int, str]:
+    """Where the picture is that an error tells of, and what is wrong with it; the error where it is no picture."""
+    for at, file in enumerate(content):
+        if not isinstance(file, Attachment) or (file.name or getattr(file.source, "name", "")) != error.name:
+            continue
+        data = (await _bytes_of(file, runtime, runtime.config.media_limits())).source
+        if isinstance(data, bytes) and sniff(data, error.name).category == "image":
+            what = error.message.rstrip(".")
+            is_cut_off = what.endswith(_CUT_OFF)
+            name = error.name or "the picture"
+            return at, f"{name} is damaged after {size_label(len(data))}" if is_cut_off else what
+    raise error
+
+
+async def _bytes_of(file: Attachment, runtime: Runtime, limits: IntakeLimits) -> Attachment:
+    source = file.source
+    if isinstance(source, str):
+        fetched = await runtime.fetch(source)
+        return msgspec.structs.replace(file, source=fetched.source, name=file.name or fetched.name)
+    if isinstance(source, Path):
+        read = await read_own_file(limits)(source)
+        return msgspec.structs.replace(file, source=read.data, name=file.name or read.name)
+    return file
+
+
+def refuse_resizing(data: bytes, name: str, limits: IntakeLimits) -> None:
+    if len(data) > limits.max_image_bytes and sniff(data, name).category == "image":
+        raise TooLarge(
+            f"{name or 'the image'} has {size_label(len(data))}, over the limit of"
+            f" {size_label(limits.max_image_bytes)} (images.max_size_bytes).",
+            name=name,
+            hint="Leave out --no-resize to use a smaller copy, or raise the limit.",
+        )
+
+
+def read_password(file: str) -> str:
+    """The first line of the file."""
+    try:
+        with Path(file).open("rb") as opened:
+            first = opened.read(_MAX_PASSWORD_BYTES).split(b"\n", 1)[0].rstrip(b"\r")
+        password = first.decode()
+    except OSError as error:
+        raise ConfigError(f"{file} cannot be read: {error.strerror}.", hint="Give a file with the password.") from None
+    except UnicodeDecodeError:
+        raise ConfigError(f"{file} contains no text.", hint="Give a file with the password.") from None
+    if not password:
+        raise ConfigError(f"{file} is empty.", hint="Write the password into its first line.")
+    return password
+
+
+@contextmanager
+def add_password_hint(wishes: FileOptions) -> Generator[None]:
+    """On the command line there is a way to give a password: a PDF that needs one says so."""
+    try:
+        yield
+    except Encrypted as error:
+        if wishes.pdf_password_file or _LOCKED not in error.message or not error.name.lower().endswith(".pdf"):
+            raise
+        how = f"-a {error.name} --pdf-password-file FILE"
+        raise Encrypted(f"{error.message.rstrip('.')}: {how}", name=error.name) from None
+
+
+def type_notices(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """`--at FILE MIME`: what a file was said to be and is not. The bytes count; a name proves nothing."""
+    notices: list[str] = []
+    for name, media_type in pairs:
+        try:
+            with Path(name).open("rb") as opened:
+                found = sniff(opened.read(_HEAD_BYTES), Path(name).name)
+        except OSError:  # whether it is there at all is said when it is read
+            continue
+        same_kind = found.category == "text" and media_type.startswith("text/")
+        if found.media_type != media_type and not same_kind:
+            notices.append(f"{Path(name).name} was declared as {media_type} but is {label_of(found.media_type)}")
+    return notices

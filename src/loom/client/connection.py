@@ -1,0 +1,202 @@
+"""The HTTP connection to a daemon. Idempotent requests are retried when the network fails."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from loom.agent.failures import error_of
+from loom.errors import ContentError, LoomError, Unreachable
+from loom.events import Event, ToolFinished, decode_event
+from loom.wire.framing import SseParser
+
+if TYPE_CHECKING:
+    import httpx2
+
+PATIENCE_SECONDS: Final = 60.0
+"""How long a daemon may be unreachable before the caller gets an error."""
+_FIRST_WAIT_SECONDS: Final = 0.05
+_LONGEST_WAIT_SECONDS: Final = 1.0
+_SILENCE_SECONDS: Final = 45.0
+"""The daemon sends a keep-alive every fifteen seconds."""
+_LOOPBACK: Final = ("all://localhost", "all://127.0.0.1", "all://[::1]")
+_COMES_BACK: Final = ("daemon.draining", "store.unreachable", "rate.limited")
+
+
+class _Problem(msgspec.Struct):
+    code: str
+    message: str
+    hint: str = ""
+
+
+class _Refusal(msgspec.Struct):
+    error: _Problem
+
+
+class _Envelope(msgspec.Struct):
+    type: str
+    data: msgspec.Raw
+    seq: int = 0
+
+
+class _ToolCallBody(msgspec.Struct):
+    """The fields of a `tool_call` that are used."""
+
+    result: Any
+    seconds: float
+
+
+class DaemonConnection:
+    def __init__(self, url: str, token: str, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+        self.url = url.rstrip("/")
+        self._token = token
+        self._patience = patience_seconds
+        self._http: httpx2.AsyncClient | None = None
+
+    async def close(self) -> None:
+        if self._http is not None:
+            await self._http.aclose()
+            self._http = None
+
+    async def ask(
+        self,
+        method: str,
+        path: str,
+        *,
+        json: object = None,
+        body: bytes | None = None,
+        params: Mapping[str, str | int] | None = None,
+        headers: Mapping[str, str] | None = None,
+        repeats: bool = True,
+    ) -> bytes:
+        """Return the body of the response; raise the daemon's error. `repeats`: the request may be retried."""
+        content = msgspec.json.encode(json) if json is not None else body
+        kind = {"content-type": "application/json"} if json is not None else {}
+        waiting = _Waiting(self._patience if repeats else 0.0)
+        while True:
+            try:
+                response = await self._client().request(
+                    method, path, content=content, params=params, headers={**kind, **(headers or {})}
+                )
+            except self._connection_errors() as error:
+                await waiting.pause(self._away(error))
+                continue
+            if response.is_success:
+                return response.content
+            error = _error(response.content, response.status_code)
+            if error.code not in _COMES_BACK or not repeats:
+                raise error
+            await waiting.pause(error)
+
+    async def events(self, session_id: str, after: int) -> AsyncGenerator[tuple[int, Event]]:
+        """Yield events without end, each once and in order; reconnect when the connection is lost."""
+        last = after
+        waiting = _Waiting(self._patience)
+        while True:
+            try:
+                async with self._stream(session_id, last) as response:
+                    frames = SseParser()
+                    async for chunk in response.aiter_raw():
+                        waiting.begin()
+                        for frame in frames.feed(chunk):
+                            seq, event = _event(frame.data)
+                            if event is not None and seq > last:
+                                last = seq
+                                yield seq, event
+                problem: LoomError = self._away(None)
+            except self._connection_errors() as error:
+                problem = self._away(error)
+            await waiting.pause(problem)
+
+    @asynccontextmanager
+    async def _stream(self, session_id: str, after: int) -> AsyncGenerator[httpx2.Response]:
+        import httpx2
+
+        patient = httpx2.Timeout(10.0, read=_SILENCE_SECONDS)
+        path, place = f"/v1/sessions/{session_id}/events", {"after": after}
+        async with self._client().stream("GET", path, params=place, timeout=patient) as response:
+            if not response.is_success:
+                error = _error(await response.aread(), response.status_code)
+                raise _Later(error) if error.code in _COMES_BACK else error
+            yield response
+
+    def _client(self) -> httpx2.AsyncClient:
+        if self._http is None:
+            import httpx2
+
+            self._http = httpx2.AsyncClient(
+                base_url=self.url,
+                headers={"authorization": f"Bearer {self._token}", "user-agent": "loom", "accept-encoding": "identity"},
+                timeout=httpx2.Timeout(60.0, connect=5.0),
+                mounts=dict.fromkeys(_LOOPBACK),
+                limits=httpx2.Limits(max_connections=None),
+            )
+        return self._http
+
+    def _connection_errors(self) -> tuple[type[Exception], ...]:
+        import httpx2
+
+        return (httpx2.TransportError, httpx2.StreamError, _Later)
+
+    def _away(self, error: Exception | None) -> LoomError:
+        if isinstance(error, _Later):
+            return error.error
+        return Unreachable(
+            f"The daemon at {self.url} does not respond.", hint="Start it with `loom serve`, or check the URL."
+        )
+
+
+class _Later(Exception):
+    """The daemon asks to retry shortly."""
+
+    def __init__(self, error: LoomError) -> None:
+        super().__init__(error.message)
+        self.error = error
+
+
+class _Waiting:
+    """Backoff with a deadline."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self.begin()
+
+    def begin(self) -> None:
+        """Reset the deadline and the pause after a sign of life."""
+        self._until = time.monotonic() + self._seconds
+        self._pause = _FIRST_WAIT_SECONDS
+
+    async def pause(self, error: LoomError) -> None:
+        if time.monotonic() + self._pause > self._until:
+            raise error
+        await asyncio.sleep(self._pause)
+        self._pause = min(self._pause * 2, _LONGEST_WAIT_SECONDS)
+
+
+def _error(content: bytes, status: int) -> LoomError:
+    try:
+        found = msgspec.json.decode(content, type=_Refusal).error
+    except msgspec.DecodeError:
+        return Unreachable(f"The server is not a Loom daemon (status {status}).", hint="Check the URL.")
+    return error_of(found.code, found.message, found.hint)
+
+
+def _event(text: str) -> tuple[int, Event | None]:
+    """Return the event of an envelope; None if this version does not know its type."""
+    envelope = msgspec.json.decode(text, type=_Envelope)
+    if envelope.type == "error":
+        found = msgspec.json.decode(envelope.data, type=_Problem)
+        raise error_of(found.code, found.message, found.hint)
+    try:
+        if envelope.type == "tool_call":
+            called = msgspec.json.decode(envelope.data, type=_ToolCallBody)
+            whole = {"type": "tool_finished", "result": called.result, "seconds": called.seconds}
+            return envelope.seq, msgspec.convert(whole, ToolFinished)
+        return envelope.seq, decode_event(bytes(envelope.data))
+    except (ContentError, msgspec.ValidationError):
+        return envelope.seq, None

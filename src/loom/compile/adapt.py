@@ -1,0 +1,347 @@
+"""Adapt: what this model cannot take becomes what it can. One block and one wish in, what is shown and its cost out."""
+
+from __future__ import annotations
+
+from typing import Final, assert_never
+
+import msgspec
+
+from loom.compile import cost, limits, text_blocks
+from loom.compile.measure import BLOCK_BYTES, BlockPosition, Measure, RenderTarget, as_text
+from loom.compile.policy import Need
+from loom.content.blocks import (
+    AudioBlock,
+    Block,
+    Detail,
+    DocumentBlock,
+    ImageBlock,
+    MediaBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResult,
+    UnknownBlock,
+    page_label,
+    page_range,
+)
+from loom.content.media import Media
+from loom.content.messages import text_of
+from loom.content.recipes import Fit, Low, Ocr, Page, Recipe, Slice, Text
+from loom.models import PDF
+from loom.prompt import MediaRef, Reason, Rendition, ShownMedia
+
+_NAME_CHARS: Final = 120
+_OCR: Final = Ocr()
+_HOISTED_BYTES: Final = 2 * BLOCK_BYTES
+"""The sentences that say where a hoisted medium came from and where it went."""
+
+
+def adapt(block: Block, wish: Rendition, place: BlockPosition, target: RenderTarget, cap: int = 0) -> Measure:
+    """`cap` is the length to which words are cut where nothing else helps; zero leaves them alone."""
+    if wish == "omitted":
+        return Measure(rendition="omitted", shown=())
+    match block:
+        case TextBlock():
+            return text_blocks.text(block, wish, place, target, cap)
+        case ImageBlock() | DocumentBlock() | AudioBlock():
+            return _media(block, wish, place, target, cap)
+        case ThinkingBlock():
+            return text_blocks.thinking(block, target, cap)
+        case ToolCall():
+            return text_blocks.call(block, target, cap)
+        case UnknownBlock():
+            return as_text(text_of(block), "capability", "unknown to this version", target, cap)
+        case ToolResult():
+            raise TypeError("the blocks of a result are adapted one by one")
+        case _:
+            assert_never(block)
+
+
+def _media(block: MediaBlock, wish: Rendition, place: BlockPosition, target: RenderTarget, cap: int) -> Measure:
+    digest = block.media.digest
+    if digest in target.known.missing:
+        return _fallback(block, "missing", "its bytes are gone", target, cap)
+    if digest in target.quarantine:
+        return _fallback(block, "quarantine", f"{target.model.provider} refused it", target, cap)
+    match block:
+        case ImageBlock():
+            measure = _image(block, wish, target, cap)
+        case DocumentBlock():
+            measure = _document(block, wish, target, cap)
+        case AudioBlock():
+            measure = _audio(block, wish, target, cap)
+        case _:
+            assert_never(block)
+    if place == "user":
+        return measure
+    shown = next((item for item in measure.shown if isinstance(item, ShownMedia)), None)
+    if shown is None or (place == "result" and target.accepts_in_results(shown.ref.media_type)):
+        return measure
+    return msgspec.structs.replace(measure, hoisted=True, wire_bytes=measure.wire_bytes + _HOISTED_BYTES)
+
+
+# Pictures ----------------------------------------------------------------------------------------------------------
+
+
+def _image(block: ImageBlock, wish: Rendition, target: RenderTarget, cap: int) -> Measure:
+    if wish == "text":
+        return _fallback(block, "", "", target, cap)
+    accepts = target.model.capabilities.accepts
+    if not limits.image_formats(accepts):
+        return _fallback(block, "capability", "the model cannot see", target, cap)
+    told: Detail = block.detail if block.detail != "auto" else target.model.detail
+    as_asked = wish != "low" and told == "low" and not target.model.has_detail
+    is_low = wish == "low" or as_asked
+    recipe: Fit | Low = (
+        limits.low_image(target.policy, accepts) if is_low else limits.full_image(target.model, target.policy, accepts)
+    )
+    failure = target.known.failure(block.media.digest, recipe)
+    if failure is not None:
+        return _fallback(block, "missing", failure, target, cap)
+    shown = _picture(block.media, recipe, "low" if is_low else told, "low" if is_low else "full", target)
+    return msgspec.structs.replace(shown, reason="override", detail="low detail was asked for") if as_asked else shown
+
+
+def _picture(
+    media: Media, recipe: Fit | Low | Page, detail: Detail, rendition: Rendition, target: RenderTarget
+) -> Measure:
+    ref, need = _reference(media, recipe, target)
+    tokens = cost.image_tokens(ref.width or 1, ref.height or 1, target.model.tokens, detail)
+    return Measure(
+        rendition=rendition,
+        shown=(ShownMedia(kind="image", ref=ref, name=plain_name(media.name), detail=detail),),
+        tokens=tokens,
+        wire_bytes=ref.encoded_bytes + BLOCK_BYTES,
+        images=1,
+        needs=need,
+    )
+
+
+def _reference(media: Media, recipe: Fit | Low | Page, target: RenderTarget) -> tuple[MediaRef, tuple[Need, ...]]:
+    """Exact where the derived bytes exist, bounded by the recipe where they do not."""
+    facts = target.known.facts(media.digest, recipe)
+    if facts is not None:
+        ref = MediaRef(
+            digest=media.digest,
+            media_type=facts.media_type,
+            size_bytes=facts.size_bytes,
+            recipe=recipe,
+            width=facts.width,
+            height=facts.height,
+        )
+        return ref, ()
+    side = recipe.side_px if isinstance(recipe, Low) else recipe.max_side_px
+    width, height = media.width or cost.PAGE_WIDTH_PX, media.height or cost.PAGE_HEIGHT_PX
+    width, height = limits.fitted_size(width, height, side)
+    ref = MediaRef(
+        digest=media.digest,
+        media_type=media.media_type if media.media_type in recipe.formats else recipe.formats[0],
+        size_bytes=limits.size_bound(recipe, media.size_bytes),
+        recipe=recipe,
+        exact=False,
+        width=width,
+        height=height,
+    )
+    return ref, (Need(media.digest, media.media_type, recipe),)
+
+
+# Documents ---------------------------------------------------------------------------------------------------------
+
+
+def _document(block: DocumentBlock, wish: Rendition, target: RenderTarget, cap: int) -> Measure:
+    """`low` for a document is its words."""
+    accepts = target.model.capabilities.accepts
+    if wish == "text":
+        return _fallback(block, "", "", target, cap)
+    if wish == "low":
+        return _extracted_text(block, "", "its words only", target, cap)
+    if block.media.media_type in accepts:
+        native = _native(block, target)
+        if native is not None:
+            return native
+    if block.media.media_type == PDF and block.media.pages and limits.image_formats(accepts):
+        return _pages(block, target, cap)
+    return _extracted_text(block, "capability", "the model takes no such documents", target, cap)
+
+
+def _native(block: DocumentBlock, target: RenderTarget) -> Measure | None:
+    """The document itself, or a new one of just the pages that are shown; None where it breaks a limit."""
+    media = block.media
+    if target.model.limits.max_pages is not None and media.pages is None:
+        return None
+    first, last = shown_pages(block)
+    count = limits.native_pages(last - first + 1, target)
+    if count < 1:
+        return None
+    end = first + count - 1
+    recipe = Slice(pages=page_label(first, end)) if media.pages and count < media.pages else None
+    facts = target.known.facts(media.digest, recipe) if recipe else None
+    if recipe is not None and target.known.failure(media.digest, recipe) is not None:
+        return None
+    needs = (Need(media.digest, media.media_type, recipe),) if recipe is not None and facts is None else ()
+    ref = MediaRef(
+        digest=media.digest,
+        media_type=media.media_type,
+        size_bytes=facts.size_bytes if facts else media.size_bytes,
+        recipe=recipe,
+        exact=not needs,
+        pages=count if media.pages else None,
+    )
+    if any(limit is not None and ref.encoded_bytes > limit for limit in limits.document_bytes(target)):
+        return None
+    text = target.known.text(media.digest, Text(pages=recipe.pages if recipe else ""))
+    text_tokens = cost.text_tokens(text, target.model.tokens) if text else count * limits.PAGE_TEXT_TOKENS
+    shown = ShownMedia(
+        kind="document",
+        ref=ref,
+        name=plain_name(block.title) or plain_name(media.name),
+        citations=target.model.capabilities.citations,
+    )
+    native = Measure(
+        rendition="full",
+        shown=(shown,),
+        tokens=count * cost.page_tokens(target.model.tokens) + text_tokens,
+        wire_bytes=ref.encoded_bytes + BLOCK_BYTES + 2 * _NAME_CHARS,
+        pages=count if media.pages else 0,
+        needs=needs,
+    )
+    return (
+        native
+        if end == last
+        else _join_measures(native, _omitted_pages(end + 1, last, target), f"pages {first}-{end} only")
+    )
+
+
+def _omitted_pages(first: int, last: int, target: RenderTarget) -> Measure:
+    return as_text(f"[pages {page_label(first, last)} are not shown]", "limit", "", target)
+
+
+def _join_measures(head: Measure, tail: Measure, detail: str) -> Measure:
+    return msgspec.structs.replace(
+        head,
+        shown=(*head.shown, *tail.shown),
+        reason="limit",
+        detail=detail,
+        tokens=head.tokens + tail.tokens,
+        wire_bytes=head.wire_bytes + tail.wire_bytes,
+    )
+
+
+def _pages(block: DocumentBlock, target: RenderTarget, cap: int) -> Measure:
+    """Page pictures for eyes without PDF, as many as policy and platform allow; the rest is said."""
+    first, last = shown_pages(block)
+    end = min(last, first + limits.page_images(target) - 1)
+    if end < first:
+        return _extracted_text(block, "limit", "the model takes no more pictures", target, cap)
+    label = f"[document: {block.media.label}; pages {page_label(first, end)} follow as pictures]"
+    parts = [as_text(label, "capability", "", target, cap)]
+    for number in range(first, end + 1):
+        recipe = limits.page_image(number, target.model, target.policy, target.model.capabilities.accepts)
+        if target.known.failure(block.media.digest, recipe) is not None:
+            return _extracted_text(block, "missing", "a page could not be drawn", target, cap)
+        parts.append(_picture(block.media, recipe, "auto", "pages", target))
+    if end < last:
+        parts.append(_omitted_pages(end + 1, last, target))
+    return Measure(
+        rendition="pages",
+        shown=tuple(item for part in parts for item in part.shown),
+        reason="capability",
+        detail="the model takes no PDF" if end == last else f"the model takes no PDF; pages {first}-{end} only",
+        tokens=sum(part.tokens for part in parts),
+        wire_bytes=sum(part.wire_bytes for part in parts),
+        images=end - first + 1,
+        needs=tuple(need for part in parts for need in part.needs),
+    )
+
+
+def shown_pages(block: DocumentBlock) -> tuple[int, int]:
+    """The pages that a block means, within the document."""
+    count = block.media.pages or 1
+    if not block.pages:
+        return 1, count
+    first, last = page_range(block.pages)
+    return min(first, count), min(last, count)
+
+
+def _extracted_text(block: DocumentBlock, reason: Reason, detail: str, target: RenderTarget, cap: int) -> Measure:
+    """The words of a document under its label, or the label alone where it has none."""
+    if block.media.digest in target.alts:
+        return _fallback(block, reason, detail, target, cap)
+    recipe: Recipe = Text(pages=block.pages)
+    failure = target.known.failure(block.media.digest, recipe)
+    text = target.known.text(block.media.digest, recipe)
+    if text is None or not text.strip():
+        fallback = _fallback(block, reason, failure or detail, target, cap)
+        asked = () if text is not None or failure else (Need(block.media.digest, block.media.media_type, recipe),)
+        return msgspec.structs.replace(fallback, needs=asked)
+    return as_text(f"{text_of(block)}\n{text}", reason, detail, target, cap)
+
+
+# Sound, and what stands for all of them -----------------------------------------------------------------------------
+
+
+def _audio(block: AudioBlock, wish: Rendition, target: RenderTarget, cap: int) -> Measure:
+    media = block.media
+    if wish in ("text", "low"):
+        return _fallback(block, "", "", target, cap)
+    if media.media_type not in target.model.capabilities.accepts:
+        return _fallback(block, "capability", "the model cannot hear", target, cap)
+    ref = MediaRef(digest=media.digest, media_type=media.media_type, size_bytes=media.size_bytes)
+    return Measure(
+        rendition="full",
+        shown=(ShownMedia(kind="audio", ref=ref, name=plain_name(media.name)),),
+        tokens=cost.audio_tokens(media.duration_seconds or 0.0, target.model.tokens),
+        wire_bytes=ref.encoded_bytes + BLOCK_BYTES,
+    )
+
+
+def _fallback(block: MediaBlock, reason: Reason, detail: str, target: RenderTarget, cap: int) -> Measure:
+    """A neutral text that names the medium, gives the words there are, and says how to call it back. It never tells the
+    model that something failed: such a sentence stays in its answers long after the picture is back."""
+    found = target.alts.get(block.media.digest, "")
+    author = "in the user's words" if found else ""
+    needs: tuple[Need, ...] = ()
+    if found:
+        block = _without_caption(block)
+    elif isinstance(block, ImageBlock) and not (block.alt or block.description):
+        found, author, needs = _image_text(block.media, reason, target)
+    detail = f"{detail}; {author}" if detail and author else detail or author
+    label = text_of(block)
+    text = f"{label[:-1]}: {found}]" if found else label
+    if reason in ("", "age", "budget") and target.has_look:
+        text = f'{text[:-1]}; {target.request.look_tool}(media="{short_id(block.media)}") shows it]'
+    return as_text(text, reason, detail, target, cap, needs=needs)
+
+
+def _without_caption(block: MediaBlock) -> MediaBlock:
+    match block:
+        case ImageBlock():
+            return msgspec.structs.replace(block, alt="", description="")
+        case AudioBlock():
+            return msgspec.structs.replace(block, transcript="")
+        case DocumentBlock():
+            return block
+        case _:
+            assert_never(block)
+
+
+def _image_text(media: Media, reason: Reason, target: RenderTarget) -> tuple[str, str, tuple[Need, ...]]:
+    """The words for a picture that nobody gave any to, whose they are, and what could still be read in it."""
+    described = target.known.descriptions.get(media.digest)
+    if described is not None:
+        author = f"description by {described.by}"
+        return f"{author}: {' '.join(described.text.split())}", author, ()
+    read = target.known.text(media.digest, _OCR)
+    unread = read is None and reason == "capability" and not target.known.may_be_described(media.digest)
+    return " ".join((read or "").split()), "", (Need(media.digest, media.media_type, _OCR),) if unread else ()
+
+
+def plain_name(name: str) -> str:
+    """A medium's name as platforms take it: one line, visible, not long."""
+    visible = "".join(character if character.isprintable() else " " for character in name)
+    return " ".join(visible.split())[:_NAME_CHARS].rstrip()
+
+
+def short_id(media: Media) -> str:
+    """Enough of a digest to name a medium within a session."""
+    return media.digest.removeprefix("sha256:")[:12]

@@ -1,0 +1,303 @@
+"""Assemble: blocks in the order and the places that a platform allows. Pairs are whole, ids are legal, media that a
+result may not hold stand in one user message behind the whole group of results, nothing is empty."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+
+from loom.compile.layout import Layout, PlacedBlock
+from loom.compile.measure import Measure
+from loom.compile.policy import Watermark
+from loom.content.blocks import NO_OUTPUT, Citation, DocumentBlock, TextBlock, ToolCall, ToolResult
+from loom.content.messages import Message, Role
+from loom.models import IdRule
+from loom.prompt import ShownBlock, ShownMedia, ShownMessage, ShownResult
+
+INTERRUPTED: Final = "[interrupted: this call was cut off before it gave a result]"
+BEGINNING: Final = "[the conversation begins with the assistant]"
+CONTINUE: Final = "[continue]"
+ADDED_CONTINUE: Final = f'added "{CONTINUE}" so that the request ends with a user message'
+HIDDEN: Final = "[a message that is not shown]"
+SEEN_AGAIN: Final = "[the pictures above are visible here; some answers above were given without seeing them]"
+RESULTS: Final = "[the results are in]"
+_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
+_RAW_CHARS: Final = 2_000
+
+
+def assemble(survey: Layout, mark: Watermark) -> tuple[list[ShownMessage], list[str]]:
+    """The messages for the wire, and what had to be repaired on the way."""
+    return _Assembly(survey, mark).run()
+
+
+class _Assembly:
+    def __init__(self, survey: Layout, mark: Watermark) -> None:
+        self.survey = survey
+        self.mark = mark
+        self.measures = dict(zip(survey.items, survey.render_costs(mark), strict=True))
+        self.out: list[ShownMessage] = []
+        self.repairs: list[str] = []
+        self.ids = _legal_ids(survey.messages, survey.target.model.ids)
+        self.documents = 0
+        self.documents_stand = True
+
+    def run(self) -> tuple[list[ShownMessage], list[str]]:
+        messages = self.survey.messages
+        self._note_dropped()
+        position = self.mark.dropped_before
+        while position < len(messages):
+            if messages[position].role == "assistant":
+                position = self._exchange(position)
+                continue
+            if messages[position].role == "user":
+                again = [TextBlock(SEEN_AGAIN)] if self._is_seen_again(position) else []
+                self._add("user", [*again, *(self._message_blocks(position) or [TextBlock(HIDDEN)])])
+            else:
+                self._orphans(position, frozenset())
+            position += 1
+        return self._add_borders(), self.repairs
+
+    def _note_dropped(self) -> None:
+        """Turns and steps that are not shown are counted. A turn that lost its first steps keeps its question."""
+        border, torn = self.mark.dropped_before, self.survey.partially_dropped_turn(self.mark)
+        if not border:
+            return
+        for item in self.survey.items:
+            if item.message < border and not self.survey.survives(item.message, self.mark):
+                self._measure(item)
+        turns = sum(1 for start in self.survey.turns if start < min(border, torn))
+        held = self.survey.describe_dropped(self.mark)
+        if turns:
+            what = "turn is" if turns == 1 else "turns are"
+            self._add("user", [TextBlock(f"[{turns} earlier {what} not shown{held if torn >= border else ''}]")])
+        for at in range(torn, border):
+            if self.survey.messages[at].role == "user":
+                self._add("user", self._message_blocks(at))
+        if torn < border:
+            steps = sum(1 for message in self.survey.messages[torn:border] if message.role == "assistant")
+            what = "step is" if steps == 1 else "steps are"
+            self._add("user", [TextBlock(f"[{steps} earlier {what} not shown{held}]")])
+
+    def _is_seen_again(self, position: int) -> bool:
+        """Whether the answer before a user's message came from a model that could not see what this one can: its words
+        stay, and what it said of the pictures would be believed."""
+        before = position - 1
+        while before > 0 and self.survey.messages[before].role == "tool":
+            before -= 1
+        return before in self.survey.blind and self._first_media < before
+
+    @cached_property
+    def _first_media(self) -> int:
+        """The first message that shows a medium."""
+        for item in self.survey.items:
+            if any(isinstance(part, ShownMedia) for part in self.measures[item].shown):
+                return item.message
+        return len(self.survey.messages)
+
+    def _exchange(self, position: int) -> int:
+        """An assistant's message, and the results of its calls directly behind it; returns where to go on."""
+        messages = self.survey.messages
+        calls = messages[position].calls
+        blocks, hoisted = self._split(self.survey.by_message[position])
+        self._add("assistant", blocks)
+        end = position + 1
+        while end < len(messages) and messages[end].role == "tool":
+            end += 1
+        answers = range(position + 1, end)
+        answered: frozenset[tuple[int, int]] = frozenset()
+        if calls and self.survey.target.model.capabilities.tools:
+            found = self._find_results(calls, answers)
+            answered = frozenset(found.values())
+            hoisted = [*self._results(position, calls, found), *hoisted]
+        self._add("user", hoisted)
+        for at in answers:
+            self._orphans(at, answered)
+        return end
+
+    def _find_results(self, calls: Sequence[ToolCall], answers: range) -> dict[str, tuple[int, int]]:
+        """Where the first result of each call stands."""
+        asked = {call.id for call in calls}
+        found: dict[str, tuple[int, int]] = {}
+        for at in answers:
+            for position, block in enumerate(self.survey.messages[at].blocks):
+                if isinstance(block, ToolResult) and block.call_id in asked:
+                    found.setdefault(block.call_id, (at, position))
+        return found
+
+    def _results(self, position: int, calls: Sequence[ToolCall], found: dict[str, tuple[int, int]]) -> list[ShownBlock]:
+        """One result for every call, in the order of the calls; gives back what must stand behind the group."""
+        results: list[ShownBlock] = []
+        hoisted: list[ShownBlock] = []
+        for call in calls:
+            blocks: list[TextBlock | ShownMedia] = []
+            is_error = call.raw_arguments is not None
+            if call.raw_arguments is not None:
+                raw = call.raw_arguments[:_RAW_CHARS]
+                blocks.append(TextBlock(f"the arguments were not a JSON object: {raw}"))
+            if call.id in found:
+                at, place = found[call.id]
+                result = self.survey.messages[at].blocks[place]
+                is_error = is_error or (isinstance(result, ToolResult) and result.is_error)
+                inside, moved = self._result_blocks(at, place, call)
+                blocks += inside
+                hoisted += moved
+            else:
+                self.repairs.append(f"the call {tool_name(call.name)} had no result: it is shown as interrupted")
+                blocks.append(TextBlock(INTERRUPTED))
+                is_error = True
+            results.append(
+                ShownResult(
+                    call_id=self.ids[position, call.id],
+                    name=tool_name(call.name),
+                    blocks=tuple(blocks) or (TextBlock(NO_OUTPUT),),
+                    is_error=is_error,
+                )
+            )
+        self.out.append(ShownMessage("tool", tuple(results)))
+        return hoisted
+
+    def _result_blocks(
+        self, message: int, position: int, call: ToolCall
+    ) -> tuple[list[TextBlock | ShownMedia], list[ShownBlock]]:
+        blocks: list[TextBlock | ShownMedia] = []
+        moved: list[ShownBlock] = []
+        for item in self._at(message, position):
+            measure = self._measure(item)
+            kept = [shown for shown in measure.shown if isinstance(shown, TextBlock | ShownMedia)]
+            if measure.hoisted:
+                blocks.append(TextBlock(f"[{_what(kept)} of this result follows behind the results]"))
+                moved += [TextBlock(f"[from the result of {tool_name(call.name)}]"), *kept]
+            else:
+                blocks += kept
+        return blocks, moved
+
+    def _orphans(self, position: int, answered: frozenset[tuple[int, int]]) -> None:
+        """Results that answer no call are still said, as text and media of a user's message."""
+        called = self.survey.target.model.capabilities.tools
+        shown: list[ShownBlock] = []
+        for at, block in enumerate(self.survey.messages[position].blocks):
+            if (position, at) in answered:
+                continue
+            parts = [part for item in self._at(position, at) for part in self._measure(item).shown]
+            if isinstance(block, ToolResult) and parts:
+                name = tool_name(block.name or "a tool")
+                if called:
+                    self.repairs.append(f"a result without its call ({name}) is shown as text")
+                where = ", whose call is not here" if called else ", an error" if block.is_error else ""
+                shown.append(TextBlock(f"[a result of {name}{where}]"))
+            shown += parts
+        self._add("user", shown)
+
+    def _at(self, message: int, position: int) -> list[PlacedBlock]:
+        return [item for item in self.survey.by_message[message] if item.position == position]
+
+    def _measure(self, item: PlacedBlock) -> Measure:
+        """Counts documents on the way, and notes whether every one that the model could take is there as one."""
+        measure = self.measures[item]
+        if isinstance(item.block, DocumentBlock):
+            shown = any(isinstance(part, ShownMedia) and part.kind == "document" for part in measure.shown)
+            self.documents += shown
+            lost = not shown and item.block.media.media_type in self.survey.target.model.capabilities.accepts
+            self.documents_stand = self.documents_stand and not lost
+        return measure
+
+    def _message_blocks(self, message: int) -> list[ShownBlock]:
+        return [shown for item in self.survey.by_message[message] for shown in self._measure(item).shown]
+
+    def _split(self, items: Sequence[PlacedBlock]) -> tuple[list[ShownBlock], list[ShownBlock]]:
+        """An assistant's blocks, and its media: no platform takes those on the assistant's side."""
+        blocks: list[ShownBlock] = []
+        moved: list[ShownBlock] = []
+        for item in items:
+            measure = self._measure(item)
+            if measure.hoisted:
+                blocks.append(TextBlock(f"[{_what(measure.shown)}, shown behind this message]"))
+                moved += [TextBlock("[made by the assistant]"), *measure.shown]
+                continue
+            blocks += [self._fit_block(shown, item) for shown in measure.shown]
+        return blocks, moved
+
+    def _fit_block(self, shown: ShownBlock, item: PlacedBlock) -> ShownBlock:
+        match shown:
+            case ToolCall():
+                call_id = self.ids[item.message, shown.id]
+                return msgspec.structs.replace(shown, id=call_id, name=tool_name(shown.name))
+            case TextBlock() if shown.citations:
+                return TextBlock(shown.text, tuple(filter(self._holds, shown.citations)), shown.opaque)
+            case _:
+                return shown
+
+    def _holds(self, citation: Citation) -> bool:
+        """A citation counts the documents before it: it holds while they are all there. One that came out of a foreign
+        file may count in anything."""
+        data: Any = citation.opaque.data if citation.opaque else {}
+        index = data.get("document_index")
+        is_there = "document_index" not in data or (type(index) is int and 0 <= index < self.documents)
+        return self.documents_stand and is_there
+
+    def _add(self, role: Role, blocks: Sequence[ShownBlock]) -> None:
+        """Neighbours of one role become one message; calls and results never move."""
+        if not blocks:
+            return
+        last = self.out[-1] if self.out else None
+        if last is not None and last.role == "tool" and role == "user" and not self.survey.target.model.user_after_tool:
+            self.out.append(ShownMessage("assistant", (TextBlock(RESULTS),)))
+            last = self.out[-1]
+        if last is not None and last.role == role:
+            self.out[-1] = ShownMessage(role, (*last.blocks, *blocks))
+        else:
+            self.out.append(ShownMessage(role, tuple(blocks)))
+
+    def _add_borders(self) -> list[ShownMessage]:
+        """A conversation begins and ends with somebody other than the assistant."""
+        if not self.out or self.out[0].role != "user":
+            self.out.insert(0, ShownMessage("user", (TextBlock(BEGINNING),)))
+            self.repairs.append("added a user message so that the request begins with one")
+        if self.out[-1].role == "assistant":
+            self.out.append(ShownMessage("user", (TextBlock(CONTINUE),)))
+            self.repairs.append(ADDED_CONTINUE)
+        return self.out
+
+
+def _what(blocks: Sequence[ShownBlock]) -> str:
+    media = [block for block in blocks if isinstance(block, ShownMedia)]
+    return f"the {media[0].kind} {media[0].name}".rstrip() if media else "a part"
+
+
+def tool_name(name: str) -> str:
+    """Tool names as every platform takes them."""
+    return _NAME.sub("_", name)[:64] or "tool"
+
+
+def _legal_ids(messages: Sequence[Message], rule: IdRule) -> dict[tuple[int, str], str]:
+    """(message, id) → an id that the platform takes, unique in the conversation and the same on every request."""
+    legal = re.compile(rule.pattern) if rule.pattern else None
+    used: set[str] = set()
+    mapped: dict[tuple[int, str], str] = {}
+    for position, message in enumerate(messages):
+        for call in message.calls:
+            new = call.id
+            if (legal is not None and not legal.fullmatch(new)) or len(new) > rule.length:
+                new = _mint_id(call.id, rule)
+            while new in used:
+                new = _mint_id(f"{position}:{new}", rule)
+            used.add(new)
+            mapped[position, call.id] = new
+    return mapped
+
+
+_ALPHABET: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
+
+
+def _mint_id(seed: str, rule: IdRule) -> str:
+    number = int.from_bytes(hashlib.sha256(seed.encode()).digest(), "big")
+    digits: list[str] = []
+    while number and len(digits) < 24:
+        number, digit = divmod(number, 62)
+        digits.append(_ALPHABET[digit])
+    return (rule.prefix + "".join(digits))[: rule.length]

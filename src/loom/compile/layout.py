@@ -1,0 +1,251 @@
+"""Survey: every block of a path with its turn and place, and what it would cost under each wish. Measured once."""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from loom.compile.adapt import adapt, plain_name, short_id
+from loom.compile.measure import BlockPosition, Measure, RenderTarget, omit
+from loom.compile.policy import Override, Placed, Watermark, override_key
+from loom.content.blocks import (
+    AudioBlock,
+    Block,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResult,
+)
+from loom.content.messages import Message
+from loom.prompt import Reason, Rendition
+
+_NAMED: Final = 8
+_NAME_CHARS: Final = 40
+MEDIA = (ImageBlock, DocumentBlock, AudioBlock)
+
+
+class PlacedBlock:
+    """One block of the path (a result's blocks each on their own)."""
+
+    __slots__ = (
+        "_measures",
+        "block",
+        "extra_image",
+        "inner",
+        "is_media",
+        "is_plain",
+        "is_thinking",
+        "message",
+        "override",
+        "place",
+        "position",
+        "refused",
+    )
+
+    def __init__(
+        self,
+        message: int,
+        position: int,
+        inner: int | None,
+        block: Block,
+        place: BlockPosition,
+        *,
+        override: Override | None,
+    ) -> None:
+        self.message = message
+        self.position = position
+        self.inner = inner
+        self.block = block
+        self.place: BlockPosition = place
+        self.is_media = isinstance(block, MEDIA)
+        self.is_thinking = isinstance(block, ThinkingBlock)
+        self.override: Rendition | None = override if self.is_media or isinstance(block, TextBlock) else None
+        self.is_plain = not (self.is_media or self.is_thinking or self.override or place == "result")
+        """Whether it is words that stay as they are for as long as they are not dropped."""
+        self.extra_image = False
+        self.refused: Measure | None = None
+        """Set on thinking that cannot go back from where it stands."""
+        self._measures: dict[tuple[Rendition, int], Measure] = {}
+
+    def render_cost(self, wish: Rendition, cap: int, target: RenderTarget) -> Measure:
+        found = self._measures.get((wish, cap))
+        if found is None:
+            found = self._measures[wish, cap] = adapt(self.block, wish, self.place, target, cap)
+        return found
+
+
+class Layout:
+    def __init__(self, path: Sequence[Placed], target: RenderTarget, overrides: Mapping[str, Override]) -> None:
+        self.target = target
+        self.messages: list[Message] = [placed.message for placed in path]
+        self.blind = frozenset(at for at, placed in enumerate(path) if placed.is_blind)
+        self.turns = turn_starts(self.messages)
+        self.by_message: list[list[PlacedBlock]] = [_items(at, placed, overrides) for at, placed in enumerate(path)]
+        self.items: list[PlacedBlock] = [item for items in self.by_message for item in items]
+        self._measures: dict[Watermark, list[Measure]] = {}
+        self._mark_extra_images()
+        self._mark_misplaced_thinking()
+
+    def _mark_extra_images(self) -> None:
+        """Pictures over the limit of one message are kept in the path and shown as text."""
+        allowed = (self.target.policy.max_images_per_message, self.target.model.limits.max_images)
+        self.images_per_message = min(count for count in allowed if count is not None)
+        for items in self.by_message:
+            if len(items) <= self.images_per_message:
+                continue
+            pictures = [item for item in items if isinstance(item.block, ImageBlock) and item.override != "full"]
+            for extra in pictures[self.images_per_message :]:
+                extra.extra_image = True
+
+    def _mark_misplaced_thinking(self) -> None:
+        for at in dict.fromkeys(item.message for item in self.items if item.is_thinking):
+            items = self.by_message[at]
+            kept = [item for item in items if item.is_thinking and item.render_cost("full", 0, self.target).shown]
+            for item in kept:
+                item.refused = self._check_thinking_place(at, item, items, kept)
+
+    def _check_thinking_place(
+        self, at: int, item: PlacedBlock, items: Sequence[PlacedBlock], kept: Sequence[PlacedBlock]
+    ) -> Measure | None:
+        """Why thinking cannot go back from where it stands, whatever else is sent."""
+        rule = self.target.model.thinking
+        if rule.replay == "tool_turns" and not self.messages[at].calls:
+            return omit("capability", "only a message that called tools takes it back")
+        if rule.place == "any":
+            return None
+        others = [other for other in items if not other.is_thinking]
+        if not any(other.position > item.position for other in others):
+            return omit("repair", "nothing follows it")
+        if rule.place == "before" and not all(isinstance(other.block, TextBlock | ToolCall) for other in others):
+            return omit("repair", "its message holds what is shown elsewhere")
+        late = kept[0].position > others[0].position or self._joins(at)
+        if rule.place == "first" and late:
+            return omit("repair", "its message does not begin with it")
+        return None
+
+    def _joins(self, at: int) -> bool:
+        """Whether an assistant's message may become one with another before it: no user, no answered call between."""
+        before = at - 1
+        while before > 0 and self.messages[before].role == "tool":
+            before -= 1
+        return before >= 0 and self.messages[before].role == "assistant" and not self.messages[before].calls
+
+    # Under a watermark -----------------------------------------------------------------------------------------------
+
+    def target_rendition(self, item: PlacedBlock, mark: Watermark) -> tuple[Rendition, Reason]:
+        """Which rendition a block should have, and why, before the model is asked what it can take."""
+        at = item.message
+        if at < mark.dropped_before and not self.survives(at, mark):
+            return "omitted", "budget"
+        if item.override is not None and not (at < mark.unpinned_before and item.override in ("full", "low")):
+            return item.override, "override"
+        if item.is_media:
+            return self._media_wish(item, mark)
+        if at < mark.tool_text_before and item.place == "result":
+            return "text", "budget"
+        if item.is_thinking:
+            return self._thinking_wish(item, mark)
+        return "full", ""
+
+    def survives(self, at: int, mark: Watermark) -> bool:
+        """Where only the first steps of a turn are dropped, its question stays."""
+        return self.messages[at].role == "user" and self.partially_dropped_turn(mark) <= at
+
+    def describe_dropped(self, mark: Watermark) -> str:
+        """What the messages that are not shown held: media are named, so that they can be called back. Nothing where
+        even words are cut."""
+        if mark.text_cap or not mark.dropped_before:
+            return ""
+        found: dict[str, str] = {}
+        for item in reversed(self.items):
+            block = item.block
+            if (
+                item.message < mark.dropped_before
+                and isinstance(block, MEDIA)
+                and not self.survives(item.message, mark)
+            ):
+                name = plain_name(block.media.name) or block.media.media_type
+                found.setdefault(block.media.digest, f"{name[:_NAME_CHARS]} ({short_id(block.media)})")
+        if not found:
+            return ""
+        named = ", ".join(list(found.values())[:_NAMED])
+        more = f" and {len(found) - _NAMED} more" if len(found) > _NAMED else ""
+        look = self.target.request.look_tool
+        how = f"; {look}(media=…) shows one" if self.target.has_look else ""
+        return f"; they held {named}{more}{how}"
+
+    def partially_dropped_turn(self, mark: Watermark) -> int:
+        """Where the turn begins whose first steps are dropped; the border itself where turns are dropped whole."""
+        start = self.turns[bisect_right(self.turns, mark.dropped_before) - 1]
+        return start if self.messages[start].role == "user" else mark.dropped_before
+
+    def _media_wish(self, item: PlacedBlock, mark: Watermark) -> tuple[Rendition, Reason]:
+        at = item.message
+        if item.extra_image:
+            return "text", "limit"
+        if at < mark.media_before or (at < mark.result_media_before and item.place == "result"):
+            return "text", "budget"
+        if at < mark.text_before:
+            return "text", "age"
+        if at < mark.low_before:
+            return "low", "age"
+        return ("low", "budget") if at < mark.media_low_before else ("full", "")
+
+    def _thinking_wish(self, item: PlacedBlock, mark: Watermark) -> tuple[Rendition, Reason]:
+        """Bound thinking needs the prefix behind which it was made; placed thinking the message that it led to."""
+        rule = self.target.model.thinking
+        if rule.replay == "bound" and item.message < mark.thinking_from:
+            return "omitted", "prefix"
+        if rule.place != "any" and not all(self._is_whole(other, mark) for other in self.by_message[item.message]):
+            return "omitted", "prefix"
+        return "full", ""
+
+    def render_costs(self, mark: Watermark) -> Sequence[Measure]:
+        """What every item becomes under this watermark, in the order of `items`. Looked at once for each watermark."""
+        found = self._measures.get(mark)
+        if found is None:
+            found = self._measures[mark] = [self._measure_item(item, mark) for item in self.items]
+        return found
+
+    def _measure_item(self, item: PlacedBlock, mark: Watermark) -> Measure:
+        cap = mark.text_cap if item.message < mark.capped_before else 0
+        if item.is_plain and item.message >= mark.dropped_before:
+            return item.render_cost("full", cap, self.target)
+        wish = self.target_rendition(item, mark)[0]
+        if item.refused is not None and wish == "full":
+            return item.refused
+        return item.render_cost(wish, cap, self.target)
+
+    def _is_whole(self, item: PlacedBlock, mark: Watermark) -> bool:
+        return item.is_thinking or self._measure_item(item, mark).rendition == "full"
+
+    def age(self, message: int) -> int:
+        """How many turns ago."""
+        return len(self.turns) - bisect_right(self.turns, message)
+
+
+def _items(at: int, placed: Placed, overrides: Mapping[str, Override]) -> list[PlacedBlock]:
+    place: BlockPosition = "assistant" if placed.message.role == "assistant" else "user"
+    items: list[PlacedBlock] = []
+    for position, block in enumerate(placed.message.blocks):
+        if isinstance(block, ToolResult):
+            for number, content in enumerate(block.blocks):
+                chosen = overrides.get(override_key(placed.id, position, number)) if overrides else None
+                items.append(PlacedBlock(at, position, number, content, "result", override=chosen))
+        else:
+            chosen = overrides.get(override_key(placed.id, position)) if overrides else None
+            items.append(PlacedBlock(at, position, None, block, place, override=chosen))
+    return items
+
+
+def turn_starts(messages: Sequence[Message]) -> list[int]:
+    """Positions where a turn begins: a user's message that does not follow another one."""
+    starts = [
+        at
+        for at, message in enumerate(messages)
+        if message.role == "user" and (at == 0 or messages[at - 1].role != "user")
+    ]
+    return starts if starts and starts[0] == 0 else [0, *starts]

@@ -1,0 +1,99 @@
+"""The recipe that fits a medium to a platform: the tightest limit that can ever apply, measured on the encoded field.
+
+Count-dependent limits are applied from the first picture on. Otherwise the twenty-first picture would change the bytes
+of the twenty before it: a cache lost, and thinking bound to them refused.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+from loom.compile import cost
+from loom.compile.measure import RenderTarget
+from loom.compile.policy import Policy
+from loom.content.recipes import Fit, Low, Page
+from loom.models import Limits, Model
+
+DEFAULT_IMAGE_BYTES: Final = 5_000_000
+PAGE_TEXT_TOKENS: Final = 500
+"""The words of a page, where they are not known."""
+PAGE_BYTES: Final = 1_000_000
+"""Encoded, and plenty for a page at 150 dpi: twenty of them fit into every platform's request."""
+_LOW_BYTES: Final = 400_000
+
+
+def image_formats(accepts: tuple[str, ...]) -> tuple[str, ...]:
+    """The types that an encoder may write for this reader. Never GIF: platforms take its first frame or refuse it."""
+    return tuple(kind for kind in ("image/png", "image/jpeg", "image/webp") if kind in accepts)
+
+
+def max_side_px(limits: Limits, policy: Policy) -> int:
+    sides = (policy.max_side_px, limits.max_image_side_px, limits.many_images_side_px)
+    return min(side for side in sides if side is not None)
+
+
+def full_image(model: Model, policy: Policy, accepts: tuple[str, ...]) -> Fit:
+    return _fit(model.limits, policy, accepts)
+
+
+@lru_cache(maxsize=256)
+def _fit(limits: Limits, policy: Policy, accepts: tuple[str, ...]) -> Fit:
+    return Fit(
+        max_side_px=max_side_px(limits, policy),
+        max_encoded_bytes=limits.max_image_encoded_bytes or DEFAULT_IMAGE_BYTES,
+        formats=image_formats(accepts),
+    )
+
+
+@lru_cache(maxsize=256)
+def low_image(policy: Policy, accepts: tuple[str, ...]) -> Low:
+    return Low(side_px=policy.low_side_px, formats=image_formats(accepts))
+
+
+def page_image(number: int, model: Model, policy: Policy, accepts: tuple[str, ...]) -> Page:
+    fit = full_image(model, policy, accepts)
+    most = min(fit.max_encoded_bytes, PAGE_BYTES)
+    return Page(number=number, max_side_px=fit.max_side_px, max_encoded_bytes=most, formats=fit.formats)
+
+
+def page_images(target: RenderTarget) -> int:
+    """How many pages of one document may be shown as pictures: no more than a whole request may hold."""
+    each = cost.image_tokens(cost.PAGE_WIDTH_PX, cost.PAGE_HEIGHT_PX, target.model.tokens)
+    counts = (target.policy.page_images, target.model.limits.max_images, target.policy.max_images)
+    return min(count for count in (_affordable(each, target), *counts) if count is not None)
+
+
+def native_pages(pages: int, target: RenderTarget) -> int:
+    """How many of so many pages of one document are sent: all of them, or as many as one reads at once."""
+    each = cost.page_tokens(target.model.tokens) + PAGE_TEXT_TOKENS
+    counts = (target.model.limits.max_pages, target.policy.max_pages)
+    allowed = min(count for count in (_affordable(each, target), *counts) if count is not None)
+    return pages if pages <= allowed else min(allowed, target.policy.page_images)
+
+
+def _affordable(tokens_each: int, target: RenderTarget) -> int:
+    """What fits into half of the window; the rest is for the conversation."""
+    window = target.model.limits.context_tokens
+    window = window if target.policy.max_tokens is None else min(window, target.policy.max_tokens)
+    return max(window // 2 // max(tokens_each, 1), 1)
+
+
+def document_bytes(target: RenderTarget) -> tuple[int | None, ...]:
+    """What one encoded document must stay below; one that fills a whole request leaves no room for a question."""
+    most = target.model.limits
+    return most.max_document_encoded_bytes, most.max_request_bytes, target.policy.max_bytes
+
+
+def fitted_size(width: int, height: int, side: int) -> tuple[int, int]:
+    """What a picture of this size becomes when its longest side is held to `side`."""
+    longest = max(width, height)
+    if longest <= side:
+        return width, height
+    return max(round(width * side / longest), 1), max(round(height * side / longest), 1)
+
+
+def size_bound(recipe: Fit | Low | Page, original_bytes: int) -> int:
+    """How many bytes derived bytes may have before they exist."""
+    most = _LOW_BYTES if isinstance(recipe, Low) else recipe.max_encoded_bytes * 3 // 4
+    return most if isinstance(recipe, Page) else min(most, max(original_bytes, 1))

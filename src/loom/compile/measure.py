@@ -1,0 +1,105 @@
+"""Measure: what a block becomes under one wish, and what that takes of the four budgets."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from loom.compile import cost
+from loom.compile.policy import Known, Need, Policy, Request
+from loom.content.blocks import Opaque, TextBlock, ThinkingBlock, ToolCall
+from loom.models import Model
+from loom.prompt import Reason, Rendition, ShownMedia
+
+BlockPosition: TypeAlias = Literal["user", "assistant", "result"]
+ShownContent: TypeAlias = TextBlock | ShownMedia | ThinkingBlock | ToolCall
+
+BLOCK_BYTES: Final = 220
+"""JSON around a block and its share of the message around it: keys, quotes, brackets, ids."""
+_CUT_CHARS: Final = 60
+"""What the note about a cut takes: a text that is longer than its cap by less is left alone."""
+
+
+class Measure(msgspec.Struct, frozen=True, kw_only=True):
+    rendition: Rendition
+    shown: tuple[ShownContent, ...]
+    reason: Reason = ""
+    detail: str = ""
+    tokens: int = 0
+    wire_bytes: int = 0
+    images: int = 0
+    pages: int = 0
+    hoisted: bool = False
+    needs: tuple[Need, ...] = ()
+
+
+class RenderTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """For whom, by whose wishes, with what knowledge."""
+
+    model: Model
+    policy: Policy
+    known: Known
+    request: Request
+    quarantine: frozenset[str] = frozenset()
+    alts: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    """A person's words for a medium, by digest: they stand before all others."""
+
+    @property
+    def has_look(self) -> bool:
+        """Whether the model can call back what was reduced."""
+        return any(tool.name == self.request.look_tool for tool in self.request.tools)
+
+    def accepts_in_results(self, media_type: str) -> bool:
+        return media_type in self.model.capabilities.result_accepts
+
+    def owns(self, opaque: Opaque | None) -> bool:
+        """Whether opaque data are this model's own."""
+        return opaque is not None and (opaque.provider, opaque.model) == (self.model.opaque_owner, self.model.name)
+
+
+def measure_shown(rendition: Rendition, shown: ShownContent, text: str, target: RenderTarget) -> Measure:
+    return Measure(
+        rendition=rendition,
+        shown=(shown,),
+        tokens=cost.text_tokens(text, target.model.tokens),
+        wire_bytes=json_bytes(text) + BLOCK_BYTES,
+    )
+
+
+def as_text(
+    text: str, reason: Reason, detail: str, target: RenderTarget, cap: int = 0, *, needs: tuple[Need, ...] = ()
+) -> Measure:
+    """Words that stand for something else."""
+    text = elide_middle(text, cap)
+    return Measure(
+        rendition="text",
+        shown=(TextBlock(text),),
+        reason=reason,
+        detail=detail,
+        tokens=cost.text_tokens(text, target.model.tokens),
+        wire_bytes=json_bytes(text) + BLOCK_BYTES,
+        needs=needs,
+    )
+
+
+def omit(reason: Reason, detail: str) -> Measure:
+    return Measure(rendition="omitted", shown=(), reason=reason, detail=detail)
+
+
+def json_bytes(text: str) -> int:
+    """The length of text as JSON: UTF-8 and what must be escaped."""
+    return len(msgspec.json.encode(text))
+
+
+def is_cut(text: str, cap: int) -> bool:
+    return bool(cap) and len(text) > cap + _CUT_CHARS
+
+
+def elide_middle(text: str, cap: int) -> str:
+    """A text too long for its cap loses its middle: what it begins and ends with says most."""
+    if not is_cut(text, cap):
+        return text
+    head, tail = text[: cap * 2 // 3], text[-(cap // 3) :]
+    return f"{head}\n[… {len(text) - len(head) - len(tail)} characters are left out here …]\n{tail}"

@@ -1,0 +1,136 @@
+"""Makes derived bytes and texts once, keeps them in the rendition cache, and hands them to the socket."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+from collections.abc import AsyncIterator, Awaitable, Callable
+from typing import Final, Generic, TypeAlias
+
+from loom.compile.ports import E, MediaReader, Renderer, RenditionCache
+from loom.content.media import Media
+from loom.content.recipes import Ocr, Page, Recipe, Rendered, Slice, Text
+from loom.errors import StoreError
+from loom.prompt import MediaRef
+
+OnText: TypeAlias = Callable[[str, Recipe, str], Awaitable[None]]
+"""Receives the text of a medium (digest, recipe, text) the first time it is extracted."""
+
+SLOW: Final = (Page, Ocr)
+"""Recipes that draw pages or read images: a preview does not wait for them."""
+
+
+class Renditions(Generic[E]):
+    def __init__(
+        self,
+        media: MediaReader,
+        cache: RenditionCache[E],
+        renderer: Renderer,
+        *,
+        on_text: OnText | None = None,
+        on_progress: Callable[[str], None] | None = None,
+    ) -> None:
+        """`on_text` receives newly extracted text; `on_progress` a few words about work that takes time."""
+        self._media = media
+        self._cache = cache
+        self._renderer = renderer
+        self._on_text = on_text
+        self.on_progress = on_progress
+
+    @property
+    def reads_images(self) -> bool:
+        return self._renderer.reads_images
+
+    def report(self, text: str) -> None:
+        if self.on_progress is not None:
+            self.on_progress(text)
+
+    async def load(self, digest: str) -> bytes:
+        """Return the bytes of a medium itself."""
+        return await self._media.load(digest)
+
+    async def get(self, digest: str, media_type: str, recipe: Recipe) -> E:
+        """Return the cache entry for `recipe`, made now if it is not there."""
+        entry = await self._cache.get(digest, recipe)
+        return entry if entry is not None else await self._make(digest, media_type, recipe)
+
+    async def get_quick(self, digest: str, media_type: str, recipe: Recipe) -> E | None:
+        """The same, but return None where that would draw pages or read images, which takes seconds."""
+        entry = await self._cache.get(digest, recipe)
+        if entry is not None or isinstance(recipe, SLOW):
+            return entry
+        _, _, rendered = await self._render(digest, media_type, recipe)
+        return None if self._needs_ocr(recipe, rendered) else await self._keep(digest, recipe, rendered)
+
+    async def text(self, digest: str, entry: E) -> str:
+        """Return the text of an entry that was made by `Text` or `Ocr`."""
+        data = self._media.load(digest) if entry.is_original else self._cache.load(entry)
+        return (await data).decode()
+
+    async def _make(self, digest: str, media_type: str, recipe: Recipe) -> E:
+        if work := _describe_work(recipe):
+            self.report(work)
+        data, media, rendered = await self._render(digest, media_type, recipe)
+        if self._needs_ocr(recipe, rendered):
+            rendered = await self._renderer.read_scans(data, media, rendered)
+        return await self._keep(digest, recipe, rendered)
+
+    async def _render(self, digest: str, media_type: str, recipe: Recipe) -> tuple[bytes, Media, Rendered]:
+        data = await self._media.load(digest)
+        media = Media(digest=digest, media_type=media_type, size_bytes=len(data))
+        return data, media, await self._renderer.render(data, media, recipe)
+
+    def _needs_ocr(self, recipe: Recipe, rendered: Rendered) -> bool:
+        return isinstance(recipe, Text) and self._renderer.reads_images and self._renderer.has_scans(rendered)
+
+    async def _keep(self, digest: str, recipe: Recipe, rendered: Rendered) -> E:
+        entry = await self._cache.put(digest, recipe, rendered)
+        if self._on_text is not None and isinstance(recipe, Text | Ocr):
+            with contextlib.suppress(StoreError):  # only search would miss it, and the index catches up by itself
+                await self._on_text(digest, recipe, rendered.data.decode())
+        return entry
+
+    # What a request body reads ---------------------------------------------------------------------------------------
+
+    async def open_local(self, ref: MediaRef) -> io.RawIOBase | None:
+        entry = await self._entry(ref)
+        if entry is None or entry.is_original:
+            return await self._media.open_local(ref.digest)
+        return await self._cache.open_local(entry)
+
+    async def blocks(self, ref: MediaRef, block_bytes: int) -> AsyncIterator[bytes]:
+        entry = await self._entry(ref)
+        if entry is None or entry.is_original:
+            source = self._media.read_blocks(ref.digest, block_bytes)
+        else:
+            source = self._cache.read_blocks(entry, block_bytes)
+        async for block in source:
+            yield block
+
+    async def _entry(self, ref: MediaRef) -> E | None:
+        """Derived bytes may have been evicted since the prompt was settled; recipes are deterministic."""
+        recipe = ref.recipe
+        if recipe is None:
+            return None
+        entry = await self._cache.get(ref.digest, recipe)
+        if entry is not None:
+            return entry
+        media_type = self._renderer.media_type_of(await self._media.load(ref.digest))
+        return await self._make(ref.digest, media_type, recipe)
+
+
+def _describe_work(recipe: Recipe) -> str:
+    """A few words for the user who waits; empty where a recipe takes no time to speak of."""
+    match recipe:
+        case Page():
+            return f"drawing page {recipe.number}"
+        case Text():
+            return f"reading pages {recipe.pages}" if recipe.pages else "reading the document"
+        case Ocr(page=0):
+            return "reading the words in an image"
+        case Ocr():
+            return f"reading the words on page {recipe.page}"
+        case Slice():
+            return f"taking pages {recipe.pages} out of the document"
+        case _:
+            return ""

@@ -1,0 +1,255 @@
+"""The next request of a session: the one place that decides what it carries.
+
+    snapshot         the session as it is on disk, read once
+    request_input    everything that decides the request for one model
+    prepare          pure: age, adapt, trim
+    settle           makes what the prompt lacks, measured
+
+A turn, `Session.plan`, `loom context`, `loom wire`, `--dry-run`, the daemon's routes and the gateway all call
+`next_request`, so what is shown is what is sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, Final, Literal, TypeAlias, assert_never
+
+import msgspec
+
+from loom.compile.cost import Calibration
+from loom.compile.policy import DetachedMessage, Known, Override, Placed, Policy, Request, Watermark
+from loom.compile.prepare import Prepared, prepare
+from loom.content.blocks import (
+    AudioBlock,
+    Block,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResult,
+    UnknownBlock,
+)
+from loom.content.messages import Message, media_of, user
+from loom.errors import ContentError
+from loom.models import Model
+from loom.prompt import Prompt, Receipt, Sampling, ToolSpec
+
+NEXT_MESSAGE: Final = "[your next message]"
+"""Stands for the message that begins the next turn while the user has not written it yet."""
+
+DRAFT: Final = "draft"
+"""The id of a message that is not stored."""
+_SHORT_CHARS: Final = 500_000
+_BLOCK_CHARS: Final = 1_000
+_PAGE_CHARS: Final = 3_000
+"""A path up to this length is prepared on the event loop; a block by itself costs as much as 1,000 characters."""
+
+SettleMode: TypeAlias = Literal["send", "preview", "estimate"]
+"""`send` makes everything and may ask a describer or upload files; `preview` makes everything that stays on this
+machine; `estimate` also leaves out what takes seconds (drawn pages, OCR) and says so."""
+
+
+class LearnedLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What refusals taught a session about one model."""
+
+    max_bytes: int | None = None
+    max_tokens: int | None = None
+    takes_tools: bool = True
+    takes_thinking_back: bool = True
+
+    def limit_policy(self, policy: Policy) -> Policy:
+        return msgspec.structs.replace(
+            policy,
+            max_bytes=_smaller(policy.max_bytes, self.max_bytes),
+            max_tokens=_smaller(policy.max_tokens, self.max_tokens),
+        )
+
+    def limit_model(self, model: Model) -> Model:
+        if not self.takes_tools:
+            model = msgspec.structs.replace(
+                model, capabilities=msgspec.structs.replace(model.capabilities, tools=False)
+            )
+        if not self.takes_thinking_back:
+            model = msgspec.structs.replace(model, thinking=msgspec.structs.replace(model.thinking, replay="never"))
+        return model
+
+
+class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
+    """A session as it is on disk. Watermarks, calibrations and limits are by model, quarantined digests by provider."""
+
+    head: str = ""
+    model: str = ""
+    workspace: str = ""
+    title: str = ""
+    system: str = ""
+    path: tuple[Placed, ...] = ()
+    overrides: Mapping[str, Override] = msgspec.field(default_factory=dict[str, Override])
+    alts: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    watermarks: Mapping[str, Watermark] = msgspec.field(default_factory=dict[str, Watermark])
+    calibrations: Mapping[str, Calibration] = msgspec.field(default_factory=dict[str, Calibration])
+    limits: Mapping[str, LearnedLimits] = msgspec.field(default_factory=dict[str, LearnedLimits])
+    quarantine: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict[str, Sequence[str]])
+    settings: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+
+
+class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user's settings say about requests to a model."""
+
+    policy: Policy = Policy()
+    tools: tuple[ToolSpec, ...] = ()
+    sampling: Sampling = Sampling()
+
+
+class RequestInput(msgspec.Struct, frozen=True, kw_only=True):
+    """Everything that decides one request."""
+
+    path: tuple[Placed, ...]
+    model: Model
+    system: str = ""
+    tools: tuple[ToolSpec, ...] = ()
+    sampling: Sampling = Sampling()
+    policy: Policy = Policy()
+    overrides: Mapping[str, Override] = msgspec.field(default_factory=dict[str, Override])
+    alts: Mapping[str, str] = msgspec.field(default_factory=dict[str, str])
+    watermark: Watermark = Watermark()
+    calibration: Calibration = Calibration()
+    quarantine: frozenset[str] = frozenset()
+    limits: LearnedLimits = LearnedLimits()
+    draft: tuple[Message, ...] = ()
+    """Messages behind the path that are not stored."""
+    is_placeholder: bool = False
+    """Whether the draft only stands for a message that is not written yet: it has no row in the receipt."""
+
+    def prepare(self, known: Known) -> Prepared:
+        """Compile the prompt with what is known about derived media. Pure."""
+        prepared = prepare(
+            self.full_path,
+            self.limits.limit_model(self.model),
+            policy=self.limits.limit_policy(self.policy),
+            request=Request(system=self.system, tools=self.tools, sampling=self.sampling),
+            overrides=self.overrides,
+            alts=self.alts,
+            watermark=self.watermark,
+            calibration=self.calibration,
+            known=known,
+            quarantine=self.quarantine,
+        )
+        if not self.is_placeholder:
+            return prepared
+        rows = tuple(row for row in prepared.receipt.rows if row.message < len(self.path))
+        return msgspec.structs.replace(prepared, receipt=msgspec.structs.replace(prepared.receipt, rows=rows))
+
+    @property
+    def full_path(self) -> tuple[Placed, ...]:
+        return (*self.path, *(DetachedMessage(DRAFT, message) for message in self.draft))
+
+    @property
+    def digests(self) -> frozenset[str]:
+        """Every medium that the request may show."""
+        return frozenset(media.digest for placed in self.full_path for media in media_of(placed.message))
+
+    @property
+    def is_short(self) -> bool:
+        """Whether preparing it takes a few milliseconds at most, texts of documents included."""
+        path = self.full_path
+        if len(path) * _BLOCK_CHARS > _SHORT_CHARS:
+            return False
+        return sum(_chars(block) for placed in path for block in placed.message.blocks) <= _SHORT_CHARS
+
+    def extend(self, placed: Sequence[Placed]) -> RequestInput:
+        """Return the input for the step after these messages were stored."""
+        return msgspec.structs.replace(self, path=(*self.path, *placed))
+
+
+class NextRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """The request for one model: the prompt, its receipt, and what decided it."""
+
+    input: RequestInput
+    prepared: Prepared
+
+    @property
+    def prompt(self) -> Prompt:
+        return self.prepared.prompt
+
+    @property
+    def receipt(self) -> Receipt:
+        return self.prepared.receipt
+
+
+Settle: TypeAlias = Callable[[RequestInput, SettleMode], Awaitable[Prepared]]
+
+
+def request_input(
+    snapshot: Snapshot,
+    model: Model,
+    options: RequestOptions,
+    *,
+    draft: Sequence[Message] = (),
+    overrides: Mapping[str, Override] | None = None,
+) -> RequestInput:
+    """Return what decides the next request to `model`.
+
+    `draft` are messages that are not stored yet; `overrides` replace those of the session.
+    """
+    reference = model.reference
+    return RequestInput(
+        path=snapshot.path,
+        model=model,
+        system=snapshot.system,
+        tools=options.tools,
+        sampling=options.sampling,
+        policy=options.policy,
+        overrides=dict(snapshot.overrides if overrides is None else overrides),
+        alts=dict(snapshot.alts),
+        watermark=snapshot.watermarks.get(reference, Watermark()),
+        calibration=snapshot.calibrations.get(reference, Calibration()),
+        quarantine=frozenset(snapshot.quarantine.get(model.provider, ())),
+        limits=snapshot.limits.get(reference, LearnedLimits()),
+        draft=tuple(draft),
+    )
+
+
+async def next_request(
+    snapshot: Snapshot,
+    model: Model,
+    options: RequestOptions,
+    settle: Settle,
+    *,
+    mode: SettleMode = "preview",
+    draft: Sequence[Message] = (),
+    overrides: Mapping[str, Override] | None = None,
+    awaits_message: bool = False,
+) -> NextRequest:
+    """Compile the next request of a session for `model`; raise `ContentError` where it has no message.
+
+    Ages count from the coming turn: with `awaits_message`, where the path ends with an answer and there is no `draft`,
+    a placeholder stands for the message that the user has not written yet.
+    """
+    found = request_input(snapshot, model, options, draft=draft, overrides=overrides)
+    if not found.full_path:
+        raise ContentError("the session holds no message yet: there is nothing to plan")
+    if awaits_message and not draft and found.path[-1].message.role == "assistant":
+        found = msgspec.structs.replace(found, draft=(user(NEXT_MESSAGE),), is_placeholder=True)
+    return NextRequest(input=found, prepared=await settle(found, mode))
+
+
+def _smaller(*values: int | None) -> int | None:
+    return min((value for value in values if value is not None), default=None)
+
+
+def _chars(block: Block) -> int:
+    match block:
+        case TextBlock() | ThinkingBlock():
+            return _BLOCK_CHARS + len(block.text)
+        case ToolCall():
+            return _BLOCK_CHARS + len(msgspec.json.encode(block.arguments))
+        case ToolResult():
+            return sum(map(_chars, block.blocks))
+        case DocumentBlock():
+            pages = block.media.pages
+            return _BLOCK_CHARS + (block.media.size_bytes if pages is None else pages * _PAGE_CHARS)
+        case ImageBlock() | AudioBlock() | UnknownBlock():
+            return _BLOCK_CHARS
+        case _:
+            assert_never(block)

@@ -1,0 +1,215 @@
+"""Trim: to fit four budgets at once. The oldest media in results go first, then other old media, then the text of old
+results, then whole old turns. The last turns follow only when that is not enough, what the model has not seen yet only
+when nothing else is left, and a call always stays with its result.
+
+Where a platform caches, a budget that is broken is cut back to a part of itself, so that the next requests extend this
+one instead of cutting again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+from loom.compile import cost
+from loom.compile.layout import Layout
+from loom.compile.measure import json_bytes
+from loom.compile.policy import Policy, Watermark
+from loom.models import Model
+from loom.prompt import Totals
+
+HEADROOM: Final = 0.8
+UNLIMITED: Final = 2**53
+_OUTPUT_SHARE: Final = 4
+"""At most a quarter of the window is kept free for the answer."""
+_REQUEST_BYTES: Final = 4_096
+_FIELDS: Final = ("tokens", "wire_bytes", "images", "pages")
+_LONG_CAPS: Final = (200_000, 100_000, 50_000, 20_000, 10_000)
+_SHORT_CAPS: Final = (5_000, 2_000, 1_000, 400, 100)
+
+TrimSteps: TypeAlias = Callable[[Watermark], Sequence[Watermark]]
+"""From a watermark, higher and higher ones of one kind."""
+
+
+def budgets(model: Model, policy: Policy) -> Totals:
+    """What one request may take: the user's budgets within the platform's limits."""
+    limits = model.limits
+    window = limits.context_tokens - min(limits.max_output_tokens, limits.context_tokens // _OUTPUT_SHARE)
+    return Totals(
+        tokens=_least(policy.max_tokens, window),
+        wire_bytes=_least(policy.max_bytes, limits.max_request_bytes),
+        images=_least(policy.max_images, limits.max_images, policy.max_images_per_session),
+        pages=_least(policy.max_pages, limits.max_pages),
+    )
+
+
+def _least(*values: int | None) -> int:
+    return min((value for value in values if value is not None), default=UNLIMITED)
+
+
+class RequestCost(msgspec.Struct, frozen=True):
+    """What the request takes under a watermark. `fixed` is what is there whatever the path: system and tools."""
+
+    survey: Layout
+    fixed: Totals
+    ratio: float
+
+    def cost_of(self, mark: Watermark) -> Totals:
+        tokens = wire_bytes = images = pages = 0
+        for measure in self.survey.render_costs(mark):
+            tokens += measure.tokens
+            wire_bytes += measure.wire_bytes
+            images += measure.images
+            pages += measure.pages
+        held = self.survey.describe_dropped(mark)
+        tokens += cost.text_tokens(held, self.survey.target.model.tokens)
+        tokens += self.fixed.tokens + cost.message_tokens() * (len(self.survey.messages) - mark.dropped_before + 1)
+        return Totals(
+            tokens=round(tokens * self.ratio),
+            wire_bytes=wire_bytes + json_bytes(held) + self.fixed.wire_bytes + _REQUEST_BYTES,
+            images=images,
+            pages=pages,
+        )
+
+
+def fits(used: Totals, allowed: Totals) -> bool:
+    return all(getattr(used, field) <= getattr(allowed, field) for field in _FIELDS)
+
+
+def trim(scales: RequestCost, mark: Watermark, allowed: Totals) -> Watermark:
+    """The lowest watermark that fits, found by raising one border after the other as far as each one helps."""
+    used = scales.cost_of(mark)
+    if fits(used, allowed):
+        return mark
+    cached = scales.survey.target.model.cache.mode != "none"
+    goal = _goal(used, allowed) if cached else allowed
+    old, *kept, unseen = _trim_order(scales.survey)
+    enough: Watermark | None = None
+    for zone in (old, *kept, unseen):
+        if enough is not None:
+            return enough
+        if zone is unseen:
+            goal = allowed
+        for ladder in zone:
+            marks = ladder(mark)
+            after = scales.cost_of(marks[-1]) if marks else used
+            if fits(after, goal):
+                return _lowest(scales, marks, goal)
+            if enough is None and fits(after, allowed):
+                enough = _lowest(scales, marks, allowed)
+            if enough is not None and zone is not old:
+                # What should be kept is worth more than headroom.
+                return enough
+            if marks and _helps(used, after, goal):
+                mark, used = marks[-1], after
+    return enough or mark
+
+
+def _goal(used: Totals, allowed: Totals) -> Totals:
+    """A broken budget gets headroom; one that holds stays as it is."""
+    return Totals(
+        **{
+            field: int(limit * HEADROOM) if getattr(used, field) > limit else limit
+            for field, limit in msgspec.structs.asdict(allowed).items()
+        }
+    )
+
+
+def _helps(before: Totals, after: Totals, goal: Totals) -> bool:
+    return any(getattr(before, f) > getattr(goal, f) and getattr(after, f) < getattr(before, f) for f in _FIELDS)
+
+
+def _lowest(scales: RequestCost, marks: Sequence[Watermark], goal: Totals) -> Watermark:
+    """The last one is known to fit."""
+    low, high = 0, len(marks) - 1
+    while low < high:
+        middle = (low + high) // 2
+        if fits(scales.cost_of(marks[middle]), goal):
+            high = middle
+        else:
+            low = middle + 1
+    return marks[high]
+
+
+# What may be given up, in order ------------------------------------------------------------------------------------
+
+
+def _trim_order(survey: Layout) -> Iterator[Sequence[TrimSteps]]:
+    """Old turns; the turns that should be kept, first their media, then their steps; what the model has not seen."""
+    turns, keep = survey.turns, survey.target.policy.keep_turns
+    old = len(survey.messages) if keep < 1 else turns[-keep] if keep <= len(turns) else 0
+    new = newest_turn_start(survey)
+    starts = {*turns, *(at for at, message in enumerate(survey.messages) if message.role == "assistant")}
+    steps = [at for at in range(old + 1, new + 1) if at in starts]
+    yield (
+        _to("result_media_before", old),
+        _to("media_before", old),
+        _to("tool_text_before", old),
+        _at("dropped_before", [start for start in turns if start <= min(old, new)]),
+    )
+    yield (
+        _to("result_media_before", new),
+        _to("media_low_before", new),
+        _to("media_before", new),
+        _to("tool_text_before", new),
+    )
+    end = len(survey.messages)
+    yield (_caps(_LONG_CAPS, end), _at("dropped_before", steps))
+    yield (
+        _to("media_low_before", end),
+        _to("media_before", end),
+        _unpin(_to("media_before", end), end),
+        _to("tool_text_before", end),
+        _caps(_SHORT_CAPS, end),
+    )
+
+
+def _to(border: str, stop: int) -> TrimSteps:
+    """A border rises message by message; in long paths in about fifty steps."""
+
+    def ladder(mark: Watermark) -> Sequence[Watermark]:
+        after: int = getattr(mark, border)
+        step = max((stop - after) // 50, 1)
+        ends = [*range(after + step, stop, step), stop] if stop > after else []
+        return [msgspec.structs.replace(mark, **{border: end}) for end in ends]
+
+    return ladder
+
+
+def _unpin(ladder: TrimSteps, end: int) -> TrimSteps:
+    def unpinned(mark: Watermark) -> Sequence[Watermark]:
+        mark = msgspec.structs.replace(mark, unpinned_before=end)
+        return [mark, *ladder(mark)]
+
+    return unpinned
+
+
+def _at(border: str, ends: Sequence[int]) -> TrimSteps:
+    def ladder(mark: Watermark) -> Sequence[Watermark]:
+        return [msgspec.structs.replace(mark, **{border: end}) for end in ends if end > getattr(mark, border)]
+
+    return ladder
+
+
+def _caps(caps: Sequence[int], end: int) -> TrimSteps:
+    """What was cut before stays cut, so a cap for what came later is no longer than theirs."""
+
+    def ladder(mark: Watermark) -> Sequence[Watermark]:
+        shorter = [cap for cap in caps if not mark.text_cap or cap < mark.text_cap]
+        again = [mark.text_cap] if mark.text_cap in caps and mark.capped_before < end else []
+        return [msgspec.structs.replace(mark, text_cap=cap, capped_before=end) for cap in (*again, *shorter)]
+
+    return ladder
+
+
+def newest_turn_start(survey: Layout) -> int:
+    """Where what the model has not seen yet begins: the user's last words, or the last calls with their results."""
+    messages = survey.messages
+    at = len(messages)
+    while at and messages[at - 1].role != "assistant":
+        at -= 1
+    if at and (at == len(messages) or messages[at].role == "tool"):
+        return at - 1
+    return min(at, len(messages) - 1)

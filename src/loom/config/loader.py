@@ -1,0 +1,224 @@
+"""Reads the layers (defaults < user < project < environment < flags) into one Config."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import cast
+
+import msgspec
+
+from loom.config.approval import ProjectApproval
+from loom.config.effective import Config, Provenance, absolute_path, require_home
+from loom.config.environment import walk_environment
+from loom.config.files import (
+    KEYS_NAME,
+    USER_NAMES,
+    ConfigFile,
+    display_path,
+    find_project_file,
+    pick_file,
+    read_document,
+)
+from loom.config.layer_values import Findings, LayerSource, LayerValue, walk_data
+from loom.config.schema import PROTECTED, Settings
+from loom.config.schema_tree import actual_text, as_table, decode_custom_type, key_text
+from loom.config.value_references import leaves_folder
+from loom.errors import ConfigError
+
+
+def load_config(
+    *,
+    cwd: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    flags: Mapping[str, object] | None = None,
+    strict: bool = False,
+) -> Config:
+    """Return the effective settings in `cwd`. `flags` are nested tables or dotted keys; None counts as unset.
+
+    Unknown keys are warnings, or errors if `strict`. Raise one ConfigError that lists all mistakes.
+    """
+    cwd = _working_directory() if cwd is None else cwd.absolute()
+    environ = os.environ if environ is None else environ
+    found = Findings()
+    for document in _documents(cwd, environ):
+        layer = "project" if document.is_project else "user"
+        walk_data(document.data, LayerSource(layer=layer, folder=document.file.parent, document=document), found)
+    walk_environment(environ, cwd, found)
+    walk_data(_nest_keys(flags or {}), LayerSource(layer="flags", folder=cwd), found)
+    _raise([*found.faults, *(found.unknown if strict else ())])
+    warnings = [str(unknown) for unknown in found.unknown] + _open_keys(cwd, environ)
+    return _merge(found.entries, warnings, cwd, environ)
+
+
+def _merge(entries: list[LayerValue], warnings: list[str], cwd: Path, environ: Mapping[str, str]) -> Config:
+    trusted = _project_is_trusted(entries)
+    own = [entry for entry in entries if entry.source.layer != "project"]
+    own_models = {entry.path[1] for entry in own if entry.path[0] == "models"}
+    merged: dict[tuple[str, ...], LayerValue] = {}
+    project_approval: list[LayerValue] = []
+    ignored: list[LayerValue] = []
+    for entry in entries:
+        is_project = entry.source.layer == "project"
+        if is_project and entry.path[0] == "approval":
+            project_approval.append(entry)
+        elif trusted or not is_project:
+            merged[entry.path] = entry
+        elif _needs_trust(entry, own_models):
+            ignored.append(entry)
+        else:
+            confined = msgspec.structs.replace(entry.source, confined=True)
+            merged[entry.path] = msgspec.structs.replace(entry, source=confined)
+    settings = msgspec.convert(_tree(merged.values()), Settings, dec_hook=decode_custom_type)
+    _raise(_server_faults(settings, merged))
+    return Config(
+        **{name: getattr(settings, name) for name in Settings.__struct_fields__},
+        warnings=(*warnings, *_ignored_warning(ignored, cwd, environ)),
+        project_approval=msgspec.convert(
+            {entry.path[-1]: entry.value for entry in project_approval}, ProjectApproval, dec_hook=decode_custom_type
+        ),
+        provenance=Provenance(entries=merged, project_entries=tuple(project_approval), environ=environ),
+    )
+
+
+def user_folder(environ: Mapping[str, str], cwd: Path) -> Path:
+    """Return the folder of the user's files: `$LOOM_HOME`, else the default of the operating system."""
+    if home := environ.get("LOOM_HOME", "").strip():
+        return absolute_path(home, cwd)
+    import platformdirs
+
+    require_home()
+    return platformdirs.user_config_path("loom")
+
+
+def _working_directory() -> Path:
+    try:
+        return Path.cwd()
+    except FileNotFoundError:
+        raise ConfigError("The working directory is gone.", hint="Change into one that exists.") from None
+
+
+def _documents(cwd: Path, environ: Mapping[str, str]) -> list[ConfigFile]:
+    """Return the user's files, then the project's. A file that is both counts as the user's."""
+    folder = user_folder(environ, cwd)
+    files = [pick_file(folder, USER_NAMES, cwd), pick_file(folder, (KEYS_NAME,), cwd)]
+    documents = [read_document(file, cwd) for file in files if file]
+    project = find_project_file(cwd)
+    if project and not any(project.samefile(document.file) for document in documents):
+        documents.append(read_document(project, cwd, is_project=True))
+    return documents
+
+
+def _open_keys(cwd: Path, environ: Mapping[str, str]) -> list[str]:
+    file = pick_file(user_folder(environ, cwd), (KEYS_NAME,), cwd)
+    if file is None or os.name != "posix" or not stat.S_IMODE(file.stat().st_mode) & 0o077:
+        return []
+    name = display_path(file, cwd)
+    return [f"{name}: other users of this machine can read your keys. Run: chmod 600 {name}"]
+
+
+def _nest_keys(flags: Mapping[str, object]) -> dict[str, object]:
+    """Expand dotted keys into tables, at the top level only: below it, a name may contain a dot."""
+    tree: dict[str, object] = {}
+    for key, value in _drop_none(flags).items():
+        _put(tree, key.split("."), value)
+    return tree
+
+
+def _drop_none(flags: Mapping[str, object]) -> dict[str, object]:
+    """Return the flags without None, at any depth."""
+    given: dict[str, object] = {}
+    for key, value in flags.items():
+        table = as_table(value)
+        if value is not None:
+            given[key] = value if table is None else _drop_none(table)
+    return given
+
+
+def _tree(entries: Iterable[LayerValue]) -> dict[str, object]:
+    tree: dict[str, object] = {}
+    for entry in entries:
+        _put(tree, entry.path, entry.value)
+    return tree
+
+
+def _put(tree: dict[str, object], path: Sequence[str], value: object) -> None:
+    """Set one value; merge a table into an existing one."""
+    name, below, table = path[0], path[1:], as_table(value)
+    if not below and table is None:
+        tree[name] = value
+        return
+    inner = tree.setdefault(name, {})
+    if not isinstance(inner, dict):
+        raise ConfigError("is set both as a table and as a value", file="flags", key=name)
+    inner = cast("dict[str, object]", inner)
+    if below:
+        _put(inner, below, value)
+    elif table:
+        for key, item in table.items():
+            _put(inner, (key,), item)
+
+
+def _trusted_folders(entries: list[LayerValue]) -> list[Path]:
+    """Return the trusted folders of the highest layer that lists them, never of a project."""
+    own = [entry for entry in entries if entry.path == ("trusted_folders",) and entry.source.layer != "project"]
+    folders: list[Path] = []
+    for written in cast("list[str]", own[-1].value) if own else ():
+        if not written.startswith(("/", "~")):
+            what = f"expected folders that begin with / or ~/, got {actual_text(written)}"
+            raise own[-1].source.fault(own[-1].path, what)
+        try:
+            folders.append(absolute_path(written, Path()).resolve())
+        except (OSError, RuntimeError, ValueError):  # a link that leads to itself, or a NUL character
+            raise own[-1].source.fault(own[-1].path, f"{actual_text(written)} cannot be a folder") from None
+    return folders
+
+
+def _project_is_trusted(entries: list[LayerValue]) -> bool:
+    folders = _trusted_folders(entries)
+    documents = (entry.source.document for entry in entries)
+    project = next((document for document in documents if document and document.is_project), None)
+    return project is not None and any(project.folder.resolve().is_relative_to(folder) for folder in folders)
+
+
+def _needs_trust(entry: LayerValue, own_models: set[str]) -> bool:
+    """Return whether a project file may set this only in a trusted folder."""
+    path = entry.path
+    if path[0] == "models" and path[2:] == ("provider",) and path[1] in own_models:
+        return True  # else a project could send the key of one provider to another
+    if path[0] == "agents" and path[-1] == "system" and leaves_folder(entry.value, entry):
+        return True
+    return any(_covers(name.split("."), path) for name in PROTECTED)
+
+
+def _covers(pattern: Sequence[str], path: tuple[str, ...]) -> bool:
+    return len(path) >= len(pattern) and all(want in ("*", part) for want, part in zip(pattern, path, strict=False))
+
+
+def _ignored_warning(ignored: list[LayerValue], cwd: Path, environ: Mapping[str, str]) -> list[str]:
+    written = [entry for entry in ignored if not isinstance(entry.value, dict)]
+    document = written[0].source.document if written else None
+    if document is None:
+        return []
+    keys = ", ".join(key_text(entry.path) for entry in written)
+    own_file = display_path(user_folder(environ, cwd) / USER_NAMES[0], cwd)
+    how = f'To trust this one, add "{document.folder}" to trusted_folders in {own_file}'
+    return [f"{document.name}: ignored {keys}: a project may set this only in a trusted folder. {how}"]
+
+
+def _server_faults(settings: Settings, merged: Mapping[tuple[str, ...], LayerValue]) -> list[ConfigError]:
+    faults: list[ConfigError] = []
+    for name, server in settings.mcp.servers.items():
+        if bool(server.command) == bool(server.url):
+            path = ("mcp", "servers", name)
+            faults.append(merged[path].source.fault(path, "expected either a command or a url"))
+    return faults
+
+
+def _raise(faults: list[ConfigError]) -> None:
+    if len(faults) == 1:
+        raise faults[0]
+    if faults:
+        raise ConfigError("\n  ".join([f"{len(faults)} errors in the configuration:", *map(str, faults)]))

@@ -1,0 +1,163 @@
+"""JSON of unknown origin made safe to read: clean strings, finite numbers, bounded depth. Always a copy."""
+
+from __future__ import annotations
+
+import base64
+import math
+from typing import Any, Final, cast
+
+import msgspec
+
+from loom.content.blocks import clean_text
+
+MAX_DATA_DEPTH: Final = 200
+"""How deep the data inside a block may be (`check_json` refuses more)."""
+MAX_INPUT_DEPTH: Final = MAX_DATA_DEPTH + 30
+"""The same for a whole input: block data within messages within an envelope."""
+
+_MIN_INT: Final = -(2**63)
+_MAX_INT: Final = 2**64 - 1
+
+
+def sanitize_json(value: Any, max_depth: int = MAX_DATA_DEPTH) -> Any:
+    """A copy that JSON can say. What lies deeper than `max_depth` becomes its own JSON text: nothing is cut off.
+
+    Walks with its own stack, because ten thousand nested lists must not exhaust the interpreter's.
+    """
+    holder: list[Any] = [None]
+    todo: list[tuple[Any, Any, Any, int]] = [(value, holder, 0, 0)]
+    while todo:
+        item, target, key, depth = todo.pop()
+        if not isinstance(item, dict | list | tuple):
+            target[key] = _scalar(item)
+        elif item and depth >= max_depth:
+            target[key] = _write_json(cast("Any", item))
+        elif isinstance(item, dict):
+            copy = _keys(cast("dict[Any, Any]", item))
+            target[key] = copy
+            values = cast("dict[Any, Any]", item).values()
+            todo.extend((inner, copy, name, depth + 1) for name, inner in zip(list(copy), values, strict=True))
+        else:
+            row = cast("list[Any] | tuple[Any, ...]", item)
+            fresh: list[Any] = [None] * len(row)
+            target[key] = fresh
+            todo.extend((inner, fresh, at, depth + 1) for at, inner in enumerate(row))
+    return holder[0]
+
+
+def _keys(item: dict[Any, Any]) -> dict[str, Any]:
+    """The keys as clean strings, in order, none lost when two become the same."""
+    copy: dict[str, Any] = {}
+    for key in item:
+        name = clean_text(key) if isinstance(key, str) else str(_scalar(key))
+        while name in copy:
+            name += "_"
+        copy[name] = None
+    return copy
+
+
+def _scalar(value: Any) -> Any:
+    match value:
+        case None | bool():
+            return value
+        case str():
+            return clean_text(value)
+        case int():
+            return value if _MIN_INT <= value <= _MAX_INT else _digits(value)
+        case float():
+            return value if math.isfinite(value) else _number_word(value)
+        case bytes() | bytearray():
+            return base64.b64encode(value).decode()
+        case _:
+            return f"({type(value).__name__})"
+
+
+def _digits(value: int) -> str:
+    """All of a large integer: hexadecimal where Python refuses to print thousands of decimal digits."""
+    return str(value) if value.bit_length() <= 10_000 else hex(value)
+
+
+def _number_word(value: float) -> str:
+    return "NaN" if math.isnan(value) else "Infinity" if value > 0 else "-Infinity"
+
+
+class _Token(msgspec.Struct, frozen=True):
+    text: str
+
+
+def _write_json(value: Any) -> str:
+    """JSON text of a value of any depth."""
+    out: list[str] = []
+    todo: list[Any] = [value]
+    while todo:
+        item = todo.pop()
+        if isinstance(item, _Token):
+            out.append(item.text)
+        elif isinstance(item, dict):
+            named = cast("dict[Any, Any]", item)
+            keys = [json_text(key) + ":" for key in _keys(named)]
+            _push(todo, "{", [(_Token(key), inner) for key, inner in zip(keys, named.values(), strict=True)], "}")
+        elif isinstance(item, list | tuple):
+            _push(todo, "[", [(inner,) for inner in cast("list[Any]", item)], "]")
+        else:
+            out.append(json_text(_scalar(item)))
+    return "".join(out)
+
+
+def _push(todo: list[Any], start: str, members: list[tuple[Any, ...]], end: str) -> None:
+    """Put what is still to be written on the stack, last first."""
+    todo.append(_Token(end))
+    for at in range(len(members) - 1, -1, -1):
+        todo.extend(reversed(members[at]))
+        if at:
+            todo.append(_Token(","))
+    todo.append(_Token(start))
+
+
+def json_text(value: Any) -> str:
+    """Compact JSON of a value that is safe."""
+    return msgspec.json.encode(value).decode()
+
+
+def parse_json(text: str) -> Any:
+    """What JSON text says, or None where it is not JSON (or says null)."""
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, RecursionError):
+        return None
+
+
+def get_object(value: Any) -> dict[str, Any]:
+    return cast("dict[str, Any]", value) if isinstance(value, dict) else {}
+
+
+def get_list(value: Any) -> list[Any]:
+    """A list as it is, nothing as an empty one, anything else as the only item."""
+    if isinstance(value, list):
+        return cast("list[Any]", value)
+    return [] if value is None else [value]
+
+
+def get_text(value: Any) -> str:
+    """A string that says something, else an empty one."""
+    return value if isinstance(value, str) and value.strip() else ""
+
+
+def first_text(holder: dict[str, Any], *keys: str) -> str:
+    return next((text for key in keys if (text := get_text(holder.get(key)))), "")
+
+
+def ident(value: Any) -> str:
+    """An id, where some wrote a number; empty where there is none."""
+    if isinstance(value, str):
+        return value
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
+
+
+def first_ident(holder: dict[str, Any], *keys: str) -> str:
+    return next((found for key in keys if (found := ident(holder.get(key)))), "")
+
+
+def get_int(value: Any) -> int | None:
+    """An integer, and not a truth value."""
+    return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -1,0 +1,72 @@
+"""Lingering: who is answered before everything was said is heard out for a while, so that the answer can be read, and
+then the connection is closed. Left alone, the server would read a body without an end for ever, from anybody.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from typing import Final
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HERE_SECONDS: Final = 0.05
+"""A small body that nobody wanted to read has arrived by then; its connection stays open."""
+LINGER_SECONDS: Final = 30.0
+SILENT_SECONDS: Final = 2.0
+"""Who has stopped sending has read the answer, or is not going to."""
+_CLOSE: Final = (b"connection", b"close")
+
+
+class BodyDrain:
+    """An ASGI application around another."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        names = {name for name, _ in scope["headers"]} if scope["type"] == "http" else set[bytes]()
+        if names.isdisjoint((b"content-length", b"transfer-encoding")):
+            await self._app(scope, receive, send)
+            return
+        talk = _Talk(receive, send, waits=b"expect" in names)
+        await self._app(scope, talk.receive, talk.send)
+
+
+class _Talk:
+    """One request with a body, and its answer."""
+
+    def __init__(self, receive: Receive, send: Send, *, waits: bool) -> None:
+        """`waits`: the client sends its body only when it is asked for."""
+        self._receive = receive
+        self._send = send
+        self._waits = waits
+        self._is_whole = False
+        self._is_closing = False
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        self._is_whole = not message.get("more_body", False)
+        return message
+
+    async def send(self, message: Message) -> None:
+        if message["type"] == "http.response.start" and not self._is_whole:
+            if not self._waits:
+                await self._hear_out(HERE_SECONDS, HERE_SECONDS)
+            if not self._is_whole:
+                self._is_closing = True
+                message = {**message, "headers": [*message.get("headers", ()), _CLOSE]}
+        elif self._is_closing and not message.get("more_body", False):
+            await self._send({**message, "more_body": True})
+            await self._hear_out(LINGER_SECONDS, SILENT_SECONDS)
+            message = {"type": "http.response.body", "body": b""}
+        await self._send(message)
+
+    async def _hear_out(self, seconds: float, silent_seconds: float) -> None:
+        """What is left of the body, and nothing is done with it."""
+        loop = asyncio.get_running_loop()
+        until = loop.time() + seconds
+        with suppress(TimeoutError):
+            while not self._is_whole and loop.time() < until:
+                async with asyncio.timeout(silent_seconds):
+                    await self.receive()

@@ -1,0 +1,157 @@
+"""How a request reaches its function: a row of the table says what is read and what is answered, and this does both."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
+
+import msgspec
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+
+from loom.daemon.problems import JSON, InvalidBody, UnreadableRequest, WrongType, error_response, internal_error
+from loom.daemon.services import Daemon
+from loom.daemon.uploads import body_bytes
+from loom.errors import ContentError, LoomError
+
+MAX_JSON_BYTES: Final = 4_000_000
+_GONE: Final = 499
+"""What is counted where a client left before its answer; nobody is sent it."""
+_log = logging.getLogger(__name__)
+
+Q = TypeVar("Q")
+B = TypeVar("B")
+
+
+class Call(Generic[Q, B]):
+    """One request, read. `query` and `body` are of the types that the table names."""
+
+    def __init__(self, daemon: Daemon, request: Request, query: Q, body: B) -> None:
+        self.daemon = daemon
+        self.request = request
+        self.query = query
+        self.body = body
+
+    def path(self, name: str) -> str:
+        return cast("str", self.request.path_params[name])
+
+    @property
+    def client(self) -> str:
+        return client_of(self.request)
+
+
+Handle: TypeAlias = Callable[[Call[Any, Any]], Awaitable[Any]]
+AsgiEndpoint: TypeAlias = Callable[[Request], Awaitable[Response]]
+
+
+class Route(msgspec.Struct, frozen=True, kw_only=True):
+    """A row of the table: the router and the OpenAPI document are both made from it."""
+
+    method: str
+    path: str
+    handle: Handle
+    """Gives a value of the type `answer`, or a whole response."""
+    summary: str
+    query: Any = None
+    body: Any = None
+    """The type of a JSON body. Where the function reads the body itself, `sent` says what it takes."""
+    sent: Mapping[str, Any] = {}
+    """Media types of the body → their JSON schema."""
+    answer: Any = None
+    given: Mapping[str, Any] = {}
+    """Media types of an answer that is not JSON → their JSON schema."""
+    status: int = 200
+    also: Mapping[int, str] = {}
+    """Other good answers: status → what it means."""
+    headers: tuple[str, ...] = ()
+    """Request headers that it heeds."""
+    is_open: bool = False
+    """Whether it needs no token."""
+    is_listed: bool = True
+    """Whether the OpenAPI document names it."""
+
+
+def client_of(request: Request) -> str:
+    return request.client.host if request.client else ""
+
+
+def headers_of(request: Request) -> dict[str, str]:
+    return {name.lower(): value for name, value in request.headers.items()}
+
+
+def endpoint(daemon: Daemon, route: Route) -> AsgiEndpoint:
+    async def answer(request: Request) -> Response:
+        began = time.perf_counter()
+        status = _GONE
+        try:
+            response = await _dispatch_guarded(daemon, route, request)
+            status = response.status_code
+            return response
+        finally:
+            daemon.metrics.count_response(route.method, route.path, status, time.perf_counter() - began)
+
+    return answer
+
+
+async def _dispatch_guarded(daemon: Daemon, route: Route, request: Request) -> Response:
+    try:
+        return await _dispatch(daemon, route, request)
+    except LoomError as error:
+        return error_response(error)
+    except ClientDisconnect:
+        return Response(status_code=_GONE)
+    except Exception:  # noqa: BLE001  the last line: a bug is logged, and the client is told that it is one
+        _log.exception("%s %s failed", route.method, route.path)
+        return internal_error()
+
+
+async def _dispatch(daemon: Daemon, route: Route, request: Request) -> Response:
+    if not route.is_open:
+        daemon.auth.check(request.method, headers_of(request), client_of(request))
+    query = _query(request, route.query) if route.query is not None else None
+    if route.body is None:
+        found = await route.handle(Call(daemon, request, query, None))
+    else:
+        async with json_body(daemon, request, route.body) as body:
+            found = await route.handle(Call(daemon, request, query, body))
+    if isinstance(found, Response):
+        return found
+    if found is None:
+        return Response(status_code=204)
+    return json_response(found, route.status)
+
+
+def json_response(value: object, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    return Response(msgspec.json.encode(value), status, {"Cache-Control": "no-store", **(headers or {})}, JSON)
+
+
+@asynccontextmanager
+async def json_body(
+    daemon: Daemon, request: Request, kind: Any, *, max_bytes: int = MAX_JSON_BYTES
+) -> AsyncGenerator[Any]:
+    """The body as a value of this type. curl's `-d` says that JSON is a form; browsers cannot send JSON without asking
+    first, so whatever a page may send unasked is not read."""
+    declared = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if declared not in ("", JSON, "application/x-www-form-urlencoded") and not declared.endswith("+json"):
+        raise WrongType(f"This route reads JSON, not {declared[:80]!r}.", hint="Send Content-Type: application/json.")
+    async with body_bytes(request, max_bytes, daemon.held) as data:
+        yield decode_body(data or b"{}", kind)
+
+
+def decode_body(data: bytes, kind: Any) -> Any:
+    try:
+        return msgspec.json.decode(data, type=kind)
+    except msgspec.ValidationError as error:
+        raise InvalidBody(f"Invalid request body: {error}") from None
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        raise UnreadableRequest("The body is not JSON.", hint="Send UTF-8 JSON.") from None
+
+
+def _query(request: Request, kind: Any) -> Any:
+    try:
+        return msgspec.convert(dict(request.query_params), kind, strict=False)
+    except (msgspec.ValidationError, ContentError) as error:
+        raise InvalidBody(f"Invalid query: {error}") from None

@@ -1,0 +1,155 @@
+"""Intake: bytes from clients become blocks whose bytes are in the store. What clients claim about them does not count.
+
+Only a few files are looked at at once, so that memory stays bounded however many arrive.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import OrderedDict
+from pathlib import Path
+from typing import Final, Literal, TypeAlias, assert_never
+
+import msgspec
+
+from loom.content.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    UnknownBlock,
+    clean_text,
+)
+from loom.content.media import Media, digest_of, is_digest
+from loom.daemon.uploads import UploadSpool
+from loom.errors import NotFound, Unreadable
+from loom.formats.file_names import clean_name
+from loom.formats.intake import Accepted, accept
+from loom.formats.sniff import sniff
+from loom.runtime import Runtime
+from loom.tools.workspace import open_file, read_whole
+
+AT_ONCE: Final = 2
+REMEMBERED: Final = 5_000
+
+IntakeKind: TypeAlias = Literal["image", "document", "audio", "text"]
+
+
+class StoredUpload(msgspec.Struct, frozen=True, kw_only=True):
+    """A file that is in the store. `media` are the facts of the bytes that were kept, also for a text."""
+
+    media: Media
+    block: ContentBlock
+    is_new: bool = False
+    notices: tuple[str, ...] = ()
+
+    @property
+    def kind(self) -> IntakeKind:
+        match self.block:
+            case ImageBlock():
+                return "image"
+            case DocumentBlock():
+                return "document"
+            case AudioBlock():
+                return "audio"
+            case TextBlock() | UnknownBlock():
+                return "text"
+            case _:
+                assert_never(self.block)
+
+
+class MediaIntake:
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+        self._turn = asyncio.Semaphore(AT_ONCE)
+        self._known: OrderedDict[str, StoredUpload] = OrderedDict()
+
+    @property
+    def folder(self) -> Path:
+        """Where uploads wait."""
+        return self._runtime.config.data_folder()
+
+    async def accept(self, data: bytes | UploadSpool, name: str = "", *, source: str = "") -> StoredUpload:
+        """Look at it, store it, and say what it is. What the door refuses leaves nothing behind."""
+        name = clean_name(clean_text(name))
+        async with self._turn:
+            whole = await data.read_all() if isinstance(data, UploadSpool) else data
+            return await self._store_upload(whole, name, source)
+
+    async def reuse(self, digest: str, name: str = "") -> StoredUpload:
+        """The same for bytes that the store holds already; they stay for another while. NotFound where it does not."""
+        if not is_digest(digest) or not await self._runtime.media.refresh(digest):
+            raise NotFound("There is no such file in the store.", hint="Upload it: POST /v1/media.")
+        name = clean_name(clean_text(name))
+        found = self._known.get(digest)
+        if found is None:
+            async with self._turn:
+                found = await self._store_upload(await self._runtime.media.load(digest), name, "")
+        self._remember(digest, found)
+        return _with_name(msgspec.structs.replace(found, is_new=False), name)
+
+    async def file(self, workspace: Path, path: str) -> StoredUpload:
+        """A file of a session's workspace; nothing outside it, and nothing that holds keys by its name."""
+
+        def read() -> tuple[bytes, str]:
+            with open_file(workspace, path) as opened:
+                if not opened.inside or opened.sensitive:
+                    raise Unreadable(f"{path[:200]} is not a file of the workspace that may be attached")
+                return read_whole(opened, self._runtime.config.media_limits()), str(opened.path)
+
+        async with self._turn:
+            data, source = await asyncio.to_thread(read)
+            return await self._store_upload(data, clean_name(Path(source).name), source)
+
+    async def media_type(self, digest: str) -> str:
+        """What stored bytes are, whether or not the door would let them in today."""
+        found = self._known.get(digest)
+        if found is not None:
+            return found.media.media_type
+        async with self._turn:
+            data = await self._runtime.media.load(digest)
+            return (await asyncio.to_thread(sniff, data)).media_type
+
+    async def _store_upload(self, data: bytes, name: str, source: str) -> StoredUpload:
+        limits = self._runtime.config.media_limits()
+        admitted = await asyncio.to_thread(accept, data, name, source=source, limits=limits)
+        kept = data if admitted.data is None else admitted.data
+        media = await asyncio.to_thread(_media, admitted, kept, name)
+        is_new = not await self._runtime.media.exists(media.digest)
+        await self._runtime.media.put(kept)
+        taken = StoredUpload(media=media, block=admitted.block, is_new=is_new, notices=admitted.notices)
+        self._remember(media.digest, msgspec.structs.replace(taken, notices=()))
+        return taken
+
+    def _remember(self, digest: str, taken: StoredUpload) -> None:
+        self._known[digest] = taken
+        self._known.move_to_end(digest)
+        if len(self._known) > REMEMBERED:
+            self._known.popitem(last=False)
+
+
+def _media(admitted: Accepted, data: bytes, name: str) -> Media:
+    block = admitted.block
+    if isinstance(block, ImageBlock | DocumentBlock | AudioBlock):
+        return block.media
+    media_type = sniff(data, name).media_type
+    return Media(digest=digest_of(data), media_type=media_type, size_bytes=len(data), name=name)
+
+
+def _with_name(taken: StoredUpload, name: str) -> StoredUpload:
+    """The same bytes under the name that this client has for them."""
+    if not name or name == taken.media.name:
+        return taken
+    media = msgspec.structs.replace(taken.media, name=name)
+    block = taken.block
+    if isinstance(block, ImageBlock | DocumentBlock | AudioBlock):
+        block = msgspec.structs.replace(block, media=media)
+    elif isinstance(block, TextBlock):
+        block = TextBlock(f"{file_header(name)}{block.text.removeprefix(file_header(taken.media.name))}")
+    return msgspec.structs.replace(taken, media=media, block=block)
+
+
+def file_header(name: str) -> str:
+    """Return the line that names a text file in its block; empty for a text without a name."""
+    return f"[file: {name}]\n" if name else ""

@@ -1,0 +1,86 @@
+"""Gather: what a client says becomes blocks. Media are named by digest or sent along; what is said about them that the
+bytes do not say themselves is looked up, not believed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TypeVar, assert_never
+
+import msgspec
+
+from loom.content.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    UnknownBlock,
+    clean_text,
+    page_range,
+)
+from loom.daemon.media_intake import StoredUpload
+from loom.daemon.message_types import ContentInput, FileReference, ImageReference, MediaReference
+from loom.daemon.services import Daemon
+from loom.errors import ContentError, Unsupported
+from loom.store.session_rows import StoredSession
+
+BlockT = TypeVar("BlockT", ImageBlock, DocumentBlock, AudioBlock)
+
+
+async def blocks_of(
+    daemon: Daemon, stored: StoredSession, text: str, given: Sequence[ContentInput]
+) -> tuple[tuple[ContentBlock, ...], tuple[str, ...]]:
+    """The words first, then the blocks in their order; and what there is to say about them."""
+    blocks: list[ContentBlock] = [TextBlock(clean_text(text))] if text.strip() else []
+    notices: list[str] = []
+    for block in given:
+        made, said = await _block(daemon, stored, block)
+        blocks.append(made)
+        notices += said
+    return tuple(blocks), tuple(notices)
+
+
+async def _block(daemon: Daemon, stored: StoredSession, given: ContentInput) -> tuple[ContentBlock, tuple[str, ...]]:
+    match given:
+        case TextBlock():
+            return TextBlock(given.text), ()
+        case UnknownBlock():
+            raise Unsupported(f"This version knows no block of the type {given.kind[:80]!r}.")
+        case ImageReference():
+            return _of(await daemon.intake.reuse(given.image_id, given.name), ImageBlock), ()
+        case MediaReference():
+            taken = await daemon.intake.reuse(given.digest, given.name)
+            return _pages(taken.block, given.pages), ()
+        case FileReference():
+            workspace = Path(stored.workspace) if stored.workspace else Path.cwd()
+            taken = await daemon.intake.file(workspace, given.path)
+            return taken.block, taken.notices
+        case ImageBlock():
+            block = _of(await daemon.intake.reuse(given.media.digest, given.media.name), ImageBlock)
+            return msgspec.structs.replace(block, alt=given.alt, detail=given.detail), ()
+        case DocumentBlock():
+            block = _of(await daemon.intake.reuse(given.media.digest, given.media.name), DocumentBlock)
+            return _pages(msgspec.structs.replace(block, title=given.title), given.pages), ()
+        case AudioBlock():
+            block = _of(await daemon.intake.reuse(given.media.digest, given.media.name), AudioBlock)
+            return msgspec.structs.replace(block, transcript=given.transcript), ()
+        case _:
+            assert_never(given)
+
+
+def _of(taken: StoredUpload, kind: type[BlockT]) -> BlockT:
+    if not isinstance(taken.block, kind):
+        raise ContentError(f"{taken.media.name or 'That file'} is {taken.media.media_type}, not what the block says.")
+    return taken.block
+
+
+def _pages(block: ContentBlock, pages: str) -> ContentBlock:
+    if not pages:
+        return block
+    if not isinstance(block, DocumentBlock):
+        raise ContentError("Only a document has pages.")
+    first, _ = page_range(pages)
+    if block.media.pages is not None and first > block.media.pages:
+        raise ContentError(f"The document has {block.media.pages} pages; there is no page {first}.")
+    return msgspec.structs.replace(block, pages=pages)

@@ -1,0 +1,68 @@
+"""Daemon: the parts that belong together. Every route is given it."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from loom.daemon.auth import Auth
+from loom.daemon.bus import open_bus
+from loom.daemon.feeds import Feeds
+from loom.daemon.guard import RateLimits
+from loom.daemon.media_intake import MediaIntake
+from loom.daemon.metrics import Metrics
+from loom.daemon.readiness import Readiness
+from loom.daemon.turns import Turns
+from loom.daemon.uploads import MemoryBudget
+from loom.daemon.views import Views
+from loom.runtime import Runtime
+
+DRAIN_SECONDS: Final = 8.0
+"""With what the server then waits for open connections, a stop takes ten seconds at most."""
+RENDERS_AT_ONCE: Final = 2
+"""Pictures that are made for clients; those that are there already wait for nobody."""
+
+
+class Daemon:
+    def __init__(self, runtime: Runtime, auth: Auth) -> None:
+        self.runtime = runtime
+        self.auth = auth
+        self.bus = open_bus(runtime.config)
+        self.turns = Turns(runtime, self.bus)
+        self.feeds = Feeds(runtime, self.bus)
+        self.intake = MediaIntake(runtime)
+        self.rates = RateLimits()
+        self.metrics = Metrics()
+        self.held = MemoryBudget()
+        self.renders = asyncio.Semaphore(RENDERS_AT_ONCE)
+        self.readiness = Readiness(runtime)
+        self.views = Views(runtime)
+        self._starting: asyncio.Task[None] | None = None
+        self._stopping: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Once; whoever comes meanwhile waits for it."""
+        if self._starting is None:
+            self._starting = asyncio.create_task(self._start())
+        if not self._starting.done():
+            await asyncio.shield(self._starting)
+
+    async def _start(self) -> None:
+        await self.bus.start()
+        await self.feeds.start()
+        await self.turns.start()
+
+    @property
+    def is_ready(self) -> bool:
+        return self._starting is not None and self._starting.done() and self._stopping is None
+
+    async def stop(self) -> None:
+        """Whoever watches sees the turns end; then their connections do. The second call waits for the first."""
+        if self._starting is not None:
+            self._stopping = self._stopping or asyncio.create_task(self._stop())
+            await asyncio.shield(self._stopping)
+
+    async def _stop(self) -> None:
+        await self.turns.stop(DRAIN_SECONDS)
+        await self.feeds.stop()
+        await self.bus.stop()

@@ -1,0 +1,99 @@
+"""Roll: the list of sessions as it changes, for faces that show it. One that moves often is told of now and then."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from loom.daemon.api_types import SessionState
+from loom.daemon.bus import Bus, BusMessage
+from loom.daemon.turns import state_of
+from loom.errors import LoomError, NotFound
+from loom.runtime import Runtime
+
+TOLD_SECONDS: Final = 0.25
+LINES_PER_SECOND: Final = 200
+"""Where hundreds of sessions move at once, each is told of a little later."""
+_REMEMBERED: Final = 1_000
+_log = logging.getLogger(__name__)
+
+
+class ListedSession(msgspec.Struct, frozen=True):
+    """A line of the list."""
+
+    session: str
+    state: SessionState = "idle"
+    title: str = ""
+    rev: int = 0
+    deleted: bool = False
+
+
+class SessionList:
+    def __init__(self, runtime: Runtime, bus: Bus, show: Callable[[ListedSession], Awaitable[None]]) -> None:
+        self._runtime = runtime
+        self._bus = bus
+        self._show = show
+        self._moved: dict[str, bool] = {}
+        """Whether it was deleted, by session."""
+        self._shown: OrderedDict[str, ListedSession] = OrderedDict()
+        self._news = asyncio.Event()
+        self._teller: asyncio.Task[None] | None = None
+
+    def start(self) -> None:
+        """From now on changes are shown; what is there already is asked for otherwise."""
+        if self._teller is None:
+            self._bus.listeners.append(self._hear)
+            self._teller = asyncio.create_task(self._tell_on())
+
+    async def stop(self) -> None:
+        teller, self._teller = self._teller, None
+        if teller is None:
+            return
+        self._bus.listeners.remove(self._hear)
+        teller.cancel()
+        if teller is not asyncio.current_task():  # the last who listened may have been dropped by what it was told
+            await asyncio.gather(teller, return_exceptions=True)
+
+    def _hear(self, told: BusMessage) -> None:
+        if told.session:
+            self._moved[told.session] = told.what == "deleted"
+            self._news.set()
+
+    async def _tell_on(self) -> None:
+        while True:
+            await self._news.wait()
+            self._news.clear()
+            moved, self._moved = self._moved, {}
+            try:
+                await self._tell(moved)
+            except LoomError as error:  # the store is away: the same again after the pause
+                _log.warning("the list of sessions could not be read: %s", error.code)
+                self._moved = moved | self._moved
+                self._news.set()
+            await asyncio.sleep(max(TOLD_SECONDS, len(moved) / LINES_PER_SECOND))
+
+    async def _tell(self, moved: dict[str, bool]) -> None:
+        queued = set(await self._runtime.queue.waiting())
+        for session_id, is_deleted in moved.items():
+            line = ListedSession(session_id, deleted=True) if is_deleted else await self._line(session_id, queued)
+            if self._shown.get(session_id) != line:
+                self._remember(line)
+                await self._show(line)
+
+    async def _line(self, session_id: str, queued: set[str]) -> ListedSession:
+        try:
+            found = await self._runtime.sessions.get(session_id)
+        except NotFound:
+            return ListedSession(session_id, deleted=True)
+        return ListedSession(session_id, state_of(found, queued), found.title, found.rev)
+
+    def _remember(self, line: ListedSession) -> None:
+        self._shown[line.session] = line
+        self._shown.move_to_end(line.session)
+        if len(self._shown) > _REMEMBERED:
+            self._shown.popitem(last=False)

@@ -1,0 +1,116 @@
+"""What runs inside the document worker (`python -m loom.formats.documents.job`): any reader, on any bytes."""
+
+from __future__ import annotations
+
+import re
+from collections import OrderedDict
+from difflib import get_close_matches
+from importlib import import_module
+from typing import Final
+
+import msgspec
+
+from loom.content.media import size_label
+from loom.errors import MediaError, TooLarge, Unreadable, Unsupported
+from loom.formats.documents.messages import (
+    DocumentFacts,
+    DocumentJob,
+    InspectDocument,
+    PictureFacts,
+    ReadContext,
+    ReadDocument,
+    ReadMember,
+    ReadPicture,
+    ReadSections,
+)
+from loom.formats.worker.loop import Task, serve
+
+MAX_CHARACTERS: Final = 8_000_000
+MAX_PICTURES: Final = 1_000
+_MAX_MEMBER_BYTES: Final = 60_000_000
+_HELD: Final = 2
+_SEPARATOR: Final = "\n\n"
+_CONTROLS: Final = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\ufffe\uffff]")
+
+
+class OpenDocuments:
+    """The last documents, by digest and reader."""
+
+    def __init__(self) -> None:
+        self._held: OrderedDict[str, ReadDocument] = OrderedDict()
+
+    def run(self, task: Task, data: bytes | None) -> tuple[bytes, bytes] | None:
+        reader, name, job = msgspec.msgpack.decode(task.job, type=tuple[str, str, DocumentJob])
+        if data is not None:
+            self._held[task.digest] = _read(reader, data, ReadContext(name, task.limits))
+        document = self._held.get(task.digest)
+        if document is None:
+            return None
+        self._held.move_to_end(task.digest)
+        if len(self._held) > _HELD:
+            self._held.popitem(last=False)
+        return _answer(document, job)
+
+
+def _read(reader: str, data: bytes, context: ReadContext) -> ReadDocument:
+    module, _, function = reader.partition(":")
+    try:
+        return getattr(import_module(module), function)(data, context)
+    except MediaError as error:  # sentences of shared readers begin with a name; here the caller puts the true one
+        raise type(error)(error.message.removeprefix("The document ").rstrip("."), hint=error.hint) from None
+
+
+def _answer(document: ReadDocument, job: DocumentJob) -> tuple[bytes, bytes]:
+    match job:
+        case InspectDocument():
+            pictures = tuple(
+                PictureFacts(picture.name, picture.media_type, picture.page)
+                for picture in document.pictures[:MAX_PICTURES]
+            )
+            pages = len(document.sections) if document.is_paged else 0
+            return msgspec.msgpack.encode(DocumentFacts(pages, pictures, document.notices)), b""
+        case ReadSections():
+            pages = len(document.sections) if document.is_paged else 0
+            text = _CONTROLS.sub("\ufffd", _text(document, job.first, job.last))
+            return msgspec.msgpack.encode(pages), text.encode("utf-8", "replace")
+        case ReadPicture():
+            if job.number > min(len(document.pictures), MAX_PICTURES):
+                raise Unsupported(f"has {len(document.pictures)} pictures; there is no picture {job.number}")
+            picture = document.pictures[job.number - 1]
+            return msgspec.msgpack.encode(picture.media_type), picture.data
+        case ReadMember():
+            return _member(document, job.path)
+
+
+def _text(document: ReadDocument, first: int, last: int) -> str:
+    """Whole pages, as many as there is room for; the rest is said."""
+    count = len(document.sections)
+    last = min(last or count, count)
+    parts: list[str] = []
+    room = MAX_CHARACTERS
+    for number in range(first, last + 1):
+        section = document.sections[number - 1]
+        if len(section) > room:
+            parts.append(f"{section[:room]}\n[cut here: the text is longer than {MAX_CHARACTERS:,} characters]")
+            break
+        room -= len(section)
+        parts.append(section)
+    return _SEPARATOR.join(part for part in parts if part)
+
+
+def _member(document: ReadDocument, path: str) -> tuple[bytes, bytes]:
+    if not document.members:
+        raise Unsupported("has no files inside")
+    load = document.members.get(path)
+    if load is None:
+        near = get_close_matches(path, list(document.members)[:10_000], 1)
+        hint = f'The nearest name is "{near[0]}".' if near else "Its text lists what is inside."
+        raise Unreadable(f"holds no file {path[:200]!r}", hint=hint)
+    data = load()
+    if len(data) > _MAX_MEMBER_BYTES:
+        raise TooLarge(f"holds {path[:200]}, which is {size_label(len(data))}: too large to be taken out")
+    return msgspec.msgpack.encode(path.rpartition("/")[2]), data
+
+
+if __name__ == "__main__":
+    serve(OpenDocuments().run)

@@ -1,0 +1,189 @@
+"""The door: bytes from a person or a tool become a block, or a typed error. Nothing is stored here.
+
+What is admitted is what will be kept: usually the bytes as they came; a picture over the size limit is kept as a copy
+that fits, a damaged PDF as what could be saved of it, and both say so. A text file becomes its text.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from loom.content.blocks import (
+    AudioBlock,
+    ContentBlock,
+    Detail,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    clean_text,
+    page_label,
+    page_range,
+)
+from loom.content.media import size_label
+from loom.content.recipes import Fit, Low
+from loom.errors import ContentError, MediaError, TooLarge, Unreadable, Unsupported
+from loom.formats import inspect, render
+from loom.formats.facts import Inspection, IntakeLimits, MadeRendition
+from loom.formats.file_names import clean_name
+from loom.formats.sniff import sniff
+
+
+class Accepted(msgspec.Struct, frozen=True, kw_only=True):
+    """`data` are the bytes that `block` refers to (None for text); the caller stores them before it uses the block.
+
+    `renditions` were made from the same decoding; the caller may put them into its cache of derived bytes.
+    """
+
+    block: ContentBlock
+    data: bytes | None
+    notices: tuple[str, ...]
+    renditions: tuple[MadeRendition, ...] = ()
+
+
+def accept(
+    data: bytes,
+    name: str = "",
+    *,
+    source: str = "",
+    alt: str = "",
+    detail: Detail = "auto",
+    pages: str = "",
+    limits: IntakeLimits = IntakeLimits(),
+    recipes: tuple[Fit | Low, ...] = (),
+    password: str = "",
+) -> Accepted:
+    """Let in one file. A picture is decoded and hashed once, and rendered by `recipes` in the same go.
+
+    A PDF that needs a `password` is kept without it; the password itself is kept nowhere.
+
+    Raises a `MediaError`, or a `ContentError` where `pages` are none or not in the document.
+    """
+    data, unlocked = _unlock(data, name, limits, password)
+    inspection, kept = _inspect(data, name, limits, recipes)
+    inspection = msgspec.structs.replace(inspection, notices=(*unlocked, *inspection.notices))
+    media = msgspec.structs.replace(inspection.media, source=clean_text(source))
+    pages, said = _pages(inspection, pages) if pages else ("", ())
+    notices = (*inspection.notices, *said)
+    match inspection.category:
+        case "text":
+            block: ContentBlock = TextBlock(_file_text(inspection))
+            return Accepted(block=block, data=None, notices=notices)
+        case "image":
+            block = ImageBlock(media, alt=clean_text(alt), detail=detail)
+        case "pdf" | "office":
+            block = DocumentBlock(media, pages=pages)
+        case "audio":
+            block = AudioBlock(media)
+        case "unsupported":
+            raise Unsupported(f"{media.label} is of a kind that Loom cannot show to a model", name=media.name)
+    return Accepted(block=block, data=kept, notices=notices, renditions=inspection.renditions)
+
+
+def _unlock(data: bytes, name: str, limits: IntakeLimits, password: str) -> tuple[bytes, tuple[str, ...]]:
+    """The bytes without a password, and what to say about it. Raises `Encrypted` where it is not the right one."""
+    if not password or len(data) > limits.max_pdf_bytes or sniff(data, name).category != "pdf":
+        return data, ()
+    from loom.formats.pdf.unlock import unlock_pdf
+
+    if b"/Encrypt" not in data:
+        return data, ()
+    unlocked = unlock_pdf(data, password, name=clean_name(name), limits=limits)
+    return unlocked, (f"{clean_name(name) or 'The PDF'} was unlocked: a copy without the password is kept",)
+
+
+def _pages(inspection: Inspection, asked: str) -> tuple[str, tuple[str, ...]]:
+    """Those of the pages asked for that there are, and what there is to say about the others."""
+    first, last = page_range(asked)
+    media = inspection.media
+    name = media.name or "The file"
+    if inspection.category not in ("pdf", "office"):
+        is_paged = media.frames is not None  # of these it is said already that the first is shown
+        return "", () if is_paged else (f"{name} has no pages; all of it is used",)
+    count = media.pages
+    if count is None or last <= count:
+        return asked, ()
+    if first > count:
+        raise ContentError(f"{name} has {_page_count(count)}; there is no page {first}.")
+    used = page_label(first, count)
+    return used, (f"{name} has {_page_count(count)}; of {asked} only {used} is used",)
+
+
+def _page_count(pages: int | None) -> str:
+    return "1 page" if pages == 1 else f"{pages} pages"
+
+
+def _inspect(data: bytes, name: str, limits: IntakeLimits, recipes: tuple[Fit | Low, ...]) -> tuple[Inspection, bytes]:
+    try:
+        found = inspect(data, name, limits, recipes)
+        if found.media.media_type == "image/tiff" and (found.media.frames or 1) > 1:
+            return _paged(data, found, limits)
+        return found, data
+    except Unreadable:
+        rebuilt = _rebuilt(data, name, limits)
+        if rebuilt is None:
+            raise
+        return rebuilt
+    except TooLarge:
+        roomy = msgspec.structs.replace(limits, max_image_bytes=limits.max_oversize_bytes)
+        if len(data) <= limits.max_image_bytes or len(data) > roomy.max_image_bytes:
+            raise
+        large = inspect(data, name, roomy)
+        if large.category != "image":
+            raise
+    copy = render(data, large.media, Fit(max_encoded_bytes=limits.max_image_bytes), roomy)
+    fitted = inspect(copy.data, large.media.name, limits, recipes)
+    said = (
+        f"{large.media.name or 'the picture'} has {size_label(len(data))}, over the limit of "
+        f"{size_label(limits.max_image_bytes)}: a copy of {size_label(len(copy.data))}, "
+        f"{copy.width}×{copy.height}, is used"
+    )
+    return msgspec.structs.replace(fitted, notices=(said, *large.notices)), copy.data
+
+
+def _paged(data: bytes, found: Inspection, limits: IntakeLimits) -> tuple[Inspection, bytes]:
+    """A TIFF of several pages is kept as a PDF, so that each page can be named, seen and read.
+
+    Where that is not possible its first page is shown, and the reason is said.
+    """
+    from loom.formats.image import pages_as_pdf
+    from loom.formats.pdf import inspect_pdf
+
+    name = found.media.name
+    try:
+        copy = pages_as_pdf(data, found.media.media_type, limits, name)
+        document = inspect_pdf(copy, name, limits)
+    except MediaError as error:
+        return msgspec.structs.replace(found, notices=(*found.notices, error.message.rstrip("."))), data
+    said = f"{name or 'The picture'} has {found.media.frames} pages: it is kept as a PDF of them"
+    return msgspec.structs.replace(document, notices=(said, *document.notices)), copy
+
+
+def _rebuilt(data: bytes, name: str, limits: IntakeLimits) -> tuple[Inspection, bytes] | None:
+    """A PDF that had to be written anew, if there is more in it than blank pages: those would hide what was lost."""
+    if sniff(data, name).category != "pdf":
+        return None
+    from loom.formats.pdf.repair import repair_pdf
+
+    copy = repair_pdf(data, name=name, limits=limits)
+    if copy is None:
+        return None
+    try:
+        found = inspect(copy, name, limits)
+    except MediaError:
+        return None
+    if len(found.pages_without_text) == found.pages_examined and not found.pictures:
+        return None
+    name = found.media.name or "the PDF"
+    said = (
+        f"{name} is damaged: what could be saved of it ({_page_count(found.media.pages)}) is used; more may be missing"
+    )
+    return msgspec.structs.replace(found, notices=(said, *found.notices)), copy
+
+
+def _file_text(inspection: Inspection) -> str:
+    text = inspection.text or ""
+    if not text.strip():
+        raise Unreadable(
+            f"{inspection.media.name or 'the text'} holds nothing but white space", name=inspection.media.name
+        )
+    return f"[file: {inspection.media.name}]\n{text}" if inspection.media.name else text

@@ -1,0 +1,41 @@
+"""What the worker for office files is asked and what it answers. Values only, shared by both sides."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import msgspec
+
+from loom.content.media import Media
+from loom.content.recipes import EmbeddedImage, Text
+
+
+class InspectOffice(msgspec.Struct, frozen=True, tag="inspect"):
+    media_type: str
+    name: str
+
+
+class RenderOffice(msgspec.Struct, frozen=True, tag="render"):
+    media: Media
+    recipe: Text | EmbeddedImage
+
+
+class ReadRows(msgspec.Struct, frozen=True, tag="rows"):
+    """Rows of one sheet, from `first_row` on, counted from one."""
+
+    media: Media
+    pages: str
+    first_row: int
+    max_rows: int
+
+
+OfficeJob: TypeAlias = InspectOffice | RenderOffice | ReadRows
+
+
+class ReadFailure(msgspec.Struct, frozen=True, tag="failure"):
+    """A `MediaError` of the reader: `code` names its class."""
+
+    code: str
+    message: str
+    name: str
+    hint: str

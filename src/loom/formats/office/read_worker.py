@@ -1,0 +1,58 @@
+"""Our own readers of office files, run in a worker process: the parent's side."""
+
+from __future__ import annotations
+
+from typing import Final, TypeVar
+
+import msgspec
+
+from loom.content.media import Media, digest_of
+from loom.content.recipes import EmbeddedImage, Text
+from loom.errors import Encrypted, MediaError, TooLarge, Unreadable, Unsupported
+from loom.formats.facts import Inspection, IntakeLimits, Rendered
+from loom.formats.office.read_messages import InspectOffice, OfficeJob, ReadFailure, ReadRows, RenderOffice
+from loom.formats.office.sheet_messages import SheetText
+from loom.formats.worker import WorkerKind, current_pool
+
+OFFICE_WORKER: Final = WorkerKind("loom.formats.office.read_job", size=2)
+"""Two, because one slow document must not hold up the others."""
+_ERRORS: Final[dict[str, type[MediaError]]] = {
+    error.code: error for error in (Unreadable, Unsupported, TooLarge, Encrypted)
+}
+T = TypeVar("T")
+
+
+def inspect_in_worker(data: bytes, media_type: str, name: str, limits: IntakeLimits) -> Inspection:
+    result, _ = _call(InspectOffice(media_type, name), data, name, limits)
+    found = _decode(result, Inspection)
+    return msgspec.structs.replace(found, media=msgspec.structs.replace(found.media, digest=digest_of(data)))
+
+
+def render_in_worker(data: bytes, media: Media, recipe: Text | EmbeddedImage, limits: IntakeLimits) -> Rendered:
+    result, blob = _call(RenderOffice(media, recipe), data, media.name, limits)
+    return msgspec.structs.replace(_decode(result, Rendered), data=blob)
+
+
+def rows_in_worker(data: bytes, media: Media, job: ReadRows, limits: IntakeLimits) -> SheetText:
+    result, _ = _call(job, data, media.name, limits)
+    return _decode(result, SheetText)
+
+
+def _call(job: OfficeJob, data: bytes, name: str, limits: IntakeLimits) -> tuple[msgspec.Raw, bytes]:
+    return current_pool().call(
+        OFFICE_WORKER,
+        msgspec.msgpack.encode(job),
+        data,
+        name=name or "The document",
+        limits=limits,
+        seconds=limits.deadline_seconds,
+    )
+
+
+def _decode(result: msgspec.Raw, wanted: type[T]) -> T:
+    """Raises the error of the reader, if that is the result."""
+    try:
+        failure = msgspec.msgpack.decode(result, type=ReadFailure)
+    except msgspec.ValidationError:
+        return msgspec.msgpack.decode(result, type=wanted)
+    raise _ERRORS[failure.code](failure.message, name=failure.name, hint=failure.hint)

@@ -1,0 +1,69 @@
+"""How documents look as plain text: the few marks that every reader of office files writes the same way."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+_SPACE_RUN: Final = re.compile(r"[ \t\r\f\v]+")
+_LINK_SCHEMES: Final = ("http://", "https://", "mailto:")
+_MAX_LINK: Final = 500
+_BLANK_LINES: Final = re.compile(r"\n{3,}")
+
+
+def picture_mark(number: int | None, alt: str) -> str:
+    """`[picture 2: a red barn]`: the number is what `look` takes; one that cannot be shown has none."""
+    head = "[picture" if number is None else f"[picture {number}"
+    words = one_line(alt)
+    return f"{head}: {words}]" if words else f"{head}]"
+
+
+def is_address(target: str) -> bool:
+    """Whether a link leads to a page or a mailbox, and is short enough to be shown."""
+    return target.startswith(_LINK_SCHEMES) and len(target) <= _MAX_LINK
+
+
+def link(target: str, shown: str) -> str:
+    """What follows the words of a link: where it leads, unless they say so themselves."""
+    is_said = target.removeprefix("mailto:").rstrip("/") in shown
+    return f" ({target})" if shown and not is_said and is_address(target) else ""
+
+
+def one_line(text: str) -> str:
+    return " ".join(text.split())
+
+
+def cell(text: str) -> str:
+    """The text of a table cell on one line; a line break inside it is `<br>`, as in Markdown."""
+    if text.isprintable() and "|" not in text:
+        return text.strip()
+    if "|" in text:
+        text = text.replace("|", "\\|")
+    if "\t" in text or "  " in text:
+        text = _SPACE_RUN.sub(" ", text)
+    text = text.strip()
+    return text.replace("\n", "<br>") if "\n" in text else text
+
+
+def row(cells: Iterable[str]) -> str:
+    return f"| {' | '.join(cells)} |"
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows of ready cells as Markdown lines; the line under the first row makes it a table for every reader."""
+    kept = [cells for cells in rows if any(cells)]
+    if not kept:
+        return []
+    width = max(map(len, kept))
+    lines = [row((*cells, *[""] * (width - len(cells)))) for cells in kept]
+    return [lines[0], row(["---"] * width), *lines[1:]]
+
+
+def join_blocks(blocks: Iterable[str]) -> str:
+    """Blocks under one another, with at most one blank line between them."""
+    text = "\n".join(blocks).strip("\n")
+    return _BLANK_LINES.sub("\n\n", text) if "\n\n\n" in text else text
+
+
+UNKNOWN_SYMBOL: Final = "\N{REPLACEMENT CHARACTER}"

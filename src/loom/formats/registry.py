@@ -1,0 +1,143 @@
+"""Which format reads which media type: the built-in ones, and those of installed packages (entry points)."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from functools import cache
+from importlib import import_module
+from importlib.metadata import EntryPoint, entry_points
+from typing import Final
+
+import msgspec
+
+from loom.formats.format import Format
+from loom.formats.sniff.kinds import KINDS, SVG, FileKind
+
+GROUP: Final = "loom.formats"
+_BY_CATEGORY: Final = {
+    "text": "loom.formats.builtin:TEXT",
+    "image": "loom.formats.builtin:IMAGE",
+    "audio": "loom.formats.builtin:AUDIO",
+    "pdf": "loom.formats.builtin:PDF",
+    "office": "loom.formats.builtin:OFFICE",
+}
+"""Who reads the types of a category, unless `_BY_TYPE` names another."""
+_DOCUMENTS: Final = "loom.formats.documents.builtin"
+_BY_TYPE: Final[dict[str, str]] = {
+    SVG: "loom.formats.builtin:TEXT",
+    "text/html": f"{_DOCUMENTS}:HTML",
+    "text/rtf": f"{_DOCUMENTS}:RTF",
+    "message/rfc822": f"{_DOCUMENTS}:EML",
+    "application/vnd.ms-outlook": f"{_DOCUMENTS}:MSG",
+    "application/x-ipynb+json": f"{_DOCUMENTS}:NOTEBOOK",
+    "application/epub+zip": f"{_DOCUMENTS}:EPUB",
+    "application/zip": f"{_DOCUMENTS}:ZIP",
+    "application/java-archive": f"{_DOCUMENTS}:ZIP",
+    "application/vnd.android.package-archive": f"{_DOCUMENTS}:ZIP",
+    "application/x-tar": f"{_DOCUMENTS}:TAR",
+    "application/gzip": f"{_DOCUMENTS}:COMPRESSED",
+    "application/x-bzip2": f"{_DOCUMENTS}:COMPRESSED",
+    "application/x-xz": f"{_DOCUMENTS}:COMPRESSED",
+    "application/vnd.sqlite3": f"{_DOCUMENTS}:SQLITE",
+    "application/vnd.apache.parquet": f"{_DOCUMENTS}:PARQUET",
+    "application/vnd.ms-visio.drawing": f"{_DOCUMENTS}:VISIO",
+    "application/vnd.jgraph.mxfile": f"{_DOCUMENTS}:DRAWIO",
+}
+_log = logging.getLogger("loom.formats")
+
+
+class InstalledFormat(msgspec.Struct, frozen=True):
+    """An entry point of the group: `problem` says why it is not used, and is empty where it is."""
+
+    name: str
+    package: str
+    problem: str = ""
+
+
+class _Installed(msgspec.Struct, frozen=True):
+    formats: tuple[Format, ...]
+    by_type: Mapping[str, Format]
+    kinds: Mapping[str, FileKind]
+    listed: tuple[InstalledFormat, ...]
+
+
+def format_of(media_type: str) -> Format | None:
+    """The format that reads this media type; None where there is none."""
+    where = _BY_TYPE.get(media_type)
+    if where is None and (kind := KINDS.get(media_type)) is not None:
+        where = _BY_CATEGORY.get(kind.category)
+    if where is not None:
+        return _loaded(where)
+    found = _installed().by_type.get(media_type)
+    if found is None and media_type.startswith("text/"):
+        return _loaded(_BY_CATEGORY["text"])
+    return found
+
+
+def detect(data: bytes, name: str) -> str | None:
+    """The media type that an installed format recognises; None where none does."""
+    for found in _installed().formats:
+        media_type = found.detect(data, name)
+        if media_type is not None:
+            return media_type
+    return None
+
+
+def installed_kinds() -> Mapping[str, FileKind]:
+    """The media types that installed packages add."""
+    return _installed().kinds
+
+
+def installed_formats() -> tuple[InstalledFormat, ...]:
+    """Every entry point of the group, for a listing: the ones in use, and why the others are not."""
+    return _installed().listed
+
+
+def reload() -> None:
+    """Look for installed formats again, for instance after a package was installed."""
+    _installed.cache_clear()
+
+
+@cache
+def _loaded(where: str) -> Format:
+    module, _, name = where.partition(":")
+    found: Format = getattr(import_module(module), name)
+    return found
+
+
+@cache
+def _installed() -> _Installed:
+    return _collect(entry_points(group=GROUP))
+
+
+def _collect(found: Iterable[EntryPoint]) -> _Installed:
+    formats: list[Format] = []
+    by_type: dict[str, Format] = {}
+    kinds: dict[str, FileKind] = {}
+    listed: list[InstalledFormat] = []
+    for entry in sorted(found, key=lambda entry: entry.name):
+        package = entry.dist.name if entry.dist is not None else ""
+        try:
+            offered = _checked(entry, by_type)
+        except Exception as error:  # noqa: BLE001 - a foreign module may fail in any way; Loom must still start
+            problem = f"{type(error).__name__}: {error}"
+            _log.warning("the format %s of %s is not used: %s", entry.name, package or entry.value, problem)
+            listed.append(InstalledFormat(entry.name, package, problem))
+            continue
+        formats.append(offered)
+        by_type |= dict.fromkeys(offered.kinds, offered)
+        kinds |= offered.kinds
+        listed.append(InstalledFormat(entry.name, package))
+    return _Installed(tuple(formats), by_type, kinds, tuple(listed))
+
+
+def _checked(entry: EntryPoint, taken: Mapping[str, Format]) -> Format:
+    offered = entry.load()
+    if not isinstance(offered, Format):
+        raise TypeError(f"{entry.value} is no Format: it lacks kinds, recipes, detect, inspect or render")
+    unsupported = {media_type for media_type, kind in KINDS.items() if kind.category == "unsupported"}
+    double = (set(offered.kinds) & set(KINDS) - unsupported) | (set(offered.kinds) & set(taken))
+    if double:
+        raise ValueError(f"{', '.join(sorted(double))} is read by another format already")
+    return offered

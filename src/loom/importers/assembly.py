@@ -1,0 +1,187 @@
+"""Drafts → messages: splits and joins them so that each is valid, gives ids to what has none, loses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TypeAlias, cast
+
+import msgspec
+
+from loom.content.blocks import Block, ContentBlock, TextBlock, ThinkingBlock, ToolCall, ToolResult, UnknownBlock
+from loom.content.json_values import sanitize_json
+from loom.content.messages import Message, Role
+from loom.importers.messages import MessageDraft
+from loom.importers.reader import FoundBlock, FoundResult, LegacyReader
+
+MessageRun: TypeAlias = tuple[Role, list[FoundBlock]]
+
+
+class OpenCall(msgspec.Struct, frozen=True):
+    """A call that waits for its result. `said` is the id in the old text, `id` the one in ours."""
+
+    said: str
+    id: str
+    name: str
+
+
+class Assembly:
+    """Takes drafts one by one. `open_calls` are those of the last assistant message that nothing has answered."""
+
+    def __init__(self, reading: LegacyReader, open_calls: Sequence[OpenCall] = ()) -> None:
+        self.open_calls: list[OpenCall] = list(open_calls)
+        self._reading = reading
+        self._messages: list[Message] = []
+        self._role: Role | None = None
+        self._blocks: list[FoundBlock] = []
+        self._last: MessageDraft | None = None
+        self._where = ""
+
+    def add(self, draft: MessageDraft, parts: Iterable[MessageRun] = ()) -> None:
+        """`parts` are the runs of the draft, where they are known."""
+        for role, blocks in parts or runs(draft):
+            is_joined = role == self._role and (role == "tool" or (role == "assistant" and self._continues(draft)))
+            if not is_joined:
+                self._close()
+                self._where = self._reading.where
+            self._role = role
+            self._blocks.extend(blocks)
+        self._last = draft
+
+    def finish(self) -> tuple[Message, ...]:
+        self._close()
+        return tuple(self._messages)
+
+    def _continues(self, draft: MessageDraft) -> bool:
+        last = self._last
+        return last is not None and (
+            draft.is_piece or last.is_piece or (draft.group != "" and draft.group == last.group)
+        )
+
+    def _note(self, sentence: str) -> None:
+        self._reading.note(sentence, where=self._where)
+
+    def _close(self) -> None:
+        """Make the message that has been collected."""
+        role, found = self._role, self._blocks
+        self._role, self._blocks = None, []
+        if role is None:
+            return
+        if role == "tool":
+            blocks: list[Block] = [*self._results(found)]
+        elif role == "assistant":
+            blocks = self._with_own_ids(found)
+        else:
+            blocks = [cast("ContentBlock", block) for block in found]
+        self._messages.append(Message(role, tuple(blocks)))
+
+    def _with_own_ids(self, found: list[FoundBlock]) -> list[Block]:
+        """Calls of one message need ids of their own; a call that was stored twice is one call."""
+        calls: dict[str, ToolCall] = {}
+        numbers: dict[str, int] = {}
+        blocks: list[Block] = []
+        self.open_calls = []
+        for block in found:
+            if not isinstance(block, ToolCall):
+                blocks.append(cast("Block", block))
+                continue
+            if _same_call(calls.get(block.id), block):
+                continue
+            call = msgspec.structs.replace(block, id=_free(block.id, calls, numbers))
+            if call.id != block.id:
+                self._note(f"two calls shared the id {block.id[:80]!r}; the second is now {call.id[:90]!r}")
+            calls[call.id] = call
+            blocks.append(call)
+            self.open_calls.append(OpenCall(block.id, call.id, call.name))
+        return blocks
+
+    def _results(self, found: list[FoundBlock]) -> list[ToolResult | UnknownBlock]:
+        """One result for each call; what else was stored for it follows in the same result."""
+        ids = self._call_ids(found)
+        groups: dict[str | int, list[FoundBlock]] = {}
+        for at, block in enumerate(found):
+            groups.setdefault(ids.get(at, at), []).append(block)
+        return [
+            self._join_results(key, cast("list[FoundResult]", group))
+            if isinstance(key, str)
+            else cast("UnknownBlock", group[0])
+            for key, group in groups.items()
+        ]
+
+    def _call_ids(self, found: list[FoundBlock]) -> dict[int, str]:
+        """Whose result is whose: by id first, then by name and order for those that name no call."""
+        results = {at: block for at, block in enumerate(found) if isinstance(block, FoundResult)}
+        ids = {at: self._answer(result, by_id=True) or result.call_id for at, result in results.items()}
+        for at, result in results.items():
+            if not ids[at]:
+                ids[at] = self._answer(result, by_id=False) or self._reading.mint("result")
+        return ids
+
+    def _answer(self, result: FoundResult, *, by_id: bool) -> str:
+        """The open call that a result answers; it is not open any more."""
+        for at, call in enumerate(self.open_calls):
+            if call.said == result.call_id if by_id else result.name in ("", call.name):
+                del self.open_calls[at]
+                return call.id
+        return ""
+
+    def _join_results(self, call_id: str, group: list[FoundResult]) -> ToolResult:
+        first = group[0]
+        blocks = list(first.blocks)
+        for other in group[1:]:
+            self._note(f"the call {call_id[:80]!r} had more than one result; the others follow the first")
+            if (other.blocks, other.is_error) != (first.blocks, first.is_error):
+                kind = "error" if other.is_error else "result"
+                blocks.extend((TextBlock(f"[another {kind} for this call]"), *other.blocks))
+        data = [result.data for result in group if result.data is not None]
+        shown = sanitize_json(data) if len(data) > 1 else data[0] if data else None
+        return ToolResult(call_id, tuple(blocks), first.name, first.is_error, shown)
+
+
+def runs(draft: MessageDraft) -> Iterator[MessageRun]:
+    """A draft cut into what each role may hold. Results come first, except in the words of an assistant."""
+    if draft.role == "assistant":
+        yield from _in_order(draft.blocks)
+        return
+    results = [block for block in draft.blocks if isinstance(block, FoundResult)]
+    models = [block for block in draft.blocks if isinstance(block, ThinkingBlock | ToolCall)]
+    rest = [block for block in draft.blocks if not isinstance(block, FoundResult | ThinkingBlock | ToolCall)]
+    if draft.role == "tool":
+        results += [block for block in rest if isinstance(block, UnknownBlock)]
+        rest = [block for block in rest if not isinstance(block, UnknownBlock)]
+    if results:
+        yield "tool", [*results]
+    if models:
+        yield "assistant", [*models]
+    if rest:
+        yield "user", [*rest]
+
+
+def _in_order(blocks: tuple[FoundBlock, ...]) -> Iterator[MessageRun]:
+    run: list[FoundBlock] = []
+    role: Role = "assistant"
+    for block in blocks:
+        fits: Role = "tool" if isinstance(block, FoundResult) else "assistant"
+        if fits != role and run:
+            yield role, run
+            run = []
+        role = fits
+        run.append(block)
+    if run:
+        yield role, run
+
+
+def _same_call(known: ToolCall | None, call: ToolCall) -> bool:
+    return known is not None and (known.name, known.arguments, known.raw_arguments) == (
+        call.name,
+        call.arguments,
+        call.raw_arguments,
+    )
+
+
+def _free(call_id: str, taken: dict[str, ToolCall], numbers: dict[str, int]) -> str:
+    """The id itself, else with the next number behind it; `numbers` remembers how far each id has come."""
+    free = call_id
+    while free in taken:
+        numbers[call_id] = numbers.get(call_id, 1) + 1
+        free = f"{call_id}~{numbers[call_id]}"
+    return free

@@ -1,0 +1,61 @@
+"""Tool calls of every shape. What a model wrote is kept: as parsed arguments, or raw where they are no JSON object."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from loom.content.blocks import ToolCall, check_json
+from loom.content.json_values import first_ident, first_text, get_object, get_text, json_text, parse_json, sanitize_json
+from loom.errors import ContentError
+from loom.importers.reader import FoundBlock, LegacyReader
+
+_ARGUMENTS = ("arguments", "input", "args", "parameters")
+
+
+def read_call(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
+    """A chat `tool_calls` entry, `tool_use`, `toolUse`, `function_call`, `functionCall`, or our own of an older day."""
+    inner = next((found for key in ("function", "custom") if (found := get_object(block.get(key)))), block)
+    value = next((inner[key] for key in _ARGUMENTS if inner.get(key) is not None), None)
+    arguments, raw = read_arguments(value)
+    call_id = first_ident(block, "call_id", "toolUseId", "id") or reading.mint("call")
+    return [
+        ToolCall(
+            id=call_id,
+            name=first_text(inner, "name") or first_text(block, "name") or "unknown",
+            arguments=arguments,
+            raw_arguments=raw,
+            opaque=_opaque(block, reading),
+        )
+    ]
+
+
+def read_arguments(value: Any) -> tuple[dict[str, Any], str | None]:
+    """Parsed arguments, or none and the raw text."""
+    if isinstance(value, dict):
+        return sanitize_json(value), None
+    if value is None or (isinstance(value, str) and not value.strip()):
+        return {}, None
+    if not isinstance(value, str):
+        return {}, json_text(value)
+    if value.strip() == "null":
+        return {}, None
+    found = parse_json(value)
+    try:
+        check_json(found, "arguments")
+    except ContentError:
+        return {}, value
+    return (get_object(found), None) if isinstance(found, dict) else ({}, value)
+
+
+def _opaque(block: dict[str, Any], reading: LegacyReader) -> Any:
+    """What came with a call and is owed back: Gemini's signature through a chat route, OpenAI's item id."""
+    google = get_object(get_object(block.get("extra_content")).get("google"))
+    if signature := get_text(google.get("thought_signature")):
+        return reading.opaque("gemini", {"thoughtSignature": signature})
+    if (
+        block.get("type") == "function_call"
+        and get_text(block.get("call_id"))
+        and (item_id := get_text(block.get("id")))
+    ):
+        return reading.opaque("openai", {"id": item_id})
+    return None

@@ -1,0 +1,273 @@
+"""Trees that were stored as one JSON file per node → nodes in an order in which they can be appended."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+
+from loom.content.json_values import MAX_INPUT_DEPTH, get_list, get_object, get_text, ident, sanitize_json
+from loom.content.messages import Message
+from loom.errors import ContentError
+from loom.importers.assembly import Assembly, MessageRun, OpenCall, runs
+from loom.importers.conversation import demote_system
+from loom.importers.messages import MessageDraft, as_text, is_message, read_message
+from loom.importers.reader import FetchLegacyMedia, FoundResult, LegacyReader, StoreLegacyMedia
+
+_DATE = re.compile(
+    r"(?P<year>[0-9]{4})-(?P<month>[0-9]{2})-(?P<day>[0-9]{2})"
+    r"([T ](?P<hour>[0-9]{2}):(?P<minute>[0-9]{2})(:(?P<second>[0-9]{2}([.][0-9]+)?))?)?"
+    r"(Z|(?P<sign>[+-])(?P<zone_hour>[0-9]{2}):?(?P<zone_minute>[0-9]{2}))?"
+)
+_TIMES: Final = ("updated_at", "modified_at", "created_at", "timestamp")
+
+
+class LegacyNode(msgspec.Struct, frozen=True, kw_only=True):
+    """A node under its old id. `messages` may be empty (a system prompt, or a place that children hang on) or more than
+    one (results with the words that followed them). `system` is the prompt of the path that leads here.
+    """
+
+    id: str
+    parent_id: str | None = None
+    messages: tuple[Message, ...] = ()
+    system: str = ""
+
+
+class LegacyTree(msgspec.Struct, frozen=True, kw_only=True):
+    """`nodes` come parents first. `head` is the leaf that was written last, else the deepest."""
+
+    nodes: tuple[LegacyNode, ...] = ()
+    roots: tuple[str, ...] = ()
+    head: str | None = None
+    notices: tuple[str, ...] = ()
+
+
+class _Raw:
+    """A node while its tree is being read."""
+
+    def __init__(self, node_id: str, serial: int, data: dict[str, Any]) -> None:
+        self.id = node_id
+        self.serial = serial
+        self.data = data
+        self.parent: _Raw | None = None
+        self.children: list[_Raw] = []
+        self.draft = MessageDraft("user", ())
+        self.system = ""
+        self.is_prompt = False
+        self.depth = 0
+        self.open_calls: list[OpenCall] = []
+        self.told: Message | None = None
+        """The results up to here, where what follows them can change nothing in them."""
+
+    @cached_property
+    def runs(self) -> tuple[MessageRun, ...]:
+        """What each role says in it. Asked for only when the draft is there: every branch below asks again."""
+        return tuple(runs(self.draft))
+
+    @cached_property
+    def leads_with_results(self) -> bool:
+        return bool(self.runs) and self.runs[0][0] == "tool"
+
+    @cached_property
+    def is_results(self) -> bool:
+        return self.leads_with_results and len(self.runs) == 1
+
+    @cached_property
+    def is_named(self) -> bool:
+        """Every result in it says whose it is."""
+        return all(block.call_id for block in self.draft.blocks if isinstance(block, FoundResult))
+
+    @property
+    def is_continued(self) -> bool:
+        """Its results are said again, whole, by each of its children."""
+        return self.is_results and bool(self.children) and all(child.leads_with_results for child in self.children)
+
+
+def upgrade_tree(nodes: Iterable[Any], *, lift: StoreLegacyMedia, fetch: FetchLegacyMedia) -> LegacyTree:
+    """Read nodes (`id`, `parent_id`, `child_ids`, and a message inline or under `message`) into a tree.
+
+    Results of one group that were stored as a chain of nodes become one message, hung on the node of their calls.
+    Raises ContentError where none of them is a node, and Newer where one was written by a newer Loom.
+    """
+    reading = LegacyReader(lift=lift, fetch=fetch)
+    known = _index_nodes(nodes, reading)
+    _link(known, reading)
+    ordered = _in_order(known)
+    for raw in ordered:
+        _read(raw, reading)
+    kept = [raw for raw in ordered if not raw.is_continued and not _is_nothing(raw, reading)]
+    upgraded = tuple(_upgrade_node(raw, reading) for raw in kept)
+    parents = {node.parent_id for node in upgraded}
+    leaves = [raw for raw in kept if raw.id not in parents]
+    head = max(leaves, key=lambda raw: (_time(raw.data), raw.depth, raw.serial)).id if leaves else None
+    roots = tuple(node.id for node in upgraded if node.parent_id is None)
+    return LegacyTree(nodes=upgraded, roots=roots, head=head, notices=reading.notices)
+
+
+def _index_nodes(nodes: Iterable[Any], reading: LegacyReader) -> dict[str, _Raw]:
+    known: dict[str, _Raw] = {}
+    serial = 0
+    for serial, node in enumerate(nodes, 1):
+        data = get_object(sanitize_json(node, MAX_INPUT_DEPTH))
+        if not ident(data.get("id")) and not is_message(data):
+            reading.note(f"entry {serial} is no node and is ignored")
+            continue
+        node_id = ident(data.get("id")) or f"node_{serial}"
+        if node_id in known:
+            reading.note(f"node {node_id[:80]!r} is there twice; the first one counts")
+            continue
+        known[node_id] = _Raw(node_id, serial, data)
+    if serial and not known:
+        raise ContentError(
+            "this is no tree: none of its entries is a node.",
+            hint="Expected objects with id, parent_id, child_ids and a message.",
+        )
+    return known
+
+
+def _link(known: dict[str, _Raw], reading: LegacyReader) -> None:
+    """Join children to parents; what a node says of its parent counts more than what others say of their children."""
+    claimed: dict[str, str] = {}
+    for raw in known.values():
+        for child in get_list(raw.data.get("child_ids")):
+            if ident(child) not in known:
+                reading.note(f"node {raw.id[:80]!r} names a child {ident(child)[:80]!r} that is not there")
+            claimed.setdefault(ident(child), raw.id)
+    for raw in known.values():
+        parent_id = ident(raw.data.get("parent_id")) or claimed.get(raw.id, "")
+        raw.parent = known.get(parent_id)
+        if parent_id and raw.parent is None:
+            reading.note(f"node {raw.id[:80]!r} has lost its parent {parent_id[:80]!r} and becomes a root")
+    _break_cycles(known, reading)
+    for raw in known.values():
+        if raw.parent is not None:
+            raw.parent.children.append(raw)
+
+
+def _break_cycles(known: dict[str, _Raw], reading: LegacyReader) -> None:
+    walk_of: dict[str, int] = {}
+    for walk, start in enumerate(known.values()):
+        raw = start
+        while raw.id not in walk_of:
+            walk_of[raw.id] = walk
+            if raw.parent is None:
+                break
+            if walk_of.get(raw.parent.id) == walk:
+                reading.note(f"node {raw.id[:80]!r} is its own ancestor; it becomes a root")
+                raw.parent = None
+                break
+            raw = raw.parent
+
+
+def _in_order(known: dict[str, _Raw]) -> list[_Raw]:
+    """Parents before children, otherwise as they came."""
+    ordered = [raw for raw in known.values() if raw.parent is None]
+    for raw in ordered:
+        for child in raw.children:
+            child.depth = raw.depth + 1
+            ordered.append(child)
+    return ordered
+
+
+def _read(raw: _Raw, reading: LegacyReader) -> None:
+    """The draft of a node, and the prompt of its path: system messages count as such only before anything is said."""
+    reading.begin(f"node {raw.id[:80]!r}", raw.serial)
+    is_leading = raw.parent is None or raw.parent.is_prompt
+    draft = read_message(_message_of(raw.data), reading)
+    raw.system = raw.parent.system if raw.parent is not None else ""
+    raw.is_prompt = is_leading and (draft.role == "system" or not draft.blocks)
+    if not raw.is_prompt:
+        raw.draft = demote_system(draft, reading)
+    elif draft.blocks:
+        raw.system = "\n\n".join(text for text in (raw.system, as_text(draft, reading)) if text)
+
+
+def _message_of(data: dict[str, Any]) -> Any:
+    """The message of a node, without what the node says about itself."""
+    message = data.get("message")
+    if isinstance(message, dict):
+        return {"role": data.get("role"), **get_object(message)} if not is_message(message) else get_object(message)
+    inline = {key: value for key, value in data.items() if key not in ("id", "parent_id", "child_ids", "message")}
+    return {**inline, "content": message} if get_text(message) and "content" not in data else inline
+
+
+def _is_nothing(raw: _Raw, reading: LegacyReader) -> bool:
+    """A leaf without words; a node that others hang on stays, as a place."""
+    if raw.draft.blocks or raw.children or (raw.is_prompt and raw.system):
+        return False
+    reading.begin(f"node {raw.id[:80]!r}", raw.serial)
+    reading.note("it says nothing and is left out")
+    return True
+
+
+def _upgrade_node(raw: _Raw, reading: LegacyReader) -> LegacyNode:
+    """The messages of a node, with the results of the nodes before it that belong to the same group."""
+    chain = [raw]
+    anchor = raw.parent
+    while anchor is not None and anchor.is_results and chain[-1].leads_with_results:
+        chain.append(anchor)
+        anchor = anchor.parent
+    reading.begin(f"node {raw.id[:80]!r}", raw.serial)
+    messages = _gone_on(raw, chain, reading)
+    if not messages:
+        messages = _assemble_messages(raw, chain, anchor.open_calls if anchor is not None else (), reading)
+    if raw.is_results and all(link.is_named for link in chain):
+        raw.told = messages[0]
+    return LegacyNode(
+        id=raw.id, parent_id=anchor.id if anchor is not None else None, messages=messages, system=raw.system
+    )
+
+
+def _gone_on(raw: _Raw, chain: list[_Raw], reading: LegacyReader) -> tuple[Message, ...]:
+    """The results that a node above has told, and the new ones: with many branches on a long chain, each is read once.
+    Empty where the whole chain must be looked at."""
+    at = next((at for at, link in enumerate(chain) if link.told is not None), 0)
+    told = chain[at].told
+    if told is None or not all(link.is_named for link in chain[:at]):
+        return ()
+    first, *others = _assemble_messages(raw, chain[:at], chain[at].open_calls, reading)
+    results = (*told.results, *first.results)
+    if len({result.call_id for result in results}) < len(results):
+        return ()
+    return Message("tool", (*told.blocks, *first.blocks)), *others
+
+
+def _assemble_messages(
+    raw: _Raw, chain: list[_Raw], open_calls: Sequence[OpenCall], reading: LegacyReader
+) -> tuple[Message, ...]:
+    assembly = Assembly(reading, open_calls)
+    for link in reversed(chain):
+        if link.draft.blocks:
+            assembly.add(link.draft, link.runs)
+    messages = assembly.finish()
+    raw.open_calls = assembly.open_calls
+    return messages
+
+
+def _time(data: dict[str, Any]) -> float:
+    """Seconds since 1970 of the newest date that a node carries; before all others where it carries none."""
+    holders = (data, get_object(data.get("message")), get_object(data.get("metadata")))
+    return max((_seconds(holder.get(key)) for holder in holders for key in _TIMES), default=float("-inf"))
+
+
+def _seconds(value: Any) -> float:
+    """A number of seconds or milliseconds, or an ISO date; without a zone it is UTC."""
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return value / 1000 if value > 1e11 else float(value)
+    match = _DATE.fullmatch(get_text(value).strip())
+    if match is None:
+        return float("-inf")
+    hours, minutes = int(match["hour"] or 0), int(match["minute"] or 0)
+    ahead = int(match["zone_hour"] or 0) * 3600 + int(match["zone_minute"] or 0) * 60
+    seconds = hours * 3600 + minutes * 60 + float(match["second"] or 0)
+    days = _days(int(match["year"]), int(match["month"]), int(match["day"]))
+    return days * 86_400 + seconds - (-ahead if match["sign"] == "-" else ahead)
+
+
+def _days(year: int, month: int, day: int) -> int:
+    """Days since 1970-01-01. The year is taken to begin in March, so that the leap day is its last."""
+    year, month = (year, month - 3) if month > 2 else (year - 1, month + 9)
+    return year * 365 + year // 4 - year // 100 + year // 400 + (month * 153 + 2) // 5 + day - 719_469

@@ -1,0 +1,202 @@
+"""Ask the endpoint what a model takes, where the catalogue only guesses; remember what refusals teach.
+
+Order of trust: what the user says, what a refusal taught (for a week), what the endpoint says (for a day, an hour on
+this machine, where models are swapped), what the catalogue declares, a guess. Asking is short and never fails a turn:
+what cannot be found out stays guessed, is tried once, and is learned.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final, Protocol
+from urllib.parse import urlsplit, urlunsplit
+
+import msgspec
+
+from loom.content.media_kinds import MEDIA_KINDS, capability_of
+from loom.errors import LoomError
+from loom.models import FactOrigin, Model
+from loom.providers import catalog
+from loom.providers.connections import Connections, KeyLookup, endpoint, is_local, transport_errors
+from loom.providers.endpoints import (
+    USUAL_PLACES,
+    EndpointFacts,
+    LocalServer,
+    ProbeRequest,
+    ServerKind,
+    probe_endpoint,
+    running_servers,
+)
+from loom.providers.http_errors import read_beginning
+from loom.wire import anthropic
+
+_TIMEOUT_SECONDS: Final = 3.0
+_MAX_LIST_BYTES: Final = 16 * 1024 * 1024
+_HOUR: Final = 3600.0
+_ASKED_SECONDS: Final = 24 * _HOUR
+_ASKED_HERE_SECONDS: Final = _HOUR
+_UNANSWERED_SECONDS: Final = 60.0
+_LEARNED_SECONDS: Final = 7 * 24 * _HOUR
+
+
+class KnownFact(Protocol):
+    @property
+    def origin(self) -> str: ...
+
+    @property
+    def facts(self) -> Mapping[str, Any]: ...
+
+    @property
+    def at(self) -> float: ...
+
+
+class ModelFactStore(Protocol):
+    """What is remembered of models (`store.learned`)."""
+
+    async def list_facts(self, model: str, base_url: str) -> Sequence[KnownFact]: ...
+
+    async def keep(self, model: str, base_url: str, origin: str, facts: Mapping[str, Any]) -> None: ...
+
+
+class Discovery:
+    def __init__(
+        self,
+        shelf: ModelFactStore,
+        key: KeyLookup,
+        *,
+        connections: Connections,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self._shelf, self._key = shelf, key
+        self._connections = connections
+        self._clock = clock
+        self._unanswered: dict[tuple[str, str], float] = {}
+
+    async def resolve_live(self, model: Model) -> Model:
+        """The same model with everything that is known of it; its endpoint is asked where that is worth it."""
+        known = {lesson.origin: lesson for lesson in await self._shelf.list_facts(model.reference, model.base_url)}
+        asked = await self._probe(model, known.get("asked"))
+        if asked is not None:
+            model = apply_facts(model, asked, "asked")
+        learned = known.get("learned")
+        if learned is not None and self._clock() - learned.at < _LEARNED_SECONDS:
+            model = apply_facts(model, _facts(learned) or EndpointFacts(), "learned")
+        return model
+
+    async def learn(self, model: Model, *, without: str) -> Model:
+        """A refusal taught that it does not take this kind of media: remembered, and not sent again."""
+        lessons = await self._shelf.list_facts(model.reference, model.base_url)
+        facts: dict[str, Any] = {}
+        for lesson in lessons:
+            if lesson.origin == "learned" and self._clock() - lesson.at < _LEARNED_SECONDS:
+                facts.update(lesson.facts)
+        await self._shelf.keep(model.reference, model.base_url, "learned", {**facts, capability_of(without): False})
+        return model.without(without)
+
+    async def _probe(self, model: Model, before: KnownFact | None) -> EndpointFacts | None:
+        """What the endpoint says now, or said a short while ago. An old answer is better than none."""
+        facts = _facts(before) if before is not None else None
+        fresh_seconds = _ASKED_HERE_SECONDS if is_local(model.base_url) else _ASKED_SECONDS
+        if (
+            facts is not None and before is not None and self._clock() - before.at < fresh_seconds
+        ) or not is_worth_probing(model):
+            return facts
+        place = (model.reference, model.base_url)
+        if self._clock() < self._unanswered.get(place, 0.0):
+            return facts
+        said = await probe_model(model, self._key(model), self._connections)
+        if said is None:
+            self._unanswered[place] = self._clock() + _UNANSWERED_SECONDS
+            return facts
+        await self._shelf.keep(*place, "asked", msgspec.to_builtins(said))
+        return said
+
+
+def _facts(lesson: KnownFact) -> EndpointFacts | None:
+    """What another version of Loom wrote may have another shape; then the endpoint is asked anew."""
+    try:
+        return msgspec.convert(lesson.facts, EndpointFacts)
+    except msgspec.ValidationError:
+        return None
+
+
+def is_worth_probing(model: Model) -> bool:
+    """Whether the catalogue does not know this model, and its endpoint might."""
+    guessed = "guessed" in model.capabilities.origins.values()
+    unlisted = not model.family and model.provider in ("anthropic", "gemini", "mistral")
+    return guessed or unlisted or model.provider in ("ollama", "openai-compatible", "openrouter")
+
+
+async def probe_model(model: Model, key: str | None, connections: Connections) -> EndpointFacts | None:
+    """What the endpoint says of this model; None where it does not answer in time, or knows nothing of use."""
+    try:
+        headers = connections.access(model, key) if key else connections.own_headers(model)
+        if model.wire == "anthropic":
+            headers |= anthropic.HEADERS
+        async with asyncio.timeout(_TIMEOUT_SECONDS):
+            facts = await probe_endpoint(model, probe_request(connections, model.base_url, headers))
+    except (TimeoutError, LoomError):
+        return None
+    return facts if facts != EndpointFacts() else None
+
+
+def probe_request(connections: Connections, base_url: str, headers: Mapping[str, str]) -> ProbeRequest:
+    """GET (or POST, with a body) behind the base URL, or at the root of its host; None for anything but JSON."""
+
+    async def ask(path: str, body: dict[str, Any] | None = None, *, at_root: bool = False) -> dict[str, Any] | None:
+        base = urlunsplit((*urlsplit(base_url)[:2], "", "", "")) if at_root else base_url
+        to = endpoint(base, path)
+        client = connections.client()
+        content = None if body is None else msgspec.json.encode(body)
+        kind = {} if body is None else {"content-type": "application/json"}
+        request = client.build_request(
+            "GET" if body is None else "POST", to.url, content=content, headers={**to.headers, **kind, **headers}
+        )
+        try:
+            response = await client.send(request, stream=True)
+            try:
+                raw = await read_beginning(response, _MAX_LIST_BYTES) if response.status_code == 200 else b""
+            finally:
+                await response.aclose()
+            return msgspec.json.decode(raw, type=dict[str, Any])
+        except (*transport_errors(), msgspec.DecodeError):
+            return None
+
+    return ask
+
+
+def apply_facts(model: Model, facts: EndpointFacts, origin: FactOrigin) -> Model:
+    """Facts take the place of guesses and of the catalogue, never of what the user says."""
+    origins = model.capabilities.origins
+    told = {field for field, source in origins.items() if source == "user"}
+    values = {
+        field: value
+        for field, value in msgspec.structs.asdict(facts).items()
+        if value is not None and field not in told
+    }
+    accepts = model.capabilities.accepts
+    for kind in MEDIA_KINDS.values():
+        if kind.capability in values:
+            accepts = catalog.with_kind(accepts, kind, on=values[kind.capability])
+    flags = {field: values[field] for field in ("tools", "thinking", "citations") if field in values}
+    limits = {field: values[field] for field in ("context_tokens", "max_output_tokens") if field in values}
+    replace = msgspec.structs.replace
+    capabilities = replace(
+        model.capabilities,
+        accepts=accepts,
+        result_accepts=tuple(found for found in model.capabilities.result_accepts if found in accepts),
+        origins={**origins, **dict.fromkeys(values, origin)},
+        **flags,
+    )
+    return replace(model, capabilities=capabilities, limits=replace(model.limits, **limits))
+
+
+async def local_servers(places: Sequence[tuple[ServerKind, str]] = USUAL_PLACES) -> tuple[LocalServer, ...]:
+    """The model servers that run on this machine, for somebody who has no key."""
+    connections = Connections()
+    try:
+        return await running_servers(lambda base_url: probe_request(connections, base_url, {}), places)
+    finally:
+        await connections.close()

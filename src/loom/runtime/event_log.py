@@ -1,0 +1,113 @@
+"""The event log of sessions. A stored message is in the log as the id of its node: its words are kept once, in the
+forest, and filled in when the log is read."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final, TypeAlias
+
+import msgspec
+
+from loom.content.messages import Message
+from loom.errors import StoreError
+from loom.events import Event, MessageStored, NoticeRaised, encode_event, stored_node_of
+from loom.store.events import Events, StoredEvent
+from loom.store.forest import Forest
+
+OnEvents: TypeAlias = Callable[[str, int, Sequence[tuple[str, bytes]]], None]
+"""Receives the events (type and JSON) of a session that are on disk, and the number of the last."""
+
+_RECENT_MESSAGES: Final = 256
+_LOOKED_BACK: Final = 1_000
+
+
+class EventLog:
+    def __init__(self, events: Events, forest: Forest) -> None:
+        self._events = events
+        self._forest = forest
+        self._subscribers: list[OnEvents] = []
+        self._recent: OrderedDict[str, Message] = OrderedDict()
+        """Messages that were stored a moment ago: whoever follows a session reads them first from the log."""
+
+    def subscribe(self, subscriber: OnEvents) -> None:
+        """Call `subscriber` with all events that are written in this process."""
+        self._subscribers.append(subscriber)
+
+    def unsubscribe(self, subscriber: OnEvents) -> None:
+        self._subscribers.remove(subscriber)
+
+    def publish(self, session_id: str, seq: int, events: Sequence[Event]) -> None:
+        """Hand stored events to the subscribers."""
+        for event in events:
+            if isinstance(event, MessageStored):
+                self._recent[event.node] = event.message
+                if len(self._recent) > _RECENT_MESSAGES:
+                    self._recent.popitem(last=False)
+        if not events or not self._subscribers:
+            return
+        encoded = [(event.type, encode_event(event)) for event in events]
+        for subscriber in tuple(self._subscribers):
+            subscriber(session_id, seq, encoded)
+
+    async def append(self, session_id: str, events: Sequence[Event], *, fence: int | None = None) -> int:
+        """Write events; return the number of the last. `publish` shows them."""
+        encoded = [(event.type, encode_event(event, for_log=True)) for event in events]
+        return await self._events.append(session_id, encoded, fence=fence)
+
+    async def after(self, session_id: str, seq: int, limit: int = 1000) -> tuple[StoredEvent, ...]:
+        """Return the events that follow number `seq`, in order, with the messages that they refer to."""
+        stored = await self._events.after(session_id, seq, limit)
+        nodes = {event.seq: node for event in stored if (node := _node_of(event))}
+        if not nodes:
+            return stored
+        messages = await self._messages(list(dict.fromkeys(nodes.values())))
+        return tuple(
+            _with_message(event, nodes[event.seq], messages.get(nodes[event.seq])) if event.seq in nodes else event
+            for event in stored
+        )
+
+    async def last_of(self, session_id: str, types: tuple[str, str]) -> StoredEvent | None:
+        """Return the newest event of either type, as it is stored."""
+        return await self._events.last_of(session_id, types)
+
+    async def head(self, session_id: str) -> int:
+        return await self._events.head(session_id)
+
+    async def heads(self, session_ids: Iterable[str]) -> dict[str, int]:
+        return await self._events.heads(session_ids)
+
+    async def find_batch(self, session_id: str, batch: Sequence[bytes]) -> int | None:
+        """Return the number of the last event of a batch if the log holds it near its end, else None."""
+        if not batch:
+            return None
+        head = await self._events.head(session_id)
+        recent = await self._events.after(session_id, max(0, head - _LOOKED_BACK), _LOOKED_BACK)
+        data = [event.data for event in recent]
+        for start in range(len(data) - len(batch), -1, -1):
+            if data[start : start + len(batch)] == list(batch):
+                return recent[start + len(batch) - 1].seq
+        return None
+
+    async def _messages(self, nodes: Sequence[str]) -> dict[str, Message]:
+        found = {node: self._recent[node] for node in nodes if node in self._recent}
+        for node in nodes:
+            if node not in found:
+                try:
+                    message = (await self._forest.node(node)).message
+                except StoreError:  # damaged or deleted: the log says so in its place
+                    continue
+                if message is not None:
+                    found[node] = message
+        return found
+
+
+def _node_of(event: StoredEvent) -> str:
+    return stored_node_of(event.data) if event.type == "message_stored" else ""
+
+
+def _with_message(event: StoredEvent, node: str, message: Message | None) -> StoredEvent:
+    if message is None:
+        lost = NoticeRaised(text="A message that was stored here cannot be read any more.", code="message.lost")
+        return msgspec.structs.replace(event, type=lost.type, data=encode_event(lost))
+    return msgspec.structs.replace(event, data=encode_event(MessageStored(node=node, message=message)))

@@ -1,0 +1,136 @@
+"""Choices: which model a name means, whom to ask where nobody says, with which key, and at what price."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+from urllib.parse import urlsplit
+
+import msgspec
+
+from loom.config import Config
+from loom.errors import ConfigError
+from loom.models import Model, Usage
+from loom.prompt import Sampling
+from loom.providers import catalog
+from loom.runtime.custom_provider import REGISTERED, Answering, custom_model
+
+if TYPE_CHECKING:
+    from loom.providers.endpoints import LocalServer
+
+FIRST_CHOICES: Final = catalog.first_choices()
+"""The model to begin with where a service's key is there and nothing is configured; in this order."""
+LOCAL_KINDS: Final = ("lm-studio", "llama.cpp")
+"""Servers of the compatible kind that have a usual port, and so a name of their own: `lm-studio/qwen3-vl`."""
+_PROBE_SECONDS: Final = 2.5
+
+
+def resolve_model(reference: str, config: Config, own: Mapping[str, Answering] = REGISTERED) -> Model:
+    """Configured names first, then providers of somebody's own; `spark` alone means the built-in model."""
+    if reference == "spark":
+        reference = "loom/spark"
+    entry = config.models.get(reference)
+    if entry is None:
+        made = custom_model(reference, own)
+        if made is not None:
+            return made
+        platform, _, name = reference.partition("/")
+        if platform in LOCAL_KINDS and name:
+            from loom.providers.endpoints import USUAL_PLACES
+
+            base_url = next(url for kind, url in USUAL_PLACES if kind == platform)
+            return catalog.model(f"compatible/{name}", catalog.ModelOverrides(base_url=base_url))
+        return catalog.model(reference if "/" in reference else f"{_platform_of(reference, config)}/{reference}")
+    told = entry.capabilities
+    overrides = catalog.ModelOverrides(
+        **{
+            field: getattr(told, field)
+            for field in catalog.ModelOverrides.__struct_fields__
+            if getattr(told, field, None) is not None
+        }
+    )
+    overrides = msgspec.structs.replace(
+        overrides, base_url=config.secret("models", reference, "base_url"), detail=entry.detail
+    )
+    written = f"{entry.provider}/{entry.model or reference}" if entry.provider else entry.model or reference
+    return msgspec.structs.replace(catalog.model(written, overrides), alias=reference)
+
+
+def _platform_of(name: str, config: Config) -> str:
+    """Whose model a bare name is, where a family of the catalogue tells: `gpt-5.5` is OpenAI's."""
+    for platform in FIRST_CHOICES:
+        families = catalog.platforms()[platform].get("families", [])
+        if any(re.fullmatch(family["match"], name, re.IGNORECASE) for family in families):
+            return platform
+    known = ", ".join([*config.models, "spark"])
+    raise ConfigError(
+        f"there is no model {name!r}.", hint=f"Configured: {known}. Or write platform/name, such as ollama/llava."
+    )
+
+
+def sampling_for(model: Model, config: Config) -> Sampling:
+    """Return how a configured model is to answer."""
+    entry = config.models.get(model.alias) if model.alias else None
+    if entry is None:
+        return Sampling()
+    return Sampling(max_tokens=entry.max_tokens, temperature=entry.temperature)
+
+
+def price(model: Model, usage: Usage) -> float | None:
+    """US dollars for this usage; None where the price is not known."""
+    from loom.providers import prices
+
+    found = prices.cost(model, usage)
+    return None if found is None else float(found)
+
+
+def key_for(provider: str, config: Config, environ: Mapping[str, str] | None = None) -> str | None:
+    """The key of a service: the configured one, else the variable that the service itself names."""
+    environ = os.environ if environ is None else environ
+    keys = config.secrets("keys")
+    own = next((keys[name] for name in key_names(provider) if keys.get(name)), None)
+    return own or catalog.env_key(provider, environ) or None
+
+
+def key_names(provider: str) -> tuple[str, ...]:
+    """The names under which the key of a service may be kept: one key opens all doors of a house."""
+    platform = catalog.ALIASES.get(provider, provider)
+    facts = catalog.platforms().get(platform, {})
+    extended = "" if "key_env" in facts else facts.get("extends", "")
+    return tuple(dict.fromkeys(name for name in (platform, provider, extended) if name))
+
+
+async def local_servers() -> tuple[LocalServer, ...]:
+    """Model servers on this machine. Where no port of theirs is open, nothing is asked and next to no time lost;
+    LOOM_OFFLINE keeps even that from happening."""
+    if os.environ.get("LOOM_OFFLINE", "0") not in ("", "0"):
+        return ()
+    from loom.providers.endpoints import USUAL_PLACES
+
+    opened = await asyncio.gather(*(_is_open(base_url) for _, base_url in USUAL_PLACES))
+    places = [place for place, is_open in zip(USUAL_PLACES, opened, strict=True) if is_open]
+    if not places:
+        return ()
+    from loom.providers.discovery import local_servers
+
+    return tuple(
+        msgspec.structs.replace(
+            server, models=tuple(f"{server.kind}/{name.partition('/')[2]}" for name in server.models)
+        )
+        for server in await local_servers(places)
+    )
+
+
+async def _is_open(base_url: str) -> bool:
+    """Whether something listens there; on this machine that is known at once."""
+    place = urlsplit(base_url)
+    try:
+        async with asyncio.timeout(_PROBE_SECONDS):
+            _, writer = await asyncio.open_connection(place.hostname, place.port)
+    except OSError:  # TimeoutError is one
+        return False
+    writer.close()
+    return True

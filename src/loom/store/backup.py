@@ -1,0 +1,265 @@
+"""Backup: a store and its media in a folder of their own, taken while the store is in use, and put back from there.
+
+The folder holds `loom.db`, a SQLite store whatever the original is; `media`, bytes by digest; and `backup.json`, which
+says what is in it. The database is copied first, as of one moment, and the media after it: bytes are stored before a
+message refers to them. A new backup into the same folder copies only the media that are not there yet, and replaces the
+old copy of the database once the new one has been checked.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sqlite3
+import time
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from loom.errors import Conflict, Corrupt, NotFound, StoreError
+from loom.store.database import Database, Transaction
+from loom.store.directories import make_folders
+from loom.store.media import MediaStore, open_media
+from loom.store.media_references import digests_needed
+from loom.store.sqlite_file import SqliteTransaction, connect
+from loom.store.table_copy import insert, pages, stored_tables
+
+DATABASE: Final = "loom.db"
+MEDIA: Final = "media"
+MANIFEST: Final = "backup.json"
+_VERSION: Final = 1
+_COPIED_AT_ONCE: Final = 4
+
+BackupProgress = Callable[[int, int], None]
+"""Called with how many of how many media are done."""
+
+
+class Manifest(msgspec.Struct, frozen=True, kw_only=True):
+    """What a backup holds; `missing_media` are needed by messages and were not in the original either."""
+
+    version: int = _VERSION
+    made_at: float
+    sessions: int
+    messages: int
+    media: int
+    missing_media: tuple[str, ...] = ()
+
+
+class BackupReport(msgspec.Struct, frozen=True, kw_only=True):
+    sessions: int
+    messages: int
+    copied_media: int
+    copied_bytes: int
+    unchanged_media: int
+    missing_media: tuple[str, ...] = ()
+    """Needed, and not readable where they should be."""
+
+
+async def back_up(
+    database: Database, media: MediaStore, folder: Path, *, progress: BackupProgress | None = None
+) -> BackupReport:
+    """Copy a store that may be in use into `folder`. Raise `Corrupt` if the copy is not sound; then an older backup in
+    the same folder stays as it was."""
+    await asyncio.to_thread(make_folders, folder)
+    fresh = folder / f"{DATABASE}.new"
+    await asyncio.to_thread(_remove_database, fresh)
+    await database.snapshot(fresh)
+    needed, sessions, messages = await asyncio.to_thread(_inspect, fresh)
+    target = open_media(folder / MEDIA)
+    copied, copied_bytes, unchanged, missing = await _copy_media(media, target, needed, progress)
+    manifest = Manifest(
+        made_at=time.time(), sessions=sessions, messages=messages, media=copied + unchanged, missing_media=missing
+    )
+    await asyncio.to_thread(_publish, folder, fresh, manifest)
+    return BackupReport(
+        sessions=sessions,
+        messages=messages,
+        copied_media=copied,
+        copied_bytes=copied_bytes,
+        unchanged_media=unchanged,
+        missing_media=missing,
+    )
+
+
+async def restore_media(folder: Path, media: MediaStore, *, progress: BackupProgress | None = None) -> BackupReport:
+    """Copy the media of a backup into a store, those that it lacks. The report names those that are damaged."""
+    manifest = read_manifest(folder)
+    source = open_media(folder / MEDIA)
+    digests = {stored.digest async for stored in source.listing()}
+    copied, copied_bytes, unchanged, damaged = await _copy_media(source, media, digests, progress)
+    return BackupReport(
+        sessions=manifest.sessions,
+        messages=manifest.messages,
+        copied_media=copied,
+        copied_bytes=copied_bytes,
+        unchanged_media=unchanged,
+        missing_media=tuple(sorted({*manifest.missing_media, *damaged})),
+    )
+
+
+def restore_file(folder: Path, target: Path, *, replace: bool = False) -> Path | None:
+    """Put the database of a backup in place as the SQLite file `target`. Return where the file that was there before
+    lies now, if there was one: only with `replace` is it moved aside (else `Conflict`)."""
+    read_manifest(folder)
+    _inspect(folder / DATABASE)
+    if target.exists() and not replace and not _is_empty(target):
+        raise Conflict(f"{target.name} holds conversations.", hint="Give --replace to put it aside.")
+    make_folders(target.parent)
+    fresh = target.with_name(f"{target.name}.restored")
+    _remove_database(fresh)
+    _copy_file(folder / DATABASE, fresh)
+    aside = move_aside(target, "replaced") if target.exists() else None
+    fresh.rename(target)
+    _sync(target.parent)
+    return aside
+
+
+async def restore_rows(folder: Path, database: Database) -> None:
+    """Put the rows of a backup into an empty store of either kind (else `Conflict`), as one change."""
+    read_manifest(folder)
+    await asyncio.to_thread(_inspect, folder / DATABASE)
+
+    def work(tx: Transaction) -> None:
+        if tx.execute("SELECT 1 FROM session LIMIT 1"):
+            raise Conflict(f"{database.label} holds conversations.", hint="Restore into an empty database.")
+        source = SqliteTransaction(connect((folder / DATABASE).absolute(), timeout=15, is_frozen=True))
+        with contextlib.closing(source):
+            tables = stored_tables(source.connection)
+            for table in reversed(tables):
+                tx.execute(f"DELETE FROM {table.name}")  # noqa: S608  names of our own schema
+            for table in tables:
+                for rows in pages(source, table):
+                    insert(tx, table, rows)
+                if table.has_own_key:
+                    tx.continue_keys(table.name)
+
+    await database.write(work)
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Raise `NotFound` if the folder holds no backup."""
+    try:
+        found = msgspec.json.decode((folder / MANIFEST).read_bytes(), type=Manifest)
+    except FileNotFoundError:
+        raise NotFound(f"There is no backup in {folder}.", hint="Make one: `loom backup FOLDER`.") from None
+    except msgspec.DecodeError:
+        raise Corrupt(f"{MANIFEST} in {folder} is damaged.", hint="Use another backup.") from None
+    if found.version > _VERSION:
+        raise StoreError("This backup was made by a newer Loom.", hint="Upgrade Loom to restore it.")
+    return found
+
+
+def move_aside(file: Path, why: str) -> Path:
+    """Rename a database with its log; return its new name, which no other file has."""
+    stamp = time.strftime("%Y%m%d-%H%M%S")
+    number = 0
+    while (aside := file.with_name(f"{file.name}.{why}-{stamp}{f'-{number}' if number else ''}")).exists():
+        number += 1
+    for suffix in ("-wal", "-shm", ""):
+        beside = file.with_name(file.name + suffix)
+        if beside.exists():
+            beside.rename(aside.with_name(aside.name + suffix))
+    _sync(file.parent)
+    return aside
+
+
+async def _copy_media(
+    source: MediaStore, target: MediaStore, needed: set[str], progress: BackupProgress | None
+) -> tuple[int, int, int, tuple[str, ...]]:
+    """Copy what is not there yet: how many, their bytes, how many were there, and what cannot be read."""
+    there = {stored.digest: stored.size_bytes async for stored in target.listing()}
+    wanted = sorted(needed - there.keys())
+    missing: list[str] = []
+    copied_bytes = done = 0
+    slots = asyncio.Semaphore(_COPIED_AT_ONCE)
+
+    async def copy(digest: str) -> None:
+        nonlocal copied_bytes, done
+        async with slots:
+            try:
+                _, size_bytes = await target.put_stream(_blocks(source, digest), max_bytes=1 << 62)
+                copied_bytes += size_bytes
+            except (NotFound, Corrupt):
+                missing.append(digest)
+        done += 1
+        if progress is not None:
+            progress(done, len(wanted))
+
+    async with asyncio.TaskGroup() as group:
+        for digest in wanted:
+            group.create_task(copy(digest))
+    return len(wanted) - len(missing), copied_bytes, len(needed & there.keys()), tuple(sorted(missing))
+
+
+async def _blocks(source: MediaStore, digest: str) -> AsyncIterator[bytes]:
+    async for block in source.read_blocks(digest):
+        yield block
+
+
+def _inspect(file: Path) -> tuple[set[str], int, int]:
+    """The digests that a copied database needs, and how many sessions and messages it has; `Corrupt` if it is not
+    sound."""
+    try:
+        connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
+    except sqlite3.Error:
+        raise Corrupt(f"{file.name} cannot be opened.", hint="Use another backup.") from None
+    with contextlib.closing(connection):
+        tx = SqliteTransaction(connection)
+        try:
+            words = [row[0] for row in tx.execute("PRAGMA integrity_check(1)")]
+            if words != ["ok"]:
+                raise Corrupt(f"The copy {file.name} is not sound: {words[0]}.", hint="Run `loom doctor --fix`.")
+            sessions, messages = tx.execute(
+                "SELECT (SELECT COUNT(*) FROM session), (SELECT COUNT(*) FROM node WHERE depth > 0)"
+            )[0]
+            return digests_needed(tx), sessions, messages
+        except sqlite3.DatabaseError as error:
+            raise Corrupt(f"The copy {file.name} is not sound: {error}.", hint="Run `loom doctor --fix`.") from error
+
+
+def _is_empty(file: Path) -> bool:
+    """Whether a store has no sessions. One that cannot be read is not known to be empty."""
+    try:
+        with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as connection:
+            return not connection.execute("SELECT 1 FROM session LIMIT 1").fetchall()
+    except sqlite3.DatabaseError:
+        return False
+
+
+def _publish(folder: Path, fresh: Path, manifest: Manifest) -> None:
+    note = folder / f"{MANIFEST}.new"
+    note.write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
+    for file in (fresh, note):
+        with file.open("rb+") as opened:
+            os.fsync(opened.fileno())
+    fresh.rename(folder / DATABASE)
+    note.rename(folder / MANIFEST)
+    _sync(folder)
+
+
+def _copy_file(source: Path, target: Path) -> None:
+    import shutil
+
+    with (
+        source.open("rb") as read,
+        os.fdopen(os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "wb") as out,
+    ):
+        shutil.copyfileobj(read, out, 1 << 20)
+        out.flush()
+        os.fsync(out.fileno())
+
+
+def _remove_database(file: Path) -> None:
+    for suffix in ("", "-wal", "-shm", "-journal"):
+        file.with_name(file.name + suffix).unlink(missing_ok=True)
+
+
+def _sync(folder: Path) -> None:
+    descriptor = os.open(folder, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

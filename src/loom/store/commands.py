@@ -1,0 +1,69 @@
+"""Requests: what other processes ask of a turn that runs. Whoever runs it takes them."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Mapping
+from typing import Any, Final, Literal, TypeAlias
+
+import msgspec
+
+from loom.store.database import Database, Row, Transaction
+from loom.store.forest import Clock
+from loom.store.nodes import plain_json
+from loom.store.session_rows import check_session, check_session_id, lock_session
+
+_log = logging.getLogger(__name__)
+
+CommandKind: TypeAlias = Literal["cancel", "answer"]
+
+_INSERT: Final = "INSERT INTO request (session_key, kind, data, created_at) VALUES (:session_key, :kind, :data, :now)"
+_SELECT: Final = "SELECT key, kind, data FROM request WHERE session_key = :session_key ORDER BY key"
+
+
+class StoredCommand(msgspec.Struct, frozen=True):
+    kind: CommandKind
+    data: dict[str, Any]
+
+
+class Commands:
+    def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def put(self, session_id: str, kind: CommandKind, data: Mapping[str, Any] | None = None) -> None:
+        values = {"kind": kind, "data": plain_json(dict(data or {}), "a request"), "now": self._clock()}
+
+        def work(tx: Transaction) -> None:
+            key, _, _ = lock_session(tx, session_id)
+            tx.execute(_INSERT, {**values, "session_key": key})
+
+        await self._database.write(work)
+
+    async def take(self, session_id: str, *, fence: int) -> tuple[StoredCommand, ...]:
+        """All that was asked since, oldest first; only the holder of the session may. They are not there any more. What
+        is damaged is left out: whoever asked still waits, and asks again."""
+        check_session_id(session_id)
+
+        def is_empty(tx: Transaction) -> bool:
+            return not tx.execute(f"{_SELECT} LIMIT 1", {"session_key": check_session(tx, session_id)[0]})
+
+        def work(tx: Transaction) -> tuple[StoredCommand, ...]:
+            key, _, _ = lock_session(tx, session_id, fence=fence)
+            rows = tx.execute(_SELECT, {"session_key": key})
+            tx.executemany("DELETE FROM request WHERE key = :key", [{"key": row[0]} for row in rows])
+            return tuple(asked for row in rows if (asked := _command_from_row(session_id, row)) is not None)
+
+        if await self._database.read(is_empty):
+            return ()
+        return await self._database.write(work)
+
+
+def _command_from_row(session_id: str, row: Row) -> StoredCommand | None:
+    try:
+        _, kind, data = msgspec.convert(row, tuple[int, CommandKind, str])
+        return StoredCommand(kind, msgspec.json.decode(data, type=dict[str, Any]))
+    except (msgspec.DecodeError, UnicodeError):
+        _log.warning("a request to session %s is damaged and was left out", session_id)
+        return None

@@ -1,0 +1,72 @@
+"""Learned: what is known of a model besides the catalogue, where it came from, and when."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from loom.errors import Corrupt
+from loom.store.database import Database, Row, row_as
+from loom.store.forest import Clock
+from loom.store.nodes import plain_json, plain_text
+
+
+class ModelFact(msgspec.Struct, frozen=True, kw_only=True):
+    """`origin` is `asked` (of the endpoint) or `learned` (from a refusal); `at` is when."""
+
+    origin: str
+    facts: Mapping[str, Any]
+    at: float
+
+
+class _Stored(msgspec.Struct, frozen=True, array_like=True):
+    origin: str
+    facts: str
+    at: float
+
+
+_KEEP: Final = (
+    "INSERT INTO learned (model, base_url, origin, facts, at) VALUES (:model, :base_url, :origin, :facts, :at)"
+    " ON CONFLICT (model, base_url, origin) DO UPDATE SET facts = :facts, at = :at"
+)
+
+
+class ModelFacts:
+    def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def list_facts(self, model: str, base_url: str) -> tuple[ModelFact, ...]:
+        """`model` is a reference such as `ollama/llava`; the same name elsewhere is another model."""
+        sql = "SELECT origin, facts, at FROM learned WHERE model = :model AND base_url = :base_url ORDER BY origin"
+        rows = await self._database.read(lambda tx: tx.execute(sql, {"model": model, "base_url": base_url}))
+        return tuple(_lesson(row) for row in rows)
+
+    async def keep(self, model: str, base_url: str, origin: str, facts: Mapping[str, Any]) -> None:
+        """Takes the place of what the same origin said before."""
+        values = {
+            "model": plain_text(model, "the name of a model"),
+            "base_url": plain_text(base_url, "an address"),
+            "origin": plain_text(origin, "an origin"),
+            "facts": plain_json(dict(facts), "facts"),
+            "at": self._clock(),
+        }
+        await self._database.write(lambda tx: tx.execute(_KEEP, values))
+
+    async def forget(self, model: str, base_url: str) -> None:
+        sql = "DELETE FROM learned WHERE model = :model AND base_url = :base_url"
+        await self._database.write(lambda tx: tx.execute(sql, {"model": model, "base_url": base_url}))
+
+
+def _lesson(row: Row) -> ModelFact:
+    what = "What was learned of a model"
+    stored = row_as(row, _Stored, what)
+    try:
+        return ModelFact(
+            origin=stored.origin, facts=msgspec.json.decode(stored.facts, type=dict[str, Any]), at=stored.at
+        )
+    except msgspec.DecodeError:
+        raise Corrupt(f"{what} is damaged.", hint="Run `loom doctor`; the rest can still be read.") from None

@@ -1,0 +1,236 @@
+"""write_file, edit_file and multi_edit: change files of the workspace, and show what changed.
+
+A file is compared with what was read just before it is replaced. Where the session keeps records, a file that changed
+since the model read it, or that it never read, is held back once; and the bytes before each write are kept, so that
+`undo.restore` can bring them back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from loom.content.blocks import ToolResult, clean_text
+from loom.content.media import digest_of
+from loom.errors import ToolError
+from loom.tools.base import FileContext, text_result, tool
+from loom.tools.diff import Diff, unified_diff
+from loom.tools.file_records import RecordsFiles
+from loom.tools.file_write import OriginalFile, TextEncoding, create, is_inside, needs_approval, original, write_bytes
+from loom.tools.number_text import count_text
+from loom.tools.passage_match import passages, replace_passages
+from loom.tools.undo import FileChange
+
+MAX_EDITS: Final = 200
+_MAX_DATA_CHARS: Final = 200_000
+
+
+class Edit(msgspec.Struct, frozen=True):
+    """One replacement of multi_edit."""
+
+    old: str
+    new: str
+    all: bool = False
+
+
+class NewText(msgspec.Struct, frozen=True):
+    """What a file is to hold, and in how many places that differs on purpose."""
+
+    text: str
+    places: int = 0
+
+
+def _check_place(workspace: Path, arguments: dict[str, Any]) -> None:
+    """Raise ToolError for a path that is never written: outside the workspace, or not a file at all."""
+    path = str(arguments["path"])
+    needs_approval(workspace, path)
+    if original(workspace, path) is None and not is_inside(workspace, path):
+        raise ToolError(f"{path} is outside the workspace, and only files inside are written")
+
+
+def _write_preview(workspace: Path, arguments: dict[str, Any]) -> str:
+    path = str(arguments["path"])
+    found = original(workspace, path)
+    content = clean_text(arguments["content"])
+    before, text = ("", content) if found is None else (found.text, _keep_line_ends(found, content))
+    return _preview(path, unified_diff(before, text, path), is_new=found is None)
+
+
+def _edit_preview(workspace: Path, arguments: dict[str, Any]) -> str:
+    path = str(arguments["path"])
+    given: Any = arguments.get("edits")
+    edits = msgspec.convert(given, list[Edit]) if given is not None else [_edit_of(arguments)]
+    found = _existing(workspace, path)
+    return _preview(path, unified_diff(found.text, _apply(found, edits, path).text, path), is_new=False)
+
+
+def _edit_of(arguments: dict[str, Any]) -> Edit:
+    return Edit(str(arguments["old"]), str(arguments["new"]), bool(arguments.get("all")))
+
+
+def _preview(path: str, diff: Diff, *, is_new: bool) -> str:
+    """The diff, whole where that can be read at all."""
+    text = clean_text(diff.text)
+    if not text:
+        return f"{path}: {'a new, empty file' if is_new else 'nothing would change'}"
+    if len(text) <= _MAX_DATA_CHARS:
+        return text
+    return f"{text[:_MAX_DATA_CHARS]}\n[{len(text) - _MAX_DATA_CHARS} more characters are not shown]"
+
+
+@tool(danger="ask", preview=_write_preview, precheck=_check_place)
+async def write_file(context: FileContext, path: str, content: str) -> ToolResult:
+    """Write a whole file, new or in place of what was there. Folders that are missing are made.
+
+    path: the file, relative to the workspace
+    content: all of its text
+    """
+    await _ask(context, path)
+    content = clean_text(content)
+    found = await asyncio.to_thread(original, context.workspace, path)
+    if found is None:
+        data = TextEncoding().encode(content, path)
+        await asyncio.to_thread(create, context.workspace, path, data)
+        change = await _note(context, path, None, data, text=content)
+        return _diff_result(path, unified_diff("", content, path), f"{path} is new", change)
+    _check_known(context, found, path)
+    text = _keep_line_ends(found, content)
+    if text == found.text:
+        return text_result(f"{path} holds exactly this already: nothing was changed")
+    return await _replace(context, path, found, NewText(text), "was replaced")
+
+
+@tool(danger="ask", preview=_edit_preview, precheck=_check_place)
+async def edit_file(context: FileContext, path: str, old: str, new: str, all: bool = False) -> ToolResult:  # noqa: A002  the names that models know
+    """Replace a passage of a text file. The passage must stand there once, or set all to true.
+
+    path: the file, relative to the workspace
+    old: the passage as it is, with enough lines around it to be found once
+    new: what comes in its place; empty deletes it
+    all: replace it wherever it stands
+    """
+    return await _edit(context, path, [Edit(old, new, all)])
+
+
+@tool(danger="ask", preview=_edit_preview, precheck=_check_place)
+async def multi_edit(context: FileContext, path: str, edits: list[Edit]) -> ToolResult:
+    """Make several replacements in one text file: all of them, in their order, or none.
+
+    path: the file, relative to the workspace
+    edits: each with old, new and all, as edit_file takes them; each sees what the ones before it made
+    """
+    if not 1 <= len(edits) <= MAX_EDITS:
+        raise ToolError(f"edits has {len(edits)} entries; 1 to {MAX_EDITS} can be made at once")
+    return await _edit(context, path, edits)
+
+
+async def _edit(context: FileContext, path: str, edits: Sequence[Edit]) -> ToolResult:
+    for number, edit in enumerate(edits, 1):
+        where = f" in edit {number}" if len(edits) > 1 else ""
+        if not edit.old.strip("\r\n"):
+            raise ToolError(f"old is empty{where}: write_file writes whole files")
+        if edit.old == edit.new:
+            raise ToolError(f"old and new are the same{where}: nothing would change")
+    await _ask(context, path)
+    found = await asyncio.to_thread(_existing, context.workspace, path)
+    _check_known(context, found, path)
+    made = await asyncio.to_thread(_apply, found, edits, path)
+    if made.text == found.text:
+        raise ToolError("nothing would change: the file reads like new already")
+    times = f" in {count_text(made.places, 'place')}" if made.places > 1 else ""
+    return await _replace(context, path, found, made, f"was changed{times}")
+
+
+def _existing(workspace: Path, path: str) -> OriginalFile:
+    found = original(workspace, path)
+    if found is None:
+        raise ToolError(f"there is no file {path}", hint="Check the path, or write it with write_file.")
+    return found
+
+
+def _apply(found: OriginalFile, edits: Sequence[Edit], path: str) -> NewText:
+    """The text after all edits, each on what the ones before it made; a ToolError names the one that fails."""
+    text, places = found.text, 0
+    for number, edit in enumerate(edits, 1):
+        old, new = clean_text(edit.old), clean_text(edit.new)
+        try:
+            there = passages(text, old, new, every=edit.all, newline=found.form.newline, name=path)
+        except ToolError as error:
+            if len(edits) == 1:
+                raise
+            raise ToolError(f"edit {number} of {len(edits)}: {error.message}", hint=error.hint) from None
+        text = replace_passages(text, there)
+        places += len(there)
+    return NewText(text, places)
+
+
+async def _ask(context: FileContext, path: str) -> None:
+    """The call itself was approved; some places deserve a second thought."""
+    if why := needs_approval(context.workspace, path):
+        await context.approve(f"write {path}", why=why)
+
+
+def _check_known(context: FileContext, found: OriginalFile, path: str) -> None:
+    if isinstance(context, RecordsFiles):
+        context.file_records.check(found.path, found.data, found.text, path)
+
+
+async def _replace(context: FileContext, path: str, found: OriginalFile, made: NewText, what: str) -> ToolResult:
+    data = found.form.encode(made.text, path)
+    change = await _note(
+        context, path, found, data, text=made.text, write=lambda: write_bytes(context.workspace, found, data)
+    )
+    return _diff_result(path, unified_diff(found.text, made.text, path), f"{path} {what}", change)
+
+
+async def _note(
+    context: FileContext,
+    path: str,
+    found: OriginalFile | None,
+    data: bytes,
+    *,
+    text: str,
+    write: Callable[[], None] | None = None,
+) -> FileChange:
+    """Keep what was there, write, and remember what is there now. Bytes are on disk before they are replaced."""
+    before = None if found is None else found.digest
+    is_kept = isinstance(context, RecordsFiles)
+    if is_kept and found is not None:
+        before = await context.keep_bytes(found.data)
+    if write is not None:
+        await asyncio.to_thread(write)
+    written = found or await asyncio.to_thread(original, context.workspace, path)
+    if is_kept and written is not None:
+        context.file_records.note(written.path, data, text)
+    place = written.path if written is not None else Path(path)
+    root = context.workspace.resolve()
+    named = place.relative_to(root).as_posix() if place.is_relative_to(root) else path
+    return FileChange(path=named, before=before, after=digest_of(data), is_undoable=is_kept or found is None)
+
+
+def _keep_line_ends(found: OriginalFile, content: str) -> str:
+    """The text with the line ends of the file that it replaces."""
+    if found.form.newline == "\r\n" and "\r\n" not in content:
+        return content.replace("\n", "\r\n")
+    return content
+
+
+def _diff_result(path: str, diff: Diff, what: str, change: FileChange) -> ToolResult:
+    """The diff is for the model to check itself, and for interfaces to draw; `change` is for undo."""
+    text = clean_text(diff.text)
+    is_cut = len(text) > _MAX_DATA_CHARS
+    data = {
+        "kind": "diff",
+        "path": clean_text(path),
+        "added": diff.added,
+        "removed": diff.removed,
+        "diff": text[:_MAX_DATA_CHARS],
+        "is_cut": is_cut,
+        "change": msgspec.to_builtins(msgspec.structs.replace(change, path=clean_text(change.path))),
+    }
+    head = f"{what} (+{diff.added} −{diff.removed})"
+    return text_result(f"{head}\n{text}" if text else f"{head}; it is empty", data=data)

@@ -1,0 +1,171 @@
+"""Walk a folder as a reader would: without what `.gitignore` leaves out, never through a link, within bounds.
+
+Every folder is opened below its parent's descriptor, so a folder that is swapped for a link meanwhile leads nowhere.
+"""
+
+from __future__ import annotations
+
+import os
+import stat
+import time
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from loom.tools.ignore import MAX_FILE_BYTES, Rules, is_ignored, parse_ignore, rules_above
+from loom.tools.workspace import OpenFolder
+
+EntryKind: TypeAlias = Literal["file", "folder", "link", "other"]
+
+MAX_ENTRIES: Final = 100_000
+MAX_DEPTH: Final = 64
+WALK_SECONDS: Final = 20.0
+_FOLDER: Final = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_FILE: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | os.O_NOCTTY
+
+
+class FileEntry(msgspec.Struct, frozen=True):
+    """Something in a folder. It can be opened while the walk stands at it."""
+
+    parts: tuple[str, ...]
+    kind: EntryKind
+    size_bytes: int
+    target: str
+    """Where a link points."""
+    descriptor: int
+    """Of the folder that it is in."""
+
+    @property
+    def path(self) -> str:
+        return "/".join(self.parts)
+
+    def read(self, most_bytes: int) -> bytes | None:
+        """The beginning of a regular file, or None where it is gone, has become something else or may not be read."""
+        try:
+            descriptor = os.open(self.parts[-1], _FILE, dir_fd=self.descriptor)
+        except OSError:
+            return None
+        try:
+            if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+                return None
+            return _read_all(descriptor, self.size_bytes, most_bytes)
+        except OSError:
+            return None
+        finally:
+            os.close(descriptor)
+
+
+@contextmanager
+def below(descriptor: int, parts: Sequence[str]) -> Generator[int | None]:
+    """The folder that `parts` name below an open one, opened step by step and never through a link; None where it is
+    gone."""
+    opened: list[int] = []
+    found: int | None = descriptor
+    try:
+        try:
+            for part in parts:
+                opened.append(os.open(part, _FOLDER, dir_fd=found))
+                found = opened[-1]
+        except OSError:  # gone, forbidden, or no folder any more
+            found = None
+        yield found
+    finally:
+        for each in opened:
+            os.close(each)
+
+
+def _read_all(descriptor: int, expected: int, most_bytes: int) -> bytes:
+    """Plain reads: a file object costs more than the reading of a small file."""
+    data = os.read(descriptor, min(expected + 1, most_bytes))
+    if len(data) <= expected:
+        return data  # the end was reached
+    parts = [data]
+    size = len(data)
+    while size < most_bytes and (data := os.read(descriptor, min(most_bytes - size, 1_048_576))):
+        parts.append(data)
+        size += len(data)
+    return b"".join(parts)
+
+
+class Walk:
+    """Iterate over it for the entries, folders before what is in them, sorted by name."""
+
+    def __init__(self, folder: OpenFolder, *, max_depth: int = MAX_DEPTH) -> None:
+        self._folder = folder
+        self._max_depth = min(max_depth, MAX_DEPTH)
+        self._until = time.monotonic() + WALK_SECONDS
+        self._rules, self._way = _rules(folder.path)
+        self.seen = 0
+        self.ignored = 0
+        self.unreadable = 0
+        self.is_cut = False
+        """Whether there was too much to see all of it."""
+
+    def __iter__(self) -> Iterator[FileEntry]:
+        yield from self._inside(self._folder.descriptor, (), self._rules)
+
+    def _inside(self, descriptor: int, parts: tuple[str, ...], rules: Rules) -> Iterator[FileEntry]:
+        rules = self._with_own(descriptor, parts, rules)
+        try:
+            with os.scandir(descriptor) as found:
+                entries = sorted(found, key=lambda entry: entry.name)
+        except OSError:
+            self.unreadable += 1
+            return
+        for found_entry in entries:
+            entry = _entry(found_entry, (*parts, found_entry.name), descriptor)
+            if entry is None or entry.parts[-1] == ".git":
+                continue
+            if is_ignored(rules, (*self._way, *entry.parts), is_folder=entry.kind == "folder"):
+                self.ignored += 1
+                continue
+            if self.seen >= MAX_ENTRIES or time.monotonic() > self._until:
+                self.is_cut = True
+                return
+            self.seen += 1
+            yield entry
+            if entry.kind == "folder" and len(entry.parts) < self._max_depth:
+                yield from self._below(entry, rules)
+
+    def _below(self, entry: FileEntry, rules: Rules) -> Iterator[FileEntry]:
+        try:
+            descriptor = os.open(entry.parts[-1], _FOLDER, dir_fd=entry.descriptor)
+        except OSError:  # gone, forbidden, or no folder any more
+            self.unreadable += 1
+            return
+        try:
+            yield from self._inside(descriptor, entry.parts, rules)
+        finally:
+            os.close(descriptor)
+
+    def _with_own(self, descriptor: int, parts: tuple[str, ...], rules: Rules) -> Rules:
+        own = FileEntry((*parts, ".gitignore"), "file", 0, "", descriptor).read(MAX_FILE_BYTES)
+        patterns = parse_ignore(own) if own else ()
+        return (*rules, (len(self._way) + len(parts), patterns)) if patterns else rules
+
+
+def _rules(path: Path) -> tuple[Rules, tuple[str, ...]]:
+    """Who asks for a folder that is ignored wants to see it: then nothing outside it decides."""
+    rules, way = rules_above(path)
+    if any(is_ignored(rules, way[:depth], is_folder=True) for depth in range(1, len(way) + 1)):
+        return (), ()
+    return rules, way
+
+
+def _entry(found: os.DirEntry[str], parts: tuple[str, ...], descriptor: int) -> FileEntry | None:
+    try:
+        facts = found.stat(follow_symlinks=False)
+        target = os.readlink(found.name, dir_fd=descriptor) if stat.S_ISLNK(facts.st_mode) else ""
+    except OSError:  # it went away between the listing and the look
+        return None
+    kind: EntryKind = "other"
+    if stat.S_ISDIR(facts.st_mode):
+        kind = "folder"
+    elif stat.S_ISLNK(facts.st_mode):
+        kind = "link"
+    elif stat.S_ISREG(facts.st_mode):
+        kind = "file"
+    return FileEntry(parts, kind, facts.st_size, target, descriptor)

@@ -1,0 +1,315 @@
+"""Form: what a tool of a server takes. Models are told of one plain object, in names that every platform takes: a
+platform that refuses the schema of one tool refuses every request. Arguments are checked by what the server says, its
+alternatives included, and reach it under its own names."""
+
+from __future__ import annotations
+
+import hashlib
+import re
+from collections.abc import Iterable, Iterator
+from typing import Any, Final, cast
+from urllib.parse import unquote
+
+import msgspec
+
+from loom.content.json_values import sanitize_json
+from loom.errors import ToolError
+
+MAX_NAME: Final = 64
+MAX_SCHEMA_BYTES: Final = 64_000
+ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]+")
+_LEGAL: Final = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_NAME}}}")
+_MAX_VALUES: Final = 5_000
+_MAX_REFERENCES: Final = 16
+_MAX_INDEX_DIGITS: Final = 4
+_DROPPED: Final = ("$schema", "$id", "$defs", "definitions", "$ref", "$dynamicRef", "$dynamicAnchor", "$anchor")
+_NAMED: Final = ("properties", "patternProperties", "dependentSchemas")
+"""Below these, keys are names that the server chose, whatever they look like."""
+_DATA: Final = ("default", "examples", "enum", "const")
+"""Below these, nothing is a schema."""
+_EITHER: Final = ("anyOf", "oneOf")
+_NOT_AT_ROOT: Final = (
+    *("allOf", *_EITHER, "not", "enum", "const", "if", "then", "else"),
+    *("dependencies", "dependentRequired", "dependentSchemas", "propertyNames"),
+)
+_KINDS: Final[dict[str, tuple[type, ...]]] = {
+    "string": (str,),
+    "integer": (int,),
+    "number": (int, float),
+    "boolean": (bool,),
+    "array": (list,),
+    "object": (dict,),
+    "null": (type(None),),
+}
+
+
+class InputSchema(msgspec.Struct, frozen=True, kw_only=True):
+    told: dict[str, Any]
+    """The schema for models."""
+    schema: dict[str, Any]
+    """The same with its alternatives, to check by."""
+    names: dict[str, str]
+    """What a model calls differently → what the server calls it."""
+
+    def check_arguments(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments as a model is told of them, if their names and kinds are what the schema says; the rest is the
+        server's to judge. Its own names, which a description may tell, are understood."""
+        renamed = {own: name for name, own in self.names.items()}
+        found = {renamed.get(key, key): value for key, value in arguments.items()}
+        for key, facts in _properties(self.schema).items():  # required, and yet with a default: some servers mean it so
+            if (
+                key not in found
+                and key in _required_names(self.schema)
+                and isinstance(facts, dict)
+                and "default" in facts
+            ):
+                found[key] = facts["default"]
+        wrong = list(dict.fromkeys(_wrong(self.schema, found)))
+        properties = _properties(self.told)
+        if _is_closed(self.told):
+            wrong += [f"{key} is not known" for key in found if key not in properties]
+        if wrong:
+            required = _required_names(self.told)
+            expected = ", ".join(
+                f"{key}{'' if key in required else '?'}: {' | '.join(_kinds(facts)) or 'value'}"
+                for key, facts in properties.items()
+            )
+            raise ToolError(f"{tool} cannot take these arguments: {'; '.join(wrong[:10])}. Expected: ({expected})")
+        return found
+
+    def to_server_names(self, arguments: dict[str, Any]) -> dict[str, Any]:
+        """The arguments under the server's own names."""
+        return {self.names.get(key, key): value for key, value in arguments.items()}
+
+
+def form_of(schema: dict[str, Any]) -> InputSchema:
+    """Local references are put in place: some platforms follow none. What refers to itself is cut where it repeats; a
+    schema that is too large says only that it takes an object. The server checks its input anyway."""
+    plain = cast("dict[str, Any]", sanitize_json(schema))
+    try:
+        found = cast("dict[str, Any]", _Inlining(plain).inline(plain))
+    except (_TooLarge, RecursionError):
+        found = {}
+    if len(msgspec.json.encode(found)) > MAX_SCHEMA_BYTES:
+        found = {}
+    legal = _legal_names(_names(found))
+    found = _rename_properties(found, legal)
+    names = {name: own for own, name in legal.items() if name != own}
+    return InputSchema(told={**_flat(found), "type": "object"}, schema=found, names=names)
+
+
+# References ----------------------------------------------------------------------------------------------------------
+
+
+class _TooLarge(Exception):
+    """A schema that grows beyond use when its references are followed."""
+
+
+class _Inlining:
+    """Puts what `#/$defs/…` names in its place. Other references are not followed: nothing is fetched."""
+
+    def __init__(self, root: dict[str, Any]) -> None:
+        self._root = root
+        self._values = 0
+
+    def inline(self, value: Any, following: tuple[str, ...] = ()) -> Any:
+        self._values += 1
+        if self._values > _MAX_VALUES:
+            raise _TooLarge
+        match value:
+            case {"$ref": str() as reference}:
+                beside = self._table(cast("dict[str, Any]", value), following)
+                if reference in following or len(following) > _MAX_REFERENCES:
+                    return beside
+                return _merge_schemas(beside, self.inline(self._target(reference), (*following, reference)))
+            case dict():
+                return self._table(cast("dict[str, Any]", value), following)
+            case list():
+                return [self.inline(item, following) for item in cast("list[Any]", value)]
+            case _:
+                return value
+
+    def _table(self, table: dict[str, Any], following: tuple[str, ...]) -> dict[str, Any]:
+        return {key: self._below(key, item, following) for key, item in table.items() if key not in _DROPPED}
+
+    def _below(self, key: str, value: Any, following: tuple[str, ...]) -> Any:
+        if key in _DATA:
+            return value
+        if key not in _NAMED or not isinstance(value, dict):
+            return self.inline(value, following)
+        named = cast("dict[str, Any]", value)
+        return {name: self.inline(schema, following) for name, schema in named.items()}
+
+    def _target(self, reference: str) -> dict[str, Any]:
+        if not reference.startswith("#/"):
+            return {}
+        found: Any = self._root
+        for part in reference[2:].split("/"):
+            found = _member(found, unquote(part).replace("~1", "/").replace("~0", "~"))
+        return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+
+
+def _member(value: Any, name: str) -> Any:
+    if isinstance(value, dict):
+        return cast("dict[str, Any]", value).get(name)
+    if isinstance(value, list) and name.isdecimal() and len(name) <= _MAX_INDEX_DIGITS:
+        return next(iter(cast("list[Any]", value)[int(name) :]), None)
+    return None
+
+
+# Names ---------------------------------------------------------------------------------------------------------------
+
+
+def _names(schema: dict[str, Any]) -> Iterator[str]:
+    """Every argument that the schema names, its alternatives included."""
+    yield from _properties(schema)
+    yield from _required_names(schema)
+    for key in ("allOf", *_EITHER):
+        for branch in _branches(schema, key):
+            yield from _names(branch)
+
+
+def _legal_names(names: Iterable[str]) -> dict[str, str]:
+    """The server's names → those that models are told, the same whatever order they come in."""
+    all_names = set(names)
+    legal = {name: name for name in all_names if _LEGAL.fullmatch(name)}
+    taken = set(legal)
+    for name in sorted(all_names - taken):
+        plain = ILLEGAL.sub("_", name).strip("_")[:MAX_NAME] or "value"
+        chosen, seed = plain, name
+        while chosen in taken:
+            mark = hashlib.sha256(seed.encode()).hexdigest()[:8]
+            chosen, seed = f"{plain[: MAX_NAME - 9]}_{mark}", mark
+        taken.add(chosen)
+        legal[name] = chosen
+    return legal
+
+
+def _rename_properties(schema: dict[str, Any], legal: dict[str, str]) -> dict[str, Any]:
+    found = dict(schema)
+    if "properties" in schema:
+        found["properties"] = {legal[name]: facts for name, facts in _properties(schema).items()}
+    if "required" in schema:
+        found["required"] = [legal[name] for name in _required_names(schema)]
+    for key in ("allOf", *_EITHER):
+        if key in schema:
+            found[key] = [_rename_properties(branch, legal) for branch in _branches(schema, key)]
+    return found
+
+
+# One object ----------------------------------------------------------------------------------------------------------
+
+
+def _flat(schema: dict[str, Any]) -> dict[str, Any]:
+    """One object that takes whatever the schema takes: at the root no platform wants alternatives."""
+    found = {key: value for key, value in schema.items() if key not in _NOT_AT_ROOT}
+    found |= {"properties": _properties(schema)}
+    if "required" in schema:
+        found["required"] = _required_names(schema)
+    for branch in _branches(schema, "allOf"):
+        found = _merge_schemas(found, _flat(branch))
+    for key in _EITHER:
+        if options := [_flat(branch) for branch in _branches(schema, key)]:
+            found = _merge_schemas(found, _either(options, found["properties"]))
+    found["properties"] |= {name: {} for name in _required_names(found) if name not in found["properties"]}
+    if not _required_names(found):
+        found.pop("required", None)
+    return found
+
+
+def _either(options: list[dict[str, Any]], known: dict[str, Any]) -> dict[str, Any]:
+    """What holds whichever option is meant. What only some of them say of an argument says nothing of it where the
+    others are meant, so it is left out where more is `known`."""
+    said: dict[str, list[Any]] = {}
+    for option in options:
+        for name, facts in _properties(option).items():
+            said.setdefault(name, []).append(facts)
+    properties: dict[str, Any] = {}
+    for name, facts in said.items():
+        if name not in known or len(facts) == len(options):
+            distinct = [fact for at, fact in enumerate(facts) if fact not in facts[:at]]
+            properties[name] = distinct[0] if len(distinct) == 1 else {"anyOf": distinct}
+    first, *others = (_required_names(option) for option in options)
+    found = {"properties": properties, "required": [name for name in first if all(name in other for other in others)]}
+    return found | {"additionalProperties": False} if all(map(_is_closed, options)) else found
+
+
+def _merge_schemas(one: Any, other: Any) -> Any:
+    """A schema of what both say; where they differ, of what `one` says. No name is lost."""
+    if not isinstance(one, dict) or not isinstance(other, dict):
+        return cast("Any", other if one is True else one)
+    first, second = cast("dict[str, Any]", one), cast("dict[str, Any]", other)
+    found = {**second, **first}
+    mine, theirs = _properties(first), _properties(second)
+    if mine and theirs:
+        met = {name: _merge_schemas(facts, theirs.get(name, True)) for name, facts in mine.items()}
+        found["properties"] = {**met, **{name: facts for name, facts in theirs.items() if name not in mine}}
+    elif theirs:
+        found["properties"] = theirs
+    if required := [*_required_names(first), *_required_names(second)]:
+        found["required"] = list(dict.fromkeys(required))
+    if second.get("additionalProperties") is False:
+        found["additionalProperties"] = False
+    return found
+
+
+def _branches(schema: dict[str, Any], key: str) -> list[dict[str, Any]]:
+    """Those that arguments, which are an object, can meet."""
+    found: Any = schema.get(key)
+    branches: list[dict[str, Any]] = []
+    for branch in cast("list[Any]", found) if isinstance(found, list) else []:
+        met: Any = {} if branch is True else branch
+        if isinstance(met, dict) and "object" in (_kinds(met) or ["object"]):
+            branches.append(cast("dict[str, Any]", met))
+    return branches
+
+
+def _properties(schema: dict[str, Any]) -> dict[str, Any]:
+    found: Any = schema.get("properties")
+    named = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    return {name: facts if isinstance(facts, dict | bool) else {} for name, facts in named.items()}
+
+
+def _required_names(schema: dict[str, Any]) -> list[str]:
+    found: Any = schema.get("required")
+    names = cast("list[Any]", found) if isinstance(found, list) else []
+    return list(dict.fromkeys(name for name in names if isinstance(name, str)))
+
+
+def _is_closed(schema: dict[str, Any]) -> bool:
+    """Whether it takes the arguments that it names and no others."""
+    return schema.get("additionalProperties") is False and not schema.get("patternProperties")
+
+
+# Arguments -----------------------------------------------------------------------------------------------------------
+
+
+def _wrong(schema: dict[str, Any], arguments: dict[str, Any]) -> list[str]:
+    """What is missing or of another kind. Of alternatives one must do; that only one may is not looked at."""
+    wrong = [f"{key} is missing" for key in _required_names(schema) if key not in arguments]
+    for key, facts in _properties(schema).items():
+        kinds = _kinds(facts)
+        if key in arguments and kinds and not any(_is_kind(arguments[key], kind) for kind in kinds):
+            wrong.append(f"{key} must be {' or '.join(kinds)}")
+    for branch in _branches(schema, "allOf"):
+        wrong += _wrong(branch, arguments)
+    for either in _EITHER:
+        options = [_wrong(branch, arguments) for branch in _branches(schema, either)]
+        if options and all(options):
+            wrong.append(", or ".join(dict.fromkeys(" and ".join(option) for option in options)))
+    return wrong
+
+
+def _kinds(facts: Any) -> list[str]:
+    """The JSON types that a schema names; empty where it says nothing simple."""
+    kind: Any = cast("dict[str, Any]", facts).get("type") if isinstance(facts, dict) else None
+    kinds = cast("list[Any]", kind) if isinstance(kind, list) else [kind]
+    return kinds if all(isinstance(item, str) and item in _KINDS for item in kinds) else []
+
+
+def _is_kind(value: Any, kind: str) -> bool:
+    if isinstance(value, bool):
+        return kind == "boolean"
+    if isinstance(value, float) and kind == "integer":
+        return value.is_integer()
+    return isinstance(value, _KINDS[kind])

@@ -1,0 +1,111 @@
+"""Find what a model names: a medium of the session by id, digest or name, else a file of the workspace."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Sequence
+from difflib import get_close_matches
+from typing import Final
+
+import msgspec
+
+from loom.content.media import DIGEST_TAG, Media, digest_of
+from loom.errors import NotFound, ToolError, Unreadable
+from loom.formats import inspect
+from loom.formats.facts import IntakeLimits, Rendered
+from loom.formats.file_names import clean_name
+from loom.formats.sniff import sniff
+from loom.tools.base import ToolContext
+from loom.tools.files import ask_to_read
+from loom.tools.workspace import open_file, read_whole
+
+ID_CHARS: Final = 12
+_ID: Final = re.compile(r"(?:sha256:)?([0-9a-f]{8,64})")
+
+
+class LoadedMedia(msgspec.Struct, frozen=True):
+    """A medium and its bytes."""
+
+    media: Media
+    data: bytes
+    is_stored: bool
+    """Whether the session holds it; a file of the workspace is not stored by looking at it."""
+
+
+def short_id(media: Media) -> str:
+    """Enough of a digest to name a medium within a session."""
+    return media.digest.removeprefix(DIGEST_TAG)[:ID_CHARS]
+
+
+def derived_media(made: Rendered, name: str) -> LoadedMedia:
+    """Derived bytes, to be looked at further."""
+    media = Media(
+        digest=digest_of(made.data),
+        media_type=made.media_type,
+        size_bytes=len(made.data),
+        width=made.width,
+        height=made.height,
+        pages=made.pages,
+        name=name,
+    )
+    return LoadedMedia(media, made.data, is_stored=False)
+
+
+async def find(context: ToolContext, asked: str) -> LoadedMedia:
+    """A ToolError that says what there is, where nothing has this id or name."""
+    stored = await context.media()
+    media = find_by_id(stored, asked) or find_by_name(stored, asked)
+    if media is not None:
+        return LoadedMedia(media, await _load(context, media), is_stored=True)
+    try:
+        with open_file(context.workspace, asked) as opened:
+            await ask_to_read(context, opened, asked)
+            data = await asyncio.to_thread(read_whole, opened, context.limits)
+    except Unreadable:
+        raise _nothing(stored, asked) from None
+    media = await asyncio.to_thread(_inspect, data, opened.path.name, context.limits)
+    return LoadedMedia(msgspec.structs.replace(media, source=str(opened.path)), data, is_stored=False)
+
+
+def _inspect(data: bytes, name: str, limits: IntakeLimits) -> Media:
+    """What the door knows of it; of a text, which is read by lines and may be long, only what it is."""
+    sniffed = sniff(data, name)
+    if sniffed.category != "text":
+        return inspect(data, name, limits).media
+    return Media(digest=digest_of(data), media_type=sniffed.media_type, size_bytes=len(data), name=clean_name(name))
+
+
+def find_by_id(stored: Sequence[Media], asked: str) -> Media | None:
+    """The beginning of a digest, eight hex digits at least; a ToolError where several begin so."""
+    found = _ID.fullmatch(asked.strip().lower())
+    if found is None:
+        return None
+    matching = {media.digest: media for media in stored if media.digest.startswith(DIGEST_TAG + found[1])}
+    if len(matching) > 1:
+        listed = ", ".join(
+            f"{media.digest.removeprefix(DIGEST_TAG)[:20]} ({media.name})" for media in matching.values()
+        )
+        raise ToolError(f"several media begin with {found[1]}: {listed}", hint="Give more digits.")
+    return next(iter(matching.values()), None)
+
+
+def find_by_name(stored: Sequence[Media], asked: str) -> Media | None:
+    """The last that was called so."""
+    return next((media for media in reversed(stored) if media.name and media.name == asked.strip()), None)
+
+
+async def _load(context: ToolContext, media: Media) -> bytes:
+    try:
+        return await context.load(media.digest)
+    except NotFound:
+        raise ToolError(
+            f"{media.label} is not stored any more", hint="Texts of long outputs are kept for some days only."
+        ) from None
+
+
+def _nothing(stored: Sequence[Media], asked: str) -> ToolError:
+    names = list(dict.fromkeys(media.name for media in stored if media.name))
+    near = get_close_matches(asked[:200], names, n=3, cutoff=0.5)
+    hint = f"Near it: {', '.join(near)}." if near else "look() lists what there is."
+    return ToolError(f"there is no medium and no file {asked[:200]!r}", hint=hint)

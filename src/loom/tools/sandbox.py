@@ -1,0 +1,277 @@
+"""A fence around the programs that tools start: the workspace is writable, everything else can only be read, what may
+hold secrets not even that, and there is no network unless it was approved.
+
+Bubblewrap does it where it is installed: own view of the files, own processes, own network. Elsewhere Landlock and
+seccomp do it as far as the kernel allows: the same files, no view into other processes, no sockets. `sandbox_state`
+says which it is; where neither works, approvals say so.
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from loom.errors import ToolError
+from loom.tools import sandbox_launcher
+from loom.tools.workspace import SENSITIVE_FOLDERS
+
+SandboxKind: TypeAlias = Literal["bubblewrap", "landlock", "none"]
+SandboxMode: TypeAlias = Literal["auto", "require", "off"]
+
+_HIDDEN_IN_HOME: Final = (
+    *SENSITIVE_FOLDERS,
+    *(".netrc", ".pgpass", ".npmrc", ".pypirc", ".git-credentials", ".htpasswd", ".config/gcloud", ".config/gh"),
+    *(".config/loom", ".local/share/loom", ".local/state/loom", ".cache/loom", ".mozilla", ".config/chromium"),
+    *(".config/google-chrome", ".local/share/keyrings", ".terraform.d", ".vault-token", ".bash_history"),
+    *(".zsh_history", ".python_history", ".local/share/fish"),
+)
+_HIDDEN_IN_SYSTEM: Final = (
+    "/etc/shadow",
+    "/etc/gshadow",
+    "/etc/sudoers",
+    "/etc/sudoers.d",
+    "/etc/ssl/private",
+    str(Path("/") / "root" / ".ssh"),
+)
+_PROTECTED: Final = (".git/hooks",)
+"""Below the workspace, and yet not to be written: what stands there is run outside the sandbox later."""
+_KEPT_CAPABILITIES: Final = ("CAP_DAC_OVERRIDE", "CAP_FOWNER", "CAP_CHOWN")
+"""Of root's: what it needs to write files of others in the workspace."""
+_PROCESS_LIMIT: Final = "{{ ulimit -u {0} || ulimit -p {0}; }} 2>/dev/null"
+"""bash and dash have different letters for it. Root has no such limit."""
+_CHECK_SECONDS: Final = 10.0
+
+
+class SandboxSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user configured, and the folders of ours that no command may see."""
+
+    mode: SandboxMode = "auto"
+    network: bool = False
+    writable: tuple[Path, ...] = ()
+    hidden: tuple[Path, ...] = ()
+    max_memory_bytes: int | None = None
+    max_processes: int | None = 2_000
+    max_file_bytes: int | None = None
+
+
+class SandboxState(msgspec.Struct, frozen=True):
+    """What fence there is on this machine, and why there is no better one."""
+
+    kind: SandboxKind
+    detail: str
+
+
+class SandboxedCommand(msgspec.Struct, frozen=True):
+    """What to start, and the descriptors that the child must inherit."""
+
+    argv: tuple[str, ...]
+    environment: dict[str, str]
+    descriptors: tuple[int, ...] = ()
+
+    def close(self) -> None:
+        """Close the descriptors here; the child has them."""
+        for descriptor in self.descriptors:
+            os.close(descriptor)
+
+
+@cache
+def sandbox_state() -> SandboxState:
+    """Try what there is, once: installed is not the same as allowed."""
+    bwrap = shutil.which("bwrap")
+    why = "bubblewrap is not installed (on Debian and Ubuntu: apt install bubblewrap)"
+    if bwrap is not None:
+        tried = [bwrap, "--ro-bind", "/", "/", "--proc", "/proc", "--dev", "/dev", "--unshare-all", "true"]
+        try:
+            run = subprocess.run(tried, capture_output=True, timeout=_CHECK_SECONDS, check=False)
+        except (OSError, subprocess.TimeoutExpired) as error:
+            why = f"bubblewrap cannot be started: {error}"
+        else:
+            if run.returncode == 0:
+                return SandboxState("bubblewrap", f"{bwrap}: own files, processes and network")
+            words = run.stderr.decode(errors="replace").strip().rpartition("\n")[2]
+            why = f"bubblewrap does not work here: {words or f'exit code {run.returncode}'}"
+    if sys.platform == "linux" and (version := sandbox_launcher.landlock_version()) > 0:
+        return SandboxState("landlock", f"Landlock {version} and seccomp; {why}")
+    return SandboxState("none", f"{why}, and the kernel has no Landlock")
+
+
+class Sandbox:
+    """Wraps commands. One for all sessions of a runtime; each workspace has a folder of its own for temporary files."""
+
+    def __init__(self, settings: SandboxSettings | None = None, *, state: SandboxState | None = None) -> None:
+        self.settings = settings or SandboxSettings()
+        self._state = state
+        self._scratch: dict[Path, str] = {}
+
+    @property
+    def state(self) -> SandboxState:
+        if self.settings.mode == "off":
+            return SandboxState("none", "it is switched off (sandbox.mode)")
+        return self._state or sandbox_state()
+
+    @property
+    def is_active(self) -> bool:
+        return self.state.kind != "none"
+
+    def describe(self, *, network: bool = False, unsandboxed: bool = False) -> str:
+        """Return one sentence for the approval: what the command can reach."""
+        if unsandboxed:
+            return "Outside the sandbox: it can read and change everything that you can."
+        if not self.is_active:
+            return f"Not sandboxed ({self.state.detail}): it can read and change everything that you can."
+        reach = "network access" if network or self.settings.network else "no network"
+        return f"Sandboxed: it writes only to the workspace, sees no keys, {reach}."
+
+    def wrap(
+        self,
+        command: Sequence[str],
+        folder: Path,
+        *,
+        network: bool = False,
+        unsandboxed: bool = False,
+        is_server: bool = False,
+    ) -> SandboxedCommand:
+        """Return what to start for `command` in `folder`, which it may write. Raises ToolError where a sandbox is
+        required and impossible."""
+        if unsandboxed or not self.is_active:
+            if self.settings.mode == "require" and not unsandboxed:
+                raise ToolError(
+                    f"commands run only in a sandbox here, and there is none: {self.state.detail}",
+                    hint="Install bubblewrap, or set sandbox.mode.",
+                )
+            return SandboxedCommand(tuple(command), {})
+        network = network or self.settings.network
+        root = Path(os.path.realpath(folder))
+        if not root.is_dir():
+            raise ToolError(f"{command[0]} cannot be started: {folder} is not a folder")
+        scratch = self._scratch_of(root)
+        limited = command if is_server else self._limited(command)
+        if self.state.kind == "bubblewrap":
+            return self._bubblewrapped(limited, root, scratch, network=network)
+        return self._landlocked(limited, root, scratch, network=network)
+
+    def _scratch_of(self, root: Path) -> str:
+        if root not in self._scratch:
+            if not self._scratch:
+                atexit.register(self.close)
+            self._scratch[root] = tempfile.mkdtemp(prefix="loom-commands-")
+        return self._scratch[root]
+
+    def close(self) -> None:
+        """Remove the folders for temporary files."""
+        while self._scratch:
+            shutil.rmtree(self._scratch.popitem()[1], ignore_errors=True)
+
+    def _limited(self, command: Sequence[str]) -> tuple[str, ...]:
+        settings = self.settings
+        limits = [
+            *([f"ulimit -v {settings.max_memory_bytes // 1024}"] if settings.max_memory_bytes else []),
+            *([f"ulimit -f {settings.max_file_bytes // 512}"] if settings.max_file_bytes else []),
+            *([_PROCESS_LIMIT.format(settings.max_processes)] if settings.max_processes else []),
+        ]
+        if not limits:
+            return tuple(command)
+        return ("/bin/sh", "-c", "; ".join([*limits, 'exec "$@"']), "sh", *command)
+
+    def hidden_paths(self) -> tuple[Path, ...]:
+        """Return what exists of the places that no command may read."""
+        home = Path.home()
+        wanted = [*(home / name for name in _HIDDEN_IN_HOME), *map(Path, _HIDDEN_IN_SYSTEM), *self.settings.hidden]
+        real = {Path(os.path.realpath(path)) for path in wanted if os.path.lexists(path)}
+        return tuple(sorted(path for path in real if not any(parent in real for parent in path.parents)))
+
+    def _writable_paths(self, root: Path) -> list[Path]:
+        given = [Path(os.path.realpath(path.expanduser())) for path in self.settings.writable]
+        return [root, *(path for path in given if path.exists())]
+
+    def _bubblewrapped(self, command: Sequence[str], root: Path, scratch: str, *, network: bool) -> SandboxedCommand:
+        argv = [shutil.which("bwrap") or "bwrap", "--die-with-parent", "--unshare-all"]
+        argv += ["--share-net"] if network else []
+        if os.geteuid() == 0:
+            argv += ["--cap-drop", "ALL"]
+            for capability in _KEPT_CAPABILITIES:
+                argv += ["--cap-add", capability]
+        argv += ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc", "--bind", scratch, "/tmp"]  # noqa: S108  inside it is ours alone
+        argv += ["--tmpfs", "/run", "--tmpfs", "/dev/shm"]  # noqa: S108  as above
+        resolver = os.path.realpath("/etc/resolv.conf")
+        if network and resolver.startswith("/run/") and os.path.exists(resolver):  # noqa: PTH110  text is compared too
+            argv += ["--ro-bind", resolver, resolver]
+        writable = self._writable_paths(root)
+        for path in self.hidden_paths():
+            if path in writable:
+                continue  # what the user named as workspace is meant
+            argv += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", "/dev/null", str(path)]
+        for path in writable:
+            argv += ["--bind", str(path), str(path)]
+        for path in self.hidden_paths():
+            if any(path.is_relative_to(kept) and path != kept for kept in writable):
+                argv += ["--tmpfs", str(path)] if path.is_dir() else ["--ro-bind", "/dev/null", str(path)]
+        for name in _PROTECTED:
+            if (root / name).is_dir() and not (root / name).is_symlink():
+                argv += ["--ro-bind", str(root / name), str(root / name)]
+        program = sandbox_launcher.filter_program(network=True)  # the network is a namespace here
+        descriptors: tuple[int, ...] = ()
+        if program:
+            descriptor = os.memfd_create("loom-filter", 0)
+            os.write(descriptor, program)
+            os.lseek(descriptor, 0, os.SEEK_SET)
+            descriptors = (descriptor,)
+            argv += ["--seccomp", str(descriptor)]
+        argv += ["--chdir", str(root), "--", *command]
+        return SandboxedCommand(tuple(argv), _private("/tmp"), descriptors)  # noqa: S108  as above
+
+    def _landlocked(self, command: Sequence[str], root: Path, scratch: str, *, network: bool) -> SandboxedCommand:
+        readable, listable = _readable_paths(self.hidden_paths())
+        devices = ["/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"]
+        plan = {
+            "command": list(command),
+            "network": network,
+            "readable": [*readable, "/proc"],
+            "listable": listable,
+            "writable": [*map(str, self._writable_paths(root)), scratch, *devices],
+        }
+        launcher = [sys.executable, "-I", "-S", sandbox_launcher.__file__]
+        return SandboxedCommand((*launcher, msgspec.json.encode(plan).decode()), _private(scratch))
+
+
+def _private(folder: str) -> dict[str, str]:
+    """Caches that a command may write, since it may not write those of the home folder."""
+    cache_folder = f"{folder}/.cache"
+    return {"TMPDIR": folder, "XDG_CACHE_HOME": cache_folder, "npm_config_cache": f"{cache_folder}/npm"}
+
+
+def _readable_paths(hidden: Sequence[Path]) -> tuple[list[str], list[str]]:
+    """All of the file system but the hidden places: Landlock only knows what is allowed. Folders above a hidden place
+    can be listed, and what is beside it is allowed piece by piece."""
+    above = {parent for path in hidden for parent in path.parents} | {Path("/")}
+    readable: list[str] = []
+    for folder in above:
+        try:
+            entries = list(os.scandir(folder))
+        except OSError:  # not ours to read anyway
+            continue
+        readable += [
+            entry.path
+            for entry in entries
+            if Path(entry.path) not in above
+            and Path(entry.path) not in hidden
+            and entry.path != "/proc"
+            and not entry.is_symlink()  # what it leads to is allowed where it is, or not at all
+        ]
+    return readable, [str(folder) for folder in above]
+
+
+def forbid_dumps() -> None:
+    """Keep other processes of this user from reading the memory and environment of this one through /proc."""
+    if sys.platform == "linux":
+        sandbox_launcher.libc().prctl(sandbox_launcher.PR_SET_DUMPABLE, 0, 0, 0, 0)

@@ -1,0 +1,73 @@
+"""Undo what write_file, edit_file and multi_edit did: the bytes before each write are kept by digest."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from pathlib import Path
+from typing import Any, TypeAlias, cast
+
+import msgspec
+
+from loom.content.blocks import ToolResult
+from loom.errors import ToolError
+from loom.tools.file_write import original_bytes, remove, write_bytes
+
+LoadBytes: TypeAlias = Callable[[str], Awaitable[bytes]]
+"""Digest → the bytes that were kept."""
+
+
+class FileChange(msgspec.Struct, frozen=True, kw_only=True):
+    """One write: `path` relative to the workspace, and the digests of what was there before and after.
+
+    `before` is None for a file that was new. `is_undoable` is False where the bytes before were not kept.
+    """
+
+    path: str
+    before: str | None
+    after: str
+    is_undoable: bool = True
+
+
+def file_changes(results: Iterable[ToolResult]) -> list[FileChange]:
+    """Return what the tools of these results wrote, in their order."""
+    found: list[FileChange] = []
+    for result in results:
+        data: Any = result.data
+        change: Any = cast("dict[str, Any]", data).get("change") if isinstance(data, dict) else None
+        if isinstance(change, dict):
+            found.append(msgspec.convert(change, FileChange))
+    return found
+
+
+async def restore(workspace: Path, changes: Iterable[FileChange], load: LoadBytes) -> list[str]:
+    """Undo `changes`, the last one first, and return a sentence for each file.
+
+    A file that was changed by something else since is left alone, and so are the older changes of the same file; the
+    sentence says so. Nothing outside the workspace is touched.
+    """
+    said: list[str] = []
+    blocked: set[str] = set()
+    for change in reversed(list(changes)):
+        if change.path in blocked:
+            continue
+        try:
+            said.append(await _restore_one(workspace, change, load))
+        except ToolError as error:
+            blocked.add(change.path)
+            said.append(f"{change.path} was left as it is: {error.message}")
+    return said
+
+
+async def _restore_one(workspace: Path, change: FileChange, load: LoadBytes) -> str:
+    if not change.is_undoable:
+        raise ToolError("what it held before was not kept")
+    found = await asyncio.to_thread(original_bytes, workspace, change.path)
+    if found is None or found.digest != change.after:
+        raise ToolError("it was changed or removed by something else since")
+    if change.before is None:
+        await asyncio.to_thread(remove, workspace, found)
+        return f"{change.path} was removed: it was new"
+    data = await load(change.before)
+    await asyncio.to_thread(write_bytes, workspace, found, data)
+    return f"{change.path} is as it was before"

@@ -1,0 +1,23 @@
+"""Every wire by name. A module that lacks a part of `Wire` is an error of the type checker here."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from loom.models import Model, WireName
+from loom.wire import anthropic, bedrock_anthropic, gemini, ollama, openai_chat, openai_responses
+from loom.wire.protocol import Wire
+
+WIRES: Final[dict[WireName, Wire]] = {
+    "anthropic": anthropic,
+    "bedrock_anthropic": bedrock_anthropic,
+    "openai_chat": openai_chat,
+    "openai_responses": openai_responses,
+    "gemini": gemini,
+    "ollama": ollama,
+}
+
+
+def wire_of(model: Model) -> Wire:
+    """Return the protocol of a model. Raises `KeyError` for the built-in model, which has none."""
+    return WIRES[model.wire]

@@ -1,0 +1,119 @@
+"""Attachments: every file that Loom reads, long pastes, and failures that stay visible."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from playwright.sync_api import Route, expect
+
+from browser.client import Client
+from browser.samples import draw_image, file_payload
+
+CANARY = "quokka"
+TEXT_FILES = {
+    "notes.md": ("text/markdown", f"# Notes\n\nthe {CANARY} is here\n"),
+    "plain.txt": ("text/plain", f"the {CANARY} is here\n"),
+    "table.csv": ("text/csv", f"animal,count\n{CANARY},3\n"),
+    "script.py": ("text/x-python", f"animal = '{CANARY}'\n"),
+    "data.json": ("application/json", json.dumps({"url": f"http://127.0.0.1:9/{CANARY}"})),
+    "digest.json": ("application/json", json.dumps({"digest": "sha256:" + "0" * 64, "animal": CANARY})),
+    "unknown.zzz": ("", f"the {CANARY} is here\n"),
+}
+
+
+@pytest.mark.parametrize("name", TEXT_FILES)
+def test_a_text_file_is_attached_and_reaches_the_model(client: Client, name: str) -> None:
+    media_type, content = TEXT_FILES[name]
+    client.paste_files(file_payload(name, content.encode(), media_type))
+    expect(client.attachments).to_contain_text(name)
+    expect(client.attachments).to_contain_text(" B")
+    client.send_and_wait("!echo What is in it?")
+    card = client.user_messages.last.locator("details.text-file")
+    expect(card).to_contain_text(name)
+    card.locator("summary").click()
+    expect(card.locator("pre")).to_contain_text(CANARY)
+    request = client.daemon.ask(f"/v1/sessions/{client.session}/wire?model=ollama/llama3.2")
+    assert f"[file: {name}]" in str(request)
+    assert CANARY in str(request)
+
+
+def test_a_page_is_attached_as_a_document_and_its_text_reaches_the_model(client: Client) -> None:
+    client.paste_files(file_payload("page.html", f"<p>the {CANARY}</p>".encode(), "text/html"))
+    expect(client.attachments).to_contain_text("page.html")
+    client.send_and_wait("!echo What is in it?")
+    request = client.daemon.ask(f"/v1/sessions/{client.session}/wire?model=ollama/llama3.2")
+    assert CANARY in str(request)
+
+
+def _paste_text(client: Client, text: str) -> None:
+    client.page.evaluate(
+        """(text) => { const data = new DataTransfer(); data.setData('text/plain', text);
+        document.querySelector('#message').dispatchEvent(
+          new ClipboardEvent('paste', { clipboardData: data, bubbles: true, cancelable: true })); }""",
+        text,
+    )
+
+
+def test_a_long_paste_becomes_an_attachment_and_comes_back_when_the_message_is_edited(client: Client) -> None:
+    first, second = f"{CANARY} " * 800, "another text. " * 400
+    _paste_text(client, first)
+    _paste_text(client, second)
+    expect(client.attachments).to_have_count(2)
+    expect(client.attachments.first).to_contain_text("pasted.txt")
+    expect(client.attachments.last).to_contain_text("pasted-2.txt")
+    expect(client.attachments.last).to_contain_text("kB")
+    client.page.reload()
+    expect(client.attachments).to_have_count(2)
+    client.send_and_wait("!echo read it")
+    assert first.strip() in str(client.daemon.ask(f"/v1/sessions/{client.session}/wire?model=ollama/llama3.2"))
+    client.message_box.press("ArrowUp")
+    expect(client.message_box).to_have_value("!echo read it")
+    expect(client.attachments).to_have_count(2)
+    client.message_box.fill("!echo read it again")
+    client.send_button.click()
+    expect(client.answers.last).to_contain_text("read it again")
+    expect(client.user_messages.last.locator("details.text-file")).to_have_count(2)
+
+
+def test_a_failed_attachment_stays_says_why_and_keeps_the_message_from_being_sent(client: Client) -> None:
+    client.paste_files(file_payload("broken.png", b"\x89PNG\r\n\x1a\nnot an image"))
+    client.paste_files(file_payload("good.png", draw_image("good")))
+    failed = client.page.locator(".failed-attachment")
+    expect(failed).to_contain_text("broken.png")
+    expect(failed).to_contain_text(re.compile(r"\w+ \w+ \w+"))
+    client.message_box.fill("!echo look")
+    expect(client.attachments.last).to_contain_text("640×400")
+    expect(client.send_button).to_be_disabled()
+    client.message_box.press("Enter")
+    expect(client.page.get_by_role("status")).to_contain_text("Retry or remove the failed attachment")
+    expect(client.attachments).to_have_count(2)
+    client.page.reload()
+    expect(client.attachments).to_have_count(2)
+    expect(failed).to_contain_text("broken.png was not uploaded")
+    failed.get_by_role("button", name="Remove").click()
+    expect(client.attachments).to_have_count(1)
+    client.send_button.click()
+    expect(client.user_messages.last.locator("figcaption")).to_contain_text("good.png")
+
+
+def test_a_paste_that_could_not_be_uploaded_can_be_retried_or_inserted(client: Client) -> None:
+    def fail(route: Route) -> None:
+        route.abort()
+
+    client.page.route("**/v1/media*", fail)
+    words = f"{CANARY} " * 800
+    _paste_text(client, words)
+    failed = client.page.locator(".failed-attachment")
+    expect(failed).to_contain_text("pasted.txt")
+    client.page.unroute("**/v1/media*", fail)
+    failed.get_by_role("button", name="Retry").click()
+    expect(failed).to_have_count(0)
+    expect(client.attachments).to_contain_text("kB")
+    client.attachments.get_by_role("button", name="Remove pasted.txt").click()
+    client.page.route("**/v1/media*", fail)
+    _paste_text(client, words + "once more")
+    failed.get_by_role("button", name="Insert as text").click()
+    expect(client.attachments).to_have_count(0)
+    expect(client.message_box).to_have_value(words + "once more")

@@ -1,0 +1,213 @@
+"""Shown is sent: what an interface shows of the next request is the body that then reaches the far side of a socket.
+
+Generated configurations × sessions × learned refusals × quarantine × overrides × attachments × model switches × ageing.
+The command, the library and the daemon each show it just before it is sent.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import random
+from collections.abc import AsyncGenerator, Iterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+
+from daemon.running import TOKEN, serving
+from flow.far_models import PLATFORMS, WIRES, is_question, speak
+from loom.cli import context as context_command
+from loom.cli import wire as wire_command
+from loom.cli.session_options import choose_tools
+from loom.compile.policy import override_key
+from loom.compile.request import NEXT_MESSAGE
+from loom.config import load_config
+from loom.errors import LoomError
+from loom.prompt import ReceiptRow
+from loom.providers.http import WIRES as ENCODERS
+from loom.providers.media_body import MediaBody
+from loom.runtime import Runtime
+from loom.testing import sample_pdf, sample_png
+from providers.far_side import FarSide, Reply, Request, far_side, refusal
+
+REFUSALS = {
+    "tools": (400, {"error": {"message": "This model does not support tools.", "type": "invalid_request_error"}}),
+    "images": (400, {"error": {"message": "image input is not supported by this model", "type": "invalid"}}),
+    "bytes": (413, {"error": {"message": "request too large", "type": "request_too_large"}}),
+}
+SEEDS = range(12)
+
+
+class World:
+    """Two far models, a home, and what the far side received."""
+
+    def __init__(self, home: Path, server: FarSide, dice: random.Random) -> None:
+        self.home = home
+        self.server = server
+        self.dice = dice
+        self.refused: list[str] = []
+
+    def bodies(self) -> list[dict[str, Any]]:
+        return [request.json for request in self.server.requests if is_question(request)]
+
+
+@asynccontextmanager
+async def world(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[World]:
+    dice = random.Random(seed)
+    wires = dice.sample(WIRES, 2)
+    found: list[World] = []
+
+    def answer(request: Request) -> Reply:
+        if not is_question(request):
+            return refusal(404, {"error": "not found"})
+        if found and found[0].refused:
+            return refusal(*REFUSALS[found[0].refused.pop()])
+        wire = next(wire for wire in wires if f"/{wire}/" in request.target)
+        return speak(wire, f"answer {dice.randrange(1000)}")
+
+    async with far_side(answer) as server:
+        home = tmp_path / "home"
+        home.mkdir()
+        lines = ['model = "far0"', "[keys]"]
+        lines += [f'{name} = "sk-far-away-0123"' for name in ("anthropic", "openai", "gemini")]
+        for number, wire in enumerate(wires):
+            platform, name = PLATFORMS[wire]
+            url = server.url.rstrip("/") + f"/{wire}"
+            base = url + ("/v1" if wire in ("openai_chat", "openai_responses") else "")
+            lines += [f"[models.far{number}]", f'provider = "{platform}"', f'model = "{name}"', f'base_url = "{base}"']
+            if dice.random() < 0.5:
+                lines.append(f"temperature = {dice.choice((0.0, 0.5, 1.0))}")
+            if dice.random() < 0.5:
+                lines.append(f"max_tokens = {dice.choice((500, 2000))}")
+        lines += [
+            "[context]",
+            f"full_turns = {dice.choice((1, 2))}",
+            f'aging = "{dice.choice(("stepped", "every-turn"))}"',
+        ]
+        (home / "loom.toml").write_text("\n".join(lines))
+        monkeypatch.setenv("LOOM_HOME", str(home))
+        monkeypatch.setenv("LOOM_OFFLINE", "1")
+        monkeypatch.chdir(tmp_path)
+        found.append(World(home, server, dice))
+        yield found[0]
+
+
+def attachments(dice: random.Random) -> list[Any]:
+    kinds: list[Any] = [
+        sample_png(dice.randrange(600, 900), 500),
+        sample_pdf("The timeout is 30 seconds."),
+        "more words",
+    ]
+    return dice.sample(kinds, dice.randrange(0, 3))
+
+
+async def converse(runtime: Runtime, there: World, tools: tuple[str, ...] | None) -> str:
+    """A session with history: pictures that age, refusals that were learned, a switch, an override."""
+    dice = there.dice
+    session = await runtime.session(model="far0", tools=tools)
+    for turn in range(dice.randrange(1, 6)):
+        if dice.random() < 0.3:
+            there.refused.append(dice.choice(list(REFUSALS)))
+        with contextlib.suppress(LoomError):  # a turn that failed is part of the history, too
+            await session.send(f"question {turn}", *attachments(dice))
+    if dice.random() < 0.5:
+        await session.use("far1")
+    rows = [row for receipt in await session.plan() for row in receipt.rows if row.kind == "image"]
+    if rows and dice.random() < 0.5:
+        snapshot = await session.snapshot()
+        row = dice.choice(rows)
+        key = override_key(snapshot.path[row.message].id, row.block, row.inner)
+        await runtime.sessions.update(session.id, overrides={key: dice.choice(("full", "text", "omitted"))})
+    return session.id
+
+
+async def body_of(prompt: Any, source: Any) -> dict[str, Any]:
+    encoded = ENCODERS[prompt.model.wire].encode(prompt)
+    return json.loads(b"".join([piece async for piece in MediaBody(encoded, source)]))
+
+
+@contextlib.contextmanager
+def standard_output() -> Iterator[io.BytesIO]:
+    """What a command prints, in whatever way it prints it."""
+    raw = io.BytesIO()
+    text = io.TextIOWrapper(raw, write_through=True)
+    with contextlib.redirect_stdout(text):
+        yield raw
+    text.detach()
+
+
+def with_message(body: Any, text: str) -> Any:
+    """The body with the coming message in the place that was kept for it."""
+    return json.loads(json.dumps(body).replace(json.dumps(NEXT_MESSAGE)[1:-1], json.dumps(text)[1:-1]))
+
+
+def comparable(row: ReceiptRow | dict[str, Any]) -> tuple[Any, ...]:
+    values = row if isinstance(row, dict) else {name: getattr(row, name) for name in ReceiptRow.__struct_fields__}
+    return tuple(
+        values.get(name) or "" for name in ("message", "block", "inner", "kind", "rendition", "digest", "reason")
+    )
+
+
+@pytest.mark.parametrize("seed", SEEDS)
+async def test_what_every_interface_shows_is_the_body_that_is_sent(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path, seed, monkeypatch) as there, Runtime.open(load_config()) as runtime:
+        tools = await choose_tools(runtime, (), default="safe")
+        session_id = await converse(runtime, there, tools)
+        session = await runtime.session(session_id, tools=tools)
+        model = (await session.snapshot()).model
+        message = "what is next?"
+
+        planned = await session.next_request(content=(message,))
+        shown_plan = await body_of(planned.prompt, runtime.renditions)
+        with standard_output() as printed:
+            await wire_command._wire(session_id, reference=model, full=True)
+        shown_wire = json.loads(printed.getvalue())["request"]
+        with standard_output() as printed:
+            await context_command._context(session_id, "", as_json=True, reasons=False, wishes={})
+        shown_rows = json.loads(printed.getvalue())["rows"]
+        async with serving(runtime) as daemon:
+            shown_route = await route(daemon.url, TOKEN, session_id, model)
+
+        before = len(there.bodies())
+        reply = await session.send(message)
+        sent = there.bodies()[before]
+
+        assert shown_plan == sent
+        assert with_message(shown_wire, message) == sent
+        assert list(map(comparable, shown_rows)) == list(map(comparable, reply.receipt.rows))[: len(shown_rows)]
+        assert [comparable(row) for row in planned.receipt.rows] == [comparable(row) for row in reply.receipt.rows]
+        assert without_media(with_message(shown_route, message)).keys() == without_media(sent).keys()
+        assert texts(with_message(shown_route, message)) == texts(sent)
+
+
+async def route(url: str, token: str, session_id: str, model: str) -> dict[str, Any]:
+    async with httpx2.AsyncClient(base_url=url, headers={"authorization": f"Bearer {token}"}) as client:
+        response = await client.get(f"/v1/sessions/{session_id}/wire", params={"model": model})
+        assert response.status_code == 200, response.text
+        return response.json()["request"]
+
+
+def without_media(body: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in body.items() if key not in ("messages", "input", "contents", "tools")}
+
+
+def texts(value: Any) -> list[str]:
+    """Every short string of a body in order: the daemon shows media as digest and size."""
+    match value:
+        case str():
+            return [value] if len(value) < 200 and not value.startswith("data:") else []
+        case dict():
+            return [text for key, item in value.items() if key not in _MEDIA_KEYS for text in texts(item)]
+        case list():
+            return [text for item in value for text in texts(item)]
+        case _:
+            return []
+
+
+_MEDIA_KEYS = ("data", "url", "image_url", "file_data", "images", "tools")

@@ -1,0 +1,285 @@
+"""What can be seen in a picture, on pictures that real programs made."""
+
+from __future__ import annotations
+
+import io
+import zlib
+from pathlib import Path
+
+import pytest
+from made_images import CONVERT
+from PIL import Image
+
+from loom.errors import ContentError, LoomError, TooLarge, Unreadable, Unsupported
+from loom.formats.facts import IntakeLimits
+from loom.formats.image.bar_chart import MAX_BARS, draw_bars
+from loom.formats.image.describe_pixels import AccentColor, ColorShare, compare, describe
+from loom.formats.image.describe_pixels.colours import colour_name
+from loom.formats.image.describe_pixels.measure import place_name
+from loom.providers.samples import samples
+from made import made, run
+
+SAMPLES = {sample.name: sample.data for sample in samples()}
+
+
+def drawn(name: str, *arguments: str) -> bytes:
+    """A picture by ImageMagick."""
+
+    def build(path: Path) -> None:
+        run(CONVERT, *arguments, path)
+
+    return made(f"eyes-{zlib.crc32(repr(arguments).encode()):08x}-{name}", build).read_bytes()
+
+
+def boxed(name: str, *boxes: str, size: str = "900x600", ground: str = "white") -> bytes:
+    """Filled boxes (`red 0,0 9,9`) on a ground."""
+    commands: list[str] = []
+    for box in boxes:
+        colour, _, corners = box.partition(" ")
+        commands += ["-fill", colour, "-draw", f"rectangle {corners}"]
+    return drawn(name, "-size", size, f"xc:{ground}", *commands, "-depth", "8")
+
+
+def test_the_login_screenshot_is_seen_as_it_is() -> None:
+    seen = describe(SAMPLES["login.png"])
+
+    assert (seen.width, seen.height, seen.media_type) == (900, 500, "image/png")
+    assert (seen.kind, seen.tone) == ("screenshot or diagram", "bright")
+    assert [share.name for share in seen.palette] == ["white", "navy"]
+    assert 78 <= seen.palette[0].percent <= 88
+    assert seen.accents == (AccentColor("red", "bottom centre"),)
+    assert seen.detail == "centre"
+
+
+def test_the_receipt_is_seen_as_a_photograph() -> None:
+    seen = describe(SAMPLES["receipt.jpg"])
+
+    assert (seen.kind, seen.tone) == ("photograph", "mid-toned")
+    assert seen.palette[0].name == "brown"
+    assert seen.accents == ()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments", "kind"),
+    [
+        ("rose.png", ("rose:",), "photograph"),
+        ("rose-large.jpg", ("rose:", "-resize", "900x"), "photograph"),
+        ("granite.png", ("granite:",), "photograph"),
+        ("plasma.png", ("-size", "600x400", "-seed", "5", "plasma:fractal", "-depth", "8"), "photograph"),
+        ("logo.png", ("logo:",), "drawing"),
+        ("wizard.png", ("wizard:",), "drawing"),
+        ("text.png", ("-size", "600x300", "-pointsize", "24", "caption:The brown fox " * 9), "screenshot or diagram"),
+        ("table.png", ("-size", "400x300", "pattern:gray50", "-scale", "400%"), "screenshot or diagram"),
+        ("gradient.png", ("-size", "300x200", "gradient:navy-white"), "plain picture"),
+        ("teal.png", ("-size", "300x200", "xc:teal"), "plain picture"),
+        ("small.png", ("logo:", "-resize", "48x48!"), "icon"),
+    ],
+)  # fmt: skip
+def test_kinds_are_told_apart(name: str, arguments: tuple[str, ...], kind: str) -> None:
+    assert describe(drawn(name, *arguments)).kind == kind
+
+
+@pytest.mark.parametrize(
+    ("colour", "name"),
+    [
+        ("ffffff", "white"), ("000000", "black"), ("808080", "grey"), ("c0c0c0", "light grey"), ("333333", "dark grey"),
+        ("ff0000", "red"), ("c62828", "red"), ("8b0000", "maroon"), ("ffa500", "orange"), ("8b4513", "brown"),
+        ("ffff00", "yellow"), ("ffd700", "yellow"), ("808000", "olive"), ("f5f5dc", "cream"), ("d2b48c", "beige"),
+        ("008000", "green"), ("006400", "dark green"), ("98ff98", "light green"), ("008080", "teal"),
+        ("40e0d0", "turquoise"), ("0000ff", "blue"), ("2563eb", "blue"), ("1f3a6e", "navy"), ("000080", "navy"),
+        ("87ceeb", "light blue"), ("800080", "purple"), ("4b0082", "dark purple"), ("ff00ff", "magenta"),
+        ("ff69b4", "pink"), ("ffc0cb", "pink"), ("fafaf8", "white"), ("708090", "grey"), ("fa8072", "salmon"),
+    ],
+)  # fmt: skip
+def test_colours_have_the_names_that_people_use(colour: str, name: str) -> None:
+    assert colour_name(*bytes.fromhex(colour)) == name
+
+
+def test_every_colour_has_a_name() -> None:
+    levels = range(0, 256, 15)
+
+    assert all(colour_name(r, g, b) for r in levels for g in levels for b in levels)
+
+
+@pytest.mark.parametrize(
+    ("name", "corners", "place"),
+    [
+        ("top-left.png", "20,20 200,150", "top left"),
+        ("middle.png", "350,250 550,350", "centre"),
+        ("bottom-right.png", "700,450 880,580", "bottom right"),
+        ("row.png", "30,20 870,180", "upper third"),
+        ("column.png", "640,30 860,570", "right third"),
+        ("frame.png", "1,1 898,598", ""),
+    ],
+)
+def test_detail_is_found_where_it_is(name: str, corners: str, place: str) -> None:
+    left_top, right_bottom = corners.split()
+    (left, top), (right, bottom) = (map(int, corner.split(",")) for corner in (left_top, right_bottom))
+    stripes = [f"black {x},{top} {min(x + 5, right)},{bottom}" for x in range(left, right, 12)]
+
+    assert describe(boxed(f"detail-{name}", *stripes)).detail == place
+
+
+def test_a_thin_red_line_stands_out_and_a_large_red_area_is_part_of_the_palette() -> None:
+    thin = describe(boxed("thin.png", "black 30,30 860,40", "red 30,560 200,568"))
+    large = describe(boxed("large.png", "red 0,0 899,299"))
+
+    assert thin.accents == (AccentColor("red", "bottom left"),)
+    assert large.accents == ()
+    assert {share.name for share in large.palette} == {"red", "white"}
+
+
+def test_shares_add_up_and_a_single_colour_is_all_of_it() -> None:
+    assert describe(boxed("one.png")).palette == (ColorShare("white", 100),)
+    halves = describe(boxed("halves.png", "black 0,0 449,599")).palette
+    assert halves == (ColorShare("black", 50), ColorShare("white", 50))
+
+
+@pytest.mark.parametrize(("ground", "tone"), [("black", "dark"), ("gray50", "mid-toned"), ("white", "bright")])
+def test_brightness_has_three_words(ground: str, tone: str) -> None:
+    assert describe(boxed(f"tone-{ground}.png", ground=ground, size="40x40")).tone == tone
+
+
+def test_transparency_and_frames_are_noticed() -> None:
+    clear = describe(
+        drawn("clear.png", "-size", "200x200", "xc:none", "-fill", "blue", "-draw", "circle 100,100 100,40")
+    )
+    moving = describe(drawn("moving.gif", "-size", "90x80", "xc:red", "xc:lime", "xc:blue"))
+
+    assert clear.kind == "drawing"
+    assert 65 <= clear.clear_percent <= 80
+    assert clear.palette[0] == ColorShare("white", clear.palette[0].percent)
+    assert moving.frames == 3
+    assert moving.palette == (ColorShare("red", 100),)
+
+
+def test_a_picture_is_looked_at_upright() -> None:
+    wide = drawn("wide.jpg", "-size", "300x100", "xc:white", "-fill", "red", "-draw", "rectangle 0,0 19,99")
+    turned = io.BytesIO()
+    tag = Image.Exif()
+    tag[0x0112] = 6  # the right side of the file is the top of the picture
+    Image.open(io.BytesIO(wide)).save(turned, "JPEG", exif=tag)
+
+    assert (describe(turned.getvalue()).width, describe(turned.getvalue()).height) == (100, 300)
+
+
+def test_tiff_is_looked_at_through_the_worker() -> None:
+    seen = describe(drawn("page.tif", "logo:", "-compress", "LZW"))
+
+    assert (seen.media_type, seen.kind, seen.width) == ("image/tiff", "drawing", 640)
+
+
+@pytest.mark.parametrize("size", ["1x1", "1x40", "40x1", "2x2", "3x5", "9x9"])
+def test_tiny_pictures_are_no_trouble(size: str) -> None:
+    data = drawn(f"tiny-{size}.png", "-size", size, "-seed", "4", "plasma:red-blue", "-depth", "8")
+
+    assert describe(data).palette
+    assert compare(data, data).changed_percent == 0.0
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [
+        (b"not a picture at all", Unsupported),
+        (SAMPLES["leaflet.pdf"], Unsupported),
+        (SAMPLES["login.png"][:900], Unreadable),
+        (SAMPLES["login.png"][:60], Unreadable),
+        (b"\x89PNG\r\n\x1a\n", Unreadable),
+        (b"", LoomError),
+    ],
+)
+def test_what_cannot_be_decoded_is_a_typed_error(data: bytes, error: type[LoomError]) -> None:
+    with pytest.raises(error):
+        describe(data)
+
+
+def test_a_picture_with_too_many_pixels_is_refused_before_it_is_decoded() -> None:
+    with pytest.raises(TooLarge):
+        describe(SAMPLES["login.png"], IntakeLimits(max_pixels=1000))
+
+
+def test_the_same_bytes_give_the_same_facts() -> None:
+    assert describe(SAMPLES["receipt.jpg"]) == describe(SAMPLES["receipt.jpg"])
+
+
+# ── two pictures ─────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_a_changed_corner_is_found() -> None:
+    before = boxed("before.png", "black 30,30 860,40")
+    found = compare(before, boxed("after.png", "black 30,30 860,40", "green 780,480 859,559"))
+
+    assert found.region == "bottom right"
+    assert found.box == (780, 480, 860, 560)
+    assert found.changed_percent == pytest.approx(100 * 80 * 80 / (900 * 600), rel=0.01)
+
+
+def test_the_same_picture_does_not_differ() -> None:
+    found = compare(SAMPLES["login.png"], SAMPLES["login.png"])
+
+    assert (found.changed_percent, found.box, found.gained, found.lost) == (0.0, None, (), ())
+
+
+def test_a_smaller_copy_differs_in_size_and_hardly_in_pixels() -> None:
+    data = boxed("blocks.png", "navy 0,0 449,299")
+    smaller = drawn(
+        "blocks-small.png", "-size", "300x200", "xc:white", "-fill", "navy", "-draw", "rectangle 0,0 149,99"
+    )
+    found = compare(data, smaller)
+
+    assert (found.first.width, found.second.width) == (900, 300)
+    assert found.changed_percent is not None
+    assert found.changed_percent < 2
+
+
+def test_pictures_of_different_shapes_are_not_laid_over_each_other() -> None:
+    found = compare(SAMPLES["login.png"], SAMPLES["receipt.jpg"])
+
+    assert found.changed_percent is None
+    assert "navy" in found.lost
+    assert "brown" in found.gained
+
+
+@pytest.mark.parametrize(
+    ("cells", "name"),
+    [
+        ([9, 0, 0, 0, 0, 0, 0, 0, 0], "top left"),
+        ([3, 3, 3, 0, 0, 0, 0, 0, 0], "upper third"),
+        ([0, 0, 3, 0, 0, 3, 0, 0, 3], "right third"),
+        ([1, 1, 1, 1, 1, 1, 1, 1, 1], ""),
+        ([0, 0, 0, 0, 0, 0, 0, 0, 0], ""),
+    ],
+)
+def test_places_have_names(cells: list[float], name: str) -> None:
+    assert place_name(cells, least=0.5) == name
+
+
+# ── bars ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
+
+
+def test_bars_are_drawn_as_a_picture_that_the_eyes_can_see() -> None:
+    seen = describe(draw_bars([3, 5, 8, 13], "Sales"))
+
+    assert (seen.width, seen.height, seen.media_type, seen.kind) == (720, 420, "image/png", "screenshot or diagram")
+    assert [share.name for share in seen.palette] == ["white", "blue"]
+
+
+def test_higher_values_give_more_blue() -> None:
+    low, high = describe(draw_bars([1, 10])), describe(draw_bars([10, 10]))
+
+    assert high.palette[1].percent > low.palette[1].percent
+
+
+@pytest.mark.parametrize("values", [[0], [0, 0], [-3, 5], [-1, -2], [1e-9], [1e15, 1e-15], [1] * MAX_BARS])
+def test_bars_of_all_sizes_can_be_drawn(values: list[float]) -> None:
+    assert describe(draw_bars(values)).width == 720
+
+
+@pytest.mark.parametrize("values", [[], [1.0] * (MAX_BARS + 1), [float("nan")], [float("inf")], [1e300]])
+def test_what_is_no_chart_is_refused(values: list[float]) -> None:
+    with pytest.raises(ContentError):
+        draw_bars(values)
+
+
+def test_the_same_values_give_the_same_bytes() -> None:
+    assert draw_bars([3, 5, 8], "x") == draw_bars([3, 5, 8], "x")

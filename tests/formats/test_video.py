@@ -1,0 +1,89 @@
+"""Video: facts and frames of clips that ffmpeg made, and clips that attack their reader."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from made_images import VIDEO_TYPES, sample
+from PIL import Image
+
+from loom.errors import TooLarge, Unreadable
+from loom.formats.facts import IntakeLimits
+from loom.formats.video import choose_times, inspect_video, take_frames
+from made import made, run
+
+LIMITS = IntakeLimits(deadline_seconds=60)
+
+
+def scenes() -> bytes:
+    """Two seconds of red, two of yellow, four of blue, with sound. (Cuts are found by brightness.)"""
+
+    def build(path: Path) -> None:
+        sources = [
+            part
+            for colour, seconds in (("red", 2), ("yellow", 2), ("blue", 4))
+            for part in ("-f", "lavfi", "-i", f"color={colour}:s=320x180:d={seconds}:r=10")
+        ]
+        sound = ("-f", "lavfi", "-i", "sine=duration=8")
+        joined = ("-filter_complex", "[0][1][2]concat=n=3[v]", "-map", "[v]", "-map", "3:a")
+        run("ffmpeg", "-loglevel", "error", *sources, *sound, *joined, "-c:v", "mpeg4", "-c:a", "aac", path)
+
+    return made("three-scenes.mp4", build).read_bytes()
+
+
+@pytest.mark.parametrize("name", sorted(VIDEO_TYPES))
+def test_the_facts_of_every_kind_of_clip(name: str) -> None:
+    facts = inspect_video(sample(name), name, LIMITS)
+
+    assert (facts.width, facts.height) == (64, 48)
+    assert 0.3 <= facts.duration_seconds <= 0.8
+    assert facts.video_codec
+    assert facts.sound_codec == ""
+
+
+def test_frames_show_every_scene_with_their_times() -> None:
+    facts, frames = take_frames(scenes(), "scenes.mp4", LIMITS, count=3, side_px=160)
+
+    assert (facts.width, facts.height, facts.video_codec, facts.sound_codec) == (320, 180, "mpeg4", "aac")
+    assert abs(facts.duration_seconds - 8) < 0.3
+    assert [round(frame.seconds) for frame in frames] == [1, 3, 6]
+    colours = [Image.open(io.BytesIO(frame.data)).convert("RGB").resize((1, 1)).tobytes() for frame in frames]
+    assert [[channel > 150 for channel in colour] for colour in colours] == [
+        [True, False, False],
+        [True, True, False],
+        [False, False, True],
+    ]
+    assert Image.open(io.BytesIO(frames[0].data)).size == (160, 90)
+
+
+def test_times_are_chosen_by_scene_and_budget() -> None:
+    assert choose_times(8.0, [2.0, 4.0], 3) == [1.0, 3.0, 6.0]
+    assert choose_times(8.0, [2.0, 4.0], 1) == [6.0]
+    assert choose_times(60.0, [], 3) == [15.0, 30.0, 45.0]
+    assert choose_times(0.0, [], 3) == [0.0]
+    assert choose_times(10.0, [], 0) == []
+    many = choose_times(600.0, [float(second) for second in range(1, 600)], 12)
+    assert len(many) == 12 and many == sorted(many)
+
+
+def test_a_playlist_opens_nothing(tmp_path: Path) -> None:
+    secret = tmp_path / "secret.ts"
+    secret.write_bytes(sample("clip.mp4"))
+    playlist = f"#EXTM3U\n#EXT-X-MEDIA-SEQUENCE:0\n#EXTINF:10.0,\nfile://{secret}\n#EXT-X-ENDLIST\n".encode()
+    listing = f"ffconcat version 1.0\nfile '{secret}'\n".encode()
+
+    for hostile in (playlist, listing, b"junk" * 1000, b"", sample("clip.mp4")[:500]):
+        with pytest.raises(Unreadable, match=r"^odd\.mp4 cannot be played"):
+            inspect_video(hostile, "odd.mp4", LIMITS)
+
+
+def test_a_clip_past_its_deadline_is_too_large() -> None:
+    with pytest.raises(TooLarge, match=r"a\.mp4 takes longer than 0\.001 s"):
+        inspect_video(scenes(), "a.mp4", IntakeLimits(deadline_seconds=0.001))
+
+
+def test_a_clip_of_huge_frames_is_too_large() -> None:
+    with pytest.raises(TooLarge, match="320×180 pixels"):
+        inspect_video(scenes(), "a.mp4", IntakeLimits(max_pixels=10_000))

@@ -1,0 +1,192 @@
+"""Names: one meaning per public class name, verbs or nouns for functions, and no retired words where users read."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final, TypeGuard
+
+ROOT: Final = Path(__file__).resolve().parents[1]
+SOURCE: Final = ROOT / "src" / "loom"
+
+SAME_MEANING: Final = {
+    "Decoder": "one per wire module, all of the same protocol",
+}
+"""Class names that may be defined more than once, and why."""
+
+IRREGULAR: Final = re.compile(
+    r"asked|begun|born|bound|bought|broken|brought|built|caught|chosen|cut_off|dealt|done|drawn|driven"
+    r"|fallen|felt|found|forgotten|frozen|given|gone|grown|heard|held|hidden|kept|known|laid|left|lent|lit"
+    r"|lost|made|meant|met|overridden|overtaken|paid|said|seen|sent|shown|sold|sought|spent|spoken|stolen"
+    r"|stood|struck|sworn|taken|taught|thought|thrown|told|torn|understood|undone|unread|unsaid|won|worn"
+    r"|woven|written"
+)
+NOT_PARTICIPLES: Final = frozenset(
+    {"embed", "exceed", "feed", "heed", "need", "proceed", "red", "seed", "shed", "speed"}
+)
+ADJECTIVES: Final = re.compile(
+    r"absolute|again|available|beside|capable|dirty|doubtful|empty|free|fresh|harmless|late|legal|long"
+    r"|missing|odd|patiently|plain|ready|safe|short|whole"
+)
+REVIEWED_FUNCTIONS: Final[dict[str, str]] = {}
+"""Functions with such a name that stay, and why: `module:qualified name`."""
+
+
+def test_a_public_class_name_has_one_definition() -> None:
+    found: dict[str, set[str]] = defaultdict(set)
+    for module, node in _top_level():
+        for name in _type_names(node):
+            found[name].add(module)
+    several = {name: sorted(modules) for name, modules in found.items() if len(modules) > 1}
+    assert {name: modules for name, modules in several.items() if name not in SAME_MEANING} == {}
+    assert set(SAME_MEANING) <= set(several), "an entry of the allow-list that is no longer needed"
+
+
+def test_no_public_function_is_named_by_a_bare_participle_or_adjective() -> None:
+    found = {key for key, name in _functions() if not name.startswith("_") and _is_bare(name)}
+    assert sorted(found - set(REVIEWED_FUNCTIONS)) == []
+    assert set(REVIEWED_FUNCTIONS) <= found, "an entry of the allow-list that is no longer needed"
+
+
+def test_modules_are_no_gerunds() -> None:
+    nouns = {"framing", "grounding", "testing"}  # a protocol's framing, Gemini's name for its sources, the test kit
+    names = {path.stem for path in SOURCE.rglob("*.py")}
+    assert sorted(name for name in names if "_" not in name and name.endswith("ing") and name not in nouns) == []
+
+
+RETIRED: Final = {
+    r"\bwaits? for your word\b": "approval pending",
+    r"\byour word\b": "your approval",
+    r"\bon the line\b": "interactive",
+    r"\bwhom to ask\b": "choose a model",
+    r"\bthe blind\b|\bblind model": "text-only model",
+    r"\bwith eyes\b": "that supports images",
+    r"\bput at the end\b": "added at the end",
+    r"\bis no address\b": "not a URL",
+    r"\bthere is no session\b": "session not found",
+    r"\bgive more of its id\b": "use a longer id prefix",
+    r"\bbeside each other\b": "alternative answers",
+    r"\bhas not the shape\b": "invalid request body",
+    r"\bwhatever is left out\b": "even after trimming",
+    r"\bnobody\b|\bwhoever\b|\bsomebody\b": "no subject that is a person",
+    r"\bit does not reason\b": "not a language model",
+    r"\bevery face\b|\ball faces\b|\bfor faces\b|\bthe door\b": "interface, intake",
+    r"\bconversation on the line\b": "interactive chat",
+}
+"""What users do not read any more, and what they read instead."""
+
+USER_DOCUMENTS: Final = ("README.md", "SECURITY.md", "CONTRIBUTING.md")
+USER_CODE: Final = (
+    "agent",
+    "cli",
+    "client",
+    "compile",
+    "config",
+    "context",
+    "daemon",
+    "doors.py",
+    "errors.py",
+    "events.py",
+    "formats",
+    "importers",
+    "providers",
+    "runtime",
+    "store",
+    "sync.py",
+    "tools",
+    "wire",
+)
+
+
+def test_users_read_no_retired_words() -> None:
+    pattern = {re.compile(words, re.IGNORECASE): instead for words, instead in RETIRED.items()}
+    found = [
+        f"{where}: {found.group(0)!r} ({instead})"
+        for where, text in (*_strings(), *_documents())
+        for words, instead in pattern.items()
+        if (found := words.search(text))
+    ]
+    assert found == []
+
+
+def _top_level() -> Iterator[tuple[str, ast.stmt]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.parse(path.read_text("utf-8")).body:
+            yield _module(path), node
+
+
+def _type_names(node: ast.stmt) -> Iterator[str]:
+    """The classes, and the names in CamelCase that are assigned: aliases of types."""
+    match node:
+        case ast.ClassDef(name=name):
+            names = [name]
+        case ast.Assign(targets=targets):
+            names = [target.id for target in targets if isinstance(target, ast.Name)]
+        case ast.AnnAssign(target=ast.Name(id=name)):
+            names = [name]
+        case _:
+            names = []
+    for name in names:
+        if re.fullmatch(r"[A-Z][A-Za-z0-9]*[a-z][A-Za-z0-9]*", name):
+            yield name
+
+
+def _functions() -> Iterator[tuple[str, str]]:
+    for path in sorted(SOURCE.rglob("*.py")):
+        yield from _functions_in(ast.parse(path.read_text("utf-8")).body, f"{_module(path)}:")
+
+
+def _functions_in(body: list[ast.stmt], prefix: str) -> Iterator[tuple[str, str]]:
+    for node in body:
+        match node:
+            case ast.ClassDef(name=name, body=inner):
+                yield from _functions_in(inner, f"{prefix}{name}.")
+            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield prefix + name, name
+            case _:
+                pass
+
+
+def _is_bare(name: str) -> bool:
+    if IRREGULAR.fullmatch(name) or ADJECTIVES.fullmatch(name):
+        return True
+    return name.isalpha() and name.endswith("ed") and name not in NOT_PARTICIPLES
+
+
+def _strings() -> Iterator[tuple[str, str]]:
+    """String constants that are not documentation of the code: errors, notices, labels, and the help of commands."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        if path.relative_to(SOURCE).parts[0] not in USER_CODE:
+            continue
+        tree = ast.parse(path.read_text("utf-8"))
+        helps = {id(node.body[0]) for node in ast.walk(tree) if _is_command(node)}
+        documentation = {
+            id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr) and id(node) not in helps
+        }
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in documentation:
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", node.value
+
+
+def _is_command(node: ast.AST) -> TypeGuard[ast.FunctionDef]:
+    """Whether the docstring of a function is the help of a command."""
+    return isinstance(node, ast.FunctionDef) and any(
+        re.search("command|group", ast.unparse(decorator)) for decorator in node.decorator_list
+    )
+
+
+def _documents() -> Iterator[tuple[str, str]]:
+    pages = [ROOT / name for name in USER_DOCUMENTS] + sorted((ROOT / "docs").rglob("*.md"))
+    for path in (*pages, *sorted((ROOT / "web" / "src").rglob("*.tsx"))):
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), 1):
+            if path.suffix == ".tsx" and line.lstrip().startswith("//"):
+                continue
+            yield f"{path.relative_to(ROOT)}:{number}", line
+
+
+def _module(path: Path) -> str:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)

@@ -1,0 +1,36 @@
+// `memo` and `lazy` without preact/compat (5 KB): render again only when props change; load a component when it is first shown.
+import { type ComponentChild, type ComponentType, Component, createElement, type VNode } from "preact";
+import { useEffect, useState } from "preact/hooks";
+
+export function memo<Props extends object>(Inner: (props: Props) => VNode | null): ComponentType<Props> {
+  return class extends Component<Props> {
+    override shouldComponentUpdate(next: Props): boolean {
+      const keys = new Set([...Object.keys(next), ...Object.keys(this.props)]) as Set<keyof Props>;
+      for (const key of keys) if (next[key] !== this.props[key]) return true;
+      return false;
+    }
+    override render(props: Props): ComponentChild {
+      return createElement(Inner, props);
+    }
+  };
+}
+
+export function lazy<Props extends object>(load: () => Promise<ComponentType<Props>>): ComponentType<Props> {
+  let Loaded: ComponentType<Props> | null = null;
+  return function Lazy(props: Props) {
+    const [state, setState] = useState<"" | "loaded" | "failed">("");
+    useEffect(() => {
+      if (Loaded) return;
+      load().then(
+        (found) => {
+          Loaded = found;
+          setState("loaded");
+        },
+        // The server is offline or has a newer build: only a reload knows the new file names.
+        () => setState("failed"),
+      );
+    }, []);
+    if (Loaded) return createElement(Loaded, props);
+    return state === "failed" ? createElement("button", { type: "button", class: "chip load-failed", onClick: () => location.reload() }, "This part could not be loaded. Reload the page") : null;
+  };
+}

@@ -1,0 +1,25 @@
+// The note below an answer that is not complete, with the ways to go on.
+import { randomKey } from "../api/http";
+import { AgainIcon, WarnIcon } from "../parts/icons";
+import { regenerate, send } from "../state/actions";
+import type { Ending, Turn } from "../state/turns";
+
+const ENDING_TEXT: Record<Ending, string> = {
+  "": "",
+  stopped: "Stopped. The answer is incomplete.",
+  interrupted: "Interrupted. The answer is incomplete.",
+  incomplete: "This answer is incomplete.",
+  unanswered: "This message has no answer.",
+};
+
+export function EndingNote({ turn }: { turn: Turn }) {
+  const last = turn.answers.at(-1)?.node;
+  return (
+    <div class="ending" role="note" aria-label="Answer status">
+      <WarnIcon />
+      <span>{turn.parts.length || turn.ending === "unanswered" ? ENDING_TEXT[turn.ending] : turn.ending === "stopped" ? "Stopped before the answer started." : "Interrupted before the answer started."}</span>
+      {turn.parts.length > 0 && <button type="button" class="chip" onClick={() => void send({ text: "Continue where you stopped.", blocks: [], files: [], key: randomKey() })}>Continue</button>}
+      <button type="button" class="chip" onClick={() => void regenerate(last)}><AgainIcon /> {turn.parts.length ? "Regenerate" : "Answer"}</button>
+    </div>
+  );
+}

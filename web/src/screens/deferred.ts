@@ -1,0 +1,25 @@
+// Panels, dialogs and cards in one file that is loaded with the first of them.
+export { Approval } from "../parts/Approval";
+export { Citations } from "../parts/Citations";
+export { PageStrip } from "../parts/PageStrip";
+export { ToolCard } from "../parts/ToolCard";
+export { Attachments } from "./Attachments";
+export { Compare } from "./Compare";
+export { EndingNote } from "./EndingNote";
+export { TurnFailure } from "./TurnFailure";
+export { Branches } from "./Branches";
+export { Inspector } from "./Inspector";
+export { Lightbox } from "./Lightbox";
+export { Login } from "./Login";
+export { ModelSwitcher } from "./ModelSwitcher";
+export { Palette } from "./Palette";
+export { HeldMessages, QueuedMessages } from "./Queued";
+export { ConfirmDelete, Rename, Results } from "./SessionRows";
+export { Settings } from "./Settings";
+export { Shortcuts } from "./Shortcuts";
+export { Suggestions } from "./Suggestions";
+export { TextAlternative } from "./TextAlternative";
+export { toggleSpeech } from "../parts/speech";
+export { toggleVoice } from "../parts/voice";
+export { notify } from "../state/notifications";
+export { Diagram } from "../parts/Diagram";

@@ -1,0 +1,196 @@
+// User actions on a session: send, edit, regenerate, approve, stop, switch branches.
+import { request, randomKey, ApiError } from "../api/http";
+import { type Attachable, attachmentReference, type Block, type Message, splitBlocks, storableAttachment } from "../api/blocks";
+import type { Posted, SessionView, Tree } from "../api/types";
+import { announce, chosenModel, model, sessionId, view } from "./app";
+import { newestLeaf } from "./branches";
+import { heldFor, hold, release } from "./held";
+import { go, putSession, refresh, report } from "./sessions";
+import { withState, withoutQueued, withoutSent, withSent } from "./view";
+
+export interface Outgoing {
+  text: string;
+  blocks: Attachable[];
+  files: string[];
+  /** Parent of an edited message; undefined: the head. */
+  parent?: string | null;
+  key: string;
+}
+
+/** Return the id of the open session, or create one. */
+async function ensureSession(): Promise<string> {
+  if (sessionId.value) return sessionId.value;
+  const made = await request<SessionView>("/sessions", { body: chosenModel.value ? { model: chosenModel.value } : {} });
+  putSession(made);
+  view.value = null;
+  go(made.id);
+  await waitFor(() => view.value?.session === made.id);
+  return made.id;
+}
+
+function waitFor(isSo: () => boolean): Promise<void> {
+  return new Promise((resolve) => {
+    const stop = view.subscribe(() => {
+      if (isSo()) queueMicrotask(() => (stop(), resolve()));
+    });
+  });
+}
+
+/** Return true once the server has stored the message. While it is offline the message is sent again under the same key. */
+export async function send(outgoing: Outgoing): Promise<boolean> {
+  let id: string;
+  try {
+    id = await ensureSession();
+  } catch (error) {
+    report(error);
+    return false;
+  }
+  return deliver(id, outgoing);
+}
+
+const OUTBOX = "loom.out.";
+
+/** Send messages that were not delivered before the page was closed; the key prevents duplicates. */
+export function resendOutbox(): void {
+  for (const name of Object.keys(localStorage).filter((one) => one.startsWith(OUTBOX))) {
+    const { id, outgoing } = JSON.parse(localStorage.getItem(name) ?? "{}") as { id: string; outgoing: Outgoing };
+    void deliver(id, outgoing);
+  }
+}
+
+async function deliver(id: string, outgoing: Outgoing): Promise<boolean> {
+  const kept = OUTBOX + outgoing.key;
+  localStorage.setItem(kept, JSON.stringify({ id, outgoing: { ...outgoing, blocks: outgoing.blocks.map(storableAttachment) } }));
+  const isEdit = outgoing.parent !== undefined;
+  if (view.value?.session === id && !isEdit) view.value = withSent(view.value, outgoing.key, messageOf(outgoing));
+  const blocks = [...outgoing.blocks.map(attachmentReference), ...outgoing.files.map((path) => ({ type: "file", path }))];
+  const body = { text: outgoing.text, blocks, ...(isEdit ? { parent: outgoing.parent } : {}) };
+  for (;;) {
+    try {
+      await request<Posted>(`/sessions/${id}/messages`, { body, headers: { "Idempotency-Key": outgoing.key } });
+      localStorage.removeItem(kept);
+      if (view.value) view.value = withState(view.value, outgoing.key, "accepted");
+      return true;
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+      if (!error.isOffline) {
+        localStorage.removeItem(kept);
+        showRefusal(outgoing.key, error, isEdit);
+        return false;
+      }
+      await new Promise((resolve) => setTimeout(resolve, 1000));
+    }
+  }
+}
+
+function messageOf(outgoing: Outgoing): Message {
+  const blocks: Block[] = [...outgoing.blocks];
+  const text = [outgoing.text, ...outgoing.files.map((path) => `@${path}`)].filter(Boolean).join("\n");
+  if (text) blocks.unshift({ type: "text", text });
+  return { role: "user", blocks };
+}
+
+function showRefusal(key: string, error: ApiError, isEdit: boolean): void {
+  if (isEdit || error.status === 401) report(error);
+  else if (view.value) view.value = withState(view.value, key, "refused", { code: error.code, message: error.message, hint: error.hint });
+}
+
+export function dismissSent(key: string): void {
+  if (view.value) view.value = withoutSent(view.value, key);
+}
+
+/** Run an action on the open session and show a refusal. */
+async function runAction(work: (id: string) => Promise<unknown>): Promise<boolean> {
+  try {
+    await work(sessionId.value);
+    return true;
+  } catch (error) {
+    report(error);
+    return false;
+  }
+}
+
+export function regenerate(node?: string, other?: string): Promise<boolean> {
+  const body = { ...(node ? { node } : {}), ...(other ? { model: other } : {}) };
+  return runAction((id) => request(`/sessions/${id}/regenerate`, { body, headers: { "Idempotency-Key": randomKey() } }));
+}
+
+/**
+ * Stop the answer. Queued messages would start at once, so they are taken out of the queue first and held in this browser
+ * until the user sends or discards them.
+ */
+export async function stop(): Promise<boolean> {
+  announce("Stopping");
+  const queue = view.value?.queue ?? [];
+  for (const one of queue) {
+    // A message that has left the queue meanwhile belongs to the running turn.
+    if (await removeFromQueue(one.message)) hold(sessionId.value, { key: one.message, blocks: one.blocks });
+  }
+  return runAction((id) => request(`/sessions/${id}/cancel`, { body: {} }));
+}
+
+async function removeFromQueue(message: string): Promise<boolean> {
+  try {
+    await request(`/sessions/${sessionId.value}/queue/${encodeURIComponent(message)}`, { method: "DELETE" });
+    if (view.value) view.value = withoutQueued(view.value, message);
+    return true;
+  } catch (error) {
+    if (!(error instanceof ApiError && error.status === 404)) report(error);
+    return false;
+  }
+}
+
+/** Send the messages that were held when an answer was stopped, in their order. */
+export async function sendHeld(): Promise<void> {
+  const id = sessionId.value;
+  for (const one of heldFor(id)) {
+    const { text, attachments } = splitBlocks(one.blocks);
+    release(id, one.key);
+    if (!(await deliver(id, { text, blocks: attachments, files: [], key: randomKey() }))) return;
+  }
+}
+
+export function answerApproval(approval: string, word: "once" | "always" | "deny", reason = ""): Promise<boolean> {
+  return runAction((id) => request(`/sessions/${id}/approvals/${encodeURIComponent(approval)}`, { body: { answer: word, ...(reason ? { reason } : {}) } }));
+}
+
+export function unqueue(message: string): Promise<boolean> {
+  return runAction(async (id) => {
+    await request(`/sessions/${id}/queue/${encodeURIComponent(message)}`, { method: "DELETE" });
+    if (view.value) view.value = withoutQueued(view.value, message);
+  });
+}
+
+export function moveHead(node: string): Promise<boolean> {
+  return runAction(async (id) => {
+    putSession(await request<SessionView>(`/sessions/${id}/head`, { body: { node } }));
+    await refresh();
+  });
+}
+
+/** Switch to a sibling: move the head to the newest leaf below it. */
+export async function showSibling(node: string): Promise<boolean> {
+  let end = node;
+  const isKnown = await runAction(async (id) => {
+    end = newestLeaf(await request<Tree>(`/sessions/${id}/tree`), node);
+  });
+  return isKnown && moveHead(end);
+}
+
+export async function forkSession(node?: string): Promise<void> {
+  await runAction(async (id) => {
+    const made = await request<SessionView>(`/sessions/${id}/fork`, { body: node ? { node } : {} });
+    putSession(made);
+    go(made.id);
+    announce("Forked into a new session");
+  });
+}
+
+export async function useModel(reference: string): Promise<void> {
+  if (!sessionId.value) {
+    chosenModel.value = reference;
+    return;
+  }
+  await runAction(async (id) => putSession(await request<SessionView>(`/sessions/${id}`, { method: "PATCH", body: { model: reference } })));
+  announce(`Model: ${model.value}`);
+}
