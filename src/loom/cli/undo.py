@@ -8,10 +8,10 @@ import click
 import msgspec
 
 from loom.agent.file_undo import ChangedStep
-from loom.cli.completion_values import complete_sessions
-from loom.cli.exit_codes import OK
-from loom.cli.session_lookup import find_session, last_session
-from loom.cli.terminal import safe_text
+from loom.cli.shared.exit_codes import OK
+from loom.cli.shared.options import complete_sessions
+from loom.cli.shared.session_lookup import find_session, last_session
+from loom.cli.shared.terminal import safe_text
 from loom.runtime import Runtime
 
 
@@ -28,7 +28,7 @@ from loom.runtime import Runtime
 )
 @click.option("--list", "is_list", is_flag=True, help="List the steps that changed files, and change nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def command(step: int | None, session: str, is_list: bool, as_json: bool) -> int:
+def undo_command(step: int | None, session: str, is_list: bool, as_json: bool) -> int:
     """Undo the file changes of the last step, or of STEP and all later ones.
 
     Files are restored as they were before. A file that something else changed since is left alone. The model reads
