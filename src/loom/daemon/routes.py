@@ -7,8 +7,9 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
+from loom import api_types as s
+from loom import message_types as m
 from loom.agent.file_undo import UndoReport
-from loom.daemon import api_types as s
 from loom.daemon import (
     asyncapi,
     caption_routes,
@@ -23,7 +24,6 @@ from loom.daemon import (
     settings_routes,
     work_routes,
 )
-from loom.daemon import message_types as m
 from loom.daemon import work_types as w
 from loom.daemon.dispatch import Call, Handle, Route, json_response
 
