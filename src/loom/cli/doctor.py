@@ -50,6 +50,8 @@ async def _set_up(fix: bool, as_json: bool) -> int:
                 *await doctor_checks.store(runtime, fix=fix),
                 *await doctor_checks.media(runtime),
                 *await doctor_checks.models(runtime),
+                doctor_checks.sandbox(runtime.config),
+                *await doctor_checks.rules(runtime),
                 await doctor_checks.daemon(runtime.config),
             ]
     except LoomError as error:

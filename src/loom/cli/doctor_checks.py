@@ -22,7 +22,8 @@ from loom.content.media import size_label
 from loom.errors import LoomError
 from loom.formats import ocr
 from loom.providers.catalog import key_env
-from loom.runtime import FIRST_CHOICES, Runtime, key_for
+from loom.runtime import FIRST_CHOICES, UNMATCHED_RULE, Runtime, key_for
+from loom.runtime.servers import sandbox_for
 from loom.store.session_rows import StoredSession
 from loom.tools.number_text import count_text
 
@@ -62,6 +63,25 @@ def configuration(*, fix: bool) -> list[Finding]:
         return [*mended, Finding("config", "problem", str(error))]
     return [*mended, *(Finding("config", "warning", warning) for warning in warnings)] or [
         Finding("config", "ok", "valid, no unknown keys")
+    ]
+
+
+def sandbox(config: Config) -> Finding:
+    """What commands and MCP servers are fenced in with."""
+    found = sandbox_for(config).state
+    if found.kind == "bubblewrap":
+        return Finding("sandbox", "ok", found.detail)
+    if found.kind == "landlock":
+        return Finding("sandbox", "ok", found.detail, "install bubblewrap for own processes and network")
+    return Finding("sandbox", "warning", f"commands are not sandboxed: {found.detail}", "install bubblewrap")
+
+
+async def rules(runtime: Runtime) -> list[Finding]:
+    """Approval rules that match no tool: a rule that denies nothing is worse than none."""
+    await runtime.mcp.wait_ready()
+    return [
+        Finding("rules", "warning", UNMATCHED_RULE.format(pattern), "loom mcp list shows the tools of MCP servers")
+        for pattern in runtime.unmatched_rules()
     ]
 
 
