@@ -31,7 +31,7 @@ from loom.formats.intake import accept
 from loom.models import Capabilities
 from loom.tools.base import Tool
 from loom.tools.file_records import FileRecords
-from loom.tools.secret_mask import mask_result
+from loom.tools.secret_mask import mask_blocks, mask_result, mask_secrets
 from loom.tools.workspace import OpenFile, open_file, read_whole
 
 LOOK: Final = "look"
@@ -115,9 +115,10 @@ class CallContext:
         return [*found.blocks, *(TextBlock(f"({notice})") for notice in found.notices)]
 
     async def inject(self, *content: Content) -> None:
-        self.injected.extend(await self.ingest_content(list(content)))
+        self.injected.extend(mask_blocks(await self.ingest_content(list(content)), self._services.secrets))
 
     async def emit(self, text: str, *, fraction: float | None = None) -> None:
+        text = mask_secrets(text, self._services.secrets)
         await self._services.emit(ToolProgressed(call_id=self._call.id, text=text, fraction=fraction))
 
     async def approve(self, action: str, *, why: str, url: str = "") -> None:
@@ -268,7 +269,8 @@ async def _execute(call: ToolCall, services: CallServices, context: CallContext)
         await asyncio.to_thread(found.precheck, context, arguments)
     context.gate = await _check_approval(call, found, services)
     value = await found.run(context, call.arguments)
-    blocks = await blocks_of(value, context.ingest_content)
+    # masked before it is cut: the whole text is stored where it is long, and a cut could leave half of a key
+    blocks = mask_blocks(await blocks_of(value, context.ingest_content), services.secrets)
     keep = context.keep if LOOK in services.tools else None
     shown, kept = await fit_text(blocks, most_bytes=services.text_cap_bytes, keep=keep)
     return ToolResult(call.id, shown, name=call.name, is_error=error_of(value), data=with_kept(data_of(value), kept))
