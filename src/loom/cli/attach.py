@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from loom.cli.chat import Chat
-from loom.cli.shared.approval_prompt import is_interactive
+from loom.cli.shared.approval_prompt import AnySession, is_interactive
 from loom.cli.shared.attachments import MessageInput
 from loom.cli.shared.options import MessageOptions
 from loom.cli.shared.pending_approvals import approval_line
@@ -21,7 +21,6 @@ from loom.client import Client, RemoteSession, find
 from loom.config import load_config
 from loom.errors import ConfigError, LoomError, NotFound
 from loom.models import Usage
-from loom.session import Session
 
 _PATIENCE_SECONDS = 5.0
 _REFUSED = "auth.required"
@@ -148,11 +147,11 @@ class RemoteChat(Chat):
 class DaemonHost:
     """The host of sessions in a daemon. Prices and renditions are the daemon's, which does not report them."""
 
-    async def model_of(self, session: Session) -> str:
+    async def model_of(self, session: AnySession) -> str:
         assert isinstance(session, RemoteSession)
         return (await session.info()).model
 
-    async def cost(self, session: Session, usage: Usage) -> float | None:
+    async def cost(self, session: AnySession, usage: Usage) -> float | None:
         return None
 
     def follow_renditions(self, show: Callable[[str], None] | None) -> None:

@@ -20,6 +20,7 @@ import click
 from loom.agent.session import LocalSession
 from loom.cli.context import print_table
 from loom.cli.log import draw_tree
+from loom.cli.shared.approval_prompt import AnySession
 from loom.cli.shared.attachments import MessageInput, attachment, read_clipboard
 from loom.cli.shared.daemon_lookup import open_session
 from loom.cli.shared.footer import footer, media_hints
@@ -47,7 +48,7 @@ from loom.content.inputs import Attachment
 from loom.content.messages import text_of
 from loom.errors import ContentError, LoomError
 from loom.runtime import Runtime
-from loom.session import EventIterator, Session
+from loom.session import EventIterator
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
 _PUNCTUATION: Final = ",.;:!?)"
@@ -80,7 +81,7 @@ class Chat(ABC):
         self._runner = runner
         self._host = host
         self._options = options
-        self._session: Session | None = None
+        self._session: AnySession | None = None
         self._attachments = [attachment(name) for name in options.template.attach]
         self._ink = Colors(sys.stdout)
 
@@ -156,7 +157,7 @@ class Chat(ABC):
 
     async def _render_turn(
         self,
-        session: Session,
+        session: AnySession,
         turn: EventIterator,
         progress: ProgressLine,
         *,
