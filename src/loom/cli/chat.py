@@ -109,9 +109,14 @@ class Chat(ABC):
             ),
             "paste": SlashCommand("", "attach the image on the clipboard", self._paste),
             "fork": SlashCommand("", "continue in a new session; the old one is unchanged", self._fork),
+            **self._more_commands(),
             "help": SlashCommand("", "this", self._help),
             "quit": SlashCommand("", "exit (also Ctrl+D). Continue later with -c", self._help),
         }
+
+    def _more_commands(self) -> dict[str, SlashCommand]:
+        """Slash commands that only this kind of chat has."""
+        return {}
 
     def run(self) -> int:
         header = self._runner.run(self._open())
@@ -215,15 +220,14 @@ class LocalChat(Chat):
         self._key = stored_key(runtime, options)
         self._tools: Sequence[str] | None = None
 
-    def commands(self) -> dict[str, SlashCommand]:
-        own = {
+    def _more_commands(self) -> dict[str, SlashCommand]:
+        return {
             "context": SlashCommand("[A,B]", "what the next request would contain, for these models", self._context),
             "compact": SlashCommand(
                 "", "summarise the conversation and continue; everything stays in the tree", self._compact
             ),
             "tree": SlashCommand("", "the conversation with its branches", self._tree),
         }
-        return own | super().commands()
 
     async def _open(self) -> str:
         """A new session is written with its first message, so that opening a chat leaves nothing behind."""

@@ -236,6 +236,8 @@ async def _export(wanted: str, form: ExportFormat, output: Path | None) -> None:
 
 
 def _write(file: Path, data: bytes) -> None:
+    if not file.parent.is_dir():  # a mistyped path must not create folders
+        raise ConfigError(f"{file.parent} is not a folder.", hint="Choose another path.")
     try:
         write_file_whole(file, data, mode=0o666)
     except OSError as error:
