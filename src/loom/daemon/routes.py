@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from loom.daemon import api_types as s
+from loom import api_types as s
+from loom import message_types as m
 from loom.daemon import (
     asyncapi,
     caption_routes,
@@ -21,7 +22,6 @@ from loom.daemon import (
     sessions_routes,
     settings_routes,
 )
-from loom.daemon import message_types as m
 from loom.daemon.dispatch import Call, Handle, Route, json_response
 
 _BINARY: Final = {"*/*": {"type": "string", "format": "binary"}}

@@ -15,7 +15,7 @@ import mimetypes
 import zipfile
 from collections.abc import Sequence
 from html import escape
-from typing import Final, Literal, TypeAlias, assert_never
+from typing import Final, assert_never
 
 import msgspec
 
@@ -38,10 +38,10 @@ from loom.content.terminal_safe import safe_text
 from loom.errors import Corrupt, LoomError, NotFound
 from loom.formats import render
 from loom.runtime import Runtime
+from loom.session import ExportFormat
 from loom.store.nodes import Node
 from loom.store.session_rows import StoredSession
 
-ExportFormat: TypeAlias = Literal["md", "html", "json", "zip"]
 FORMS: Final[tuple[ExportFormat, ...]] = ("md", "html", "json", "zip")
 
 _SIDE_PX: Final = 1_200
