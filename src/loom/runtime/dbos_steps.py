@@ -154,7 +154,7 @@ async def open_dbos(url: str) -> AsyncGenerator[DbosSteps]:
     if not url.startswith(("postgresql://", "postgres://")):
         raise ConfigError(
             'turn.engine = "dbos" needs a PostgreSQL store.',
-            key="turn.engine",
+            key="turn",
             hint='Set store.url to postgresql://user@host/name, or turn.engine to "builtin".',
         )
     try:
@@ -167,7 +167,7 @@ async def open_dbos(url: str) -> AsyncGenerator[DbosSteps]:
     if _is_open.locked():
         raise ConfigError(
             "Another runtime of this process uses DBOS already.",
-            key="turn.engine",
+            key="turn",
             hint="Close it first, or open one runtime only: DBOS can be launched once per process.",
         )
     process = secrets.token_hex(16)  # never that of a process that ended: DBOS recovers nothing by itself
