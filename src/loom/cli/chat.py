@@ -113,7 +113,13 @@ class Chat:
             who = self._runtime.model(self._model).reference
         else:
             self._session = await open_place(
-                self._runtime, speaking.place, model=self._model, system=speaking.system, title="", tools=self._tools
+                self._runtime,
+                speaking.place,
+                model=self._model,
+                system=speaking.system,
+                title="",
+                tools=self._tools,
+                agent=speaking.agent,
             )
             stored = await self._runtime.sessions.get(self._session.id)
             who = f"{self._runtime.model(stored.model).reference}, {one_line(stored.title or stored.id, 50)}"
@@ -167,7 +173,7 @@ class Chat:
     async def _open_session(self, title: str, system: str) -> LocalSession:
         if self._session is None:
             self._session = await self._runtime.session(
-                title=title, model=self._model, system=system, tools=self._tools
+                title=title, model=self._model, system=system, tools=self._tools, agent=self._speaking.agent
             )
         return self._session
 
