@@ -427,7 +427,7 @@ async def test_thinking_lists_what_was_checked_and_comes_back_in_the_next_prompt
     assert isinstance(thinking, ThinkingBlock)
     assert thinking.opaque is not None
     assert (thinking.opaque.provider, thinking.opaque.model, thinking.opaque.data) == ("loom", "spark", {})
-    assert thinking.text == ("Shown: 1 image; 0 tools.")
+    assert thinking.text == ("Shown: 1 image (login.png); 0 tools.")
     assert thinking in shelf.prompt(first, reply, user("more")).messages[1].blocks
 
 

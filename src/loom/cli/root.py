@@ -81,6 +81,8 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args[:1] == ["help"] and len(args) <= 2 and set(args[1:]) <= set(COMMANDS):
+            args = [*args[1:], "--help"]
         if args and args[0] not in COMMANDS and args[0] not in _OWN_OPTIONS:
             _refuse_typing_error(args)
             args = [_DEFAULT, *args]

@@ -113,7 +113,8 @@ def _inventory(turn: SparkTurn, prompt: Prompt) -> str:
     ]
     tools = f"{len(prompt.tools)} tool{'' if len(prompt.tools) == 1 else 's'}"
     results = f", {len(turn.results)} result(s)" if turn.results else ""
-    return f"Shown: {', '.join(shown) or 'no media'}; {tools}{results}."
+    names = f" ({', '.join(thing.name for thing in turn.things)})" if turn.things else ""
+    return f"Shown: {', '.join(shown) or 'no media'}{names}; {tools}{results}."
 
 
 async def _things_meant(turn: SparkTurn, reader: SparkReader) -> tuple[ShownThing, ...]:
@@ -144,6 +145,7 @@ async def _things_meant(turn: SparkTurn, reader: SparkReader) -> tuple[ShownThin
 async def _describe(things: Sequence[ShownThing], question: str, reader: SparkReader) -> AsyncIterator[AnswerPart]:
     """Yield what each thing shows, the difference of two images, and last the words in images, which takes seconds."""
     seen: list[ShownImage] = []
+    readable: list[ShownImage] = []
     for thing in things:
         prefix = f"{thing.name}: " if len(things) > 1 else ""
         match thing:
@@ -151,6 +153,7 @@ async def _describe(things: Sequence[ShownThing], question: str, reader: SparkRe
                 found = await reader.look(thing)
                 if isinstance(found, PixelFacts):
                     seen.append(thing)
+                    readable += [thing] if found.kind != "plain image" else []
                     small = " I was shown a small copy of it." if thing.media.detail == "low" else ""
                     yield TextPart(f"{prefix}{describe_image(found)}{small}")
                 else:
@@ -168,9 +171,9 @@ async def _describe(things: Sequence[ShownThing], question: str, reader: SparkRe
         percent = await reader.changed_percent(seen[0], seen[1])
         if not isinstance(percent, UnreadableMedia):
             yield TextPart(_difference(percent))
-    if seen and reader.reads_text and not reader.engine:
+    if readable and reader.reads_text and not reader.engine:
         yield TextPart(NO_ENGINE)
-    for image in seen[:_OCR_IMAGES] if reader.engine else ():
+    for image in readable[:_OCR_IMAGES] if reader.engine else ():
         words = await reader.words_in(image)
         lines = [" ".join(line.split()) for line in words.splitlines() if line.strip()]
         prefix = f"{image.name}: " if len(things) > 1 else ""
