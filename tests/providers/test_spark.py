@@ -543,7 +543,7 @@ asyncio.run(main())
     )
 
     assert done.returncode == 0, done.stderr
-    assert "A little red in the bottom centre" in done.stdout
+    assert "A bright screenshot" in done.stdout
     assert "The timeout is usually harmless" in done.stdout
 
 

@@ -137,7 +137,7 @@ def loom() -> None:
 
 
 def _invoke(arguments: list[str]) -> object:
-    """As click's own `main` does, which would end the process by itself where nobody reads what it writes."""
+    """Run like click's own `main`, which would end the process by itself on a closed pipe."""
     if COMPLETING in os.environ:
         return loom.main(args=arguments, prog_name="loom", standalone_mode=False)
     with loom.make_context("loom", arguments) as context:
@@ -157,7 +157,7 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
         click.echo("loom: interrupted", err=True)
         return exit_codes.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read us has gone (`| head`): nothing is wrong, and Python must not complain when it closes stdout.
+        # The reader of our output is gone (`| head`): no error, and Python must not complain when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_codes.OK
     except Exception as error:

@@ -39,7 +39,7 @@ class Auth:
         self._links: dict[bytes, float] = {}
         self._attempts = RateBuckets(ATTEMPTS)
         self.on_rotate: list[Callable[[], Awaitable[None]]] = []
-        """Called when the token has changed: whoever holds a connection open drops it."""
+        """Called after the token changed, to close open connections."""
 
     @property
     def token(self) -> str:
@@ -52,7 +52,7 @@ class Auth:
     # What a request shows --------------------------------------------------------------------------------------------
 
     def is_allowed(self, headers: Mapping[str, str], *, token: str = "", client: str = "") -> bool:
-        """Whether these headers (names in lower case) or the token that was given apart from them let somebody in."""
+        """Return whether these headers (names in lower case), or the separate token, authenticate a client."""
         given = token or _bearer(headers)
         if given:
             return self._is_token(given) or (self.has_password and self.is_password(given, client))

@@ -1,7 +1,7 @@
 """Bus: daemons tell each other that a session moved. Only ids and numbers travel; what happened is read from the store.
 
-So a word that is lost costs time and nothing else: whoever waits looks at the store now and then, and every second
-while the bus is down.
+So a lost message costs time and nothing else: subscribers poll the store now and then, and every second while the bus
+is down.
 """
 
 from __future__ import annotations

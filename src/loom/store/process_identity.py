@@ -1,4 +1,4 @@
-"""Holders: who holds a lease, and whether that process is surely gone, so that nobody waits for the dead.
+"""The identity of a process that holds a lease, and whether it surely ended, so that its lease need not expire.
 
 A name says the machine's boot, the process namespace, the process and when it began. It is only a hint: that a lease is
 taken over too early costs the old holder its turn, never the session; the fence sees to that.

@@ -22,7 +22,7 @@ from loom.providers.spark.directives import (
     run_directive,
     steps_of,
 )
-from loom.providers.spark.documents import ReadDocument, answer_from, cite, shares_words
+from loom.providers.spark.documents import QuotedDocument, answer_from, cite, shares_words
 from loom.providers.spark.media_reader import NO_ENGINE, SparkReader, UnreadableMedia, describe_image
 from loom.providers.spark.turn import ShownDocument, ShownImage, ShownLabel, ShownThing, SparkTurn, thing_in
 
@@ -137,7 +137,7 @@ async def _things_meant(turn: SparkTurn, reader: SparkReader) -> tuple[ShownThin
             return (candidates[min(at, len(candidates) - 1)],)
     for document in documents:
         read = await reader.read(document)
-        if isinstance(read, ReadDocument) and shares_words(read, turn.words):
+        if isinstance(read, QuotedDocument) and shares_words(read, turn.words):
             return (document,)
     return ()
 
@@ -239,7 +239,7 @@ async def _cite_document(turn: SparkTurn, reader: SparkReader) -> TextPart:
     for thing in (*turn.things, *reversed(turn.earlier)):
         if isinstance(thing, ShownDocument):
             read = await reader.read(thing)
-            if isinstance(read, ReadDocument) and read.sentences:
+            if isinstance(read, QuotedDocument) and read.sentences:
                 return cite(read, turn.words)
     leaflet = next(sample for sample in samples() if sample.media_type == "application/pdf")
     return cite(await reader.read_sample(leaflet), turn.words)
