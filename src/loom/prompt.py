@@ -36,7 +36,7 @@ Reason: TypeAlias = Literal[
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool as a model is told of it: a JSON Schema object for its arguments."""
+    """A tool as a model sees it: a JSON Schema object for its arguments."""
 
     name: str
     description: str
@@ -117,7 +117,7 @@ class ShownResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
 
 class ShownRaw(msgspec.Struct, frozen=True, kw_only=True, tag="raw"):
     """A block of the platform's own kind (`Model.own_blocks`), such as a call of a tool that the platform runs: it goes
-    back as it came. Whoever puts it into a prompt keeps calls and results of such tools together."""
+    back as it came. A prompt must keep calls and results of such tools together."""
 
     data: dict[str, Any]
 
@@ -207,4 +207,4 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     budgets: Totals
     notices: tuple[str, ...] = ()
     cached_rows: int = 0
-    """So many leading rows stand as the last request to this model held them: its provider's cache may hold them."""
+    """How many leading rows are as in the last request to this model: its provider's cache may hold them."""

@@ -427,7 +427,7 @@ async def test_thinking_lists_what_was_checked_and_comes_back_in_the_next_prompt
     assert isinstance(thinking, ThinkingBlock)
     assert thinking.opaque is not None
     assert (thinking.opaque.provider, thinking.opaque.model, thinking.opaque.data) == ("loom", "spark", {})
-    assert thinking.text == ("Shown: 1 image; 0 tools.")
+    assert thinking.text == ("Shown: 1 image (login.png); 0 tools.")
     assert thinking in shelf.prompt(first, reply, user("more")).messages[1].blocks
 
 
@@ -543,7 +543,7 @@ asyncio.run(main())
     )
 
     assert done.returncode == 0, done.stderr
-    assert "A little red in the bottom centre" in done.stdout
+    assert "A bright screenshot" in done.stdout
     assert "The timeout is usually harmless" in done.stdout
 
 

@@ -70,7 +70,7 @@ class ExplicitRules(Protocol):
 
 
 class ApprovalGone(ContentError):
-    """Somebody else has answered, or the turn is over."""
+    """It was answered elsewhere, or the turn is over."""
 
     code = "approval.gone"
 
@@ -91,7 +91,7 @@ class ApprovalSubject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenApproval(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of a request while nobody has answered it."""
+    """What is stored of a pending request."""
 
     call: str
     action: str
@@ -127,8 +127,7 @@ class Approvals:
         return (self.deadline.when() or now) - now
 
     async def ask(self, call: ToolCall, about: ApprovalSubject, *, needed: bool, is_gate: bool = False) -> bool:
-        """Returns when the call may go on, and says whether somebody was asked; a ToolError that the model reads
-        otherwise.
+        """Return whether the user was asked, as soon as the call may continue. Raise `ToolError` otherwise.
 
         `needed` is whether the tool itself asks; a rule of the user's can allow, ask or deny all the same. `is_gate`
         says that nothing of the call has happened yet.
@@ -212,7 +211,7 @@ class Approvals:
                 self.deadline.reschedule(asyncio.get_running_loop().time() + self._left_seconds)
 
     def answer(self, approval: str, answer: ApprovalVerdict, reason: str = "") -> bool:
-        """False where nobody waits for it any more."""
+        """Return False if the request is no longer pending."""
         waiting = self._waiting.get(approval)
         if waiting is None or waiting.done():
             return False

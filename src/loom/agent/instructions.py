@@ -1,7 +1,7 @@
 """Project instructions: what `AGENTS.md` files say to every agent that works here, as a part of the system prompt.
 
 From the outermost folder of the project to the workspace, the user's own before all of them. They are read when a
-session begins; what changes later is told as of any tracked file.
+session begins; later changes are reported like those of any tracked file.
 """
 
 from __future__ import annotations

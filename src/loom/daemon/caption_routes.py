@@ -1,4 +1,4 @@
-"""Words for media: a person's own, kept with the session, and a model's, written at somebody's wish."""
+"""Text alternatives for media: a user's own, stored with the session, and a model's, written on request."""
 
 from __future__ import annotations
 

@@ -238,7 +238,7 @@ async def _derive(daemon: Daemon, digest: str, media_type: str, recipe: Recipe) 
 
 
 async def _render(daemon: Daemon, ref: MediaRef, recipe: Recipe) -> Derived:
-    """Only a few are made at once; one that is there waits for nobody."""
+    """Only a few are made at once; an existing one is returned at once."""
     runtime = daemon.runtime
     made = await runtime.derived.get(ref.digest, recipe)
     if made is None:
@@ -391,7 +391,7 @@ def _span(asked: re.Match[str], size: int) -> tuple[int, int] | None:
 
 
 def display_type(media_type: str) -> str:
-    """What a browser is told: a short list, and nothing that it could run."""
+    """The content type for browsers: from a short list, and nothing that they could run."""
     match category_of(media_type):
         case _ if media_type in _INLINE:
             return media_type

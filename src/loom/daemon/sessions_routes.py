@@ -173,7 +173,7 @@ async def merge_overrides(call: Call[None, Any], changes: Mapping[str, str | Non
         stored = await daemon.runtime.sessions.get(session_id)
         check_rev(call.request, stored)
         kept = {key: value for key, value in {**stored.overrides, **changes}.items() if value is not None}
-        with suppress(Conflict):  # somebody changed it meanwhile: again from what it is now
+        with suppress(Conflict):  # changed meanwhile: try again from its present state
             stored = await daemon.runtime.sessions.update(session_id, rev=stored.rev, overrides=kept)
             await daemon.turns.announce_change(session_id)
             return await session_response(daemon, stored)

@@ -169,7 +169,7 @@ def one_line(text: str, most: int) -> str:
 
 
 def _glimpse(path: Sequence[Node]) -> Summary:
-    """The last words, of people and models; the newest picture, whoever showed it."""
+    """The last text of users and models, and the newest image from either."""
     said = [node.message for node in path if node.message is not None and node.source != "system"]
     words = [message.text for message in said if message.role != "tool" and message.text.strip()]
     media = [medium for message in said for medium in media_of(message)]

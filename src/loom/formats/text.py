@@ -125,7 +125,7 @@ def _decode(data: bytes, codec: str, shown: str) -> tuple[str, str, tuple[str, .
 
 
 def _decode_other(data: bytes, codec: str, shown: str) -> tuple[str, str, tuple[str, ...]]:
-    """What is not Unicode. A declared encoding is what the author says; a detected one is told to the reader."""
+    """What is not Unicode. A declared encoding is what the author says; a detected one is reported in a notice."""
     text = data.decode(codec, "replace")
     notices: list[str] = []
     if codec != "iso2022_jp" and declared_encoding(data) != codec:

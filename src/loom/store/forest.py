@@ -3,7 +3,7 @@
     root ─ node ─ node ─ node
               └── node ─ node         two conversations share the nodes up to where they part
 
-Appending the same messages again finds the same nodes, whoever wrote them first. Which of them a session keeps, and
+Appending the same messages again finds the same nodes. Which of them a session keeps, and
 when they are deleted, is the business of `sessions`.
 """
 

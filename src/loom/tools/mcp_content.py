@@ -1,5 +1,5 @@
-"""What a server answered → blocks. Bytes are decoded within a budget and go through the door like any file: what they
-are is told by themselves, not by the server. Links are named, never followed, and no path in them is ever read.
+"""What a server answered → blocks. Bytes are decoded within a budget and go through intake like any file: their bytes
+decide what they are, not the server. Links are named, never followed, and no path in them is ever read.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class _Unpacking:
                 assert_never(item)
 
     async def add_structured(self, value: Any) -> Any:
-        """What faces get as data. Where no text says the same, the model is told it as JSON."""
+        """What interfaces get as data. If no text says the same, the model gets it as JSON."""
         if value is None:
             return None
         self._is_structured = True

@@ -205,7 +205,7 @@ def _variables(folder: str) -> dict[str, str]:
 
 
 def _own_browsers() -> str:
-    """Where Playwright keeps browsers of its own; it looks below HOME, which it is not told."""
+    """Where Playwright keeps browsers of its own; it looks below HOME, which it does not get."""
     named = os.environ.get("PLAYWRIGHT_BROWSERS_PATH")
     return named or str(Path("~/.cache/ms-playwright").expanduser())
 

@@ -1,7 +1,7 @@
 """What a refusal means, from its status and words: bytes, tokens, one picture, a missing capability, or the service.
 
-Every wire says how its error kinds translate to a status and asks here, so that one situation is one error whoever
-reports it.
+Every wire says how its error kinds translate to a status and asks here, so that one situation is one error
+whichever provider reports it.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from loom.runtime import FIRST_CHOICES, Runtime, key_for
 
 _MOST_NAMED: Final = 3
 _LEAST_PARTS: Final = 3
-"""Who, for how much, how fast."""
+"""Model, cost, time."""
 _RULES: Final = 6
 
 
@@ -121,7 +121,7 @@ def _seeing(runtime: Runtime) -> str:
 
 
 def _is_blind(row: ReceiptRow) -> bool:
-    """It lies with the model, and nobody described the picture."""
+    """Return whether the model cannot see images and there is no description."""
     return row.reason == "capability" and "description by" not in row.detail
 
 

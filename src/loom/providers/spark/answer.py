@@ -22,7 +22,7 @@ from loom.providers.spark.directives import (
     run_directive,
     steps_of,
 )
-from loom.providers.spark.documents import ReadDocument, answer_from, cite, shares_words
+from loom.providers.spark.documents import QuotedDocument, answer_from, cite, shares_words
 from loom.providers.spark.media_reader import NO_ENGINE, SparkReader, UnreadableMedia, describe_image
 from loom.providers.spark.turn import ShownDocument, ShownImage, ShownLabel, ShownThing, SparkTurn, thing_in
 
@@ -113,7 +113,8 @@ def _inventory(turn: SparkTurn, prompt: Prompt) -> str:
     ]
     tools = f"{len(prompt.tools)} tool{'' if len(prompt.tools) == 1 else 's'}"
     results = f", {len(turn.results)} result(s)" if turn.results else ""
-    return f"Shown: {', '.join(shown) or 'no media'}; {tools}{results}."
+    names = f" ({', '.join(thing.name for thing in turn.things)})" if turn.things else ""
+    return f"Shown: {', '.join(shown) or 'no media'}{names}; {tools}{results}."
 
 
 async def _things_meant(turn: SparkTurn, reader: SparkReader) -> tuple[ShownThing, ...]:
@@ -136,7 +137,7 @@ async def _things_meant(turn: SparkTurn, reader: SparkReader) -> tuple[ShownThin
             return (candidates[min(at, len(candidates) - 1)],)
     for document in documents:
         read = await reader.read(document)
-        if isinstance(read, ReadDocument) and shares_words(read, turn.words):
+        if isinstance(read, QuotedDocument) and shares_words(read, turn.words):
             return (document,)
     return ()
 
@@ -144,6 +145,7 @@ async def _things_meant(turn: SparkTurn, reader: SparkReader) -> tuple[ShownThin
 async def _describe(things: Sequence[ShownThing], question: str, reader: SparkReader) -> AsyncIterator[AnswerPart]:
     """Yield what each thing shows, the difference of two images, and last the words in images, which takes seconds."""
     seen: list[ShownImage] = []
+    readable: list[ShownImage] = []
     for thing in things:
         prefix = f"{thing.name}: " if len(things) > 1 else ""
         match thing:
@@ -151,6 +153,7 @@ async def _describe(things: Sequence[ShownThing], question: str, reader: SparkRe
                 found = await reader.look(thing)
                 if isinstance(found, PixelFacts):
                     seen.append(thing)
+                    readable += [thing] if found.kind != "plain image" else []
                     small = " I was shown a small copy of it." if thing.media.detail == "low" else ""
                     yield TextPart(f"{prefix}{describe_image(found)}{small}")
                 else:
@@ -168,9 +171,9 @@ async def _describe(things: Sequence[ShownThing], question: str, reader: SparkRe
         percent = await reader.changed_percent(seen[0], seen[1])
         if not isinstance(percent, UnreadableMedia):
             yield TextPart(_difference(percent))
-    if seen and reader.reads_text and not reader.engine:
+    if readable and reader.reads_text and not reader.engine:
         yield TextPart(NO_ENGINE)
-    for image in seen[:_OCR_IMAGES] if reader.engine else ():
+    for image in readable[:_OCR_IMAGES] if reader.engine else ():
         words = await reader.words_in(image)
         lines = [" ".join(line.split()) for line in words.splitlines() if line.strip()]
         prefix = f"{image.name}: " if len(things) > 1 else ""
@@ -236,7 +239,7 @@ async def _cite_document(turn: SparkTurn, reader: SparkReader) -> TextPart:
     for thing in (*turn.things, *reversed(turn.earlier)):
         if isinstance(thing, ShownDocument):
             read = await reader.read(thing)
-            if isinstance(read, ReadDocument) and read.sentences:
+            if isinstance(read, QuotedDocument) and read.sentences:
                 return cite(read, turn.words)
     leaflet = next(sample for sample in samples() if sample.media_type == "application/pdf")
     return cite(await reader.read_sample(leaflet), turn.words)

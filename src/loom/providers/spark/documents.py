@@ -47,7 +47,7 @@ class Sentence(msgspec.Struct, frozen=True):
     terms: frozenset[str]
 
 
-class ReadDocument(msgspec.Struct, frozen=True, kw_only=True):
+class QuotedDocument(msgspec.Struct, frozen=True, kw_only=True):
     """`unit` names its parts: page, slide, sheet, or nothing. `shown` is the part that was there to read, if not all of
     it. `rows` are the cells of a CSV, header first."""
 
@@ -62,7 +62,7 @@ class ReadDocument(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-def read_document(name: str, text: str, *, first_page: int = 1, shown: str = "", digest: str = "") -> ReadDocument:
+def read_document(name: str, text: str, *, first_page: int = 1, shown: str = "", digest: str = "") -> QuotedDocument:
     """Split a text into sentences by page. `first_page` is the number of the page that the text calls page 1."""
     text = text[:MAX_CHARS]
     rows = _csv_rows(text) if _TABLE_NAME.fullmatch(name) else ()
@@ -70,7 +70,7 @@ def read_document(name: str, text: str, *, first_page: int = 1, shown: str = "",
     ends = [mark.start() for mark in marks[1:]] + [len(text)]
     bodies = [(int(m[2]) + first_page - 1, text[m.end() : end]) for m, end in zip(marks, ends, strict=bool(marks))]
     parts: list[tuple[int | None, str]] = [*bodies] if marks else [(None, _LINE_NUMBER.sub("", text))]
-    return ReadDocument(
+    return QuotedDocument(
         name=name,
         sentences=tuple(Sentence(said, page, terms_of(said)) for page, body in parts for said in _sentences(body)),
         words=len(_WORD.findall(text)),
@@ -82,7 +82,7 @@ def read_document(name: str, text: str, *, first_page: int = 1, shown: str = "",
     )
 
 
-def answer_from(document: ReadDocument, question: str) -> TextPart:
+def answer_from(document: QuotedDocument, question: str) -> TextPart:
     """Return what a document says to a question, or what it is if there is no question."""
     terms = question_terms(question, document.name)
     if document.rows:
@@ -105,7 +105,7 @@ def answer_from(document: ReadDocument, question: str) -> TextPart:
     return _quoted(f"{_size(document)}{missing} It begins:", document, document.sentences[:_QUOTES])
 
 
-def cite(document: ReadDocument, question: str) -> TextPart:
+def cite(document: QuotedDocument, question: str) -> TextPart:
     """Return one quote, whatever the question."""
     chosen = _best(document.sentences, question_terms(question, document.name)) or list(document.sentences)
     if not chosen:
@@ -113,7 +113,7 @@ def cite(document: ReadDocument, question: str) -> TextPart:
     return _quoted(f"{document.name} says:", document, chosen[:1])
 
 
-def shares_words(document: ReadDocument, question: str) -> bool:
+def shares_words(document: QuotedDocument, question: str) -> bool:
     terms = question_terms(question, document.name).keys()
     return any(sentence.terms & terms for sentence in document.sentences)
 
@@ -160,7 +160,7 @@ def _best(sentences: Sequence[Sentence], terms: dict[str, str]) -> list[Sentence
     return [one for _, _, one in sorted(close, key=lambda item: item[1])]
 
 
-def _quoted(opening: str, document: ReadDocument, sentences: Sequence[Sentence]) -> TextPart:
+def _quoted(opening: str, document: QuotedDocument, sentences: Sequence[Sentence]) -> TextPart:
     """Return the opening and one line for each sentence, with citations that know where their quotes stand."""
     text, citations = opening, list[Citation]()
     for sentence in sentences:
@@ -184,7 +184,7 @@ def _quoted(opening: str, document: ReadDocument, sentences: Sequence[Sentence])
     return TextPart(text, tuple(citations))
 
 
-def _size(document: ReadDocument) -> str:
+def _size(document: QuotedDocument) -> str:
     if document.shown:
         has = f"I was shown {document.unit or 'page'}s {document.shown} of {document.name}."
     elif document.pages:
@@ -202,7 +202,7 @@ def _csv_rows(text: str) -> tuple[tuple[str, ...], ...]:
     return tuple(rows) if len(rows) > 1 and len(rows[0]) > 1 else ()
 
 
-def _table_answer(document: ReadDocument, terms: dict[str, str]) -> str:
+def _table_answer(document: QuotedDocument, terms: dict[str, str]) -> str:
     """Return columns, rows and a few facts of each column, or the rows that share words with the question."""
     header, *rows = document.rows
     size = f"{document.name} has {len(header)} columns and {len(rows):,} row{'' if len(rows) == 1 else 's'}"

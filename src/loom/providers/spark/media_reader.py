@@ -21,7 +21,7 @@ from loom.formats.image.describe_pixels import PixelFacts, compare, describe
 from loom.prompt import MediaRef
 from loom.providers.media_body import BLOCK_BYTES, MediaSource
 from loom.providers.samples import Sample
-from loom.providers.spark.documents import ReadDocument, read_document
+from loom.providers.spark.documents import QuotedDocument, read_document
 from loom.providers.spark.turn import ShownDocument, ShownImage
 
 NO_ENGINE: Final = "I cannot read words in images: no OCR engine is installed (pip install 'loom-runtime[ocr]')."
@@ -63,7 +63,7 @@ class SparkReader:
         data = await self._data(image.media.ref)
         return await _run_or_explain(ocr.read_picture, data, _OCR_LIMITS, beside=ocr.run_in_ocr_thread)
 
-    async def read(self, shown: ShownDocument) -> ReadDocument | UnreadableMedia:
+    async def read(self, shown: ShownDocument) -> QuotedDocument | UnreadableMedia:
         if shown.media is None:
             return await asyncio.to_thread(read_document, shown.name, shown.text, shown=shown.pages)
         ref = shown.media.ref
@@ -80,14 +80,14 @@ class SparkReader:
         )
         return found if found.sentences else await self._read_scan(found, data, media, first)
 
-    async def read_sample(self, sample: Sample) -> ReadDocument:
+    async def read_sample(self, sample: Sample) -> QuotedDocument:
         """Read a document that ships with Loom. It is in no store, so it has no digest."""
         digest, size = digest_of(sample.data), len(sample.data)
         media = Media(digest=digest, media_type=sample.media_type, size_bytes=size, name=sample.name)
         rendered = await asyncio.to_thread(render, sample.data, media, Text())
         return read_document(sample.name, rendered.data.decode())
 
-    async def _read_scan(self, found: ReadDocument, data: bytes, media: Media, first: int) -> ReadDocument:
+    async def _read_scan(self, found: QuotedDocument, data: bytes, media: Media, first: int) -> QuotedDocument:
         """Read a document without a text layer by OCR, or look at its first page if there is no engine."""
         if not self.engine:
             page = await _run_or_explain(render, data, media, Page(1))
