@@ -336,7 +336,7 @@ def test_a_switch_to_another_model_says_what_it_will_be_shown(tmp_path: Path):
         stayed = loom("-c", "-m", "local", "go on")
 
     assert "[openai-compatible/scripted · media 1" in switched.err
-    assert "1 of another model's thoughts left out" in switched.err
+    assert "1 thinking blocks of another model left out" in switched.err
     assert "≈ $0]" in switched.err
     assert stayed.err == ""
 

@@ -154,13 +154,12 @@ def test_help_is_a_command_and_no_question(tmp_path: Path, words: list[str], pag
 
 
 def test_bash_completes_names_of_files_where_loom_offers_nothing(tmp_path: Path):
-    loom = Loom(tmp_path, PATH=f"{_program(tmp_path)}:{os.environ['PATH']}")
-    loom.file("report-of-may.pdf", b"x")
+    script = Loom(tmp_path)("completion", "bash").out
+    line = (
+        f"{script}\nCOMP_WORDS=(loom ask -a report-o); COMP_CWORD=3\n"
+        "_loom_completion loom; printf '%s\\n' \"offered: ${#COMPREPLY[@]}\"; complete -p loom"
+    )
 
-    with Terminal(loom, command=["bash", "--norc", "--noprofile", "-i"]) as terminal:
-        terminal.type("eval \"$(loom completion bash)\"; echo re''ady\n")
-        terminal.wait_for("ready")
-        terminal.type("loom ask -a report-o\t")
-        terminal.wait_for("report-of-may.pdf")
-        terminal.type("\x03exit\n")
-        terminal.end()
+    ran = _in_shell(["bash", "--norc", "-c", line], tmp_path)
+
+    assert "offered: 0" in ran and "-o bashdefault -o default" in ran

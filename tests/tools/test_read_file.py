@@ -35,7 +35,7 @@ class Context:
     async def approve(self, action: str, *, why: str) -> None:
         self.asked.append(f"{action}: {why}")
         if not self._allow:
-            raise ToolError("the user said no")
+            raise ToolError("the user denied it")
 
 
 async def test_text_comes_with_line_numbers_and_says_how_to_go_on(tmp_path: Path) -> None:

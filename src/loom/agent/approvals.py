@@ -149,7 +149,7 @@ class Approvals:
     async def _require(self, call: ToolCall, about: ApprovalSubject, *, is_gate: bool) -> None:
         answer, reason = await self._request(call, about, is_gate=is_gate)
         if answer == "deny":
-            raise ToolError(f"the user said no{f': {reason}' if reason else ''}")
+            raise ToolError(f"the user denied it{f': {reason}' if reason else ''}")
 
     def decide(self, tool: str, about: ApprovalSubject) -> Action | None:
         """Return what the user's rules say of a call, under every name that its subjects go by."""

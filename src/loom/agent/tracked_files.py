@@ -136,7 +136,7 @@ def read_tracked(workspace: Path, name: str, *, is_own: bool = False) -> Tracked
         return TrackedText(why="is too large to be shown", notice=f"{shown} has {size_label(size)} and is not tracked")
     if data and encoding_of(data) is None:
         return TrackedText(
-            why="is no text file", notice=f"{shown} is no text file and is not tracked; attach it to send it"
+            why="is not a text file", notice=f"{shown} is not a text file and is not tracked; attach it to send it"
         )
     return TrackedText(text=clean_text(decode_text(data, shown)[0]) if data else "", data=data, path=opened.path)
 

@@ -184,7 +184,7 @@ def _is_damaged(file: Path) -> bool:
 
 
 _EXTRAS: Final = {
-    "heif": ("pillow_heif", "HEIC pictures"),
+    "heif": ("pillow_heif", "HEIC images"),
     "svg": ("resvg_py", "SVG rendered as images"),
     "s3": ("obstore", "media in a bucket"),
     "postgres": ("psycopg", "PostgreSQL"),

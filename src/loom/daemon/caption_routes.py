@@ -25,7 +25,7 @@ async def set_captions(call: Call[None, dict[str, str]]) -> Response:
         if len(words) > MAX_CHARACTERS:
             raise ContentError(f"The words for a medium have at most {MAX_CHARACTERS} characters.")
         if not is_digest(digest) or (words.strip() and not await call.daemon.runtime.media.exists(digest)):
-            raise NotFound("There is no such medium.", hint="Words belong to a digest that the store has.")
+            raise NotFound("Media not found.", hint="Words belong to a digest that the store has.")
         changes[alt_key(digest)] = words.strip() or None
     return await merge_overrides(call, changes)
 
@@ -35,11 +35,11 @@ async def describe_media(call: Call[None, NewDescription]) -> DescriptionView:
     runtime, digest = call.daemon.runtime, call.path("digest")
     by = call.body.model or runtime.describer
     if not by:
-        raise ConfigError("No model describes pictures here.", hint="Name one, or set `context.describer`.")
+        raise ConfigError("No model is configured to describe images.", hint="Name one, or set `context.describer`.")
     if not is_digest(digest) or not await runtime.media.exists(digest):
-        raise NotFound("There is no such medium.")
+        raise NotFound("Media not found.")
     media_type = await call.daemon.intake.media_type(digest)
     if not media_type.startswith("image/"):
-        raise Unsupported(f"Only pictures are described, not {media_type}.")
+        raise Unsupported(f"Only images can be described, not {media_type}.")
     found = await runtime.describe(Media(digest=digest, media_type=media_type, size_bytes=0), by)
     return DescriptionView(found.text, found.by)

@@ -80,7 +80,7 @@ class MediaIntake:
     async def reuse(self, digest: str, name: str = "") -> StoredUpload:
         """The same for bytes that the store holds already; they stay for another while. NotFound where it does not."""
         if not is_digest(digest) or not await self._runtime.media.refresh(digest):
-            raise NotFound("There is no such file in the store.", hint="Upload it: POST /v1/media.")
+            raise NotFound("File not found in the store.", hint="Upload it: POST /v1/media.")
         name = clean_name(clean_text(name))
         found = self._known.get(digest)
         if found is None:

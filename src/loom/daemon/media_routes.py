@@ -180,7 +180,7 @@ async def _get_bytes(call: Call[MediaForm, None], digest: str) -> Response:
     daemon, query = call.daemon, call.query
     found = _FORM.fullmatch(query.v)
     if found is None:
-        raise UnreadableRequest("There is no such form.", hint="v is full, low, thumb, page:N, thumb:N or sent:MODEL.")
+        raise UnreadableRequest("Unknown rendition.", hint="v is full, low, thumb, page:N, thumb:N or sent:MODEL.")
     if not await daemon.runtime.media.exists(digest):
         raise _no_media()
     ready = await _ready(daemon, digest, query, found)
@@ -208,7 +208,7 @@ async def _ready(daemon: Daemon, digest: str, query: MediaForm, found: re.Match[
         case _:
             recipe = Thumb(side_px=THUMB_PX)
     if category == "audio" or (category == "text" and media_type != SVG):
-        raise Unsupported("Sound and text have no picture.", hint="Ask for v=full, or for the text.")
+        raise Unsupported("Audio and text have no preview image.", hint="Ask for v=full, or for the text.")
     return await _derive(daemon, digest, media_type, recipe)
 
 
@@ -258,7 +258,7 @@ async def _sent_rendition(daemon: Daemon, digest: str, model: str, session_id: s
     if session_id:
         session = await runtime.session(session_id)
         if not await session.path():
-            raise NotSent("That session has said nothing yet.")
+            raise NotSent("That session has no messages yet.")
         request = await session.next_request(model)
     else:
         shown = (await daemon.intake.reuse(digest)).block
@@ -421,7 +421,7 @@ def _digest(written: str) -> str:
 
 
 def _no_media() -> NotFound:
-    return NotFound("There is no such file in the store.", hint="Upload it: POST /v1/media.")
+    return NotFound("File not found in the store.", hint="Upload it: POST /v1/media.")
 
 
 def media_url(digest: str, v: str = "") -> str:

@@ -166,7 +166,7 @@ async def list_queued(call: Call[None, None]) -> QueueView:
 async def remove_queued(call: Call[None, None]) -> None:
     session_id = call.path("session")
     if not await call.daemon.runtime.queue.remove(session_id, call.path("message")):
-        raise NotFound("That message does not wait any more.", hint="It was said, or removed before.")
+        raise NotFound("That message does not wait any more.", hint="It was already sent or removed.")
     await call.daemon.turns.announce_change(session_id)
 
 

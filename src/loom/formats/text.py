@@ -94,7 +94,7 @@ def decode_text(data: bytes, name: str = "") -> tuple[str, str, tuple[str, ...]]
     codec = encoding_of(data)
     if codec is None:
         raise Unreadable(
-            f"{name or 'The data'} is no text in any encoding that Loom knows.",
+            f"{name or 'The data'} is not text in any encoding that Loom knows.",
             name=name,
             hint="Save it as UTF-8 and attach it again.",
         )

@@ -190,7 +190,7 @@ class Forest:
         select = {"session": plain_text(session_id, "an id")}
         rows = await self._database.read(lambda tx: tx.execute(_SELECT_TREE, select))
         if not rows:
-            raise NotFound("There is no such session.", hint="List them: `loom sessions`.")
+            raise NotFound("Session not found.", hint="List them: `loom sessions`.")
         try:
             return NodeTree(_nodes(rows))
         except Corrupt:

@@ -183,7 +183,7 @@ def check_session_id(session_id: str) -> str:
 
 
 def session_not_found() -> NotFound:
-    return NotFound("There is no such session.", hint="List them: `loom sessions`.")
+    return NotFound("Session not found.", hint="List them: `loom sessions`.")
 
 
 def stale_head() -> Conflict:

@@ -41,7 +41,7 @@ async def result_of(answer: CallToolResult, context: ToolContext, server: str) -
         unpacking.say(f"[{left_out} more items are left out: at most {MAX_ITEMS} are shown]")
     data = await unpacking.add_structured(answer.structured_content)
     if not unpacking.blocks:
-        unpacking.say("it failed and said nothing" if answer.is_error else NO_OUTPUT)
+        unpacking.say("it failed without a message" if answer.is_error else NO_OUTPUT)
     return ToolResult("-", tuple(unpacking.blocks), is_error=answer.is_error, data=data)
 
 

@@ -54,7 +54,7 @@ def switch_preview(receipt: Receipt, usd: float | None) -> str:
             counts[GLYPHS[row.rendition]] = counts.get(GLYPHS[row.rendition], 0) + 1
     unsaid = sum(row.rendition == "omitted" and not row.digest for row in receipt.rows)
     media = "media " + " ".join(f"{count}{glyph}" for glyph, count in counts.items()) if counts else ""
-    left_out = f"{unsaid} of another model's thoughts left out" if unsaid else ""
+    left_out = f"{unsaid} thinking blocks of another model left out" if unsaid else ""
     size = f"{tokens_label(receipt.totals.tokens)} tok ≈ {money_label(usd)}"
     return f"[{' · '.join(part for part in (receipt.model, media, left_out, size) if part)}]"
 
