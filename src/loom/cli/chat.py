@@ -16,7 +16,6 @@ from typing import Any, Final
 
 import click
 
-from loom.agent.session import LocalSession
 from loom.cli.context import print_table
 from loom.cli.shared.attachments import MessageInput, attachment, read_clipboard
 from loom.cli.shared.daemon_lookup import open_session
@@ -47,6 +46,7 @@ from loom.content.inputs import Attachment
 from loom.content.messages import text_of
 from loom.errors import ContentError, LoomError
 from loom.runtime import Runtime
+from loom.runtime.session import LocalSession
 from loom.session import EventIterator
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')

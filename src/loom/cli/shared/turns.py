@@ -8,7 +8,6 @@ from contextlib import aclosing
 
 import msgspec
 
-from loom.agent.session import LocalSession
 from loom.cli.shared.approval_prompt import ApprovalMode, ApprovalReply, EventLookahead, answer_in
 from loom.cli.shared.exit_codes import TurnError
 from loom.cli.shared.renderers import TurnOutcome, TurnRenderer
@@ -33,6 +32,7 @@ from loom.events import (
 )
 from loom.models import Usage
 from loom.runtime import Runtime
+from loom.runtime.session import LocalSession
 from loom.session import EventIterator
 
 
