@@ -103,7 +103,7 @@ async def _start(turn: Turn, change: SessionChange, message: Message | None, opt
         if nodes:
             turn.files.mark_stored(nodes[len(extra) - 1 if news is not None else -1])
         events.append(TurnStarted(turn=turn.id, model=model.reference, message=turn.checkpoint.message))
-        settings = {"running": msgspec.to_builtins(turn.checkpoint), "tracked": turn.files.as_setting()}
+        settings = {"running": msgspec.to_builtins(turn.checkpoint), **turn.files.settings()}
         return Completion(events=events, settings=settings)
 
     def then(_: Committed) -> None:
@@ -134,7 +134,7 @@ def _first_input(turn: Turn, model: Model) -> RequestInput:
 def _recall(turn: Turn, snapshot: Snapshot) -> None:
     """Load what earlier turns left: permanent approvals, and which files the agent knows."""
     turn.approvals.always = {(tool, pattern) for tool, pattern in snapshot.settings.get("always", ())}
-    turn.files.load(snapshot.settings.get("tracked", {}))
+    turn.files.load(snapshot.settings)
 
 
 async def _read_news(turn: Turn, snapshot: Snapshot, model: Model, mentioned: Sequence[str]) -> Message | None:
@@ -212,6 +212,7 @@ async def _finish_stored_answer(turn: Turn, snapshot: Snapshot) -> None:
     over = TurnFinished(turn=turn.id, node=snapshot.path[-1].id, stop="end", usage=turn.usage)
     events = () if await turn.record.has_ended(turn.id) else (over,)
     await turn.sink.commit(SessionChange(settings={"running": None}), lambda _: Completion(events=events))
+    await turn.engine.end_turn(turn.engine_key)
     turn.state = "finished"
 
 
@@ -232,6 +233,7 @@ async def close_left_turn(turn: Turn, checkpoint: TurnCheckpoint) -> bool:
     _recall(turn, turn.snapshot)
     if await turn.record.has_ended(checkpoint.turn):  # its process ended between the two writes
         await turn.sink.commit(SessionChange(settings={"running": None}))
+        await turn.engine.end_turn(turn.engine_key)
         turn.state = "finished"
         return False
     step = await turn.record.open_step()

@@ -78,6 +78,18 @@ export interface CapabilityView {
   citations: boolean;
 }
 
+export interface ChangeList {
+  steps: ChangedStep[];
+}
+
+/** A step that changed files. Steps are counted from 1 along the path. */
+export interface ChangedStep {
+  step: number;
+  node: string;
+  changes: FileChange[];
+  is_undone?: boolean;
+}
+
 export interface Children {
   children: MessageView[];
 }
@@ -172,6 +184,16 @@ export interface ExportQuery {
   format?: "html" | "json" | "md" | "zip";
 }
 
+/** One write: `path` relative to the workspace, and the digests of what was there before and after.
+
+    `before` is None for a file that was new; `kept` is None where the bytes before were not kept. */
+export interface FileChange {
+  path: string;
+  before?: string | null;
+  after: string;
+  kept?: KeptBytes | null;
+}
+
 export interface FileList {
   files: string[];
 }
@@ -263,6 +285,11 @@ export interface Joined {
   ok: boolean;
   seq?: number;
   error?: ProblemText | null;
+}
+
+/** Bytes in the media store. The store finds them under this name (`store.media_references`). */
+export interface KeptBytes {
+  digest: string;
 }
 
 export interface KeyList {
@@ -863,6 +890,17 @@ export interface TurnStarted {
   turn: string;
   model: string;
   message?: string;
+}
+
+/** Without `step`: the last step that is not undone yet. */
+export interface UndoBody {
+  step?: number | null;
+}
+
+/** What became of each file, in sentences, and the steps that are undone now. */
+export interface UndoReport {
+  steps: number[];
+  files: string[];
 }
 
 /** A block of a kind this version does not know. `data` is the whole object, `type` included. */
