@@ -258,9 +258,10 @@ class Session(Protocol):
         model: str | None = None,
         workspace: str | None = None,
         archived: bool | None = None,
+        agent: str | None = None,
         rev: int | None = None,
     ) -> SessionView:
-        """Change what is given, at once."""
+        """Change what is given, at once. `agent` is the name of a configured agent; empty means none."""
         ...
 
     async def use(self, model: str) -> None:

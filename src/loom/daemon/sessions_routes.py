@@ -41,7 +41,7 @@ async def _session(call: Call[Any, Any]) -> LocalSession:
 async def create(call: Call[None, NewSession]) -> Response:
     body = call.body
     session = await call.daemon.library.create(
-        title=body.title, model=body.model, system=body.system, workspace=body.workspace
+        title=body.title, model=body.model, system=body.system, workspace=body.workspace, agent=body.agent
     )
     await call.daemon.turns.announce_change(session.id)
     return session_response(await session.info(), status=201)
@@ -73,7 +73,11 @@ async def get(call: Call[None, None]) -> Response:
 async def change(call: Call[None, SessionChangeBody]) -> Response:
     body, session = call.body, await _session(call)
     view = await session.change(
-        title=body.title, model=body.model, archived=body.archived, rev=expected_rev(call.request)
+        title=body.title,
+        model=body.model,
+        archived=body.archived,
+        agent=body.agent,
+        rev=expected_rev(call.request),
     )
     await call.daemon.turns.announce_change(session.id)
     return session_response(view)

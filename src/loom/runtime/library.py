@@ -35,6 +35,7 @@ from loom.errors import ConfigError, ContentError, Corrupt, NotFound, Unsupporte
 from loom.library import find_session
 from loom.message_types import ImportView, SessionApprovals
 from loom.models import Model, Usage
+from loom.runtime.agents import find_agent
 from loom.runtime.media_forms import MediaForms
 from loom.runtime.media_intake import MediaIntake, StoredUpload
 from loom.runtime.model_resolution import FIRST_CHOICES, key_for, price
@@ -102,13 +103,15 @@ class LocalLibrary:
         model: str = "",
         system: str = "",
         workspace: str = "",
+        agent: str = "",
         tools: Sequence[str] | None = None,
     ) -> LocalSession:
         if model:
             self.check_model(model)
         return await self._runtime.session(
             title=title,
-            model=model or await self._runtime.default_model(),
+            agent=agent,
+            model=model or ("" if agent else await self._runtime.default_model()),
             system=system,
             workspace=await asyncio.to_thread(existing_folder, workspace),
             tools=tools,
@@ -218,6 +221,10 @@ class LocalLibrary:
         return DescriptionView(found.text, found.by)
 
     # What sessions can use -------------------------------------------------------------------------------------------
+
+    def check_agent(self, name: str) -> None:
+        """Raise `ConfigError` if no agent of that name is configured."""
+        find_agent(self._runtime.config, name)
 
     def check_model(self, reference: str) -> None:
         """Raise `ConfigError` if there is no model of that name."""

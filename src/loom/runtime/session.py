@@ -22,6 +22,7 @@ from loom.events import Event, NoticeRaised, decode_event
 from loom.message_types import History, MessageQuery, MessageView, PlanModel, PlanRow, PlanView, WireView
 from loom.models import Usage
 from loom.prompt import Receipt
+from loom.runtime.agents import AGENT
 from loom.runtime.history import read_history
 from loom.runtime.plan_table import add_rows, failed_model, last_rows, no_request, plan_model
 from loom.runtime.views import running_turn, siblings_of, tree_node, usage_of
@@ -134,13 +135,22 @@ class LocalSession(SessionTurns):
         model: str | None = None,
         workspace: str | None = None,
         archived: bool | None = None,
+        agent: str | None = None,
         rev: int | None = None,
     ) -> SessionView:
         if model:
             self._library.check_model(model)
+        if agent:
+            self._library.check_agent(agent)
         if workspace is not None:
             workspace = await asyncio.to_thread(existing_folder, workspace)
-        changes: dict[str, Any] = {"title": title, "model": model or None, "workspace": workspace, "archived": archived}
+        changes: dict[str, Any] = {
+            "title": title,
+            "model": model or None,
+            "workspace": workspace,
+            "archived": archived,
+            "settings": None if agent is None else {AGENT: agent or None},
+        }
         self._check_rev(await self._stored(), rev)
         if any(value is not None for value in changes.values()):
             await self._stores.sessions.update(self.id, rev=rev, **changes)

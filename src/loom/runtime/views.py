@@ -14,6 +14,7 @@ from loom.content.messages import Message, media_of, text_of
 from loom.errors import LoomError, StoreError
 from loom.message_types import MessageView
 from loom.models import Usage
+from loom.runtime.agents import AGENT
 from loom.store.forest import Forest
 from loom.store.nodes import Node
 from loom.store.queue import MessageQueue
@@ -64,6 +65,7 @@ class Views:
             state=state_of(stored, queued),
             snippet=stored.damage or summary.snippet,
             thumb=summary.thumb,
+            agent=str(stored.settings.get(AGENT, "")),
         )
 
     async def _summary(self, head: str) -> Summary:

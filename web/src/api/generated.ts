@@ -502,6 +502,7 @@ export interface NewSession {
   model?: string;
   system?: string;
   workspace?: string;
+  agent?: string;
 }
 
 export interface NodeChange {
@@ -672,6 +673,7 @@ export interface SessionChangeBody {
   title?: string | null;
   model?: string | null;
   archived?: boolean | null;
+  agent?: string | null;
 }
 
 export interface SessionPage {
@@ -708,6 +710,7 @@ export interface SessionView {
   state: "idle" | "queued" | "running" | "waiting";
   snippet: string;
   thumb: string | null;
+  agent?: string;
 }
 
 export interface Status {
