@@ -171,7 +171,11 @@ class Conversation:
         answers = [block for message in path if message.role == "assistant" for block in message.blocks]
         said = "".join(block.text for block in answers if isinstance(block, TextBlock))
         seen = "".join(self.seen)
-        assert said.startswith(seen), "words that a watcher saw are in the history, in their order"
+        same = next(
+            (at for at, (a, b) in enumerate(zip(said, seen, strict=False)) if a != b), min(len(said), len(seen))
+        )
+        around = slice(max(0, same - 60), same + 60)
+        assert same == len(seen), f"a watcher saw …{seen[around]}…, and stored is …{said[around]}…"
         steps = sum(isinstance(event, StepStarted) for event in events)
         whole = sum(isinstance(event, StepFinished) for event in events)
         continued = sum(event.code == "turn.continued" for event in events if isinstance(event, NoticeRaised))
