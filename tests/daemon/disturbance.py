@@ -171,11 +171,9 @@ class Conversation:
         answers = [block for message in path if message.role == "assistant" for block in message.blocks]
         said = "".join(block.text for block in answers if isinstance(block, TextBlock))
         seen = "".join(self.seen)
-        same = next(
-            (at for at, (a, b) in enumerate(zip(said, seen, strict=False)) if a != b), min(len(said), len(seen))
-        )
-        around = slice(max(0, same - 60), same + 60)
-        assert same == len(seen), f"a watcher saw …{seen[around]}…, and stored is …{said[around]}…"
+        logged = "".join(event.text for event in events if isinstance(event, TextDelta))
+        _check_prefix(logged, said, "the log holds", "stored is")
+        _check_prefix(seen, logged, "a watcher saw", "the log holds")
         steps = sum(isinstance(event, StepStarted) for event in events)
         whole = sum(isinstance(event, StepFinished) for event in events)
         continued = sum(event.code == "turn.continued" for event in events if isinstance(event, NoticeRaised))
@@ -186,6 +184,12 @@ class Conversation:
         outcome.asked += steps
         outcome.asked_again += steps - whole
         outcome.words += len(seen.split())
+
+
+def _check_prefix(found: str, whole: str, what: str, other: str) -> None:
+    same = next((at for at, (one, two) in enumerate(zip(found, whole, strict=False)) if one != two), len(found))
+    around = slice(max(0, same - 60), same + 60)
+    assert whole.startswith(found), f"{what} …{found[around]}…, and {other} …{whole[around]}…"
 
 
 async def run_disturbed(
