@@ -77,7 +77,7 @@ RETIRED: Final = {
     r"\bit does not reason\b": "not a language model",
     r"\bevery face\b|\ball faces\b|\bfor faces\b|\bthe door\b": "interface, intake",
     r"\bconversation on the line\b": "interactive chat",
-    r"(?<!there )\bis no (?:text|conversation|message|tree|node|platform|key|office|HTML|XML|EPUB|RTF|notebook)\b": "is not a …",
+    r"(?<!there )\bis no (?:text|conversation|message|tree|node|platform|key|office|HTML|XML|RTF)\b": "is not a …",
     r"\bthere is no such\b": "not found",
     r"\bsaid no\b": "denied",
     r"\bso many\b|\bwhom\b|\bwhomever\b": "plain words",
