@@ -87,7 +87,7 @@ def test_a_whole_file_is_let_in_under_any_name(name: str) -> None:
     data, category = content(name), CATEGORIES[name]
     for given in names(name):
         if category == "unsupported":
-            with pytest.raises(Unsupported, match="Loom takes text, pictures, PDF, office files and sound"):
+            with pytest.raises(Unsupported, match="Loom takes text, images, PDF, office files and audio"):
                 inspect(data, given)
             continue
         found = inspect(data, given)

@@ -129,7 +129,7 @@ def unsupported_error(media_type: str, size_bytes: int, name: str) -> Unsupporte
     advice = next((words for word, words in _ADVICE.items() if word in label), general)
     return Unsupported(
         f"{name or 'The file'} is {label} ({media_type}, {size_label(size_bytes)}); "
-        "Loom takes text, pictures, PDF, office files and sound.",
+        "Loom takes text, images, PDF, office files and audio.",
         name=name,
         hint=advice,
     )
