@@ -19,6 +19,7 @@ from loom.errors import ProviderError
 from loom.formats.facts import IntakeLimits
 from loom.models import Model, Usage
 from loom.prompt import Prompt, Sampling
+from loom.tools.background import BackgroundProcesses
 from loom.tools.base import Tool
 
 if TYPE_CHECKING:
@@ -81,6 +82,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     open: Callable[[str, Sequence[str] | None], Awaitable[LocalSession]]
     fork: Callable[[str, str | None], Awaitable[str]]
     lock: Callable[[str], SessionLock]
+    background: Callable[[str], BackgroundProcesses]
+    """Returns the background processes of a session."""
 
     def select_tools(self, names: Collection[str] | None) -> Mapping[str, Tool]:
         """Return the tools that may be called; None means all."""
