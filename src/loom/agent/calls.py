@@ -58,6 +58,9 @@ class CallServices(msgspec.Struct, frozen=True, kw_only=True):
     """Returns the path of the session."""
     on_finished: Callable[[ToolCall, ToolResult], Awaitable[None]]
     """Called after every call that ran, before its result is stored."""
+    session_id: str
+    model: str
+    """The reference of the model that made the calls."""
     background: BackgroundProcesses
     """The processes that calls of the session have started."""
     records: FileRecords
@@ -153,6 +156,14 @@ class CallContext:
         if all(media.digest != digest for media in await self.media()):
             raise NotFound(f"this session holds no medium {digest[:80]}")
         return await self._services.media.load(digest)
+
+    @property
+    def session_id(self) -> str:
+        return self._services.session_id
+
+    @property
+    def model(self) -> str:
+        return self._services.model
 
     @property
     def background(self) -> BackgroundProcesses:

@@ -62,6 +62,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     steps: Steps
     batching: WriteBatching
     tool_output_bytes: int
+    compact_at: float | None
+    """The part of the window that a request may fill before the conversation is summarised; None: never."""
     secrets: frozenset[str]
     """Values that no tool's result may show."""
     auto_context: tuple[str, ...]

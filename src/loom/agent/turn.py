@@ -477,7 +477,8 @@ class Turn:
 
     async def _store_summary(self, answer: ModelAnswer, finished: StepFinished) -> StepValue:
         """The head goes to the summary; the path that it stands for stays as a branch."""
-        change = await compact.summary_change(self.record, self.request.path, answer)
+        pinned = compact.pinned_blocks(self.request.path, self.request.overrides)
+        change = await compact.summary_change(self.record, self.request.path, answer, pinned)
         change = msgspec.structs.replace(change, lease=self._final_lease)
         (new,) = change.nodes
 
@@ -487,7 +488,7 @@ class Turn:
             return Completion(
                 events=[MessageStored(node=node, message=new.message), finished, over],
                 settings={"running": None},
-                overrides=compact.hidden_media(node, new.message),
+                overrides=compact.media_overrides(node, new.message, pinned),
             )
 
         def then(_: Committed) -> None:
@@ -593,6 +594,8 @@ class Turn:
             emit_now=self.sink.emit_now,
             messages=messages,
             on_finished=on_finished,
+            session_id=self.record.id,
+            model=self.request.model.alias or self.request.model.reference,
             background=self.services.background(self.record.id),
             records=self.files.records,
             text_cap_bytes=cap_bytes,

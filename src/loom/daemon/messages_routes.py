@@ -99,7 +99,7 @@ async def _say(
     if not content:
         raise ContentError("There is nothing to say: send a message, blocks, images or files.")
     accepted = await daemon.turns.post(
-        stored.id, *content, key=key, model=body.model, parent=body.parent, n=body.n, tools=body.tools
+        stored.id, *content, key=key, model=body.model, parent=body.parent, n=body.n, tools=body.tools, steer=body.steer
     )
     return _accepted_response(stored.id, accepted, notices)
 
