@@ -245,6 +245,17 @@ async def test_several_tasks_run_at_the_same_time_and_one_that_fails_says_so(tmp
         assert {"Done one.", "Done two."} <= set(text_of(result).splitlines())
 
 
+async def test_a_sub_agent_has_no_tool_that_the_turn_that_asks_does_not_have(tmp_path: Path) -> None:
+    async with memory_runtime(AGENTS) as runtime:
+        provider = equip(runtime, call("ask_agent", tasks=["write it"], agent="reader"), "I cannot.", "Done.")
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path), tools=["read_file", "ask_agent"])
+        await session.send("go")
+        assert [{spec.name for spec in prompt.tools} for prompt in provider.prompts[:2]] == [
+            {"read_file", "ask_agent"},
+            {"read_file"},
+        ]
+
+
 async def test_what_a_sub_agent_wants_to_do_is_asked_of_the_user(tmp_path: Path) -> None:
     async with memory_runtime(AGENTS) as runtime:
         write = call("write_file", 7, path="new.txt", content="x")

@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Final
@@ -164,6 +164,10 @@ class CallContext:
     @property
     def model(self) -> str:
         return self._services.model
+
+    @property
+    def tool_names(self) -> Collection[str]:
+        return tuple(self._services.tools)
 
     @property
     def background(self) -> BackgroundProcesses:

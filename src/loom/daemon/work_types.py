@@ -39,9 +39,3 @@ class ProcessView(msgspec.Struct, frozen=True, kw_only=True):
 
 class ProcessList(msgspec.Struct, frozen=True):
     processes: tuple[ProcessView, ...]
-
-
-class CompactBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """`model` writes the summary; empty means the session's."""
-
-    model: Annotated[str, Meta(max_length=300)] = ""

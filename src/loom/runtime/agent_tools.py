@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
 
-from loom.agent.session import LocalSession
 from loom.content.blocks import ThinkingBlock, ToolResult, UnknownBlock
 from loom.content.messages import text_of
 from loom.errors import LoomError, NotFound, ToolError
 from loom.events import ApprovalRequested, TextDelta, ToolStarted, TurnFailed
 from loom.runtime.agents import AGENT, agent_model, find_agent
+from loom.runtime.session import LocalSession
 from loom.store.nodes import Node
 from loom.tools.base import Tool, ToolContext, text_result
 
@@ -35,6 +35,11 @@ class SessionContext(Protocol):
 
     @property
     def model(self) -> str: ...
+
+    @property
+    def tool_names(self) -> Collection[str]:
+        """The tools that the turn may call."""
+        ...
 
 
 def recall_tool(runtime: Runtime) -> Tool:
@@ -125,11 +130,11 @@ def _session_of(context: ToolContext) -> SessionContext:
 
 
 async def _open(runtime: Runtime, context: ToolContext, agent: str, session: str, task: str) -> LocalSession:
-    """Open the session of a sub-agent: an earlier one that the same session began, or a new one. A sub-agent has the
-    tools of the session that asks, or those of its own entry, and asks no further agents."""
+    """Open the session of a sub-agent: an earlier one that the same session began, or a new one. A sub-agent has no
+    tool that the turn that asks does not have, and asks no further agents."""
     asking = _session_of(context)
     parent = await runtime.sessions.get(asking.session_id)
-    tools = [name for name in runtime.services().tools if name != "ask_agent"]
+    tools = [name for name in asking.tool_names if name != "ask_agent"]
     if session:
         stored = await runtime.sessions.get(session)
         if stored.settings.get(PARENT) != parent.id:
