@@ -7,7 +7,7 @@ from textwrap import fill
 from typing import Final
 
 from loom import errors
-from loom.cli.exit_codes import MEANINGS, exit_code
+from loom.cli.shared.exit_codes import MEANINGS, exit_code
 from loom.errors import LoomError
 
 _INTRODUCTION: Final = """\

@@ -87,7 +87,7 @@ class Turn:
         self.files = files
         self.notices = tuple(notices)
         self.sink = EventSink(record, show, services.batching)
-        self.approvals = Approvals(services.rule, self.sink.emit, self._save_approvals)
+        self.approvals = Approvals(services.rule, self._store_approvals)
         self.checkpoint = TurnCheckpoint(turn=secrets.token_hex(16))
         self.snapshot = Snapshot()
         self.input: RequestInput | None = None
@@ -530,15 +530,16 @@ class Turn:
     def _seconds(self) -> float:
         return max(0.0, self.services.turn_limits.seconds - self.approvals.left_seconds)
 
-    async def _save_approvals(self) -> None:
-        """Keep pending and permanent approvals; any process can answer them after a restart."""
+    async def _store_approvals(self, event: Event) -> None:
+        """Store pending and permanent approvals with `event`, then show it; any process can answer them after a
+        restart."""
         self.state = "waiting" if self.approvals.open else "running"
         self.checkpoint = msgspec.structs.replace(
             self.checkpoint, approvals=dict(self.approvals.open), seconds=self._seconds()
         )
         always = [list(pair) for pair in sorted(self.approvals.always)]
         settings = {"running": msgspec.to_builtins(self.checkpoint), "always": always}
-        await self.sink.commit(SessionChange(settings=settings))
+        await self.sink.commit(SessionChange(settings=settings), lambda _: Completion(events=[event]))
 
     # Calls -----------------------------------------------------------------------------------------------------------
 

@@ -1,17 +1,12 @@
-"""Conversations from files of other programs: which program wrote a file, and its messages as a list that we can read.
-
-    JSON    Loom's own export; messages of OpenAI, Anthropic, Gemini, Ollama in a list or a request body
-    JSONL   sessions of Claude Code and Codex, or one message a line; a last line that was cut off is left out
-    SQLite  logs.db of `llm`, one conversation for each of its own
-
-What a message looks like inside is the business of `importers`; here is only how they are strung together.
-"""
+"""Read transcripts of other programs, and find what a provider would reject in them."""
 
 from __future__ import annotations
 
 import asyncio
+import base64
+import binascii
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final, cast
@@ -19,13 +14,13 @@ from typing import Any, Final, cast
 import msgspec
 
 from loom.agent.foreign import read_conversation
-from loom.cli.llm_logs import read_logs
-from loom.cli.transcript_problems import find_problems
+from loom.cli.shared.llm_logs import read_logs
 from loom.compile.ports import MediaWriter
 from loom.content.blocks import ThinkingBlock
 from loom.content.messages import Message, broken_pairs
 from loom.errors import ContentError, Unreadable
 from loom.formats.facts import IntakeLimits
+from loom.formats.sniff import sniff
 from loom.tools.number_text import count_text
 
 SQLITE: Final = b"SQLite format 3\0"
@@ -246,3 +241,50 @@ def _fields(value: Any) -> dict[str, Any]:
 
 def _text(value: Any) -> str:
     return value if isinstance(value, str) else ""
+
+
+_HEAD_CHARACTERS: Final = 8_192
+_TYPES: Final = ("media_type", "mime_type", "mimeType")
+
+
+def find_problems(messages: Any) -> list[str]:
+    """Sentences for people: empty texts, and bytes that are not what their declaration says."""
+    empty = 0
+    lies: dict[tuple[str, str], int] = {}
+    for block in _objects(messages):
+        text = block.get("text")
+        if block.get("type") in ("text", "input_text", "output_text") and isinstance(text, str) and not text.strip():
+            empty += 1
+        declared = next((block[name] for name in _TYPES if isinstance(block.get(name), str)), "")
+        data = block.get("data")
+        if declared and isinstance(data, str) and (found := _type_of(data)) not in ("", declared):
+            lies[declared, found] = lies.get((declared, found), 0) + 1
+    told = [
+        f"{count_text(count, 'block')} declared as {said} but {'is' if count == 1 else 'are'} {found};"
+        " the content decides"
+        for (said, found), count in lies.items()
+    ]
+    return [*told, *([f"{count_text(empty, 'empty text')} left out"] if empty else [])]
+
+
+def _objects(value: Any) -> Iterator[dict[str, Any]]:
+    """Every JSON object inside, whatever its depth."""
+    waiting = [value]
+    while waiting:
+        at = waiting.pop()
+        if isinstance(at, dict):
+            found = cast("dict[str, Any]", at)
+            yield found
+            waiting.extend(found.values())
+        elif isinstance(at, list):
+            waiting.extend(cast("list[Any]", at))
+
+
+def _type_of(encoded: str) -> str:
+    """By the first bytes; empty where it is no base64."""
+    head = encoded[:_HEAD_CHARACTERS]
+    try:
+        data = base64.b64decode(head[: len(head) // 4 * 4])
+    except (binascii.Error, ValueError):
+        return ""
+    return sniff(data).media_type if data else ""

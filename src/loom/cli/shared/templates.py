@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from loom.cli.toml_files import read_toml, toml_key, toml_value, write_file_whole
+from loom.cli.shared.toml_files import read_toml, toml_key, toml_value, write_file_whole
 from loom.config import user_folder
 from loom.errors import ConfigError
 

@@ -11,19 +11,17 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from loom.cli import terminal
-from loom.cli.attachment_options import add_password_hint, ingest_content, prepare_files
-from loom.cli.attachments import MessageInput, limit_pages
-from loom.cli.options import MessageOptions
-from loom.cli.progress import ProgressLine
-from loom.cli.renderers import JsonRenderer, StreamJsonRenderer, TerminalRenderer, TextRenderer, TurnRenderer
-from loom.cli.templates import fill_template
-from loom.cli.terminal import has_colour, print_line, safe_text
+from loom.cli.shared import terminal
+from loom.cli.shared.attachments import MessageInput, add_password_hint, ingest_content, limit_pages, prepare_files
+from loom.cli.shared.options import MessageOptions
+from loom.cli.shared.renderers import JsonRenderer, StreamJsonRenderer, TerminalRenderer, TextRenderer, TurnRenderer
+from loom.cli.shared.templates import fill_template
+from loom.cli.shared.terminal import ProgressLine, has_colour, print_line, safe_text
 from loom.config import load_config
 from loom.content.blocks import ContentBlock
 from loom.content.inputs import Attachment, Content
 from loom.errors import ConfigError
-from loom.runtime import Runtime, key_names
+from loom.runtime import FIRST_CHOICES, Runtime, key_names
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 
@@ -42,8 +40,6 @@ async def requested_model(runtime: Runtime, speaking: MessageOptions) -> str:
         runtime.model(speaking.describer)
     if speaking.model or not speaking.queries:
         return speaking.model
-    from loom.cli.models import names_known
-
     words = [word.casefold() for query in speaking.queries for word in query.split()]
     known = await names_known(runtime)
     found = next((name for name in known if all(word in name.casefold() for word in words)), "")
@@ -185,3 +181,10 @@ def print_notices(notices: Sequence[str]) -> None:
     """What happened to the attachments on their way in."""
     for notice in notices:
         terminal.print_notice(f"[{safe_text(notice)}]")
+
+
+async def names_known(runtime: Runtime) -> list[str]:
+    """What `-q` looks through: your own names, models of servers on this machine, those that Loom would choose."""
+    local = [name for server in await runtime.local_servers() for name in server.models]
+    chosen = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items()]
+    return list(dict.fromkeys([*runtime.config.models, *local, *chosen, runtime.BUILT_IN]))

@@ -11,7 +11,7 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from loom.agent.session import LocalSession
-from loom.cli.options import MessageOptions
+from loom.cli.shared.options import MessageOptions
 from loom.client import RemoteSession, find
 from loom.client.connection import DaemonConnection
 from loom.config import Config

@@ -1,21 +1,19 @@
-"""Pictures in a terminal: Kitty's and iTerm2's protocols, Sixel, else two pixels a character as half blocks, else a
-label.
-
-`LOOM_IMAGES` is `off`, `halfcell`, `sixel`, `kitty` or `iterm2`; without it the terminal is recognised by its
-variables, and nothing is asked of it.
-"""
+"""Images in the terminal: Kitty, iTerm2, Sixel or half blocks."""
 
 from __future__ import annotations
 
 import base64
+import importlib
+import io
 import os
+import re
 import zlib
 from collections.abc import Iterator, Mapping
-from typing import Final, Literal, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from loom.cli.terminal import is_plain
+from loom.cli.shared.terminal import is_plain
 from loom.errors import ConfigError
 
 ImageProtocol: TypeAlias = Literal["off", "halfcell", "sixel", "kitty", "iterm2"]
@@ -70,8 +68,6 @@ def draw_image(png: bytes, width: int, height: int, chosen: ImageProtocol) -> st
             data = base64.b64encode(png).decode()
             return f"\x1b]1337;File=inline=1;size={len(png)};width={columns};preserveAspectRatio=1:{data}\x07\n"
         case "sixel":
-            from loom.cli.sixel import sixels
-
             return sixels(png) + "\n"
         case "halfcell":
             pixels = decode_png(png)
@@ -195,3 +191,48 @@ def _entry(palette: bytes, number: int) -> tuple[int, int, int]:
 def _on_white(colour: tuple[int, int, int], alpha: int) -> tuple[int, int, int]:
     red, green, blue = ((part * alpha + 255 * (255 - alpha)) // 255 for part in colour)
     return red, green, blue
+
+
+_COLOURS: Final = 128
+_BAND: Final = 6
+_ZERO: Final = 0x3F
+_RUN: Final = re.compile(rb"(.)\1{3,}", re.DOTALL)
+
+
+def sixels(png: bytes) -> str:
+    """The escape sequence that draws a PNG; transparent parts lie on white, as in pictures for models."""
+    pillow: Any = importlib.import_module("PIL.Image")
+    with pillow.open(io.BytesIO(png)) as opened:
+        image = opened.convert("RGBA")
+    paper = pillow.new("RGBA", image.size, "white")
+    flat = pillow.alpha_composite(paper, image).convert("RGB").quantize(_COLOURS)
+    width, height = flat.size
+    palette: list[int] = flat.getpalette()
+    used = max(flat.tobytes(), default=0) + 1
+    colours = "".join(f"#{at};2;{_shares(palette[3 * at : 3 * at + 3])}" for at in range(used))
+    bands = "-".join(_bands(flat.tobytes(), width, height))
+    return f'\x1bPq"1;1;{width};{height}{colours}{bands}\x1b\\'
+
+
+def _shares(colour: list[int]) -> str:
+    """Red, green and blue in hundredths."""
+    return ";".join(str(round(value * 100 / 255)) for value in colour)
+
+
+def _bands(pixels: bytes, width: int, height: int) -> Iterator[str]:
+    for top in range(0, height, _BAND):
+        columns: dict[int, bytearray] = {}
+        for row in range(min(_BAND, height - top)):
+            bit = 1 << row
+            start = (top + row) * width
+            for x, colour in enumerate(pixels[start : start + width]):
+                if colour not in columns:
+                    columns[colour] = bytearray(width)
+                columns[colour][x] |= bit
+        yield "$".join(f"#{colour}{_encode_band(bits)}" for colour, bits in columns.items())
+
+
+def _encode_band(bits: bytearray) -> str:
+    """One colour of a band: a character a column, `!12~` for twelve alike, nothing for what is empty at the end."""
+    characters = bytes(value + _ZERO for value in bits.rstrip(b"\0"))
+    return _RUN.sub(lambda run: b"!%d%s" % (len(run[0]), run[1]), characters).decode("ascii")

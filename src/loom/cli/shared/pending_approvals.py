@@ -8,15 +8,14 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 import msgspec
 
 from loom.agent.session import LocalSession
-from loom.cli.approval_prompt import ApprovalReply, answer, is_interactive
-from loom.cli.daemon_lookup import open_session
-from loom.cli.options import MessageOptions
-from loom.cli.progress import ProgressLine
-from loom.cli.renderers import TextRenderer, TurnOutcome
-from loom.cli.session_lookup import MessageTarget, all_sessions, stored_session
-from loom.cli.session_options import OutputFormat, renderer_for
-from loom.cli.terminal import one_line, print_line, sentence
-from loom.cli.turns import run_turn
+from loom.cli.shared.approval_prompt import ApprovalReply, answer, is_interactive
+from loom.cli.shared.daemon_lookup import open_session
+from loom.cli.shared.options import MessageOptions
+from loom.cli.shared.renderers import TextRenderer, TurnOutcome
+from loom.cli.shared.session_lookup import MessageTarget, all_sessions, stored_session
+from loom.cli.shared.session_options import OutputFormat, renderer_for
+from loom.cli.shared.terminal import ProgressLine, one_line, print_line, sentence
+from loom.cli.shared.turns import run_turn
 from loom.errors import LoomError
 from loom.events import ApprovalRequested
 from loom.runtime import Runtime

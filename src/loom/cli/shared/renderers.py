@@ -1,12 +1,9 @@
-"""How a turn is shown: text for a person, text for a pipe, one JSON object, or a line of JSON for every event.
-
-A face is told every event and, at the end, the outcome. Words of the model go to stdout; everything about them, such
-as reasoning, tools and notices, goes to stderr, so that a pipe stays clean.
-"""
+"""Renderers of a turn: plain text, terminal, JSON, JSON lines, and one that prints only a code block."""
 
 from __future__ import annotations
 
 import asyncio
+import re
 import sys
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, Protocol, TextIO
@@ -14,10 +11,9 @@ from typing import Any, Final, Protocol, TextIO
 import click
 import msgspec
 
-from loom.cli import terminal_images
-from loom.cli.line_wrap import Wrap
-from loom.cli.markdown import Markdown
-from loom.cli.terminal import Colors, one_line, print_line, safe_text, width
+from loom.cli.shared import terminal_images
+from loom.cli.shared.markdown import Markdown, Wrap
+from loom.cli.shared.terminal import Colors, one_line, print_line, safe_text, width
 from loom.content.blocks import ImageBlock, TextBlock, ToolCall, ToolResult
 from loom.content.messages import text_of
 from loom.content.recipes import Fit
@@ -304,7 +300,7 @@ def _print(value: dict[str, Any]) -> None:
 
 
 def _error(error: LoomError | None) -> dict[str, str] | None:
-    from loom.cli.exit_codes import error_code
+    from loom.cli.shared.exit_codes import error_code
 
     return None if error is None else {"code": error_code(error), "message": error.message, "hint": error.hint}
 
@@ -350,3 +346,35 @@ def result_label(event: ToolFinished) -> str:
         lines = sum(block.text.count("\n") + 1 for block in result.blocks if isinstance(block, TextBlock))
         what = one_line(" ".join(media)) if media else "1 line" if lines == 1 else f"{lines} lines"
     return f"{one_line(result.name)} {what} {event.seconds:.1f} s"
+
+
+_FENCE: Final = re.compile(
+    r"^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<code>.*?)^[ \t]*(?P=fence)[`~]*[ \t]*$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def code_of(text: str, *, last: bool) -> str | None:
+    """What stands in the first or the last fence; None where there is none. A fence that was never closed counts."""
+    found = [match["code"] for match in _FENCE.finditer(text)]
+    if found:
+        return found[-1 if last else 0]
+    _, opened, rest = text.partition("```")
+    return rest.partition("\n")[2] if opened and "\n" in rest else None
+
+
+class CodeRenderer(TextRenderer):
+    """Says nothing while it streams; at the end, the code alone."""
+
+    def __init__(self, *, last: bool, shows_reasoning: bool = True) -> None:
+        super().__init__(streams=False, shows_reasoning=shows_reasoning)
+        self._last = last
+
+    async def finish(self, outcome: TurnOutcome) -> None:
+        self._whole.clear()
+        await super().finish(outcome)
+        code = code_of(outcome.text, last=self._last)
+        if code is None and outcome.text:
+            print_line("the answer has no code block; printing all of it")
+        self.write(safe_text(outcome.text if code is None else code))
+        self.end_line()

@@ -1,4 +1,4 @@
-"""The options that `ask` and `chat` share, once: where a message goes, whom it asks, and what that one may do."""
+"""Options that `ask` and `chat` share, with their shell completion."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from typing import Any, Final, TypeAlias, TypeVar
 
 import click
 import msgspec
+from click.shell_completion import CompletionItem
 
-from loom.cli.approval_prompt import ApprovalMode
-from loom.cli.attachment_options import FileOptions
-from loom.cli.completion_values import complete_models, complete_sessions, complete_templates
-from loom.cli.session_lookup import LATEST, MessageTarget
-from loom.cli.templates import Template, read_template
-from loom.cli.terminal import PLAIN, is_plain
+from loom.cli.shared.approval_prompt import ApprovalMode
+from loom.cli.shared.attachments import FileOptions
+from loom.cli.shared.session_lookup import LATEST, MessageTarget
+from loom.cli.shared.templates import Template, read_template
+from loom.cli.shared.terminal import PLAIN, is_plain
 
 F = TypeVar("F", bound=Callable[..., Any])
 Option: TypeAlias = Callable[[Any], Any]
@@ -184,3 +184,52 @@ def message_options_from(given: dict[str, Any]) -> dict[str, Any]:
         "wishes": FileOptions(resizes=not given["no_resize"], pdf_password_file=given["pdf_password_file"]),
         "uses_daemon": not given["no_daemon"],
     }
+
+
+def complete_models(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Configured names, then platforms. Several may be given, with commas between them."""
+    from loom.config import load_config
+    from loom.errors import LoomError
+    from loom.providers.catalog import platforms
+
+    try:
+        configured = list(load_config().models)
+    except LoomError:
+        configured = []
+    done, comma, last = incomplete.rpartition(",")
+    names = [*configured, "spark", *(f"{platform}/" for platform in platforms() if platform != "loom")]
+    return [CompletionItem(f"{done}{comma}{name}") for name in names if name.startswith(last)]
+
+
+def complete_sessions(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    import asyncio
+
+    from loom.errors import LoomError
+
+    try:
+        found = asyncio.run(_sessions(incomplete))
+    except LoomError:
+        found = []
+    return [CompletionItem("latest")] * "latest".startswith(incomplete) + found
+
+
+async def _sessions(incomplete: str) -> list[CompletionItem]:
+    from loom.runtime import Runtime
+
+    async with Runtime.open() as runtime:
+        newest = await runtime.sessions.list(limit=20)
+    return [
+        CompletionItem(session.id, help=session.title)
+        for session in newest
+        if session.id.startswith(incomplete.upper())
+    ]
+
+
+def complete_templates(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from loom.cli.shared.templates import names
+    from loom.errors import LoomError
+
+    try:
+        return [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+    except LoomError:
+        return []

@@ -8,11 +8,10 @@ from contextlib import aclosing
 
 import msgspec
 
-from loom.cli.approval_prompt import ApprovalMode, ApprovalReply, answer_in
-from loom.cli.event_lookahead import EventLookahead
-from loom.cli.exit_codes import TurnError
-from loom.cli.progress import ProgressLine
-from loom.cli.renderers import TurnOutcome, TurnRenderer
+from loom.cli.shared.approval_prompt import ApprovalMode, ApprovalReply, EventLookahead, answer_in
+from loom.cli.shared.exit_codes import TurnError
+from loom.cli.shared.renderers import TurnOutcome, TurnRenderer
+from loom.cli.shared.terminal import ProgressLine
 from loom.content.blocks import ThinkingBlock
 from loom.content.messages import Message
 from loom.errors import LoomError

@@ -1,12 +1,18 @@
-"""The line under an answer: who spoke, what it was shown, what it took."""
+"""The lines under an answer: receipt, usage and cost, and hints for media that were sent as text."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
-from loom.cli.renderers import TurnOutcome
-from loom.cli.terminal import GLYPHS, is_plain, money_label, one_line, tokens_label, width
+from loom.cli.shared.renderers import TurnOutcome
+from loom.cli.shared.terminal import GLYPHS, is_plain, money_label, one_line, tokens_label, width
+from loom.content.blocks import ContentBlock, DocumentBlock, ImageBlock
+from loom.content.messages import text_of
+from loom.content.recipes import Text
+from loom.formats import ocr
 from loom.prompt import Receipt, ReceiptRow
+from loom.runtime import FIRST_CHOICES, Runtime, key_for
 
 _MOST_NAMED: Final = 3
 _LEAST_PARTS: Final = 3
@@ -82,3 +88,46 @@ def chip(row: ReceiptRow, number: int) -> str:
 
 def _tokens(row: ReceiptRow) -> str:
     return f" {tokens_label(row.tokens)}" if row.kind != "image" and row.tokens else ""
+
+
+async def media_hints(runtime: Runtime, blocks: Sequence[ContentBlock], outcome: TurnOutcome) -> list[str]:
+    """For the media of this message alone; for others it was said before."""
+    if outcome.receipt is None or outcome.error is not None:
+        return []
+    as_text = {row.digest: row for row in outcome.receipt.rows if row.rendition == "text" and _is_blind(row)}
+    model = outcome.model.rpartition("/")[2]
+    sentences: list[str] = []
+    for block in blocks:
+        if isinstance(block, ImageBlock) and block.media.digest in as_text and not sentences:
+            sentences.append(
+                f'{model} is a text-only model; image sent as text: "{text_of(block)}".'
+                f" To have images described: --describe-with {_seeing(runtime)}"
+            )
+        if isinstance(block, DocumentBlock) and block.media.digest in as_text and await _is_scan(runtime, block):
+            name = block.media.name or "the document"
+            sentences.append(
+                f"{name} has no text layer and {model} is text-only."
+                " pip install 'loom-runtime[ocr]', or choose a model that supports images"
+            )
+    return sentences
+
+
+def _seeing(runtime: Runtime) -> str:
+    """A model with eyes that could be asked now; in general words where there is none."""
+    config = runtime.config
+    services = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items() if key_for(platform, config)]
+    known = (runtime.model(name) for name in (*config.models, *services))
+    return next((found.alias or found.reference for found in known if found.capabilities.vision), "MODEL")
+
+
+def _is_blind(row: ReceiptRow) -> bool:
+    """It lies with the model, and nobody described the picture."""
+    return row.reason == "capability" and "description by" not in row.detail
+
+
+async def _is_scan(runtime: Runtime, block: DocumentBlock) -> bool:
+    """Whether nothing could be read: no page has text, and no engine reads pictures of pages."""
+    if ocr.is_available():
+        return False
+    text = await runtime.derived.get(block.media.digest, Text(pages=block.pages))
+    return text is not None and bool(text.pages) and len(text.pages_without_text) == text.pages
