@@ -16,7 +16,6 @@ from loom.agent.session import LocalSession
 from loom.cli.shared.attachments import (
     MessageInput,
     add_password_hint,
-    attachment,
     named_files,
     prepare_files,
     read_message,
@@ -52,6 +51,7 @@ from loom.content.messages import text_of
 from loom.errors import ContentError, LoomError
 from loom.models import Usage
 from loom.runtime import Runtime
+from loom.runtime.attachments import attachment
 
 _MOST_ANSWERS = 20
 

@@ -18,7 +18,7 @@ import click
 
 from loom.agent.session import LocalSession
 from loom.cli.context import print_table
-from loom.cli.shared.attachments import MessageInput, attachment, read_clipboard
+from loom.cli.shared.attachments import MessageInput
 from loom.cli.shared.daemon_lookup import open_session
 from loom.cli.shared.footer import footer, media_hints
 from loom.cli.shared.options import MessageOptions, message_options, message_options_from
@@ -46,6 +46,7 @@ from loom.content.inputs import Attachment
 from loom.content.messages import text_of
 from loom.errors import ContentError, LoomError
 from loom.runtime import Runtime
+from loom.runtime.attachments import attachment, read_clipboard
 from loom.session import EventIterator, Session
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')

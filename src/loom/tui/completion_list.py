@@ -122,7 +122,8 @@ def _children(query: str, glyphs: Glyphs) -> list[Completion]:
         return []
     found = [name for name in rank(start, names) if not name.startswith(".") or start.startswith(".")]
     return [
-        Completion(f"@{_quoted(f'{parent}/{name}')}", f"{file_sign(name, glyphs)} {name}") for name in found[:_MAX_SHOWN]
+        Completion(f"@{_quoted(f'{parent}/{name}')}", f"{file_sign(name, glyphs)} {name}")
+        for name in found[:_MAX_SHOWN]
     ]
 
 

@@ -28,7 +28,7 @@ from loom.tui.backend import (
     SessionEntry,
     TreeMessage,
 )
-from loom.tui.page_limits import limit_pages
+from loom.runtime.attachments import limit_pages
 
 _FLAGS = {"vision": "vision", "pdf": "native_pdf", "thinking": "thinking", "tools": "tools"}
 
@@ -236,7 +236,9 @@ class LocalBackend:
         runtime = self._runtime
         local = [name for server in await runtime.local_servers() for name in server.models]
         chosen = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items()]
-        names = dict.fromkeys([await runtime.default_model(), *runtime.config.models, *local, *chosen, runtime.BUILT_IN])
+        names = dict.fromkeys(
+            [await runtime.default_model(), *runtime.config.models, *local, *chosen, runtime.BUILT_IN]
+        )
         found: dict[str, ModelEntry] = {}
         for name in names:
             entry = _model_entry(runtime, name)

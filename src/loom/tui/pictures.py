@@ -154,7 +154,7 @@ def image_widgets() -> dict[ImageProtocol, type[Widget]]:
             size = f"width={image.width}px;height={image.height}px"
             return f"\x1b]1337;File=inline=1;size={file.tell()};{size};preserveAspectRatio=0:{data}\x07"
 
-    class ItermImage(SixelImage):
+    class ItermImage(SixelImage, Renderable=SixelImage._Renderable):  # pyright: ignore[reportPrivateUsage]
         def compose(self) -> ComposeResult:
             yield ItermPixels(self.image)
 

@@ -36,7 +36,7 @@ class ToolCard(Fold):
 
     def __init__(self, glyphs: Glyphs, name: str, call: ToolCall | None = None) -> None:
         super().__init__(glyphs)
-        self._name = name
+        self._tool = name
         self._call = call
         self._result: ToolResult | None = None
         self._seconds = 0.0
@@ -82,7 +82,7 @@ class ToolCard(Fold):
             self.refresh_title()
 
     def title(self) -> Content:
-        parts = [Content(f"{self._sign()} "), Content.styled(self._name, "bold")]
+        parts = [Content(f"{self._sign()} "), Content.styled(self._tool, "bold")]
         if self._call is not None:
             parts.append(plain(f"  {subject_of(self._call)}"))
         if self._note:

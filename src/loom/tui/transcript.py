@@ -99,7 +99,7 @@ class Transcript(VerticalScroll):
         self._earlier: list[PathMessage] = []
         self._cards: dict[str, ToolCard] = {}
         self._parts: dict[int, Widget] = {}
-        self._nodes: set[str] = set()
+        self._known: set[str] = set()
         self._renditions: dict[str, ReceiptRow] = {}
         self._speaker = ""
         self._has_step = False
@@ -118,7 +118,7 @@ class Transcript(VerticalScroll):
         await self.remove_children()
         self._cards.clear()
         self._parts.clear()
-        self._nodes = {message.node for message in path}
+        self._known = {message.node for message in path}
         self._speaker = ""
         start = self._window_start(path, len(path))
         self._earlier = list(path[:start])
@@ -337,9 +337,9 @@ class Transcript(VerticalScroll):
             await self.mount_all(media, after=card)
 
     async def _store(self, event: MessageStored) -> None:
-        if event.node in self._nodes:
+        if event.node in self._known:
             return
-        self._nodes.add(event.node)
+        self._known.add(event.node)
         match event.message.role:
             case "user":
                 self._speaker = ""
@@ -405,5 +405,3 @@ class Transcript(VerticalScroll):
                 part.tick()
         for card in self._cards.values():
             card.tick()
-
-

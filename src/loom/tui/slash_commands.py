@@ -1,0 +1,71 @@
+"""The `/` commands: names, help, and which action of the chat screen runs them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from loom.tui.completion_list import Completion, rank
+
+
+class SlashCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """`action` is a method `command_ACTION` of the chat screen; it receives what follows the name."""
+
+    name: str
+    help: str
+    action: str
+    arguments: str = ""
+    aliases: tuple[str, ...] = ()
+
+
+COMMANDS: Final = (
+    SlashCommand(name="model", arguments="[NAME]", help="choose a model, with what it would receive", action="model"),
+    SlashCommand(name="context", help="what the next request contains (Ctrl+X)", action="context"),
+    SlashCommand(
+        name="sessions", help="open another conversation (Ctrl+S)", action="sessions", aliases=("resume", "continue")
+    ),
+    SlashCommand(name="new", help="start a new conversation", action="new", aliases=("clear",)),
+    SlashCommand(name="attach", arguments="FILE", help="attach a file; report.pdf#3-7 for pages", action="attach"),
+    SlashCommand(name="paste", help="attach the image on the clipboard (Ctrl+V)", action="paste"),
+    SlashCommand(
+        name="retry", arguments="[MODEL]", help="answer the last message once more, as a sibling", action="retry"
+    ),
+    SlashCommand(
+        name="edit", help="go back to an earlier message and edit it (Esc Esc)", action="rewind", aliases=("rewind",)
+    ),
+    SlashCommand(name="fork", help="continue in a new session; this one is unchanged", action="fork"),
+    SlashCommand(name="tree", help="show or hide the branches (Ctrl+T)", action="tree"),
+    SlashCommand(name="compact", help="summarise the conversation; everything stays in the tree", action="compact"),
+    SlashCommand(name="rename", arguments="TITLE", help="rename this conversation", action="rename"),
+    SlashCommand(name="usage", help="tokens and cost of this conversation", action="usage"),
+    SlashCommand(
+        name="permissions", arguments="[ask|auto|plan|deny]", help="what tools may do (Shift+Tab)", action="permission"
+    ),
+    SlashCommand(name="copy", help="copy the last answer", action="copy"),
+    SlashCommand(name="export", arguments="[FILE]", help="write the conversation as Markdown", action="export"),
+    SlashCommand(name="theme", arguments="[NAME]", help="change the colours", action="theme"),
+    SlashCommand(name="images", help="how pictures are shown here", action="images"),
+    SlashCommand(name="help", help="keys and commands (F1)", action="help", aliases=("keymap",)),
+    SlashCommand(name="quit", help="exit; continue later with `loom -c` (Ctrl+D)", action="quit", aliases=("exit",)),
+)
+
+
+def find_command(name: str, commands: Sequence[SlashCommand] = COMMANDS) -> SlashCommand | None:
+    return next((it for it in commands if name == it.name or name in it.aliases), None)
+
+
+def complete_command(query: str, commands: Sequence[SlashCommand] = COMMANDS) -> list[Completion]:
+    """Return the commands whose name or alias fits, the best first."""
+    by_name = {name: it for it in commands for name in (it.name, *it.aliases)}
+    if not query:
+        chosen = {it.name: it for it in commands}
+    else:
+        chosen = {}
+        for name in rank(query, by_name):
+            chosen.setdefault(by_name[name].name, by_name[name])
+    return [
+        Completion(f"/{it.name}{' ' if it.arguments else ''}", f"/{it.name} {it.arguments}".rstrip(), it.help)
+        for it in chosen.values()
+    ]
