@@ -14,8 +14,8 @@ from textual.message import Message as WidgetMessage
 from textual.widgets import Input, Static
 
 from loom.events import ApprovalRequested
-from loom.tui.backend import ApprovalChoice
-from loom.tui.text_content import diff, is_diff, plain, visible
+from loom.tui.backend import AnswerChoice
+from loom.tui.text_content import diff, is_diff, plain_text, visible_text
 
 _SETTLE_SECONDS: Final = 0.3
 """Keys that were on their way when the card appeared answer nothing."""
@@ -41,31 +41,31 @@ class ApprovalCard(Vertical, can_focus=True):
     ]
 
     class Answered(WidgetMessage):
-        def __init__(self, approval: str, answer: ApprovalChoice, reason: str = "") -> None:
+        def __init__(self, approval: str, answer: AnswerChoice, reason: str = "") -> None:
             super().__init__()
             self.approval = approval
-            self.answer: ApprovalChoice = answer
+            self.answer: AnswerChoice = answer
             self.reason = reason
 
     def __init__(self, request: ApprovalRequested) -> None:
         super().__init__()
         self.request = request
         self._since = time.monotonic()
-        self.border_title = f"Approve {visible(request.call.name)}?"
+        self.border_title = f"Approve {visible_text(request.call.name)}?"
 
     def compose(self) -> ComposeResult:
-        action = visible(self.request.action)
+        action = visible_text(self.request.action)
         with VerticalScroll(classes="action", can_focus=False):
-            yield Static(diff(action) if is_diff(action) else plain(action, "bold"))
+            yield Static(diff(action) if is_diff(action) else plain_text(action, "bold"))
         yield Static(self._choices(), classes="choices")
         yield Input(placeholder="Why not? Enter sends it to the model, Esc cancels", compact=True)
 
     def _choices(self) -> Content:
-        pattern = f" always: {visible(self.request.pattern)}" if self.request.pattern else " always here"
+        pattern = f" always: {visible_text(self.request.pattern)}" if self.request.pattern else " always here"
         keys = [("y", " once"), ("a", pattern), ("n", " no"), ("r", " no, because …")]
-        return Content("   ").join(Content.styled(f"[{key}]", "bold $primary") + plain(text) for key, text in keys)
+        return Content("   ").join(Content.styled(f"[{key}]", "bold $primary") + plain_text(text) for key, text in keys)
 
-    def action_choose(self, answer: ApprovalChoice) -> None:
+    def action_choose(self, answer: AnswerChoice) -> None:
         if time.monotonic() - self._since >= _SETTLE_SECONDS:
             self.post_message(self.Answered(self.request.approval, answer))
 

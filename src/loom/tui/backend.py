@@ -19,7 +19,7 @@ from loom.models import Usage
 from loom.prompt import Receipt, ReceiptRow
 from loom.session import Queued
 
-ApprovalChoice: TypeAlias = Literal["once", "always", "deny"]
+AnswerChoice: TypeAlias = Literal["once", "always", "deny"]
 ActivityState: TypeAlias = Literal["idle", "running", "waiting", "queued"]
 
 
@@ -74,12 +74,12 @@ class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
     note: str = ""
 
 
-class Ingested(msgspec.Struct, frozen=True, kw_only=True):
+class IngestedInput(msgspec.Struct, frozen=True, kw_only=True):
     blocks: tuple[ContentBlock, ...]
     notices: tuple[str, ...] = ()
 
 
-class Conversation(Protocol):
+class OpenConversation(Protocol):
     """An open session."""
 
     @property
@@ -113,7 +113,7 @@ class Conversation(Protocol):
 
     async def approvals(self) -> tuple[ApprovalRequested, ...]: ...
 
-    async def answer(self, approval: str, answer: ApprovalChoice, reason: str = "") -> None: ...
+    async def answer(self, approval: str, answer: AnswerChoice, reason: str = "") -> None: ...
 
     async def use(self, model: str) -> None: ...
 
@@ -140,9 +140,9 @@ class Backend(Protocol):
         """The daemon's URL; empty in process."""
         ...
 
-    async def new(self, *, title: str = "", model: str = "") -> Conversation: ...
+    async def new(self, *, title: str = "", model: str = "") -> OpenConversation: ...
 
-    async def open(self, session_id: str) -> Conversation: ...
+    async def open(self, session_id: str) -> OpenConversation: ...
 
     async def default_model(self) -> str: ...
 
@@ -150,7 +150,7 @@ class Backend(Protocol):
 
     async def models(self) -> tuple[ModelEntry, ...]: ...
 
-    async def ingest(self, *content: Content) -> Ingested: ...
+    async def ingest(self, *content: Content) -> IngestedInput: ...
 
     async def media(self, digest: str) -> bytes: ...
 

@@ -15,7 +15,7 @@ from loom.content.messages import Message, media_blocks, text_of
 from loom.tui.backend import TreeMessage
 from loom.tui.glyphs import Glyphs
 from loom.tui.labels import short_model
-from loom.tui.text_content import one_line, plain
+from loom.tui.text_content import one_line, plain_text
 
 _TEXT_WIDTH: Final = 60
 
@@ -131,8 +131,8 @@ class BranchPane(OptionList):
             else line.prefix.translate({0x2514: "`", 0x2500: "-", 0x251C: "|", 0x2502: "|"})
         )
         text = f" {line.speaker} {one_line(message_line(line.message), _TEXT_WIDTH)}"
-        content = plain(prefix, "$line") + plain(sign, "$primary" if line.is_head else style)
-        return content + plain(f" {marks}" if marks else "", "$secondary") + plain(text, style)
+        content = plain_text(prefix, "$line") + plain_text(sign, "$primary" if line.is_head else style)
+        return content + plain_text(f" {marks}" if marks else "", "$secondary") + plain_text(text, style)
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         event.stop()

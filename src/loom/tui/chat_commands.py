@@ -21,11 +21,11 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from loom.tui.app import LoomApp
-    from loom.tui.backend import Backend, Conversation, PathMessage
-    from loom.tui.composer import Composer
+    from loom.tui.backend import Backend, OpenConversation, PathMessage
     from loom.tui.glyphs import Glyphs
     from loom.tui.image_protocol import ImageProtocol
-    from loom.tui.status_line import SessionState
+    from loom.tui.message_editor import MessageEditor
+    from loom.tui.status_line import StatusInfo
     from loom.tui.transcript import Transcript
     from loom.tui.usage_log import UsageLog
 
@@ -42,13 +42,13 @@ class ChatCommands:
     if TYPE_CHECKING:
         app: LoomApp
         backend: Backend | None
-        conversation: Conversation | None
+        conversation: OpenConversation | None
         model: str
-        state: SessionState
+        state: StatusInfo
         usage_log: UsageLog
         glyphs: Glyphs
         protocol: ImageProtocol
-        composer: Composer
+        composer: MessageEditor
         size: Any
         query_one: Any
         query: Any
@@ -88,7 +88,7 @@ class ChatCommands:
 
     # Conversations ---------------------------------------------------------------------------------------------------
 
-    def _opened(self) -> Conversation:
+    def _opened(self) -> OpenConversation:
         if self.conversation is None:
             raise LoomError(_EMPTY, hint="Say something first.")
         return self.conversation
@@ -135,7 +135,7 @@ class ChatCommands:
         file = Path(name or f"{slug or info.id}.md").expanduser()
         if file.exists():
             raise LoomError(f"{file} exists.", hint="Give another name: /export FILE")
-        parts = [f"# {info.title or 'Conversation'}"]
+        parts = [f"# {info.title or 'OpenConversation'}"]
         for placed in path:
             who = "you" if placed.message.role == "user" else placed.speaker or placed.message.role
             if placed.message.text.strip():
@@ -322,7 +322,7 @@ class ChatCommands:
         shown = text if len(text) <= _SHELL_BYTES else f"{text[:_SHELL_BYTES]}\n[cut at {_SHELL_BYTES} characters]"
         self.composer.add_chip(Chip(token=f"[$ {one_line(command, 24)}]", text=f"$ {command}\n{shown.rstrip()}\n"))
 
-    def on_composer_editor_wanted(self) -> None:
+    def on_message_editor_editor_wanted(self) -> None:
         text = self.edit_outside(self.composer.text)
         if text is not None:
             self.composer.load_text(text)

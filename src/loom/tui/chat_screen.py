@@ -26,7 +26,6 @@ from loom.events import (
     Event,
     MessageQueued,
     MessageStored,
-    NoticeRaised,
     StepStarted,
     TextDelta,
     ThinkingDelta,
@@ -37,16 +36,16 @@ from loom.events import (
     TurnStarted,
 )
 from loom.tui.approval_card import ApprovalCard
-from loom.tui.backend import Backend, Conversation
+from loom.tui.backend import Backend, OpenConversation
 from loom.tui.chat_commands import ChatCommands
 from loom.tui.chips import Chip, expand
 from loom.tui.completion_list import CompletionList, FileIndex
-from loom.tui.composer import Composer
 from loom.tui.input_history import InputHistory
 from loom.tui.labels import short_model
+from loom.tui.message_editor import MessageEditor
 from loom.tui.slash_commands import complete_command, find_command
-from loom.tui.status_line import ActivityLine, SessionState, StatusLine, TitleLine
-from loom.tui.text_content import one_line, plain
+from loom.tui.status_line import ActivityLine, StatusInfo, StatusLine, TitleLine
+from loom.tui.text_content import one_line, plain_text
 from loom.tui.usage_log import UsageLog
 
 if TYPE_CHECKING:
@@ -119,7 +118,7 @@ class ChatScreen(ChatCommands, Screen[None]):
         Binding("escape", "escape", "Interrupt", show=False),
         Binding("ctrl+c", "copy_or_quit", "Copy / quit", show=False, priority=True),
         Binding("ctrl+d", "end_of_input", "Exit", show=False, priority=True),
-        Binding("ctrl+o", "toggle_folds", "Fold", show=False, priority=True),
+        Binding("ctrl+o", "toggle_folds", "Foldable", show=False, priority=True),
         Binding("ctrl+t", "toggle_branches", "Branches", show=False, priority=True),
         Binding("ctrl+l", "choose_model", "Model", show=False, priority=True),
         Binding("ctrl+x", "show_context", "Context", show=False, priority=True),
@@ -136,11 +135,11 @@ class ChatScreen(ChatCommands, Screen[None]):
         self.glyphs = app.glyphs
         self.protocol = app.protocol
         self.backend: Backend | None = None
-        self.conversation: Conversation | None = None
+        self.conversation: OpenConversation | None = None
         self.model = ""
         self.usage_log = UsageLog()
         self.files = FileIndex(Path.cwd())
-        self.state = SessionState()
+        self.state = StatusInfo()
         self._following: Worker[None] | None = None
         self._is_running = False
         self._activity = ""
@@ -163,7 +162,9 @@ class ChatScreen(ChatCommands, Screen[None]):
         yield CompletionList()
         with Horizontal(id="compose"):
             yield Static(self.glyphs.prompt, classes="prompt")
-            yield Composer(InputHistory(self.app.history_file), placeholder="Message; paste or drop files, @ for files")
+            yield MessageEditor(
+                InputHistory(self.app.history_file), placeholder="Message; paste or drop files, @ for files"
+            )
         yield StatusLine(self.glyphs)
         yield KeyHints(self.glyphs.return_key)
 
@@ -173,8 +174,8 @@ class ChatScreen(ChatCommands, Screen[None]):
         self.show_state()
 
     @property
-    def composer(self) -> Composer:
-        return self.query_one(Composer)
+    def composer(self) -> MessageEditor:
+        return self.query_one(MessageEditor)
 
     # Opening ---------------------------------------------------------------------------------------------------------
 
@@ -211,7 +212,7 @@ class ChatScreen(ChatCommands, Screen[None]):
         self.usage_log = UsageLog()
         await self._adopt(conversation)
 
-    async def _adopt(self, conversation: Conversation) -> None:
+    async def _adopt(self, conversation: OpenConversation) -> None:
         self.conversation = conversation
         info = await conversation.info()
         self.model = info.model
@@ -240,7 +241,7 @@ class ChatScreen(ChatCommands, Screen[None]):
         assert self.conversation is not None
         self._following = self.run_worker(self._watch(self.conversation), group="events", exclusive=True)
 
-    async def _watch(self, conversation: Conversation) -> None:
+    async def _watch(self, conversation: OpenConversation) -> None:
         events = conversation.events()
         try:
             async for event in events:
@@ -325,7 +326,7 @@ class ChatScreen(ChatCommands, Screen[None]):
         await place.mount(card)
         self._activity = "waiting for your approval"
         self.app.announce(f"Approval needed: {request.call.name}")
-        if not self.composer.text.strip() and isinstance(self.focused, Composer | None):
+        if not self.composer.text.strip() and isinstance(self.focused, MessageEditor | None):
             card.focus()
 
     async def _close_approval(self, approval: str) -> None:
@@ -346,7 +347,7 @@ class ChatScreen(ChatCommands, Screen[None]):
 
     # Sending ---------------------------------------------------------------------------------------------------------
 
-    async def on_composer_submitted(self, event: Composer.Submitted) -> None:
+    async def on_message_editor_submitted(self, event: MessageEditor.Submitted) -> None:
         text = event.text.strip()
         if text.startswith("/") and "\n" not in text and await self._run_command(text):
             return
@@ -364,7 +365,7 @@ class ChatScreen(ChatCommands, Screen[None]):
         name, _, rest = text[1:].partition(" ")
         command = find_command(name)
         if command is None:
-            if Path(text.split()[0]).exists():  # a path that begins a sentence
+            if Path(text.split(maxsplit=1)[0]).exists():  # a path that begins a sentence
                 return False
             self.notify(f"Unknown command /{one_line(name, 40)}. F1 lists the commands.", severity="warning")
             return True
@@ -413,15 +414,15 @@ class ChatScreen(ChatCommands, Screen[None]):
             if it.message is not None
         ]
         strip.display = bool(lines)
-        strip.update(plain("\n".join([*lines, "Up: edit the last one"]) if lines else ""))
+        strip.update(plain_text("\n".join([*lines, "Up: edit the last one"]) if lines else ""))
 
     # Attachments -----------------------------------------------------------------------------------------------------
 
-    def on_composer_files_dropped(self, event: Composer.FilesDropped) -> None:
+    def on_message_editor_files_dropped(self, event: MessageEditor.FilesDropped) -> None:
         for path in event.paths:
             self.attach(Attachment(source=path))
 
-    async def on_composer_clipboard_wanted(self, event: Composer.ClipboardWanted) -> None:
+    async def on_message_editor_clipboard_wanted(self, event: MessageEditor.ClipboardWanted) -> None:
         await self._guard(self.command_paste(""))
 
     def attach(self, item: Attachment) -> None:
@@ -454,9 +455,9 @@ class ChatScreen(ChatCommands, Screen[None]):
     def _next_image(self) -> int:
         return self._images + sum(token.startswith("[Image #") for token in self.composer.chips) + 1
 
-    # Completion ------------------------------------------------------------------------------------------------------
+    # CompletionEntry ------------------------------------------------------------------------------------------------------
 
-    async def on_composer_word_changed(self, event: Composer.WordChanged) -> None:
+    async def on_message_editor_word_changed(self, event: MessageEditor.WordChanged) -> None:
         shown = self.query_one(CompletionList)
         match event.trigger:
             case "/":
@@ -467,7 +468,7 @@ class ChatScreen(ChatCommands, Screen[None]):
                 shown.hide()
         self.composer.is_completing = shown.display
 
-    def on_composer_completion_key(self, event: Composer.CompletionKey) -> None:
+    def on_message_editor_completion_key(self, event: MessageEditor.CompletionKey) -> None:
         shown = self.query_one(CompletionList)
         match event.key:
             case "up":
@@ -481,7 +482,7 @@ class ChatScreen(ChatCommands, Screen[None]):
                 self._complete(shown, is_enter=event.key == "enter")
 
     def _complete(self, shown: CompletionList, *, is_enter: bool) -> None:
-        chosen = shown.chosen
+        chosen = shown.choice
         shown.hide()
         self.composer.is_completing = False
         if chosen is None:
@@ -530,7 +531,7 @@ class ChatScreen(ChatCommands, Screen[None]):
         if self.conversation is not None:
             self.run_worker(self._plan(self.conversation), group="plan", exclusive=True)
 
-    async def _plan(self, conversation: Conversation) -> None:
+    async def _plan(self, conversation: OpenConversation) -> None:
         try:
             (receipt,) = await conversation.plan()
         except LoomError as error:

@@ -14,7 +14,7 @@ from textual.widgets.option_list import Option
 
 from loom.content.media import size_label
 from loom.tui.glyphs import Glyphs
-from loom.tui.text_content import plain
+from loom.tui.text_content import plain_text
 
 _MAX_SHOWN: Final = 8
 _MAX_FILES: Final = 20_000
@@ -24,7 +24,7 @@ _DOCUMENTS: Final = (".pdf", ".docx", ".pptx", ".xlsx", ".odt", ".epub")
 _AUDIO: Final = (".mp3", ".wav", ".m4a", ".ogg", ".flac")
 
 
-class Completion(msgspec.Struct, frozen=True):
+class CompletionEntry(msgspec.Struct, frozen=True):
     """`value` replaces the word; `hint` is shown beside it."""
 
     value: str
@@ -42,12 +42,12 @@ class CompletionList(OptionList, can_focus=False):
 
     def __init__(self) -> None:
         super().__init__()
-        self._found: list[Completion] = []
+        self._found: list[CompletionEntry] = []
 
-    def show(self, found: Sequence[Completion]) -> None:
+    def show(self, found: Sequence[CompletionEntry]) -> None:
         self._found = list(found)[:_MAX_SHOWN]
         self.clear_options()
-        self.add_options([Option(plain(f"{it.label:<28} ") + plain(it.hint, "dim")) for it in self._found])
+        self.add_options([Option(plain_text(f"{it.label:<28} ") + plain_text(it.hint, "dim")) for it in self._found])
         self.display = bool(self._found)
         if self._found:
             self.highlighted = 0
@@ -57,7 +57,7 @@ class CompletionList(OptionList, can_focus=False):
         self.display = False
 
     @property
-    def chosen(self) -> Completion | None:
+    def choice(self) -> CompletionEntry | None:
         return self._found[self.highlighted] if self._found and self.highlighted is not None else None
 
     def move(self, step: int) -> None:
@@ -96,7 +96,7 @@ class FileIndex:
         self._folder = folder
         self._names: list[str] | None = None
 
-    async def find(self, query: str, glyphs: Glyphs, *, anew: bool = False) -> list[Completion]:
+    async def find(self, query: str, glyphs: Glyphs, *, anew: bool = False) -> list[CompletionEntry]:
         if query.startswith(("/", "~", "../")):
             return await asyncio.to_thread(_children, query, glyphs)
         if self._names is None or anew:
@@ -111,7 +111,7 @@ def _file_names(folder: Path) -> list[str]:
     return listed_files(folder, _MAX_FILES)
 
 
-def _children(query: str, glyphs: Glyphs) -> list[Completion]:
+def _children(query: str, glyphs: Glyphs) -> list[CompletionEntry]:
     """Paths outside the folder: what the last folder of the query holds."""
     parent, _, start = query.rpartition("/")
     place = Path(f"{parent}/").expanduser()
@@ -122,17 +122,17 @@ def _children(query: str, glyphs: Glyphs) -> list[Completion]:
         return []
     found = [name for name in rank(start, names) if not name.startswith(".") or start.startswith(".")]
     return [
-        Completion(f"@{_quoted(f'{parent}/{name}')}", f"{file_sign(name, glyphs)} {name}")
+        CompletionEntry(f"@{_quoted(f'{parent}/{name}')}", f"{file_sign(name, glyphs)} {name}")
         for name in found[:_MAX_SHOWN]
     ]
 
 
-def _file_entry(folder: Path, name: str, glyphs: Glyphs) -> Completion:
+def _file_entry(folder: Path, name: str, glyphs: Glyphs) -> CompletionEntry:
     try:
         size = size_label((folder / name).stat().st_size)
     except OSError:
         size = ""
-    return Completion(f"@{_quoted(name)}", f"{file_sign(name, glyphs)} {name}", size)
+    return CompletionEntry(f"@{_quoted(name)}", f"{file_sign(name, glyphs)} {name}", size)
 
 
 def _quoted(name: str) -> str:

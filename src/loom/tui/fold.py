@@ -1,4 +1,4 @@
-"""Fold: a line that opens to show more."""
+"""Foldable: a line that opens to show more."""
 
 from __future__ import annotations
 
@@ -31,15 +31,15 @@ class FoldTitle(Static, can_focus=True):
         self.post_message(self.Toggled())
 
 
-class Fold(Vertical):
+class Foldable(Vertical):
     """A title and a body that is made when it is first opened."""
 
     DEFAULT_CSS = """
-    Fold { height: auto; }
-    Fold > FoldTitle { height: auto; color: $dim; }
-    Fold > FoldTitle:focus { background: $panel; color: $foreground; }
-    Fold > FoldTitle:hover { color: $foreground; }
-    Fold > .fold-body { height: auto; margin: 0 0 0 2; }
+    Foldable { height: auto; }
+    Foldable > FoldTitle { height: auto; color: $dim; }
+    Foldable > FoldTitle:focus { background: $panel; color: $foreground; }
+    Foldable > FoldTitle:hover { color: $foreground; }
+    Foldable > .fold-body { height: auto; margin: 0 0 0 2; }
     """
     is_open = reactive(False)
 
@@ -48,7 +48,7 @@ class Fold(Vertical):
         self.glyphs = glyphs
         self._title = FoldTitle()
         self._body: Vertical | None = None
-        self.set_reactive(Fold.is_open, is_open)
+        self.set_reactive(Foldable.is_open, is_open)
 
     def compose(self) -> ComposeResult:
         yield self._title

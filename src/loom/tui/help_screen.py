@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Static
 
 from loom.tui.slash_commands import COMMANDS
-from loom.tui.text_content import plain
+from loom.tui.text_content import plain_text
 
 KEYS: Final = (
     ("Enter", "send; while an answer runs, queue"),
@@ -58,4 +58,4 @@ class HelpScreen(ModalScreen[None]):
 
 
 def _line(key: str, what: str) -> Content:
-    return Content.styled(f"  {key:<34} "[:37], "$primary") + plain(what)
+    return Content.styled(f"  {key:<34} "[:37], "$primary") + plain_text(what)

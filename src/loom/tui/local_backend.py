@@ -16,19 +16,19 @@ from loom.events import ApprovalRequested, Event, NoticeRaised
 from loom.models import Model, Usage
 from loom.prompt import Receipt, ReceiptRow
 from loom.runtime import FIRST_CHOICES, Runtime, key_for
+from loom.runtime.attachments import limit_pages
 from loom.runtime.model_resolution import key_names, price
 from loom.session import EventIterator, Queued
 from loom.store.search import MessageSearch
 from loom.tui.backend import (
-    ApprovalChoice,
+    AnswerChoice,
     ConversationInfo,
-    Ingested,
+    IngestedInput,
     ModelEntry,
     PathMessage,
     SessionEntry,
     TreeMessage,
 )
-from loom.runtime.attachments import limit_pages
 
 _FLAGS = {"vision": "vision", "pdf": "native_pdf", "thinking": "thinking", "tools": "tools"}
 
@@ -136,7 +136,7 @@ class LocalConversation:
     async def approvals(self) -> tuple[ApprovalRequested, ...]:
         return await self._session.approvals()
 
-    async def answer(self, approval: str, answer: ApprovalChoice, reason: str = "") -> None:
+    async def answer(self, approval: str, answer: AnswerChoice, reason: str = "") -> None:
         await self._session.answer(approval, answer, reason)
 
     async def use(self, model: str) -> None:
@@ -245,10 +245,10 @@ class LocalBackend:
             found.setdefault(entry.reference, entry)
         return tuple(found.values())
 
-    async def ingest(self, *content: Content) -> Ingested:
+    async def ingest(self, *content: Content) -> IngestedInput:
         found = await self._runtime.ingest(*content)
         blocks, notices = limit_pages(found.blocks, self._runtime.config.documents.pages_per_read)
-        return Ingested(blocks=tuple(blocks), notices=(*found.notices, *notices))
+        return IngestedInput(blocks=tuple(blocks), notices=(*found.notices, *notices))
 
     async def media(self, digest: str) -> bytes:
         return await self._runtime.media.load(digest)

@@ -13,9 +13,9 @@ from textual.widgets import Static
 
 from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, TextBlock, page_range
 from loom.content.messages import Message, text_of
-from loom.tui.fold import Fold
+from loom.tui.fold import Foldable
 from loom.tui.glyphs import Glyphs
-from loom.tui.text_content import one_line, plain
+from loom.tui.text_content import one_line, plain_text
 
 _MAX_USER_LINES: Final = 60
 
@@ -35,7 +35,7 @@ class UserMessage(Vertical):
         self.node = node
         self.message = message
         self._media = media
-        self._who = Static(plain(f"you  {note}".strip()), classes="who")
+        self._who = Static(plain_text(f"you  {note}".strip()), classes="who")
 
     def compose(self) -> ComposeResult:
         yield self._who
@@ -43,7 +43,7 @@ class UserMessage(Vertical):
         if words.strip():
             lines = words.strip().split("\n")
             cut = f"\n… {len(lines) - _MAX_USER_LINES} more lines" if len(lines) > _MAX_USER_LINES else ""
-            yield Static(plain("\n".join(lines[:_MAX_USER_LINES]) + cut), classes="words")
+            yield Static(plain_text("\n".join(lines[:_MAX_USER_LINES]) + cut), classes="words")
         yield from self._media
 
 
@@ -56,7 +56,7 @@ class DocumentLine(Static, can_focus=True):
     """
 
     def __init__(self, block: DocumentBlock, glyphs: Glyphs) -> None:
-        super().__init__(plain(f"{glyphs.document} {document_label(block)}  (Enter: view)"))
+        super().__init__(plain_text(f"{glyphs.document} {document_label(block)}  (Enter: view)"))
         self.block = block
 
     async def _on_key(self, event: object) -> None:
@@ -68,7 +68,7 @@ class DocumentLine(Static, can_focus=True):
         await self.run_action(f"screen.view_document('{self.block.media.digest}')")
 
 
-class ThinkingFold(Fold):
+class ThinkingFold(Foldable):
     """Thinking, folded: its seconds while it lasts, and how long it took."""
 
     DEFAULT_CSS = """
@@ -105,13 +105,13 @@ class ThinkingFold(Fold):
         if self._is_live:
             last = next((line for line in reversed(self.text.split("\n")) if line.strip()), "")
             seconds = f"Thinking {time.monotonic() - self._began:.0f} s"
-            return Content(seconds) + plain(f"  {one_line(last, 60)}" if last else "", "italic")
+            return Content(seconds) + plain_text(f"  {one_line(last, 60)}" if last else "", "italic")
         if self._redacted:
             return Content("Thought (hidden by the provider)")
         return Content("Thought" if self._seconds is None else f"Thought for {self._seconds:.0f} s")
 
     def body(self) -> list[Widget]:
-        return [Static(plain(self.text.strip() or "(no text)"), classes="thoughts")]
+        return [Static(plain_text(self.text.strip() or "(no text)"), classes="thoughts")]
 
 
 class NoticeLine(Static):
@@ -124,7 +124,7 @@ class NoticeLine(Static):
     """
 
     def __init__(self, text: str, *, kind: str = "") -> None:
-        super().__init__(plain(text), classes=f"-{kind}" if kind else None)
+        super().__init__(plain_text(text), classes=f"-{kind}" if kind else None)
 
 
 class SpeakerLine(Static):

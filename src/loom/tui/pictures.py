@@ -24,7 +24,7 @@ from loom.content.media import Media
 from loom.content.recipes import Fit, Page
 from loom.errors import LoomError
 from loom.tui.image_protocol import ImageProtocol
-from loom.tui.text_content import plain
+from loom.tui.text_content import plain_text
 
 if TYPE_CHECKING:
     from collections.abc import Generator
@@ -63,13 +63,13 @@ class Picture(Vertical):
         self._load = load
         self._protocol: ImageProtocol = protocol
         self._max = (max_columns, max_rows)
-        self._caption = Static(plain(caption or media.label), classes="caption")
+        self._caption = Static(plain_text(caption or media.label), classes="caption")
 
     def compose(self) -> ComposeResult:
         yield self._caption
 
     def set_caption(self, text: str) -> None:
-        self._caption.update(plain(text))
+        self._caption.update(plain_text(text))
 
     def on_mount(self) -> None:
         if self._protocol != "off":
@@ -80,7 +80,7 @@ class Picture(Vertical):
             data = await self._load(self.media.digest)
             png = await asyncio.to_thread(render_png, data, self.media, self.page)
         except LoomError as error:
-            await self.mount(Static(plain(f"cannot be shown: {error.message}"), classes="image-error"))
+            await self.mount(Static(plain_text(f"cannot be shown: {error.message}"), classes="image-error"))
             return
         widget = await asyncio.to_thread(make_image_widget, png, self._protocol)
         columns, rows = fit_cells(widget.image.size, (min(self._max[0], self._room()), self._max[1]), self._protocol)

@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from loom.tui.completion_list import Completion, rank
+from loom.tui.completion_list import CompletionEntry, rank
 
 
 class SlashCommand(msgspec.Struct, frozen=True, kw_only=True):
@@ -56,7 +56,7 @@ def find_command(name: str, commands: Sequence[SlashCommand] = COMMANDS) -> Slas
     return next((it for it in commands if name == it.name or name in it.aliases), None)
 
 
-def complete_command(query: str, commands: Sequence[SlashCommand] = COMMANDS) -> list[Completion]:
+def complete_command(query: str, commands: Sequence[SlashCommand] = COMMANDS) -> list[CompletionEntry]:
     """Return the commands whose name or alias fits, the best first."""
     by_name = {name: it for it in commands for name in (it.name, *it.aliases)}
     if not query:
@@ -66,6 +66,6 @@ def complete_command(query: str, commands: Sequence[SlashCommand] = COMMANDS) ->
         for name in rank(query, by_name):
             chosen.setdefault(by_name[name].name, by_name[name])
     return [
-        Completion(f"/{it.name}{' ' if it.arguments else ''}", f"/{it.name} {it.arguments}".rstrip(), it.help)
+        CompletionEntry(f"/{it.name}{' ' if it.arguments else ''}", f"/{it.name} {it.arguments}".rstrip(), it.help)
         for it in chosen.values()
     ]

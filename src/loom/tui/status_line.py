@@ -14,13 +14,13 @@ from loom.models import Usage
 from loom.prompt import Receipt
 from loom.tui.glyphs import Glyphs
 from loom.tui.labels import money_label, short_model
-from loom.tui.text_content import one_line, plain
+from loom.tui.text_content import one_line, plain_text
 
 _METER_CELLS = 12
 _NARROW = 80
 
 
-class SessionState(msgspec.Struct, frozen=True, kw_only=True):
+class StatusInfo(msgspec.Struct, frozen=True, kw_only=True):
     """What the two lines show."""
 
     title: str = ""
@@ -44,7 +44,7 @@ class TitleLine(Static):
     """` loom ─ Login page triage ───── opus · ask · ctx 16 % · $0.04`"""
 
     DEFAULT_CSS = "TitleLine { height: 1; background: $panel; color: $foreground; padding: 0 1; }"
-    state: reactive[SessionState] = reactive(SessionState())
+    state: reactive[StatusInfo] = reactive(StatusInfo())
 
     def __init__(self, glyphs: Glyphs) -> None:
         super().__init__()
@@ -70,7 +70,7 @@ class TitleLine(Static):
                 Content.styled(f"{glyphs.dash} ", "$line"),
                 Content.styled(title, "bold"),
                 Content.styled(f" {rule} ", "$line"),
-                plain(right),
+                plain_text(right),
             ]
         )
 
@@ -79,7 +79,7 @@ class StatusLine(Static):
     """`img 1● 2◐ · ▕███░░░▏ 31k/200k · 75 % cached · $0.04`"""
 
     DEFAULT_CSS = "StatusLine { height: 1; color: $dim; padding: 0 1; }"
-    state: reactive[SessionState] = reactive(SessionState())
+    state: reactive[StatusInfo] = reactive(StatusInfo())
 
     def __init__(self, glyphs: Glyphs) -> None:
         super().__init__()
@@ -99,7 +99,7 @@ class StatusLine(Static):
             parts.append(Content(f"{tokens_label(usage.output_tokens)} out"))
         parts.append(Content(money_label(state.usd)))
         if state.todo:
-            parts.append(plain(one_line(state.todo, 40)))
+            parts.append(plain_text(one_line(state.todo, 40)))
         while sum(len(part) + 3 for part in parts) > self.size.width and len(parts) > 1:
             parts.pop(-2)
         return Content(f" {glyphs.separator} ").join(parts)
@@ -135,7 +135,7 @@ class ActivityLine(Static):
         sign = self._glyphs.running[self._frame % len(self._glyphs.running)]
         self.display = True
         self.update(
-            Content(f"{sign} ") + plain(what) + Content.styled(f"  {seconds:.0f} s  (Esc to interrupt)", "$dim")
+            Content(f"{sign} ") + plain_text(what) + Content.styled(f"  {seconds:.0f} s  (Esc to interrupt)", "$dim")
         )
 
     def hide(self) -> None:

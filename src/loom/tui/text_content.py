@@ -13,12 +13,12 @@ _INVISIBLE: Final = re.compile("[\u202a-\u202e\u2066-\u2069\u200b-\u200f\u2060\u
 _HUNK: Final = re.compile(r"^@@ -\d+(,\d+)? \+\d+(,\d+)? @@", re.MULTILINE)
 
 
-def plain(text: str, style: str = "") -> Content:
+def plain_text(text: str, style: str = "") -> Content:
     """Return text to show as it is."""
     return Content.styled(safe_text(text), style) if style else Content(safe_text(text))
 
 
-def visible(text: str) -> str:
+def visible_text(text: str) -> str:
     """Return text whose invisible characters can be seen: what is approved is what runs."""
     return _INVISIBLE.sub(lambda found: f"\\u{ord(found[0]):04x}", safe_text(text))
 
@@ -35,7 +35,7 @@ def is_diff(text: str) -> bool:
 
 def diff(text: str) -> Content:
     """Return a unified diff with its lines coloured; the signs stay."""
-    lines = [plain(line, _line_style(line)) for line in visible(text).rstrip("\n").split("\n")]
+    lines = [plain_text(line, _line_style(line)) for line in visible_text(text).rstrip("\n").split("\n")]
     return Content("\n").join(lines)
 
 

@@ -14,9 +14,9 @@ from loom.content.blocks import ContentBlock, DocumentBlock, ImageBlock, TextBlo
 from loom.content.media import size_label
 from loom.content.messages import text_of
 from loom.events import ToolProgressed
-from loom.tui.fold import Fold
+from loom.tui.fold import Foldable
 from loom.tui.glyphs import Glyphs
-from loom.tui.text_content import diff, is_diff, one_line, plain, visible
+from loom.tui.text_content import diff, is_diff, one_line, plain_text, visible_text
 
 _ARGUMENT_WIDTH: Final = 60
 _MAX_LINES: Final = 40
@@ -25,7 +25,7 @@ _SUBJECTS: Final = ("path", "file", "command", "url", "pattern", "query", "media
 """Arguments that say best what a call is about, in this order."""
 
 
-class ToolCard(Fold):
+class ToolCard(Foldable):
     """Shows a call from the moment its name is known."""
 
     DEFAULT_CSS = """
@@ -84,13 +84,13 @@ class ToolCard(Fold):
     def title(self) -> Content:
         parts = [Content(f"{self._sign()} "), Content.styled(self._tool, "bold")]
         if self._call is not None:
-            parts.append(plain(f"  {subject_of(self._call)}"))
+            parts.append(plain_text(f"  {subject_of(self._call)}"))
         if self._note:
             parts.append(Content.styled(f"  {self._note}", "$warning"))
         elif self._result is not None:
-            parts.append(plain(f"  {summary_of(self._result)}  {self._seconds:.1f} s"))
+            parts.append(plain_text(f"  {summary_of(self._result)}  {self._seconds:.1f} s"))
         elif self._progress is not None:
-            parts.append(plain(f"  {self._progress_text(self._progress)}"))
+            parts.append(plain_text(f"  {self._progress_text(self._progress)}"))
         elif self._is_running and (seconds := time.monotonic() - self._began) >= 1:
             parts.append(Content(f"  {seconds:.0f} s"))
         return Content("").join(parts)
@@ -116,7 +116,7 @@ class ToolCard(Fold):
         if self._result is not None:
             text = result_text(self._result)
             if text:
-                found.append(Static(diff(text) if is_diff(text) else plain(text), classes="result"))
+                found.append(Static(diff(text) if is_diff(text) else plain_text(text), classes="result"))
         return found
 
 
@@ -125,7 +125,7 @@ def subject_of(call: ToolCall) -> str:
     arguments = call.arguments
     name = next((key for key in _SUBJECTS if isinstance(arguments.get(key), str)), None)
     value = arguments.get(name) if name else next(iter(arguments.values()), "")
-    return one_line(visible(value if isinstance(value, str) else _json(value)), _ARGUMENT_WIDTH)
+    return one_line(visible_text(value if isinstance(value, str) else _json(value)), _ARGUMENT_WIDTH)
 
 
 def summary_of(result: ToolResult) -> str:
@@ -158,14 +158,14 @@ def _block_text(block: ContentBlock) -> str:
 
 def _arguments(arguments: dict[str, Any]) -> Content:
     lines = [
-        Content.styled(f"{one_line(name, 24)} ", "bold") + plain(_argument_text(value))
+        Content.styled(f"{one_line(name, 24)} ", "bold") + plain_text(_argument_text(value))
         for name, value in arguments.items()
     ]
     return Content("\n").join(lines)
 
 
 def _argument_text(value: Any) -> str:
-    text = visible(value) if isinstance(value, str) else visible(_json(value))
+    text = visible_text(value) if isinstance(value, str) else visible_text(_json(value))
     lines = text.split("\n")
     cut = lines[:12] + ([f"… {len(lines) - 12} lines"] if len(lines) > 12 else [])
     return "\n".join(line if len(line) <= 400 else f"{line[:399]}…" for line in cut)

@@ -34,7 +34,6 @@ from loom.events import (
     ImageAdded,
     MessageStored,
     NoticeRaised,
-    StepFinished,
     StepStarted,
     TextDelta,
     ThinkingDelta,
@@ -49,7 +48,7 @@ from loom.models import Usage
 from loom.prompt import Receipt, ReceiptRow
 from loom.tui.answer_text import AnswerText
 from loom.tui.backend import PathMessage
-from loom.tui.fold import Fold
+from loom.tui.fold import Foldable
 from loom.tui.glyphs import Glyphs
 from loom.tui.image_protocol import ImageProtocol
 from loom.tui.labels import money_label, short_model
@@ -63,7 +62,7 @@ from loom.tui.message_widgets import (
     media_label,
 )
 from loom.tui.pictures import LoadMedia, Picture
-from loom.tui.text_content import plain
+from loom.tui.text_content import plain_text
 from loom.tui.tool_card import ToolCard
 
 _WINDOW: Final = 30
@@ -87,7 +86,7 @@ class Transcript(VerticalScroll):
     DEFAULT_CSS = """
     Transcript { padding: 0 1; scrollbar-size-vertical: 1; scrollbar-color: $line; background: $background; }
     Transcript > AnswerText { padding: 0 1; margin: 0; background: transparent; }
-    Transcript > Fold, Transcript > Picture { padding: 0 1; }
+    Transcript > Foldable, Transcript > Picture { padding: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = []
 
@@ -175,7 +174,7 @@ class Transcript(VerticalScroll):
                 case "assistant":
                     if not self._speaker:
                         self._speaker = placed.speaker or "model"
-                        found.append(SpeakerLine(plain(short_model(self._speaker))))
+                        found.append(SpeakerLine(plain_text(short_model(self._speaker))))
                     found += self._answer(placed.message)
                 case "tool":
                     found += self._fill_cards(placed.message)
@@ -200,10 +199,10 @@ class Transcript(VerticalScroll):
                     card = self._cards[block.id] = ToolCard(self.glyphs, block.name, block)
                     found.append(card)
                 case _:
-                    found += self._media(block) or [Static(plain(text_of(block)))]
+                    found += self._media(block) or [Static(plain_text(text_of(block)))]
         sources = sources_of(message)
         if sources:
-            found.append(AnswerFooter(plain(f"sources: {', '.join(sources)}")))
+            found.append(AnswerFooter(plain_text(f"sources: {', '.join(sources)}")))
         return found
 
     def _fill_cards(self, message: Message) -> list[Widget]:
@@ -227,7 +226,7 @@ class Transcript(VerticalScroll):
             case DocumentBlock():
                 return [DocumentLine(block, self.glyphs)]
             case AudioBlock():
-                return [Static(plain(f"{self.glyphs.audio} {media_label(block)}"))]
+                return [Static(plain_text(f"{self.glyphs.audio} {media_label(block)}"))]
             case _:
                 return []
 
@@ -294,7 +293,7 @@ class Transcript(VerticalScroll):
         self._has_step = True
         if not self._speaker:
             self._speaker = model
-            await self.mount(SpeakerLine(plain(short_model(model))))
+            await self.mount(SpeakerLine(plain_text(short_model(model))))
 
     def _add(self, index: int, widget: Widget) -> None:
         self._parts[index] = widget
@@ -352,7 +351,7 @@ class Transcript(VerticalScroll):
                         await part.remove()
                     await self.mount_all(self._answer(event.message))
                 elif sources := sources_of(event.message):
-                    await self.mount(AnswerFooter(plain(f"sources: {', '.join(sources)}")))
+                    await self.mount(AnswerFooter(plain_text(f"sources: {', '.join(sources)}")))
                 self._parts = {}
             case "tool":
                 for result in event.message.results:
@@ -375,7 +374,7 @@ class Transcript(VerticalScroll):
             parts.append(f"{tokens_label(usage.input_tokens)} in{cached}")
             parts.append(f"{tokens_label(usage.output_tokens)} out")
         parts += [money_label(usd), f"{time.monotonic() - self._began:.1f} s"]
-        await self.mount(AnswerFooter(plain(f" {self.glyphs.separator} ".join(parts))))
+        await self.mount(AnswerFooter(plain_text(f" {self.glyphs.separator} ".join(parts))))
 
     async def notice(self, text: str, *, kind: str = "") -> None:
         """Write a sentence of Loom below the conversation."""
@@ -383,7 +382,7 @@ class Transcript(VerticalScroll):
 
     def toggle_folds(self) -> None:
         """Open all folds, or close them if the last is open."""
-        folds = list(self.query(Fold))
+        folds = list(self.query(Foldable))
         if folds:
             opened = not folds[-1].is_open
             for fold in folds:

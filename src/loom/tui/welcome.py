@@ -10,7 +10,7 @@ from textual.widgets import Static
 from loom.tui.glyphs import Glyphs
 from loom.tui.image_protocol import ImageProtocol
 from loom.tui.labels import short_model
-from loom.tui.text_content import plain
+from loom.tui.text_content import plain_text
 
 _BUILT_IN = "loom/spark"
 
@@ -35,8 +35,8 @@ class Welcome(Vertical):
             text = "Built-in demo model: no API key needed, not a language model. Add a key: loom keys set anthropic"
         else:
             text = f"{short_model(self._model)} answers. Ctrl+L chooses another model."
-        yield Static(plain(text), classes="dim")
-        yield Static(plain("Try one of these (Tab, then Enter):"), classes="dim")
+        yield Static(plain_text(text), classes="dim")
+        yield Static(plain_text("Try one of these (Tab, then Enter):"), classes="dim")
         for at, (sign, name, question) in enumerate(
             (
                 (self._glyphs.image, "login.png", "What is wrong here?"),
@@ -47,7 +47,9 @@ class Welcome(Vertical):
             yield SampleLine(at, f"{sign} {name:<12} {question}")
         pictures = "as text" if self._protocol == "off" else f"as {self._protocol}"
         yield Static("")
-        yield Static(plain(f"Pictures are shown {pictures}; LOOM_IMAGES changes that. F1 lists keys."), classes="dim")
+        yield Static(
+            plain_text(f"Pictures are shown {pictures}; LOOM_IMAGES changes that. F1 lists keys."), classes="dim"
+        )
 
 
 class SampleLine(Static, can_focus=True):
@@ -61,7 +63,7 @@ class SampleLine(Static, can_focus=True):
     BINDINGS = [("enter", "send", "Send")]  # noqa: RUF012
 
     def __init__(self, number: int, text: str) -> None:
-        super().__init__(plain(text))
+        super().__init__(plain_text(text))
         self._number = number
 
     async def action_send(self) -> None:

@@ -1,4 +1,4 @@
-"""Composer: several lines of text with chips. Enter sends; a paste is never cut into several messages."""
+"""MessageEditor: several lines of text with chips. Enter sends; a paste is never cut into several messages."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ _LONG_CHARACTERS: Final = 8_000
 _TRIGGERS: Final = "@/"
 
 
-class Composer(TextArea):
+class MessageEditor(TextArea):
     """The text of the next message. Chips are tokens in it, each deleted and passed over as one unit."""
 
     DEFAULT_CSS = """
-    Composer { height: auto; min-height: 1; max-height: 12; border: none; padding: 0; background: $surface; }
-    Composer:focus { border: none; }
-    Composer .text-area--cursor-line { background: transparent; }
-    Composer .text-area--placeholder { color: $dim; }
+    MessageEditor { height: auto; min-height: 1; max-height: 12; border: none; padding: 0; background: $surface; }
+    MessageEditor:focus { border: none; }
+    MessageEditor .text-area--cursor-line { background: transparent; }
+    MessageEditor .text-area--placeholder { color: $dim; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("enter", "submit", "Send", show=False, priority=True),
@@ -263,7 +263,7 @@ class Composer(TextArea):
         if span is not None:
             self.move_cursor((row, span[0] if to_start else span[1]), select=select)
 
-    # Completion ------------------------------------------------------------------------------------------------------
+    # CompletionEntry ------------------------------------------------------------------------------------------------------
 
     def on_text_area_changed(self) -> None:
         self._check_word()
