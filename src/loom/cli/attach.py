@@ -12,9 +12,9 @@ from typing import Any
 
 import click
 
-from loom.cli.chat import is_quit, mentions, print_interrupted, read_line, unknown_command, use_line_editing
 from loom.cli.shared.approval_prompt import EventLookahead, answer_in, is_interactive
 from loom.cli.shared.exit_codes import TurnError
+from loom.cli.shared.line_chat import is_quit, mentions, print_interrupted, read_line, unknown_command, use_line_editing
 from loom.cli.shared.pending_approvals import approval_line
 from loom.cli.shared.renderers import TerminalRenderer, TextRenderer, TurnOutcome, TurnRenderer
 from loom.cli.shared.terminal import (

@@ -27,11 +27,10 @@ class AnswerText(Markdown):
         self._pending: list[str] = [text] if text else []
         self._drawing = asyncio.Lock()
 
-    async def on_mount(self) -> None:
-        """A stored text is drawn when it is mounted: `text` may grow until then."""
-        if self.text:
-            self._pending = []
-            await self.update(safe_text(self.text))
+    def on_mount(self) -> None:
+        """Hand over what arrived until now: `Markdown` draws it next."""
+        self._initial_markdown = safe_text(self.text)
+        self._pending = []
 
     def add(self, text: str) -> None:
         self.text += text

@@ -19,10 +19,12 @@ from loom.tui.image_protocol import ImageProtocol, choose_screen_protocol
 from loom.tui.themes import DEFAULT, THEMES, VARIABLES
 
 if TYPE_CHECKING:
+    from textual.command import Provider
+
     from loom.tui.backend import Backend
 
 
-class Opened(msgspec.Struct, frozen=True, kw_only=True):
+class OpenedLibrary(msgspec.Struct, frozen=True, kw_only=True):
     """What the UI begins with. `session` empty: a new conversation."""
 
     backend: Any
@@ -32,13 +34,20 @@ class Opened(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...] = ()
 
 
-Connect: TypeAlias = Callable[[], Awaitable[Opened]]
+Connect: TypeAlias = Callable[[], Awaitable[OpenedLibrary]]
+
+
+def _slash_commands() -> type[Provider]:
+    from loom.tui.palette import SlashCommandProvider
+
+    return SlashCommandProvider
 
 
 class LoomApp(App[int]):
     """`connect` opens the store or reaches the daemon; it runs after the first paint."""
 
     TITLE = "Loom"
+    COMMANDS = App.COMMANDS | {_slash_commands}
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "ctrl+p"
     CSS = """

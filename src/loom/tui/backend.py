@@ -60,7 +60,7 @@ class SessionEntry(msgspec.Struct, frozen=True, kw_only=True):
     snippet: str = ""
 
 
-class ModelEntry(msgspec.Struct, frozen=True, kw_only=True):
+class ListedModel(msgspec.Struct, frozen=True, kw_only=True):
     """A model to choose. Flags are `yes`, `no` or `?`; `note` says what is missing, such as a key."""
 
     name: str
@@ -148,7 +148,7 @@ class Backend(Protocol):
 
     async def sessions(self, query: str = "", *, limit: int = 100) -> tuple[SessionEntry, ...]: ...
 
-    async def models(self) -> tuple[ModelEntry, ...]: ...
+    async def models(self) -> tuple[ListedModel, ...]: ...
 
     async def ingest(self, *content: Content) -> IngestedInput: ...
 

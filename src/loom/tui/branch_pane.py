@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+from textual.content import Content
 from textual.message import Message as WidgetMessage
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
@@ -120,7 +121,7 @@ class BranchPane(OptionList):
         if head is not None:
             self.highlighted = head
 
-    def _text(self, line: BranchLine) -> object:
+    def _text(self, line: BranchLine) -> Content:
         glyphs = self._glyphs
         sign = glyphs.head if line.is_head else glyphs.on_path if line.is_on_path else glyphs.off_path
         marks = media_signs(line.message, glyphs)

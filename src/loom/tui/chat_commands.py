@@ -11,6 +11,7 @@ import tempfile
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from loom.content.blocks import is_media_block
 from loom.content.inputs import Attachment
 from loom.errors import ContentError, LoomError
 from loom.tui.branch_pane import BranchPane, branch_lines, count_leaves
@@ -20,13 +21,15 @@ from loom.tui.text_content import one_line
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from textual.geometry import Size
+
     from loom.tui.app import LoomApp
     from loom.tui.backend import Backend, OpenConversation, PathMessage
     from loom.tui.glyphs import Glyphs
     from loom.tui.image_protocol import ImageProtocol
     from loom.tui.message_editor import MessageEditor
     from loom.tui.status_line import StatusInfo
-    from loom.tui.transcript import Transcript
+    from loom.tui.transcript import TranscriptView
     from loom.tui.usage_log import UsageLog
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
@@ -40,7 +43,6 @@ class ChatCommands:
     """Mixed into the chat screen."""
 
     if TYPE_CHECKING:
-        app: LoomApp
         backend: Backend | None
         conversation: OpenConversation | None
         model: str
@@ -48,13 +50,17 @@ class ChatCommands:
         usage_log: UsageLog
         glyphs: Glyphs
         protocol: ImageProtocol
-        composer: MessageEditor
-        size: Any
         query_one: Any
         query: Any
         notify: Any
         mount: Any
 
+        @property
+        def app(self) -> LoomApp: ...
+        @property
+        def composer(self) -> MessageEditor: ...
+        @property
+        def size(self) -> Size: ...
         def attach(self, item: Attachment) -> None: ...
         def set_state(self, **changes: object) -> None: ...
         def refresh_plan(self) -> None: ...
@@ -66,20 +72,20 @@ class ChatCommands:
     # The transcript --------------------------------------------------------------------------------------------------
 
     @property
-    def transcript(self) -> Transcript:
-        from loom.tui.transcript import Transcript
+    def transcript(self) -> TranscriptView:
+        from loom.tui.transcript import TranscriptView
 
-        return self.query_one(Transcript)
+        return self.query_one(TranscriptView)
 
     async def show_transcript(self, path: Sequence[PathMessage]) -> None:
         """Show a path; without messages, what to begin with."""
-        from loom.tui.transcript import Transcript
+        from loom.tui.transcript import TranscriptView
         from loom.tui.welcome import Welcome
 
         assert self.backend is not None
         main = self.query_one("#main")
         await main.remove_children()
-        shown = Transcript(self.glyphs, self.protocol, self.backend.media)
+        shown = TranscriptView(self.glyphs, self.protocol, self.backend.media)
         await main.mount(shown)
         if path:
             await shown.load(path)
@@ -132,15 +138,13 @@ class ChatCommands:
         conversation = self._opened()
         info, path = await conversation.info(), await conversation.path()
         slug = re.sub(r"[^\w-]+", "-", info.title).strip("-")[:60]
-        file = Path(name or f"{slug or info.id}.md").expanduser()
-        if file.exists():
-            raise LoomError(f"{file} exists.", hint="Give another name: /export FILE")
-        parts = [f"# {info.title or 'OpenConversation'}"]
+        file = Path(name or f"{slug or info.id}.md")
+        parts = [f"# {info.title or 'Conversation'}"]
         for placed in path:
             who = "you" if placed.message.role == "user" else placed.speaker or placed.message.role
             if placed.message.text.strip():
                 parts.append(f"## {who}\n\n{placed.message.text.strip()}")
-        await asyncio.to_thread(file.write_text, "\n\n".join(parts) + "\n", encoding="utf-8")
+        await asyncio.to_thread(_write_new_file, file, "\n\n".join(parts) + "\n")
         self.notify(f"Written: {file}")
 
     # Branches --------------------------------------------------------------------------------------------------------
@@ -203,7 +207,7 @@ class ChatCommands:
         if not node:
             return
         chosen = tree[node]
-        blocks = [block for block in chosen.message.blocks if not hasattr(block, "text")]
+        blocks = [block for block in chosen.message.blocks if is_media_block(block)]
         parent = chosen.parent
         if parent is None:
             raise LoomError("This message has nothing before it.", hint="Use /new instead.")
@@ -375,3 +379,15 @@ class ChatCommands:
 
     async def command_quit(self, _: str) -> None:
         self.app.exit()
+
+
+def _write_new_file(file: Path, text: str) -> None:
+    try:
+        with file.expanduser().open("x", encoding="utf-8") as written:
+            written.write(text)
+    except FileExistsError:
+        raise LoomError(f"{file} exists.", hint="Give another name: /export FILE") from None
+    except OSError as error:
+        raise LoomError(
+            f"{file} cannot be written: {error.strerror}.", hint="Give another name: /export FILE"
+        ) from None

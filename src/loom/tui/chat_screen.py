@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, ClassVar, Final
 
@@ -12,13 +12,14 @@ import msgspec
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, Vertical
+from textual.content import Content as StyledText
 from textual.screen import Screen
 from textual.widgets import Static
 from textual.worker import Worker
 
 from loom.content.blocks import DocumentBlock
 from loom.content.inputs import Attachment, Content
-from loom.content.messages import title_of, user
+from loom.content.messages import media_blocks, title_of, user
 from loom.errors import LoomError
 from loom.events import (
     ApprovalAnswered,
@@ -36,7 +37,7 @@ from loom.events import (
     TurnStarted,
 )
 from loom.tui.approval_card import ApprovalCard
-from loom.tui.backend import Backend, OpenConversation
+from loom.tui.backend import Backend, OpenConversation, PathMessage
 from loom.tui.chat_commands import ChatCommands
 from loom.tui.chips import Chip, expand
 from loom.tui.completion_list import CompletionList, FileIndex
@@ -87,25 +88,20 @@ class KeyHints(Static):
         super().__init__()
         self._return_key = return_key
 
-    def render(self) -> object:
-        from textual.content import Content
-
-        shown: list[Content] = []
+    def render(self) -> StyledText:
+        shown: list[StyledText] = []
         room = self.size.width - 2
         for key, what in self.HINTS:
-            part = Content.styled(key.format(return_key=self._return_key), "$primary") + Content(f" {what}")
+            part = StyledText.styled(key.format(return_key=self._return_key), "$primary") + StyledText(f" {what}")
             if sum(len(it) + 2 for it in shown) + len(part) > room:
                 break
             shown.append(part)
-        return Content("  ").join(shown)
+        return StyledText("  ").join(shown)
 
 
 class ChatScreen(ChatCommands, Screen[None]):
     """One conversation. It exists before there is a backend: what is typed meanwhile is kept."""
 
-    app: LoomApp  # pyright: ignore[reportIncompatibleMethodOverride]  the property of Screen, narrowed
-
-    CSS_PATH = None
     DEFAULT_CSS = """
     ChatScreen { layout: vertical; background: $background; }
     ChatScreen #middle { height: 1fr; }
@@ -151,6 +147,8 @@ class ChatScreen(ChatCommands, Screen[None]):
         self._unsent: list[tuple[str, dict[str, Chip]]] = []
         self._readers: set[asyncio.Task[None]] = set()
         self._images = 0
+        self._has_messages = False
+        self._connected_event = asyncio.Event()
 
     def compose(self) -> ComposeResult:
         yield TitleLine(self.glyphs)
@@ -174,6 +172,11 @@ class ChatScreen(ChatCommands, Screen[None]):
         self.show_state()
 
     @property
+    def is_busy(self) -> bool:
+        """Whether a turn runs."""
+        return self._is_running
+
+    @property
     def composer(self) -> MessageEditor:
         return self.query_one(MessageEditor)
 
@@ -182,6 +185,7 @@ class ChatScreen(ChatCommands, Screen[None]):
     async def connect(self, backend: Backend, *, session: str, model: str, notices: tuple[str, ...]) -> None:
         """Show a conversation of the backend; `session` empty: a new one, stored with its first message."""
         self.backend = backend
+        self._connected_event.set()
         self.model = model
         self.set_state(place=backend.place)
         if session:
@@ -217,7 +221,7 @@ class ChatScreen(ChatCommands, Screen[None]):
         info = await conversation.info()
         self.model = info.model
         path = await conversation.path()
-        self._images = sum(block.type_is_image for block in ()) if False else count_images(path)
+        self._images, self._has_messages = count_images(path), bool(path)
         self.set_state(title=info.title, model=info.model, receipt=None, usage=msgspec.UNSET, usd=0.0)
         await self.show_transcript(path)
         self._follow()
@@ -255,7 +259,7 @@ class ChatScreen(ChatCommands, Screen[None]):
         """Show the path anew, after the head moved."""
         if self.conversation is not None:
             path = await self.conversation.path()
-            self._images = count_images(path)
+            self._images, self._has_messages = count_images(path), bool(path)
             await self.show_transcript(path)
             self.refresh_plan()
             await self.refresh_branches()
@@ -283,6 +287,7 @@ class ChatScreen(ChatCommands, Screen[None]):
         await self.transcript.apply(event)
         match event:
             case MessageStored() if event.message.role == "user":
+                self._has_messages = True
                 await self.refresh_queue()
             case MessageQueued():
                 await self.refresh_queue()
@@ -365,7 +370,7 @@ class ChatScreen(ChatCommands, Screen[None]):
         name, _, rest = text[1:].partition(" ")
         command = find_command(name)
         if command is None:
-            if Path(text.split(maxsplit=1)[0]).exists():  # a path that begins a sentence
+            if "/" in name:  # a path that begins a sentence
                 return False
             self.notify(f"Unknown command /{one_line(name, 40)}. F1 lists the commands.", severity="warning")
             return True
@@ -411,10 +416,28 @@ class ChatScreen(ChatCommands, Screen[None]):
         lines = [
             f"queued: {one_line(self._queued_chips.get(it.id, (it.message.text, {}))[0] or 'media', 70)}"
             for it in waiting
-            if it.message is not None
+            if it.message is not None and not it.node
         ]
-        strip.display = bool(lines)
+        strip.display = self.composer.has_queued = bool(lines)
         strip.update(plain_text("\n".join([*lines, "Up: edit the last one"]) if lines else ""))
+
+    async def on_message_editor_queued_wanted(self) -> None:
+        """Take the last message out of the queue, and edit it."""
+        waiting = await self.conversation.queue() if self.conversation is not None else ()
+        for queued in reversed(waiting):
+            if queued.message is not None and not queued.node and await self._unqueue(queued.id):
+                text, chips = self._queued_chips.get(queued.id, (queued.message.text, {}))
+                self.composer.put_back(text, chips)
+                break
+        await self.refresh_queue()
+
+    async def _unqueue(self, queued: str) -> bool:
+        assert self.conversation is not None
+        try:
+            return await self.conversation.unqueue(queued)
+        except LoomError as error:
+            await self.report(error)
+            return False
 
     # Attachments -----------------------------------------------------------------------------------------------------
 
@@ -438,8 +461,8 @@ class ChatScreen(ChatCommands, Screen[None]):
     async def _read_chip(self, chip: Chip, item: Attachment, name: str) -> None:
         from loom.tui.chips import token_for
 
-        while self.backend is None:
-            await asyncio.sleep(0.05)
+        await self._connected_event.wait()
+        assert self.backend is not None
         try:
             found = await self.backend.ingest(item)
         except LoomError as error:
@@ -455,7 +478,7 @@ class ChatScreen(ChatCommands, Screen[None]):
     def _next_image(self) -> int:
         return self._images + sum(token.startswith("[Image #") for token in self.composer.chips) + 1
 
-    # CompletionEntry ------------------------------------------------------------------------------------------------------
+    # Completion ------------------------------------------------------------------------------------------------------
 
     async def on_message_editor_word_changed(self, event: MessageEditor.WordChanged) -> None:
         shown = self.query_one(CompletionList)
@@ -528,7 +551,7 @@ class ChatScreen(ChatCommands, Screen[None]):
 
     def refresh_plan(self) -> None:
         """Find out what the next request would hold, in the background."""
-        if self.conversation is not None:
+        if self.conversation is not None and self._has_messages:
             self.run_worker(self._plan(self.conversation), group="plan", exclusive=True)
 
     async def _plan(self, conversation: OpenConversation) -> None:
@@ -620,6 +643,22 @@ class ChatScreen(ChatCommands, Screen[None]):
     def action_show_sessions(self) -> None:
         self.run_worker(self._guard(self.command_sessions("")))
 
+    def action_run_command(self, name: str) -> None:
+        command = find_command(name)
+        if command is not None:
+            self.run_worker(self._guard(getattr(self, f"command_{command.action}")("")))
+
+    async def action_send_sample(self, number: int) -> None:
+        """Send one of the samples that come with Loom."""
+        from loom.providers.samples import samples
+
+        sample = samples()[number]
+        self.composer.clear_all()
+        self.composer.insert(sample.question + " ")
+        self.attach(Attachment(source=sample.data, name=sample.name))
+        self.composer.focus()
+        self.composer.action_submit()
+
     def action_view_document(self, digest: str) -> None:
         from loom.tui.message_widgets import DocumentLine
 
@@ -635,9 +674,7 @@ class ChatScreen(ChatCommands, Screen[None]):
         self.app.push_screen(DocumentScreen(block, self.backend.media, self.protocol, self.glyphs))
 
 
-def count_images(path: object) -> int:
-    from loom.content.messages import media_blocks
-
+def count_images(path: Sequence[PathMessage]) -> int:
     return sum(
         block.media.media_type.startswith("image/") for placed in path for block in media_blocks(placed.message.blocks)
     )

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final
+from typing import ClassVar, Final, cast
 
-from textual.app import ComposeResult
+from textual.app import App, ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import Screen
@@ -88,6 +88,8 @@ class ContextScreen(Screen[None]):
         for rows in zip(*(receipt.rows for receipt in self._receipts), strict=True):
             pictures += rows[0].kind == "image"
             table.add_row(self._label(rows[0], pictures), *(self._cell(row) for row in rows))
+        if not self.is_attached:  # it was closed meanwhile
+            return
         self.query_one(".totals", Static).update(self._totals())
         table.move_cursor(row=min(at, max(len(table.rows) - 1, 0)))
         self._show_reason(table.cursor_row)
@@ -150,7 +152,8 @@ class ContextScreen(Screen[None]):
         from loom.tui.model_screen import ModelScreen
 
         current = self._model_names[0]
-        name = await self.app.push_screen_wait(ModelScreen(self._backend, self._conversation, self._glyphs, current))
+        screen = ModelScreen(self._backend, self._conversation, self._glyphs, current)
+        name = await cast("App[object]", self.app).push_screen_wait(screen)
         if name and name not in self._model_names:
             self._model_names.append(name)
             await self._load()

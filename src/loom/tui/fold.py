@@ -19,12 +19,12 @@ from loom.tui.glyphs import Glyphs
 class FoldTitle(Static, can_focus=True):
     """The line. Enter, Space or a click toggles the fold."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "toggle", "Open or fold", show=False)]
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter,space", "activate", "Open or fold", show=False)]
 
     class Toggled(WidgetMessage):
         """The title was activated."""
 
-    def action_toggle(self) -> None:
+    def action_activate(self) -> None:
         self.post_message(self.Toggled())
 
     def on_click(self) -> None:
@@ -41,7 +41,7 @@ class Foldable(Vertical):
     Foldable > FoldTitle:hover { color: $foreground; }
     Foldable > .fold-body { height: auto; margin: 0 0 0 2; }
     """
-    is_open = reactive(False)
+    is_open: reactive[bool] = reactive(default=False)
 
     def __init__(self, glyphs: Glyphs, *, is_open: bool = False) -> None:
         super().__init__()

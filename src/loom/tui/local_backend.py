@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
-from typing import Any
 
 from loom.agent.session import LocalSession
 from loom.compile.policy import Override, override_key
@@ -24,7 +23,7 @@ from loom.tui.backend import (
     AnswerChoice,
     ConversationInfo,
     IngestedInput,
-    ModelEntry,
+    ListedModel,
     PathMessage,
     SessionEntry,
     TreeMessage,
@@ -167,14 +166,17 @@ class LocalConversation:
 class LocalBackend:
     """`model`, `system` and `tools` are those of new sessions."""
 
-    def __init__(self, runtime: Runtime, stack: AsyncExitStack, *, system: str = "", tools: Any = None) -> None:
+    def __init__(
+        self, runtime: Runtime, stack: AsyncExitStack, *, system: str = "", tools: Sequence[str] | None = None
+    ) -> None:
         self._runtime = runtime
         self._stack = stack
         self._system = system
-        self._tools = tools
+        self.tools: Sequence[str] | None = tools
+        """Those that messages may call; None means all."""
 
     @classmethod
-    async def start(cls, config: Config, *, system: str = "", tools: Any = None) -> LocalBackend:
+    async def start(cls, config: Config, *, system: str = "", tools: Sequence[str] | None = None) -> LocalBackend:
         """Open the store of `config` with every built-in tool."""
         stack = AsyncExitStack()
         runtime = await stack.enter_async_context(Runtime.open(config))
@@ -190,11 +192,11 @@ class LocalBackend:
         return self._runtime
 
     async def new(self, *, title: str = "", model: str = "") -> LocalConversation:
-        session = await self._runtime.session(title=title, model=model, system=self._system, tools=self._tools)
+        session = await self._runtime.session(title=title, model=model, system=self._system, tools=self.tools)
         return LocalConversation(self._runtime, session)
 
     async def open(self, session_id: str) -> LocalConversation:
-        return LocalConversation(self._runtime, await self._runtime.session(session_id, tools=self._tools))
+        return LocalConversation(self._runtime, await self._runtime.session(session_id, tools=self.tools))
 
     async def default_model(self) -> str:
         return self._runtime.model(await self._runtime.default_model()).reference
@@ -232,14 +234,14 @@ class LocalBackend:
             )
         return tuple(found)
 
-    async def models(self) -> tuple[ModelEntry, ...]:
+    async def models(self) -> tuple[ListedModel, ...]:
         runtime = self._runtime
         local = [name for server in await runtime.local_servers() for name in server.models]
         chosen = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items()]
         names = dict.fromkeys(
             [await runtime.default_model(), *runtime.config.models, *local, *chosen, runtime.BUILT_IN]
         )
-        found: dict[str, ModelEntry] = {}
+        found: dict[str, ListedModel] = {}
         for name in names:
             entry = _model_entry(runtime, name)
             found.setdefault(entry.reference, entry)
@@ -265,10 +267,10 @@ class LocalBackend:
         await self._stack.aclose()
 
 
-def _model_entry(runtime: Runtime, name: str) -> ModelEntry:
+def _model_entry(runtime: Runtime, name: str) -> ListedModel:
     model = runtime.model(name)
     usd = price(model, Usage(input_tokens=1_000))
-    return ModelEntry(
+    return ListedModel(
         name=name,
         reference=model.reference,
         context_tokens=model.limits.context_tokens,

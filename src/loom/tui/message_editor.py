@@ -55,6 +55,9 @@ class MessageEditor(TextArea):
     class ClipboardWanted(WidgetMessage):
         """Ctrl+V: attach the picture on the clipboard, if there is one."""
 
+    class QueuedWanted(WidgetMessage):
+        """Up in an empty message while others wait: edit the last of them."""
+
     class EditorWanted(WidgetMessage):
         """Ctrl+G: edit the text in $EDITOR."""
 
@@ -80,6 +83,8 @@ class MessageEditor(TextArea):
         self.chips: dict[str, Chip] = {}
         self.is_completing = False
         """Whether a completion list is open, which then takes the arrow keys, Tab, Enter and Escape."""
+        self.has_queued = False
+        """Whether messages wait that Up brings back."""
         self._history = history
         self._last_trigger = ""
 
@@ -172,6 +177,8 @@ class MessageEditor(TextArea):
             self.post_message(self.CompletionKey("up"))
         elif self.cursor_location[0] > 0 or self._is_wrapped_above():
             self.action_cursor_up()
+        elif self.has_queued and not self.text:
+            self.post_message(self.QueuedWanted())
         elif (text := self._history.older(self.text)) is not None:
             self._show_history(text)
 
@@ -263,7 +270,7 @@ class MessageEditor(TextArea):
         if span is not None:
             self.move_cursor((row, span[0] if to_start else span[1]), select=select)
 
-    # CompletionEntry ------------------------------------------------------------------------------------------------------
+    # Completion ------------------------------------------------------------------------------------------------------
 
     def on_text_area_changed(self) -> None:
         self._check_word()

@@ -12,7 +12,7 @@ from loom.content.labels import tokens_label
 from loom.errors import LoomError
 from loom.models import Usage
 from loom.prompt import Receipt
-from loom.tui.backend import Backend, ModelEntry, OpenConversation
+from loom.tui.backend import Backend, ListedModel, OpenConversation
 from loom.tui.completion_list import rank
 from loom.tui.glyphs import Glyphs
 from loom.tui.labels import money_label
@@ -34,18 +34,19 @@ class ModelScreen(Picker):
         self._conversation = conversation
         self._glyphs = glyphs
         self._current = current
-        self._models: list[ModelEntry] = []
+        self._models: list[ListedModel] = []
         self._receipts: dict[str, Receipt | LoomError] = {}
 
-    async def on_mount(self) -> None:
-        self._models = list(await self._backend.models())
-        self._show("")
-        if self._conversation is not None:
-            self.run_worker(self._plan(self._conversation))
+    def on_mount(self) -> None:
+        self.run_worker(self._load())
 
-    async def _plan(self, conversation: OpenConversation) -> None:
-        """Compile the next request for every model that is listed; nothing is sent."""
-        for model in self._models:
+    async def _load(self) -> None:
+        """List the models, then compile the next request for each; nothing is sent."""
+        self._models = list(await self._backend.models())
+        self._show(self.query_one(Input).value.strip())
+        conversation = self._conversation
+        for model in self._models if conversation is not None else ():
+            assert conversation is not None
             try:
                 (self._receipts[model.reference],) = await conversation.plan([model.name])
             except LoomError as error:
@@ -58,12 +59,9 @@ class ModelScreen(Picker):
         event.stop()
         self._show(event.value.strip())
 
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        typed = event.value.strip()
-        chosen = self.highlighted_key or typed  # a name that is not listed is taken as it was typed
-        if chosen:
-            self.dismiss(chosen)
+    def choose(self, typed: str) -> str | None:
+        """A name that is not listed is taken as it was typed."""
+        return super().choose(typed) or typed or None
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
         model = next((it for it in self._models if it.name == self.highlighted_key), None)
@@ -79,7 +77,7 @@ class ModelScreen(Picker):
         current = next((it.name for it in self._models if self._current in (it.name, it.reference)), "")
         self.show_rows([(name, self._row(by_name[name])) for name in names], head=head, highlight=current)
 
-    def _row(self, model: ModelEntry) -> Content:
+    def _row(self, model: ListedModel) -> Content:
         mark = self._glyphs.folded if self._current in (model.name, model.reference) else " "
         name = one_line(model.name, _NAME_WIDTH)
         start = f"{mark} {name:<{_NAME_WIDTH}} {tokens_label(model.context_tokens):>5}  "
@@ -94,7 +92,7 @@ class ModelScreen(Picker):
     def _sign(self, flag: str) -> str:
         return {"yes": self._glyphs.succeeded, "no": "-"}.get(flag, "?")
 
-    def _would_send(self, model: ModelEntry) -> Content:
+    def _would_send(self, model: ListedModel) -> Content:
         receipt = self._receipts.get(model.reference)
         match receipt:
             case None:
@@ -108,7 +106,7 @@ class ModelScreen(Picker):
                 full = f" {share:.0%} full" if share > 0.5 else ""
                 return plain_text(f"{size}{full}  {renditions_label(receipt, self._glyphs)}")
 
-    def _show_detail(self, model: ModelEntry) -> None:
+    def _show_detail(self, model: ListedModel) -> None:
         lines: list[Content] = []
         if model.note:
             lines.append(plain_text(model.note, "$warning"))

@@ -27,7 +27,9 @@ class Picker(ModalScreen[str | None]):
         border-title-style: bold; background: $surface; padding: 0 1;
     }
     Picker Input { border: none; height: 1; padding: 0 1; margin: 0 0 1 0; background: $panel; }
-    Picker OptionList { height: auto; max-height: 24; border: none; background: $surface; padding: 0; scrollbar-size-vertical: 1; }
+    Picker OptionList {
+        height: auto; max-height: 24; border: none; background: $surface; padding: 0; scrollbar-size-vertical: 1;
+    }
     Picker .head, Picker .detail, Picker .keys { height: auto; color: $dim; }
     Picker .head { padding: 0 1; }
     Picker .detail { margin: 1 0 0 0; padding: 0 1; color: $foreground; }
@@ -92,8 +94,13 @@ class Picker(ModalScreen[str | None]):
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        if self.highlighted_key or self.row_keys:
-            self.dismiss(self.highlighted_key)
+        chosen = self.choose(event.value.strip())
+        if chosen is not None:
+            self.dismiss(chosen)
+
+    def choose(self, typed: str) -> str | None:
+        """Return what Enter chooses: the highlighted row; None if there is none."""
+        return self.highlighted_key if self.row_keys else None
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
         self.dismiss(self.row_keys[event.option_index])

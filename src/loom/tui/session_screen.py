@@ -68,8 +68,3 @@ class SessionScreen(Picker):
         if entry.snippet:
             line += plain_text(f"\n  {one_line(entry.snippet, width + 30)}", "$dim")
         return line
-
-    def on_input_submitted(self, event: Input.Submitted) -> None:
-        event.stop()
-        if self.row_keys:
-            self.dismiss(self.highlighted_key)

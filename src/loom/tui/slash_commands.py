@@ -59,12 +59,8 @@ def find_command(name: str, commands: Sequence[SlashCommand] = COMMANDS) -> Slas
 def complete_command(query: str, commands: Sequence[SlashCommand] = COMMANDS) -> list[CompletionEntry]:
     """Return the commands whose name or alias fits, the best first."""
     by_name = {name: it for it in commands for name in (it.name, *it.aliases)}
-    if not query:
-        chosen = {it.name: it for it in commands}
-    else:
-        chosen = {}
-        for name in rank(query, by_name):
-            chosen.setdefault(by_name[name].name, by_name[name])
+    names = rank(query, by_name) if query else [it.name for it in commands]
+    chosen = {by_name[name].name: by_name[name] for name in names}
     return [
         CompletionEntry(f"/{it.name}{' ' if it.arguments else ''}", f"/{it.name} {it.arguments}".rstrip(), it.help)
         for it in chosen.values()

@@ -1,4 +1,4 @@
-"""Text as Textual content: model output, commands and diffs. Nothing in it is markup, and nothing in it is an escape."""
+"""Text as Textual content: model output, commands and diffs. Nothing in it is markup or an escape sequence."""
 
 from __future__ import annotations
 

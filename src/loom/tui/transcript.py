@@ -1,4 +1,4 @@
-"""Transcript: the conversation as it stands, and as it grows while a turn runs.
+"""TranscriptView: the conversation as it stands, and as it grows while a turn runs.
 
 Only the last messages are mounted; earlier ones follow when the reader scrolls to the top, so that a conversation of
 thousands of messages opens at once.
@@ -33,6 +33,7 @@ from loom.events import (
     Event,
     ImageAdded,
     MessageStored,
+    ModelEvent,
     NoticeRaised,
     StepStarted,
     TextDelta,
@@ -43,6 +44,7 @@ from loom.events import (
     TurnFailed,
     TurnFinished,
     TurnStarted,
+    is_model_event,
 )
 from loom.models import Usage
 from loom.prompt import Receipt, ReceiptRow
@@ -77,16 +79,16 @@ class EarlierLine(Static):
     DEFAULT_CSS = "EarlierLine { height: 1; color: $dim; text-align: center; width: 100%; }"
 
     async def on_click(self) -> None:
-        await self.screen.query_one(Transcript).show_earlier()
+        await self.screen.query_one(TranscriptView).show_earlier()
 
 
-class Transcript(VerticalScroll):
+class TranscriptView(VerticalScroll):
     """Feed it the path once, then every event."""
 
     DEFAULT_CSS = """
-    Transcript { padding: 0 1; scrollbar-size-vertical: 1; scrollbar-color: $line; background: $background; }
-    Transcript > AnswerText { padding: 0 1; margin: 0; background: transparent; }
-    Transcript > Foldable, Transcript > Picture { padding: 0 1; }
+    TranscriptView { padding: 0 1; scrollbar-size-vertical: 1; scrollbar-color: $line; background: $background; }
+    TranscriptView > AnswerText { padding: 0 1; margin: 0; background: transparent; }
+    TranscriptView > Foldable, TranscriptView > Picture { padding: 0 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = []
 
@@ -247,11 +249,14 @@ class Transcript(VerticalScroll):
     # While a turn runs -----------------------------------------------------------------------------------------------
 
     async def apply(self, event: Event) -> None:
+        """Show an event."""
+        if is_model_event(event):
+            self._apply_model_event(event)
+        else:
+            await self._apply_turn_event(event)
+
+    def _apply_model_event(self, event: ModelEvent) -> None:
         match event:
-            case TurnStarted():
-                self._began, self._has_step = time.monotonic(), False
-            case StepStarted():
-                await self._start_step(event.model)
             case TextDelta():
                 self._text(event.index).add(event.text)
             case ThinkingDelta():
@@ -263,6 +268,15 @@ class Transcript(VerticalScroll):
             case ImageAdded():
                 for widget in self._media(event.image):
                     self._add(event.index, widget)
+            case _:
+                pass
+
+    async def _apply_turn_event(self, event: Event) -> None:
+        match event:
+            case TurnStarted():
+                self._began, self._has_step = time.monotonic(), False
+            case StepStarted():
+                await self._start_step(event.model)
             case ToolStarted():
                 await self._flush()
                 self._card(event.call).start(event.call)
@@ -342,6 +356,7 @@ class Transcript(VerticalScroll):
         match event.message.role:
             case "user":
                 self._speaker = ""
+                await self.query("Welcome").remove()
                 await self.mount(self._user_message(event.message, event.node))
             case "assistant":
                 await self._flush()

@@ -11,13 +11,13 @@ from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from loom.agent.session import LocalSession
+from loom.cli.shared.options import ApprovalMode
 from loom.cli.shared.terminal import Colors, one_line, print_line, quiet_keys
 from loom.client import RemoteSession
 from loom.errors import LoomError
 from loom.events import ApprovalAnswered, ApprovalRequested, Event, TurnFailed, TurnFinished
 from loom.session import EventIterator
 
-ApprovalMode: TypeAlias = Literal["ask", "auto", "plan", "deny"]
 ApprovalChoice: TypeAlias = Literal["once", "always", "deny"]
 
 ApprovalReply: TypeAlias = tuple[ApprovalChoice, str]

@@ -13,6 +13,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from loom.agent.ingest import Ingested, read_own_file
+from loom.cli.shared.options import FileOptions
 from loom.content.blocks import TextBlock
 from loom.content.inputs import Attachment, Content
 from loom.content.media import size_label
@@ -91,15 +92,6 @@ _ENCRYPTED: Final = b"/Encrypt"
 
 Ingest: TypeAlias = Callable[..., Awaitable[Ingested]]
 """How content becomes blocks whose bytes are kept."""
-
-
-class FileOptions(msgspec.Struct, frozen=True, kw_only=True):
-    resizes: bool = True
-    pdf_password_file: str = ""
-
-    @property
-    def are_none(self) -> bool:
-        return self.resizes and not self.pdf_password_file
 
 
 async def prepare_files(files: Sequence[Attachment], wishes: FileOptions, runtime: Runtime) -> tuple[Attachment, ...]:
