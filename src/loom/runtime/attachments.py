@@ -90,8 +90,8 @@ def limit_pages(blocks: Sequence[ContentBlock], pages_per_read: int) -> tuple[li
 
 
 def read_clipboard() -> list[Attachment]:
-    """Return the image or the files on the clipboard. Raise `LoomError` without a clipboard, as over SSH, and `NotFound`
-    if it holds neither."""
+    """Return the image or the files on the clipboard. Raise `LoomError` without a clipboard, as over SSH, `NotFound` if
+    it holds neither."""
     if os.environ.get("SSH_CONNECTION"):
         raise LoomError("No clipboard available.", hint=_NO_CLIPBOARD)
     if os.environ.get("WSL_DISTRO_NAME") and shutil.which("powershell.exe"):

@@ -38,9 +38,9 @@ Connect: TypeAlias = Callable[[], Awaitable[OpenedLibrary]]
 
 
 def _slash_commands() -> type[Provider]:
-    from loom.tui.palette import SlashCommandProvider
+    from loom.tui.palette import TuiCommandProvider
 
-    return SlashCommandProvider
+    return TuiCommandProvider
 
 
 class LoomApp(App[int]):

@@ -164,24 +164,23 @@ class LocalConversation:
 
 
 class LocalBackend:
-    """`model`, `system` and `tools` are those of new sessions."""
+    """`system` and `agent` are those of new sessions."""
 
-    def __init__(
-        self, runtime: Runtime, stack: AsyncExitStack, *, system: str = "", tools: Sequence[str] | None = None
-    ) -> None:
+    def __init__(self, runtime: Runtime, stack: AsyncExitStack, *, system: str = "", agent: str = "") -> None:
         self._runtime = runtime
         self._stack = stack
         self._system = system
-        self.tools: Sequence[str] | None = tools
+        self._agent = agent
+        self.tools: Sequence[str] | None = None
         """Those that messages may call; None means all."""
 
     @classmethod
-    async def start(cls, config: Config, *, system: str = "", tools: Sequence[str] | None = None) -> LocalBackend:
+    async def start(cls, config: Config, *, system: str = "", agent: str = "") -> LocalBackend:
         """Open the store of `config` with every built-in tool."""
         stack = AsyncExitStack()
         runtime = await stack.enter_async_context(Runtime.open(config))
         runtime.tools = runtime.built_in_tools()
-        return cls(runtime, stack, system=system, tools=tools)
+        return cls(runtime, stack, system=system, agent=agent)
 
     @property
     def place(self) -> str:
@@ -192,11 +191,13 @@ class LocalBackend:
         return self._runtime
 
     async def new(self, *, title: str = "", model: str = "") -> LocalConversation:
-        session = await self._runtime.session(title=title, model=model, system=self._system, tools=self.tools)
+        session = await self._runtime.session(
+            title=title, model=model, system=self._system, tools=self.tools, agent=self._agent
+        )
         return LocalConversation(self._runtime, session)
 
     async def open(self, session_id: str) -> LocalConversation:
-        return LocalConversation(self._runtime, await self._runtime.session(session_id, tools=self.tools))
+        return LocalConversation(self._runtime, await self._runtime.session(session_id, tools=self.tools, agent=self._agent))
 
     async def default_model(self) -> str:
         return self._runtime.model(await self._runtime.default_model()).reference

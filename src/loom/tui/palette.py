@@ -9,7 +9,7 @@ from textual.command import DiscoveryHit, Hit, Hits, Provider
 from loom.tui.slash_commands import COMMANDS
 
 
-class SlashCommandProvider(Provider):
+class TuiCommandProvider(Provider):
     """Finds a command by its name, its aliases or its help."""
 
     async def discover(self) -> Hits:

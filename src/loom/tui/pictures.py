@@ -131,7 +131,8 @@ def make_image_widget(png: bytes, protocol: ImageProtocol) -> Any:
 
     picture = Image.open(io.BytesIO(png))
     picture.load()
-    return image_widgets()[protocol](picture.convert("RGBA"))
+    made: Any = image_widgets()[protocol]
+    return made(picture.convert("RGBA"))
 
 
 @cache

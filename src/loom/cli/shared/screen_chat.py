@@ -31,7 +31,7 @@ async def open_library(options: MessageOptions, config: Config) -> OpenedLibrary
     from loom.cli.shared.session_options import choose_tools, requested_model, stored_key, use_key
     from loom.tui.local_backend import LocalBackend
 
-    backend = await LocalBackend.start(config, system=options.system)
+    backend = await LocalBackend.start(config, system=options.system, agent=options.agent)
     try:
         runtime = backend.runtime
         backend.tools = await choose_tools(runtime, options.tools, default="all")
@@ -42,7 +42,13 @@ async def open_library(options: MessageOptions, config: Config) -> OpenedLibrary
             model = model or reference
         else:
             opened = await open_place(
-                runtime, options.place, model=model, system=options.system, title="", tools=backend.tools
+                runtime,
+                options.place,
+                model=model,
+                system=options.system,
+                title="",
+                tools=backend.tools,
+                agent=options.agent,
             )
             session = opened.id
             reference = (await runtime.sessions.get(session)).model
