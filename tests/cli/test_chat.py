@@ -72,8 +72,7 @@ def test_bare_loom_on_a_terminal_is_a_conversation(tmp_path: Path):
     loom = Loom(tmp_path)
 
     with Terminal(loom) as terminal:
-        terminal.wait_for("loom · loom/spark")
-        terminal.wait_for("› ")
+        terminal.wait_for("Drop an image or a PDF here")
         terminal.type("\x04")
         assert terminal.end() == 0
 
@@ -104,7 +103,8 @@ def test_compact_goes_on_from_a_summary_and_keeps_the_whole_conversation(tmp_pat
 
     with model_server("A blue picture.", "They showed a blue picture.", "Yes.") as server:
         (loom.home / "loom.toml").write_text(server.config + "[models.local.capabilities]\nvision = true\n")
-        ran = loom("chat", "--plain", "-m", "local", stdin=b"/compact\nwhat is @login.png ?\n/compact\nand was it blue?\n")
+        lines = b"/compact\nwhat is @login.png ?\n/compact\nand was it blue?\n"
+        ran = loom("chat", "--plain", "-m", "local", stdin=lines)
 
     assert "The conversation is empty: nothing to summarise." in ran.err
     assert (

@@ -40,7 +40,7 @@ class TreeMessage(msgspec.Struct, frozen=True, kw_only=True):
     speaker: str = ""
 
 
-class ConversationInfo(msgspec.Struct, frozen=True, kw_only=True):
+class ConversationFacts(msgspec.Struct, frozen=True, kw_only=True):
     id: str
     title: str
     model: str
@@ -85,7 +85,7 @@ class OpenConversation(Protocol):
     @property
     def id(self) -> str: ...
 
-    async def info(self) -> ConversationInfo: ...
+    async def info(self) -> ConversationFacts: ...
 
     async def path(self) -> tuple[PathMessage, ...]: ...
 

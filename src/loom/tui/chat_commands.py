@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from loom.tui.glyphs import Glyphs
     from loom.tui.image_protocol import ImageProtocol
     from loom.tui.message_editor import MessageEditor
-    from loom.tui.status_line import StatusInfo
+    from loom.tui.status_line import StatusValues
     from loom.tui.transcript import TranscriptView
     from loom.tui.usage_log import UsageLog
 
@@ -46,7 +46,7 @@ class ChatCommands:
         backend: Backend | None
         conversation: OpenConversation | None
         model: str
-        state: StatusInfo
+        state: StatusValues
         usage_log: UsageLog
         glyphs: Glyphs
         protocol: ImageProtocol

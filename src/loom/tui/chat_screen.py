@@ -45,7 +45,7 @@ from loom.tui.input_history import InputHistory
 from loom.tui.labels import short_model
 from loom.tui.message_editor import MessageEditor
 from loom.tui.slash_commands import complete_command, find_command
-from loom.tui.status_line import ActivityLine, StatusInfo, StatusLine, TitleLine
+from loom.tui.status_line import ActivityLine, StatusLine, StatusValues, TitleLine
 from loom.tui.text_content import one_line, plain_text
 from loom.tui.usage_log import UsageLog
 
@@ -135,7 +135,7 @@ class ChatScreen(ChatCommands, Screen[None]):
         self.model = ""
         self.usage_log = UsageLog()
         self.files = FileIndex(Path.cwd())
-        self.state = StatusInfo()
+        self.state = StatusValues()
         self._following: Worker[None] | None = None
         self._is_running = False
         self._activity = ""

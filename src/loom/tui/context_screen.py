@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Final, cast
+from typing import ClassVar, Final
 
-from textual.app import App, ComposeResult
+from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.content import Content
 from textual.screen import Screen
@@ -153,7 +153,7 @@ class ContextScreen(Screen[None]):
 
         current = self._model_names[0]
         screen = ModelScreen(self._backend, self._conversation, self._glyphs, current)
-        name = await cast("App[object]", self.app).push_screen_wait(screen)
+        name = await self.app.push_screen_wait(screen)  # pyright: ignore[reportUnknownMemberType]  as Textual types it
         if name and name not in self._model_names:
             self._model_names.append(name)
             await self._load()

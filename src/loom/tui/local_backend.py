@@ -21,7 +21,7 @@ from loom.session import EventIterator, Queued
 from loom.store.search import MessageSearch
 from loom.tui.backend import (
     AnswerChoice,
-    ConversationInfo,
+    ConversationFacts,
     IngestedInput,
     ListedModel,
     PathMessage,
@@ -46,9 +46,9 @@ class LocalConversation:
     def id(self) -> str:
         return self._session.id
 
-    async def info(self) -> ConversationInfo:
+    async def info(self) -> ConversationFacts:
         stored = await self._runtime.sessions.get(self.id)
-        return ConversationInfo(
+        return ConversationFacts(
             id=stored.id, title=stored.title, model=stored.model, workspace=stored.workspace, head=stored.head_id
         )
 
@@ -197,7 +197,9 @@ class LocalBackend:
         return LocalConversation(self._runtime, session)
 
     async def open(self, session_id: str) -> LocalConversation:
-        return LocalConversation(self._runtime, await self._runtime.session(session_id, tools=self.tools, agent=self._agent))
+        return LocalConversation(
+            self._runtime, await self._runtime.session(session_id, tools=self.tools, agent=self._agent)
+        )
 
     async def default_model(self) -> str:
         return self._runtime.model(await self._runtime.default_model()).reference

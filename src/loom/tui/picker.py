@@ -59,7 +59,7 @@ class Picker(ModalScreen[str | None]):
         self.query_one(OptionList).can_focus = False
 
     @property
-    def listed(self) -> OptionList:
+    def option_list(self) -> OptionList:
         return self.query_one(OptionList)
 
     def show_rows(self, rows: Sequence[tuple[str, Content]], *, head: str = "", highlight: str = "") -> None:
@@ -68,29 +68,29 @@ class Picker(ModalScreen[str | None]):
         self.query_one(".head", Static).update(plain_text(head))
         self.query_one(".head").display = bool(head)
         self.row_keys = [key for key, _ in rows]
-        self.listed.clear_options()
-        self.listed.add_options([Option(content) for _, content in rows])
+        self.option_list.clear_options()
+        self.option_list.add_options([Option(content) for _, content in rows])
         if rows:
-            self.listed.highlighted = self.row_keys.index(before) if before in self.row_keys else 0
+            self.option_list.highlighted = self.row_keys.index(before) if before in self.row_keys else 0
 
     def replace_row(self, key: str, content: Content) -> None:
         if key in self.row_keys:
-            self.listed.replace_option_prompt_at_index(self.row_keys.index(key), content)
+            self.option_list.replace_option_prompt_at_index(self.row_keys.index(key), content)
 
     def show_detail(self, content: Content) -> None:
         self.query_one(".detail", Static).update(content)
 
     @property
     def highlighted_key(self) -> str:
-        at = self.listed.highlighted
+        at = self.option_list.highlighted
         return self.row_keys[at] if at is not None and at < len(self.row_keys) else ""
 
     def on_key(self, event: events.Key) -> None:
         moves = {"up": -1, "down": 1, "pageup": -10, "pagedown": 10}
         if event.key in moves and self.row_keys:
             event.stop()
-            at = (self.listed.highlighted or 0) + moves[event.key]
-            self.listed.highlighted = max(0, min(at, len(self.row_keys) - 1))
+            at = (self.option_list.highlighted or 0) + moves[event.key]
+            self.option_list.highlighted = max(0, min(at, len(self.row_keys) - 1))
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()

@@ -57,7 +57,7 @@ class SessionScreen(Picker):
             self.show_detail(plain_text(f"{len(found)} found" if found else f"Nothing found for {query!r}"))
 
     def _row(self, entry: SessionEntry) -> Content:
-        width = max(self.listed.size.width - 44, 20)
+        width = max(self.option_list.size.width - 44, 20)
         title = one_line(entry.title or "(untitled)", width)
         state = {"running": "running", "waiting": "approval", "queued": "queued"}.get(entry.state, "")
         folder = "" if entry.workspace == self._here else one_line(Path(entry.workspace).name, 14)

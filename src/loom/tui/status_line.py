@@ -20,7 +20,7 @@ _METER_CELLS = 12
 _NARROW = 80
 
 
-class StatusInfo(msgspec.Struct, frozen=True, kw_only=True):
+class StatusValues(msgspec.Struct, frozen=True, kw_only=True):
     """What the two lines show."""
 
     title: str = ""
@@ -44,7 +44,7 @@ class TitleLine(Static):
     """` loom ─ Login page triage ───── opus · ask · ctx 16 % · $0.04`"""
 
     DEFAULT_CSS = "TitleLine { height: 1; background: $panel; color: $foreground; padding: 0 1; }"
-    state: reactive[StatusInfo] = reactive(StatusInfo())
+    state: reactive[StatusValues] = reactive(StatusValues())
 
     def __init__(self, glyphs: Glyphs) -> None:
         super().__init__()
@@ -79,7 +79,7 @@ class StatusLine(Static):
     """`img 1● 2◐ · ▕███░░░▏ 31k/200k · 75 % cached · $0.04`"""
 
     DEFAULT_CSS = "StatusLine { height: 1; color: $dim; padding: 0 1; }"
-    state: reactive[StatusInfo] = reactive(StatusInfo())
+    state: reactive[StatusValues] = reactive(StatusValues())
 
     def __init__(self, glyphs: Glyphs) -> None:
         super().__init__()

@@ -13,7 +13,7 @@ from textual.widgets import DataTable, Static
 from loom.content.labels import tokens_label
 from loom.models import Usage
 from loom.tui.labels import money_label, short_model
-from loom.tui.status_line import StatusInfo
+from loom.tui.status_line import StatusValues
 from loom.tui.usage_log import UsageLog
 
 
@@ -29,7 +29,7 @@ class UsageScreen(ModalScreen[None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", "Close", show=False, priority=True)]
 
-    def __init__(self, log: UsageLog, state: StatusInfo) -> None:
+    def __init__(self, log: UsageLog, state: StatusValues) -> None:
         super().__init__()
         self._usage = log
         self._info = state

@@ -347,7 +347,7 @@ def mentions(line: str) -> tuple[str, list[Attachment]]:
     if dropped:
         return "", [Attachment(source=path) for path in dropped]
     try:
-        return "", [attachment(line.strip("\"'"))]
+        return "", [attachment(line.strip("\"'").replace("\\ ", " "))]
     except LoomError:
         pass
     found: list[Attachment] = []
