@@ -13,7 +13,7 @@ import pytest
 
 from cli.loom_command import Loom, Terminal
 from cli.model_server import model_server
-from loom.cli.shared.line_chat import mentions
+from loom.cli.line_chat import mentions
 from loom.testing import sample_pdf, sample_png
 
 

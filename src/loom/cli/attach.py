@@ -10,9 +10,9 @@ from pathlib import Path
 
 import click
 
+from loom.cli.line_chat import Chat
 from loom.cli.shared.approval_prompt import AnySession, is_interactive
 from loom.cli.shared.attachments import MessageInput
-from loom.cli.shared.line_chat import Chat
 from loom.cli.shared.options import MessageOptions
 from loom.cli.shared.pending_approvals import approval_line
 from loom.cli.shared.renderers import TerminalRenderer, TextRenderer, TurnRenderer

@@ -21,7 +21,7 @@ def chat_command(**given: Any) -> int:
     readers and simple terminals."""
     options = MessageOptions(**message_options_from(given))
     if options.plain:
-        from loom.cli.shared.line_chat import run_line_chat
+        from loom.cli.line_chat import run_line_chat
 
         return run_line_chat(options)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
@@ -29,6 +29,6 @@ def chat_command(**given: Any) -> int:
             "loom chat needs a terminal.",
             hint='In scripts, ask one question with loom "…", or read messages line by line with loom chat --plain.',
         )
-    from loom.cli.shared.screen_chat import run_screen_chat
+    from loom.cli.screen_chat import run_screen_chat
 
     return run_screen_chat(options)
