@@ -6,7 +6,6 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
 
-from loom.agent.session import LocalSession
 from loom.compile.policy import Override, override_key
 from loom.config import Config
 from loom.content.inputs import Content
@@ -17,6 +16,7 @@ from loom.prompt import Receipt, ReceiptRow
 from loom.runtime import FIRST_CHOICES, Runtime, key_for
 from loom.runtime.attachments import limit_pages
 from loom.runtime.model_resolution import key_names, price
+from loom.runtime.session import LocalSession
 from loom.session import EventIterator, Queued
 from loom.store.search import MessageSearch
 from loom.tui.backend import (
