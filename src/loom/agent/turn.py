@@ -395,7 +395,7 @@ class Turn:
             if nodes:
                 self.files.mark_stored(nodes[0])
             running = None if is_last else msgspec.to_builtins(self.checkpoint)
-            settings = {"running": running, "tracked": self.files.as_setting()}
+            settings = {"running": running, **self.files.settings()}
             return Completion(events=[*before, *stored, *after], settings=settings)
 
         def then(committed: Committed) -> None:
@@ -566,6 +566,7 @@ class Turn:
             emit_now=self.sink.emit_now,
             messages=messages,
             on_finished=on_finished,
+            records=self.files.records,
             text_cap_bytes=cap_bytes,
             secrets=self.services.secrets,
         )

@@ -40,13 +40,14 @@ from loom.cli.shared.session_options import (
 )
 from loom.cli.shared.terminal import Colors, ProgressLine, one_line, print_line, quiet_keys, sentence
 from loom.cli.shared.turns import run_turn
+from loom.client import RemoteSession
 from loom.config import load_config
 from loom.content.blocks import ContentBlock
 from loom.content.inputs import Attachment
 from loom.content.messages import text_of
 from loom.errors import ContentError, LoomError
 from loom.runtime import Runtime
-from loom.session import EventIterator, Session
+from loom.session import EventIterator
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
 _PUNCTUATION: Final = ",.;:!?)"
@@ -177,7 +178,11 @@ class Chat:
             await self._render_turn(speaker, speaker.stream(*blocks), blocks, progress)
 
     async def _render_turn(
-        self, session: Session, turn: EventIterator, blocks: Sequence[ContentBlock], progress: ProgressLine
+        self,
+        session: LocalSession | RemoteSession,
+        turn: EventIterator,
+        blocks: Sequence[ContentBlock],
+        progress: ProgressLine,
     ) -> TurnOutcome:
         speaking = self._speaking
         outcome = await run_turn(

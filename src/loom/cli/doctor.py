@@ -32,7 +32,8 @@ from loom.content.messages import media_of
 from loom.errors import Corrupt, LoomError
 from loom.formats import ocr
 from loom.providers.catalog import key_env
-from loom.runtime import FIRST_CHOICES, Runtime, key_for
+from loom.runtime import FIRST_CHOICES, UNMATCHED_RULE, Runtime, key_for
+from loom.runtime.servers import sandbox_for
 from loom.store.backup import move_aside
 from loom.store.media import open_media
 from loom.store.salvage import SalvageReport, salvage
@@ -65,6 +66,8 @@ async def _set_up(fix: bool, as_json: bool) -> int:
                 *await check_store(runtime, fix=fix),
                 *await check_media(runtime),
                 *await check_models(runtime),
+                check_sandbox(runtime.config),
+                *await check_rules(runtime),
                 await check_daemon(runtime.config),
             ]
     except LoomError as error:
@@ -216,6 +219,25 @@ def check_configuration(*, fix: bool) -> list[Finding]:
         return [*mended, Finding("config", "problem", str(error))]
     return [*mended, *(Finding("config", "warning", warning) for warning in warnings)] or [
         Finding("config", "ok", "valid, no unknown keys")
+    ]
+
+
+def check_sandbox(config: Config) -> Finding:
+    """Return what commands and MCP servers are fenced in with."""
+    found = sandbox_for(config).state
+    if found.kind == "bubblewrap":
+        return Finding("sandbox", "ok", found.detail)
+    if found.kind == "landlock":
+        return Finding("sandbox", "ok", found.detail, "install bubblewrap for own processes and network")
+    return Finding("sandbox", "warning", f"commands are not sandboxed: {found.detail}", "install bubblewrap")
+
+
+async def check_rules(runtime: Runtime) -> list[Finding]:
+    """Return approval rules that match no tool: a rule that denies nothing is worse than none."""
+    await runtime.mcp.wait_ready()
+    return [
+        Finding("rules", "warning", UNMATCHED_RULE.format(pattern), "loom mcp list shows the tools of MCP servers")
+        for pattern in runtime.unmatched_rules()
     ]
 
 

@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "sessions": "List, search, rename, delete and export conversations.",
     "log": "Show a conversation, or with --graph its tree.",
     "tree": "Show a conversation with all its branches.",
+    "undo": "Undo what the agent changed in files.",
     "context": "Show what the next request would contain, for one model or several.",
     "wire": "Show the exact request body for a model.",
     "read": "Show how Loom reads files: blocks, text, errors.",

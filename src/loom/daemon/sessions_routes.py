@@ -11,9 +11,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from loom.compile.policy import overrides_of
-from loom.config import redact
-from loom.daemon.api_types import (
+from loom.api_types import (
     ExportQuery,
     FileList,
     FileQuery,
@@ -31,13 +29,15 @@ from loom.daemon.api_types import (
     SessionView,
     TreeView,
 )
+from loom.compile.policy import overrides_of
+from loom.config import redact
 from loom.daemon.dispatch import Call, json_response
-from loom.daemon.message_types import Children
-from loom.daemon.problems import Stale, UnreadableRequest
+from loom.daemon.problems import UnreadableRequest
 from loom.daemon.services import Daemon
 from loom.daemon.turns import state_of
 from loom.daemon.views import siblings_of, tree_node
-from loom.errors import Conflict, ContentError, Corrupt, NotFound, Unreadable
+from loom.errors import Conflict, ContentError, Corrupt, NotFound, Stale, Unreadable
+from loom.message_types import Children
 from loom.store.session_rows import StoredSession
 from loom.tools.file_walk import Walk
 from loom.tools.workspace import open_folder

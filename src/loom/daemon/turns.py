@@ -17,8 +17,8 @@ import msgspec
 
 from loom.agent.approvals import ApprovalGone as NobodyWaits
 from loom.agent.session import LocalSession
+from loom.api_types import SessionState
 from loom.content.inputs import Content
-from loom.daemon.api_types import SessionState
 from loom.daemon.bus import Bus, BusMessage
 from loom.daemon.problems import ApprovalNotPending, Draining
 from loom.errors import Corrupt, LoomError, NotFound

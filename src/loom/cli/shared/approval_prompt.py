@@ -10,10 +10,12 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 
+from loom.agent.session import LocalSession
 from loom.cli.shared.terminal import Colors, one_line, print_line, quiet_keys
+from loom.client import RemoteSession
 from loom.errors import LoomError
 from loom.events import ApprovalAnswered, ApprovalRequested, Event, TurnFailed, TurnFinished
-from loom.session import EventIterator, Session
+from loom.session import EventIterator
 
 ApprovalMode: TypeAlias = Literal["ask", "auto", "plan", "deny"]
 ApprovalChoice: TypeAlias = Literal["once", "always", "deny"]
@@ -38,7 +40,7 @@ def is_interactive() -> bool:
 
 async def answer_in(
     events: EventLookahead,
-    session: Session,
+    session: LocalSession | RemoteSession,
     event: ApprovalRequested,
     permission: ApprovalMode,
     given: ApprovalReply | None = None,
@@ -53,12 +55,12 @@ async def answer_in(
         await _tell(session, event, said)
 
 
-async def answer(session: Session, event: ApprovalRequested, permission: ApprovalMode) -> None:
+async def answer(session: LocalSession | RemoteSession, event: ApprovalRequested, permission: ApprovalMode) -> None:
     """The same for a turn that is watched by others."""
     await _tell(session, event, await _answer_without_prompt(event, permission))
 
 
-async def _tell(session: Session, event: ApprovalRequested, said: ApprovalReply) -> None:
+async def _tell(session: LocalSession | RemoteSession, event: ApprovalRequested, said: ApprovalReply) -> None:
     try:
         await session.answer(event.approval, *said)
     except LoomError as error:

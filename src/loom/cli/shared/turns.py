@@ -8,10 +8,12 @@ from contextlib import aclosing
 
 import msgspec
 
+from loom.agent.session import LocalSession
 from loom.cli.shared.approval_prompt import ApprovalMode, ApprovalReply, EventLookahead, answer_in
 from loom.cli.shared.exit_codes import TurnError
 from loom.cli.shared.renderers import TurnOutcome, TurnRenderer
 from loom.cli.shared.terminal import ProgressLine
+from loom.client import RemoteSession
 from loom.content.blocks import ThinkingBlock
 from loom.content.messages import Message
 from loom.errors import LoomError
@@ -31,7 +33,7 @@ from loom.events import (
 )
 from loom.models import Usage
 from loom.runtime import Runtime
-from loom.session import EventIterator, Session
+from loom.session import EventIterator
 
 
 class _Seen:
@@ -69,7 +71,7 @@ class _Seen:
 
 async def run_turn(
     runtime: Runtime,
-    session: Session,
+    session: LocalSession | RemoteSession,
     turn: EventIterator,
     face: TurnRenderer,
     *,
@@ -132,7 +134,9 @@ def _follow(progress: ProgressLine, event: Event, model: str, *, shows_reasoning
             pass
 
 
-async def _outcome(runtime: Runtime, session: Session, seen: _Seen, seconds: float, *, priced: bool) -> TurnOutcome:
+async def _outcome(
+    runtime: Runtime, session: LocalSession | RemoteSession, seen: _Seen, seconds: float, *, priced: bool
+) -> TurnOutcome:
     stored = await runtime.sessions.get(session.id)
     model = runtime.model(stored.model)
     outcome = TurnOutcome(

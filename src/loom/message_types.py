@@ -1,4 +1,4 @@
-"""The same for messages, events and plans."""
+"""The same for messages, events and plans. See `api_types`."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
+from loom.api_types import Caption, Key, Name, OverrideChoice, SessionView
 from loom.content.blocks import AudioBlock, Block, DocumentBlock, ImageBlock, TextBlock, UnknownBlock
-from loom.daemon.api_types import Caption, Key, Name, OverrideChoice
+from loom.content.messages import Role
 from loom.events import ApprovalRequested
 from loom.models import Usage
 from loom.prompt import Reason, Rendition
@@ -77,6 +78,11 @@ class PostedMessage(msgspec.Struct, frozen=True, kw_only=True):
     notices: tuple[str, ...]
 
 
+class CompactBody(msgspec.Struct, frozen=True, kw_only=True):
+    model: Name = ""
+    """The model that writes the summary; empty means the session's."""
+
+
 class RegenerateBody(msgspec.Struct, frozen=True, kw_only=True):
     node: Key | None = None
     model: Name = ""
@@ -115,11 +121,35 @@ class MessageView(msgspec.Struct, frozen=True, kw_only=True):
     bookmark: str
     tags: tuple[str, ...]
     siblings: tuple[str, ...]
-    """All answers to the same parent, this one among them, oldest first."""
+    """All children of the same parent, this one included, oldest first."""
 
 
 class Children(msgspec.Struct, frozen=True):
     children: tuple[MessageView, ...]
+
+
+class ConversationMessage(msgspec.Struct, frozen=True, kw_only=True):
+    role: Role
+    blocks: tuple[Block, ...]
+
+
+class NewImport(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation of another program. Its media are in the store already."""
+
+    messages: Annotated[tuple[ConversationMessage, ...], Meta(min_length=1, max_length=100_000)]
+    title: Name = ""
+    model: Name = ""
+    system: Caption = ""
+    workspace: Annotated[str, Meta(max_length=4_096)] = ""
+
+
+class ImportView(msgspec.Struct, frozen=True, kw_only=True):
+    """`is_new`: whether no session had this conversation at its head; `shared`: how many of its messages, from
+    the first on, were stored already."""
+
+    session: SessionView
+    is_new: bool
+    shared: int
 
 
 class QueuedView(msgspec.Struct, frozen=True, kw_only=True):
@@ -137,15 +167,36 @@ class ApprovalList(msgspec.Struct, frozen=True):
     approvals: tuple[ApprovalRequested, ...]
 
 
+class SessionApprovals(msgspec.Struct, frozen=True, kw_only=True):
+    """A session and the approvals that it waits for."""
+
+    session: SessionView
+    approvals: tuple[ApprovalRequested, ...]
+
+
+class ApprovalOverview(msgspec.Struct, frozen=True):
+    sessions: tuple[SessionApprovals, ...]
+
+
+class EventEnvelope(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored event with its number. `data` is the JSON of the event."""
+
+    seq: int
+    type: str
+    session: str
+    data: msgspec.Raw
+
+
 class Running(msgspec.Struct, frozen=True, kw_only=True):
     turn: str
     model: str
-    partial: tuple[Any, ...]
-    """Envelopes since the last stored message, as a watcher was sent them."""
+    partial: tuple[EventEnvelope, ...]
+    """The events since the last stored message."""
 
 
 class History(msgspec.Struct, frozen=True, kw_only=True):
-    """A snapshot: watching on with `after=seq` continues it exactly."""
+    """A page of the path to a node, oldest first, and the state of the session. `watch(after=seq)` continues it without
+    a gap. `more`: whether there are older messages; give the first one's node as `before`."""
 
     messages: tuple[MessageView, ...]
     more: bool
@@ -167,7 +218,7 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
     blocks: Annotated[tuple[ContentInput, ...], Meta(max_length=200)] = ()
     max_tokens: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
     last: bool = False
-    """Whether to tell what each model was sent last."""
+    """Whether to return what each model was sent last."""
     sent: bool = False
     """Plan the last request again, as it was sent, instead of the next one; for a model that was not asked yet, the
     next one."""
@@ -232,7 +283,7 @@ class PlanRow(msgspec.Struct, frozen=True, kw_only=True):
     label: str
     digest: str
     alt: str
-    """A person's words for it in this session."""
+    """The user's own text for it in this session."""
     by_model: dict[str, PlanCell]
 
 
@@ -247,7 +298,7 @@ class WireQuery(msgspec.Struct, frozen=True):
 
 
 class WireView(msgspec.Struct, frozen=True):
-    """The very body, media shown as digest and size."""
+    """The exact request body; each medium is shown as its digest and size."""
 
     provider: str
     model: str

@@ -1,17 +1,19 @@
-"""What clients send and get, as types. The OpenAPI document, its checks and the web client's types come from here.
+"""The values that a session library takes and returns, local or over HTTP. They are defined here once: `Library` and
+`Session` use them, the daemon and its client send them, and the OpenAPI document and the web client's types are
+generated from them.
 
 Times are seconds since the epoch. Nodes, media and sessions are named by the ids that the store gives them.
 """
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from loom.content.blocks import ContentBlock
-from loom.models import FactOrigin
+from loom.models import FactOrigin, Usage
 
 Name: TypeAlias = Annotated[str, Meta(max_length=1_000)]
 Caption: TypeAlias = Annotated[str, Meta(max_length=1_000_000)]
@@ -20,6 +22,18 @@ FORMS: Final = r"^(full|low|thumb|(page|thumb):[1-9][0-9]{0,5}|sent:.+)$"
 """Those in which a medium is served."""
 SessionState: TypeAlias = Literal["idle", "running", "waiting", "queued"]
 OverrideChoice: TypeAlias = Literal["full", "low", "text", "omitted", "auto"]
+
+
+class ProblemText(msgspec.Struct, frozen=True):
+    """`code` is for programs, `message` says what happened, `hint` what to do."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+
+class ProblemBody(msgspec.Struct, frozen=True):
+    error: ProblemText
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -31,7 +45,7 @@ class Version(msgspec.Struct, frozen=True):
     api: int
 
 
-# Who may come in ------------------------------------------------------------------------------------------------------
+# Sign in --------------------------------------------------------------------------------------------------------------
 
 
 class Login(msgspec.Struct, frozen=True):
@@ -83,7 +97,7 @@ class ConfigView(msgspec.Struct, frozen=True, kw_only=True):
     audio: AudioLimits
     upload: UploadLimits
     model: str
-    """The one that answers where nobody says."""
+    """The default model."""
     workspace: str
     offline: bool
 
@@ -104,17 +118,29 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
     context_tokens: int
     capabilities: CapabilityView
     origins: dict[str, FactOrigin]
-    """How each capability is known; one that is not named here is declared."""
+    """How each capability is known; one that is not listed here is declared."""
     input_usd_per_million: float | None
     output_usd_per_million: float | None
     ready: bool
     needs: str
-    """What to do before it can be asked."""
+    """What to do before it can be used; empty if it is ready."""
 
 
 class ModelList(msgspec.Struct, frozen=True):
     models: tuple[ModelView, ...]
     default: str
+
+
+class ToolView(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool that sessions may use. `parameters` is the JSON Schema of its arguments."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class ToolList(msgspec.Struct, frozen=True):
+    tools: tuple[ToolView, ...]
 
 
 class KeyView(msgspec.Struct, frozen=True, kw_only=True):
@@ -224,7 +250,8 @@ class SessionChangeBody(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class SessionView(msgspec.Struct, frozen=True, kw_only=True):
-    """`title` is the first words until somebody gives another; `rev` counts every change, and is the ETag."""
+    """`title` is the beginning of the first message until the session is renamed; `rev` counts every change, and is the
+    ETag."""
 
     id: str
     title: str
@@ -240,13 +267,13 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     state: SessionState
     snippet: str
     thumb: str | None
-    """The digest of the newest picture."""
+    """The digest of the newest image."""
 
 
 class SessionPage(msgspec.Struct, frozen=True):
     sessions: tuple[SessionView, ...]
     next: str | None
-    """Give it back as `before` for what follows."""
+    """Give it as `before` to get the next page; None at the end."""
 
 
 class SessionQuery(msgspec.Struct, frozen=True, kw_only=True):
@@ -254,6 +281,22 @@ class SessionQuery(msgspec.Struct, frozen=True, kw_only=True):
     archived: bool = False
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
     before: Annotated[str, Meta(max_length=100, pattern=r"^([0-9.e+]+\.[0-9A-Z]{26})?$")] = ""
+
+
+class UsageTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """What the answers of a path, or of all branches, have used."""
+
+    answers: int
+    usage: Usage
+    usd: float | None
+    """None if the price of an answer is not known."""
+
+
+class SessionUsage(msgspec.Struct, frozen=True, kw_only=True):
+    path: UsageTotals
+    """From the root to the head."""
+    total: UsageTotals
+    """All branches."""
 
 
 class NewHead(msgspec.Struct, frozen=True):
