@@ -95,7 +95,7 @@ class ResponsesWriter(AnswerWriter):
                     self._event("response.custom_tool_call_input.done", {**place, "input": text}),
                 ]
             case "call":
-                done = {**place, "name": self._own_name(block), "arguments": block.text or "{}"}
+                done = {**place, "arguments": block.text or "{}"}
                 return [self._event("response.function_call_arguments.done", done)]
             case _:
                 return []
@@ -156,19 +156,18 @@ class ResponsesWriter(AnswerWriter):
                 return item | {"encrypted_content": self.sign(block.index, block.opaque)} if is_done else item
             case "call" if self._is_freeform(block):
                 text = freeform_input(block.text) if is_done else ""
-                return self._call(block, "custom_tool_call", status) | {"input": text}
+                return self._call(block, "custom_tool_call") | {"input": text}
             case "call":
                 arguments = (block.text or "{}") if is_done else ""
-                return self._call(block, "function_call", status) | {"arguments": arguments}
+                return self._call(block, "function_call") | {"arguments": arguments, "status": status}
 
-    def _call(self, block: WrittenBlock, kind: str, status: str) -> dict[str, Any]:
+    def _call(self, block: WrittenBlock, kind: str) -> dict[str, Any]:
         tool = self.head.tools.get(block.name)
         item = {
             "type": kind,
             "id": self._item_id(block),
             "call_id": block.call_id,
             "name": self._own_name(block),
-            "status": status,
         }
         return item | {"namespace": tool.namespace} if tool is not None and tool.namespace else item
 
