@@ -277,14 +277,18 @@ class ApprovalSettings(Section, frozen=True, kw_only=True):
 class GatewayRoutes(Section, frozen=True, kw_only=True):
     """Models by what a request holds."""
 
-    images: Annotated[str, about("The model for conversations with images or documents; empty: the one asked for.")] = ""
+    images: Annotated[str, about("The model for conversations with images or documents; empty: the one asked for.")] = (
+        ""
+    )
 
 
 class GatewayKey(Section, frozen=True, kw_only=True):
     """A key for one client of the gateway."""
 
     token: Annotated[Secret, about("The API key that the client sends.")] = msgspec.field(default_factory=Secret)
-    models: Annotated[tuple[str, ...], about('Models it may use, as patterns such as `"claude-*"`; empty means all.')] = ()
+    models: Annotated[
+        tuple[str, ...], about('Models it may use, as patterns such as `"claude-*"`; empty means all.')
+    ] = ()
     max_usd_per_day: Annotated[
         Annotated[float, Meta(ge=0, le=FEW)] | None, about("What its answers may cost a day (UTC).")
     ] = None

@@ -26,6 +26,7 @@ from loom.daemon import (
 )
 from loom.daemon import work_types as w
 from loom.daemon.dispatch import Call, Handle, Route, json_response
+from loom.daemon.gateway import routes as gateway
 
 _BINARY: Final = {"*/*": {"type": "string", "format": "binary"}}
 _EXPORTS: Final = {
@@ -35,6 +36,7 @@ _EXPORTS: Final = {
     "application/zip": {"type": "string", "format": "binary"},
 }
 _ANY_JSON: Final = {"application/json": {"type": "object"}}
+_ANSWER: Final = {"application/json": {"type": "object"}, "text/event-stream": {"type": "string"}}
 _FILE: Final = {
     "multipart/form-data": {
         "type": "object",
@@ -123,6 +125,68 @@ ROUTES: Final[tuple[Route, ...]] = (
     _row("GET", "/v1/keys", settings_routes.keys, "Which services have a key.", answer=s.KeyList),
     _row("PUT", "/v1/keys/{provider}", settings_routes.set_key, "Keep a key.", body=s.NewKey, answer=s.KeyList),
     _row("DELETE", "/v1/keys/{provider}", settings_routes.remove_key, "Forget a key.", answer=s.KeyList),
+    # gateway
+    _row(
+        "POST",
+        "/v1/messages",
+        gateway.messages,
+        "Anthropic Messages, for any model.",
+        sent=_ANY_JSON,
+        given=_ANSWER,
+        is_open=True,
+    ),
+    _row(
+        "POST",
+        "/v1/messages/count_tokens",
+        gateway.count_tokens,
+        "Estimate the tokens of an Anthropic request.",
+        sent=_ANY_JSON,
+        given=_ANY_JSON,
+        is_open=True,
+    ),
+    _row(
+        "POST",
+        "/v1/chat/completions",
+        gateway.chat_completions,
+        "OpenAI Chat Completions, for any model.",
+        sent=_ANY_JSON,
+        given=_ANSWER,
+        is_open=True,
+    ),
+    _row(
+        "POST",
+        "/v1/responses",
+        gateway.responses,
+        "OpenAI Responses, for any model.",
+        sent=_ANY_JSON,
+        given=_ANSWER,
+        is_open=True,
+    ),
+    _row(
+        "GET",
+        "/v1/responses/{response}",
+        gateway.get_response,
+        "A stored response.",
+        given=_ANY_JSON,
+        is_open=True,
+    ),
+    _row(
+        "DELETE",
+        "/v1/responses/{response}",
+        gateway.delete_response,
+        "Delete a stored response.",
+        given=_ANY_JSON,
+        is_open=True,
+    ),
+    _row(
+        "GET",
+        "/v1/receipts/{answer}",
+        gateway.receipt,
+        "What was reduced for a gateway answer, and why.",
+        given=_ANY_JSON,
+        is_open=True,
+    ),
+    _row("GET", "/v1/models/{model:path}", gateway.get_model, "A model.", given=_ANY_JSON, is_open=True),
     # sessions
     _row(
         "POST",

@@ -8,6 +8,7 @@ from typing import Final
 from loom.daemon.auth import Auth
 from loom.daemon.bus import open_bus
 from loom.daemon.feeds import Feeds
+from loom.daemon.gateway.clients import GatewayClients
 from loom.daemon.guard import RateLimits
 from loom.daemon.media_intake import MediaIntake
 from loom.daemon.metrics import Metrics
@@ -37,6 +38,7 @@ class Daemon:
         self.renders = asyncio.Semaphore(RENDERS_AT_ONCE)
         self.readiness = Readiness(runtime)
         self.views = Views(runtime)
+        self.gateway_clients = GatewayClients(runtime.config, runtime.conversations.records)
         self._starting: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
 

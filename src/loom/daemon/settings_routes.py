@@ -32,6 +32,7 @@ from loom.config import Secret
 from loom.config.key_file import keys_file, read_keys, services, write_keys
 from loom.daemon import metrics
 from loom.daemon.dispatch import Call
+from loom.daemon.gateway.models import gateway_model
 from loom.daemon.media_routes import media_view
 from loom.daemon.problems import RequestError
 from loom.daemon.services import Daemon
@@ -103,7 +104,10 @@ async def models(call: Call[None, None]) -> ModelList:
     local = [name for server in await runtime.local_servers() for name in server.models]
     chosen = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items()]
     names = dict.fromkeys([default, *runtime.config.models, *local, *chosen, runtime.BUILT_IN])
-    return ModelList(await asyncio.to_thread(lambda: tuple(_model(runtime, name) for name in names)), default)
+    views = await asyncio.to_thread(lambda: tuple(_model(runtime, name) for name in names))
+    aliases = [name for name in runtime.config.gateway.aliases if not set(name) & set("*?[")]
+    data = tuple(gateway_model(name) for name in dict.fromkeys([*aliases, *names]))
+    return ModelList(views, default, data=data, first_id=data[0].id, last_id=data[-1].id)
 
 
 def _model(runtime: Runtime, name: str) -> ModelView:

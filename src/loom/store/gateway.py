@@ -38,9 +38,7 @@ class GatewayRecords:
 
     async def session_of(self, key: str) -> str:
         """Return the session that continues a conversation; empty if there is none, or it was deleted."""
-        sql = (
-            "SELECT g.session_id FROM gateway_session g JOIN session s ON s.id = g.session_id WHERE g.key = :key"
-        )
+        sql = "SELECT g.session_id FROM gateway_session g JOIN session s ON s.id = g.session_id WHERE g.key = :key"
         rows = await self._database.read(lambda tx: tx.execute(sql, {"key": plain_text(key, "a key")}))
         return str(rows[0][0]) if rows else ""
 
