@@ -219,7 +219,7 @@ class Exchange:
                 raise GatewayFault(fault)
             self.answer = ModelAnswer(request=request)
             writer = self._begin(model)
-            asking = asyncio.create_task(self._ask(self.answer, writer, queue))
+            asking = asyncio.create_task(self._ask(placed, writer, queue))
             try:
                 first = await self._first(asking, queue)
                 if first is None and asking.done() and (error := _provider_error(asking)) is not None:
@@ -233,10 +233,8 @@ class Exchange:
                 yield await self._finish(asking, writer)
                 return
             finally:
-                if not asking.done():
-                    asking.cancel()
-                    await asyncio.gather(asking, return_exceptions=True)
-                await self._keep_answer(placed)
+                # The task stores what arrived by itself: this generator may be cancelled again and again.
+                asking.cancel()
         raise GatewayFault(fault_of(last) if last is not None else make_fault(500, "No model is configured."))
 
     def _begin(self, model: Model) -> AnswerWriter:
@@ -245,8 +243,10 @@ class Exchange:
         self.writer = self._protocol.writer(self._body, self._raw, self.head, self._sign)
         return self.writer
 
-    async def _ask(self, answer: ModelAnswer, writer: AnswerWriter, queue: asyncio.Queue[bytes | None]) -> None:
+    async def _ask(self, placed: PlacedConversation, writer: AnswerWriter, queue: asyncio.Queue[bytes | None]) -> None:
+        """Ask the model and store its answer, also where the client has left."""
         services = self._runtime.services()
+        answer = self._required_answer
 
         async def emit(event: Event) -> None:
             if is_model_event(event) and (data := writer.write(event)):
@@ -261,7 +261,18 @@ class Exchange:
         try:
             await ask_model(answer, 1, services, StepOutput(emit=emit, announce=announce, keep_media=keep_media))
         finally:
-            queue.put_nowait(None)
+            if data := writer.flush():
+                queue.put_nowait(data)
+            try:
+                await self._keep_answer(placed)
+            finally:
+                queue.put_nowait(None)
+
+    @property
+    def _required_answer(self) -> ModelAnswer:
+        if self.answer is None:
+            raise AssertionError("no model was asked")
+        return self.answer
 
     async def _first(self, asking: asyncio.Task[None], queue: asyncio.Queue[bytes | None]) -> bytes | None:
         """Return the first words; None when the answer ended without any, or takes long to begin."""
@@ -342,6 +353,8 @@ class Exchange:
         """Store the answer, complete or not, and its receipt."""
         folded = self.answer.result if self.answer is not None else None
         if self.answer is None or self.head is None or self.receipt is None or folded is None:
+            return
+        if folded.message is None and not folded.complete:
             return
         if folded.message is not None:
             meta = {**self.answer.meta, "answer": self.head.id}
