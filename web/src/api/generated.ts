@@ -74,6 +74,18 @@ export interface CapabilityView {
   citations: boolean;
 }
 
+export interface ChangeList {
+  steps: ChangedStep[];
+}
+
+/** A step that changed files. Steps are counted from 1 along the path. */
+export interface ChangedStep {
+  step: number;
+  node: string;
+  changes: FileChange[];
+  is_undone?: boolean;
+}
+
 export interface Children {
   children: MessageView[];
 }
@@ -159,6 +171,16 @@ export interface ExportQuery {
   format?: "html" | "json" | "md" | "zip";
 }
 
+/** One write: `path` relative to the workspace, and the digests of what was there before and after.
+
+    `before` is None for a file that was new; `kept` is None where the bytes before were not kept. */
+export interface FileChange {
+  path: string;
+  before?: string | null;
+  after: string;
+  kept?: KeptBytes | null;
+}
+
 export interface FileList {
   files: string[];
 }
@@ -171,6 +193,17 @@ export interface FileQuery {
 export interface FileReference {
   type: "file";
   path: string;
+}
+
+/** A model as the APIs of OpenAI and Anthropic list it. */
+export interface GatewayModel {
+  id: string;
+  object?: "model";
+  type?: "model";
+  display_name: string;
+  created: number;
+  created_at: string;
+  owned_by: string;
 }
 
 /** A page of the path to a node, oldest first, and the state of the session. `watch(after=seq)` continues it without
@@ -242,6 +275,11 @@ export interface Joined {
   ok: boolean;
   seq?: number;
   error?: ProblemText | null;
+}
+
+/** Bytes in the media store. The store finds them under this name (`store.media_references`). */
+export interface KeptBytes {
+  digest: string;
 }
 
 export interface KeyList {
@@ -396,9 +434,15 @@ export interface MessageView {
   siblings: string[];
 }
 
+/** `models` is Loom's own list; the other fields are what clients of OpenAI's and Anthropic's APIs read. */
 export interface ModelList {
   models: ModelView[];
   default: string;
+  object?: "list";
+  data?: GatewayModel[];
+  has_more?: boolean;
+  first_id?: string | null;
+  last_id?: string | null;
 }
 
 export interface ModelView {
@@ -817,6 +861,17 @@ export interface TurnStarted {
   turn: string;
   model: string;
   message?: string;
+}
+
+/** Without `step`: the last step that is not undone yet. */
+export interface UndoBody {
+  step?: number | null;
+}
+
+/** What became of each file, in sentences, and the steps that are undone now. */
+export interface UndoReport {
+  steps: number[];
+  files: string[];
 }
 
 /** A block of a kind this version does not know. `data` is the whole object, `type` included. */
