@@ -489,6 +489,7 @@ export interface NewSession {
   model?: string;
   system?: string;
   workspace?: string;
+  agent?: string;
 }
 
 export interface NodeChange {
@@ -659,6 +660,7 @@ export interface SessionChangeBody {
   title?: string | null;
   model?: string | null;
   archived?: boolean | null;
+  agent?: string | null;
 }
 
 export interface SessionPage {
@@ -690,6 +692,7 @@ export interface SessionView {
   state: "idle" | "queued" | "running" | "waiting";
   snippet: string;
   thumb: string | null;
+  agent?: string;
 }
 
 export interface Status {
