@@ -145,7 +145,7 @@ def test_a_whole_answer_is_what_our_decoder_reads(protocol: str, events: list[Mo
         writer.write(event)
     writer.flush()
     decoder = wire.Decoder(resolve(reference))
-    read = [*decoder.feed(json.dumps(writer.whole()).encode()), *decoder.finish()]
+    read = [*decoder.feed(json.dumps(writer.to_object()).encode()), *decoder.finish()]
     assert plain(fold(read)) == plain(fold(events))
     assert fold(read).stop == fold(events).stop
 
@@ -185,7 +185,7 @@ def test_the_official_types_describe_every_event_and_the_whole_answer(protocol: 
     writer = WRITERS[protocol][0]()
     for found in sse_objects(stream(writer, events)):
         check(known(found, protocol), SDK_STREAM[protocol])
-    check(known(writer.whole(), protocol), SDK_WHOLE[protocol])
+    check(known(writer.to_object(), protocol), SDK_WHOLE[protocol])
 
 
 @given(events=answers())

@@ -93,7 +93,7 @@ class WrittenBlock:
 
 
 class AnswerWriter(ABC):
-    """Writes one answer, streamed (`start`, `write` …, `finish` or `fail`) or whole (`write` …, `whole`)."""
+    """Writes one answer, streamed (`start`, `write` …, `finish` or `fail`) or whole (`write` …, `to_object`)."""
 
     def __init__(self, head: AnswerHead, sign: SignThinking) -> None:
         self.head = head
@@ -137,7 +137,7 @@ class AnswerWriter(ABC):
         """Return the end of an answer that failed in the middle."""
 
     @abstractmethod
-    def whole(self) -> dict[str, Any]:
+    def to_object(self) -> dict[str, Any]:
         """Return the complete answer as one JSON object; call `flush` first."""
 
     @abstractmethod

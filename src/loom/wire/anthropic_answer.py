@@ -72,7 +72,7 @@ class MessagesWriter(AnswerWriter):
     def fail(self, error: LoomError) -> bytes:
         return _event(anthropic_error(fault_of(error)))
 
-    def whole(self) -> dict[str, Any]:
+    def to_object(self) -> dict[str, Any]:
         content = [self._content(block) for block in self.blocks]
         return {**self._message(), "content": content, "stop_reason": _STOPS[self.stop], "usage": _usage(self.usage)}
 

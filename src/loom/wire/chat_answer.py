@@ -65,7 +65,7 @@ class ChatWriter(AnswerWriter):
     def fail(self, error: LoomError) -> bytes:
         return sse(openai_error(fault_of(error)))
 
-    def whole(self) -> dict[str, Any]:
+    def to_object(self) -> dict[str, Any]:
         text = "".join(block.text for block in self.blocks if block.kind == "text")
         thoughts = "\n\n".join(block.text for block in self.blocks if block.kind == "thinking" and block.text)
         message: dict[str, Any] = {"role": "assistant", "content": text or None, "refusal": None}

@@ -102,14 +102,14 @@ class ResponsesWriter(AnswerWriter):
 
     def end(self) -> bytes:
         status = "incomplete" if self.stop in _INCOMPLETE else "completed"
-        return self._event(f"response.{status}", {"response": self.whole()})
+        return self._event(f"response.{status}", {"response": self.to_object()})
 
     def fail(self, error: LoomError) -> bytes:
         fault = fault_of(error)
         failed = {**self._response("failed"), "error": {"code": fault.code, "message": fault.text}}
         return self._event("response.failed", {"response": failed})
 
-    def whole(self) -> dict[str, Any]:
+    def to_object(self) -> dict[str, Any]:
         reason = _INCOMPLETE.get(self.stop)
         response = self._response("incomplete" if reason else "completed")
         response["output"] = [self._item(block, is_done=True) for block in self.blocks]

@@ -98,11 +98,11 @@ class Exchange:
         """What ended an answer after its first word."""
         return self.answer.error if self.answer is not None else None
 
-    def whole(self) -> dict[str, Any]:
+    def to_object(self) -> dict[str, Any]:
         """Return the complete answer as one object."""
         if self.writer is None:
             raise AssertionError("the request was answered")
-        return self.writer.whole()
+        return self.writer.to_object()
 
     # Read ------------------------------------------------------------------------------------------------------------
 
@@ -361,7 +361,7 @@ class Exchange:
             self.node = await self._conversations.append(placed.session, (*placed.messages, folded.message), meta)
             await self._daemon.turns.announce_change(placed.session)
         is_kept = self._protocol.name == "openai_responses" and self._raw.get("store") is not False
-        response = msgspec.json.encode(self.writer.whole()).decode() if is_kept and self.writer is not None else ""
+        response = msgspec.json.encode(self.writer.to_object()).decode() if is_kept and self.writer is not None else ""
         notices = (*self.receipt.notices, *placed.notices, *self._left_out())
         receipt = msgspec.structs.replace(self.receipt, notices=tuple(dict.fromkeys(notices)))
         await self._conversations.records.keep_answer(

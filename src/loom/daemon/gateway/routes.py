@@ -121,7 +121,7 @@ async def _answer(call: Call[None, None], protocol: GatewayProtocol, client: Gat
             pass
     if (error := exchange.failure) is not None:
         raise GatewayFault(fault_of(error))
-    return json_response(exchange.whole(), headers=exchange.response_headers | _cost(exchange))
+    return json_response(exchange.to_object(), headers=exchange.response_headers | _cost(exchange))
 
 
 def _cost(exchange: Exchange) -> dict[str, str]:
