@@ -33,11 +33,7 @@ class Daemon:
         self.metrics = Metrics()
         self.held = MemoryBudget()
         self.readiness = Readiness(runtime)
-<<<<<<< HEAD
-        self.views = Views(runtime)
         self.gateway_clients = GatewayClients(runtime.config, runtime.conversations.records)
-=======
->>>>>>> main
         self._starting: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
 
