@@ -23,6 +23,7 @@ COMMANDS: Final = {
     "log": "Show a conversation, or with --graph its tree.",
     "tree": "Show a conversation with all its branches.",
     "undo": "Undo what the agent changed in files.",
+    "ps": "List background processes of agents.",
     "context": "Show what the next request would contain, for one model or several.",
     "wire": "Show the exact request body for a model.",
     "prompt": "Show the system prompt of a new session.",

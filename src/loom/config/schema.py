@@ -175,6 +175,10 @@ class ContextSettings(Section, frozen=True, kw_only=True):
         tuple[str, ...],
         about('Text files whose content and changes are sent to the model: globs such as `"docs/**/*.md"`.'),
     ] = ()
+    compact_at: Annotated[
+        Annotated[float, Meta(ge=0, le=1)],
+        about("The part of the model's window that is filled when the conversation is summarised; 0 means never."),
+    ] = 0.8
     describer: Annotated[str, about("The model that describes images for text-only models; empty means none.")] = ""
 
 

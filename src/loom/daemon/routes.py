@@ -214,6 +214,22 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=s.FileQuery,
         answer=s.FileList,
     ),
+    _row("GET", SESSION + "/todos", work_routes.list_todos, "The agent's todo list.", answer=w.TodoList),
+    _row("GET", SESSION + "/processes", work_routes.list_processes, "Its background processes.", answer=w.ProcessList),
+    _row(
+        "DELETE",
+        SESSION + "/processes/{process}",
+        work_routes.stop_process,
+        "Stop a background process.",
+        status=204,
+    ),
+    _row(
+        "GET",
+        "/v1/processes",
+        work_routes.list_all_processes,
+        "Background processes of all sessions.",
+        answer=w.ProcessList,
+    ),
     _row("GET", SESSION + "/changes", work_routes.list_changes, "Steps that changed files.", answer=w.ChangeList),
     _row(
         "POST",
