@@ -41,6 +41,7 @@ COMMANDS: Final = {
     "serve": "Run the daemon: the web client, the HTTP API, live events.",
     "web": "Open Loom in the browser.",
     "attach": "Chat through a running daemon, local or remote.",
+    "gateway": "Show how other programs use any model through Loom.",
     "token": "Print the daemon's access token.",
     "service": "Run the daemon as a login service.",
     "completion": "Print the shell completion script.",

@@ -43,6 +43,7 @@ from loom.formats.worker import WorkerPool, hold_pool
 from loom.models import PDF, Model, Usage
 from loom.prompt import Prompt, Sampling
 from loom.runtime.agents import AGENT, agent_model, agent_services, agent_tools, find_agent
+from loom.runtime.conversations import ClientConversations
 from loom.runtime.custom_provider import REGISTERED, Answering
 from loom.runtime.dispatch import Dispatch
 from loom.runtime.event_log import EventLog
@@ -64,6 +65,7 @@ from loom.store.database import Database, open_database
 from loom.store.derived import DerivedCache
 from loom.store.events import Events
 from loom.store.forest import Forest
+from loom.store.gateway import GatewayRecords
 from loom.store.journal import Journal
 from loom.store.leases import Leases
 from loom.store.media import MediaStore, open_media
@@ -320,6 +322,15 @@ class Runtime:
         unmatched = [UNMATCHED_RULE.format(pattern) for pattern in self.unmatched_rules()]
         notices = (*found.notices, *unmatched)
         return LocalSession(self.library, self._record(created.id), services, notices=notices, tools=tools)
+
+    @cached_property
+    def conversations(self) -> ClientConversations:
+        """Sessions of clients that send their whole history with each request."""
+        return ClientConversations(self.forest, self.sessions, GatewayRecords(self.database))
+
+    async def snapshot(self, session_id: str, node: str = "") -> Snapshot:
+        """Read a session and the path to a node (empty: its head)."""
+        return await self._record(session_id).snapshot(node)
 
     def _record(self, session_id: str) -> StoredRecord:
         return StoredRecord(self._stores, session_id, self.holder.name)
