@@ -240,6 +240,7 @@ class LocalChat(Chat):
         return {
             name: SlashCommand("[TEXT]", found.description or "a command of yours", partial(self._own, found))
             for name, found in find_commands(self._runtime.config, Path.cwd()).items()
+            if name not in ("model", "attach", "paste", "fork")
         }
 
     async def _own(self, command: OwnCommand, arguments: str) -> None:
