@@ -47,6 +47,8 @@ async def begin_turn(turn: Turn, request: TurnRequest) -> bool:
             )
             return await _start(turn, SessionChange(nodes=(NewNode(message=message),)), message, options)
         case QueuedMessage(queued=queued):
+            if queued.options.is_compact:
+                turn.checkpoint = msgspec.structs.replace(turn.checkpoint, kind="compact")
             try:
                 return await _start(turn, SessionChange(queued=queued.id), queued.message, queued.options)
             except (LoomError, asyncio.CancelledError) as error:
