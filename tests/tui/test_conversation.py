@@ -176,7 +176,7 @@ async def test_escape_twice_edits_an_earlier_message_and_destroys_nothing(tmp_pa
         await screen.press("enter")
         await screen.wait_until_idle(3)
         assert screen.chat.conversation is not None
-        texts = [message.message.text for message in await screen.chat.conversation.tree()]
+        texts = [message.label for message in await screen.chat.conversation.tree()]
         assert sorted(texts) == sorted(
             ["first question", "one", "second question", "two", "second question, edited", "three"]
         )

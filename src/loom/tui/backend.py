@@ -32,11 +32,13 @@ class PathMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TreeMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of the tree; `parent` is None at a root."""
+    """A message of the tree; `parent` is None at a root, `media` are the kinds of its media."""
 
     node: str
     parent: str | None
-    message: Message
+    role: str
+    label: str
+    media: tuple[str, ...] = ()
     speaker: str = ""
 
 

@@ -198,6 +198,7 @@ class ChatCommands:
 
         conversation = self._opened()
         tree = {message.node: message for message in await conversation.tree()}
+        path = {placed.node: placed.message for placed in await conversation.path()}
         head = (await conversation.info()).head
         lines = [line for line in branch_lines(tuple(tree.values()), head) if line.speaker == "you" and line.is_on_path]
         if not lines:
@@ -206,14 +207,13 @@ class ChatCommands:
         node = await self.app.push_screen_wait(BranchScreen(lines, self.glyphs, title))
         if not node:
             return
-        chosen = tree[node]
-        blocks = [block for block in chosen.message.blocks if is_media_block(block)]
-        parent = chosen.parent
+        chosen, parent = path[node], tree[node].parent
+        blocks = [block for block in chosen.blocks if is_media_block(block)]
         if parent is None:
             raise LoomError("This message has nothing before it.", hint="Use /new instead.")
         await conversation.go(parent)
         await self.reload()
-        self.composer.put_back(chosen.message.text, {})
+        self.composer.put_back(chosen.text, {})
         for number, block in enumerate(blocks, 1):
             from loom.tui.chips import token_for
 

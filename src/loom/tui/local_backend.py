@@ -5,15 +5,19 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
+from typing import Final
 
 from loom.agent.session import LocalSession
 from loom.compile.policy import Override, override_key
 from loom.config import Config
 from loom.content.inputs import Content
+from loom.content.media_kinds import media_kind
+from loom.content.messages import Message, media_blocks, text_of
 from loom.errors import LoomError
 from loom.events import ApprovalRequested, Event, NoticeRaised
 from loom.models import Model, Usage
 from loom.prompt import Receipt, ReceiptRow
+from loom.providers.catalog import key_env
 from loom.runtime import FIRST_CHOICES, Runtime, key_for
 from loom.runtime.attachments import limit_pages
 from loom.runtime.model_resolution import key_names, price
@@ -24,11 +28,14 @@ from loom.tui.backend import (
     ConversationFacts,
     IngestedInput,
     ListedModel,
+    OpenConversation,
     PathMessage,
     SessionEntry,
     TreeMessage,
 )
+from loom.tui.remote_backend import RemoteBackend
 
+_LABEL_CHARACTERS: Final = 400
 _FLAGS = {"vision": "vision", "pdf": "native_pdf", "thinking": "thinking", "tools": "tools"}
 
 
@@ -65,7 +72,12 @@ class LocalConversation:
         found = await self._runtime.forest.read_tree(self.id)
         return tuple(
             TreeMessage(
-                node=node.id, parent=node.parent_id, message=node.message, speaker=str(node.meta.get("model") or "")
+                node=node.id,
+                parent=node.parent_id,
+                role=node.message.role,
+                label=message_label(node.message),
+                media=tuple(media_kind(block.media.media_type).name for block in media_blocks(node.message.blocks)),
+                speaker=str(node.meta.get("model") or ""),
             )
             for node in found.nodes
             if node.message is not None
@@ -171,6 +183,8 @@ class LocalBackend:
         self._stack = stack
         self._system = system
         self._agent = agent
+        self.daemon: RemoteBackend | None = None
+        """A daemon on the same store that runs the turns, so that its other clients see them."""
         self.tools: Sequence[str] | None = None
         """Those that messages may call; None means all."""
 
@@ -184,19 +198,23 @@ class LocalBackend:
 
     @property
     def place(self) -> str:
-        return ""
+        return "" if self.daemon is None else self.daemon.place
 
     @property
     def runtime(self) -> Runtime:
         return self._runtime
 
-    async def new(self, *, title: str = "", model: str = "") -> LocalConversation:
+    async def new(self, *, title: str = "", model: str = "") -> OpenConversation:
         session = await self._runtime.session(
             title=title, model=model, system=self._system, tools=self.tools, agent=self._agent
         )
+        if self.daemon is not None:
+            return await self.daemon.open(session.id)
         return LocalConversation(self._runtime, session)
 
-    async def open(self, session_id: str) -> LocalConversation:
+    async def open(self, session_id: str) -> OpenConversation:
+        if self.daemon is not None:
+            return await self.daemon.open(session_id)
         return LocalConversation(
             self._runtime, await self._runtime.session(session_id, tools=self.tools, agent=self._agent)
         )
@@ -267,6 +285,8 @@ class LocalBackend:
         return found
 
     async def close(self) -> None:
+        if self.daemon is not None:
+            await self.daemon.close()
         await self._stack.aclose()
 
 
@@ -291,4 +311,13 @@ def _flag(model: Model, flag: str) -> str:
 
 def _has_key(runtime: Runtime, model: Model) -> bool:
     has_own = bool(model.alias) and bool(runtime.config.models[model.alias].api_key)
-    return has_own or not key_names(model.provider) or bool(key_for(model.provider, runtime.config))
+    return has_own or not key_env(model.provider) or bool(key_for(model.provider, runtime.config))
+
+
+def message_label(message: Message) -> str:
+    """Return a message in one line: its words, else what it did."""
+    if message.text.strip():
+        return " ".join(message.text[:_LABEL_CHARACTERS].split())
+    if message.calls:
+        return ", ".join(call.name for call in message.calls)
+    return " ".join(" ".join(text_of(block) for block in message.blocks)[:_LABEL_CHARACTERS].split())
