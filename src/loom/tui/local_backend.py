@@ -7,7 +7,6 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
-from loom.agent.session import LocalSession
 from loom.compile.policy import Override, override_key
 from loom.config import Config
 from loom.content.inputs import Content
@@ -21,6 +20,7 @@ from loom.providers.catalog import key_env
 from loom.runtime import FIRST_CHOICES, Runtime, key_for
 from loom.runtime.attachments import limit_pages
 from loom.runtime.model_resolution import key_names, price
+from loom.runtime.session import LocalSession
 from loom.session import EventIterator, Queued
 from loom.store.search import MessageSearch
 from loom.tui.backend import (

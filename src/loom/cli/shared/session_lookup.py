@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final
 
-from loom.agent.session import LocalSession
 from loom.cli.shared.options import LATEST, MessageTarget
 from loom.errors import ConfigError, NotFound
 from loom.runtime import Runtime
+from loom.runtime.session import LocalSession
 from loom.store.session_rows import StoredSession
 
 _PAGE: Final = 100
