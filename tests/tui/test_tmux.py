@@ -23,15 +23,20 @@ class Tmux:
 
     def __init__(self, folder: Path, name: str) -> None:
         self._command = ["tmux", "-S", str(folder / f"{name}.sock"), "-u", "-f", "/dev/null"]
+        self._environ = {"PATH": os.environ["PATH"], "LANG": "C.UTF-8"}  # no COLUMNS and LINES of the test runner
 
     def _tmux(self, *arguments: str) -> str:
-        return subprocess.run([*self._command, *arguments], capture_output=True, text=True, check=True).stdout
+        run = subprocess.run(
+            [*self._command, *arguments], capture_output=True, text=True, check=True, env=self._environ
+        )
+        return run.stdout
 
     def start(self, loom: Loom, *arguments: str) -> None:
         variables = {**loom.environ, "LANG": "C.UTF-8", "TERM": "tmux-256color", "COLORTERM": "truecolor"}
         given = [part for name, value in variables.items() for part in ("-e", f"{name}={value}")]
         size = ["-x", "100", "-y", "34", "-c", str(loom.folder)]
-        self._tmux("new-session", "-d", *size, *given, *COMMAND, *arguments)
+        stays = (";", "set-option", "-g", "remain-on-exit", "on")  # so that an error can be read
+        self._tmux("new-session", "-d", *size, *given, *COMMAND, *arguments, *stays)
 
     @property
     def screen(self) -> str:
@@ -66,7 +71,7 @@ class Tmux:
         self._tmux("paste-buffer", "-p")
 
     def end(self) -> None:
-        subprocess.run([*self._command, "kill-server"], capture_output=True, check=False)
+        subprocess.run([*self._command, "kill-server"], capture_output=True, check=False, env=self._environ)
 
 
 @contextmanager
