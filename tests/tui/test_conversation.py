@@ -65,7 +65,7 @@ async def test_a_picture_and_its_rendition_are_shown(tmp_path: Path) -> None:
         await screen.say("what is it?")
         await screen.wait(lambda: any(len(it.children) > 1 for it in screen.chat.query(Picture)), "the picture")
         await screen.wait_for("● a.png, 200×100")
-        assert "▀" in screen.text or "▄" in screen.text
+        await screen.wait(lambda: "▀" in screen.text or "▄" in screen.text, "half blocks")
         await screen.wait_for("media 1●")
 
 

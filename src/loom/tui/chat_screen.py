@@ -46,7 +46,7 @@ from loom.tui.labels import short_model
 from loom.tui.message_editor import MessageEditor
 from loom.tui.slash_commands import complete_command, find_command
 from loom.tui.status_line import ActivityLine, StatusLine, StatusValues, TitleLine
-from loom.tui.text_content import one_line, plain_text
+from loom.tui.text_content import one_line, plain_text, sentence_of
 from loom.tui.usage_log import UsageLog
 
 if TYPE_CHECKING:
@@ -565,8 +565,7 @@ class ChatScreen(ChatCommands, Screen[None]):
 
     async def report(self, error: LoomError) -> None:
         """Say what went wrong, and the next step."""
-        hint = f" {error.hint}" if error.hint else ""
-        await self.transcript.notice(f"{error.message}{hint}", kind="error")
+        await self.transcript.notice(sentence_of(error.message, error.hint), kind="error")
 
     def _tick(self) -> None:
         line = self.query_one(ActivityLine)

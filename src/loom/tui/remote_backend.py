@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
-from typing import Final
 from urllib.parse import quote
 
 import msgspec
 
-from loom.api_types import ModelList, ModelView, SessionPage, SessionView, TreeView
+from loom.api_types import ModelList, SessionPage, SessionView, TreeView
 from loom.client import Client, RemoteSession
 from loom.client.connection import DaemonConnection
 from loom.compile.policy import Override, override_key
@@ -34,9 +33,7 @@ from loom.tui.backend import (
     SessionEntry,
     TreeMessage,
 )
-
-_PAGE: Final = 1_000
-_FLAGS: Final = {"vision": "vision", "pdf": "native_pdf", "thinking": "thinking", "tools": "tools"}
+from loom.tui.view_values import PAGE, entry_of, facts_of, listed_model, read_pages, tree_messages
 
 
 class RemoteConversation:
@@ -55,45 +52,22 @@ class RemoteConversation:
         return self._session.id
 
     async def info(self) -> ConversationFacts:
-        found = msgspec.json.decode(await self._link.ask("GET", self._at()), type=SessionView)
-        return ConversationFacts(
-            id=found.id, title=found.title, model=found.model, workspace=found.workspace, head=found.head
-        )
+        return facts_of(msgspec.json.decode(await self._link.ask("GET", self._at()), type=SessionView))
 
     async def path(self) -> tuple[PathMessage, ...]:
-        pages: list[History] = []
-        place: dict[str, str | int] = {"limit": _PAGE}
-        while True:
-            page = msgspec.json.decode(await self._link.ask("GET", self._at("/messages"), params=place), type=History)
-            pages.insert(0, page)
-            if not page.more or not page.messages:
-                break
-            place["before"] = page.messages[0].node
-        newest = pages[-1]
+        path, newest = await read_pages(self._page)
         if self._seq is None:
             self._seq = newest.seq
             running = newest.running
             self._partial = tuple(decode_event(bytes(it.data)) for it in running.partial) if running is not None else ()
-        return tuple(
-            PathMessage(node=it.node, message=Message(it.role, it.blocks), speaker=it.model)  # type: ignore[arg-type]
-            for page in pages
-            for it in page.messages
-        )
+        return path
+
+    async def _page(self, before: str) -> History:
+        place: dict[str, str | int] = {"limit": PAGE, **({"before": before} if before else {})}
+        return msgspec.json.decode(await self._link.ask("GET", self._at("/messages"), params=place), type=History)
 
     async def tree(self) -> tuple[TreeMessage, ...]:
-        found = msgspec.json.decode(await self._link.ask("GET", self._at("/tree")), type=TreeView)
-        return tuple(
-            TreeMessage(
-                node=node.node,
-                parent=node.parent,
-                role=node.role,
-                label=node.label,
-                media=tuple(mark.kind for mark in node.media),
-                speaker=node.model,
-            )
-            for node in found.nodes
-            if node.role in ("user", "assistant", "tool")
-        )
+        return tree_messages(msgspec.json.decode(await self._link.ask("GET", self._at("/tree")), type=TreeView))
 
     async def events(self) -> AsyncGenerator[Event]:
         """Begin with the answer that is under way, as far as it is known."""
@@ -200,34 +174,13 @@ class RemoteBackend:
     async def sessions(self, query: str = "", *, limit: int = 100) -> tuple[SessionEntry, ...]:
         params: dict[str, str | int] = {"q": query, "limit": limit}
         found = msgspec.json.decode(await self._link.ask("GET", "/v1/sessions", params=params), type=SessionPage)
-        return tuple(
-            SessionEntry(
-                id=it.id,
-                title=it.title,
-                model=it.model,
-                workspace=it.workspace,
-                updated_at=it.updated_at,
-                state=it.state,
-                snippet=it.snippet,
-            )
-            for it in found.sessions
-        )
+        return tuple(entry_of(view) for view in found.sessions)
 
     async def _models(self) -> ModelList:
         return msgspec.json.decode(await self._link.ask("GET", "/v1/models"), type=ModelList)
 
     async def models(self) -> tuple[ListedModel, ...]:
-        return tuple(
-            ListedModel(
-                name=it.reference,
-                reference=it.reference,
-                context_tokens=it.context_tokens,
-                usd_per_million=it.input_usd_per_million,
-                note=it.needs,
-                **{column: _flag(it, flag) for column, flag in _FLAGS.items()},
-            )
-            for it in (await self._models()).models
-        )
+        return tuple(listed_model(view) for view in (await self._models()).models)
 
     async def ingest(self, *content: Content) -> IngestedInput:
         blocks, notices = limit_pages(await self._client.upload(*content), self._config.documents.pages_per_read)
@@ -249,9 +202,3 @@ class RemoteBackend:
     async def close(self) -> None:
         await self._client.close()
         await self._link.close()
-
-
-def _flag(model: ModelView, flag: str) -> str:
-    if model.origins.get(flag) == "guessed":
-        return "?"
-    return "yes" if getattr(model.capabilities, flag) else "no"

@@ -64,7 +64,7 @@ from loom.tui.message_widgets import (
     media_label,
 )
 from loom.tui.pictures import LoadMedia, Picture
-from loom.tui.text_content import plain_text
+from loom.tui.text_content import plain_text, sentence_of
 from loom.tui.tool_card import ToolCard
 
 _WINDOW: Final = 30
@@ -291,10 +291,12 @@ class TranscriptView(VerticalScroll):
                 await self._store(event)
             case NoticeRaised() if event.code not in _HIDDEN_NOTICES:
                 await self.mount(NoticeLine(event.text))
+            case TurnFailed(code="turn.cancelled"):
+                await self._end_turn()
+                await self.mount(NoticeLine("Interrupted. What was said is kept."))
             case TurnFailed():
                 await self._end_turn()
-                hint = f" {event.hint}" if event.hint else ""
-                await self.mount(NoticeLine(f"{event.text}{hint}", kind="error"))
+                await self.mount(NoticeLine(sentence_of(event.text, event.hint), kind="error"))
             case TurnFinished():
                 await self._end_turn()
             case _:
