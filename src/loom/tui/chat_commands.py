@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
 _PUNCTUATION: Final = ",.;:!?)"
+NEWEST: Final = 100
+"""Messages that are read when a conversation is opened."""
 _SIDE_PANE_COLUMNS: Final = 100
 _SHELL_BYTES: Final = 30_000
 _EMPTY: Final = "The conversation is empty."
@@ -85,7 +87,9 @@ class ChatCommands:
         assert self.backend is not None
         main = self.query_one("#main")
         await main.remove_children()
-        shown = TranscriptView(self.glyphs, self.protocol, self.backend.media)
+        is_cut = self.conversation is not None and len(path) >= NEWEST
+        load_path = self.conversation.path if is_cut and self.conversation is not None else None
+        shown = TranscriptView(self.glyphs, self.protocol, self.backend.media, load_path)
         await main.mount(shown)
         if path:
             await shown.load(path)

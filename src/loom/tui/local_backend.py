@@ -11,6 +11,7 @@ from loom.config import Config
 from loom.content.inputs import Content
 from loom.errors import LoomError, NotFound
 from loom.events import ApprovalRequested, Event, NoticeRaised
+from loom.message_types import History
 from loom.models import Usage
 from loom.prompt import Receipt, ReceiptRow
 from loom.runtime import Runtime
@@ -47,8 +48,11 @@ class LocalConversation:
     async def info(self) -> ConversationFacts:
         return facts_of(await self._session.info())
 
-    async def path(self) -> tuple[PathMessage, ...]:
-        path, _ = await read_pages(lambda before: self._session.history(before=before, limit=PAGE))
+    async def path(self, *, newest: int = 0) -> tuple[PathMessage, ...]:
+        async def read(before: str) -> History:
+            return await self._session.history(before=before, limit=newest or PAGE)
+
+        path, _ = await read_pages(read, is_whole=not newest)
         return path
 
     async def tree(self) -> tuple[TreeMessage, ...]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
+from functools import partial
 from urllib.parse import quote
 
 import msgspec
@@ -54,16 +55,16 @@ class RemoteConversation:
     async def info(self) -> ConversationFacts:
         return facts_of(msgspec.json.decode(await self._link.ask("GET", self._at()), type=SessionView))
 
-    async def path(self) -> tuple[PathMessage, ...]:
-        path, newest = await read_pages(self._page)
+    async def path(self, *, newest: int = 0) -> tuple[PathMessage, ...]:
+        path, last_page = await read_pages(partial(self._page, limit=newest or PAGE), is_whole=not newest)
         if self._seq is None:
-            self._seq = newest.seq
-            running = newest.running
+            self._seq = last_page.seq
+            running = last_page.running
             self._partial = tuple(decode_event(bytes(it.data)) for it in running.partial) if running is not None else ()
         return path
 
-    async def _page(self, before: str) -> History:
-        place: dict[str, str | int] = {"limit": PAGE, **({"before": before} if before else {})}
+    async def _page(self, before: str, *, limit: int) -> History:
+        place: dict[str, str | int] = {"limit": limit, **({"before": before} if before else {})}
         return msgspec.json.decode(await self._link.ask("GET", self._at("/messages"), params=place), type=History)
 
     async def tree(self) -> tuple[TreeMessage, ...]:

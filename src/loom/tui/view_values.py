@@ -47,11 +47,14 @@ def tree_messages(view: TreeView) -> tuple[TreeMessage, ...]:
     )
 
 
-async def read_pages(read: Callable[[str], Awaitable[History]]) -> tuple[tuple[PathMessage, ...], History]:
-    """Return a whole path, and its newest page. `read` returns the page before a node (empty: the newest)."""
+async def read_pages(
+    read: Callable[[str], Awaitable[History]], *, is_whole: bool
+) -> tuple[tuple[PathMessage, ...], History]:
+    """Return the newest page of a path, or all of it, and the newest page as it came. `read` returns the page before a
+    node (empty: the newest)."""
     newest = page = await read("")
     found = list(page.messages)
-    while page.more and page.messages:
+    while is_whole and page.more and page.messages:
         page = await read(page.messages[0].node)
         found = [*page.messages, *found]
     return tuple(_path_message(view) for view in found), newest
