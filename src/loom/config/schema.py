@@ -111,6 +111,25 @@ class AgentEntry(Section, frozen=True, kw_only=True):
     ] = ()
 
 
+class Hook(Section, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program that runs beside a tool call. It gets JSON on its input: session_id, cwd, tool_name, tool_input."""
+
+    tool: Annotated[Annotated[str, Meta(min_length=1)], about("The tool, or a pattern such as `edit_*`.")] = "*"
+    command: Annotated[Annotated[str, Meta(min_length=1)], about("The command line, run in the workspace.")]
+    timeout_seconds: Annotated[Seconds, about("After this it is stopped and counts as failed.")] = 60.0
+
+
+class HookSettings(Section, frozen=True, kw_only=True):
+    """Programs of yours that run before and after tool calls."""
+
+    before_tool: Annotated[
+        tuple[Hook, ...], about("Before a call; exit code 2 refuses it, and the model reads what was printed.")
+    ] = ()
+    after_tool: Annotated[
+        tuple[Hook, ...], about("After a call that succeeded; with exit code 2 the model reads what was printed.")
+    ] = ()
+
+
 class PromptSettings(Section, frozen=True, kw_only=True):
     """The system prompt of new sessions that have tools. `loom prompt` prints it."""
 
@@ -175,6 +194,10 @@ class ContextSettings(Section, frozen=True, kw_only=True):
         tuple[str, ...],
         about('Text files whose content and changes are sent to the model: globs such as `"docs/**/*.md"`.'),
     ] = ()
+    compact_at: Annotated[
+        Annotated[float, Meta(ge=0, le=1)],
+        about("The part of the model's window that is filled when the conversation is summarised; 0 means never."),
+    ] = 0.8
     describer: Annotated[str, about("The model that describes images for text-only models; empty means none.")] = ""
 
 
@@ -286,6 +309,49 @@ class ApprovalSettings(Section, frozen=True, kw_only=True):
     rules: Annotated[tuple[ApprovalRule, ...], about("Rules in order; the last match wins.")] = ()
 
 
+class GatewayRoutes(Section, frozen=True, kw_only=True):
+    """Models by what a request holds."""
+
+    images: Annotated[str, about("The model for conversations with images or documents; empty: the one asked for.")] = (
+        ""
+    )
+
+
+class GatewayKey(Section, frozen=True, kw_only=True):
+    """A key for one client of the gateway."""
+
+    token: Annotated[Secret, about("The API key that the client sends.")] = msgspec.field(default_factory=Secret)
+    models: Annotated[
+        tuple[str, ...], about('Models it may use, as patterns such as `"claude-*"`; empty means all.')
+    ] = ()
+    max_usd_per_day: Annotated[
+        Annotated[float, Meta(ge=0, le=FEW)] | None, about("What its answers may cost a day (UTC).")
+    ] = None
+    max_requests_per_minute: Annotated[Positive | None, about("Requests per minute.")] = None
+
+
+class GatewaySettings(Section, frozen=True, kw_only=True):
+    """The gateway: programs that speak the API of Anthropic or OpenAI use any model through the daemon."""
+
+    aliases: Annotated[
+        Mapping[str, str],
+        about('Model names as clients send them, or patterns (`"claude-*"`), and the model to use; first match.'),
+    ] = msgspec.field(default_factory=dict[str, str])
+    routes: Annotated[GatewayRoutes, about("Models by what a request holds.")] = GatewayRoutes()
+    fallback: Annotated[
+        Mapping[str, tuple[str, ...]],
+        about("Models to try, in order, when a model is rate limited, unavailable, or refuses; by name or pattern."),
+    ] = msgspec.field(default_factory=dict[str, tuple[str, ...]])
+    notices: Annotated[
+        Literal["header", "inline"],
+        about("How clients learn what was reduced: headers and receipts, or also a line in the answer, once."),
+    ] = "header"
+    max_request_bytes: Annotated[Bytes, about("The largest request body.")] = 67_108_864
+    keys: Annotated[Mapping[str, GatewayKey], about("Keys of clients, by name.")] = msgspec.field(
+        default_factory=dict[str, GatewayKey]
+    )
+
+
 class McpServer(Section, frozen=True, kw_only=True):
     """An MCP server: a program (`command`) or a URL (`url`)."""
 
@@ -349,12 +415,14 @@ class Settings(Section, frozen=True, kw_only=True):
     context: ContextSettings = msgspec.field(default_factory=ContextSettings)
     turn: TurnSettings = msgspec.field(default_factory=TurnSettings)
     tools: ToolSettings = msgspec.field(default_factory=ToolSettings)
+    hooks: HookSettings = msgspec.field(default_factory=HookSettings)
     sandbox: SandboxEntry = msgspec.field(default_factory=SandboxEntry)
     store: StoreSettings = msgspec.field(default_factory=StoreSettings)
     media: MediaSettings = msgspec.field(default_factory=MediaSettings)
     bus: BusSettings = msgspec.field(default_factory=BusSettings)
     server: ServerSettings = msgspec.field(default_factory=ServerSettings)
     approval: ApprovalSettings = msgspec.field(default_factory=ApprovalSettings)
+    gateway: GatewaySettings = msgspec.field(default_factory=GatewaySettings)
     mcp: McpSettings = msgspec.field(default_factory=McpSettings)
 
 
@@ -378,11 +446,13 @@ PROTECTED: Final = (
     "context.describer",
     "turn",
     "tools",
+    "hooks",
     "sandbox",
     "store",
     "media",
     "bus",
     "server",
+    "gateway",
     "mcp",
 )
 """Settings that a project file may change only in a trusted folder: where keys, data and commands go, and what all
