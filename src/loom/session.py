@@ -12,6 +12,7 @@ from loom.content.messages import Message
 from loom.events import ApprovalRequested, Event, StopReason
 from loom.models import Usage
 from loom.prompt import Receipt
+from loom.sampling import Choices, Sampling
 
 
 class Reply(msgspec.Struct, frozen=True, kw_only=True):
@@ -48,6 +49,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Text files that the agent is kept informed of from then on."""
     tools: tuple[str, ...] | None = None
     """The tools that may be called; None means all that there are then."""
+    sampling: Sampling = Sampling()
+    """How to answer, where it differs from what the session and the settings say."""
 
 
 class Queued(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,20 +117,43 @@ class Session(Protocol):
     @property
     def id(self) -> str: ...
 
-    def stream(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> EventIterator:
-        """Say something and watch the turn. Every message is on disk before the next step begins.
+    def stream(
+        self,
+        *content: Content,
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
+    ) -> EventIterator:
+        """Send a message and iterate the events of its turn. Every message is on disk before the next step begins.
 
-        `model` answers this once; `parent` is the node to say it below (the head moves there); of `n` answers each is a
-        turn of its own, and the head ends at the last.
+        `model` answers this once; `parent` is the node to answer below (the head moves there); of `n` answers each is a
+        turn of its own, and the head ends at the last. `thinking` is a level (`off` … `max`), `options` are those of
+        `loom.sampling.Sampling`; both are for this message only.
         """
         ...
 
-    async def send(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> Reply:
+    async def send(
+        self,
+        *content: Content,
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
+    ) -> Reply:
         """The same, folded."""
         ...
 
-    def regenerate(self, node: str | None = None, *, model: str = "", n: int = 1) -> EventIterator:
+    def regenerate(
+        self, node: str | None = None, *, model: str = "", n: int = 1, thinking: str = "", options: Choices = None
+    ) -> EventIterator:
         """Another answer to the question above `node`, beside those that are there."""
+        ...
+
+    async def set_options(self, options: Choices = None, *, thinking: str = "") -> None:
+        """Set the options of all later messages; they replace those that were set before."""
         ...
 
     async def path(self) -> tuple[Message, ...]: ...

@@ -31,6 +31,7 @@ from loom.prompt import ReceiptRow
 from loom.providers.http import WIRES as ENCODERS
 from loom.providers.media_body import MediaBody
 from loom.runtime import Runtime
+from loom.sampling import sampling_of
 from loom.testing import sample_pdf, sample_png
 from providers.far_side import FarSide, Reply, Request, far_side, refusal
 
@@ -40,6 +41,21 @@ REFUSALS = {
     "bytes": (413, {"error": {"message": "request too large", "type": "request_too_large"}}),
 }
 SEEDS = range(12)
+SETTINGS = (
+    'thinking = "high"',
+    "top_p = 0.9",
+    "seed = 7",
+    'stop = ["END"]',
+    'service_tier = "flex"',
+    'cache = "1h"',
+    'extra_body = { metadata = { team = "x" } }',
+)
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"thinking": "low"},
+    {"top_p": 0.5, "stop": ["a"]},
+    {"thinking": "off", "seed": 1},
+)
 
 
 class World:
@@ -83,6 +99,7 @@ async def world(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> A
                 lines.append(f"temperature = {dice.choice((0.0, 0.5, 1.0))}")
             if dice.random() < 0.5:
                 lines.append(f"max_tokens = {dice.choice((500, 2000))}")
+            lines += dice.sample(SETTINGS, dice.randrange(0, 4))
         lines += [
             "[context]",
             f"full_turns = {dice.choice((1, 2))}",
@@ -114,6 +131,7 @@ async def converse(runtime: Runtime, there: World, tools: tuple[str, ...] | None
             there.refused.append(dice.choice(list(REFUSALS)))
         with contextlib.suppress(LoomError):  # a turn that failed is part of the history, too
             await session.send(f"question {turn}", *attachments(dice))
+    await session.set_options(dice.choice(OPTIONS))
     if dice.random() < 0.5:
         await session.use("far1")
     rows = [row for receipt in await session.plan() for row in receipt.rows if row.kind == "image"]
@@ -163,7 +181,9 @@ async def test_what_every_interface_shows_is_the_body_that_is_sent(
         model = (await session.snapshot()).model
         message = "what is next?"
 
-        planned = await session.next_request(content=(message,))
+        options = there.dice.choice(OPTIONS)
+        planned = await session.next_request(content=(message,), sampling=sampling_of(options))
+        shown_alone = await body_of((await session.next_request(content=(message,))).prompt, runtime.renditions)
         shown_plan = await body_of(planned.prompt, runtime.renditions)
         with standard_output() as printed:
             await wire_command._wire(session_id, reference=model, full=True)
@@ -175,15 +195,19 @@ async def test_what_every_interface_shows_is_the_body_that_is_sent(
             shown_route = await route(daemon.url, TOKEN, session_id, model)
 
         before = len(there.bodies())
-        reply = await session.send(message)
+        reply = await session.send(message, options=options)
         sent = there.bodies()[before]
 
         assert shown_plan == sent
-        assert with_message(shown_wire, message) == sent
+        assert with_message(shown_wire, message) == shown_alone
+        assert reply.receipt.unsent_options == planned.receipt.unsent_options
+        again = await session.last_request()
+        assert again is not None
+        assert await body_of(again.prompt, runtime.renditions) == sent
         assert list(map(comparable, shown_rows)) == list(map(comparable, reply.receipt.rows))[: len(shown_rows)]
         assert [comparable(row) for row in planned.receipt.rows] == [comparable(row) for row in reply.receipt.rows]
-        assert without_media(with_message(shown_route, message)).keys() == without_media(sent).keys()
-        assert texts(with_message(shown_route, message)) == texts(sent)
+        assert without_media(with_message(shown_route, message)).keys() == without_media(shown_alone).keys()
+        assert texts(with_message(shown_route, message)) == texts(shown_alone)
 
 
 async def route(url: str, token: str, session_id: str, model: str) -> dict[str, Any]:

@@ -36,6 +36,7 @@ from loom.compile.policy import Override, overrides_of
 from loom.compile.request import NextRequest, SettleMode, Snapshot, next_request
 from loom.content.blocks import Block, TextBlock
 from loom.content.inputs import Content, flatten
+from loom.content.json_values import as_json
 from loom.content.messages import Message
 from loom.errors import Conflict, ContentError, LoomError, NotFound
 from loom.events import (
@@ -48,6 +49,7 @@ from loom.events import (
     TurnFinished,
 )
 from loom.prompt import Receipt
+from loom.sampling import Choices, Sampling, sampling_of
 from loom.session import Options, Queued, Reply, SessionChange
 
 HEARTBEAT_SECONDS: Final = 1.0
@@ -85,21 +87,35 @@ class LocalSession:
 
     # Send ------------------------------------------------------------------------------------------------------------
 
-    def stream(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> EventStream:
+    def stream(
+        self,
+        *content: Content,
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
+    ) -> EventStream:
         """Send a message and iterate the events of its turn; leaving early cancels it. While another turn runs, here or
         in another process, the message waits.
 
         `model` answers this once; `parent` is the node to answer below; each of `n` answers is a turn of its own.
+        `thinking` and `options` say how to answer this message, where that differs from the session and the settings.
         A turn that another process left is continued first; what it waits for (`approvals`) is then denied.
         """
-
-        return self._stream(content, self._options(model, parent, n), shows_left_turn=True)
+        wanted = self._options(model, parent, n, sampling_of(options, thinking=thinking))
+        return self._stream(content, wanted, shows_left_turn=True)
 
     def _stream(self, content: Sequence[Content], options: Options, *, shows_left_turn: bool) -> EventStream:
         async def job(show: Show) -> None:
             message, mentioned, notices = await self._ingest(content)
             request = NewMessage(
-                message=message, model=options.model, parent=options.parent, mentioned=mentioned, tools=options.tools
+                message=message,
+                model=options.model,
+                parent=options.parent,
+                mentioned=mentioned,
+                tools=options.tools,
+                sampling=options.sampling,
             )
             self._notices += notices
             show_left = show if shows_left_turn else _show_nothing
@@ -107,13 +123,16 @@ class LocalSession:
 
         return EventStream(job)
 
-    def regenerate(self, node: str | None = None, *, model: str = "", n: int = 1) -> EventStream:
+    def regenerate(
+        self, node: str | None = None, *, model: str = "", n: int = 1, thinking: str = "", options: Choices = None
+    ) -> EventStream:
         """Answer the question above `node` (None: the last question) once more, beside the answers that are there."""
+        wanted = self._options(model, node, n, sampling_of(options, thinking=thinking))
 
         async def job(show: Show) -> None:
-            options = self._options(model, node, n)
             question = await self._record.question(node)
-            await self._run_when_free(Regenerate(node=question, model=model, tools=options.tools), n, show)
+            request = Regenerate(node=question, model=model, tools=wanted.tools, sampling=wanted.sampling)
+            await self._run_when_free(request, n, show)
 
         return EventStream(job)
 
@@ -125,12 +144,21 @@ class LocalSession:
         media are kept and can be looked at again."""
         return EventStream(lambda show: self._run_when_free(Compact(model=model), 1, show))
 
-    async def send(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> Reply:
+    async def send(
+        self,
+        *content: Content,
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
+    ) -> Reply:
         """The same as `stream`, folded into a reply; a turn that fails raises its error. Of `n` answers the last is
         returned, with the others as its `siblings`."""
         replies: list[Reply] = []
         answers: list[MessageStored] = []
-        async with self._stream(content, self._options(model, parent, n), shows_left_turn=False) as events:
+        wanted = self._options(model, parent, n, sampling_of(options, thinking=thinking))
+        async with self._stream(content, wanted, shows_left_turn=False) as events:
             async for event in events:
                 match event:
                     case MessageStored(message=message):
@@ -160,10 +188,10 @@ class LocalSession:
             parent=await self._record.parent(turn.question),
         )
 
-    def _options(self, model: str, parent: str | None, n: int) -> Options:
+    def _options(self, model: str, parent: str | None, n: int, sampling: Sampling) -> Options:
         if n < 1:
             raise ContentError(f"a message gets one answer or more, not {n}")
-        return Options(model=model, parent=parent or "", n=n, tools=self._tools)
+        return Options(model=model, parent=parent or "", n=n, tools=self._tools, sampling=sampling)
 
     async def _ingest(self, content: Sequence[Content]) -> tuple[Message, tuple[str, ...], tuple[str, ...]]:
         """Return the message, the files that its text mentions, and notices about its attachments."""
@@ -176,24 +204,41 @@ class LocalSession:
     # Queue -----------------------------------------------------------------------------------------------------------
 
     async def post(
-        self, *content: Content, key: str = "", model: str = "", parent: str | None = None, n: int = 1
+        self,
+        *content: Content,
+        key: str = "",
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
     ) -> Queued:
         """Queue a message until `work`, here or in another process, runs it. It is on disk when this returns.
 
         The same `key` again returns the first one (`is_new` False), also after it was answered.
         """
+        wanted = self._options(model, parent, n, sampling_of(options, thinking=thinking))
         message, mentioned, notices = await self._ingest(content)
-        options = msgspec.structs.replace(self._options(model, parent, n), mentioned=mentioned)
-        queued = await self._record.enqueue(key, message, options)
+        queued = await self._record.enqueue(key, message, msgspec.structs.replace(wanted, mentioned=mentioned))
         if queued.is_new:
             events = [NoticeRaised(text=notice, code="door") for notice in notices]
             await self._record.append_events([MessageQueued(message=message, id=queued.id), *events])
         return msgspec.structs.replace(queued, notices=notices)
 
-    async def post_again(self, node: str | None = None, *, key: str = "", model: str = "", n: int = 1) -> Queued:
+    async def post_again(
+        self,
+        node: str | None = None,
+        *,
+        key: str = "",
+        model: str = "",
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
+    ) -> Queued:
         """The same for another answer to the question above `node`."""
+        sampling = sampling_of(options, thinking=thinking)
         question = await self._record.question(node)
-        return await self._record.enqueue(key, None, self._options(model, question, n))
+        return await self._record.enqueue(key, None, self._options(model, question, n, sampling))
 
     async def queue(self) -> tuple[Queued, ...]:
         return tuple(await self._record.queue())
@@ -260,8 +305,9 @@ class LocalSession:
                     turn = await self._run_turn(partial(begin_turn, request=request), show, releases=answer == n - 1)
                     if turn.state != "finished":
                         return
-                    model, tools = turn.checkpoint.model, turn.checkpoint.tools
-                    request = Regenerate(node=turn.question, model=model, tools=None if tools is None else tuple(tools))
+                    ran = turn.checkpoint
+                    tools = None if ran.tools is None else tuple(ran.tools)
+                    request = Regenerate(node=turn.question, model=ran.model, tools=tools, sampling=ran.sampling)
 
     async def _run_turn(self, begin: Callable[[Turn], Awaitable[bool]], show: Show, *, releases: bool = False) -> Turn:
         """Run one turn to its end; if the caller is cancelled, the turn is, too."""
@@ -314,6 +360,10 @@ class LocalSession:
         await self._services.resolve_model(model)
         await self._record.use_model(model)
 
+    async def set_options(self, options: Choices = None, *, thinking: str = "") -> None:
+        """Set the options of all later messages; they replace those that were set before."""
+        await self._record.set_options(as_json(sampling_of(options, thinking=thinking)))
+
     async def go(self, node: str) -> None:
         """Move the head to any node that the session keeps. A turn that was left is closed first."""
         await self._record.check_kept(node)
@@ -349,11 +399,12 @@ class LocalSession:
         max_tokens: int | None = None,
         at: str = "",
         mode: SettleMode = "preview",
+        sampling: Sampling | None = None,
     ) -> NextRequest:
         """Compile the next request for a model (the session's, if empty); a preview sends nothing.
 
-        `content` or the messages of a `draft` come next; `at` is another node to continue from; `overrides` and
-        `max_tokens` replace what the session and the settings say.
+        `content` or the messages of a `draft` come next, with the options `sampling`; `at` is another node to continue
+        from; `overrides` and `max_tokens` (of the whole request) replace what the session and the settings say.
         """
         if content:
             draft = (*draft, (await self._ingest(content))[0])
@@ -371,6 +422,7 @@ class LocalSession:
             mode=mode,
             draft=draft,
             overrides=overrides,
+            sampling=sampling,
             awaits_message=True,
         )
 
@@ -387,7 +439,13 @@ class LocalSession:
         except NotFound:
             return None
         overrides, alts = overrides_of(msgspec.json.decode(mark.sent_wishes or "{}", type=dict[str, str]))
-        sent = msgspec.structs.replace(snapshot, path=path, overrides=overrides, alts=alts)
+        sent = msgspec.structs.replace(
+            snapshot,
+            path=path,
+            overrides=overrides,
+            alts=alts,
+            settings={**snapshot.settings, "options": msgspec.json.decode(mark.sent_options or "{}")},
+        )
         options = self._services.request_options(resolved, self._services.select_tools(self._tools))
         return await next_request(sent, resolved, options, self._services.settle, mode=mode)
 

@@ -34,6 +34,7 @@ from loom.compile.cost import calibrate
 from loom.compile.policy import DetachedMessage
 from loom.compile.request import RequestInput, Snapshot
 from loom.content.blocks import ContentBlock, TextBlock, ToolCall, ToolResult
+from loom.content.json_values import as_json
 from loom.content.messages import Message, tool, user
 from loom.errors import LoomError, StoreError, Unavailable
 from loom.events import (
@@ -394,7 +395,7 @@ class Turn:
             ]
             if nodes:
                 self.files.mark_stored(nodes[0])
-            running = None if is_last else msgspec.to_builtins(self.checkpoint)
+            running = None if is_last else as_json(self.checkpoint)
             settings = {"running": running, "tracked": self.files.as_setting()}
             return Completion(events=[*before, *stored, *after], settings=settings)
 
@@ -432,7 +433,7 @@ class Turn:
             over = TurnFinished(
                 turn=self.id, node=ids[-1] if ids else self._head, stop=folded.stop, usage=self.checkpoint.usage
             )
-            settings: dict[str, Any] = {"running": msgspec.to_builtins(self.checkpoint) if calls else None}
+            settings: dict[str, Any] = {"running": as_json(self.checkpoint) if calls else None}
             return Completion(events=[*stored, finished, *(() if calls else (over,))], settings=settings)
 
         def then(committed: Committed) -> None:
@@ -497,7 +498,7 @@ class Turn:
             calibration=calibrate(request.calibration, counted, folded.usage.input_tokens, media=media),
         )
         reference = request.model.reference
-        watermarks = {**_builtins(self.snapshot.watermarks), reference: msgspec.to_builtins(request.watermark)}
+        watermarks = {**_builtins(self.snapshot.watermarks), reference: as_json(request.watermark)}
         self.snapshot = msgspec.structs.replace(
             self.snapshot, watermarks={**self.snapshot.watermarks, reference: request.watermark}
         )
@@ -537,7 +538,7 @@ class Turn:
             self.checkpoint, approvals=dict(self.approvals.open), seconds=self._seconds()
         )
         always = [list(pair) for pair in sorted(self.approvals.always)]
-        settings = {"running": msgspec.to_builtins(self.checkpoint), "always": always}
+        settings = {"running": as_json(self.checkpoint), "always": always}
         await self.sink.commit(SessionChange(settings=settings))
 
     # Calls -----------------------------------------------------------------------------------------------------------
@@ -575,4 +576,4 @@ def workspace_of(snapshot: Snapshot) -> Path:
 
 
 def _builtins(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: msgspec.to_builtins(value) for key, value in values.items()}
+    return {key: as_json(value) for key, value in values.items()}

@@ -33,7 +33,8 @@ from loom.content.blocks import (
 from loom.content.messages import Message, media_of, user
 from loom.errors import ContentError
 from loom.models import Model
-from loom.prompt import Prompt, Receipt, Sampling, ToolSpec
+from loom.prompt import Prompt, Receipt, ToolSpec
+from loom.sampling import Sampling, stored_sampling
 
 NEXT_MESSAGE: Final = "[your next message]"
 """Stands for the message that begins the next turn while the user has not written it yet."""
@@ -91,6 +92,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     limits: Mapping[str, LearnedLimits] = msgspec.field(default_factory=dict[str, LearnedLimits])
     quarantine: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict[str, Sequence[str]])
     settings: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+
+    @property
+    def sampling(self) -> Sampling:
+        """The options that the session sets for all its messages."""
+        return stored_sampling(self.settings.get("options"))
 
 
 class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -187,10 +193,12 @@ def request_input(
     *,
     draft: Sequence[Message] = (),
     overrides: Mapping[str, Override] | None = None,
+    sampling: Sampling | None = None,
 ) -> RequestInput:
     """Return what decides the next request to `model`.
 
-    `draft` are messages that are not stored yet; `overrides` replace those of the session.
+    `draft` are messages that are not stored yet; `overrides` replace those of the session. `sampling` are the options
+    of the message, which win over the session's, which win over the settings.
     """
     reference = model.reference
     return RequestInput(
@@ -198,7 +206,7 @@ def request_input(
         model=model,
         system=snapshot.system,
         tools=options.tools,
-        sampling=options.sampling,
+        sampling=options.sampling.override(snapshot.sampling).override(sampling or Sampling()),
         policy=options.policy,
         overrides=dict(snapshot.overrides if overrides is None else overrides),
         alts=dict(snapshot.alts),
@@ -219,6 +227,7 @@ async def next_request(
     mode: SettleMode = "preview",
     draft: Sequence[Message] = (),
     overrides: Mapping[str, Override] | None = None,
+    sampling: Sampling | None = None,
     awaits_message: bool = False,
 ) -> NextRequest:
     """Compile the next request of a session for `model`; raise `ContentError` where it has no message.
@@ -226,7 +235,7 @@ async def next_request(
     Ages count from the coming turn: with `awaits_message`, where the path ends with an answer and there is no `draft`,
     a placeholder stands for the message that the user has not written yet.
     """
-    found = request_input(snapshot, model, options, draft=draft, overrides=overrides)
+    found = request_input(snapshot, model, options, draft=draft, overrides=overrides, sampling=sampling)
     if not found.full_path:
         raise ContentError("the session holds no message yet: there is nothing to plan")
     if awaits_message and not draft and found.path[-1].message.role == "assistant":

@@ -8,9 +8,9 @@ import msgspec
 from msgspec import Meta
 
 from loom.content.blocks import AudioBlock, Block, DocumentBlock, ImageBlock, TextBlock, UnknownBlock
-from loom.daemon.api_types import Caption, Key, Name, OverrideChoice
+from loom.daemon.api_types import Caption, Key, Name, OverrideChoice, RequestChoices
 from loom.events import ApprovalRequested
-from loom.models import Usage
+from loom.models import ThinkingLevel, Usage
 from loom.prompt import Reason, Rendition
 
 # Messages -------------------------------------------------------------------------------------------------------------
@@ -64,6 +64,10 @@ class MessageBody(msgspec.Struct, frozen=True, kw_only=True):
     n: Annotated[int, Meta(ge=1, le=10)] = 1
     tools: Annotated[tuple[Name, ...], Meta(max_length=200)] | None = None
     """The tools that may be called for it; null means all that there are."""
+    thinking: ThinkingLevel = ""
+    """How much the model may think about this message; empty leaves it to the session and the settings."""
+    options: RequestChoices | None = None
+    """Of this message only."""
 
 
 class PostedMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -82,6 +86,8 @@ class RegenerateBody(msgspec.Struct, frozen=True, kw_only=True):
     model: Name = ""
     n: Annotated[int, Meta(ge=1, le=10)] = 1
     tools: Annotated[tuple[Name, ...], Meta(max_length=200)] | None = None
+    thinking: ThinkingLevel = ""
+    options: RequestChoices | None = None
 
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True):
@@ -166,6 +172,9 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
     text: Caption = ""
     blocks: Annotated[tuple[ContentInput, ...], Meta(max_length=200)] = ()
     max_tokens: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
+    thinking: ThinkingLevel = ""
+    options: RequestChoices | None = None
+    """Those of the message that is planned."""
     last: bool = False
     """Whether to tell what each model was sent last."""
     sent: bool = False
@@ -244,6 +253,7 @@ class PlanView(msgspec.Struct, frozen=True, kw_only=True):
 
 class WireQuery(msgspec.Struct, frozen=True):
     model: Name = ""
+    thinking: ThinkingLevel = ""
 
 
 class WireView(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@ from starlette.responses import Response
 
 from loom.content.blocks import ContentBlock
 from loom.daemon import sse
+from loom.daemon.api_types import RequestChoices, choices_of
 from loom.daemon.dispatch import Call, decode_body, json_body, json_response
 from loom.daemon.history import history, live_state_of, queued_view
 from loom.daemon.media_routes import MAX_INLINE_JSON_BYTES, bytes_of
@@ -40,7 +41,7 @@ from loom.store.session_rows import StoredSession
 MAX_KEY_CHARACTERS: Final = 200
 MAX_FORM_FILES: Final = 4
 """So many of the largest uploads fit into one form."""
-_FIELDS: Final = ("message", "text", "model", "workspace", "parent", "n")
+_FIELDS: Final = ("message", "text", "model", "workspace", "parent", "n", "thinking")
 
 
 async def read(call: Call[MessageQuery, None]) -> History:
@@ -72,7 +73,7 @@ def _key(request: Request) -> str:
 
 
 def _from_fields(parts: Sequence[FormPart]) -> MessageBody:
-    """The fields of a form are those of the JSON body; `blocks` is JSON itself."""
+    """The fields of a form are those of the JSON body; `blocks` and `options` are JSON themselves."""
     fields: dict[str, Any] = {part.name: part.text for part in parts if part.spool is None and part.name in _FIELDS}
     if not fields.get("parent"):
         fields.pop("parent", None)
@@ -80,8 +81,12 @@ def _from_fields(parts: Sequence[FormPart]) -> MessageBody:
     for part in parts:
         if part.spool is None and part.name == "blocks":
             blocks += decode_body(bytes(part.data), tuple[ContentInput, ...])
+    options = next((part.data for part in parts if part.spool is None and part.name == "options"), b"")
+    chosen = decode_body(bytes(options), RequestChoices) if options else None
     try:
-        return msgspec.structs.replace(msgspec.convert(fields, MessageBody, strict=False), blocks=blocks)
+        return msgspec.structs.replace(
+            msgspec.convert(fields, MessageBody, strict=False), blocks=blocks, options=chosen
+        )
     except msgspec.ValidationError as error:
         raise UnreadableRequest(f"A field of the form cannot be read: {error}") from None
 
@@ -99,7 +104,14 @@ async def _say(
     if not content:
         raise ContentError("There is nothing to say: send a message, blocks, images or files.")
     accepted = await daemon.turns.post(
-        stored.id, *content, key=key, model=body.model, parent=body.parent, n=body.n, tools=body.tools
+        stored.id,
+        *content,
+        key=key,
+        model=body.model,
+        parent=body.parent,
+        n=body.n,
+        tools=body.tools,
+        sampling=choices_of(body.thinking, body.options),
     )
     return _accepted_response(stored.id, accepted, notices)
 
@@ -146,7 +158,13 @@ async def regenerate(call: Call[None, RegenerateBody]) -> Response:
     await daemon.runtime.sessions.get(session_id)
     key = _key(call.request)
     posted = await daemon.turns.regenerate(
-        session_id, node=body.node, key=key, model=body.model, n=body.n, tools=body.tools
+        session_id,
+        node=body.node,
+        key=key,
+        model=body.model,
+        n=body.n,
+        tools=body.tools,
+        sampling=choices_of(body.thinking, body.options),
     )
     return _accepted_response(session_id, posted)
 

@@ -11,6 +11,7 @@ from loom.compile.policy import override_key, overrides_of
 from loom.compile.request import NextRequest
 from loom.compile.trim import UNLIMITED
 from loom.content.messages import Message
+from loom.daemon.api_types import choices_of
 from loom.daemon.dispatch import Call
 from loom.daemon.message_types import (
     LastRow,
@@ -33,6 +34,7 @@ from loom.models import Model, Usage
 from loom.prompt import Receipt
 from loom.providers.http import WIRES
 from loom.providers.media_body import elide_media
+from loom.sampling import sampling_of
 
 
 async def get_plan(call: Call[None, PlanRequest]) -> PlanView:
@@ -54,7 +56,12 @@ async def get_plan(call: Call[None, PlanRequest]) -> PlanView:
             request = last if body.sent else None
             if request is None:
                 request = await session.next_request(
-                    reference, draft=draft, overrides=overrides, max_tokens=body.max_tokens, mode="estimate"
+                    reference,
+                    draft=draft,
+                    overrides=overrides,
+                    max_tokens=body.max_tokens,
+                    mode="estimate",
+                    sampling=choices_of(body.thinking, body.options),
                 )
         except LoomError as error:
             models[reference] = _failed_model(error)
@@ -152,7 +159,7 @@ async def wire(call: Call[WireQuery, None]) -> WireView:
     session = await call.daemon.runtime.session(call.path("session"))
     if not await session.path():
         raise ContentError("The session holds no message yet: there is no request.")
-    request = await session.next_request(call.query.model)
+    request = await session.next_request(call.query.model, sampling=sampling_of(thinking=call.query.thinking))
     model = request.prompt.model
     if model.wire not in WIRES:
         raise ConfigError(f"{model.reference} has no wire: it answers inside Loom.", hint="Name another model.")

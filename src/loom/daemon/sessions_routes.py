@@ -8,11 +8,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
 from loom.compile.policy import overrides_of
 from loom.config import redact
+from loom.content.json_values import as_json
 from loom.daemon.api_types import (
     ExportQuery,
     FileList,
@@ -30,6 +32,7 @@ from loom.daemon.api_types import (
     SessionQuery,
     SessionView,
     TreeView,
+    choices_of,
 )
 from loom.daemon.dispatch import Call, json_response
 from loom.daemon.message_types import Children
@@ -37,6 +40,7 @@ from loom.daemon.problems import Stale, UnreadableRequest
 from loom.daemon.services import Daemon
 from loom.daemon.views import siblings_of, tree_node
 from loom.errors import Conflict, ContentError, Corrupt, NotFound, Unreadable
+from loom.sampling import Sampling, stored_sampling
 from loom.store.session_rows import StoredSession
 from loom.tools.file_walk import Walk
 from loom.tools.workspace import open_folder
@@ -55,6 +59,8 @@ async def create(call: Call[None, NewSession]) -> Response:
         system=body.system,
         workspace=await folder_of(body.workspace),
     )
+    if (options := choices_of(body.thinking, body.options)) != Sampling():
+        await session.set_options(options)
     await daemon.turns.announce_change(session.id)
     return await session_response(daemon, await daemon.runtime.sessions.get(session.id), status=201)
 
@@ -115,8 +121,29 @@ async def change(call: Call[None, SessionChangeBody]) -> Response:
     daemon, body = call.daemon, call.body
     if body.model:
         daemon.runtime.model(body.model)
-    stored = await _update(daemon, call, title=body.title, model=body.model or None, archived=body.archived)
+    stored = await _update(
+        daemon,
+        call,
+        title=body.title,
+        model=body.model or None,
+        archived=body.archived,
+        settings=await _new_options(call),
+    )
     return await session_response(daemon, stored)
+
+
+async def _new_options(call: Call[None, SessionChangeBody]) -> dict[str, Any] | None:
+    """Return the setting that the body changes, or None if it changes none."""
+    body = call.body
+    if body.options is None and body.thinking is None:
+        return None
+    if body.options is not None:
+        options = choices_of(body.thinking or "", body.options)
+    else:
+        stored = await call.daemon.runtime.sessions.get(call.path("session"))
+        kept = stored_sampling(stored.settings.get("options"))
+        options = msgspec.structs.replace(kept, thinking=body.thinking or "")
+    return {"options": as_json(options) or None}
 
 
 async def delete(call: Call[None, None]) -> None:

@@ -15,6 +15,7 @@ from loom.daemon.message_types import MessageView
 from loom.errors import LoomError, StoreError
 from loom.models import Usage
 from loom.runtime import Runtime
+from loom.sampling import stored_sampling
 from loom.store.nodes import Node
 from loom.store.session_rows import StoredSession
 
@@ -51,6 +52,7 @@ class Views:
             updated_at=stored.updated_at,
             last_seq=stored.last_seq,
             state=state,
+            options=stored_sampling(stored.settings.get("options")),
             snippet=stored.damage or glimpse.snippet,
             thumb=glimpse.thumb,
         )

@@ -39,7 +39,7 @@ from loom.content.messages import Message
 from loom.errors import ConfigError, ProviderError, StoreError
 from loom.formats.renderer import FormatRenderer
 from loom.models import PDF, Model, Usage
-from loom.prompt import Prompt, Sampling
+from loom.prompt import Prompt
 from loom.runtime.custom_provider import REGISTERED, Answering
 from loom.runtime.event_log import EventLog
 from loom.runtime.model_resolution import (
@@ -53,6 +53,7 @@ from loom.runtime.model_resolution import (
 )
 from loom.runtime.record import SessionStores, StoredRecord
 from loom.runtime.servers import approval_rule, mcp_servers, sandbox_for
+from loom.sampling import Sampling
 from loom.store.commands import Commands
 from loom.store.database import Database, open_database
 from loom.store.derived import DerivedCache

@@ -25,7 +25,8 @@ from loom.events import (
     UsageReported,
 )
 from loom.models import Model, Usage
-from loom.prompt import Embedded, Prompt, Sampling, ShownBlock, ShownMedia, ShownRaw, ShownResult
+from loom.prompt import Embedded, Prompt, ShownBlock, ShownMedia, ShownRaw, ShownResult
+from loom.sampling import Sampling, keep_supported
 from loom.wire import faults, options, shapes
 from loom.wire.framing import SseParser, get_int, get_object, get_str, not_an_answer, parse_object, wire_errors
 
@@ -44,7 +45,7 @@ def path(model: Model) -> str:  # noqa: ARG001 - the same question is asked of e
 
 def encode(prompt: Prompt) -> dict[str, Any]:
     model = prompt.model
-    sampling = options.keep_supported(model, prompt.sampling)
+    sampling = keep_supported(model, prompt.sampling)
     limits = model.limits
     max_tokens = sampling.max_tokens or limits.default_output_tokens or limits.max_output_tokens
     body: dict[str, Any] = {
@@ -55,7 +56,7 @@ def encode(prompt: Prompt) -> dict[str, Any]:
     }
     if said := options.system_text(prompt):
         system: dict[str, Any] = {"type": "text", "text": said}
-        body["system"] = [system | {"cache_control": _cache(prompt)} if model.cache.mode == "explicit" else system]
+        body["system"] = [system | {"cache_control": _cache(prompt)} if _is_marked(prompt) else system]
     if prompt.tools:
         body["tools"] = [
             {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
@@ -82,8 +83,12 @@ def encode(prompt: Prompt) -> dict[str, Any]:
 
 
 def _cache(prompt: Prompt) -> dict[str, Any]:
-    is_long = options.keep_supported(prompt.model, prompt.sampling).cache_hour
+    is_long = keep_supported(prompt.model, prompt.sampling).cache == "1h"
     return {**_CACHE, "ttl": "1h"} if is_long else {**_CACHE}
+
+
+def _is_marked(prompt: Prompt) -> bool:
+    return prompt.model.cache.mode == "explicit" and prompt.sampling.cache != "off"
 
 
 def _thinking(model: Model, sampling: Sampling, max_tokens: int) -> dict[str, Any] | None:
@@ -125,8 +130,7 @@ def _tool_choice(sampling: Sampling, *, is_thinking: bool) -> dict[str, Any]:
 
 def _messages(prompt: Prompt) -> list[dict[str, Any]]:
     """Results and what follows them are one user message here, the results first."""
-    cached = prompt.model.cache.mode == "explicit"
-    marks = (prompt.stable_messages - 1, len(prompt.messages) - 1) if cached else ()
+    marks = (prompt.stable_messages - 1, len(prompt.messages) - 1) if _is_marked(prompt) else ()
     messages: list[dict[str, Any]] = []
     for position, message in enumerate(prompt.messages):
         content = [written for block in message.blocks if (written := _block(block)) is not None]

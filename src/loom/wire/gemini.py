@@ -31,7 +31,8 @@ from loom.events import (
     UsageReported,
 )
 from loom.models import Model, Usage
-from loom.prompt import Embedded, Prompt, Sampling, ShownBlock, ShownMedia, ShownMessage, ShownRaw, ShownResult
+from loom.prompt import Embedded, Prompt, ShownBlock, ShownMedia, ShownMessage, ShownRaw, ShownResult
+from loom.sampling import Sampling, keep_supported
 from loom.wire import faults, grounding, options, shapes
 from loom.wire.framing import SseParser, get_count, get_object, get_str, not_an_answer, parse_object, wire_errors
 
@@ -50,7 +51,7 @@ def path(model: Model) -> str:
 
 def encode(prompt: Prompt) -> dict[str, Any]:
     body: dict[str, Any] = {"contents": _contents(prompt)}
-    sampling = options.keep_supported(prompt.model, prompt.sampling)
+    sampling = keep_supported(prompt.model, prompt.sampling)
     if said := options.system_text(prompt):
         body["systemInstruction"] = {"parts": [{"text": said}]}
     if prompt.tools:

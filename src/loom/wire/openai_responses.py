@@ -33,6 +33,7 @@ from loom.events import (
 )
 from loom.models import Model, Usage
 from loom.prompt import Prompt, ShownMedia, ShownMessage, ShownRaw, ShownResult
+from loom.sampling import keep_supported
 from loom.wire import faults, options, shapes
 from loom.wire.framing import SseParser, get_count, get_object, get_str, not_an_answer, parse_object, wire_errors
 
@@ -50,7 +51,7 @@ def path(model: Model) -> str:  # noqa: ARG001 - the same question is asked of e
 
 def encode(prompt: Prompt) -> dict[str, Any]:
     model = prompt.model
-    sampling = options.keep_supported(model, prompt.sampling)
+    sampling = keep_supported(model, prompt.sampling)
     body: dict[str, Any] = {"model": model.name, "input": _input(prompt), "stream": True, "store": False}
     if model.thinking.replay != "never":
         # A model that does not reason refuses to be asked for it.
