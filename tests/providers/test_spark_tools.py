@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from spark_world import Shelf, answered
 
 from loom.compile.policy import Policy, Request
 from loom.content.blocks import ContentBlock, ImageBlock, TextBlock, ToolResult
@@ -13,6 +12,7 @@ from loom.content.messages import Message, assistant, tool, user
 from loom.prompt import ToolSpec
 from loom.providers.samples import samples
 from loom.sampling import Sampling
+from providers.spark_world import Shelf, answered
 
 LOGIN, RECEIPT, LEAFLET = samples()
 
