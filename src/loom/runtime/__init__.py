@@ -37,7 +37,7 @@ from loom.config.approval import ApprovalPolicy
 from loom.content.inputs import Attachment, Content
 from loom.content.media import Media
 from loom.content.messages import Message
-from loom.errors import ConfigError, ProviderError, StoreError
+from loom.errors import ConfigError, NotFound, ProviderError, StoreError
 from loom.formats.renderer import FormatRenderer
 from loom.formats.worker import WorkerPool, hold_pool
 from loom.models import PDF, Model, Usage
@@ -92,7 +92,7 @@ class Runtime:
 
     BUILT_IN: Final = "loom/spark"
 
-    def __init__(self, config: Config, database: Database, media: MediaStore) -> None:
+    def __init__(self, config: Config, database: Database, media: MediaStore, *, steps: Steps | None = None) -> None:
         self.config = config
         self.database = database
         self.media = media
@@ -142,7 +142,7 @@ class Runtime:
         self.workers: WorkerPool | None = None
         """The processes that decode files; they end with the last runtime that is open."""
         self._batching = WriteBatching()
-        self._steps: Steps = DirectSteps()
+        self._steps: Steps = steps or DirectSteps()
         self._http: Provider | None = None
         self._discovery: Discovery | None = None
         self._connections: Connections | None = None
@@ -160,16 +160,26 @@ class Runtime:
         runtime: Runtime | None = None
         try:
             address = config.secret("media", "url") or folder / MEDIA
-            runtime = cls(config, database, open_media(address, timeout_seconds=config.media.timeout_seconds))
-            with hold_pool() as runtime.workers:
-                async with runtime.mcp:
-                    yield runtime
+            media = open_media(address, timeout_seconds=config.media.timeout_seconds)
+            async with _open_steps(config) as steps:
+                runtime = cls(config, database, media, steps=steps)
+                await steps.end_orphans(runtime._is_running)
+                with hold_pool() as runtime.workers:
+                    async with runtime.mcp:
+                        yield runtime
         finally:
             if runtime is not None and runtime._connections is not None:
                 await runtime._connections.close()
             await database.close()
             if runtime is not None:
                 runtime.holder.close()
+
+    async def _is_running(self, session_id: str, turn: str) -> bool:
+        try:
+            session = await self.sessions.get(session_id)
+        except NotFound:
+            return False
+        return session.settings.get("running", {}).get("turn") == turn
 
     def copy_from(self, other: Runtime) -> None:
         """Have the tools, models and rules of another one, which may live in another thread."""
@@ -495,6 +505,19 @@ class _LazyUploads:
         if all(ref.size_bytes < MIN_UPLOAD_BYTES for ref in prompt.media()):
             return prompt
         return await self._open().apply(prompt, upload=upload)
+
+
+@asynccontextmanager
+async def _open_steps(config: Config) -> AsyncGenerator[Steps]:
+    """The engine that records the steps of turns."""
+    match config.turn.engine:
+        case "builtin":
+            yield DirectSteps()
+        case "dbos":
+            from loom.runtime.dbos_steps import open_dbos
+
+            async with open_dbos(config.secret("store", "url")) as steps:
+                yield steps
 
 
 def _lost_files(error: ProviderError, prompt: Prompt) -> tuple[str, ...]:
