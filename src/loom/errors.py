@@ -239,6 +239,12 @@ class CapabilityMissing(ProviderError):
     code = "provider.capability_missing"
 
 
+class OutputInvalid(ProviderError):
+    """The answer does not match the schema that was asked for, also after it was asked for once more."""
+
+    code = "output.invalid"
+
+
 class WireError(ProviderError):
     """The provider's answer does not follow its protocol."""
 

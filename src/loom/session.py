@@ -41,6 +41,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     receipt: Receipt
     parent: str = ""
     """The parent of the question: a message that is sent below it becomes a sibling of the question."""
+    output: Any = None
+    """The JSON value of the answer, where a schema was asked for (`options={"output_schema": …}`)."""
     siblings: tuple[Reply, ...] = ()
     """The other answers to the same question, if several were requested."""
 

@@ -81,6 +81,10 @@ class TurnCheckpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """The id that the question had in the queue."""
     previous_head: str = ""
     """Where the head stood before a question got another answer."""
+    repairs: int = 0
+    """How often an answer was asked for again because it did not match its schema."""
+    is_paused: bool = False
+    """Whether the last answer is a part that its provider continues when it is sent back."""
     deaths: int = 0
     """Processes that ended during the current step."""
     is_handed_over: bool = False

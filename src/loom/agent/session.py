@@ -28,6 +28,7 @@ from loom.agent.event_stream import EventStream
 from loom.agent.failures import CONTINUE_HINT, error_of
 from loom.agent.file_undo import UNDONE, ChangedStep, UndoReport, changed_steps, steps_to_undo, undo_text
 from loom.agent.ingest import ingest
+from loom.agent.output import read_output
 from loom.agent.ports import Completion, SessionRecord
 from loom.agent.services import Services
 from loom.agent.tracked_files import TrackedFiles, mentions
@@ -181,9 +182,11 @@ class LocalSession:
         turn = self._last
         if not answers or turn is None or turn.receipt is None:
             raise LoomError(f"the model gave an empty answer (stop: {finished.stop})", hint="Ask again.")
+        message = join_answers([answer.message for answer in answers])
         return Reply(
             node=answers[-1].node,
-            message=join_answers([answer.message for answer in answers]),
+            message=message,
+            output=read_output(message.text, turn.request.sampling.output_schema),
             usage=finished.usage,
             stop=finished.stop,
             receipt=turn.receipt,

@@ -15,6 +15,7 @@ from functools import partial
 from typing import Any, Final
 
 import click
+import msgspec
 
 from loom.agent.session import LocalSession
 from loom.cli.context import print_table
@@ -47,12 +48,14 @@ from loom.content.inputs import Attachment
 from loom.content.messages import text_of
 from loom.errors import ContentError, LoomError
 from loom.runtime import Runtime
+from loom.sampling import sampling_of
 from loom.session import EventIterator
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
 _PUNCTUATION: Final = ",.;:!?)"
 _HELP: Final = """\
 /model [NAME]      choose a model; without a name, show the current one
+/think [LEVEL]     how much the model thinks: off, minimal, low, medium, high, xhigh, max, or auto
 /context [A,B]     what the next request would contain, for these models
 /attach FILE       send a file with the next message; also @FILE inside a message
 /paste             attach the image on the clipboard
@@ -83,6 +86,7 @@ class Chat:
         self._runtime = runtime
         self._speaking = speaking
         self._model = speaking.model
+        self._sampling = speaking.sampling
         self._key = stored_key(runtime, speaking)
         self._tools: Sequence[str] | None = None
         self._session: LocalSession | None = None
@@ -140,6 +144,7 @@ class Chat:
         name, _, rest = line[1:].partition(" ")
         known: dict[str, Callable[[str], Coroutine[Any, Any, None]]] = {
             "model": self._switch,
+            "think": self._think,
             "context": self._context,
             "attach": self._attach,
             "paste": self._paste,
@@ -175,7 +180,7 @@ class Chat:
         speaking = self._speaking
         use_key(self._runtime, speaking, self._key, (await self._runtime.sessions.get(session.id)).model)
         async with open_session(self._runtime, speaking, session, self._tools) as speaker:
-            await self._render_turn(speaker, speaker.stream(*blocks), blocks, progress)
+            await self._render_turn(speaker, speaker.stream(*blocks, options=self._sampling), blocks, progress)
 
     async def _render_turn(
         self,
@@ -213,6 +218,12 @@ class Chat:
             return
         current = (await self._runtime.sessions.get(self._session.id)).model if self._session else self._model
         click.echo(self._runtime.model(current).reference)
+
+    async def _think(self, level: str) -> None:
+        if level:
+            chosen = "" if level == "auto" else level
+            self._sampling = msgspec.structs.replace(self._sampling, thinking=sampling_of(thinking=chosen).thinking)
+        click.echo(f"thinking: {self._sampling.thinking or 'auto (as configured)'}")
 
     async def _context(self, names: str) -> None:
         if self._session is None:

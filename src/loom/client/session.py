@@ -13,6 +13,7 @@ import msgspec
 
 from loom.agent.failures import CONTINUE_HINT, error_of
 from loom.agent.file_undo import ChangedStep, UndoReport
+from loom.agent.output import read_output
 from loom.client.connection import DaemonConnection
 from loom.client.receipts import RemotePlan, receipt_of
 from loom.client.uploads import upload
@@ -158,7 +159,9 @@ class RemoteSession:
                     case TurnFailed():
                         raise error_of(event.code, event.text, event.hint)
                     case TurnFinished():
-                        replies.append(await self._reply(event, answers, asked))
+                        reply = await self._reply(event, answers, asked)
+                        output = read_output(reply.text, sampling_of(options).output_schema)
+                        replies.append(msgspec.structs.replace(reply, output=output))
                         answers.clear()
                     case _:
                         pass

@@ -258,7 +258,7 @@ class _Assembly:
         if not self.out or self.out[0].role != "user":
             self.out.insert(0, ShownMessage("user", (TextBlock(BEGINNING),)))
             self.repairs.append("added a user message so that the request begins with one")
-        if self.out[-1].role == "assistant":
+        if self.out[-1].role == "assistant" and not self.survey.target.request.ends_with_assistant:
             self.out.append(ShownMessage("user", (TextBlock(CONTINUE),)))
             self.repairs.append(ADDED_CONTINUE)
         return self.out

@@ -168,6 +168,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
     sampling: Sampling = Sampling()
+    ends_with_assistant: bool = False
+    """Whether the last message may be the assistant's: its provider paused in it."""
     look_tool: str = "look"
     """The tool that calls back what was reduced; named in fallback texts when the model has it."""
 

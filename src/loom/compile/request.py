@@ -124,6 +124,8 @@ class RequestInput(msgspec.Struct, frozen=True, kw_only=True):
     limits: LearnedLimits = LearnedLimits()
     draft: tuple[Message, ...] = ()
     """Messages behind the path that are not stored."""
+    ends_with_assistant: bool = False
+    """Whether the path ends with a part of an answer that the provider continues when it gets it back as it is."""
     is_placeholder: bool = False
     """Whether the draft only stands for a message that is not written yet: it has no row in the receipt."""
 
@@ -133,7 +135,12 @@ class RequestInput(msgspec.Struct, frozen=True, kw_only=True):
             self.full_path,
             self.limits.limit_model(self.model),
             policy=self.limits.limit_policy(self.policy),
-            request=Request(system=self.system, tools=self.tools, sampling=self.sampling),
+            request=Request(
+                system=self.system,
+                tools=self.tools,
+                sampling=self.sampling,
+                ends_with_assistant=self.ends_with_assistant,
+            ),
             overrides=self.overrides,
             alts=self.alts,
             watermark=self.watermark,

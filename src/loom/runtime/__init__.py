@@ -357,6 +357,7 @@ class Runtime:
         tools: Sequence[str] | None = None,
         draft: Sequence[Message] = (),
         renditions: Renditions[Any] | None = None,
+        sampling: Sampling | None = None,
     ) -> NextRequest:
         """Compile the next request of a conversation that is not stored, with `renditions` made elsewhere. Nothing is
         sent."""
@@ -365,7 +366,7 @@ class Runtime:
         settler = self.settler
         if renditions is not None:
             settler = Settler(renditions, describer=self._describer, uploads=self._file_uploads())
-        return await next_request(snapshot, model, options, settler.settle, draft=draft)
+        return await next_request(snapshot, model, options, settler.settle, draft=draft, sampling=sampling)
 
     async def describe(self, media: Media, by: str = "") -> Description:
         """Describe an image in words by a model (the describer, if empty)."""
