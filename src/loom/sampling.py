@@ -45,6 +45,8 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     service_tier: ShortText = ""
     user: ShortText = ""
     """An id of the end user, for the platform's abuse reports."""
+    server_tools: Annotated[tuple[ShortText, ...], Meta(max_length=8)] = ()
+    """Tools that the platform runs itself: `web_search`, `web_fetch`, `code_execution`, `image_generation`."""
     cache_key: ShortText = ""
     """Requests with the same key are sent to the same cache."""
     cache: CacheWish = ""
@@ -172,7 +174,10 @@ def keep_supported(model: Model, sampling: Sampling) -> Sampling:
     lacking = unsupported_options(model, sampling)
     if not lacking:
         return sampling
-    return msgspec.structs.replace(sampling, **{name: getattr(_DEFAULT, name) for name in lacking})
+    kept = {name: getattr(_DEFAULT, name) for name in lacking}
+    if "server_tools" in lacking:
+        kept["server_tools"] = tuple(tool for tool in sampling.server_tools if tool in model.server_tools)
+    return msgspec.structs.replace(sampling, **kept)
 
 
 def _takes(model: Model, sampling: Sampling, name: str) -> bool:
@@ -186,6 +191,8 @@ def _takes(model: Model, sampling: Sampling, name: str) -> bool:
         return False
     if name == "tool_name":
         return sampling.tool_choice == "any" and name in model.options
+    if name == "server_tools":
+        return all(tool in model.server_tools for tool in sampling.server_tools)
     if name == "output_schema":
         return True  # where there is no field for it, words ask for the JSON
     if name == "tool_choice" and sampling.tool_choice == "none":

@@ -85,6 +85,10 @@ class ModelEntry(Section, frozen=True, kw_only=True):
         CacheWish,
         about("`1h` keeps the prompt cache for an hour at a higher price; `off` caches nothing, if possible."),
     ] = ""
+    server_tools: Annotated[
+        tuple[str, ...],
+        about("Tools that the provider runs: `web_search`, `web_fetch`, `code_execution`, `image_generation`."),
+    ] = ()
     extra_body: Annotated[
         Mapping[str, Any], about("Fields that are merged into every request, such as `top_k` or `provider`.")
     ] = msgspec.field(default_factory=dict[str, Any])
