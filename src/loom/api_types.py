@@ -255,6 +255,8 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     thinking: ThinkingLevel = ""
     options: RequestChoices | None = None
     """For all its messages."""
+    agent: Name = ""
+    """An agent of the configuration."""
 
 
 class SessionChangeBody(msgspec.Struct, frozen=True, kw_only=True):
@@ -265,6 +267,8 @@ class SessionChangeBody(msgspec.Struct, frozen=True, kw_only=True):
     """Empty leaves it to the model again."""
     options: RequestChoices | None = None
     """Replaces the options of the session."""
+    agent: Name | None = None
+    """Its tools and rules apply from the next message on; the system prompt stays. Empty: no agent."""
 
 
 class SessionView(msgspec.Struct, frozen=True, kw_only=True):
@@ -288,6 +292,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     snippet: str
     thumb: str | None
     """The digest of the newest image."""
+    agent: str = ""
 
 
 class SessionPage(msgspec.Struct, frozen=True):

@@ -11,6 +11,7 @@
     ├── ProviderError               provider, model, status, retry_after, request id
     │   ├── NotAuthorised · RateLimited · Overloaded · Unavailable · Refused
     │   ├── TooManyBytes · ContextOverflow · MediaRefused (with the media) · CapabilityMissing
+    │   ├── OutputInvalid           an answer that does not match the schema that was asked for
     │   └── WireError               an answer of the provider that cannot be parsed
     └── ToolError                   raised by a tool; becomes ToolResult(is_error=True); never leaves a turn
 

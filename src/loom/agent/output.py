@@ -53,14 +53,14 @@ def read_output(text: str, schema: OutputSchema | None) -> Any:
 
 def schema_problem(value: Any, schema: dict[str, Any]) -> str:
     """Return where and how a value does not match a JSON Schema; empty where it does. Nothing is fetched."""
-    from jsonschema.exceptions import best_match  # pyright: ignore[reportUnknownVariableType]  partly untyped
+    from jsonschema import exceptions
     from referencing.exceptions import Unresolvable
 
     fault = schema_fault(schema)
     if fault:
         return f"the schema itself is not valid: {fault}"
     try:
-        found: Any = best_match(_validator(schema).iter_errors(value))
+        found = next(iter(sorted(_validator(schema).iter_errors(value), key=exceptions.relevance)), None)
     except Unresolvable as error:
         return f"the schema itself is not valid: {error}"
     return "" if found is None else f"at {found.json_path}: {found.message}"

@@ -41,6 +41,7 @@ from loom.daemon.turns import state_of
 from loom.daemon.views import siblings_of, tree_node
 from loom.errors import Conflict, ContentError, Corrupt, NotFound, Stale, Unreadable
 from loom.message_types import Children
+from loom.runtime.agents import AGENT, find_agent
 from loom.sampling import Sampling, stored_sampling
 from loom.store.session_rows import StoredSession
 from loom.tools.file_walk import Walk
@@ -56,9 +57,10 @@ async def create(call: Call[None, NewSession]) -> Response:
         daemon.runtime.model(body.model)
     session = await daemon.runtime.session(
         title=body.title,
-        model=body.model or await daemon.runtime.default_model(),
+        model=body.model or ("" if body.agent else await daemon.runtime.default_model()),
         system=body.system,
         workspace=await folder_of(body.workspace),
+        agent=body.agent,
     )
     if (options := choices_of(body.thinking, body.options)) != Sampling():
         await session.set_options(options)
@@ -119,22 +121,20 @@ async def change(call: Call[None, SessionChangeBody]) -> Response:
     daemon, body = call.daemon, call.body
     if body.model:
         daemon.runtime.model(body.model)
+    if body.agent:
+        find_agent(daemon.runtime.config, body.agent)
+    settings = {**({} if body.agent is None else {AGENT: body.agent or None}), **await _new_options(call)}
     stored = await _update(
-        daemon,
-        call,
-        title=body.title,
-        model=body.model or None,
-        archived=body.archived,
-        settings=await _new_options(call),
+        daemon, call, title=body.title, model=body.model or None, archived=body.archived, settings=settings or None
     )
     return await session_response(daemon, stored)
 
 
-async def _new_options(call: Call[None, SessionChangeBody]) -> dict[str, Any] | None:
-    """Return the setting that the body changes, or None if it changes none."""
+async def _new_options(call: Call[None, SessionChangeBody]) -> dict[str, Any]:
+    """Return the setting that the body changes, if it changes one."""
     body = call.body
     if body.options is None and body.thinking is None:
-        return None
+        return {}
     if body.options is not None:
         options = choices_of(body.thinking or "", body.options)
     else:
