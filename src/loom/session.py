@@ -67,6 +67,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Text files whose changes are reported to the model from then on."""
     tools: tuple[str, ...] | None = None
     """The tools that may be called; None means all that are available then."""
+    is_compact: bool = False
+    """Whether a summary of the path is requested instead of an answer."""
     sampling: Sampling = Sampling()
     """How to answer, where it differs from what the session and the settings say."""
 
@@ -287,9 +289,10 @@ class Session(Protocol):
         model: str | None = None,
         workspace: str | None = None,
         archived: bool | None = None,
+        agent: str | None = None,
         rev: int | None = None,
     ) -> SessionView:
-        """Change what is given, at once."""
+        """Change what is given, at once. `agent` is the name of a configured agent; empty means none."""
         ...
 
     async def use(self, model: str) -> None:
@@ -340,13 +343,15 @@ class Session(Protocol):
         max_tokens: int | None = None,
         last: bool = False,
         sent: bool = False,
+        thinking: str = "",
+        options: Choices = None,
     ) -> PlanView:
         """Return the same for several models side by side: one row for each block. A model that cannot take the request
         has an `error` instead of raising one. `last` adds what each model was sent last; `sent` plans that request
         again instead of the next one. Sizes may be estimates."""
         ...
 
-    async def wire(self, model: str = "") -> WireView:
+    async def wire(self, model: str = "", *, thinking: str = "", options: Choices = None) -> WireView:
         """Return the exact body of the next request for a model, each medium as its digest and size."""
         ...
 

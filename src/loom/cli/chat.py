@@ -18,7 +18,6 @@ from typing import Any, Final, NamedTuple
 import click
 import msgspec
 
-from loom.agent.session import LocalSession
 from loom.cli.context import print_table
 from loom.cli.log import draw_tree
 from loom.cli.shared.approval_prompt import AnySession
@@ -50,6 +49,7 @@ from loom.content.messages import text_of
 from loom.errors import ContentError, LoomError
 from loom.models import THINKING_LEVELS
 from loom.runtime import Runtime
+from loom.runtime.session import LocalSession
 from loom.sampling import sampling_of
 from loom.session import EventIterator
 
