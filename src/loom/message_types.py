@@ -69,6 +69,8 @@ class MessageBody(msgspec.Struct, frozen=True, kw_only=True):
     """How much the model may think about this message; empty leaves it to the session and the settings."""
     options: RequestChoices | None = None
     """Of this message only."""
+    steer: bool = False
+    """Let the turn that runs read it at its next step, instead of giving it a turn of its own."""
 
 
 class PostedMessage(msgspec.Struct, frozen=True, kw_only=True):

@@ -128,6 +128,7 @@ async def _post(
         n=body.n,
         tools=body.tools,
         sampling=choices_of(body.thinking, body.options),
+        steer=body.steer,
     )
     return _accepted_response(session.id, accepted, notices)
 

@@ -119,12 +119,16 @@ class Turns:
         n: int = 1,
         tools: Sequence[str] | None = None,
         sampling: Sampling | None = None,
+        steer: bool = False,
     ) -> AcceptedMessage:
         """Queue a message and start its turn when no other runs. The same `key` again returns the first one."""
         self._check_open()
         seq = await self._dispatch.events.head(session_id)
         session = await self._runtime.library.open(session_id, tools=tools)
-        queued = await session.post(*content, key=key, model=model, parent=parent, n=n, options=sampling)
+        if steer:
+            queued = await session.steer(*content, key=key)
+        else:
+            queued = await session.post(*content, key=key, model=model, parent=parent, n=n, options=sampling)
         return await self._accept(session, queued, seq)
 
     async def regenerate(
