@@ -155,7 +155,7 @@ def _marks() -> set[str]:
     prefix = f"{_MARK}=".encode()
     found: set[str] = set()
     for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile, or is somebody else's
+        with contextlib.suppress(OSError):  # it has ended meanwhile, or belongs to another user
             variables = (folder / "environ").read_bytes().split(b"\0")
             found |= {os.fsdecode(it.removeprefix(prefix)) for it in variables if it.startswith(prefix)}
     return found
