@@ -43,8 +43,9 @@ class Calls:
 async def measure(*, picture: bool) -> None:
     with tempfile.TemporaryDirectory() as folder:
         config = load_config(cwd=Path(folder), environ={"LOOM_HOME": folder})
-        async with Runtime.open(config) as runtime:
-            runtime.providers["anthropic"] = ScriptedProvider(["three short words"] * 12)
+        async with Runtime.open(
+            config, providers={"anthropic": ScriptedProvider(["three short words"] * 12)}
+        ) as runtime:
             session = await runtime.session(model=MODEL)
             await session.send("warm up")
             jobs = {"write": 0, "read": 0, "select": 0}

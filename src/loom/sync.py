@@ -13,26 +13,24 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterator, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
-
-import msgspec
 
 from loom.agent.session import LocalSession
 from loom.compile.ports import Provider
 from loom.config import Config, load_config
 from loom.content.inputs import Content
 from loom.content.messages import Message
-from loom.errors import ConfigError, LoomError
+from loom.errors import LoomError
 from loom.events import ApprovalRequested, Event
-from loom.runtime import Runtime
-from loom.runtime.custom_provider import Answering, CustomProvider
+from loom.runtime import Runtime, resolve_model
+from loom.runtime.custom_provider import CustomProvider
+from loom.runtime.options import ToolChoice
 from loom.runtime.plan import Plan, plan_request
 from loom.session import Reply
-from loom.tools.base import Tool, tool
 from loom.tools.diff import unified_diff
 
 T = TypeVar("T")
@@ -65,33 +63,30 @@ class Loom:
         self,
         *,
         model: str | CustomProvider = "",
-        tools: Iterable[Tool | Callable[..., Any]] | Literal["all"] = (),
+        tools: ToolChoice = (),
         approve: Callable[[str, str], Literal["allow", "ask", "deny"]] | None = None,
         provider: Provider | None = None,
         store: str = "",
         media: str = "",
         config: Config | None = None,
     ) -> None:
-        config = _load_config(config, store, media)
         self._model = model if isinstance(model, str) else model.name
-        if self._model:
-            config = msgspec.structs.replace(config, model=self._model)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="loom", daemon=True)
         self._thread.start()
         self._stack = AsyncExitStack()
         self._closed = False
         try:
-            self.runtime = self.run(self._stack.enter_async_context(Runtime.open(config)))
-            for found in self.runtime.built_in_tools().values() if tools == "all" else tools:
-                made = found if isinstance(found, Tool) else tool(found)
-                self.runtime.tools[made.name] = made
-            if not isinstance(model, str):
-                self.runtime.own_models[model.name] = Answering(model)
-            if provider is not None:
-                self.runtime.providers[self.runtime.model(self._model).provider] = provider
-            if approve is not None:
-                self.runtime.rule = approve
+            opening = Runtime.open(
+                config,
+                model=model,
+                tools=tools,
+                approve=approve,
+                providers={_platform(self._model, config): provider} if provider is not None else None,
+                store=store,
+                media=media,
+            )
+            self.runtime = self.run(self._stack.enter_async_context(opening))
         except BaseException:
             self.close()
             raise
@@ -237,12 +232,10 @@ class SyncNode:
         return self._session.send(*content, model=model, parent=self.node, n=n)
 
 
-def _load_config(config: Config | None, store: str, media: str) -> Config:
-    if config is None:
-        return load_config(flags={"store.url": store or None, "media.url": media or None})
-    if store or media:
-        raise ConfigError("a configuration says where things are kept.", hint="Give it store.url and media.url.")
-    return config
+def _platform(model: str, config: Config | None) -> str:
+    """Return the platform whose models `provider` answers for: that of the model in use."""
+    config = config or load_config()
+    return resolve_model(model or config.model or Runtime.BUILT_IN, config).provider
 
 
 async def _next(events: AsyncIterator[Event]) -> Event:

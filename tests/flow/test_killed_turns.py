@@ -80,9 +80,9 @@ async def test_fifty_kills_lose_nothing_that_was_told_and_run_nothing_twice(tmp_
     session_id = await opened(tmp_path)
     told, kills = await asyncio.to_thread(killed, tmp_path, session_id, 20260214)
     assert kills == KILLS
-    async with Runtime.open(load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)})) as runtime:
+    config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)})
+    async with Runtime.open(config, providers={"anthropic": ScriptedProvider(["I am back."] * 9)}) as runtime:
         session = await runtime.session(session_id)
-        runtime.providers["anthropic"] = ScriptedProvider(["I am back."] * 9)
         assert (await session.send("are you there?")).text == "I am back."
         assert await runtime.database.check() == ()
         assert (await runtime.forest.verify(exists=runtime.media.exists)).problems == ()

@@ -95,11 +95,11 @@ def leaving(folder: Path, fuse: Fuse) -> Tool:
 async def take_turns(folder: Path, session_id: str, life: str, length: int) -> None:
     fuse = Fuse(length)
     config = load_config(cwd=folder, environ={"LOOM_HOME": str(folder)})
-    async with Runtime.open(config) as runtime:
+    async with Runtime.open(
+        config, providers={"anthropic": Speaker(fuse, life)}, tools=[leaving(folder, fuse)]
+    ) as runtime:
         runtime.database.write = fuse.around(runtime.database.write)
         runtime.media.put = fuse.around(runtime.media.put)
-        runtime.providers["anthropic"] = Speaker(fuse, life)
-        runtime.tools = {"leave": leaving(folder, fuse)}
         session = await runtime.session(session_id)
         for number in range(1_000):
             picture = sample_png(30, 30 + length % 5)

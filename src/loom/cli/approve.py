@@ -37,7 +37,7 @@ def command(names: tuple[str, ...], always: bool, reason: str | None, as_json: b
 
 async def _approve(names: tuple[str, ...], given: ApprovalReply, form: OutputFormat) -> int:
     speaking = MessageOptions()
-    async with Runtime.open() as runtime:
+    async with Runtime.open(tools="all") as runtime:
         waiting, chosen = await _find_approvals(runtime, names)
         stored = waiting.session
         if await runs_elsewhere(runtime, speaking, stored):

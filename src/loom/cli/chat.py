@@ -72,7 +72,8 @@ def command(**given: Any) -> int:
     speaking = MessageOptions(**message_options_from(given))
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
-        runtime = runner.run(stack.enter_async_context(Runtime.open(load_config(flags=speaking.flags))))
+        opening = Runtime.open(load_config(flags=speaking.flags), tools="all")
+        runtime = runner.run(stack.enter_async_context(opening))
         try:
             return Chat(runner, runtime, speaking).run()
         finally:

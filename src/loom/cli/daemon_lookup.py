@@ -40,7 +40,8 @@ async def open_session(
     `tools` are those that the session here was opened with."""
     model = runtime.model((await runtime.sessions.get(session.id)).model)
     may = speaking.uses_daemon and not speaking.key and has_same_settings(runtime.config, model)
-    may = may and not (runtime.offers_mcp and _has_own_servers(runtime))
+    uses_servers = tools is None or not runtime.tools.keys() >= set(tools)
+    may = may and not (uses_servers and _has_own_servers(runtime))
     client = await find(runtime.config) if may else None
     if client is None:
         yield session

@@ -8,10 +8,11 @@ import os
 import time
 from collections import ChainMap
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
@@ -40,7 +41,7 @@ from loom.errors import ConfigError, ProviderError, StoreError
 from loom.formats.renderer import FormatRenderer
 from loom.models import PDF, Model, Usage
 from loom.prompt import Prompt, Sampling
-from loom.runtime.custom_provider import REGISTERED, Answering
+from loom.runtime.custom_provider import REGISTERED, Answering, CustomProvider
 from loom.runtime.event_log import EventLog
 from loom.runtime.model_resolution import (
     FIRST_CHOICES,
@@ -50,6 +51,13 @@ from loom.runtime.model_resolution import (
     price,
     resolve_model,
     sampling_for,
+)
+from loom.runtime.options import (
+    ProviderChoice,
+    RuntimeOptions,
+    ToolChoice,
+    choose_tools,
+    split_providers,
 )
 from loom.runtime.record import SessionStores, StoredRecord
 from loom.runtime.servers import approval_rule, mcp_servers, sandbox_for
@@ -69,6 +77,7 @@ from loom.store.sessions import Sessions
 from loom.store.sweep import SweepReport, forget, sweep
 from loom.store.uploads import UploadRecords as StoredUploads
 from loom.tools.base import Tool
+from loom.tools.mcp import McpServers
 
 if TYPE_CHECKING:
     from loom.providers.connections import Connections
@@ -84,21 +93,26 @@ MEDIA = "media"
 
 
 class Runtime:
-    """Use it as `async with Runtime.open() as runtime`."""
+    """The composition root: it opens the store, the providers and the tools once, and hands out sessions.
+
+    Use it as `async with Runtime.open(...) as runtime`. Everything is a keyword of `open`; its attributes cannot be
+    assigned.
+    """
 
     BUILT_IN: Final = "loom/spark"
 
-    def __init__(self, config: Config, database: Database, media: MediaStore) -> None:
-        self.config = config
-        self.database = database
-        self.media = media
-        self.forest = Forest(database)
-        self.sessions = Sessions(database)
-        self.events = EventLog(Events(database), self.forest)
-        self.queue = MessageQueue(database)
-        self.leases = Leases(database)
-        self.requests = Commands(database)
-        self.holder = ProcessIdentity()
+    def __init__(self, config: Config, database: Database, media: MediaStore, options: RuntimeOptions) -> None:
+        self._options = options
+        self._config = config
+        self.database: Final = database
+        self.media: Final = media
+        self.forest: Final = Forest(database)
+        self.sessions: Final = Sessions(database)
+        self.events: Final = EventLog(Events(database), self.forest)
+        self.queue: Final = MessageQueue(database)
+        self.leases: Final = Leases(database)
+        self.requests: Final = Commands(database)
+        self.holder: Final = ProcessIdentity()
         self._stores = SessionStores(
             sessions=self.sessions,
             forest=self.forest,
@@ -108,33 +122,22 @@ class Runtime:
             leases=self.leases,
             requests=self.requests,
         )
-        self.derived = DerivedCache(media.place, max_bytes=config.media.derived_max_bytes)
-        self.renditions = Renditions(
+        self.derived: Final = DerivedCache(media.place, max_bytes=config.media.derived_max_bytes)
+        self.renditions: Final = Renditions(
             media, self.derived, FormatRenderer(config.media_limits()), on_text=MediaTexts(database).save
         )
-        self.describer: str = config.context.describer
-        """The model that describes images for text-only models; empty: images are not described."""
-        self.settler = Settler(self.renditions, describer=self._describer, uploads=self._file_uploads())
-        self.tools: dict[str, Tool] = {}
-        self.providers: dict[str, Provider] = {}
-        self.own_models: ChainMap[str, Answering] = ChainMap({}, REGISTERED)
+        self.settler: Final = Settler(self.renditions, describer=self._describer, uploads=self._file_uploads())
+        self._providers, own_models = split_providers(options.providers)
+        if not isinstance(options.model, str):
+            own_models[options.model.name] = Answering(options.model)
+        self._own_models: ChainMap[str, Answering] = ChainMap(own_models, REGISTERED)
         """Providers that are no service: `NAME` and `NAME/MODEL` mean them. Those of all runtimes, and its own."""
-        self.rule: Rule = approval_rule(config)
-        limits = config.turn
-        self.turn_limits = TurnLimits(
-            steps=limits.max_steps,
-            seconds=limits.max_seconds,
-            usd=limits.max_usd,
-            answer_bytes=limits.max_answer_bytes,
+        self._rule: Rule = options.approve or approval_rule(config)
+        self.notices: Final[list[str]] = []
+        self.mcp: Final = (
+            mcp_servers(config, Path.cwd(), self.notices.append) if isinstance(options.mcp, bool) else options.mcp
         )
-        self.auto_context: tuple[str, ...] = config.context.auto_context
-        """Globs of text files that every session is kept informed of."""
-        self.reads_instructions = True
-        """Whether a new session begins with what AGENTS.md says."""
-        self.notices: list[str] = []
-        self.mcp = mcp_servers(config, Path.cwd(), self.notices.append)
-        self.offers_mcp = True
-        """Whether sessions may use all tools of those servers; without it, only those that are among `tools`."""
+        self._chosen = choose_tools(options.tools, self.built_in_tools)
         self._batching = WriteBatching()
         self._steps: Steps = DirectSteps()
         self._http: Provider | None = None
@@ -143,19 +146,67 @@ class Runtime:
         self._uploads: ProviderUploads | None = None
         self._describers: dict[str, Describer] = {}
         self._locks: WeakValueDictionary[str, SessionLock] = WeakValueDictionary()
+        self._is_complete = True
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("_") and "_is_complete" in self.__dict__:
+            raise AttributeError(f"Runtime.{name} cannot be assigned: give it to Runtime.open(...) as a keyword")
+        super().__setattr__(name, value)
+
+    @classmethod
+    def open(
+        cls,
+        config: Config | None = None,
+        *,
+        model: str | CustomProvider = "",
+        tools: ToolChoice = (),
+        approve: Rule | None = None,
+        providers: ProviderChoice | None = None,
+        store: str = "",
+        media: str = "",
+        system: str = "",
+        mcp: bool | McpServers = True,
+        instructions: bool = True,
+        limits: TurnLimits | None = None,
+    ) -> AbstractAsyncContextManager[Runtime]:
+        """Open a runtime; without `config`, with the user's configuration.
+
+        `model` is asked where a session names none: a name, or a provider of your own. `tools` are names of built-in
+        tools, typed functions and `Tool` objects, or "all". `approve` decides on calls instead of the configured rules.
+        `providers` answer for the platforms that they are given for. `store` and `media` say where sessions and bytes
+        are kept ("postgresql://…", "s3://bucket/prefix"). `system` begins every new session that names no other.
+        `mcp=False` leaves out the configured MCP servers, a `McpServers` replaces them. Without `instructions`,
+        AGENTS.md is not read. `limits` end a turn instead of the configured ones.
+        """
+        config = _configured(config, store, media)
+        name = model if isinstance(model, str) else model.name
+        if name:
+            config = msgspec.structs.replace(config, model=name)
+        options = RuntimeOptions(
+            model=model,
+            tools=tools if isinstance(tools, str | Mapping) else tuple(tools),
+            approve=approve,
+            providers=providers or {},
+            system=system,
+            mcp=mcp,
+            instructions=instructions,
+            limits=limits,
+        )
+        return cls._open(config, options)
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, config: Config | None = None) -> AsyncGenerator[Runtime]:
-        """With no configuration given, the user's; with none there either, everything is in one folder of theirs."""
-        config = config or load_config()
+    async def _open(cls, config: Config, options: RuntimeOptions) -> AsyncGenerator[Runtime]:
         folder = config.data_folder()
         database = await _opened(config.secret("store", "url"), folder / DATABASE)
         runtime: Runtime | None = None
         try:
             address = config.secret("media", "url") or folder / MEDIA
-            runtime = cls(config, database, open_media(address, timeout_seconds=config.media.timeout_seconds))
-            async with runtime.mcp:
+            blobs = open_media(address, timeout_seconds=config.media.timeout_seconds)
+            runtime = cls(config, database, blobs, options)
+            async with AsyncExitStack() as stack:
+                if isinstance(options.mcp, bool):
+                    await stack.enter_async_context(runtime.mcp)
                 yield runtime
         finally:
             if runtime is not None and runtime._connections is not None:
@@ -164,20 +215,48 @@ class Runtime:
             if runtime is not None:
                 runtime.holder.close()
 
-    def copy_from(self, other: Runtime) -> None:
-        """Have the tools, models and rules of another one, which may live in another thread."""
-        self.tools = dict(other.tools)
-        self.providers = dict(other.providers)
-        self.own_models.maps[0].update(other.own_models.maps[0])
-        self.rule = other.rule
-        self.describer = other.describer
-        self.turn_limits = other.turn_limits
-        self.auto_context = other.auto_context
-        self.reads_instructions = other.reads_instructions
+    def open_again(self) -> AbstractAsyncContextManager[Runtime]:
+        """Open another runtime with the same configuration and keywords, for another event loop."""
+        return self._open(self._config, self._options)
+
+    @property
+    def config(self) -> Config:
+        return self._config
+
+    def reconfigure(self, config: Config) -> None:
+        """Take keys, models and context settings from `config` from now on; stores, rules and tools stay."""
+        self._config = config
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """The tools that sessions may use, besides those of MCP servers."""
+        return MappingProxyType(self._chosen.tools)
+
+    @property
+    def providers(self) -> Mapping[str, Provider]:
+        """Who answers for a platform, where that was given."""
+        return MappingProxyType(self._providers)
+
+    @property
+    def describer(self) -> str:
+        """The model that describes images for text-only models; empty: images are not described."""
+        return self._config.context.describer
+
+    @property
+    def turn_limits(self) -> TurnLimits:
+        if self._options.limits is not None:
+            return self._options.limits
+        found = self._config.turn
+        return TurnLimits(
+            steps=found.max_steps,
+            seconds=found.max_seconds,
+            usd=found.max_usd,
+            answer_bytes=found.max_answer_bytes,
+        )
 
     def model(self, reference: str = "") -> Model:
         """A configured name or `platform/name`; where nothing is said, the configured default or the built-in model."""
-        return resolve_model(reference or self.config.model or self.BUILT_IN, self.config, self.own_models)
+        return resolve_model(reference or self.config.model or self.BUILT_IN, self.config, self._own_models)
 
     async def default_model(self) -> str:
         """Whom to ask where nobody says: the configured model, a service whose key is there, a server on this machine,
@@ -208,13 +287,22 @@ class Runtime:
 
     def available_tools(self, names: Collection[str] | None = None) -> Mapping[str, Tool]:
         """The tools that sessions may use, or those of them that have these names."""
-        found = ChainMap(self.tools, self.mcp.tools) if self.offers_mcp else self.tools
+        found = self._all_tools()
         if names is None:
             return found
         unknown = next((name for name in names if name not in found), None)
         if unknown is not None:
             raise ConfigError(f"there is no tool {unknown!r}.", hint=f"These exist: {', '.join(sorted(found))}.")
         return {name: tool for name, tool in found.items() if name in names}
+
+    def _all_tools(self) -> Mapping[str, Tool]:
+        tools = dict(self.tools)
+        if self._options.mcp is False:
+            return tools
+        of_servers, only = self.mcp.tools, self._chosen.mcp
+        if only is None:
+            return ChainMap(tools, of_servers)  # live: a server's tools may change while sessions are open
+        return tools | {name: it for name, it in of_servers.items() if name in only}
 
     async def fetch(self, url: str) -> Attachment:
         """The file at an address that the user named: of all private hosts, only that one may be asked."""
@@ -243,21 +331,22 @@ class Runtime:
 
         `tools` are those that what is said through this object may call; without them, all of the runtime's.
         """
-        if self.offers_mcp:
+        if self._options.mcp is not False and (tools is None or not self.tools.keys() >= set(tools)):
             await self.mcp.wait_ready()
         self.available_tools(tools)
         services = self.services()
         if session_id:
             await self.sessions.get(session_id)
             return LocalSession(self._record(session_id), services, tools=tools)
-        resolved = self.model(model)  # before anything is stored
+        model = model or self.config.model or self.BUILT_IN
+        self.model(model)  # before anything is stored
         place = await asyncio.to_thread(_workspace, workspace)
         found = await self._instructions(place)
         view = {file.place: SeenFile(await self.media.put(file.text.encode()), is_own=True) for file in found.files}
         created = await self.sessions.create(
             title=title,
-            model=model or resolved.reference,
-            system=with_instructions(system, found.files),
+            model=model,
+            system=with_instructions(system or self._options.system, found.files),
             workspace=str(place),
             settings={"tracked": msgspec.to_builtins(view)} if view else {},
         )
@@ -271,7 +360,7 @@ class Runtime:
         return with_instructions(system, (await self._instructions(workspace)).files)
 
     async def _instructions(self, workspace: Path) -> Instructions:
-        if not self.reads_instructions:
+        if not self._options.instructions:
             return Instructions()
         own = user_folder(self.config.provenance.environ, workspace)
         return await asyncio.to_thread(read_instructions, workspace, own)
@@ -297,9 +386,9 @@ class Runtime:
             batching=self._batching,
             tool_output_bytes=self.config.context.tool_output_bytes,
             secrets=self._secret_values,
-            auto_context=self.auto_context,
+            auto_context=self.config.context.auto_context,
             tools=self.available_tools(),
-            rule=self.rule,
+            rule=self._rule,
             resolve_model=self.resolve_live,
             sampling=self._sampling,
             learn=self._learn,
@@ -379,7 +468,7 @@ class Runtime:
 
     def _is_given(self, model: Model) -> bool:
         """Whether there is no endpoint to ask: the built-in model, or a provider given by hand."""
-        return model.provider in ("loom", *self.providers, *self.own_models)
+        return model.provider in ("loom", *self._providers, *self._own_models)
 
     def _discover(self) -> Discovery:
         if self._discovery is None:
@@ -408,7 +497,7 @@ class Runtime:
 
     def provider(self, model: Model) -> Provider:
         """Who answers for a model: one given by hand, the built-in one, or the network."""
-        given = self.providers.get(model.provider) or self.own_models.get(model.provider)
+        given = self._providers.get(model.provider) or self._own_models.get(model.provider)
         if given is not None:
             return given
         if model.provider == "loom":
@@ -481,6 +570,17 @@ def _lost_files(error: ProviderError, prompt: Prompt) -> tuple[str, ...]:
     from loom.providers.files import lost_files
 
     return lost_files(error, prompt)
+
+
+def _configured(config: Config | None, store: str, media: str) -> Config:
+    if config is None:
+        return load_config(flags={"store.url": store or None, "media.url": media or None})
+    if store or media:
+        raise ConfigError(
+            "config= says where sessions and media are kept.",
+            hint="Set store.url and media.url there, or leave it out.",
+        )
+    return config
 
 
 async def _opened(url: str, own: Path) -> Database:
