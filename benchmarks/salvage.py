@@ -23,8 +23,6 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests" / "store"))
 
-from damaged_stores import WAYS, World, damage, make_world, may_be_lost
-
 from loom.content.messages import assistant, user
 from loom.errors import Corrupt
 from loom.store.backup import back_up
@@ -33,6 +31,7 @@ from loom.store.forest import Forest
 from loom.store.media import open_media
 from loom.store.salvage import NOTE, salvage
 from loom.store.sessions import Sessions
+from store.damaged_stores import WAYS, World, damage, make_world, may_be_lost
 
 NOTE_BEGINS = NOTE.partition("{")[0]
 

@@ -7,7 +7,7 @@ from textwrap import fill
 from typing import Final
 
 from loom import errors
-from loom.cli.exit_codes import MEANINGS, exit_code
+from loom.cli.shared.exit_codes import MEANINGS, exit_code
 from loom.errors import LoomError
 
 _INTRODUCTION: Final = """\
@@ -62,6 +62,7 @@ _ADVICE: Final = {
     "Newer": "Upgrade Loom. Older versions leave what they do not know untouched.",
     "Corrupt": "Run `loom doctor`: it says what is damaged and what can be mended. Other sessions are not affected.",
     "Conflict": "Load the session again and repeat what you did: nothing of it was stored.",
+    "Stale": "Load the session again, look at what has changed, and repeat the change with its new revision.",
     "Full": "Make room (`loom sweep` deletes media that nothing refers to) and try again. Nothing is stored by halves.",
     "ReadOnly": "Make the folder writable for you, or set `home` (or `LOOM_HOME`) to one that is.",
     "Unreachable": "Check that the database of `[store]` or the bucket of `[media]` runs and can be reached from here.",

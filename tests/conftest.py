@@ -6,10 +6,13 @@ With `LOOM_TEST_PROFILE=quick` each property is tried on a few cases only: the f
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from typing import Final
 
 import pytest
 from hypothesis import settings
+
+from loom.formats.worker import hold_pool
 
 QUICK: Final = os.environ.get("LOOM_TEST_PROFILE") == "quick"
 QUICK_EXAMPLES: Final = 10
@@ -27,3 +30,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if own is not None:
             few = settings(own, max_examples=min(own.max_examples, QUICK_EXAMPLES))
             test._hypothesis_internal_use_settings = few
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _warm_workers() -> Iterator[None]:
+    """Keep worker processes between tests: each runtime would otherwise start its own."""
+    with hold_pool():
+        yield

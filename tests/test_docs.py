@@ -43,6 +43,7 @@ SECTIONS = {
     "L": range(108, 117),
     "M": range(117, 118),
     "N": range(125, 128),
+    "Q": range(142, 153),
 }
 EXPECTED = {
     **{section: [str(number) for number in numbers] for section, numbers in SECTIONS.items()},

@@ -15,7 +15,7 @@ import magic
 import puremagic
 from magika import Magika
 
-sys.path[:0] = [str(Path(__file__).parents[2] / "tests"), str(Path(__file__).parents[2] / "tests" / "formats")]
+sys.path[:0] = [str(Path(__file__).parents[2] / "tests")]
 
 from test_sniff import ALIASES, FILES  # noqa: E402 - the samples of the tests, found through the path above
 

@@ -16,15 +16,15 @@ from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
-sys.path[:0] = [str(Path(__file__).parents[2] / "tests"), str(Path(__file__).parents[2] / "tests" / "formats")]
+sys.path[:0] = [str(Path(__file__).parents[2] / "tests")]
 
-import made_pdfs  # noqa: E402 - the samples of the tests, found through the path above
 import test_fuzz_images  # noqa: E402 - as above
 import test_fuzz_office  # noqa: E402 - as above
-from made_images import IMAGE_TYPES, sample  # noqa: E402 - as above
 from test_sniff import FILES  # noqa: E402 - as above
 
 from benchmarks.formats.sweep import finish, peak_mb  # noqa: E402 - as above
+from formats import made_pdfs  # noqa: E402 - the samples of the tests, found through the path above
+from formats.made_images import IMAGE_TYPES, sample  # noqa: E402 - as above
 from loom.content.recipes import Text  # noqa: E402 - as above
 from loom.errors import MediaError, Unreadable  # noqa: E402 - as above
 from loom.formats import inspect, render  # noqa: E402 - as above

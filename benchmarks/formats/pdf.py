@@ -21,11 +21,10 @@ import pypdf
 import pypdfium2
 from pdfminer.high_level import extract_text
 
-sys.path[:0] = [str(Path(__file__).parents[2] / "tests"), str(Path(__file__).parents[2] / "tests" / "formats")]
-
-import made_pdfs  # noqa: E402 - the samples of the tests, found through the path above
+sys.path[:0] = [str(Path(__file__).parents[2] / "tests")]
 
 from benchmarks.formats.interleaved import processor_seconds  # noqa: E402 - as above
+from formats import made_pdfs  # noqa: E402 - the samples of the tests, found through the path above
 from loom.content.media import Media, digest_of  # noqa: E402 - as above
 from loom.content.recipes import Page, Slice, Text  # noqa: E402 - as above
 from loom.errors import LoomError  # noqa: E402 - as above

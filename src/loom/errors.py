@@ -5,7 +5,7 @@
     ├── ConfigError                 names the file, the key and what was expected
     ├── MediaError                  Unreadable · Unsupported · TooLarge · Encrypted
     │                               raised at intake, before anything is stored
-    ├── StoreError                  NotFound · Newer · Corrupt · Conflict · Full · ReadOnly
+    ├── StoreError                  NotFound · Newer · Corrupt · Conflict (Stale) · Full · ReadOnly
     │   └── Unreachable             BlobsUnavailable (the media, for now: neither missing nor damaged)
     ├── ExtraMissing                an optional package or program is not installed
     ├── ProviderError               provider, model, status, retry_after, request id
@@ -120,6 +120,12 @@ class Conflict(StoreError):
     """Another process changed it first (a lost compare-and-set or lease)."""
 
     code = "store.conflict"
+
+
+class Stale(Conflict):
+    """The session has another revision than the one that the change names."""
+
+    code = "store.stale"
 
 
 class Full(StoreError):

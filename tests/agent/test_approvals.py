@@ -139,21 +139,15 @@ class Asked:
 
     def __init__(self, rule: Action | Callable[[str], Action | None] | None, *answers: tuple[Any, str]) -> None:
         self.events: list[Event] = []
-        self.kept = 0
         self._answers = list(answers)
-        self.approvals = Approvals(
-            lambda _tool, subject: rule(subject) if callable(rule) else rule, self._emit, self._keep
-        )
+        self.approvals = Approvals(lambda _tool, subject: rule(subject) if callable(rule) else rule, self._store)
 
-    async def _emit(self, event: Event) -> None:
+    async def _store(self, event: Event) -> None:
         self.events.append(event)
         if isinstance(event, ApprovalRequested):
             assert event.approval in self.approvals.open
             assert self.approvals.answer(event.approval, *self._answers.pop(0))
             assert not self.approvals.answer(event.approval, "once"), "it is answered once"
-
-    async def _keep(self) -> None:
-        self.kept += 1
 
     async def ask(self, found: ToolCall, *, needed: bool = True) -> bool:
         try:
@@ -190,7 +184,7 @@ async def test_always_covers_the_same_tool_with_the_same_subject_and_nothing_els
     assert not await asked.ask(call("write_file", path="a.txt.exe", content="one"))
     assert [type(event) for event in asked.events] == [ApprovalRequested, ApprovalAnswered] * 3
     assert asked.approvals.always == {("write_file", "a.txt")}
-    assert asked.kept == 6, "an open request and its answer are both kept"
+    assert len(asked.events) == 6, "an open request and its answer are both stored"
 
 
 async def test_always_for_a_tool_from_elsewhere_covers_all_of_its_arguments() -> None:
@@ -212,10 +206,7 @@ async def test_the_clock_of_a_turn_stands_still_while_a_person_is_asked() -> Non
         if isinstance(event, ApprovalRequested):
             approvals.answer(event.approval, "once")
 
-    async def keep() -> None:
-        pass
-
-    approvals = Approvals(lambda _tool, _subject: None, emit, keep)
+    approvals = Approvals(lambda _tool, _subject: None, emit)
     async with asyncio.timeout(100) as approvals.deadline:
         before = approvals.deadline.when()
         await approvals.ask(call("x"), subject_of(call("x"), Path("/work")), needed=True)

@@ -26,7 +26,7 @@ async def asked(workspace: Path, call: ToolCall, answer: str = "once", meanwhile
     ) as runtime:
         session = await runtime.session(model=MODEL, workspace=str(workspace))
         shown: list[str] = []
-        async for event in session.stream("go"):
+        async for event in session.stream("change @app.py"):
             if isinstance(event, ApprovalRequested):
                 shown.append(event.action)
                 if meanwhile is not None:

@@ -25,8 +25,8 @@ from cli.golden_world import ABSENT, You, lay_out
 from cli.model_server import model_server
 from cli.test_left_open import killed_while_it_asked
 from cli.transcript import played, read
-from loom.cli.exit_codes import INTERRUPTED, MEANINGS, OK
 from loom.cli.root import loom
+from loom.cli.shared.exit_codes import INTERRUPTED, MEANINGS, OK
 
 GOLDEN = Path(__file__).parent / "golden"
 FILES = sorted(GOLDEN.iterdir())

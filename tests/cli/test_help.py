@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from cli.loom_command import COMMAND, Loom, Terminal
-from loom.cli.exit_codes import MEANINGS, exit_code_of
 from loom.cli.reference import update_page
 from loom.cli.root import COMMANDS
+from loom.cli.shared.exit_codes import MEANINGS, exit_code_of
 
 ROOT = Path(__file__).parents[2]
 

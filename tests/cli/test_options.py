@@ -10,7 +10,7 @@ import pytest
 
 from cli.loom_command import Loom
 from cli.model_server import ModelServer, model_server
-from loom.cli.code_blocks import code_of
+from loom.cli.shared.renderers import code_of
 from loom.testing import sample_pdf, sample_png
 from made import made
 

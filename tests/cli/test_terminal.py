@@ -14,13 +14,13 @@ from PIL import Image, ImageChops
 from cli.loom_command import Loom, Terminal
 from cli.model_server import model_server
 from cli.test_daemon_commands import serving
-from loom.cli import terminal_images
-from loom.cli.footer import footer
-from loom.cli.markdown import Markdown
-from loom.cli.qr import draw_qr, qr_matrix
-from loom.cli.renderers import TurnOutcome
-from loom.cli.sixel import sixels
-from loom.cli.terminal import clip, has_colour, money_label, one_line, safe_text, tokens_label
+from loom.cli.shared import terminal_images
+from loom.cli.shared.footer import footer
+from loom.cli.shared.markdown import Markdown
+from loom.cli.shared.qr import draw_qr, qr_matrix
+from loom.cli.shared.renderers import TurnOutcome
+from loom.cli.shared.terminal import clip, has_colour, money_label, one_line, safe_text, tokens_label
+from loom.cli.shared.terminal_images import sixels
 from loom.errors import ConfigError, TooLarge
 from loom.models import Usage
 from loom.prompt import Receipt, ReceiptRow, Totals

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.loom_command import Loom
-from loom.cli.toml_files import add_table, remove_table, set_key, toml_value
+from loom.cli.shared.toml_files import add_table, remove_table, set_key, toml_value
 from loom.errors import ConfigError
 
 WRITTEN = """\

@@ -262,3 +262,29 @@ def test_a_port_that_is_taken_is_one_sentence(house: DaemonProcess, tmp_path: Pa
     assert done.returncode == 1
     assert "Address already in use" in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_another_process_of_the_same_user_reads_neither_memory_nor_environment_of_a_daemon(tmp_path: Path) -> None:
+    plain = ["setpriv", "--bounding-set=-all", "--inh-caps=-all"] if os.getuid() == 0 else []  # root could read all
+    environ = {**os.environ, "LOOM_HOME": str(tmp_path), "LOOM_OFFLINE": "1", "CANARY": "sentinel"}
+    command = [*plain, sys.executable, "-m", "loom.daemon", "--port", "0"]
+    with (
+        subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, text=True) as served,
+        subprocess.Popen([*plain, "cat"], env=environ, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as other,
+    ):
+        assert served.stdout and other.stdin and other.stdout
+        try:
+            assert "http://" in served.stdout.readline()
+            other.stdin.write(b"x")
+            other.stdin.flush()
+            assert other.stdout.read(1) == b"x", "it runs as what it is by now"
+
+            def spy(pid: int) -> str:
+                look = f"cat /proc/{pid}/environ; head -c 1 /proc/{pid}/maps"
+                return subprocess.run([*plain, "sh", "-c", look], capture_output=True, text=True, check=False).stdout
+
+            assert "sentinel" in spy(other.pid), "any other process is open to such a look"
+            assert spy(served.pid) == ""
+        finally:
+            served.kill()
+            other.kill()

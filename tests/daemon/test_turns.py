@@ -15,7 +15,6 @@ from loom.client import RemoteSession
 from loom.config import load_config
 from loom.content.messages import assistant, broken_pairs, user
 from loom.daemon.history import history
-from loom.daemon.message_types import MessageQuery
 from loom.daemon.problems import Draining
 from loom.daemon.turns import BEGINNING
 from loom.errors import LoomError, NotFound
@@ -28,6 +27,7 @@ from loom.events import (
     TurnStarted,
     decode_event,
 )
+from loom.message_types import MessageQuery
 from loom.runtime import Runtime
 from loom.testing import ScriptedProvider, sample_png
 from loom.tools.base import ToolContext, tool

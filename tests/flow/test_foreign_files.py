@@ -14,7 +14,7 @@ from cli.loom_command import Loom
 from flow.foreign_files import FILES, PNG, b64, damaged
 from flow.judge import problems, shape_problems
 from flow.test_brick_bytes import base64_fields
-from loom.cli.plan import compile_source
+from loom.cli.shared.plan import compile_source
 from loom.formats.sniff import sniff
 from loom.providers.catalog import model
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import sqlite3
 import tempfile
 from collections.abc import Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,7 @@ from loom.events import ApprovalRequested, Event, NoticeRaised, TurnFinished
 from loom.prompt import Prompt
 from loom.runtime import Runtime
 from loom.testing import ScriptedProvider, memory_runtime
-from loom.tools.base import Tool, tool
+from loom.tools.base import Tool, ToolContext, tool
 from loom.tools.commands import run_command
 from loom.tools.file_edits import write_file
 from loom.tools.files import read_file
@@ -152,6 +154,34 @@ async def test_an_approval_of_a_turn_that_died_is_closed_and_cannot_be_answered(
         (result,) = (await session.path())[-1].results
         assert "interrupted" in text_of(result)
         assert (await session.send("never mind")).text == "All right."
+
+
+async def test_an_approval_that_is_shown_is_stored(tmp_path: Path) -> None:
+    """A process may die at the very moment at which an approval appears on a screen."""
+
+    @tool
+    async def deploy(context: ToolContext) -> str:
+        await asyncio.sleep(0.1)  # events are written at once after a pause, and in batches without one
+        await context.approve("deploy", why="it is Friday")
+        return "deployed"
+
+    config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)})
+    async with Runtime.open(
+        config,
+        tools=[deploy],
+        providers={"anthropic": ScriptedProvider([*(ToolCall(f"c{n}", "deploy", {}) for n in range(5)), "done"])},
+    ) as runtime:
+        session = await runtime.session(model=MODEL)
+        shown = 0
+        async for event in session.stream("ship it"):
+            if isinstance(event, ApprovalRequested):
+                shown += 1
+                with closing(sqlite3.connect(config.data_folder() / "loom.db")) as database:
+                    query = "SELECT settings FROM session WHERE id = ?"
+                    ((settings,),) = database.execute(query, (session.id,)).fetchall()
+                assert event.approval in json.loads(settings)["running"]["approvals"]
+                await session.answer(event.approval, "once")
+        assert shown == 5
 
 
 def sqlite_copy(source: Path, target: Path) -> None:

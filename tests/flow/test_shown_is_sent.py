@@ -21,8 +21,7 @@ import pytest
 from daemon.running import TOKEN, serving
 from flow.far_models import PLATFORMS, WIRES, is_question, speak
 from loom.cli import context as context_command
-from loom.cli import wire as wire_command
-from loom.cli.session_options import choose_tools
+from loom.cli.shared.session_options import choose_tools
 from loom.compile.policy import override_key
 from loom.compile.request import NEXT_MESSAGE
 from loom.config import load_config
@@ -166,7 +165,7 @@ async def test_what_every_interface_shows_is_the_body_that_is_sent(
         planned = await session.next_request(content=(message,))
         shown_plan = await body_of(planned.prompt, runtime.renditions)
         with standard_output() as printed:
-            await wire_command._wire(session_id, reference=model, full=True)
+            await context_command._wire(session_id, reference=model, full=True)
         shown_wire = json.loads(printed.getvalue())["request"]
         with standard_output() as printed:
             await context_command._context(session_id, "", as_json=True, reasons=False, wishes={})

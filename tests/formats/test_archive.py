@@ -13,7 +13,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from made_office import (
+
+from formats.made_office import (
     DOCX,
     ODT,
     PPTX,
@@ -31,7 +32,6 @@ from made_office import (
     text_of,
     word,
 )
-
 from loom.errors import TooLarge, Unreadable
 from loom.formats.facts import IntakeLimits
 from loom.formats.office.archive import Archive

@@ -6,8 +6,8 @@ import random
 import struct
 
 import pytest
-from made_images import SOUND_TYPES, sample
 
+from formats.made_images import SOUND_TYPES, sample
 from loom.errors import MediaError, Unreadable
 from loom.formats import inspect
 from loom.formats.audio import inspect_audio

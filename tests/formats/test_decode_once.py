@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 
 import pytest
-from made_images import IMAGE_TYPES, sample
 from PIL import Image
 
+from formats.made_images import IMAGE_TYPES, sample
 from loom.content.recipes import Fit, Low
 from loom.formats import render
 from loom.formats.facts import IntakeLimits

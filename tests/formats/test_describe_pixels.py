@@ -7,9 +7,9 @@ import zlib
 from pathlib import Path
 
 import pytest
-from made_images import CONVERT
 from PIL import Image
 
+from formats.made_images import CONVERT
 from loom.errors import ContentError, LoomError, TooLarge, Unreadable, Unsupported
 from loom.formats.facts import IntakeLimits
 from loom.formats.image.bar_chart import MAX_BARS, draw_bars

@@ -19,8 +19,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
-from made_office import png
 
+from formats.made_office import png
 from loom.content.blocks import DocumentBlock, TextBlock
 from loom.content.recipes import EmbeddedImage, Page, Text
 from loom.errors import ExtraMissing, MediaError, TooLarge, Unreadable, Unsupported

@@ -8,7 +8,8 @@ from collections.abc import Iterator
 import docx
 import pytest
 from docx.table import Table
-from made_office import (
+
+from formats.made_office import (
     DOC,
     DOCX,
     LIMITS,
@@ -24,7 +25,6 @@ from made_office import (
     text_of,
     word,
 )
-
 from loom.content.media import Media, digest_of
 from loom.content.recipes import EmbeddedImage, Text
 from loom.errors import TooLarge, Unsupported

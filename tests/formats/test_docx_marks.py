@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from made_office import DOCX, ODT, container, paragraph, png, text_of, word
+from formats.made_office import DOCX, ODT, container, paragraph, png, text_of, word
 
 
 def run(text: str) -> str:

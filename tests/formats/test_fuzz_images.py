@@ -8,9 +8,9 @@ import threading
 import warnings
 
 import pytest
-from made_images import IMAGE_TYPES, sample
 from PIL import Image
 
+from formats.made_images import IMAGE_TYPES, sample
 from loom.content.recipes import Crop, Fit, Low, Recipe, Thumb
 from loom.errors import MediaError
 from loom.formats import inspect, render

@@ -11,7 +11,8 @@ from collections.abc import Callable
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from made_office import (
+
+from formats.made_office import (
     DOCX,
     LIMITS,
     ODP,
@@ -30,7 +31,6 @@ from made_office import (
     text_of,
     word,
 )
-
 from loom.content.media import Media, digest_of
 from loom.content.recipes import EmbeddedImage
 from loom.errors import MediaError

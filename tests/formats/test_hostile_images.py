@@ -9,10 +9,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-import hostile_images
 import pytest
-from made_images import IMAGE_TYPES, sample
 
+from formats import hostile_images
+from formats.made_images import IMAGE_TYPES, sample
 from loom.content.recipes import Fit
 from loom.errors import TooLarge
 from loom.formats import inspect, render

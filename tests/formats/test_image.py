@@ -11,10 +11,10 @@ from itertools import pairwise
 
 import pillow_heif
 import pytest
-from made_images import CLEAR, CONVERT, IMAGE_TYPES, MARKED, sample
 from PIL import Image, ImageCms, ImageDraw
 from PIL.PngImagePlugin import PngImageFile
 
+from formats.made_images import CLEAR, CONVERT, IMAGE_TYPES, MARKED, sample
 from loom.content.recipes import DEFAULT_FORMATS, Crop, Fit, Low, Thumb
 from loom.errors import ExtraMissing, MediaError, TooLarge, Unreadable, Unsupported
 from loom.formats import inspect, render

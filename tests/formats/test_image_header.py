@@ -8,9 +8,9 @@ import struct
 
 import pillow_heif
 import pytest
-from made_images import CONVERT, IMAGE_TYPES, sample
 from PIL import Image
 
+from formats.made_images import CONVERT, IMAGE_TYPES, sample
 from loom.errors import Unreadable
 from loom.formats.image.header import read_header
 from made import made, run

@@ -14,11 +14,11 @@ from contextlib import suppress
 from functools import partial
 
 import pytest
-from made_images import IMAGE_TYPES, SOUND_TYPES, VIDEO_TYPES, sample
-from made_office import book, deck, story
-from made_pdfs import chromium_report, ghostscript_book
 from PIL import Image
 
+from formats.made_images import IMAGE_TYPES, SOUND_TYPES, VIDEO_TYPES, sample
+from formats.made_office import book, deck, story
+from formats.made_pdfs import chromium_report, ghostscript_book
 from loom.content.blocks import DocumentBlock
 from loom.content.media import Media, digest_of
 from loom.content.recipes import Crop, Fit, Low, Page, Slice, Text, Thumb

@@ -7,9 +7,9 @@ import struct
 import zlib
 
 import pytest
-from made_images import sample
 from PIL import Image, ImageChops, ImageCms, ImageStat
 
+from formats.made_images import sample
 from loom.content.recipes import Fit, Low, Thumb
 from loom.formats import inspect, render
 from loom.formats.image.colour import profile_of_primaries

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import openpyxl
 import pytest
-from made_office import LIMITS, ODS, XLS, XLSX, text_of
 
+from formats.made_office import LIMITS, ODS, XLS, XLSX, text_of
 from loom.errors import Encrypted
 from loom.formats import inspect
 from loom.formats.libreoffice import to_office

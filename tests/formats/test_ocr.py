@@ -7,10 +7,10 @@ import os
 import sys
 from pathlib import Path
 
-import made_pdfs
 import pytest
 from PIL import Image
 
+from formats import made_pdfs
 from loom.content.media import Media, digest_of
 from loom.content.recipes import Page
 from loom.errors import ExtraMissing, TooLarge, Unreadable

@@ -6,7 +6,9 @@ import io
 import threading
 
 import pytest
-from made_office import (
+from PIL import Image
+
+from formats.made_office import (
     DOC,
     DOCX,
     LIMITS,
@@ -23,8 +25,6 @@ from made_office import (
     text_of,
     word,
 )
-from PIL import Image
-
 from loom.content.media import Media, digest_of
 from loom.content.recipes import EmbeddedImage, Page, Slice, Text, Thumb
 from loom.errors import Encrypted, TooLarge, Unreadable, Unsupported

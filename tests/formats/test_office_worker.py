@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 
 import pytest
-from made_office import DOCX, paragraph, word
 
+from formats.made_office import DOCX, paragraph, word
 from loom.content.media import Media, digest_of
 from loom.content.recipes import Text
 from loom.errors import TooLarge

@@ -9,11 +9,11 @@ import subprocess
 import time
 from pathlib import Path
 
-import made_pdfs
 import pypdfium2
 import pytest
 from PIL import Image, ImageChops, ImageStat
 
+from formats import made_pdfs
 from loom.content.media import Media, digest_of
 from loom.content.recipes import EmbeddedImage, Page, Recipe, Slice, Text, Thumb
 from loom.errors import ContentError, Encrypted, MediaError, TooLarge, Unreadable, Unsupported

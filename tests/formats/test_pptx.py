@@ -7,7 +7,8 @@ from typing import Any
 
 import pptx
 import pytest
-from made_office import (
+
+from formats.made_office import (
     LIMITS,
     ODP,
     PPT,
@@ -24,7 +25,6 @@ from made_office import (
     slides,
     text_of,
 )
-
 from loom.content.media import Media, digest_of
 from loom.content.recipes import EmbeddedImage, Text
 from loom.formats.office import inspect_office, render_office

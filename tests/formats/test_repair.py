@@ -8,9 +8,9 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-import made_pdfs
 import pytest
 
+from formats import made_pdfs
 from loom.content.blocks import DocumentBlock
 from loom.content.media import digest_of
 from loom.content.recipes import Page, Text

@@ -6,10 +6,10 @@ import logging
 import subprocess
 import sys
 
-import made_pdfs
 import pytest
-from test_ocr import note
 
+from formats import made_pdfs
+from formats.test_ocr import note
 from loom.content.media import Media, digest_of
 from loom.content.recipes import Rendered, Text
 from loom.errors import TooLarge

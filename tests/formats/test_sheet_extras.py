@@ -8,11 +8,11 @@ import zipfile
 
 import pptx
 import pytest
-from made_office import LIMITS, ODS, PPTX, XLS, XLSX, R, calculated, container, oracle_xlsx, relations, text_of
 from pptx.chart.data import CategoryChartData
 from pptx.enum.chart import XL_CHART_TYPE
 from pptx.util import Inches
 
+from formats.made_office import LIMITS, ODS, PPTX, XLS, XLSX, R, calculated, container, oracle_xlsx, relations, text_of
 from loom.content.media import Media, digest_of
 from loom.formats.office import inspect_office, sheet_rows
 

@@ -11,7 +11,9 @@ import openpyxl
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
-from made_office import (
+from openpyxl.chart import BarChart, Reference
+
+from formats.made_office import (
     LIMITS,
     ODS,
     XLS,
@@ -26,8 +28,6 @@ from made_office import (
     relations,
     text_of,
 )
-from openpyxl.chart import BarChart, Reference
-
 from loom.content.media import Media, digest_of
 from loom.content.recipes import EmbeddedImage, Text
 from loom.errors import Encrypted

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-import made_pdfs
 import pytest
-from scans import order_score, scan
 
+from formats import made_pdfs
+from formats.scans import order_score, scan
 from loom.content.media import Media, digest_of
 from loom.content.recipes import Text
 from loom.errors import Encrypted

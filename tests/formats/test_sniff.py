@@ -23,9 +23,9 @@ import pptx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_images import IMAGE_TYPES, SOUND_TYPES, VIDEO_TYPES, sample
 from PIL import Image
 
+from formats.made_images import IMAGE_TYPES, SOUND_TYPES, VIDEO_TYPES, sample
 from loom.errors import Encrypted
 from loom.formats import inspect
 from loom.formats.sniff import sniff

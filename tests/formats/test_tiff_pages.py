@@ -5,9 +5,9 @@ from __future__ import annotations
 import io
 
 import pytest
-from made_images import sample
 from PIL import Image, ImageDraw, ImageFont
 
+from formats.made_images import sample
 from loom.content.blocks import DocumentBlock, ImageBlock
 from loom.content.recipes import Ocr, Page
 from loom.formats import render

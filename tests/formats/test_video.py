@@ -6,9 +6,9 @@ import io
 from pathlib import Path
 
 import pytest
-from made_images import VIDEO_TYPES, sample
 from PIL import Image
 
+from formats.made_images import VIDEO_TYPES, sample
 from loom.errors import TooLarge, Unreadable
 from loom.formats.facts import IntakeLimits
 from loom.formats.video import choose_times, inspect_video, take_frames

@@ -12,10 +12,10 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-import made_pdfs
 import msgspec
 import pytest
 
+from formats import made_pdfs
 from loom.content.media import digest_of
 from loom.content.recipes import Page, Text
 from loom.errors import MediaError, TooLarge, Unreadable

@@ -11,8 +11,8 @@ from xml.parsers import expat
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from made_office import LIMITS
 
+from formats.made_office import LIMITS
 from loom.errors import MediaError
 from loom.formats.office import xml_reader
 from loom.formats.office.archive import Archive

@@ -11,11 +11,9 @@ from pathlib import Path
 import msgspec
 import openpyxl
 import pytest
-from draw_samples import page_content, written
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from PIL import Image
-from spark_world import SPARK, Shelf, answered, blocks_of, events_of, folded
 
 from loom.compile.cost import message_tokens
 from loom.compile.policy import Policy, Request
@@ -29,6 +27,8 @@ from loom.prompt import Sampling, ToolSpec
 from loom.providers.samples import samples
 from loom.providers.spark import SparkProvider
 from made import made, run
+from providers.draw_samples import page_content, written
+from providers.spark_world import SPARK, Shelf, answered, blocks_of, events_of, folded
 
 LOGIN, RECEIPT, LEAFLET = samples()
 
@@ -555,7 +555,7 @@ def watch(event, given):
         import os
         os._exit(9)
 sys.addaudithook(watch)
-from spark_world import Shelf, answered
+from providers.spark_world import Shelf, answered
 from loom.content.messages import user
 from loom.providers.samples import samples
 async def main():

@@ -5,7 +5,6 @@ from __future__ import annotations
 import time
 
 import pytest
-from spark_world import Shelf, answered, blocks_of, events_of, folded
 
 from loom.compile.policy import Request
 from loom.content.blocks import ImageBlock, TextBlock, ThinkingBlock, ToolCall, ToolResult
@@ -27,6 +26,7 @@ from loom.prompt import Sampling, ToolSpec
 from loom.providers.samples import samples
 from loom.providers.spark import SparkProvider
 from loom.providers.spark.directives import read_directives
+from providers.spark_world import Shelf, answered, blocks_of, events_of, folded
 
 LOGIN, RECEIPT, LEAFLET = samples()
 READ_FILE = ToolSpec(

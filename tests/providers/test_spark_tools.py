@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from spark_world import Shelf, answered
 
 from loom.compile.policy import Policy, Request
 from loom.content.blocks import ContentBlock, ImageBlock, TextBlock, ToolResult
 from loom.content.messages import Message, assistant, tool, user
 from loom.prompt import Sampling, ToolSpec
 from loom.providers.samples import samples
+from providers.spark_world import Shelf, answered
 
 LOGIN, RECEIPT, LEAFLET = samples()
 

@@ -8,7 +8,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from damaged_stores import make_world
 
 from cli.loom_command import Loom
 from loom.content.blocks import DocumentBlock
@@ -22,6 +21,7 @@ from loom.store.forest import Forest
 from loom.store.media import MediaStore, open_media
 from loom.store.sessions import Sessions
 from postgres_server import PostgresServer
+from store.damaged_stores import make_world
 
 
 async def say(sessions: Sessions, media: MediaStore, session_id: str, number: int) -> None:

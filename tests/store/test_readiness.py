@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
-from test_media_faults import MOUNTS, plain_folder, small_disk
 
 from loom.errors import BlobsUnavailable, Corrupt, Full, ReadOnly, StoreError, Unreachable
 from loom.store.database import Database, open_database
@@ -19,6 +18,7 @@ from loom.store.media import open_media
 from loom.store.sqlite import SqliteDatabase
 from postgres_server import PostgresServer
 from s3_server import address, odd_server
+from store.test_media_faults import MOUNTS, plain_folder, small_disk
 
 AWAY = pytest.mark.parametrize("kind", ["closed", "silent"])
 

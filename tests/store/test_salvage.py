@@ -8,7 +8,6 @@ from contextlib import closing
 from pathlib import Path
 
 import pytest
-from damaged_stores import WAYS, World, damage, make_world, may_be_lost
 
 from loom.errors import Corrupt, LoomError, StoreError
 from loom.store.database import open_database
@@ -16,6 +15,7 @@ from loom.store.forest import Forest
 from loom.store.salvage import NOTE, RECOVERED, SalvageReport, salvage
 from loom.store.sessions import Sessions
 from loom.store.sqlite_pages import SqlitePages
+from store.damaged_stores import WAYS, World, damage, make_world, may_be_lost
 
 NOTE_BEGINS = NOTE.partition("{")[0]
 

@@ -25,7 +25,7 @@ def judge(command: str, workspace: Path, *rules: ApprovalRule, default: Action =
 
     policy = ApprovalPolicy(ApprovalSettings(default=default, rules=rules), ProjectApproval())
     call = ToolCall("1", "run_command", {"command": command})
-    return Approvals(policy, nothing, nothing).decide("run_command", subject_of(call, workspace))
+    return Approvals(policy, nothing).decide("run_command", subject_of(call, workspace))
 
 
 DENIED = (rule("rm *", "deny"), rule("git push*", "deny"), rule("cat *.env", "deny"), rule("curl *", "deny"))

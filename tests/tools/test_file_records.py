@@ -30,6 +30,9 @@ class Recording(Context):
         super().__init__(workspace, allow=True)
         self.file_records = FileRecords()
 
+    def may_show(self, path: Path) -> bool:
+        return path.name != "unseen.txt"
+
     async def keep_bytes(self, data: bytes) -> str:
         self.bytes[digest_of(data)] = data
         return digest_of(data)
@@ -196,9 +199,38 @@ async def test_a7_what_is_never_written_is_refused_before_anybody_is_asked(tmp_p
         assert tool.precheck is not None
         for path in ("../evil.txt", "../there.txt", "link/new.txt", "/etc/new.txt", "../gone/deep/new.txt"):
             with pytest.raises(ToolError, match="outside the workspace"):
-                tool.precheck(workspace, {"path": path})
-        tool.precheck(workspace, {"path": "fine.txt"})
-        tool.precheck(workspace, {"path": "new/deep/fine.txt"})
+                tool.precheck(Recording(workspace), {"path": path})
+        tool.precheck(Recording(workspace), {"path": "fine.txt"})
+        tool.precheck(Recording(workspace), {"path": "new/deep/fine.txt"})
+
+
+async def test_an_unknown_file_is_refused_before_anybody_is_asked_unless_that_would_show_what_is_not_allowed(
+    tmp_path: Path,
+) -> None:
+    for name in ("a.txt", "unseen.txt", ".env"):
+        (tmp_path / name).write_text("text\n")
+    for tool in (write_file, edit_file, multi_edit):
+        assert tool.precheck is not None
+        context = Recording(tmp_path)
+        with pytest.raises(ToolError, match="was not read in this session"):
+            tool.precheck(context, {"path": "a.txt"})
+        tool.precheck(context, {"path": "unseen.txt"})
+        tool.precheck(context, {"path": ".env"})
+
+
+def test_what_is_known_of_files_outlives_the_process(tmp_path: Path) -> None:
+    records = FileRecords()
+    records.note(tmp_path / "a.txt", b"one\n", "one\n")
+    records.note(tmp_path / "b.txt", b"two\n", "two\n")
+    assert records.is_changed
+    stored = records.setting()
+    assert not records.is_changed
+    later = FileRecords()
+    later.load(stored)
+    later.check(tmp_path / "a.txt", b"one\n", "one\n", "a.txt")
+    with pytest.raises(ToolError, match="was changed by something else since it was read") as caught:
+        later.check(tmp_path / "b.txt", b"other\n", "other\n", "b.txt")
+    assert "other" in caught.value.message
 
 
 STEPS = st.lists(

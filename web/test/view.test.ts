@@ -73,7 +73,7 @@ test("a snapshot in mid-turn plus what follows equals having watched from the st
       messages: [said("n1", "root", "user", "hi")],
       head: "n1",
       seq: cut,
-      running: { turn: "t1", model: "loom/spark", partial: TURN.slice(2, cut) },
+      running: { turn: "t1", model: "loom/spark", partial: TURN.slice(2, cut).map((fact, at) => ({ ...fact, seq: at + 3, session: "S" })) },
     };
     const joined = play(openView("S", history, 0), [...TURN.slice(cut), ...rest]);
     assert.deepEqual(joined.messages.map((one) => [one.node, one.blocks]), watched.messages.map((one) => [one.node, one.blocks]));

@@ -101,14 +101,12 @@ class OpenApproval(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Approvals:
-    """`emit` tells every face; `keep` is called when what must survive a restart (`open`, `always`) has changed."""
+    """`store` writes `open` and `always` together with the event that changed them, and only then shows the event: an
+    approval that an interface has shown survives a restart."""
 
-    def __init__(
-        self, rule: Rule, emit: Callable[[Event], Awaitable[None]], keep: Callable[[], Awaitable[None]]
-    ) -> None:
+    def __init__(self, rule: Rule, store: Callable[[Event], Awaitable[None]]) -> None:
         self._rule = rule
-        self._emit = emit
-        self._keep = keep
+        self._store = store
         self._waiting: dict[str, asyncio.Future[tuple[ApprovalVerdict, str]]] = {}
         self.open: dict[str, OpenApproval] = {}
         self.taken_up: dict[str, str] = {}
@@ -185,15 +183,13 @@ class Approvals:
             call=call.id, action=escape_controls(about.shown), pattern=escape_controls(about.pattern), is_gate=is_gate
         )
         with self._open_request(approval, opened) as waiting:
-            await self._emit(
+            await self._store(
                 ApprovalRequested(approval=approval, call=call, action=opened.action, pattern=opened.pattern)
             )
-            await self._keep()
             answer, reason = await waiting
         if answer == "always":
             self.always.add((call.name, about.pattern))
-        await self._emit(ApprovalAnswered(approval=approval, answer=answer, reason=reason))
-        await self._keep()
+        await self._store(ApprovalAnswered(approval=approval, answer=answer, reason=reason))
         return answer, reason
 
     @contextmanager

@@ -22,7 +22,7 @@ from loom.compile.assemble import INTERRUPTED as CUT_OFF
 from loom.compile.ports import MediaAccess
 from loom.content.blocks import ContentBlock, TextBlock, ToolCall, ToolResult, clean_text
 from loom.content.inputs import Attachment, Content, flatten
-from loom.content.media import Media
+from loom.content.media import Media, digest_of
 from loom.content.messages import Message, media_of, tool
 from loom.errors import LoomError, NotFound, ToolError
 from loom.events import Event, ToolFinished, ToolProgressed, ToolStarted
@@ -30,13 +30,15 @@ from loom.formats.facts import IntakeLimits
 from loom.formats.intake import accept
 from loom.models import Capabilities
 from loom.tools.base import Tool
-from loom.tools.secret_mask import mask_result
+from loom.tools.file_records import FileRecords
+from loom.tools.secret_mask import mask_blocks, mask_result, mask_secrets
 from loom.tools.workspace import OpenFile, open_file, read_whole
 
 LOOK: Final = "look"
 """The tool that reads on where a text was cut."""
 INTERRUPTED: Final = "Interrupted: it may or may not have happened. Check before you repeat it."
 """Answers a call that had begun when its process ended, where running it again could do harm."""
+READ: Final = "read_file"
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
@@ -55,6 +57,8 @@ class CallServices(msgspec.Struct, frozen=True, kw_only=True):
     """Returns the path of the session."""
     on_finished: Callable[[ToolCall, ToolResult], Awaitable[None]]
     """Called after every call that ran, before its result is stored."""
+    records: FileRecords
+    """Which files the model knows, and how."""
     text_cap_bytes: int = TEXT_CAP_BYTES
     secrets: frozenset[str] = frozenset()
     """Values that no result may show: configured keys, and those of the environment."""
@@ -111,9 +115,10 @@ class CallContext:
         return [*found.blocks, *(TextBlock(f"({notice})") for notice in found.notices)]
 
     async def inject(self, *content: Content) -> None:
-        self.injected.extend(await self.ingest_content(list(content)))
+        self.injected.extend(mask_blocks(await self.ingest_content(list(content)), self._services.secrets))
 
     async def emit(self, text: str, *, fraction: float | None = None) -> None:
+        text = mask_secrets(text, self._services.secrets)
         await self._services.emit(ToolProgressed(call_id=self._call.id, text=text, fraction=fraction))
 
     async def approve(self, action: str, *, why: str, url: str = "") -> None:
@@ -145,6 +150,17 @@ class CallContext:
         if all(media.digest != digest for media in await self.media()):
             raise NotFound(f"this session holds no medium {digest[:80]}")
         return await self._services.media.load(digest)
+
+    @property
+    def file_records(self) -> FileRecords:
+        return self._services.records
+
+    def may_show(self, path: Path) -> bool:
+        rule = self._services.approvals.decide_subjects(READ, {path_label(self._root, path)})
+        return READ in self._services.tools and rule in (None, "allow")
+
+    async def keep_bytes(self, data: bytes) -> str:
+        return await self._services.media.put(data) if data else digest_of(data)
 
     async def keep(self, text: str) -> Media:
         data = text.encode()
@@ -250,10 +266,11 @@ async def _execute(call: ToolCall, services: CallServices, context: CallContext)
         raise ToolError(f"the arguments of {call.name} were not a JSON object: {call.raw_arguments[:500]}")
     arguments = found.check_arguments(call.arguments)
     if found.precheck is not None:  # what can only be refused is not asked for
-        await asyncio.to_thread(found.precheck, services.workspace, arguments)
+        await asyncio.to_thread(found.precheck, context, arguments)
     context.gate = await _check_approval(call, found, services)
     value = await found.run(context, call.arguments)
-    blocks = await blocks_of(value, context.ingest_content)
+    # masked before it is cut: the whole text is stored where it is long, and a cut could leave half of a key
+    blocks = mask_blocks(await blocks_of(value, context.ingest_content), services.secrets)
     keep = context.keep if LOOK in services.tools else None
     shown, kept = await fit_text(blocks, most_bytes=services.text_cap_bytes, keep=keep)
     return ToolResult(call.id, shown, name=call.name, is_error=error_of(value), data=with_kept(data_of(value), kept))

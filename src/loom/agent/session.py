@@ -26,17 +26,18 @@ from loom.agent.checkpoint import (
 from loom.agent.custom import expand_custom_blocks
 from loom.agent.event_stream import EventStream
 from loom.agent.failures import CONTINUE_HINT, error_of
+from loom.agent.file_undo import UNDONE, ChangedStep, UndoReport, changed_steps, steps_to_undo, undo_text
 from loom.agent.ingest import ingest
 from loom.agent.ports import Completion, SessionRecord
 from loom.agent.services import Services
 from loom.agent.tracked_files import TrackedFiles, mentions
-from loom.agent.turn import Turn
+from loom.agent.turn import Turn, workspace_of
 from loom.agent.turn_start import begin_turn, close_left_turn
 from loom.compile.policy import Override, overrides_of
 from loom.compile.request import NextRequest, SettleMode, Snapshot, next_request
 from loom.content.blocks import Block, TextBlock
 from loom.content.inputs import Content, flatten
-from loom.content.messages import Message
+from loom.content.messages import Message, user
 from loom.errors import Conflict, ContentError, LoomError, NotFound
 from loom.events import (
     ApprovalRequested,
@@ -48,7 +49,8 @@ from loom.events import (
     TurnFinished,
 )
 from loom.prompt import Receipt
-from loom.session import Options, Queued, Reply, SessionChange
+from loom.session import NewNode, Options, Queued, Reply, SessionChange
+from loom.tools.undo import restore
 
 HEARTBEAT_SECONDS: Final = 1.0
 _FIRST_WAIT_SECONDS: Final = 0.02
@@ -323,6 +325,33 @@ class LocalSession:
 
     async def fork(self, node: str | None = None) -> LocalSession:
         return await self._services.open(await self._services.fork(self.id, node), self._tools)
+
+    async def changes(self) -> tuple[ChangedStep, ...]:
+        """Return the steps of the current path that changed files."""
+        snapshot = await self._record.snapshot()
+        return changed_steps(snapshot.path, snapshot.settings.get(UNDONE, ()))
+
+    async def undo(self, step: int | None = None) -> UndoReport:
+        """Undo the file changes of the last step that has any, or of `step` and all later ones. The model is told.
+
+        A file that something else changed since is left alone, which the report says. Raise `Conflict` while a turn
+        runs, `NotFound` if there is nothing to undo.
+        """
+        async with self._exclusive():
+            await self._close_turn_that_was_left()
+            snapshot = await self._record.snapshot()
+            undone: list[str] = list(snapshot.settings.get(UNDONE, ()))
+            chosen = steps_to_undo(changed_steps(snapshot.path, undone), step)
+            changes = [change for found in chosen for change in found.changes]
+            files = await restore(workspace_of(snapshot), changes, self._services.media.load)
+            message = user(undo_text(files))
+            undone += [found.node for found in chosen]
+
+            def complete(nodes: tuple[str, ...]) -> Completion:
+                return Completion(events=[MessageStored(node=nodes[0], message=message)], settings={UNDONE: undone})
+
+            await self._record.commit(SessionChange(nodes=(NewNode(message=message, source="system"),)), complete)
+            return UndoReport(steps=tuple(found.step for found in chosen), files=tuple(files))
 
     def track(self, *paths: str) -> None:
         """Keep the agent informed of these text files, from the next turn on. `@path` in a message does the same."""

@@ -23,6 +23,7 @@ from loom.content.media import size_label
 from loom.errors import Corrupt, MediaError, NotFound
 from loom.formats.text import decode_text, encoding_of, line_count
 from loom.tools.diff import unified_diff
+from loom.tools.file_records import FileRecords
 from loom.tools.file_walk import Walk
 from loom.tools.files import LINES_PER_READ
 from loom.tools.ignore import glob
@@ -33,6 +34,9 @@ MAX_MATCHED: Final = 200
 """So many files do globs bring in at most."""
 MAX_TOLD_BYTES: Final = 400_000
 """So much text is told at the beginning of one turn; the rest waits for the next."""
+TRACKED: Final = "tracked"
+KNOWN_FILES: Final = "known_files"
+"""The settings of a session that hold tracked files, and the files that the model has read."""
 IN_ROOT: Final = ""
 """The place of what the system prompt already holds."""
 
@@ -88,6 +92,9 @@ class TrackedText(msgspec.Struct, frozen=True):
     """A text, or why there is none: `why` for the agent, `notice` for the user."""
 
     text: str | None = None
+    data: bytes = b""
+    path: Path = Path()
+    """Where the file really is."""
     why: str = "is gone"
     notice: str = ""
 
@@ -131,7 +138,7 @@ def read_tracked(workspace: Path, name: str, *, is_own: bool = False) -> Tracked
         return TrackedText(
             why="is no text file", notice=f"{shown} is no text file and is not tracked; attach it to send it"
         )
-    return TrackedText(text=clean_text(decode_text(data, shown)[0]) if data else "")
+    return TrackedText(text=clean_text(decode_text(data, shown)[0]) if data else "", data=data, path=opened.path)
 
 
 def match_globs(workspace: Path, globs: Sequence[str]) -> tuple[list[str], str]:
@@ -171,13 +178,18 @@ class TrackedFiles:
         """Seen, but the message that shows it has no place yet."""
         self._told: set[str] = set()
         """Notices that were given: of a binary file that a glob matches every turn, the user hears once."""
+        self.records = FileRecords()
+        """Which bytes of which files the model has seen, for edits."""
 
-    def load(self, setting: Mapping[str, Any]) -> None:
-        """Take the view from what a session keeps."""
-        self.view = msgspec.convert(setting, dict[str, SeenFile])
+    def load(self, settings: Mapping[str, Any]) -> None:
+        """Take the view from the settings of a session."""
+        self.view = msgspec.convert(settings.get(TRACKED, {}), dict[str, SeenFile])
+        self.records.load(settings.get(KNOWN_FILES, {}))
 
-    def as_setting(self) -> dict[str, Any]:
-        return msgspec.to_builtins(self.view)
+    def settings(self) -> dict[str, Any]:
+        """Return the settings in which the view is stored."""
+        known = {KNOWN_FILES: self.records.setting()} if self.records.is_changed else {}
+        return {TRACKED: msgspec.to_builtins(self.view), **known}
 
     async def read_news(
         self, workspace: Path, *, asked: Iterable[str], globs: Sequence[str], standing: Collection[str]
@@ -201,6 +213,8 @@ class TrackedFiles:
             if text:
                 texts.append(text)
                 await self._saw(name, read.text)
+                if read.text is not None:
+                    self.records.note(read.path, read.data, read.text)
             if read.notice and (name in named or read.notice not in self._told):
                 notices.append(read.notice)
             self._told.add(read.notice)

@@ -87,7 +87,7 @@ class Turn:
         self.files = files
         self.notices = tuple(notices)
         self.sink = EventSink(record, show, services.batching)
-        self.approvals = Approvals(services.rule, self.sink.emit, self._save_approvals)
+        self.approvals = Approvals(services.rule, self._store_approvals)
         self.checkpoint = TurnCheckpoint(turn=secrets.token_hex(16))
         self.snapshot = Snapshot()
         self.input: RequestInput | None = None
@@ -395,7 +395,7 @@ class Turn:
             if nodes:
                 self.files.mark_stored(nodes[0])
             running = None if is_last else msgspec.to_builtins(self.checkpoint)
-            settings = {"running": running, "tracked": self.files.as_setting()}
+            settings = {"running": running, **self.files.settings()}
             return Completion(events=[*before, *stored, *after], settings=settings)
 
         def then(committed: Committed) -> None:
@@ -530,15 +530,16 @@ class Turn:
     def _seconds(self) -> float:
         return max(0.0, self.services.turn_limits.seconds - self.approvals.left_seconds)
 
-    async def _save_approvals(self) -> None:
-        """Keep pending and permanent approvals; any process can answer them after a restart."""
+    async def _store_approvals(self, event: Event) -> None:
+        """Store pending and permanent approvals with `event`, then show it; any process can answer them after a
+        restart."""
         self.state = "waiting" if self.approvals.open else "running"
         self.checkpoint = msgspec.structs.replace(
             self.checkpoint, approvals=dict(self.approvals.open), seconds=self._seconds()
         )
         always = [list(pair) for pair in sorted(self.approvals.always)]
         settings = {"running": msgspec.to_builtins(self.checkpoint), "always": always}
-        await self.sink.commit(SessionChange(settings=settings))
+        await self.sink.commit(SessionChange(settings=settings), lambda _: Completion(events=[event]))
 
     # Calls -----------------------------------------------------------------------------------------------------------
 
@@ -565,6 +566,7 @@ class Turn:
             emit_now=self.sink.emit_now,
             messages=messages,
             on_finished=on_finished,
+            records=self.files.records,
             text_cap_bytes=cap_bytes,
             secrets=self.services.secrets,
         )

@@ -101,7 +101,7 @@ async def _start(turn: Turn, change: SessionChange, message: Message | None, opt
         if nodes:
             turn.files.mark_stored(nodes[len(extra) - 1 if news is not None else -1])
         events.append(TurnStarted(turn=turn.id, model=model.reference, message=turn.checkpoint.message))
-        settings = {"running": msgspec.to_builtins(turn.checkpoint), "tracked": turn.files.as_setting()}
+        settings = {"running": msgspec.to_builtins(turn.checkpoint), **turn.files.settings()}
         return Completion(events=events, settings=settings)
 
     def then(_: Committed) -> None:
@@ -132,7 +132,7 @@ def _first_input(turn: Turn, model: Model) -> RequestInput:
 def _recall(turn: Turn, snapshot: Snapshot) -> None:
     """Load what earlier turns left: permanent approvals, and which files the agent knows."""
     turn.approvals.always = {(tool, pattern) for tool, pattern in snapshot.settings.get("always", ())}
-    turn.files.load(snapshot.settings.get("tracked", {}))
+    turn.files.load(snapshot.settings)
 
 
 async def _read_news(turn: Turn, snapshot: Snapshot, model: Model, mentioned: Sequence[str]) -> Message | None:

@@ -13,19 +13,23 @@ import click
 import msgspec
 
 from loom.agent.session import LocalSession
-from loom.cli.attachment_options import add_password_hint, prepare_files, type_notices
-from loom.cli.attachments import MessageInput, attachment, named_files, read_message
-from loom.cli.code_blocks import CodeRenderer
-from loom.cli.daemon_lookup import open_session
-from loom.cli.exit_codes import exit_code
-from loom.cli.footer import footer, switch_preview, usage_line
-from loom.cli.hints import media_hints
-from loom.cli.options import MessageOptions, message_options, message_options_from
-from loom.cli.pending_approvals import answer_pending
-from loom.cli.progress import ProgressLine
-from loom.cli.renderers import JsonRenderer, StreamJsonRenderer, TurnOutcome, TurnRenderer
-from loom.cli.session_lookup import open_place, stored_session
-from loom.cli.session_options import (
+from loom.cli.shared.attachments import (
+    MessageInput,
+    add_password_hint,
+    attachment,
+    named_files,
+    prepare_files,
+    read_message,
+    type_notices,
+)
+from loom.cli.shared.daemon_lookup import open_session
+from loom.cli.shared.exit_codes import exit_code
+from loom.cli.shared.footer import footer, media_hints, switch_preview, usage_line
+from loom.cli.shared.options import MessageOptions, message_options, message_options_from
+from loom.cli.shared.pending_approvals import answer_pending
+from loom.cli.shared.renderers import CodeRenderer, JsonRenderer, StreamJsonRenderer, TurnOutcome, TurnRenderer
+from loom.cli.shared.session_lookup import open_place, stored_session
+from loom.cli.shared.session_options import (
     OutputFormat,
     apply_template,
     choose_tools,
@@ -38,9 +42,9 @@ from loom.cli.session_options import (
     stored_key,
     use_key,
 )
-from loom.cli.templates import Template, save_template
-from loom.cli.terminal import Colors, print_line, sentence
-from loom.cli.turns import run_turn
+from loom.cli.shared.templates import Template, save_template
+from loom.cli.shared.terminal import Colors, ProgressLine, print_line, sentence
+from loom.cli.shared.turns import run_turn
 from loom.client import RemoteSession
 from loom.config import load_config
 from loom.content.blocks import ContentBlock
@@ -107,7 +111,7 @@ class AskOptions(MessageOptions, frozen=True, kw_only=True):
 @click.option("--no-stream", is_flag=True, help="Print the answer when it is complete.")
 @click.option("--save", default="", metavar="NAME", help="Save this as a template for -t without asking.")
 @click.option("-p", "--print", "printing", is_flag=True, hidden=True)
-def command(words: tuple[str, ...], attached: tuple[str, ...], images: tuple[str, ...], **given: Any) -> int:
+def ask_command(words: tuple[str, ...], attached: tuple[str, ...], images: tuple[str, ...], **given: Any) -> int:
     """Ask a model. `loom "QUESTION" FILE...` is the same.
 
     A word that names an existing file is an attachment. Text on stdin goes before the question; an image or a
@@ -170,7 +174,7 @@ async def _ask(asked: AskOptions) -> int:
             raise ContentError("There is no question.", hint='Example: loom "what is wrong here?" -a login.png')
         asked = msgspec.structs.replace(asked, system=system, model=await requested_model(runtime, asked))
         if asked.dry_run:
-            from loom.cli.dry_run import show_request
+            from loom.cli.context import show_request
 
             with add_password_hint(asked.wishes):
                 files = await prepare_files(said.files, asked.wishes, runtime)

@@ -12,14 +12,21 @@ from typing import Any
 
 import click
 
-from loom.cli.approval_prompt import answer_in, is_interactive
 from loom.cli.chat import is_quit, mentions, print_interrupted, read_line, unknown_command, use_line_editing
-from loom.cli.event_lookahead import EventLookahead
-from loom.cli.exit_codes import TurnError
-from loom.cli.pending_approvals import approval_line
-from loom.cli.progress import ProgressLine
-from loom.cli.renderers import TerminalRenderer, TextRenderer, TurnOutcome, TurnRenderer
-from loom.cli.terminal import Colors, has_colour, is_plain, one_line, print_line, quiet_keys, sentence
+from loom.cli.shared.approval_prompt import EventLookahead, answer_in, is_interactive
+from loom.cli.shared.exit_codes import TurnError
+from loom.cli.shared.pending_approvals import approval_line
+from loom.cli.shared.renderers import TerminalRenderer, TextRenderer, TurnOutcome, TurnRenderer
+from loom.cli.shared.terminal import (
+    Colors,
+    ProgressLine,
+    has_colour,
+    is_plain,
+    one_line,
+    print_line,
+    quiet_keys,
+    sentence,
+)
 from loom.client import Client, RemoteSession, find
 from loom.config import load_config
 from loom.errors import ConfigError, LoomError, NotFound
@@ -45,7 +52,7 @@ _HELP = """\
     "--token-file", default="", metavar="FILE", help="A file with the token of a remote daemon (also LOOM_TOKEN)."
 )
 @click.option("-R", "--hide-reasoning", is_flag=True, help="Do not show the model's reasoning on stderr.")
-def command(url: str, *, last: bool, session: str, model: str, token_file: str, hide_reasoning: bool) -> int:
+def attach_command(url: str, *, last: bool, session: str, model: str, token_file: str, hide_reasoning: bool) -> int:
     """Chat through a running daemon: the local one, or the one at URL.
 
     Other clients of the session see the same, and a turn continues when you leave.

@@ -17,19 +17,16 @@ from typing import Any, Final
 import click
 
 from loom.agent.session import LocalSession
-from loom.cli.attachments import MessageInput, attachment
-from loom.cli.clipboard import read_clipboard
 from loom.cli.context import print_table
-from loom.cli.daemon_lookup import open_session
-from loom.cli.footer import footer
-from loom.cli.hints import media_hints
-from loom.cli.options import MessageOptions, message_options, message_options_from
-from loom.cli.pending_approvals import answer_pending
-from loom.cli.plan import compile_session
-from loom.cli.progress import ProgressLine
-from loom.cli.renderers import TurnOutcome
-from loom.cli.session_lookup import open_place
-from loom.cli.session_options import (
+from loom.cli.shared.attachments import MessageInput, attachment, read_clipboard
+from loom.cli.shared.daemon_lookup import open_session
+from loom.cli.shared.footer import footer, media_hints
+from loom.cli.shared.options import MessageOptions, message_options, message_options_from
+from loom.cli.shared.pending_approvals import answer_pending
+from loom.cli.shared.plan import compile_session
+from loom.cli.shared.renderers import TurnOutcome
+from loom.cli.shared.session_lookup import open_place
+from loom.cli.shared.session_options import (
     apply_template,
     choose_tools,
     ingest_input,
@@ -41,15 +38,16 @@ from loom.cli.session_options import (
     stored_key,
     use_key,
 )
-from loom.cli.terminal import Colors, one_line, print_line, quiet_keys, sentence
-from loom.cli.turns import run_turn
+from loom.cli.shared.terminal import Colors, ProgressLine, one_line, print_line, quiet_keys, sentence
+from loom.cli.shared.turns import run_turn
+from loom.client import RemoteSession
 from loom.config import load_config
 from loom.content.blocks import ContentBlock
 from loom.content.inputs import Attachment
 from loom.content.messages import text_of
 from loom.errors import ContentError, LoomError
 from loom.runtime import Runtime
-from loom.session import EventIterator, Session
+from loom.session import EventIterator
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
 _PUNCTUATION: Final = ",.;:!?)"
@@ -67,7 +65,7 @@ _HELP: Final = """\
 
 @click.command("chat")
 @message_options(tools="all")
-def command(**given: Any) -> int:
+def chat_command(**given: Any) -> int:
     """Start an interactive chat. Attach files with @FILE or /attach; /help lists the commands."""
     speaking = MessageOptions(**message_options_from(given))
     with asyncio.Runner() as runner:
@@ -181,7 +179,11 @@ class Chat:
             await self._render_turn(speaker, speaker.stream(*blocks), blocks, progress)
 
     async def _render_turn(
-        self, session: Session, turn: EventIterator, blocks: Sequence[ContentBlock], progress: ProgressLine
+        self,
+        session: LocalSession | RemoteSession,
+        turn: EventIterator,
+        blocks: Sequence[ContentBlock],
+        progress: ProgressLine,
     ) -> TurnOutcome:
         speaking = self._speaking
         outcome = await run_turn(
@@ -246,8 +248,8 @@ class Chat:
             click.echo(f"{before} messages summarised into one; all of them are still in /tree")
 
     async def _tree(self, _: str) -> None:
-        from loom.cli.terminal import width
-        from loom.cli.tree_drawing import draw_tree
+        from loom.cli.log import draw_tree
+        from loom.cli.shared.terminal import width
 
         if self._session is None:
             raise LoomError("The conversation is empty: no tree.")

@@ -14,7 +14,7 @@ _HOW = {
 
 @click.command("completion", epilog="\b\n" + "\n".join(_HOW.values()))
 @click.argument("shell", type=click.Choice(list(_HOW)))
-def command(shell: str) -> None:
+def completion_command(shell: str) -> None:
     """Print the shell completion script."""
     from loom.cli.root import loom
 

@@ -15,11 +15,11 @@ _COLUMN = 42
 
 
 @click.group("config")
-def command() -> None:
+def config_command() -> None:
     """Show the configuration and where each value comes from."""
 
 
-@command.command()
+@config_command.command()
 @click.option("--origin", is_flag=True, help="Show the file, variable or default of each value.")
 @click.option("--strict-config", is_flag=True, help="Fail on unknown keys.")
 def show(origin: bool, strict_config: bool) -> None:
@@ -32,13 +32,13 @@ def show(origin: bool, strict_config: bool) -> None:
         click.echo(f"{line:<{_COLUMN}}  # {shown.origin}" if origin else line)
 
 
-@command.command()
+@config_command.command()
 def schema() -> None:
     """Print the JSON Schema of loom.toml and loom.yaml, for editors."""
     click.echo(msgspec.json.format(msgspec.json.encode(config_schema()), indent=2))
 
 
-@command.command()
+@config_command.command()
 def path() -> None:
     """Print the folder of your loom.toml."""
     click.echo(str(user_folder(os.environ, Path.cwd())))

@@ -1,32 +1,55 @@
-"""`loom context`: what the next request would carry, block by block, for several models side by side."""
+"""`loom context` and `loom wire` show the next request without sending it, as `loom ask --dry-run` does."""
 
 from __future__ import annotations
 
 import asyncio
+import sys
+import tempfile
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
 
-from loom.cli.completion_values import complete_models
+from loom.agent.ingest import ingest
 from loom.cli.models import service_without_key
-from loom.cli.overrides import choose_renditions, key_of, override_name
-from loom.cli.plan import CompileSource, compile_source
-from loom.cli.terminal import GLYPHS, clip, money_label, one_line, print_line, tokens_label
+from loom.cli.shared.attachments import MessageInput, ingest_content, limit_pages
+from loom.cli.shared.options import complete_models
+from loom.cli.shared.plan import (
+    CompileSource,
+    TemporaryMedia,
+    choose_renditions,
+    compile_session,
+    compile_source,
+    key_of,
+    override_name,
+)
+from loom.cli.shared.session_lookup import stored_session
+from loom.cli.shared.session_options import choose_tools, print_notices, print_warnings
+from loom.cli.shared.terminal import GLYPHS, clip, money_label, one_line, print_line, tokens_label
 from loom.compile import cost
 from loom.compile.assemble import ADDED_CONTINUE
+from loom.compile.policy import DetachedMessage as Placed
 from loom.compile.policy import Override
-from loom.compile.request import NextRequest
+from loom.compile.renditions import Renditions
+from loom.compile.request import NextRequest, Snapshot
 from loom.compile.trim import UNLIMITED
 from loom.config import Config
 from loom.content.blocks import DocumentBlock, ToolResult
 from loom.content.media import size_label
+from loom.content.messages import Message
 from loom.errors import ConfigError
+from loom.formats.renderer import FormatRenderer
 from loom.models import Model, Usage
 from loom.prompt import Receipt, ReceiptRow
-from loom.runtime import price
+from loom.providers.http import WIRES
+from loom.providers.media_body import MediaBody, elide_media
+from loom.runtime import Runtime, price
+
+if TYPE_CHECKING:
+    from loom.cli.ask import AskOptions
 
 _LABEL_WIDTH = 54
 _CELL_WIDTH = 22
@@ -50,7 +73,7 @@ _WHO = {"user": "you", "assistant": "model", "tool": "tool"}
 @click.option(
     "--restore", "restored", multiple=True, metavar="BLOCK", help="Clear --pin and --hide: use the policy again."
 )
-def command(source: str, references: str, as_json: bool, reasons: bool, **chosen: tuple[str, ...]) -> None:
+def context_command(source: str, references: str, as_json: bool, reasons: bool, **chosen: tuple[str, ...]) -> None:
     """Show what the next request would contain, for one model or several. Nothing is sent.
 
     Default: the last session of this folder. ● full  ◐ low  ▤ pages  ○ text  ✕ omitted
@@ -186,3 +209,104 @@ def _line(label: str, cells: Sequence[str]) -> str:
 def _keys_needed(chosen: list[Model], config: Config) -> list[str]:
     names = {service_without_key(model, config): model.name for model in chosen}
     return [f"{name} needs a key: loom keys set {service}" for service, name in names.items() if service]
+
+
+@click.command("wire")
+@click.argument("source", metavar="[FILE|SESSION]", default="")
+@click.option(
+    "-m",
+    "--model",
+    "reference",
+    required=True,
+    shell_complete=complete_models,
+    help="platform/name or a configured name.",
+)
+@click.option("--full", is_flag=True, help="Include all media, exactly as sent.")
+def wire_command(source: str, reference: str, full: bool) -> None:
+    """Print {"provider", "model", "request"}: the exact body for this model, offline and without a key.
+
+    FILE is a conversation: Loom's own JSON, messages in the style of OpenAI, Anthropic, Gemini or Ollama, or a
+    transcript of Claude Code, Codex or llm. Default: the last session of this folder. Media are shown as
+    digest and size unless --full. What was changed on the way is said on stderr; `loom context` tells more.
+    """
+    asyncio.run(_wire(source, reference, full))
+
+
+async def _wire(source: str, reference: str, full: bool) -> None:
+    async with compile_source(source) as found:
+        chosen = await found.models(reference)
+        if len(chosen) != 1:
+            raise ConfigError("A request is for one model.", hint="Give -m one name; `loom context` compares several.")
+        if chosen[0].wire not in WIRES:
+            raise ConfigError(f"{reference} runs inside Loom: it sends no request.", hint="Choose another model.")
+        await print_request(found, chosen[0], full=full)
+
+
+async def print_request(found: CompileSource, model: Model, *, full: bool) -> None:
+    compiled_request = await found.compile(model)
+    for notice in (*found.notices, *compiled_request.receipt.notices):
+        print_line(notice)
+    request: dict[str, Any] = WIRES[model.wire].encode(compiled_request.prompt)
+    head = {"provider": model.provider, "model": model.name}
+    if not full:
+        click.echo(msgspec.json.encode({**head, "request": elide_media(request)}))
+        return
+    stdout = sys.stdout.buffer
+    stdout.write(msgspec.json.encode(head)[:-1] + b',"request":')
+    async for piece in MediaBody(request, found.renditions):
+        stdout.write(piece)
+    stdout.write(b"}\n")
+
+
+async def show_request(runtime: Runtime, asked: AskOptions, said: MessageInput) -> None:
+    """The wire's JSON; for the built-in model, which has no wire, what it would be shown."""
+    tools = await choose_tools(runtime, asked.tools, default="safe")
+    with tempfile.TemporaryDirectory(prefix="loom-") as folder:
+        scratch = TemporaryMedia(Path(folder), runtime.media)
+        limits = runtime.config.media_limits()
+        take = partial(ingest, shelf=scratch, limits=limits, fetch=runtime.fetch)
+        found = await ingest_content(said.content, lambda *content: take(list(content)), runtime)
+        blocks, notices = limit_pages(found.blocks, runtime.config.documents.pages_per_read)
+        print_warnings(runtime)
+        print_notices([*found.notices, *notices])
+        before = await _before(runtime, asked, tools)
+        renditions = Renditions(scratch, scratch.derived, FormatRenderer(limits))
+        message = Message("user", tuple(blocks))
+
+        async def compile_for(model: Model) -> NextRequest:
+            return await runtime.next_request(
+                before.snapshot, model, tools=tools, draft=(message,), renditions=renditions
+            )
+
+        now = CompileSource(
+            title=before.title,
+            model=before.model,
+            snapshot=msgspec.structs.replace(before.snapshot, path=(*before.snapshot.path, Placed("draft", message))),
+            resolve=runtime.resolve_live,
+            compile=compile_for,
+            renditions=renditions,
+            config=runtime.config,
+        )
+        reference = asked.model or before.model or await runtime.default_model()
+        model = await runtime.resolve_live(reference)
+        if model.wire in WIRES:
+            await print_request(now, model, full=asked.full)
+        else:
+            await print_table(now, [model], as_json=asked.form == "json")
+
+
+class _Before(msgspec.Struct, frozen=True):
+    title: str
+    model: str
+    snapshot: Snapshot
+
+
+async def _before(runtime: Runtime, asked: AskOptions, tools: Sequence[str] | None) -> _Before:
+    """What was said so far; nothing in a new session."""
+    if not asked.place.is_new:
+        stored = await stored_session(runtime, asked.place)
+        head = (await runtime.forest.node(asked.place.node)).id if asked.place.node else ""
+        found = await compile_session(runtime, stored, head=head, tools=tools)
+        return _Before(found.title, found.model, found.snapshot)
+    system = await runtime.system_for(asked.system, Path.cwd())
+    return _Before("", "", Snapshot(system=system))

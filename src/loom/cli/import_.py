@@ -9,10 +9,10 @@ from typing import Final
 import click
 import msgspec
 
-from loom.cli.exit_codes import exit_code
-from loom.cli.session_lookup import all_sessions
-from loom.cli.terminal import one_line, print_line, safe_text, sentence
-from loom.cli.transcripts import Transcript, read_transcripts
+from loom.cli.shared.exit_codes import exit_code
+from loom.cli.shared.session_lookup import all_sessions
+from loom.cli.shared.terminal import one_line, print_line, safe_text, sentence
+from loom.cli.shared.transcripts import Transcript, read_transcripts
 from loom.content.messages import media_of
 from loom.errors import LoomError, Unreadable
 from loom.runtime import Runtime
@@ -40,7 +40,7 @@ class ImportedSession(msgspec.Struct, frozen=True, kw_only=True):
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, metavar="FILE...")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
-def command(files: tuple[str, ...], as_json: bool) -> int:
+def import_command(files: tuple[str, ...], as_json: bool) -> int:
     """Import conversations from other programs, and repair what providers would reject.
 
     \b

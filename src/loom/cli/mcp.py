@@ -1,9 +1,10 @@
-"""`loom mcp`: servers of tools, in your own loom.toml or, with --project, in the project's .mcp.json."""
+"""`loom mcp` configures MCP servers; `loom mcp-serve` serves Loom's own tools over MCP."""
 
 from __future__ import annotations
 
 import asyncio
 import re
+import signal
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, cast
@@ -11,9 +12,9 @@ from typing import Any, Final, cast
 import click
 import msgspec
 
-from loom.cli.exit_codes import FAILED, OK
-from loom.cli.terminal import one_line, print_line, safe_text
-from loom.cli.toml_files import add_table, remove_table, user_config_file, write_file_whole
+from loom.cli.shared.exit_codes import FAILED, OK
+from loom.cli.shared.terminal import one_line, print_line, safe_text
+from loom.cli.shared.toml_files import add_table, remove_table, user_config_file, write_file_whole
 from loom.config import Config, load_config
 from loom.config.files import display_path
 from loom.errors import ConfigError
@@ -27,11 +28,11 @@ _PATH: Final = ("mcp", "servers")
 
 
 @click.group("mcp")
-def command() -> None:
+def mcp_command() -> None:
     """Manage MCP servers: programs that Loom starts, or URLs."""
 
 
-@command.command(context_settings={"ignore_unknown_options": True})
+@mcp_command.command(context_settings={"ignore_unknown_options": True})
 @click.argument("name")
 @click.argument("target", nargs=-1, required=True, metavar="COMMAND [ARGS]... | URL", type=click.UNPROCESSED)
 @click.option(
@@ -95,7 +96,7 @@ def _pairs(written: Sequence[str], sign: str, how: str) -> dict[str, str]:
     return found
 
 
-@command.command("list")
+@mcp_command.command("list")
 @click.option("--check", is_flag=True, help="Connect to each server and count its tools.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
 def list_(check: bool, as_json: bool) -> int:
@@ -143,7 +144,7 @@ def _row(row: dict[str, Any], state: dict[str, Any]) -> str:
     return line.rstrip()
 
 
-@command.command()
+@mcp_command.command()
 @click.argument("name")
 @click.option("--project", is_flag=True, help=f"From {PROJECT_FILE} of this folder.")
 def remove(name: str, project: bool) -> None:
@@ -195,3 +196,21 @@ def _say_if_untrusted() -> None:
 
 def _project_servers(config: Config) -> ProjectServers:
     return project_servers(Path.cwd(), [Path(folder).expanduser() for folder in config.trusted_folders])
+
+
+@click.command("mcp-serve")
+@click.option(
+    "--workspace",
+    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    default=Path(),
+    help="The folder whose files may be read. Default: the current folder.",
+)
+@click.option("--allow-outside", is_flag=True, help="Also read files outside that folder, except files with secrets.")
+def mcp_serve_command(workspace: Path, allow_outside: bool) -> None:
+    """Serve read_file and look to an MCP client (an editor, a desktop assistant), which starts this command itself."""
+    from loom.config import load_config
+    from loom.tools.mcp_server import ServeOptions, serve_stdio
+
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # else a read of standard input goes on; nothing is to be saved
+    limits = load_config(cwd=workspace.absolute()).media_limits()
+    asyncio.run(serve_stdio(ServeOptions(workspace=workspace.absolute(), allow_outside=allow_outside, limits=limits)))

@@ -9,10 +9,10 @@ from typing import Any, Final
 import click
 import msgspec
 
-from loom.cli.completion_values import complete_models
-from loom.cli.exit_codes import OK, exit_code
-from loom.cli.terminal import money_label, one_line, print_line, sentence, tokens_label
-from loom.cli.toml_files import set_key, user_config_file
+from loom.cli.shared.exit_codes import OK, exit_code
+from loom.cli.shared.options import complete_models
+from loom.cli.shared.terminal import money_label, one_line, print_line, sentence, tokens_label
+from loom.cli.shared.toml_files import set_key, user_config_file
 from loom.config import Config, load_config
 from loom.config.files import display_path
 from loom.config.key_file import services
@@ -36,7 +36,7 @@ class ModelRow(msgspec.Struct, frozen=True):
 @click.command("models")
 @click.argument("references", nargs=-1, metavar="[MODEL]... | default [MODEL]", shell_complete=complete_models)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines, with limits and the origin of each flag.")
-def command(references: tuple[str, ...], as_json: bool) -> int:
+def models_command(references: tuple[str, ...], as_json: bool) -> int:
     """List models: configured ones, Loom's choices and the built-in one, or those you name.
 
     ✔ in the catalogue  ✓ reported by the server or learned  u set by you  ? assumed, tried once  - no
@@ -114,13 +114,6 @@ def service_without_key(model: Model, config: Config) -> str:
     if has_own or not key_env(provider) or key_for(provider, config):
         return ""
     return next((name for name in key_names(provider) if name in services()), "")
-
-
-async def names_known(runtime: Runtime) -> list[str]:
-    """What `-q` looks through: your own names, models of servers on this machine, those that Loom would choose."""
-    local = [name for server in await runtime.local_servers() for name in server.models]
-    chosen = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items()]
-    return list(dict.fromkeys([*runtime.config.models, *local, *chosen, runtime.BUILT_IN]))
 
 
 def _row(found: ModelRow) -> str:

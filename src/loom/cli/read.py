@@ -10,8 +10,8 @@ from typing import Any
 import click
 import msgspec
 
-from loom.cli.attachments import existing_file
-from loom.cli.terminal import safe_text, sentence
+from loom.cli.shared.attachments import existing_file
+from loom.cli.shared.terminal import safe_text, sentence
 from loom.config import load_config
 from loom.content.blocks import ContentBlock, DocumentBlock, TextBlock, clean_text
 from loom.content.messages import text_of
@@ -57,7 +57,7 @@ class _Context:
 @click.option("--offset", default=1, show_default=True, help="First line of a text file.")
 @click.option("--limit", type=int, default=None, help="How many lines of a text file.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
-def command(paths: tuple[str, ...], pages: str, offset: int, limit: int | None, as_json: bool) -> None:
+def read_command(paths: tuple[str, ...], pages: str, offset: int, limit: int | None, as_json: bool) -> None:
     """Show how Loom reads files: their blocks, their text and any error. A bad file does not stop the rest.
 
     FILE#3-7 is pages 3 to 7.

@@ -9,8 +9,8 @@ from typing import Final
 
 import click
 
-from loom.cli.exit_codes import MEANINGS
 from loom.cli.root import loom
+from loom.cli.shared.exit_codes import MEANINGS
 
 MARKER: Final = "<!-- Everything below is generated: python -m loom.cli.reference docs/cli.md -->"
 _WIDTH: Final = 100

@@ -10,8 +10,8 @@ from typing import Final
 
 import click
 
-from loom.cli import exit_codes
 from loom.cli.main import COMPLETING
+from loom.cli.shared import exit_codes
 from loom.errors import LoomError
 
 COMMANDS: Final = {
@@ -22,6 +22,7 @@ COMMANDS: Final = {
     "sessions": "List, search, rename, delete and export conversations.",
     "log": "Show a conversation, or with --graph its tree.",
     "tree": "Show a conversation with all its branches.",
+    "undo": "Undo what the agent changed in files.",
     "context": "Show what the next request would contain, for one model or several.",
     "wire": "Show the exact request body for a model.",
     "read": "Show how Loom reads files: blocks, text, errors.",
@@ -42,7 +43,21 @@ COMMANDS: Final = {
     "service": "Run the daemon as a login service.",
     "completion": "Print the shell completion script.",
 }
-_MODULES: Final = {"import": "import_", "mcp-serve": "mcp_serve"}
+_MODULES: Final = {
+    "approve": "approvals",
+    "tree": "log",
+    "wire": "context",
+    "import": "import_",
+    "backup": "store",
+    "restore": "store",
+    "sweep": "store",
+    "mcp-serve": "mcp",
+    "serve": "daemon",
+    "web": "daemon",
+    "token": "daemon",
+    "service": "daemon",
+}
+"""Commands that stand in a module of another name, with others of their kind."""
 _OWN_OPTIONS: Final = ("-h", "--help", "--version")
 _DEFAULT: Final = "ask"
 _NEAR: Final = 0.75
@@ -50,7 +65,7 @@ _NEAR: Final = 0.75
 
 
 class LazyGroup(click.Group):
-    """Knows the names and one-line helps; imports `loom.cli.<name>` only to run it."""
+    """A group that knows names and one-line helps; it imports the module that holds `<name>_command` only to run it."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(COMMANDS)
@@ -58,7 +73,8 @@ class LazyGroup(click.Group):
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         if cmd_name not in COMMANDS:
             return None
-        return importlib.import_module(f"loom.cli.{_MODULES.get(cmd_name, cmd_name)}").command
+        module = importlib.import_module(f"loom.cli.{_MODULES.get(cmd_name, cmd_name)}")
+        return getattr(module, f"{cmd_name.replace('-', '_')}_command")
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
@@ -151,7 +167,7 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
 
 def _print_usage_error(error: click.ClickException) -> int:
     """What click says of a command line, in one sentence as ours are; a group without a command shows its help."""
-    from loom.cli.terminal import print_line
+    from loom.cli.shared.terminal import print_line
 
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
         error.show()
@@ -177,7 +193,7 @@ def _near(option: str, names: Iterable[str]) -> list[str]:
 
 def _print_error(error: Exception, *, debug: bool) -> int:
     """One sentence and the next step; what is left is a fault of ours, and says so."""
-    from loom.cli.terminal import print_line, sentence
+    from loom.cli.shared.terminal import print_line, sentence
 
     match error:
         case LoomError():

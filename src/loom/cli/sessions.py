@@ -12,11 +12,10 @@ from typing import Any, Final
 import click
 import msgspec
 
-from loom.cli.completion_values import complete_sessions
-from loom.cli.exit_codes import FAILED, OK
-from loom.cli.progress import ProgressLine
-from loom.cli.session_lookup import all_sessions, find_session, last_session
-from loom.cli.terminal import is_plain, one_line, print_line, safe_text, width
+from loom.cli.shared.exit_codes import FAILED, OK
+from loom.cli.shared.options import complete_sessions
+from loom.cli.shared.session_lookup import all_sessions, find_session, last_session
+from loom.cli.shared.terminal import ProgressLine, is_plain, one_line, print_line, safe_text, width
 from loom.content.media import size_label
 from loom.errors import ConfigError, Full, ReadOnly
 from loom.formats import ocr
@@ -39,7 +38,7 @@ _MARKS: Final = {"text": " ", "document": "▤", "picture": "▣"}
 @click.option("--here", is_flag=True, help="Only sessions of this folder.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
 @click.pass_context
-def command(ctx: click.Context, count: int, here: bool, as_json: bool) -> None:
+def sessions_command(ctx: click.Context, count: int, here: bool, as_json: bool) -> None:
     """List sessions, newest first. Use their numbers or ids with -r."""
     if ctx.invoked_subcommand is None:
         asyncio.run(_list(count, here, as_json))
@@ -61,7 +60,7 @@ async def _list(count: int, here: bool, as_json: bool) -> None:
         click.echo('No sessions yet. Start one: loom "hello"', err=True)
 
 
-@command.command()
+@sessions_command.command()
 @click.argument("words", nargs=-1)
 @click.option(
     "-n",
@@ -83,7 +82,7 @@ def search(words: tuple[str, ...], count: int, index: bool, as_json: bool) -> No
     asyncio.run(_search(" ".join(words), count, index, as_json))
 
 
-@command.command()
+@sessions_command.command()
 @click.argument("session", shell_complete=complete_sessions)
 @click.argument("title")
 def rename(session: str, title: str) -> None:
@@ -91,7 +90,7 @@ def rename(session: str, title: str) -> None:
     asyncio.run(_rename(session, title))
 
 
-@command.command()
+@sessions_command.command()
 @click.argument("session", shell_complete=complete_sessions)
 @click.option("-y", "--yes", is_flag=True, help="Do not ask for confirmation.")
 def delete(session: str, yes: bool) -> int:
@@ -106,7 +105,7 @@ def delete(session: str, yes: bool) -> int:
     return OK
 
 
-@command.command()
+@sessions_command.command()
 @click.argument("session", default="", shell_complete=complete_sessions)
 @click.option("-f", "--format", "form", type=click.Choice(FORMS), default="md", show_default=True)
 @click.option(

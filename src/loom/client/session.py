@@ -12,6 +12,7 @@ from urllib.parse import quote
 import msgspec
 
 from loom.agent.failures import CONTINUE_HINT, error_of
+from loom.agent.file_undo import ChangedStep, UndoReport
 from loom.client.connection import DaemonConnection
 from loom.client.receipts import RemotePlan, receipt_of
 from loom.client.uploads import upload
@@ -80,6 +81,10 @@ class _History(msgspec.Struct):
     seq: int = 0
     approvals: tuple[ApprovalRequested, ...] = ()
     running: _OpenTurn | None = None
+
+
+class _Changes(msgspec.Struct):
+    steps: tuple[ChangedStep, ...]
 
 
 class RemoteSession:
@@ -291,6 +296,15 @@ class RemoteSession:
         made = await self._link.ask("POST", self._path("/fork"), json={"node": node}, repeats=False)
         session_id = msgspec.json.decode(made, type=SessionLine).id
         return RemoteSession(self._link, session_id, self._limits, tools=self._tools)
+
+    async def changes(self) -> tuple[ChangedStep, ...]:
+        """Return the steps of the current path that changed files."""
+        return msgspec.json.decode(await self._link.ask("GET", self._path("/changes")), type=_Changes).steps
+
+    async def undo(self, step: int | None = None) -> UndoReport:
+        """Undo the file changes of the last step that has any, or of `step` and all later ones."""
+        answer = await self._link.ask("POST", self._path("/undo"), json={"step": step}, repeats=False)
+        return msgspec.json.decode(answer, type=UndoReport)
 
     async def plan(self, models: Sequence[str] = ()) -> tuple[Receipt, ...]:
         """Return what the next request would contain for these models. Nothing is sent."""

@@ -6,9 +6,9 @@ from typing import Any, Final, get_args
 
 import msgspec
 
+from loom.api_types import ProblemText
 from loom.content.blocks import ImageBlock, ToolResult
 from loom.daemon.envelopes import TOOL_CALL, EventImage
-from loom.daemon.problems import ProblemText
 from loom.daemon.session_list import ListedSession
 from loom.daemon.sockets import NAMESPACE, Join
 from loom.events import Event, ImageAdded, MessageStored, StepFinished, ToolFinished
@@ -82,8 +82,8 @@ def document(version: str = "") -> dict[str, Any]:
     data: dict[str, dict[str, Any]] = dict(zip(sent, schemas, strict=False))
     envelopes = {name: _message(name, _envelope(name, schema)) for name, schema in data.items()}
     others = {
-        "session": _message("session", _ref("Listed"), "A line of the list of sessions has changed."),
-        "error": _message("error", _ref("Failed"), "Why nothing follows."),
+        "session": _message("session", _ref("ListedSession"), "A line of the list of sessions has changed."),
+        "error": _message("error", _ref("WatchFailed"), "Why nothing follows."),
         "join": _message("join", _ref("Join"), "Watch a session, or the list of sessions. Acknowledged with `Joined`."),
         "leave": _message("leave", _ref("Join"), "Watch it no more."),
     }

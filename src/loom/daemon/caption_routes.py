@@ -6,9 +6,9 @@ from typing import Final
 
 from starlette.responses import Response
 
+from loom.api_types import DescriptionView, NewDescription
 from loom.compile.policy import alt_key
 from loom.content.media import Media, is_digest
-from loom.daemon.api_types import DescriptionView, NewDescription
 from loom.daemon.dispatch import Call
 from loom.daemon.sessions_routes import merge_overrides
 from loom.errors import ConfigError, ContentError, NotFound, Unsupported

@@ -12,7 +12,6 @@ from typing import Final
 import msgspec
 
 from loom.daemon.envelopes import Composer
-from loom.daemon.message_types import History, MessageQuery, QueuedView, Running
 from loom.daemon.services import Daemon
 from loom.daemon.views import path_in, siblings_of
 from loom.errors import ContentError, NotFound
@@ -25,6 +24,7 @@ from loom.events import (
     TurnStarted,
     decode_event,
 )
+from loom.message_types import EventEnvelope, History, MessageQuery, QueuedView, Running
 from loom.session import Queued
 from loom.store.events import StoredEvent
 from loom.store.nodes import Node
@@ -163,6 +163,9 @@ async def _running(daemon: Daemon, session_id: str, moment: LiveState) -> Runnin
         return None
     composer = Composer(daemon.runtime, daemon.feeds.previews, session_id)
     partial = await composer.compose(moment.events)
+    envelopes = tuple(msgspec.json.decode(envelope.json, type=EventEnvelope) for envelope in partial)
     return Running(
-        turn=moment.turn, model=moment.model, partial=tuple(msgspec.Raw(envelope.json) for envelope in partial)
+        turn=moment.turn,
+        model=moment.model,
+        partial=envelopes,
     )

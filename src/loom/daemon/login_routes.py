@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from starlette.responses import RedirectResponse, Response
 
-from loom.daemon.api_types import AuthMethods, Login, LoginLink, Token
+from loom.api_types import AuthMethods, Login, LoginLink, Token
 from loom.daemon.dispatch import Call, json_response
 from loom.daemon.problems import Forbidden, Unauthorised
 

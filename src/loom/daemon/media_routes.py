@@ -22,12 +22,12 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
+from loom.api_types import MediaForm, MediaName, MediaPage, MediaText, MediaView, NewMedia
 from loom.compile.policy import DetachedMessage
 from loom.compile.request import Snapshot
 from loom.content.media import is_digest
 from loom.content.messages import Message
 from loom.content.recipes import DEFAULT_FORMATS, Fit, Low, Ocr, Page, Recipe, Text, Thumb, recipe_key
-from loom.daemon.api_types import MediaForm, MediaName, MediaPage, MediaText, MediaView, NewMedia
 from loom.daemon.dispatch import Call, json_body, json_response
 from loom.daemon.media_intake import StoredUpload
 from loom.daemon.problems import NotSent, UnreadableRequest, WrongType

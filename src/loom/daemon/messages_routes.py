@@ -14,7 +14,14 @@ from loom.daemon import sse
 from loom.daemon.dispatch import Call, decode_body, json_body, json_response
 from loom.daemon.history import history, live_state_of, queued_view
 from loom.daemon.media_routes import MAX_INLINE_JSON_BYTES, bytes_of
-from loom.daemon.message_types import (
+from loom.daemon.problems import UnreadableRequest
+from loom.daemon.request_content import blocks_of
+from loom.daemon.services import Daemon
+from loom.daemon.sessions_routes import folder_of
+from loom.daemon.turns import AcceptedMessage as Accepted
+from loom.daemon.uploads import FORM_OVERHEAD_BYTES, FormPart, form
+from loom.errors import ContentError, NotFound
+from loom.message_types import (
     ApprovalAnswer,
     ApprovalList,
     Cancel,
@@ -28,13 +35,6 @@ from loom.daemon.message_types import (
     QueueView,
     RegenerateBody,
 )
-from loom.daemon.problems import UnreadableRequest
-from loom.daemon.request_content import blocks_of
-from loom.daemon.services import Daemon
-from loom.daemon.sessions_routes import folder_of
-from loom.daemon.turns import AcceptedMessage as Accepted
-from loom.daemon.uploads import FORM_OVERHEAD_BYTES, FormPart, form
-from loom.errors import ContentError, NotFound
 from loom.store.session_rows import StoredSession
 
 MAX_KEY_CHARACTERS: Final = 200

@@ -9,8 +9,9 @@ from typing import Any, Final
 
 import msgspec
 
+from loom.api_types import ProblemBody
 from loom.daemon.dispatch import Route
-from loom.daemon.problems import JSON, ProblemBody
+from loom.daemon.problems import JSON
 
 _REF: Final = "#/components/schemas/{name}"
 _HEADERS: Final = {

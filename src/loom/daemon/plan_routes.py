@@ -12,7 +12,12 @@ from loom.compile.request import NextRequest
 from loom.compile.trim import UNLIMITED
 from loom.content.messages import Message
 from loom.daemon.dispatch import Call
-from loom.daemon.message_types import (
+from loom.daemon.problems import problem
+from loom.daemon.request_content import blocks_of
+from loom.daemon.services import Daemon
+from loom.daemon.sessions_routes import without_auto
+from loom.errors import ConfigError, ContentError, LoomError
+from loom.message_types import (
     LastRow,
     PlanCell,
     PlanModel,
@@ -24,11 +29,6 @@ from loom.daemon.message_types import (
     WireQuery,
     WireView,
 )
-from loom.daemon.problems import problem
-from loom.daemon.request_content import blocks_of
-from loom.daemon.services import Daemon
-from loom.daemon.sessions_routes import without_auto
-from loom.errors import ConfigError, ContentError, LoomError
 from loom.models import Model, Usage
 from loom.prompt import Receipt
 from loom.providers.http import WIRES

@@ -9,6 +9,7 @@ from typing import ClassVar, Final
 import msgspec
 from starlette.responses import Response
 
+from loom.api_types import ProblemBody, ProblemText
 from loom.config import redact
 from loom.content.blocks import clean_text
 from loom.errors import (
@@ -26,6 +27,7 @@ from loom.errors import (
     NotFound,
     ProviderError,
     ReadOnly,
+    Stale,
     StoreError,
     TooLarge,
     Unreachable,
@@ -68,13 +70,6 @@ class Forbidden(RequestError):
 
     code = "auth.forbidden"
     status = 403
-
-
-class Stale(RequestError):
-    """If-Match names a revision that is no longer the current one."""
-
-    code = "store.stale"
-    status = 412
 
 
 class NoSuchRoute(RequestError):
@@ -129,18 +124,6 @@ class Draining(RequestError):
     status = 503
 
 
-class ProblemText(msgspec.Struct, frozen=True):
-    """`code` is for programs, `message` says what happened, `hint` what to do."""
-
-    code: str
-    message: str
-    hint: str
-
-
-class ProblemBody(msgspec.Struct, frozen=True):
-    error: ProblemText
-
-
 def status_of(error: LoomError) -> int:
     match error:
         case RequestError():
@@ -153,6 +136,8 @@ def status_of(error: LoomError) -> int:
             return 422
         case NotFound():
             return 404
+        case Stale():
+            return 412
         case Conflict() | Newer():
             return 409
         case Corrupt():

@@ -20,9 +20,9 @@ from loom.content.blocks import (
     page_range,
 )
 from loom.daemon.media_intake import StoredUpload
-from loom.daemon.message_types import ContentInput, FileReference, ImageReference, MediaReference
 from loom.daemon.services import Daemon
 from loom.errors import ContentError, Unsupported
+from loom.message_types import ContentInput, FileReference, ImageReference, MediaReference
 from loom.store.session_rows import StoredSession
 
 BlockT = TypeVar("BlockT", ImageBlock, DocumentBlock, AudioBlock)

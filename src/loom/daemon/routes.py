@@ -7,7 +7,9 @@ from typing import Any, Final
 
 from starlette.responses import Response
 
-from loom.daemon import api_types as s
+from loom import api_types as s
+from loom import message_types as m
+from loom.agent.file_undo import UndoReport
 from loom.daemon import (
     asyncapi,
     caption_routes,
@@ -20,8 +22,9 @@ from loom.daemon import (
     plan_routes,
     sessions_routes,
     settings_routes,
+    work_routes,
 )
-from loom.daemon import message_types as m
+from loom.daemon import work_types as w
 from loom.daemon.dispatch import Call, Handle, Route, json_response
 
 _BINARY: Final = {"*/*": {"type": "string", "format": "binary"}}
@@ -193,6 +196,15 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Files of the workspace.",
         query=s.FileQuery,
         answer=s.FileList,
+    ),
+    _row("GET", SESSION + "/changes", work_routes.list_changes, "Steps that changed files.", answer=w.ChangeList),
+    _row(
+        "POST",
+        SESSION + "/undo",
+        work_routes.undo,
+        "Undo the file changes of the last step, or of a step and all later ones.",
+        body=w.UndoBody,
+        answer=UndoReport,
     ),
     _row(
         "GET",

@@ -25,6 +25,8 @@ from loom.daemon.app import App, create_app
 from loom.daemon.auth import open_auth
 from loom.errors import ConfigError, LoomError
 from loom.runtime import Runtime
+from loom.tools.sandbox import forbid_dumps
+from loom.tools.secret_mask import environment_secrets, mask_secrets
 
 LOCK: Final = "daemon.lock"
 MAX_SOCKET_BYTES: Final = 1_000_000
@@ -60,21 +62,27 @@ def run(
     log_level: str = "warning",
 ) -> None:
     """Until SIGTERM or SIGINT. `on_listening` is told the addresses; without it they are printed."""
-    _log_without_secrets()
+    forbid_dumps()
+    _log_without_secrets(config)
     _give_memory_back()
     asyncio.run(serve(config, host=host, port=port, on_listening=on_listening or _print, log_level=log_level))
 
 
 class _Redacting(logging.Formatter):
-    """Whatever looks like a key is masked in the finished line, tracebacks included."""
+    """Masks configured secrets, and everything that looks like a key, in the finished line, tracebacks included."""
+
+    def __init__(self, pattern: str, secrets: frozenset[str]) -> None:
+        super().__init__(pattern)
+        self._secrets = secrets
 
     def format(self, record: logging.LogRecord) -> str:
-        return redact(super().format(record))
+        return redact(mask_secrets(super().format(record), self._secrets))
 
 
-def _log_without_secrets() -> None:
+def _log_without_secrets(config: Config) -> None:
     lines = logging.StreamHandler()
-    lines.setFormatter(_Redacting("%(asctime)s %(levelname)s %(name)s: %(message)s"))
+    known = config.secret_values() | environment_secrets(os.environ)
+    lines.setFormatter(_Redacting("%(asctime)s %(levelname)s %(name)s: %(message)s", known))
     logging.basicConfig(level=logging.WARNING, handlers=[lines])
 
 

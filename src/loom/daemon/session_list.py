@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from loom.daemon.api_types import SessionState
+from loom.api_types import SessionState
 from loom.daemon.bus import Bus, BusMessage
 from loom.daemon.turns import state_of
 from loom.errors import LoomError, NotFound

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
@@ -11,9 +11,7 @@ from typing import Any, Final
 from starlette.requests import Request
 from starlette.responses import Response
 
-from loom.compile.policy import overrides_of
-from loom.config import redact
-from loom.daemon.api_types import (
+from loom.api_types import (
     ExportQuery,
     FileList,
     FileQuery,
@@ -31,12 +29,15 @@ from loom.daemon.api_types import (
     SessionView,
     TreeView,
 )
+from loom.compile.policy import overrides_of
+from loom.config import redact
 from loom.daemon.dispatch import Call, json_response
-from loom.daemon.message_types import Children
-from loom.daemon.problems import Stale, UnreadableRequest
+from loom.daemon.problems import UnreadableRequest
 from loom.daemon.services import Daemon
+from loom.daemon.turns import state_of
 from loom.daemon.views import siblings_of, tree_node
-from loom.errors import Conflict, ContentError, Corrupt, NotFound, Unreadable
+from loom.errors import Conflict, ContentError, Corrupt, NotFound, Stale, Unreadable
+from loom.message_types import Children
 from loom.store.session_rows import StoredSession
 from loom.tools.file_walk import Walk
 from loom.tools.workspace import open_folder
@@ -81,6 +82,7 @@ async def list_(call: Call[SessionQuery, None]) -> SessionPage:
     daemon, query = call.daemon, call.query
     before = _cursor(query.before) if query.before else None
     found: list[StoredSession] = []
+    queued = await daemon.turns.queued_sessions()
     if query.q:
         ids = dict.fromkeys(hit.session for hit in await _hits(daemon, query.q, query.limit * 4))
         for session_id in list(ids)[: query.limit]:
@@ -91,12 +93,8 @@ async def list_(call: Call[SessionQuery, None]) -> SessionPage:
         page = await daemon.runtime.sessions.list(archived=query.archived, limit=query.limit, before=before)
         found = list(page)
     last = found[-1] if found and len(found) == query.limit and not query.q else None
-    return SessionPage(await _views(daemon, found), f"{last.updated_at!r}.{last.id}" if last else None)
-
-
-async def _views(daemon: Daemon, found: Sequence[StoredSession]) -> tuple[SessionView, ...]:
-    states = await daemon.turns.states(found)
-    return tuple([await daemon.views.session(stored, states[stored.id]) for stored in found])
+    views = [await daemon.views.session(stored, state_of(stored, queued)) for stored in found]
+    return SessionPage(tuple(views), f"{last.updated_at!r}.{last.id}" if last else None)
 
 
 def _cursor(written: str) -> tuple[float, str]:

@@ -11,10 +11,7 @@ from typing import Final
 import msgspec
 from starlette.responses import Response
 
-from loom.config import Secret
-from loom.config.key_file import keys_file, read_keys, services, write_keys
-from loom.daemon import metrics
-from loom.daemon.api_types import (
+from loom.api_types import (
     AudioLimits,
     CapabilityView,
     ConfigView,
@@ -31,6 +28,9 @@ from loom.daemon.api_types import (
     UploadLimits,
     Version,
 )
+from loom.config import Secret
+from loom.config.key_file import keys_file, read_keys, services, write_keys
+from loom.daemon import metrics
 from loom.daemon.dispatch import Call
 from loom.daemon.media_routes import media_view
 from loom.daemon.problems import RequestError

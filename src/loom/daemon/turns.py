@@ -17,8 +17,8 @@ import msgspec
 
 from loom.agent.approvals import ApprovalGone as NobodyWaits
 from loom.agent.session import LocalSession
+from loom.api_types import SessionState
 from loom.content.inputs import Content
-from loom.daemon.api_types import SessionState
 from loom.daemon.bus import Bus, BusMessage
 from loom.daemon.problems import ApprovalNotPending, Draining
 from loom.errors import Corrupt, LoomError, NotFound
@@ -57,7 +57,7 @@ class _Begun(msgspec.Struct, frozen=True):
 
 
 def state_of(session: StoredSession, queued: Collection[str]) -> SessionState:
-    """`queued` are the sessions in which something waits to be said."""
+    """`queued` are the sessions with queued messages, read before `session`."""
     running = _running(session)
     if running.get("approvals"):
         return "waiting"
@@ -180,11 +180,13 @@ class Turns:
         self._begin(session)  # where its turn was left open, it goes on
 
     async def state(self, session_id: str) -> SessionState:
-        return (await self.states([await self._runtime.sessions.get(session_id)]))[session_id]
+        queued = await self.queued_sessions()
+        return state_of(await self._runtime.sessions.get(session_id), queued)
 
-    async def states(self, sessions: Sequence[StoredSession]) -> dict[str, SessionState]:
-        queued = set(await self._runtime.queue.waiting())
-        return {session.id: state_of(session, queued) for session in sessions}
+    async def queued_sessions(self) -> frozenset[str]:
+        """Return the sessions with queued messages. Read them before the sessions: a message leaves the queue when its
+        turn starts, so in the other order a session whose turn starts in between looks idle."""
+        return frozenset(await self._runtime.queue.waiting())
 
     async def announce_change(self, session_id: str, *, deleted: bool = False) -> None:
         """The record of a session was changed by somebody who tells us."""

@@ -9,10 +9,10 @@ from typing import Any, Final
 
 import msgspec
 
+from loom.api_types import MediaMark, SessionState, SessionView, TreeNode
 from loom.content.messages import Message, media_of, text_of
-from loom.daemon.api_types import MediaMark, SessionState, SessionView, TreeNode
-from loom.daemon.message_types import MessageView
 from loom.errors import LoomError, StoreError
+from loom.message_types import MessageView
 from loom.models import Usage
 from loom.runtime import Runtime
 from loom.store.nodes import Node

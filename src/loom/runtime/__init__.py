@@ -34,11 +34,13 @@ from loom.compile.renditions import Renditions
 from loom.compile.request import NextRequest, Snapshot, next_request
 from loom.compile.settle import Settler
 from loom.config import Config, load_config, user_folder
+from loom.config.approval import ApprovalPolicy
 from loom.content.inputs import Attachment, Content
 from loom.content.media import Media
 from loom.content.messages import Message
 from loom.errors import ConfigError, ProviderError, StoreError
 from loom.formats.renderer import FormatRenderer
+from loom.formats.worker import WorkerPool, hold_pool
 from loom.models import PDF, Model, Usage
 from loom.prompt import Prompt, Sampling
 from loom.runtime.custom_provider import REGISTERED, Answering, CustomProvider
@@ -88,6 +90,7 @@ if TYPE_CHECKING:
 __all__ = ["FIRST_CHOICES", "Runtime", "approval_rule", "key_for", "key_names", "mcp_servers", "price", "resolve_model"]
 
 MIN_UPLOAD_BYTES: Final = 1_000_000
+UNMATCHED_RULE: Final = "the approval rule for {!r} matches no tool and does nothing: check the name"
 DATABASE = "loom.db"
 MEDIA = "media"
 
@@ -101,7 +104,9 @@ class Runtime:
 
     BUILT_IN: Final = "loom/spark"
 
-    def __init__(self, config: Config, database: Database, media: MediaStore, options: RuntimeOptions) -> None:
+    def __init__(
+        self, config: Config, database: Database, media: MediaStore, options: RuntimeOptions, *, workers: WorkerPool
+    ) -> None:
         self._options = options
         self._config = config
         self.database: Final = database
@@ -138,6 +143,8 @@ class Runtime:
             mcp_servers(config, Path.cwd(), self.notices.append) if isinstance(options.mcp, bool) else options.mcp
         )
         self._chosen = choose_tools(options.tools, self.built_in_tools)
+        self.workers: Final = workers
+        """The processes that decode files; they end with the last runtime that is open."""
         self._batching = WriteBatching()
         self._steps: Steps = DirectSteps()
         self._http: Provider | None = None
@@ -203,8 +210,8 @@ class Runtime:
         try:
             address = config.secret("media", "url") or folder / MEDIA
             blobs = open_media(address, timeout_seconds=config.media.timeout_seconds)
-            runtime = cls(config, database, blobs, options)
             async with AsyncExitStack() as stack:
+                runtime = cls(config, database, blobs, options, workers=stack.enter_context(hold_pool()))
                 if isinstance(options.mcp, bool):
                     await stack.enter_async_context(runtime.mcp)
                 yield runtime
@@ -350,7 +357,8 @@ class Runtime:
             workspace=str(place),
             settings={"tracked": msgspec.to_builtins(view)} if view else {},
         )
-        return LocalSession(self._record(created.id), services, notices=found.notices, tools=tools)
+        unmatched = [UNMATCHED_RULE.format(pattern) for pattern in self.unmatched_rules()]
+        return LocalSession(self._record(created.id), services, notices=(*found.notices, *unmatched), tools=tools)
 
     def _record(self, session_id: str) -> StoredRecord:
         return StoredRecord(self._stores, session_id, self.holder.name)
@@ -407,6 +415,18 @@ class Runtime:
         from loom.tools.secret_mask import environment_secrets
 
         return self.config.secret_values() | environment_secrets(os.environ)
+
+    def mask(self, text: str) -> str:
+        """Return `text` with every configured secret masked."""
+        from loom.tools.secret_mask import mask_secrets
+
+        return mask_secrets(text, self._secret_values)
+
+    def unmatched_rules(self) -> list[str]:
+        """Return the tool patterns of approval rules that match no tool, so that they do nothing."""
+        if not isinstance(self.rule, ApprovalPolicy):
+            return []
+        return self.rule.unmatched_rules([*self.built_in_tools(), *self.tools, *self.mcp.tools])
 
     async def next_request(
         self,

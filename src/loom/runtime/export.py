@@ -15,7 +15,7 @@ import mimetypes
 import zipfile
 from collections.abc import Sequence
 from html import escape
-from typing import Final, Literal, TypeAlias, assert_never
+from typing import Final, assert_never
 
 import msgspec
 
@@ -38,10 +38,10 @@ from loom.content.terminal_safe import safe_text
 from loom.errors import Corrupt, LoomError, NotFound
 from loom.formats import render
 from loom.runtime import Runtime
+from loom.session import ExportFormat
 from loom.store.nodes import Node
 from loom.store.session_rows import StoredSession
 
-ExportFormat: TypeAlias = Literal["md", "html", "json", "zip"]
 FORMS: Final[tuple[ExportFormat, ...]] = ("md", "html", "json", "zip")
 
 _SIDE_PX: Final = 1_200
@@ -57,6 +57,8 @@ _STYLE: Final = (
 
 
 async def export_session(runtime: Runtime, session: StoredSession, form: ExportFormat) -> bytes:
+    """Return the conversation up to the head as a file. Configured secrets in it are masked: what was stored before a
+    key was configured leaves no other way either."""
     root, *nodes = await runtime.forest.path(session.head_id)
     system = root.system or ""
     messages = tuple(node.message for node in nodes if node.message is not None)
@@ -64,11 +66,14 @@ async def export_session(runtime: Runtime, session: StoredSession, form: ExportF
         case "zip":
             return await _zip_export(runtime, session, messages)
         case "json":
-            return encode_conversation(Conversation(messages=messages, system=system)) + b"\n"
+            return (
+                runtime.mask(encode_conversation(Conversation(messages=messages, system=system)).decode()).encode()
+                + b"\n"
+            )
         case "md":
-            return _markdown(session.title, system, nodes).encode()
+            return runtime.mask(_markdown(session.title, system, nodes)).encode()
         case "html":
-            return (await _html(runtime, session.title, system, nodes)).encode()
+            return runtime.mask(await _html(runtime, session.title, system, nodes)).encode()
 
 
 async def _zip_export(runtime: Runtime, session: StoredSession, messages: Sequence[Message]) -> bytes:

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 ToolChoice: TypeAlias = Literal["all"] | Mapping[str, Tool] | Iterable[str | Tool | Callable[..., Any]]
-"""Tools by name, `Tool` objects and typed functions, mixed; "all" stands for every tool that comes with Loom."""
+"""Tools by name, `Tool` objects and typed functions, mixed; "all", alone or among them, stands for every tool that comes with Loom."""
 ProviderChoice: TypeAlias = Mapping[str, Provider | CustomProvider]
 """By the name of a platform: who answers for its models. A name that Loom does not know is a new platform."""
 
@@ -78,7 +78,9 @@ def choose_tools(choice: ToolChoice, built_in: Callable[[], Mapping[str, Tool]])
     chosen: dict[str, Tool] = {}
     of_servers: set[str] = set()
     for item in choice:
-        if isinstance(item, str):
+        if item == "all":
+            chosen |= built_in()
+        elif isinstance(item, str):
             known = built_in()
             if item in known:
                 chosen[item] = known[item]

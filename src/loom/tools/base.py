@@ -37,8 +37,8 @@ Danger: TypeAlias = Literal["none", "ask"]
 Preview: TypeAlias = Callable[[Path, dict[str, Any]], str]
 """(workspace, arguments) → what the call would do, as the user reads it before allowing it. It changes nothing."""
 
-Precheck: TypeAlias = Callable[[Path, dict[str, Any]], None]
-"""(workspace, arguments) → nothing, or a ToolError for a call that no approval can make possible."""
+Precheck: TypeAlias = "Callable[[FileContext, dict[str, Any]], None]"
+"""(context, arguments) → nothing, or a ToolError for a call that no approval can make possible."""
 
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 _PARAMETER: Final = re.compile(r"^\s*(\w+):\s+(\S.*)$")

@@ -23,7 +23,7 @@ from loom.tools.file_records import RecordsFiles
 from loom.tools.file_write import OriginalFile, TextEncoding, create, is_inside, needs_approval, original, write_bytes
 from loom.tools.number_text import count_text
 from loom.tools.passage_match import passages, replace_passages
-from loom.tools.undo import FileChange
+from loom.tools.undo import FileChange, KeptBytes
 
 MAX_EDITS: Final = 200
 _MAX_DATA_CHARS: Final = 200_000
@@ -44,12 +44,17 @@ class NewText(msgspec.Struct, frozen=True):
     places: int = 0
 
 
-def _check_place(workspace: Path, arguments: dict[str, Any]) -> None:
-    """Raise ToolError for a path that is never written: outside the workspace, or not a file at all."""
+def _check_place(context: FileContext, arguments: dict[str, Any]) -> None:
+    """Raise ToolError for a call that cannot succeed: a path that is never written (outside the workspace, not a file
+    at all), or a file that is not as the model knows it. The user is not asked about such a call."""
     path = str(arguments["path"])
-    needs_approval(workspace, path)
-    if original(workspace, path) is None and not is_inside(workspace, path):
+    why = needs_approval(context.workspace, path)
+    found = original(context.workspace, path)
+    if found is None and not is_inside(context.workspace, path):
         raise ToolError(f"{path} is outside the workspace, and only files inside are written")
+    # The refusal shows the file, so without an approval it comes only where the model may read it anyway.
+    if found is not None and not why and isinstance(context, RecordsFiles) and context.may_show(found.path):
+        _check_known(context, found, path)
 
 
 def _write_preview(workspace: Path, arguments: dict[str, Any]) -> str:
@@ -209,7 +214,8 @@ async def _note(
     place = written.path if written is not None else Path(path)
     root = context.workspace.resolve()
     named = place.relative_to(root).as_posix() if place.is_relative_to(root) else path
-    return FileChange(path=named, before=before, after=digest_of(data), is_undoable=is_kept or found is None)
+    kept = KeptBytes(digest=before) if is_kept and before is not None else None
+    return FileChange(path=named, before=before, after=digest_of(data), kept=kept)
 
 
 def _keep_line_ends(found: OriginalFile, content: str) -> str:

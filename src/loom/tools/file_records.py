@@ -1,77 +1,110 @@
-"""What a session has read and written: an edit of a file that changed since, or that was never read, is held back once.
+"""What a session has read and written: an edit of a file that changed since, or that was never read, is refused once.
 
-A context that offers `file_records` and `keep_bytes` (`RecordsFiles`) takes part; without them edits are not held back
+A context that offers `file_records` and `keep_bytes` (`RecordsFiles`) takes part; without them edits are not refused
 and cannot be undone.
 """
 
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Final, Protocol, runtime_checkable
+from typing import Any, Final, Protocol, runtime_checkable
 
 import msgspec
 
-from loom.content.media import digest_of
+from loom.content.media import DIGEST_TAG, digest_of
 from loom.errors import ToolError
 from loom.tools.diff import unified_diff
 
 MAX_KEPT_CHARS: Final = 4_000_000
 """Of the texts that differences are shown against, all files of a session together."""
 MAX_FILES: Final = 10_000
+MAX_STORED: Final = 1_000
+"""How many files, the newest, are stored with the session."""
+_STORED_DIGITS: Final = 24
 _MAX_SHOWN_CHARS: Final = 4_000
 
 
-class _Seen(msgspec.Struct):
-    digest: str
+class _KnownFile(msgspec.Struct):
+    mark: str
+    """The first digits of its digest."""
     text: str | None
 
 
 class FileRecords:
-    """Which bytes of which files the model has seen. One for each session."""
+    """Which bytes of which files the model has seen. One for each session; `setting` is what is stored of it."""
 
     def __init__(self) -> None:
-        self._seen: OrderedDict[Path, _Seen] = OrderedDict()
+        self._known: OrderedDict[Path, _KnownFile] = OrderedDict()
         self._chars = 0
+        self.is_changed = False
+        """Whether something was noted since `setting` was called."""
 
     def note(self, path: Path, data: bytes, text: str | None = None) -> None:
         """Remember that the model knows the file as `data`; `text` is kept to show differences later."""
-        old = self._seen.pop(path, None)
-        self._chars -= len(old.text) if old is not None and old.text is not None else 0
-        self._seen[path] = _Seen(digest_of(data), text)
+        self._note(path, _mark(data), text)
+        self.is_changed = True
+
+    def _note(self, path: Path, mark: str, text: str | None) -> None:
+        self.forget(path)
+        self._known[path] = _KnownFile(mark, text)
         self._chars += len(text) if text is not None else 0
-        while self._chars > MAX_KEPT_CHARS or len(self._seen) > MAX_FILES:
-            oldest = next((seen for seen in self._seen.values() if seen.text is not None), None)
-            if oldest is None or len(self._seen) > MAX_FILES:
-                _, oldest = self._seen.popitem(last=False)
+        while self._chars > MAX_KEPT_CHARS or len(self._known) > MAX_FILES:
+            oldest = next((known for known in self._known.values() if known.text is not None), None)
+            if oldest is None or len(self._known) > MAX_FILES:
+                _, oldest = self._known.popitem(last=False)
             self._chars -= len(oldest.text) if oldest.text is not None else 0
             oldest.text = None
 
     def forget(self, path: Path) -> None:
         """Drop what is known of a file that is gone."""
-        old = self._seen.pop(path, None)
+        old = self._known.pop(path, None)
         self._chars -= len(old.text) if old is not None and old.text is not None else 0
+
+    def setting(self) -> dict[str, str]:
+        """Return what is stored with the session: path → the first digits of the digest, the newest files."""
+        self.is_changed = False
+        newest = list(self._known.items())[-MAX_STORED:]
+        return {str(path): known.mark for path, known in newest}
+
+    def load(self, setting: Mapping[str, Any]) -> None:
+        """Take up what was stored, in this process or another one. Texts stay where they still fit."""
+        old = {path: known for path, known in self._known.items() if known.text is not None}
+        self._known.clear()
+        self._chars = 0
+        for name, mark in setting.items():
+            path = Path(name)
+            before = old.get(path)
+            self._note(path, str(mark), before.text if before is not None and before.mark == mark else None)
+        self.is_changed = False
 
     def check(self, path: Path, data: bytes, text: str, name: str) -> None:
         """Raise ToolError if the file is not as the model knows it. It counts as known then: the next try passes."""
-        seen = self._seen.get(path)
-        if seen is not None and seen.digest == digest_of(data):
+        known = self._known.get(path)
+        if known is not None and known.mark == _mark(data):
             return
         self.note(path, data, text)
         again = "If the change is still right, make the same call again."
-        if seen is None:
-            lines = text.split("\n")
-            shown = _cut("\n".join(f"{number:>6}\t{line}" for number, line in enumerate(lines[:40], 1)))
+        if known is None:
             raise ToolError(
-                f"{name} was not read in this session, and nothing was changed. It has {len(lines)} lines:\n{shown}\n",
-                hint=again,
+                f"{name} was not read in this session, and nothing was changed. {_beginning(text)}", hint=again
             )
-        difference = _cut(unified_diff(seen.text, text, name).text) if seen.text is not None else ""
+        difference = _cut(unified_diff(known.text, text, name).text) if known.text is not None else ""
+        shown = f"What changed:\n{difference}\n" if difference else _beginning(text)
         raise ToolError(
-            f"{name} was changed by something else since it was read, and nothing was changed"
-            + (f". What changed:\n{difference}\n" if difference else ""),
-            hint=again if difference else "Read it again.",
+            f"{name} was changed by something else since it was read, and nothing was changed. {shown}", hint=again
         )
+
+
+def _mark(data: bytes) -> str:
+    return digest_of(data).removeprefix(DIGEST_TAG)[:_STORED_DIGITS]
+
+
+def _beginning(text: str) -> str:
+    lines = text.split("\n")
+    shown = _cut("\n".join(f"{number:>6}\t{line}" for number, line in enumerate(lines[:40], 1)))
+    return f"It has {len(lines)} lines:\n{shown}\n"
 
 
 def _cut(text: str) -> str:
@@ -86,6 +119,10 @@ class RecordsFiles(Protocol):
 
     @property
     def file_records(self) -> FileRecords: ...
+
+    def may_show(self, path: Path) -> bool:
+        """Return whether the model may see the file without an approval."""
+        ...
 
     async def keep_bytes(self, data: bytes) -> str:
         """Store bytes as they are and return their digest."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import re
 import secrets
 import time
@@ -33,6 +34,7 @@ from loom.tools.workspace import (
     open_file,
     open_folder,
     read_whole,
+    secret_inodes,
     visible_name,
 )
 
@@ -158,19 +160,19 @@ async def search_files(  # noqa: PLR0917  a tool's parameters are given by name
         if not folder.inside or folder.sensitive:
             why = "it may hold secrets" if folder.inside else f"{folder.path} is outside the workspace"
             await context.approve(f"search {path}", why=why)
-        await asyncio.to_thread(_search_folder, search, folder, path, glob, context.may_read)
+        await asyncio.to_thread(_search_folder, search, folder, path, glob, context)
     return _search_summary(search, path)
 
 
-def _search_folder(
-    search: FileSearch, folder: OpenFolder, asked: str, glob: str, may_read: Callable[[Path, Path], bool]
-) -> None:
+def _search_folder(search: FileSearch, folder: OpenFolder, asked: str, glob: str, context: ToolContext) -> None:
     """A pattern with a plain text in it is found quickest by looking for that; else ripgrep looks first, if it is
     installed."""
+    root = Path(os.path.realpath(context.workspace))
+    tree = _Tree(folder, asked, Path(asked).expanduser(), glob, context.may_read, root)
     literal = required_literal(search.pattern)
     candidates = Candidates(folder.path, "" if literal else search.pattern, multiline=search.multiline)
     try:
-        _search(search, _batches(search, _Tree(folder, asked, Path(asked).expanduser(), glob, may_read), candidates))
+        _search(search, _batches(search, tree, candidates))
     finally:
         candidates.close()
 
@@ -181,6 +183,16 @@ class _Tree(msgspec.Struct, frozen=True):
     written: Path
     glob: str
     may_read: Callable[[Path, Path], bool]
+    workspace: Path
+
+    def is_secret(self, entry: FileEntry) -> bool:
+        """Return whether a file may hold secrets, by its name or as a hard link to one that may."""
+        if is_sensitive_name(entry.parts[-1]) or has_sensitive_folder(entry.parts[:-1]):
+            return True
+        if entry.linked is None:
+            return False
+        known = secret_inodes(self.workspace)
+        return known is None or entry.linked in known
 
     def place_in(self, root: Path, entry: FileEntry) -> Path:
         return root / entry.path
@@ -251,7 +263,7 @@ def _is_searched(search: FileSearch, tree: _Tree, wanted: Pattern | None, entry:
         return False
     if search.suffixes and not entry.parts[-1].lower().endswith(search.suffixes):
         return False
-    if not tree.folder.sensitive and (is_sensitive_name(entry.parts[-1]) or has_sensitive_folder(entry.parts[:-1])):
+    if not tree.folder.sensitive and tree.is_secret(entry):
         search.secret += 1
         return False
     if not tree.may_read(tree.place_in(tree.folder.path, entry), tree.place_in(tree.written, entry)):

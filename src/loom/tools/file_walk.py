@@ -37,6 +37,8 @@ class FileEntry(msgspec.Struct, frozen=True):
     """Where a link points."""
     descriptor: int
     """Of the folder that it is in."""
+    linked: tuple[int, int] | None = None
+    """Device and inode, if the file has other names (hard links)."""
 
     @property
     def path(self) -> str:
@@ -168,4 +170,5 @@ def _entry(found: os.DirEntry[str], parts: tuple[str, ...], descriptor: int) -> 
         kind = "link"
     elif stat.S_ISREG(facts.st_mode):
         kind = "file"
-    return FileEntry(parts, kind, facts.st_size, target, descriptor)
+    linked = (facts.st_dev, facts.st_ino) if kind == "file" and facts.st_nlink > 1 else None
+    return FileEntry(parts, kind, facts.st_size, target, descriptor, linked)

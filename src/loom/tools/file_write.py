@@ -23,7 +23,7 @@ import msgspec
 from loom.content.media import digest_of, size_label
 from loom.errors import ToolError, Unreadable
 from loom.formats.text import encoding_of
-from loom.tools.workspace import is_sensitive, open_file, open_folder
+from loom.tools.workspace import is_linked_secret, is_sensitive, open_file, open_folder
 
 MAX_EDITED_BYTES: Final = 10_000_000
 _MARKS: Final = {
@@ -203,11 +203,19 @@ def needs_approval(workspace: Path, asked: str) -> str:
     """Why writing there is more than writing a file; empty where it is not."""
     wanted = _resolve_path(workspace, asked)
     real = Path(os.path.realpath(wanted))
-    if is_sensitive(wanted) or is_sensitive(real):
+    if is_sensitive(wanted) or is_sensitive(real) or _is_linked_secret(real, workspace):
         return f"{wanted.name} may hold secrets"
     if ".git" in (*wanted.parts, *real.parts):
         return "git runs what stands there"
     return ""
+
+
+def _is_linked_secret(path: Path, workspace: Path) -> bool:
+    try:
+        facts = path.stat()
+    except (OSError, ValueError):  # a new file
+        return False
+    return is_linked_secret(facts, Path(os.path.realpath(workspace)))
 
 
 def _resolve_path(workspace: Path, asked: str) -> Path:

@@ -1,4 +1,5 @@
-"""Undo what write_file, edit_file and multi_edit did: the bytes before each write are kept by digest."""
+"""Undo what write_file, edit_file and multi_edit did: the bytes before each write are kept by digest, as long as other
+media that no message refers to (`cleanup_after_days`)."""
 
 from __future__ import annotations
 
@@ -10,23 +11,30 @@ from typing import Any, TypeAlias, cast
 import msgspec
 
 from loom.content.blocks import ToolResult
-from loom.errors import ToolError
+from loom.content.media import digest_of
+from loom.errors import NotFound, ToolError
 from loom.tools.file_write import original_bytes, remove, write_bytes
 
 LoadBytes: TypeAlias = Callable[[str], Awaitable[bytes]]
 """Digest → the bytes that were kept."""
 
 
-class FileChange(msgspec.Struct, frozen=True, kw_only=True):
+class KeptBytes(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes in the media store. The store finds them under this name (`store.media_references`)."""
+
+    digest: str
+
+
+class FileChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One write: `path` relative to the workspace, and the digests of what was there before and after.
 
-    `before` is None for a file that was new. `is_undoable` is False where the bytes before were not kept.
+    `before` is None for a file that was new; `kept` is None where the bytes before were not kept.
     """
 
     path: str
-    before: str | None
+    before: str | None = None
     after: str
-    is_undoable: bool = True
+    kept: KeptBytes | None = None
 
 
 def file_changes(results: Iterable[ToolResult]) -> list[FileChange]:
@@ -60,7 +68,7 @@ async def restore(workspace: Path, changes: Iterable[FileChange], load: LoadByte
 
 
 async def _restore_one(workspace: Path, change: FileChange, load: LoadBytes) -> str:
-    if not change.is_undoable:
+    if change.before is not None and change.kept is None:
         raise ToolError("what it held before was not kept")
     found = await asyncio.to_thread(original_bytes, workspace, change.path)
     if found is None or found.digest != change.after:
@@ -68,6 +76,9 @@ async def _restore_one(workspace: Path, change: FileChange, load: LoadBytes) -> 
     if change.before is None:
         await asyncio.to_thread(remove, workspace, found)
         return f"{change.path} was removed: it was new"
-    data = await load(change.before)
+    try:
+        data = await load(change.before) if change.before != digest_of(b"") else b""
+    except NotFound:
+        raise ToolError("what it held before is no longer kept") from None
     await asyncio.to_thread(write_bytes, workspace, found, data)
     return f"{change.path} is as it was before"

@@ -9,11 +9,12 @@ from __future__ import annotations
 import os
 import re
 import stat
+import time
 from collections.abc import Generator, Iterable
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from fnmatch import translate
 from pathlib import Path
-from typing import BinaryIO, Final
+from typing import BinaryIO, Final, TypeAlias
 
 import msgspec
 
@@ -57,6 +58,14 @@ SENSITIVE_NAMES: Final = (
 )
 SENSITIVE_FOLDERS: Final = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", "gcloud", ".password-store")
 _SENSITIVE_NAME: Final = re.compile("|".join(map(translate, SENSITIVE_NAMES)))
+_OWN_FOLDERS: Final = (".config/loom", ".local/share/loom", ".local/state/loom")
+_UNSEARCHED: Final = frozenset({".git", "node_modules", ".venv", "venv", "__pycache__"})
+"""Folders in which no secrets are looked for: they are large, and package managers fill them with hard links."""
+MAX_SEARCHED: Final = 50_000
+_INODES_SECONDS: Final = 1.0
+
+FileId: TypeAlias = tuple[int, int]
+"""Device and inode: the same for every hard link of a file."""
 
 
 class OpenFile(msgspec.Struct, frozen=True):
@@ -88,7 +97,8 @@ def open_file(workspace: Path, asked: str) -> Generator[OpenFile]:
     with os.fdopen(descriptor, "rb") as file:
         path = _true_path(descriptor, wanted)
         root = Path(os.path.realpath(workspace))
-        yield OpenFile(file, path, facts.st_size, path.is_relative_to(root), is_sensitive(path) or is_sensitive(wanted))
+        sensitive = is_sensitive(path) or is_sensitive(wanted) or is_linked_secret(facts, root)
+        yield OpenFile(file, path, facts.st_size, path.is_relative_to(root), sensitive)
 
 
 class OpenFolder(msgspec.Struct, frozen=True):
@@ -174,6 +184,56 @@ def is_sensitive_name(name: str) -> bool:
 
 def has_sensitive_folder(parts: Iterable[str]) -> bool:
     return any(part.lower() in SENSITIVE_FOLDERS for part in parts)
+
+
+def is_linked_secret(facts: os.stat_result, root: Path) -> bool:
+    """Return whether a file is a hard link to a sensitive one of the workspace at `root` or of the home folder. True
+    also where the workspace is too large to find out."""
+    if facts.st_nlink < 2 or stat.S_ISDIR(facts.st_mode):
+        return False
+    known = secret_inodes(root)
+    return known is None or (facts.st_dev, facts.st_ino) in known
+
+
+def secret_inodes(root: Path) -> frozenset[FileId] | None:
+    """Return the files with sensitive names below `root` and in the usual places of the home folder. None where there
+    are too many entries to look at."""
+    cached = _inodes.get(root)
+    now = time.monotonic()
+    if cached is None or now - cached[0] > _INODES_SECONDS:
+        _inodes.clear()
+        cached = _inodes[root] = (now, _find_secret_inodes(root))
+    return cached[1]
+
+
+_inodes: dict[Path, tuple[float, frozenset[FileId] | None]] = {}
+
+
+def _find_secret_inodes(root: Path) -> frozenset[FileId] | None:
+    home = Path.home()
+    places = [home / name for name in (*SENSITIVE_FOLDERS, *_OWN_FOLDERS)]
+    found: set[FileId] = set()
+    left = MAX_SEARCHED
+    for start in (*places, root):
+        for folder, folders, files in os.walk(start):
+            folders[:] = [name for name in folders if name not in _UNSEARCHED]
+            left -= len(files) + len(folders)
+            if left < 0:
+                return None
+            hidden = has_sensitive_folder(Path(folder).parts)
+            found |= _file_ids(folder, [name for name in files if hidden or is_sensitive_name(name)])
+    with suppress(OSError):  # a home folder that is not there holds nothing
+        found |= _file_ids(str(home), [path.name for path in home.iterdir() if is_sensitive_name(path.name)])
+    return frozenset(found)
+
+
+def _file_ids(folder: str, names: Iterable[str]) -> set[FileId]:
+    found: set[FileId] = set()
+    for name in names:
+        with suppress(OSError):  # gone meanwhile
+            facts = os.stat(os.path.join(folder, name))  # noqa: PTH116, PTH118  as many as there are files
+            found.add((facts.st_dev, facts.st_ino))
+    return found
 
 
 def _true_path(descriptor: int, wanted: Path) -> Path:

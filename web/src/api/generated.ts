@@ -130,6 +130,14 @@ export interface DocumentLimits {
   pages_per_read: number;
 }
 
+/** A stored event with its number. `data` is the JSON of the event. */
+export interface EventEnvelope {
+  seq: number;
+  type: string;
+  session: string;
+  data: unknown;
+}
+
 /** A picture in an event: a reference and something to show at once. */
 export interface EventImage {
   image_id: string;
@@ -165,7 +173,8 @@ export interface FileReference {
   path: string;
 }
 
-/** A snapshot: watching on with `after=seq` continues it exactly. */
+/** A page of the path to a node, oldest first, and the state of the session. `watch(after=seq)` continues it without
+    a gap. `more`: whether there are older messages; give the first one's node as `before`. */
 export interface History {
   messages: MessageView[];
   more: boolean;
@@ -545,7 +554,7 @@ export interface ProblemBody {
 export interface ProblemText {
   code: string;
   message: string;
-  hint: string;
+  hint?: string;
 }
 
 export interface QueueView {
@@ -569,7 +578,7 @@ export interface RegenerateBody {
 export interface Running {
   turn: string;
   model: string;
-  partial: unknown[];
+  partial: EventEnvelope[];
 }
 
 export interface SampleList {
@@ -620,7 +629,8 @@ export interface SessionQuery {
   before?: string;
 }
 
-/** `title` is the first words until somebody gives another; `rev` counts every change, and is the ETag. */
+/** `title` is the beginning of the first message until the session is renamed; `rev` counts every change, and is the
+    ETag. */
 export interface SessionView {
   id: string;
   title: string;
@@ -843,7 +853,7 @@ export interface Version {
 export interface WatchFailed {
   code: string;
   message: string;
-  hint: string;
+  hint?: string;
   session?: string;
   after?: number;
 }
@@ -852,7 +862,7 @@ export interface WireQuery {
   model?: string;
 }
 
-/** The very body, media shown as digest and size. */
+/** The exact request body; each medium is shown as its digest and size. */
 export interface WireView {
   provider: string;
   model: string;

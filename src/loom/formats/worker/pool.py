@@ -1,8 +1,8 @@
-"""The pool of worker processes that one runtime owns.
+"""The pool of worker processes that runtimes own.
 
 A `WorkerPool` starts children when a job first needs them, keeps them warm, and ends all of them in `close`. The
 functions of `formats` use the pool that is current: the one that `WorkerPool.use` has set for the running context, else
-a default pool of the process, which is closed at exit.
+the pool of the process. Every open runtime holds that one (`hold_pool`); its children end with the last runtime.
 """
 
 from __future__ import annotations
@@ -35,6 +35,7 @@ _pools: weakref.WeakSet[WorkerPool] = weakref.WeakSet()
 _current: contextvars.ContextVar[WorkerPool | None] = contextvars.ContextVar("loom_worker_pool", default=None)
 _default: WorkerPool | None = None
 _default_lock = threading.Lock()
+_holders = 0
 
 
 class WorkerPool:
@@ -142,6 +143,25 @@ def current_pool() -> WorkerPool:
         if _default is None:
             _default = WorkerPool()
         return _default
+
+
+@contextmanager
+def hold_pool() -> Generator[WorkerPool]:
+    """Yield the pool of this process. When the last holder leaves, its children are ended."""
+    global _default, _holders
+    with _default_lock:
+        pool = _default = _default or WorkerPool()
+        _holders += 1
+    try:
+        yield pool
+    finally:
+        with _default_lock:
+            _holders -= 1
+            is_last = _holders == 0 and _default is pool
+            if is_last:
+                _default = None
+        if is_last:
+            pool.close()
 
 
 def _forget_all() -> None:

@@ -1,0 +1,59 @@
+"""Undo in a session: which steps changed which files, and taking them back."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Final
+
+import msgspec
+
+from loom.compile.policy import Placed
+from loom.errors import NotFound
+from loom.tools.undo import FileChange, file_changes
+
+UNDONE: Final = "undone"
+"""The setting of a session that holds the nodes whose changes were undone."""
+
+
+class ChangedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that changed files. Steps are counted from 1 along the path."""
+
+    step: int
+    node: str
+    """The message that holds the results of its calls."""
+    changes: tuple[FileChange, ...]
+    is_undone: bool = False
+
+
+class UndoReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of each file, in sentences, and the steps that are undone now."""
+
+    steps: tuple[int, ...]
+    files: tuple[str, ...]
+
+
+def changed_steps(path: Sequence[Placed], undone: Collection[str]) -> tuple[ChangedStep, ...]:
+    """Return the steps of a path that changed files, the oldest first."""
+    found = ((placed.id, tuple(file_changes(placed.message.results))) for placed in path)
+    changed = [(node, changes) for node, changes in found if changes]
+    return tuple(
+        ChangedStep(step=number, node=node, changes=changes, is_undone=node in undone)
+        for number, (node, changes) in enumerate(changed, 1)
+    )
+
+
+def steps_to_undo(steps: Sequence[ChangedStep], step: int | None) -> tuple[ChangedStep, ...]:
+    """Return the last step that is not undone, or `step` and every later one; raise `NotFound` if there is none."""
+    left = [found for found in steps if not found.is_undone]
+    if step is not None and not any(found.step == step for found in steps):
+        known = f"There are steps 1 to {len(steps)}." if steps else "No step of this session has changed a file."
+        raise NotFound(f"Step {step} has not changed a file.", hint=known)
+    chosen = left[-1:] if step is None else [found for found in left if found.step >= step]
+    if not chosen:
+        raise NotFound("There is nothing to undo.", hint="Only changes by the file tools can be undone.")
+    return tuple(chosen)
+
+
+def undo_text(sentences: Sequence[str]) -> str:
+    """Return what the model is told."""
+    return "[The user undid your changes to files]\n" + "\n".join(f"- {sentence}" for sentence in sentences)

@@ -1,0 +1,369 @@
+"""The values that a session library takes and returns, local or over HTTP. They are defined here once: `Library` and
+`Session` use them, the daemon and its client send them, and the OpenAPI document and the web client's types are
+generated from them.
+
+Times are seconds since the epoch. Nodes, media and sessions are named by the ids that the store gives them.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from loom.content.blocks import ContentBlock
+from loom.models import FactOrigin, Usage
+
+Name: TypeAlias = Annotated[str, Meta(max_length=1_000)]
+Caption: TypeAlias = Annotated[str, Meta(max_length=1_000_000)]
+Key: TypeAlias = Annotated[str, Meta(min_length=1, max_length=300)]
+FORMS: Final = r"^(full|low|thumb|(page|thumb):[1-9][0-9]{0,5}|sent:.+)$"
+"""Those in which a medium is served."""
+SessionState: TypeAlias = Literal["idle", "running", "waiting", "queued"]
+OverrideChoice: TypeAlias = Literal["full", "low", "text", "omitted", "auto"]
+
+
+class ProblemText(msgspec.Struct, frozen=True):
+    """`code` is for programs, `message` says what happened, `hint` what to do."""
+
+    code: str
+    message: str
+    hint: str = ""
+
+
+class ProblemBody(msgspec.Struct, frozen=True):
+    error: ProblemText
+
+
+class Status(msgspec.Struct, frozen=True):
+    status: str
+
+
+class Version(msgspec.Struct, frozen=True):
+    version: str
+    api: int
+
+
+# Sign in --------------------------------------------------------------------------------------------------------------
+
+
+class Login(msgspec.Struct, frozen=True):
+    password: Annotated[str, Meta(max_length=1_000)]
+
+
+class AuthMethods(msgspec.Struct, frozen=True):
+    """`password`: whether `POST /v1/login` is open."""
+
+    password: bool
+
+
+class LoginLink(msgspec.Struct, frozen=True):
+    """Opens the web client once."""
+
+    url: str
+
+
+class Token(msgspec.Struct, frozen=True):
+    token: str
+
+
+# Settings -------------------------------------------------------------------------------------------------------------
+
+
+class ImageLimits(msgspec.Struct, frozen=True):
+    max_per_message: int
+    max_size_bytes: int
+    max_per_session: int
+
+
+class DocumentLimits(msgspec.Struct, frozen=True):
+    max_pdf_bytes: int
+    max_office_bytes: int
+    pages_per_read: int
+
+
+class AudioLimits(msgspec.Struct, frozen=True):
+    max_size_bytes: int
+
+
+class UploadLimits(msgspec.Struct, frozen=True):
+    max_bytes: int
+
+
+class ConfigView(msgspec.Struct, frozen=True, kw_only=True):
+    images: ImageLimits
+    documents: DocumentLimits
+    audio: AudioLimits
+    upload: UploadLimits
+    model: str
+    """The default model."""
+    workspace: str
+    offline: bool
+
+
+class CapabilityView(msgspec.Struct, frozen=True, kw_only=True):
+    vision: bool
+    native_pdf: bool
+    thinking: bool
+    tools: bool
+    audio: bool
+    citations: bool
+
+
+class ModelView(msgspec.Struct, frozen=True, kw_only=True):
+    reference: str
+    name: str
+    provider: str
+    context_tokens: int
+    capabilities: CapabilityView
+    origins: dict[str, FactOrigin]
+    """How each capability is known; one that is not listed here is declared."""
+    input_usd_per_million: float | None
+    output_usd_per_million: float | None
+    ready: bool
+    needs: str
+    """What to do before it can be used; empty if it is ready."""
+
+
+class ModelList(msgspec.Struct, frozen=True):
+    models: tuple[ModelView, ...]
+    default: str
+
+
+class ToolView(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool that sessions may use. `parameters` is the JSON Schema of its arguments."""
+
+    name: str
+    description: str
+    parameters: dict[str, Any]
+
+
+class ToolList(msgspec.Struct, frozen=True):
+    tools: tuple[ToolView, ...]
+
+
+class KeyView(msgspec.Struct, frozen=True, kw_only=True):
+    provider: str
+    set: bool
+    env: str
+    last4: str
+
+
+class KeyList(msgspec.Struct, frozen=True):
+    keys: tuple[KeyView, ...]
+
+
+class NewKey(msgspec.Struct, frozen=True):
+    key: Annotated[str, Meta(min_length=1, max_length=1_000)]
+
+
+# Media ----------------------------------------------------------------------------------------------------------------
+
+
+class MediaView(msgspec.Struct, frozen=True, kw_only=True):
+    """A file in the store. `block` is what a message that shows it holds."""
+
+    id: str
+    digest: str
+    kind: Literal["image", "document", "audio", "text"]
+    mime: str
+    bytes: int
+    width: int | None
+    height: int | None
+    pages: int | None
+    duration: float | None
+    name: str
+    new: bool
+    """Whether the store did not have it before."""
+    block: ContentBlock
+    notices: tuple[str, ...]
+
+
+class NewMedia(msgspec.Struct, frozen=True, kw_only=True):
+    """One of three: bytes in base64, an address to fetch, or the digest of what may be there already."""
+
+    base64: str = ""
+    url: Annotated[str, Meta(max_length=8_000)] = ""
+    digest: Annotated[str, Meta(max_length=100)] = ""
+    name: Name = ""
+
+
+class MediaName(msgspec.Struct, frozen=True):
+    name: Name = ""
+
+
+class MediaForm(msgspec.Struct, frozen=True):
+    """`v`: full, low, thumb, page:N, thumb:N (a small page), sent:MODEL; `session`: whose plan `sent` looks at."""
+
+    v: Annotated[str, Meta(max_length=300, pattern=FORMS)] = "full"
+    session: Annotated[str, Meta(max_length=100)] = ""
+    name: Name = ""
+
+
+class MediaText(msgspec.Struct, frozen=True):
+    text: str
+    pages: int | None
+
+
+class NewDescription(msgspec.Struct, frozen=True):
+    """`model` empty means the one that is configured to describe pictures."""
+
+    model: Name = ""
+
+
+class DescriptionView(msgspec.Struct, frozen=True):
+    text: str
+    by: str
+
+
+class MediaPage(msgspec.Struct, frozen=True):
+    page: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    """Zero means all of it."""
+
+
+class SampleView(msgspec.Struct, frozen=True):
+    name: str
+    title: str
+    prompt: str
+    media: MediaView
+
+
+class SampleList(msgspec.Struct, frozen=True):
+    samples: tuple[SampleView, ...]
+
+
+# Sessions -------------------------------------------------------------------------------------------------------------
+
+
+class NewSession(msgspec.Struct, frozen=True, kw_only=True):
+    title: Name = ""
+    model: Name = ""
+    system: Caption = ""
+    workspace: Annotated[str, Meta(max_length=4_096)] = ""
+
+
+class SessionChangeBody(msgspec.Struct, frozen=True, kw_only=True):
+    title: Name | None = None
+    model: Name | None = None
+    archived: bool | None = None
+
+
+class SessionView(msgspec.Struct, frozen=True, kw_only=True):
+    """`title` is the beginning of the first message until the session is renamed; `rev` counts every change, and is the
+    ETag."""
+
+    id: str
+    title: str
+    model: str
+    workspace: str
+    head: str
+    root: str
+    rev: int
+    archived: bool
+    created_at: float
+    updated_at: float
+    last_seq: int
+    state: SessionState
+    snippet: str
+    thumb: str | None
+    """The digest of the newest image."""
+
+
+class SessionPage(msgspec.Struct, frozen=True):
+    sessions: tuple[SessionView, ...]
+    next: str | None
+    """Give it as `before` to get the next page; None at the end."""
+
+
+class SessionQuery(msgspec.Struct, frozen=True, kw_only=True):
+    q: Name = ""
+    archived: bool = False
+    limit: Annotated[int, Meta(ge=1, le=200)] = 50
+    before: Annotated[str, Meta(max_length=100, pattern=r"^([0-9.e+]+\.[0-9A-Z]{26})?$")] = ""
+
+
+class UsageTotals(msgspec.Struct, frozen=True, kw_only=True):
+    """What the answers of a path, or of all branches, have used."""
+
+    answers: int
+    usage: Usage
+    usd: float | None
+    """None if the price of an answer is not known."""
+
+
+class SessionUsage(msgspec.Struct, frozen=True, kw_only=True):
+    path: UsageTotals
+    """From the root to the head."""
+    total: UsageTotals
+    """All branches."""
+
+
+class NewHead(msgspec.Struct, frozen=True):
+    node: Key
+
+
+class NewFork(msgspec.Struct, frozen=True, kw_only=True):
+    node: Key | None = None
+    title: Name | None = None
+
+
+class MediaMark(msgspec.Struct, frozen=True):
+    digest: str
+    kind: str
+
+
+class TreeNode(msgspec.Struct, frozen=True, kw_only=True):
+    node: str
+    parent: str | None
+    role: str
+    source: str
+    label: str
+    media: tuple[MediaMark, ...]
+    model: str
+    created_at: float
+    bookmark: str
+    tags: tuple[str, ...]
+    depth: int
+
+
+class TreeView(msgspec.Struct, frozen=True):
+    root: str
+    head: str
+    nodes: tuple[TreeNode, ...]
+
+
+class NodeChange(msgspec.Struct, frozen=True, kw_only=True):
+    bookmark: Annotated[str, Meta(max_length=300)] | None = None
+    tags: Annotated[tuple[Annotated[str, Meta(max_length=100)], ...], Meta(max_length=50)] | None = None
+
+
+class FileList(msgspec.Struct, frozen=True):
+    files: tuple[str, ...]
+
+
+class FileQuery(msgspec.Struct, frozen=True):
+    q: Name = ""
+
+
+class ExportQuery(msgspec.Struct, frozen=True):
+    format: Literal["md", "html", "json", "zip"] = "md"
+
+
+class SearchQuery(msgspec.Struct, frozen=True, kw_only=True):
+    q: Annotated[str, Meta(min_length=1, max_length=1_000)]
+    limit: Annotated[int, Meta(ge=1, le=100)] = 20
+
+
+class SearchResult(msgspec.Struct, frozen=True, kw_only=True):
+    session: str
+    title: str
+    node: str
+    role: str
+    snippet: str
+    media: str | None
+    where: Literal["text", "document", "picture"]
+
+
+class SearchResults(msgspec.Struct, frozen=True):
+    results: tuple[SearchResult, ...]

@@ -1,0 +1,296 @@
+"""`loom serve`, `loom web`, `loom token` and `loom service`: run the daemon and reach it."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import webbrowser
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlsplit, urlunsplit
+
+import click
+import msgspec
+
+from loom.cli.shared.attachments import read_password
+from loom.cli.shared.daemon_lookup import running_daemon
+from loom.cli.shared.qr import draw_qr
+from loom.cli.shared.terminal import print_line
+from loom.cli.shared.toml_files import write_file_whole
+from loom.config import Config, load_config
+from loom.config.files import display_path, home_folder
+from loom.errors import ConfigError, NotFound
+
+EVERYWHERE = "0.0.0.0"  # noqa: S104  only with a password, which `lan` makes sure of
+_ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
+
+
+@click.command("serve")
+@click.option("--host", default="", help="The address to listen on. Default: localhost.")
+@click.option(
+    "--port", type=click.IntRange(0, 65_535), default=None, help="The port. Default: 5666; 0 picks a free one."
+)
+@click.option("--password-file", default="", metavar="FILE", help="A file with the password for browsers.")
+@click.option(
+    "--lan", is_flag=True, help="Listen on the local network, with a password; one is generated if none is set."
+)
+def serve_command(host: str, port: int | None, password_file: str, lan: bool) -> None:
+    """Run the daemon until Ctrl+C or SIGTERM: the web client, the HTTP API and live events, one for all your sessions.
+
+    Without a password it listens on localhost only. Programs use the token that `loom token` prints.
+    """
+    from loom.daemon.serve import Listening, run
+
+    config, made_up = served_config(password_file, lan=lan)
+
+    def listening(found: Listening) -> None:
+        click.echo(f"loom listens on {found.url}\nopen it with {found.link}")
+        if made_up:
+            click.echo(f"password for this run: {made_up}")
+
+    run(config, host=EVERYWHERE if lan and not host else host, port=port, on_listening=listening, log_level="warning")
+
+
+def served_config(password_file: str, *, lan: bool) -> tuple[Config, str]:
+    """The configuration with the password in it, and the password if it was made up."""
+    flags: dict[str, Any] = {}
+    made_up = ""
+    if password_file:
+        flags = {"server": {"password": read_password(password_file)}}
+    elif lan and not load_config(cwd=Path.cwd()).secret("server", "password"):
+        made_up = "".join(secrets.choice(_ALPHABET) for _ in range(12))
+        flags = {"server": {"password": made_up}}
+    return load_config(flags=flags), made_up
+
+
+class _Link(msgspec.Struct):
+    url: str
+
+
+@click.command("web")
+@click.option(
+    "--lan", is_flag=True, help="For a phone on the local network: with a password and a QR code of the link."
+)
+@click.option("--port", type=click.IntRange(0, 65_535), default=None, help="The port of the started daemon.")
+@click.option("--password-file", default="", metavar="FILE", help="A file with the password for browsers.")
+@click.option("--no-browser", is_flag=True, help="Print the link without opening a browser.")
+def web_command(lan: bool, port: int | None, password_file: str, no_browser: bool) -> None:
+    """Open Loom in the browser. If no daemon is running, one is started until Ctrl+C.
+
+    The link works once; the browser stays logged in.
+    """
+    config, made_up = served_config(password_file, lan=lan)
+    opens = not no_browser and not lan
+    link = asyncio.run(_link_of_running(config))
+    if link:
+        if lan:
+            raise ConfigError(
+                "A daemon is already running with other settings.",
+                hint="Stop it and run `loom web --lan`, or start it with `loom serve --lan`.",
+            )
+        _show(link, opens=opens)
+        return
+    _serve(config, lan=lan, port=port, made_up=made_up, opens=opens)
+
+
+def _serve(config: Config, *, lan: bool, port: int | None, made_up: str, opens: bool) -> None:
+    from loom.daemon.serve import Listening, run
+
+    def listening(found: Listening) -> None:
+        _show(in_network(found.link) if lan else found.link, opens=opens, with_code=lan)
+        if made_up:
+            click.echo(f"  password for this run: {made_up}")
+
+    run(config, host=EVERYWHERE if lan else "", port=port, on_listening=listening)
+
+
+async def _link_of_running(config: Config) -> str:
+    """A new one-time link of the daemon that runs here; empty where none does."""
+    from loom.cli.shared.daemon_lookup import running_daemon
+
+    link = await running_daemon(config)
+    if link is None:
+        return ""
+    try:
+        made = msgspec.json.decode(await link.ask("POST", "/v1/links", repeats=False), type=_Link)
+    finally:
+        await link.close()
+    return f"{link.url}{made.url}"
+
+
+def _show(link: str, *, opens: bool, with_code: bool = False) -> None:
+    click.echo(f"  {link}    one-time link")
+    if with_code and sys.stdout.isatty():
+        click.echo(draw_qr(link))
+    if opens and not _open(link):
+        print_line("Cannot open a browser: open the link yourself")
+
+
+def _open(link: str) -> bool:
+    """Without a display a text browser would take the terminal over."""
+    if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
+        return False
+    try:
+        return webbrowser.open(link)
+    except webbrowser.Error:
+        return False
+
+
+def in_network(link: str) -> str:
+    """The same link with this machine's address, as others in the network reach it."""
+    parts = urlsplit(link)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as probe:
+        try:
+            probe.connect(("192.0.2.1", 9))  # sends nothing: it only asks which way out there is
+            address = probe.getsockname()[0]
+        except OSError:
+            return link
+    return urlunsplit(parts._replace(netloc=f"{address}:{parts.port}"))
+
+
+_PATIENCE_SECONDS: Final = 5.0
+_PAUSE_SECONDS: Final = 0.05
+
+
+class _Token(msgspec.Struct):
+    token: str
+
+
+@click.command("token")
+@click.option("--rotate", is_flag=True, help="Create a new token; the old one stops working at once.")
+def token_command(rotate: bool) -> None:
+    """Print the access token of the local daemon: `curl -H "Authorization: Bearer $(loom token)" …`"""
+    click.echo(asyncio.run(_rotate_token()) if rotate else _read(load_config().token_file()))
+
+
+def _read(file: Path) -> str:
+    """A daemon that is being started (`loom serve & loom token`) is given time to write it. It is never made here: two
+    that make one at once would disagree."""
+    deadline = time.monotonic() + _PATIENCE_SECONDS
+    while not file.exists() and time.monotonic() < deadline:
+        time.sleep(_PAUSE_SECONDS)
+    try:
+        return file.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError):
+        raise NotFound("There is no token yet.", hint="The daemon creates it: loom serve") from None
+
+
+async def _rotate_token() -> str:
+    link = await running_daemon(load_config())
+    if link is None:
+        raise NotFound("No daemon is running.", hint="Start one: loom serve")
+    try:
+        return msgspec.json.decode(await link.ask("POST", "/v1/token/rotate", repeats=False), type=_Token).token
+    finally:
+        await link.close()
+
+
+UNIT: Final = "loom.service"
+_TEXT: Final = """\
+[Unit]
+Description=Loom
+After=network-online.target
+
+[Service]
+Type=exec
+ExecStart={command}
+Restart=on-failure
+RestartSec=2
+TimeoutStopSec=20
+{environment}NoNewPrivileges=yes
+PrivateTmp=yes
+UMask=0077
+
+[Install]
+WantedBy=default.target
+"""
+
+
+@click.group("service")
+def service_command() -> None:
+    """Run the daemon as a systemd user service."""
+
+
+@service_command.command()
+@click.option("--port", type=click.IntRange(1, 65_535), default=None, help="The port. Default: 5666.")
+@click.option("--print", "prints", is_flag=True, help="Print the unit instead of installing it.")
+def install(port: int | None, prints: bool) -> None:
+    """Write the unit and start it, now and at every login."""
+    text = unit(port)
+    if prints:
+        click.echo(text, nl=False)
+        return
+    _require_systemd()
+    file = _file()
+    write_file_whole(file, text, mode=0o644)
+    _systemctl("daemon-reload")
+    _systemctl("enable", "--now", UNIT)
+    click.echo(f"✔ {display_path(file, Path.cwd())} installed and started; `loom web` opens it")
+
+
+@service_command.command()
+def uninstall() -> None:
+    """Stop it and remove the unit. Sessions and media stay."""
+    _require_systemd()
+    if not _file().is_file():
+        raise ConfigError("the service is not installed.", hint="Install it: loom service install")
+    _systemctl("disable", "--now", UNIT)
+    _file().unlink()
+    _systemctl("daemon-reload")
+    click.echo("✔ stopped and removed; sessions and media stay")
+
+
+@service_command.command()
+def status() -> int:
+    """Show whether it is installed and running."""
+    if not _file().is_file():
+        click.echo("○ not installed  → loom service install")
+        return 1
+    _require_systemd()
+    ran = subprocess.run(["systemctl", "--user", "is-active", UNIT], capture_output=True, text=True, check=False)
+    state = ran.stdout.strip() or "unknown"
+    is_active = state == "active"
+    more = "" if is_active else f"  → journalctl --user -u {UNIT}"
+    click.echo(f"{'✔' if is_active else '!'} {state}: {display_path(_file(), Path.cwd())}{more}")
+    return 0 if is_active else 1
+
+
+def unit(port: int | None) -> str:
+    """The unit's text: this Python, this installation, and the data folder that is in force now."""
+    words = [sys.executable, "-m", "loom.cli.main", "serve", *(["--port", str(port)] if port else [])]
+    home = os.environ.get("LOOM_HOME", "").strip()
+    environment = f"Environment={_quote(f'LOOM_HOME={Path(home).absolute()}')}\n" if home else ""
+    load_config()  # what is wrong with it is better said now than in a journal
+    return _TEXT.format(command=" ".join(_quote(word) for word in words), environment=environment)
+
+
+def _quote(word: str) -> str:
+    """As systemd reads it: % and $ mean something there."""
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"').replace("%", "%%").replace("$", "$$")
+    return f'"{escaped}"'
+
+
+def _file() -> Path:
+    base = os.environ.get("XDG_CONFIG_HOME", "").strip()
+    home = home_folder()
+    if not base and home is None:
+        raise ConfigError("No home folder for the service.", hint="Set HOME.")
+    return (Path(base) if base or home is None else home / ".config") / "systemd" / "user" / UNIT
+
+
+def _require_systemd() -> None:
+    if shutil.which("systemctl") is None:
+        raise NotFound("systemd is not available.", hint="Start `loom serve` with your own service manager.")
+
+
+def _systemctl(*words: str) -> None:
+    ran = subprocess.run(["systemctl", "--user", *words], capture_output=True, text=True, check=False)
+    if ran.returncode != 0:
+        said = (ran.stderr or ran.stdout).strip().splitlines()
+        raise ConfigError(f"systemctl --user {words[0]} failed: {said[0] if said else ran.returncode}.")

@@ -1,0 +1,67 @@
+"""The daemon of this machine, where one runs, and whether a message may be handed to it.
+
+A daemon that means something else by the same words is not asked: one that does not see this folder's configuration or
+the keys of this shell would answer differently from this process.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from typing import Final
+
+from loom.agent.session import LocalSession
+from loom.cli.shared.options import MessageOptions
+from loom.client import RemoteSession, find
+from loom.client.connection import DaemonConnection
+from loom.config import Config
+from loom.models import Model
+from loom.runtime import Runtime, key_for
+
+_RESOLVED_HERE: Final = ("home", "model")
+"""Settings that are told with every message, or that the daemon was found by."""
+
+
+async def running_daemon(config: Config) -> DaemonConnection | None:
+    """The daemon of this configuration's data folder; close the link when done."""
+    client = await find(config)
+    if client is None:
+        return None
+    await client.close()
+    token = config.token_file().read_text(encoding="ascii").strip()
+    return DaemonConnection(client.url, token)
+
+
+@asynccontextmanager
+async def open_session(
+    runtime: Runtime, speaking: MessageOptions, session: LocalSession, tools: Sequence[str] | None = None
+) -> AsyncGenerator[LocalSession | RemoteSession]:
+    """The session to speak in: through the daemon where one runs and would mean the same by it, else the one here.
+    `tools` are those that the session here was opened with."""
+    model = runtime.model((await runtime.sessions.get(session.id)).model)
+    may = speaking.uses_daemon and not speaking.key and has_same_settings(runtime.config, model)
+    uses_servers = tools is None or not runtime.tools.keys() >= set(tools)
+    may = may and not (uses_servers and _has_own_servers(runtime))
+    client = await find(runtime.config) if may else None
+    if client is None:
+        yield session
+        return
+    async with client:
+        yield await client.session(session.id, tools=tools)
+
+
+def _has_own_servers(runtime: Runtime) -> bool:
+    """Whether this folder brings servers of tools that a daemon elsewhere does not know."""
+    return any(server.name not in runtime.config.mcp.servers for server in runtime.mcp.status())
+
+
+def has_same_settings(config: Config, model: Model) -> bool:
+    """Whether all that counts here is in the user's own files, which a daemon reads too."""
+    own = all(
+        entry.source.layer == "user" or path[0] in _RESOLVED_HERE for path, entry in config.provenance.entries.items()
+    )
+    return (
+        own
+        and not config.provenance.project_entries
+        and key_for(model.provider, config, {}) == key_for(model.provider, config)
+    )

@@ -1,0 +1,235 @@
+"""Options that `ask` and `chat` share, with their shell completion."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any, Final, TypeAlias, TypeVar
+
+import click
+import msgspec
+from click.shell_completion import CompletionItem
+
+from loom.cli.shared.approval_prompt import ApprovalMode
+from loom.cli.shared.attachments import FileOptions
+from loom.cli.shared.session_lookup import LATEST, MessageTarget
+from loom.cli.shared.templates import Template, read_template
+from loom.cli.shared.terminal import PLAIN, is_plain
+
+F = TypeVar("F", bound=Callable[..., Any])
+Option: TypeAlias = Callable[[Any], Any]
+
+_SAFE: Final = "A tool that the model may use; also all, safe (default: read-only tools) or none."
+_ALL: Final = "A tool that the model may use; all (default), safe or none."
+
+
+class MessageOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """The shared options, understood: what a template says stands where nothing else was said."""
+
+    model: str = ""
+    queries: tuple[str, ...] = ()
+    place: MessageTarget = MessageTarget()
+    system: str = ""
+    tools: tuple[str, ...] = ()
+    permission: ApprovalMode = "ask"
+    plain: bool = False
+    shows_reasoning: bool = True
+    key: str = ""
+    describer: str = ""
+    template: Template = Template()
+    params: tuple[tuple[str, str], ...] = ()
+    wishes: FileOptions = FileOptions()
+    uses_daemon: bool = True
+
+    @property
+    def flags(self) -> dict[str, Any]:
+        """Settings for this run alone."""
+        settings = self.template.settings
+        if self.describer:
+            settings["context"] = {**settings.get("context", {}), "describer": self.describer}
+        return settings
+
+
+def message_options(*, tools: str) -> Callable[[F], F]:
+    """Add the shared options to a command. `tools` is what the model may call where nothing is said: safe or all."""
+    options = [*_whom(), *_where(), *_how(_SAFE if tools == "safe" else _ALL), *_media()]
+
+    def added(command: F) -> F:
+        for option in reversed(options):
+            command = option(command)
+        return command
+
+    return added
+
+
+def _whom() -> list[Option]:
+    return [
+        click.option(
+            "-m", "--model", default="", shell_complete=complete_models, help="platform/name, or a configured name."
+        ),
+        click.option(
+            "-q",
+            "--query",
+            "queries",
+            multiple=True,
+            metavar="WORD",
+            help="Instead of -m: the first model whose name contains all these words.",
+        ),
+        click.option("--key", default="", metavar="NAME", help="A stored key by name, instead of the provider's key."),
+        click.option(
+            "--describe-with",
+            "describer",
+            default="",
+            metavar="MODEL",
+            shell_complete=complete_models,
+            help="Let this model describe images for a text-only model.",
+        ),
+    ]
+
+
+def _where() -> list[Option]:
+    return [
+        click.option("-c", "--continue", "last_here", is_flag=True, help="Continue the last session of this folder."),
+        click.option(
+            "-r",
+            "--resume",
+            is_flag=False,
+            flag_value=LATEST,
+            default="",
+            metavar="[ID|N|latest]",
+            shell_complete=complete_sessions,
+            help="Continue a session: its id, its number in `loom sessions`, or its title.",
+        ),
+        click.option("--cid", default="", hidden=True),
+        click.option(
+            "--from", "node", default="", metavar="NODE", help="Continue from this message; nothing is overwritten."
+        ),
+        click.option("--fork", is_flag=True, help="Continue in a new session; the old one is unchanged."),
+        click.option("-s", "--system", default="", help="The system prompt of a new session."),
+        click.option(
+            "-t",
+            "--template",
+            default="",
+            metavar="NAME",
+            shell_complete=complete_templates,
+            help="Use a template: a name saved with --save, or a TOML file.",
+        ),
+        click.option(
+            "--param",
+            "params",
+            nargs=2,
+            multiple=True,
+            metavar="NAME VALUE",
+            help="A value for $NAME in the template.",
+        ),
+    ]
+
+
+def _how(tools: str) -> list[Option]:
+    return [
+        click.option("-T", "--tool", "tools", multiple=True, metavar="NAME", help=tools),
+        click.option(
+            "--permission",
+            type=click.Choice(["ask", "auto", "plan", "deny"]),
+            default="ask",
+            show_default=True,
+            help="What to do when a tool needs approval; with plan the model describes what it would do instead."
+            " Without a terminal, ask means deny.",
+        ),
+        click.option("--plain", is_flag=True, help="No colours, boxes or images (also LOOM_PLAIN=1)."),
+        click.option("-R", "--hide-reasoning", is_flag=True, help="Do not show the model's reasoning on stderr."),
+        click.option("--no-daemon", is_flag=True, help="Answer in this process, even if `loom serve` is running."),
+    ]
+
+
+def _media() -> list[Option]:
+    return [
+        click.option(
+            "--no-resize", is_flag=True, help="Refuse an image over the size limit instead of using a smaller copy."
+        ),
+        click.option(
+            "--pdf-password-file",
+            default="",
+            metavar="FILE",
+            help="A file with the password of encrypted PDFs.",
+        ),
+    ]
+
+
+def message_options_from(given: dict[str, Any]) -> dict[str, Any]:
+    """The fields of `MessageOptions` from what click found. If plain was asked for, whatever is written from now on
+    is."""
+    if given["plain"]:
+        os.environ[PLAIN] = "1"
+    template = read_template(given["template"]) if given["template"] else Template()
+    place = MessageTarget(
+        last_here=given["last_here"],
+        resume=given["resume"] or given["cid"],
+        node=given["node"],
+        fork=given["fork"],
+    )
+    return {
+        "model": given["model"] or ("" if given["queries"] else template.model),
+        "queries": given["queries"],
+        "place": place,
+        "system": given["system"],
+        "tools": given["tools"] or template.tools,
+        "permission": given["permission"],
+        "plain": is_plain(),
+        "shows_reasoning": not given["hide_reasoning"],
+        "key": given["key"],
+        "describer": given["describer"],
+        "template": template,
+        "params": given["params"],
+        "wishes": FileOptions(resizes=not given["no_resize"], pdf_password_file=given["pdf_password_file"]),
+        "uses_daemon": not given["no_daemon"],
+    }
+
+
+def complete_models(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """Configured names, then platforms. Several may be given, with commas between them."""
+    from loom.config import load_config
+    from loom.errors import LoomError
+    from loom.providers.catalog import platforms
+
+    try:
+        configured = list(load_config().models)
+    except LoomError:
+        configured = []
+    done, comma, last = incomplete.rpartition(",")
+    names = [*configured, "spark", *(f"{platform}/" for platform in platforms() if platform != "loom")]
+    return [CompletionItem(f"{done}{comma}{name}") for name in names if name.startswith(last)]
+
+
+def complete_sessions(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    import asyncio
+
+    from loom.errors import LoomError
+
+    try:
+        found = asyncio.run(_sessions(incomplete))
+    except LoomError:
+        found = []
+    return [CompletionItem("latest")] * "latest".startswith(incomplete) + found
+
+
+async def _sessions(incomplete: str) -> list[CompletionItem]:
+    from loom.runtime import Runtime
+
+    async with Runtime.open() as runtime:
+        newest = await runtime.sessions.list(limit=20)
+    return [
+        CompletionItem(session.id, help=session.title)
+        for session in newest
+        if session.id.startswith(incomplete.upper())
+    ]
+
+
+def complete_templates(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    from loom.cli.shared.templates import names
+    from loom.errors import LoomError
+
+    try:
+        return [CompletionItem(name) for name in names() if name.startswith(incomplete)]
+    except LoomError:
+        return []

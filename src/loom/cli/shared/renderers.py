@@ -1,0 +1,380 @@
+"""Renderers of a turn: plain text, terminal, JSON, JSON lines, and one that prints only a code block."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from collections.abc import Awaitable, Callable
+from typing import Any, Final, Protocol, TextIO
+
+import click
+import msgspec
+
+from loom.cli.shared import terminal_images
+from loom.cli.shared.markdown import Markdown, Wrap
+from loom.cli.shared.terminal import Colors, one_line, print_line, safe_text, width
+from loom.content.blocks import ImageBlock, TextBlock, ToolCall, ToolResult
+from loom.content.messages import text_of
+from loom.content.recipes import Fit
+from loom.errors import LoomError
+from loom.events import (
+    Cited,
+    Event,
+    ImageAdded,
+    NoticeRaised,
+    StepStarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
+    ToolProgressed,
+    ToolStarted,
+)
+from loom.formats import render
+from loom.models import Usage
+from loom.prompt import Receipt
+
+_ARGUMENTS_WIDTH: Final = 100
+_UNSEEN: Final = " gets "
+
+
+class TurnOutcome(msgspec.Struct, frozen=True, kw_only=True):
+    """What came of a turn. `error` is set where it failed; what arrived before is stored all the same."""
+
+    session: str
+    model: str
+    text: str = ""
+    reasoning: str = ""
+    node: str = ""
+    stop: str | None = None
+    usage: Usage = Usage()
+    usd: float | None = None
+    seconds: float = 0.0
+    tool_calls: int = 0
+    receipt: Receipt | None = None
+    notices: tuple[str, ...] = ()
+    advice: tuple[str, ...] = ()
+    """What could be done about media that the model was shown only as text."""
+    error: LoomError | None = None
+
+
+class TurnRenderer(Protocol):
+    async def begin(self, session: str, model: str, said: str) -> None: ...
+
+    async def event(self, event: Event) -> None: ...
+
+    async def finish(self, outcome: TurnOutcome) -> None: ...
+
+
+class TextRenderer:
+    """Clean text on stdout. `streams` False writes it when it is whole; `shows_reasoning` tells stderr the rest."""
+
+    def __init__(self, *, streams: bool = True, shows_reasoning: bool = True) -> None:
+        self.out: TextIO = sys.stdout
+        self._streams = streams
+        self._shows_reasoning = shows_reasoning
+        self._ink = Colors(sys.stderr)
+        self._whole: list[str] = []
+        self._at_line_start = True
+        self._thinking = False
+        self._thoughts = Wrap(width() if sys.stderr.isatty() else 0)
+        self._unseen: list[str] = []
+        """What the model could not see; said at the end, where there may be more to say of it."""
+
+    async def begin(self, session: str, model: str, said: str) -> None:
+        """Nothing is said before the model speaks."""
+
+    async def event(self, event: Event) -> None:
+        if not isinstance(event, ThinkingDelta):
+            self._end_thinking()
+        match event:
+            case TextDelta():
+                self._text(event.text)
+            case ThinkingDelta() if self._shows_reasoning:
+                self._think(event.text)
+            case StepStarted() if event.step > 1:
+                self.end_line()
+            case ImageAdded():
+                self.end_line()
+                await self.picture(event.image)
+            case ToolStarted():
+                self.end_line()
+                self._beside(f"⚒ {call_label(event.call)}")
+            case ToolProgressed():
+                self._beside(f"  {one_line(event.text)}")
+            case ToolFinished():
+                self._beside(f"{'✖' if event.result.is_error else '✔'} {result_label(event)}")
+                for block in event.result.blocks:
+                    if isinstance(block, ImageBlock):
+                        await self.picture(block)
+            case NoticeRaised(code="receipt") if _UNSEEN in event.text:
+                self._unseen.append(event.text)
+            case NoticeRaised():
+                self.end_line()
+                print_line(event.text)
+            case _:
+                pass
+
+    async def finish(self, outcome: TurnOutcome) -> None:
+        self._end_thinking()
+        if self._whole:
+            self.write("".join(self._whole))
+            self._whole.clear()
+        self.end_line()
+        for told in outcome.advice or self._unseen:
+            print_line(told)
+        self._unseen.clear()
+
+    def write(self, text: str) -> None:
+        if text:
+            self.out.write(text)
+            self.out.flush()
+            self._at_line_start = text.endswith("\n")
+
+    def end_line(self) -> None:
+        if not self._at_line_start:
+            self.write("\n")
+
+    def render_text(self, text: str) -> str:
+        return safe_text(text)
+
+    async def picture(self, block: ImageBlock) -> None:
+        """A pipe gets the label; the bytes are in the store."""
+        self.write(safe_text(text_of(block)) + "\n")
+
+    def _text(self, text: str) -> None:
+        if self._streams:
+            self.write(self.render_text(text))
+        else:
+            self._whole.append(self.render_text(text))
+
+    def _think(self, text: str) -> None:
+        if not self._thinking:
+            self.end_line()
+            self._thinking = True
+        sys.stderr.write(self._ink.dim(self._thoughts.text(safe_text(text))))
+        sys.stderr.flush()
+        self._thought_ends_line = text.endswith("\n")
+
+    def _end_thinking(self) -> None:
+        if self._thinking:
+            self._thinking = False
+            sys.stderr.write(self._ink.dim(self._thoughts.flush()) + ("\n" if self._thought_ends_line else "\n\n"))
+            self._thoughts = Wrap(width() if sys.stderr.isatty() else 0)
+            sys.stderr.flush()
+
+    def _beside(self, line: str) -> None:
+        sys.stderr.write(self._ink.dim(line) + "\n")
+        sys.stderr.flush()
+
+
+class TerminalRenderer(TextRenderer):
+    """The same with Markdown drawn and pictures shown, for a terminal with colours. `load` gives the bytes of one."""
+
+    def __init__(
+        self, load: Callable[[str], Awaitable[bytes]], *, streams: bool = True, shows_reasoning: bool = True
+    ) -> None:
+        super().__init__(streams=streams, shows_reasoning=shows_reasoning)
+        self._load = load
+        self._markdown = Markdown(width())
+        self._protocol: terminal_images.ImageProtocol = terminal_images.protocol()
+        self._sources: dict[str, None] = {}
+
+    async def event(self, event: Event) -> None:
+        if not isinstance(event, TextDelta):
+            self._text_ended()
+        if isinstance(event, Cited) and event.citation.source:
+            self._sources[event.citation.source] = None
+        await super().event(event)
+
+    async def finish(self, outcome: TurnOutcome) -> None:
+        self._text_ended()
+        await super().finish(outcome)
+        if self._sources:
+            self.write(Colors(self.out).dim(f"sources: {one_line(', '.join(self._sources), 200)}") + "\n")
+            self._sources.clear()
+
+    def render_text(self, text: str) -> str:
+        return self._markdown.feed(text)
+
+    def _text_ended(self) -> None:
+        rest = self._markdown.finish()
+        if rest and self._streams:
+            self.write(rest)
+        elif rest:
+            self._whole.append(rest)
+
+    async def picture(self, block: ImageBlock) -> None:
+        drawn = ""
+        if self._protocol != "off":
+            try:
+                data = await self._load(block.media.digest)
+                fit = Fit(max_side_px=terminal_images.side_px(self._protocol), formats=("image/png",))
+                made = await asyncio.to_thread(render, data, block.media, fit)
+                drawn = terminal_images.draw_image(made.data, made.width or 1, made.height or 1, self._protocol)
+            except LoomError as error:
+                print_line(f"{block.media.name or 'the image'} cannot be shown: {error.message}")
+        self.write(drawn)
+        await super().picture(block)
+
+
+class JsonRenderer:
+    """One object when the turn is over, also when it failed."""
+
+    async def begin(self, session: str, model: str, said: str) -> None:
+        """The object comes at the end."""
+
+    async def event(self, event: Event) -> None:
+        """The outcome holds what matters."""
+
+    async def finish(self, outcome: TurnOutcome) -> None:
+        _print(
+            {
+                "session": outcome.session,
+                "node": outcome.node,
+                "model": outcome.model,
+                "text": outcome.text,
+                "reasoning": outcome.reasoning,
+                "stop": outcome.stop,
+                "usage": outcome.usage,
+                "usd": outcome.usd,
+                "seconds": round(outcome.seconds, 3),
+                "tool_calls": outcome.tool_calls,
+                "media": _media_rows(outcome.receipt),
+                "notices": outcome.notices,
+                "error": _error(outcome.error),
+            }
+        )
+
+
+class StreamJsonRenderer:
+    """A line of JSON for each event: init, message, tool_use, tool_result, error, result."""
+
+    async def begin(self, session: str, model: str, said: str) -> None:
+        _print({"type": "init", "session_id": session, "model": model})
+        _print({"type": "message", "role": "user", "content": said})
+
+    async def event(self, event: Event) -> None:
+        match event:
+            case TextDelta():
+                _print({"type": "message", "role": "assistant", "content": event.text, "delta": True})
+            case ImageAdded():
+                content = text_of(event.image)
+                _print({"type": "message", "role": "assistant", "content": content, "digest": event.image.media.digest})
+            case ToolStarted():
+                call = event.call
+                _print({"type": "tool_use", "tool_name": call.name, "tool_id": call.id, "parameters": call.arguments})
+            case ToolFinished():
+                _print(_tool_result(event.result))
+            case NoticeRaised():
+                _print({"type": "error", "severity": "warning", "code": event.code, "message": event.text})
+            case _:
+                pass
+
+    async def finish(self, outcome: TurnOutcome) -> None:
+        if outcome.error is not None:
+            _print({"type": "error", "severity": "error", **(_error(outcome.error) or {})})
+        usage = outcome.usage
+        _print(
+            {
+                "type": "result",
+                "status": "error" if outcome.error else "success",
+                "session_id": outcome.session,
+                "node": outcome.node,
+                "stats": {
+                    "input_tokens": usage.input_tokens,
+                    "output_tokens": usage.output_tokens,
+                    "total_tokens": usage.input_tokens + usage.output_tokens,
+                    "cached_tokens": usage.cache_read_tokens,
+                    "tool_calls": outcome.tool_calls,
+                    "usd": outcome.usd,
+                    "duration_ms": round(outcome.seconds * 1000),
+                },
+            }
+        )
+
+
+def _print(value: dict[str, Any]) -> None:
+    """As bytes: JSON is UTF-8, whatever the locale."""
+    click.echo(msgspec.json.encode(value))
+
+
+def _error(error: LoomError | None) -> dict[str, str] | None:
+    from loom.cli.shared.exit_codes import error_code
+
+    return None if error is None else {"code": error_code(error), "message": error.message, "hint": error.hint}
+
+
+def _tool_result(result: ToolResult) -> dict[str, Any]:
+    words = [block.text if isinstance(block, TextBlock) else text_of(block) for block in result.blocks]
+    return {
+        "type": "tool_result",
+        "tool_id": result.call_id,
+        "status": "error" if result.is_error else "success",
+        "output": "\n".join(words),
+    }
+
+
+def _media_rows(receipt: Receipt | None) -> list[dict[str, Any]]:
+    rows = receipt.rows if receipt is not None else ()
+    return [
+        {
+            "label": row.label,
+            "digest": row.digest,
+            "rendition": row.rendition,
+            "reason": row.reason,
+            "tokens": row.tokens,
+        }
+        for row in rows
+        if row.digest
+    ]
+
+
+def call_label(call: ToolCall) -> str:
+    """`read_file path="a.png"`"""
+    given = " ".join(f"{name}={msgspec.json.encode(value).decode()}" for name, value in call.arguments.items())
+    return one_line(f"{call.name} {given}", _ARGUMENTS_WIDTH)
+
+
+def result_label(event: ToolFinished) -> str:
+    """`read_file 12 lines 0.1 s`, or the error in one line."""
+    result = event.result
+    if result.is_error:
+        what = one_line(" ".join(text_of(block) for block in result.blocks), _ARGUMENTS_WIDTH)
+    else:
+        media = [text_of(block) for block in result.blocks if not isinstance(block, TextBlock)]
+        lines = sum(block.text.count("\n") + 1 for block in result.blocks if isinstance(block, TextBlock))
+        what = one_line(" ".join(media)) if media else "1 line" if lines == 1 else f"{lines} lines"
+    return f"{one_line(result.name)} {what} {event.seconds:.1f} s"
+
+
+_FENCE: Final = re.compile(
+    r"^(?P<indent>[ \t]*)(?P<fence>`{3,}|~{3,})[^\n`]*\n(?P<code>.*?)^[ \t]*(?P=fence)[`~]*[ \t]*$",
+    re.MULTILINE | re.DOTALL,
+)
+
+
+def code_of(text: str, *, last: bool) -> str | None:
+    """What stands in the first or the last fence; None where there is none. A fence that was never closed counts."""
+    found = [match["code"] for match in _FENCE.finditer(text)]
+    if found:
+        return found[-1 if last else 0]
+    _, opened, rest = text.partition("```")
+    return rest.partition("\n")[2] if opened and "\n" in rest else None
+
+
+class CodeRenderer(TextRenderer):
+    """Says nothing while it streams; at the end, the code alone."""
+
+    def __init__(self, *, last: bool, shows_reasoning: bool = True) -> None:
+        super().__init__(streams=False, shows_reasoning=shows_reasoning)
+        self._last = last
+
+    async def finish(self, outcome: TurnOutcome) -> None:
+        self._whole.clear()
+        await super().finish(outcome)
+        code = code_of(outcome.text, last=self._last)
+        if code is None and outcome.text:
+            print_line("the answer has no code block; printing all of it")
+        self.write(safe_text(outcome.text if code is None else code))
+        self.end_line()

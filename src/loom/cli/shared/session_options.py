@@ -1,0 +1,189 @@
+"""What `ask` and `chat` share: the options' meaning, the tools, the first-run notice, the face for this output."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Sequence
+from contextlib import suppress
+from datetime import UTC, datetime
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from loom.cli.shared import terminal
+from loom.cli.shared.attachments import MessageInput, add_password_hint, ingest_content, limit_pages, prepare_files
+from loom.cli.shared.options import MessageOptions
+from loom.cli.shared.renderers import JsonRenderer, StreamJsonRenderer, TerminalRenderer, TextRenderer, TurnRenderer
+from loom.cli.shared.templates import fill_template
+from loom.cli.shared.terminal import ProgressLine, has_colour, print_line, safe_text
+from loom.config import load_config
+from loom.content.blocks import ContentBlock
+from loom.content.inputs import Attachment, Content
+from loom.errors import ConfigError
+from loom.runtime import FIRST_CHOICES, Runtime, key_names
+
+OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
+
+SPARK_NOTICE: Final = (
+    "loom: no API key and no local model found: using loom/spark, the built-in demo model (not a language model).\n"
+    "      Add a key with `loom keys set anthropic`, or start Ollama.\n\n"
+)
+_SHRUNK: Final = ": a copy of "
+_GROUPS: Final = ("all", "safe", "none")
+_NOTICE_FILE: Final = "spark-notice"
+
+
+async def requested_model(runtime: Runtime, speaking: MessageOptions) -> str:
+    """What -m or -q names; nothing where neither is given. That --describe-with names a model is made sure of, too."""
+    if speaking.describer:
+        runtime.model(speaking.describer)
+    if speaking.model or not speaking.queries:
+        return speaking.model
+    words = [word.casefold() for query in speaking.queries for word in query.split()]
+    known = await names_known(runtime)
+    found = next((name for name in known if all(word in name.casefold() for word in words)), "")
+    if not found:
+        raise ConfigError(
+            f"No known model has {' and '.join(words) or 'nothing'} in its name.",
+            hint="List models: `loom models`. Use any other with -m platform/name.",
+        )
+    return found
+
+
+async def model_for(runtime: Runtime, asked: str) -> str:
+    """The model to begin with: what was asked for, else the best that is there. The built-in one says so once a day."""
+    if asked:
+        return runtime.model(asked) and asked
+    chosen = await runtime.default_model()
+    if chosen == runtime.BUILT_IN and not runtime.config.model and _is_first_today(runtime):
+        sys.stderr.write(SPARK_NOTICE)
+        sys.stderr.flush()
+    return chosen
+
+
+def _is_first_today(runtime: Runtime) -> bool:
+    stamp = runtime.config.state_folder() / _NOTICE_FILE
+    today = datetime.fromtimestamp(time.time(), UTC).date().isoformat()
+    # A reminder must not stop a question: where the stamp cannot be kept, it is said again.
+    with suppress(OSError, UnicodeDecodeError):
+        if stamp.read_text(encoding="utf-8").strip() == today:
+            return False
+    with suppress(OSError):
+        stamp.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        stamp.write_text(f"{today}\n", encoding="utf-8")
+    return True
+
+
+def stored_key(runtime: Runtime, speaking: MessageOptions) -> str:
+    """`--key NAME`: a stored key by its name; empty where none is named. The key itself is never an argument, where
+    every program on the machine could read it."""
+    key = runtime.config.secrets("keys").get(speaking.key, "") if speaking.key else ""
+    if speaking.key and not key:
+        raise ConfigError(
+            "No stored key has that name.",
+            hint="Store one: loom keys set SERVICE --as NAME. List keys: loom keys list.",
+        )
+    return key
+
+
+def use_key(runtime: Runtime, speaking: MessageOptions, key: str, reference: str) -> None:
+    """For this model's service and this run alone."""
+    if not key:
+        return
+    model = runtime.model(reference)
+    own = {"models": {model.alias: {"api_key": key}}} if model.alias else {}
+    runtime.reconfigure(load_config(flags={**speaking.flags, "keys": {key_names(model.provider)[0]: key}, **own}))
+
+
+async def ingest_input(
+    runtime: Runtime,
+    speaking: MessageOptions,
+    files: Sequence[Attachment],
+    words: Sequence[Content],
+    progress: ProgressLine,
+) -> tuple[list[ContentBlock], list[str]]:
+    """A message's files and words as blocks whose bytes are in the store, and what happened to them on the way."""
+    if files:
+        first = files[0].name or getattr(files[0].source, "name", "") or "the attachment"
+        progress.show(f"reading {first}" + (f" and {len(files) - 1} more" if len(files) > 1 else ""))
+    try:
+        with add_password_hint(speaking.wishes):
+            ready = await prepare_files(files, speaking.wishes, runtime)
+            found = await ingest_content([*ready, *words], runtime.ingest, runtime)
+    finally:
+        progress.clear()
+    blocks, notices = limit_pages(found.blocks, runtime.config.documents.pages_per_read)
+    shrunk = " (images.max_size_bytes); use --no-resize to refuse instead"
+    told = [f"{notice}{shrunk if _SHRUNK in notice else ''}" for notice in found.notices]
+    return blocks, [*told, *notices]
+
+
+def apply_template(speaking: MessageOptions, said: MessageInput) -> tuple[MessageInput, str]:
+    """The message that a template makes of what was said, and the system prompt of a new session."""
+    template = speaking.template
+    given = "\n\n".join(part for part in (said.piped, said.words) if part)
+    prompt, theirs = fill_template(template, given, speaking.params, names=said.names)
+    system = speaking.system or (theirs if speaking.place.is_new else "")
+    return (msgspec.structs.replace(said, words=prompt, piped="") if template.prompt else said), system
+
+
+async def choose_tools(
+    runtime: Runtime, names: Sequence[str], *, default: Literal["safe", "all"]
+) -> tuple[str, ...] | None:
+    """`-T name`, repeatable; `all`, `safe` (those that only read) and `none` stand for themselves. Tools of MCP servers
+    come with `all`, or by name.
+
+    Return the names of those that the next message may call, None for all. The runtime itself has all: a turn that is
+    continued keeps its own choice.
+    """
+    wanted = names or (default,)
+    built_in = runtime.tools
+    if set(wanted) - {*built_in, *_GROUPS}:
+        await runtime.mcp.wait_ready()
+    chosen: dict[str, None] = {}
+    for name in wanted:
+        match name:
+            case "none":
+                chosen.clear()
+            case "safe":
+                chosen |= dict.fromkeys(key for key, tool in built_in.items() if tool.danger == "none")
+            case _:
+                chosen[name] = None
+    if "all" in chosen:
+        return None
+    return tuple(runtime.available_tools(chosen))
+
+
+def print_warnings(runtime: Runtime) -> None:
+    """What is odd about the configuration and the servers of tools; each is said once."""
+    for notice in (*runtime.config.warnings, *runtime.notices):
+        print_line(notice)
+    runtime.notices.clear()
+
+
+def renderer_for(
+    runtime: Runtime, form: OutputFormat, *, streams: bool = True, shows_reasoning: bool = True, plain: bool = False
+) -> TurnRenderer:
+    match form:
+        case "json":
+            return JsonRenderer()
+        case "stream-json":
+            return StreamJsonRenderer()
+        case "text" if has_colour(sys.stdout) and not plain:
+            return TerminalRenderer(runtime.media.load, streams=streams, shows_reasoning=shows_reasoning)
+        case "text":
+            return TextRenderer(streams=streams, shows_reasoning=shows_reasoning)
+
+
+def print_notices(notices: Sequence[str]) -> None:
+    """What happened to the attachments on their way in."""
+    for notice in notices:
+        terminal.print_notice(f"[{safe_text(notice)}]")
+
+
+async def names_known(runtime: Runtime) -> list[str]:
+    """What `-q` looks through: your own names, models of servers on this machine, those that Loom would choose."""
+    local = [name for server in await runtime.local_servers() for name in server.models]
+    chosen = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items()]
+    return list(dict.fromkeys([*runtime.config.models, *local, *chosen, runtime.BUILT_IN]))

@@ -1,0 +1,218 @@
+"""The terminal: safe text, colours, widths, labels and the progress line."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import re
+import shutil
+import sys
+import textwrap
+import time
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
+from typing import Final, Literal, TextIO
+
+from loom.content.labels import tokens_label
+from loom.content.terminal_safe import safe_text
+from loom.errors import LoomError, Unreadable
+
+__all__ = [
+    "GLYPHS",
+    "PLAIN",
+    "Colors",
+    "clip",
+    "has_colour",
+    "is_plain",
+    "money_label",
+    "one_line",
+    "print_line",
+    "print_notice",
+    "quiet_keys",
+    "safe_text",
+    "sentence",
+    "tokens_label",
+    "width",
+]
+
+PLAIN: Final = "LOOM_PLAIN"
+GLYPHS: Final = {"full": "●", "low": "◐", "pages": "▤", "text": "○", "omitted": "✕"}
+"""The five renditions, the same in every face."""
+
+_SAVE_AGAIN: Final = "Save or export it again, and attach the new file."
+_INVISIBLE: Final = re.compile("[\u202a-\u202e\u2066-\u2069\u200b\u200e\u200f\ufeff]")
+
+
+def one_line(text: str, width: int = 72) -> str:
+    """The beginning of a text for a list: harmless, on one line, no invisible characters."""
+    return clip(" ".join(text.split()), width)
+
+
+def clip(line: str, width: int) -> str:
+    """A line that is made already, cut to its column."""
+    line = _INVISIBLE.sub("", safe_text(line))
+    return line if len(line) <= width else line[: width - 1].rstrip() + "…"
+
+
+def is_plain(environ: Mapping[str, str] | None = None) -> bool:
+    """`LOOM_PLAIN=1`: for screen readers; no colours, boxes or pictures."""
+    environ = os.environ if environ is None else environ
+    return environ.get(PLAIN, "") not in ("", "0")
+
+
+def has_colour(stream: TextIO, environ: Mapping[str, str] | None = None) -> bool:
+    environ = os.environ if environ is None else environ
+    if environ.get("NO_COLOR") or is_plain(environ) or environ.get("TERM") == "dumb":
+        return False
+    return stream.isatty()
+
+
+def width() -> int:
+    return max(40, min(shutil.get_terminal_size((80, 24)).columns, 120))
+
+
+class Colors:
+    """Colours for one stream, or none. Never the only carrier of a meaning."""
+
+    def __init__(self, stream: TextIO) -> None:
+        self._on = has_colour(stream)
+
+    def dim(self, text: str) -> str:
+        return self._wrap(text, "2", "22")
+
+    def bold(self, text: str) -> str:
+        return self._wrap(text, "1", "22")
+
+    def red(self, text: str) -> str:
+        return self._wrap(text, "31", "39")
+
+    def _wrap(self, text: str, on: str, off: str) -> str:
+        return f"\x1b[{on}m{text}\x1b[{off}m" if self._on and text else text
+
+
+def print_line(text: str) -> None:
+    """One sentence to the person, beside the output; on a terminal its lines break between words."""
+    print_notice(f"loom: {safe_text(text)}", indent=6)
+
+
+def print_notice(text: str, *, indent: int = 1) -> None:
+    """A line on stderr that is harmless already; the lines that it takes on a terminal are indented."""
+    if sys.stderr.isatty() and "\n" not in text:
+        margin = " " * indent
+        text = textwrap.fill(text, width(), subsequent_indent=margin, break_long_words=False, break_on_hyphens=False)
+    sys.stderr.write(f"{text}\n")
+    sys.stderr.flush()
+
+
+@contextmanager
+def quiet_keys(*, on: bool = True) -> Generator[None]:
+    """What is typed while an answer is written waits unseen for the next prompt instead of standing in the answer.
+    With `on` False it is seen again, for a question in between."""
+    if not sys.stdin.isatty():
+        yield
+        return
+    import termios
+
+    descriptor = sys.stdin.fileno()
+    before = termios.tcgetattr(descriptor)
+    changed = termios.tcgetattr(descriptor)
+    changed[3] = changed[3] & ~termios.ECHO if on else changed[3] | termios.ECHO
+    termios.tcsetattr(descriptor, termios.TCSANOW, changed)
+    try:
+        yield
+    finally:
+        termios.tcsetattr(descriptor, termios.TCSANOW, before)
+
+
+def sentence(error: LoomError) -> str:
+    """What happened, and the next step."""
+    message = error.message.rstrip()
+    hint = error.hint or (_SAVE_AGAIN if isinstance(error, Unreadable) else "")
+    stop = "" if not hint or message.endswith((".", "!", "?", "…")) else "."
+    return f"{message}{stop} {hint}".rstrip()
+
+
+def money_label(usd: float | None) -> str:
+    """`$?` where the price is not known, rather than a wrong nought."""
+    if usd is None:
+        return "$?"
+    if usd == 0:
+        return "$0"
+    return f"${usd:.2f}" if usd >= 1 else f"${usd:.3f}" if usd >= 0.001 else "<$0.001"
+
+
+_FRAMES: Final = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+_PATIENCE_SECONDS: Final = 0.4
+_FRAME_SECONDS: Final = 0.12
+_SENTENCE_AFTER_SECONDS: Final = 3.0
+_SENTENCE_EVERY_SECONDS: Final = 15.0
+_ERASED: Final = "\r\x1b[K"
+
+
+class ProgressLine:
+    """`show` says what is being done now; `clear` before anything else is written. Use it in an `async with`."""
+
+    def __init__(self, *, plain: bool = False) -> None:
+        self._mode: Literal["line", "sentences", "off"] = "off"
+        if sys.stderr.isatty() and os.environ.get("TERM") != "dumb":
+            self._mode = "sentences" if plain or not has_colour(sys.stderr) else "line"
+        self._what = ""
+        self._since = 0.0
+        self._told_at = 0.0
+        self._is_drawn = False
+        self._task: asyncio.Task[None] | None = None
+
+    async def __aenter__(self) -> ProgressLine:
+        if self._mode != "off":
+            self._task = asyncio.create_task(self._tick())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self.clear()
+        if self._task is not None:
+            self._task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._task
+
+    def show(self, what: str) -> None:
+        """The clock goes on while it is the same thing."""
+        if what != self._what:
+            self.step_aside()
+            self._what = what
+            self._since = self._told_at = time.monotonic()
+
+    def clear(self) -> None:
+        self.step_aside()
+        self._what = ""
+
+    def step_aside(self) -> None:
+        """Make room for a line of somebody else's."""
+        if self._is_drawn:
+            sys.stderr.write(_ERASED)
+            sys.stderr.flush()
+            self._is_drawn = False
+
+    async def _tick(self) -> None:
+        frame = 0
+        while True:
+            await asyncio.sleep(_FRAME_SECONDS)
+            frame += 1
+            passed = time.monotonic() - self._since
+            if not self._what or passed < _PATIENCE_SECONDS:
+                continue
+            if self._mode == "line":
+                self._draw(frame, passed)
+            elif passed > _SENTENCE_AFTER_SECONDS and time.monotonic() - self._told_at > self._pause(passed):
+                self._told_at = time.monotonic()
+                print_line(f"still {self._what}, {passed:.0f} s")
+
+    def _pause(self, passed: float) -> float:
+        return _SENTENCE_AFTER_SECONDS if passed < _SENTENCE_EVERY_SECONDS / 3 else _SENTENCE_EVERY_SECONDS
+
+    def _draw(self, frame: int, passed: float) -> None:
+        seconds = f" {passed:.0f} s" if passed >= 1 else ""
+        line = clip(f"{_FRAMES[frame % len(_FRAMES)]} {self._what}…{seconds}", width() - 1)
+        sys.stderr.write(f"{_ERASED}\x1b[2m{line}\x1b[22m")
+        sys.stderr.flush()
+        self._is_drawn = True

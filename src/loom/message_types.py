@@ -1,0 +1,311 @@
+"""The same for messages, events and plans. See `api_types`."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from loom.api_types import Caption, Key, Name, OverrideChoice, SessionView
+from loom.content.blocks import AudioBlock, Block, DocumentBlock, ImageBlock, TextBlock, UnknownBlock
+from loom.content.messages import Role
+from loom.events import ApprovalRequested
+from loom.models import Usage
+from loom.prompt import Reason, Rendition
+
+# Messages -------------------------------------------------------------------------------------------------------------
+
+
+class ImageReference(msgspec.Struct, frozen=True, tag="image_ref"):
+    """A picture of the store."""
+
+    image_id: Key
+    name: Name = ""
+
+
+class MediaReference(msgspec.Struct, frozen=True, tag="media"):
+    """Any file of the store, of a document perhaps only some pages."""
+
+    digest: Key
+    name: Name = ""
+    pages: Annotated[str, Meta(max_length=40)] = ""
+
+
+class FileReference(msgspec.Struct, frozen=True, tag="file"):
+    """A file of the session's workspace."""
+
+    path: Annotated[str, Meta(min_length=1, max_length=4_096)]
+
+
+ContentInput: TypeAlias = (
+    TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ImageReference | MediaReference | FileReference
+)
+
+
+class ImageInput(msgspec.Struct, frozen=True, kw_only=True):
+    """`data` is base64, or a data: URL. `mime` is not trusted: the bytes say what they are."""
+
+    data: str = ""
+    url: Annotated[str, Meta(max_length=8_000)] = ""
+    mime: Name = ""
+    name: Name = ""
+
+
+class MessageBody(msgspec.Struct, frozen=True, kw_only=True):
+    message: Caption = ""
+    text: Caption = ""
+    """The same as `message`."""
+    blocks: Annotated[tuple[ContentInput, ...], Meta(max_length=200)] = ()
+    images: Annotated[tuple[ImageInput, ...], Meta(max_length=64)] = ()
+    workspace: Annotated[str, Meta(max_length=4_096)] = ""
+    model: Name = ""
+    parent: Key | None = None
+    """Answer this node instead of the head: edit and resend."""
+    n: Annotated[int, Meta(ge=1, le=10)] = 1
+    tools: Annotated[tuple[Name, ...], Meta(max_length=200)] | None = None
+    """The tools that may be called for it; null means all that there are."""
+
+
+class PostedMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """It is on disk. `events` is where to watch what becomes of it."""
+
+    message: str
+    node: str | None
+    turn: str | None
+    queued: bool
+    events: str
+    notices: tuple[str, ...]
+
+
+class CompactBody(msgspec.Struct, frozen=True, kw_only=True):
+    model: Name = ""
+    """The model that writes the summary; empty means the session's."""
+
+
+class RegenerateBody(msgspec.Struct, frozen=True, kw_only=True):
+    node: Key | None = None
+    model: Name = ""
+    n: Annotated[int, Meta(ge=1, le=10)] = 1
+    tools: Annotated[tuple[Name, ...], Meta(max_length=200)] | None = None
+
+
+class Cancel(msgspec.Struct, frozen=True, kw_only=True):
+    turn: Annotated[str, Meta(max_length=300)] = ""
+    """Only this one: where another runs, it goes on. Without it, whichever runs."""
+
+
+class ApprovalAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    answer: Literal["once", "always", "deny"]
+    reason: Annotated[str, Meta(max_length=10_000)] = ""
+
+
+class MessageQuery(msgspec.Struct, frozen=True, kw_only=True):
+    before: Annotated[str, Meta(max_length=300)] = ""
+    head: Annotated[str, Meta(max_length=300)] = ""
+    limit: Annotated[int, Meta(ge=1, le=1_000)] = 200
+
+
+class MessageView(msgspec.Struct, frozen=True, kw_only=True):
+    node: str
+    parent: str | None
+    role: str
+    source: str
+    blocks: tuple[Block, ...]
+    model: str
+    usage: Usage | None
+    usd: float | None
+    stop: str
+    seconds: float | None
+    created_at: float
+    bookmark: str
+    tags: tuple[str, ...]
+    siblings: tuple[str, ...]
+    """All children of the same parent, this one included, oldest first."""
+
+
+class Children(msgspec.Struct, frozen=True):
+    children: tuple[MessageView, ...]
+
+
+class ConversationMessage(msgspec.Struct, frozen=True, kw_only=True):
+    role: Role
+    blocks: tuple[Block, ...]
+
+
+class NewImport(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation of another program. Its media are in the store already."""
+
+    messages: Annotated[tuple[ConversationMessage, ...], Meta(min_length=1, max_length=100_000)]
+    title: Name = ""
+    model: Name = ""
+    system: Caption = ""
+    workspace: Annotated[str, Meta(max_length=4_096)] = ""
+
+
+class ImportView(msgspec.Struct, frozen=True, kw_only=True):
+    """`is_new`: whether no session had this conversation at its head; `shared`: how many of its messages, from
+    the first on, were stored already."""
+
+    session: SessionView
+    is_new: bool
+    shared: int
+
+
+class QueuedView(msgspec.Struct, frozen=True, kw_only=True):
+    message: str
+    text: str
+    blocks: tuple[Block, ...]
+    created_at: float
+
+
+class QueueView(msgspec.Struct, frozen=True):
+    queue: tuple[QueuedView, ...]
+
+
+class ApprovalList(msgspec.Struct, frozen=True):
+    approvals: tuple[ApprovalRequested, ...]
+
+
+class SessionApprovals(msgspec.Struct, frozen=True, kw_only=True):
+    """A session and the approvals that it waits for."""
+
+    session: SessionView
+    approvals: tuple[ApprovalRequested, ...]
+
+
+class ApprovalOverview(msgspec.Struct, frozen=True):
+    sessions: tuple[SessionApprovals, ...]
+
+
+class EventEnvelope(msgspec.Struct, frozen=True, kw_only=True):
+    """A stored event with its number. `data` is the JSON of the event."""
+
+    seq: int
+    type: str
+    session: str
+    data: msgspec.Raw
+
+
+class Running(msgspec.Struct, frozen=True, kw_only=True):
+    turn: str
+    model: str
+    partial: tuple[EventEnvelope, ...]
+    """The events since the last stored message."""
+
+
+class History(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of the path to a node, oldest first, and the state of the session. `watch(after=seq)` continues it without
+    a gap. `more`: whether there are older messages; give the first one's node as `before`."""
+
+    messages: tuple[MessageView, ...]
+    more: bool
+    system: str
+    head: str
+    seq: int
+    queue: tuple[QueuedView, ...]
+    approvals: tuple[ApprovalRequested, ...]
+    running: Running | None
+
+
+# Plans ----------------------------------------------------------------------------------------------------------------
+
+
+class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
+    models: Annotated[tuple[Name, ...], Meta(max_length=20)] = ()
+    overrides: dict[Key, OverrideChoice] = msgspec.field(default_factory=dict[Key, OverrideChoice])
+    text: Caption = ""
+    blocks: Annotated[tuple[ContentInput, ...], Meta(max_length=200)] = ()
+    max_tokens: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
+    last: bool = False
+    """Whether to return what each model was sent last."""
+    sent: bool = False
+    """Plan the last request again, as it was sent, instead of the next one; for a model that was not asked yet, the
+    next one."""
+
+
+class PlanTokens(msgspec.Struct, frozen=True, kw_only=True, rename={"incoming": "in"}):
+    incoming: int
+    budget: int | None
+    """None where there is no limit."""
+    exact: bool
+
+
+class PlanProblem(msgspec.Struct, frozen=True):
+    code: str
+    message: str
+    hint: str
+
+
+class LastRow(msgspec.Struct, frozen=True, kw_only=True):
+    """A block as a model was sent it last."""
+
+    key: str
+    kind: str
+    label: str
+    digest: str
+    rendition: Rendition
+    tokens: int
+    bytes: int
+
+
+class PlanModel(msgspec.Struct, frozen=True, kw_only=True):
+    tokens: PlanTokens
+    bytes: int
+    images: int
+    pages: int
+    usd: float | None
+    limit: int
+    cached_rows: int
+    notices: tuple[str, ...]
+    error: PlanProblem | None
+    last: tuple[LastRow, ...] | None = None
+    """The blocks of the last request that it was really sent; None where it was not asked yet."""
+
+
+class PlanCell(msgspec.Struct, frozen=True, kw_only=True):
+    rendition: Rendition
+    tokens: int
+    bytes: int
+    reason: Reason
+    detail: str
+
+
+class PlanRow(msgspec.Struct, frozen=True, kw_only=True):
+    key: str
+    """The name of this block in overrides."""
+    node: str
+    message: int
+    block: int
+    inner: int | None
+    role: str
+    kind: str
+    label: str
+    digest: str
+    alt: str
+    """The user's own text for it in this session."""
+    by_model: dict[str, PlanCell]
+
+
+class PlanView(msgspec.Struct, frozen=True, kw_only=True):
+    models: dict[str, PlanModel]
+    rows: tuple[PlanRow, ...]
+    rev: int
+
+
+class WireQuery(msgspec.Struct, frozen=True):
+    model: Name = ""
+
+
+class WireView(msgspec.Struct, frozen=True):
+    """The exact request body; each medium is shown as its digest and size."""
+
+    provider: str
+    model: str
+    request: dict[str, Any]
+
+
+class EventQuery(msgspec.Struct, frozen=True):
+    """`after`: the number of the last event that was seen, or `now`."""
+
+    after: Annotated[str, Meta(max_length=20, pattern="^([0-9]+|now)$")] = "0"

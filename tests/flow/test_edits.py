@@ -1,0 +1,201 @@
+"""Edits in a session: any calls of one step, files that the model does not know as they are, and undo."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from loom.content.blocks import TextBlock, ToolCall, ToolResult
+from loom.content.messages import text_of
+from loom.errors import NotFound
+from loom.events import ApprovalRequested
+from loom.runtime import Runtime
+from loom.testing import ScriptedAnswer, ScriptedProvider, memory_runtime
+
+MODEL = "anthropic/claude-opus-5"
+START = {"a.txt": "one\ntwo\nthree\n", "b.txt": "one\n"}
+
+
+def call(number: int, name: str, **arguments: Any) -> ToolCall:
+    return ToolCall(f"c{number}", name, arguments)
+
+
+ALLOWED = {"approval.default": "allow"}
+
+
+def provider_of(runtime: Runtime) -> ScriptedProvider:
+    found = runtime.providers["anthropic"]
+    assert isinstance(found, ScriptedProvider)
+    return found
+
+
+async def talk(runtime: Runtime, folder: Path, answers: list[ScriptedAnswer], session_id: str = "") -> str:
+    """Run a turn that follows a script; return the session's id."""
+    provider_of(runtime).add(*answers, "Done.")
+    session = await runtime.session(session_id, model=MODEL, workspace=str(folder))
+    await session.send("go")
+    return session.id
+
+
+async def results(runtime: Runtime, session_id: str) -> list[ToolResult]:
+    session = await runtime.session(session_id)
+    return [result for message in await session.path() for result in message.results]
+
+
+def contents(folder: Path) -> dict[str, str]:
+    return {file.name: file.read_text() for file in sorted(folder.iterdir())}
+
+
+def write_all(folder: Path, files: dict[str, str]) -> Path:
+    folder.mkdir(exist_ok=True)
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    return folder
+
+
+PATHS = st.sampled_from(["a.txt", "b.txt", "new.txt"])
+WORDS = st.sampled_from(["one", "two", "three", "four"])
+CALLS = st.one_of(
+    st.tuples(st.just("read_file"), st.fixed_dictionaries({"path": PATHS})),
+    st.tuples(st.just("write_file"), st.fixed_dictionaries({"path": PATHS, "content": WORDS})),
+    st.tuples(st.just("edit_file"), st.fixed_dictionaries({"path": PATHS, "old": WORDS, "new": WORDS})),
+    st.tuples(
+        st.just("multi_edit"),
+        st.fixed_dictionaries(
+            {
+                "path": PATHS,
+                "edits": st.lists(st.fixed_dictionaries({"old": WORDS, "new": WORDS}), min_size=1, max_size=3),
+            }
+        ),
+    ),
+    st.tuples(st.just("run_command"), st.just({"command": "echo four >> a.txt"})),
+)
+
+
+@settings(max_examples=25, deadline=None)
+@given(made=st.lists(CALLS, min_size=1, max_size=8))
+def test_any_calls_of_one_step_leave_the_files_that_they_leave_one_after_another(
+    made: list[tuple[str, dict[str, Any]]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    calls = [call(number, name, **arguments) for number, (name, arguments) in enumerate(made)]
+
+    async def outcome(name: str, steps: list[ScriptedAnswer]) -> tuple[dict[str, str], list[bool], dict[str, str]]:
+        folder = write_all(tmp_path_factory.mktemp(name), START)
+        async with memory_runtime(ALLOWED, providers={"anthropic": ScriptedProvider([])}, tools="all") as runtime:
+            session_id = await talk(runtime, folder, steps)
+            refused = [result.is_error for result in await results(runtime, session_id)]
+            after = contents(folder)
+            session = await runtime.session(session_id)
+            if changed := await session.changes():
+                await session.undo(changed[0].step)
+            return after, refused, contents(folder)
+
+    together = asyncio.run(outcome("together", [calls]))
+    apart = asyncio.run(outcome("apart", [[one] for one in calls]))
+    assert together == apart
+    after, refused, undone = together
+    if not any(name == "run_command" for name, _ in made):
+        assert undone == START
+    if all(refused):
+        assert after == START
+
+
+async def test_files_that_the_model_does_not_know_are_refused_once_also_in_another_process(tmp_path: Path) -> None:
+    folder = write_all(tmp_path / "ws", START)
+    edit = {"path": "a.txt", "old": "two", "new": "2"}
+    async with memory_runtime(ALLOWED, providers={"anthropic": ScriptedProvider([])}, tools="all") as runtime:
+        session_id = await talk(runtime, folder, [call(1, "edit_file", **edit), call(2, "edit_file", **edit)])
+        unread, done = await results(runtime, session_id)
+        assert (unread.is_error, done.is_error) == (True, False)
+        assert "was not read in this session" in text_of(unread)
+        assert "two" in text_of(unread)
+        (folder / "a.txt").write_text("one\n2\nthree\nby hand\n")
+        # A fresh session object knows only what is stored.
+        again = {"path": "a.txt", "old": "three", "new": "3"}
+        await talk(runtime, folder, [call(3, "edit_file", **again), call(4, "edit_file", **again)], session_id)
+        stale, done = (await results(runtime, session_id))[2:]
+        assert (stale.is_error, done.is_error) == (True, False)
+        assert "changed by something else" in text_of(stale)
+        assert "by hand" in text_of(stale)
+    assert (folder / "a.txt").read_text() == "one\n2\n3\nby hand\n"
+
+
+async def test_a_file_that_was_mentioned_is_known(tmp_path: Path) -> None:
+    folder = write_all(tmp_path / "ws", START)
+    edit = call(1, "edit_file", path="a.txt", old="two", new="2")
+    async with memory_runtime(
+        ALLOWED, providers={"anthropic": ScriptedProvider([edit, "Done."])}, tools="all"
+    ) as runtime:
+        session = await runtime.session(model=MODEL, workspace=str(folder))
+        await session.send("change two in @a.txt")
+        assert [result.is_error for result in await results(runtime, session.id)] == [False]
+
+
+async def test_nobody_is_asked_about_an_edit_that_would_be_refused(tmp_path: Path) -> None:
+    folder = write_all(tmp_path / "ws", START)
+    edit = {"path": "a.txt", "old": "two", "new": "2"}
+    outside = call(2, "write_file", path="../evil.txt", content="x")
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider([[call(1, "edit_file", **edit), outside], "Done."])}, tools="all"
+    ) as runtime:
+        session = await runtime.session(model=MODEL, workspace=str(folder))
+        asked = [event async for event in session.stream("go") if isinstance(event, ApprovalRequested)]
+        assert asked == []
+        assert [result.is_error for result in await results(runtime, session.id)] == [True, True]
+
+
+async def test_undo_goes_back_step_by_step_and_the_model_is_told(tmp_path: Path) -> None:
+    folder = write_all(tmp_path / "ws", {**START, "empty.txt": ""})
+    async with memory_runtime(ALLOWED, providers={"anthropic": ScriptedProvider([])}, tools="all") as runtime:
+        reads: ScriptedAnswer = [call(0, "read_file", path="a.txt"), call(1, "read_file", path="empty.txt")]
+        first: ScriptedAnswer = [
+            call(2, "edit_file", path="a.txt", old="one", new="1"),
+            call(3, "write_file", path="sub/new.txt", content="new\n"),
+        ]
+        second = call(4, "multi_edit", path="a.txt", edits=[{"old": "two", "new": "2"}, {"old": "three", "new": "3"}])
+        third = call(5, "write_file", path="empty.txt", content="full\n")
+        session_id = await talk(runtime, folder, [reads, first, second, third])
+        session = await runtime.session(session_id)
+        steps = await session.changes()
+        assert [[change.path for change in step.changes] for step in steps] == [
+            ["a.txt", "sub/new.txt"],
+            ["a.txt"],
+            ["empty.txt"],
+        ]
+        assert (await session.undo()).steps == (3,)
+        assert (folder / "empty.txt").read_text() == ""
+        assert [step.is_undone for step in await session.changes()] == [False, False, True]
+        report = await session.undo(1)
+        assert report.steps == (1, 2)
+        assert (folder / "a.txt").read_text() == START["a.txt"]
+        assert not (folder / "sub" / "new.txt").exists()
+        with pytest.raises(NotFound, match="nothing to undo"):
+            await session.undo()
+        with pytest.raises(NotFound, match="Step 9"):
+            await session.undo(9)
+        provider = provider_of(runtime)
+        provider.add("I see.")
+        await session.send("and now?")
+        blocks = [block for message in provider.prompts[-1].messages for block in message.blocks]
+        told = "\n".join(block.text for block in blocks if isinstance(block, TextBlock))
+        assert "The user undid your changes" in told
+        assert "sub/new.txt was removed" in told
+
+
+async def test_undo_leaves_a_file_alone_that_something_else_changed(tmp_path: Path) -> None:
+    folder = write_all(tmp_path / "ws", START)
+    async with memory_runtime(ALLOWED, providers={"anthropic": ScriptedProvider([])}, tools="all") as runtime:
+        steps: list[ScriptedAnswer] = [
+            call(1, "read_file", path="a.txt"),
+            [call(2, "edit_file", path="a.txt", old="one", new="1"), call(3, "write_file", path="c.txt", content="c")],
+        ]
+        session_id = await talk(runtime, folder, steps)
+        (folder / "a.txt").write_text("by hand\n")
+        report = await (await runtime.session(session_id)).undo()
+        assert any("a.txt was left as it is" in sentence for sentence in report.files)
+    assert contents(folder) == {"a.txt": "by hand\n", "b.txt": "one\n"}
