@@ -424,9 +424,9 @@ class Runtime:
 
     def unmatched_rules(self) -> list[str]:
         """Return the tool patterns of approval rules that match no tool, so that they do nothing."""
-        if not isinstance(self.rule, ApprovalPolicy):
+        if not isinstance(self._rule, ApprovalPolicy):
             return []
-        return self.rule.unmatched_rules([*self.built_in_tools(), *self.tools, *self.mcp.tools])
+        return self._rule.unmatched_rules([*self.built_in_tools(), *self.tools, *self.mcp.tools])
 
     async def next_request(
         self,

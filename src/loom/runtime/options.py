@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from typing_extensions import TypeIs
 
 ToolChoice: TypeAlias = Literal["all"] | Mapping[str, Tool] | Iterable[str | Tool | Callable[..., Any]]
-"""Tools by name, `Tool` objects and typed functions, mixed; "all", alone or among them, stands for every tool that comes with Loom."""
+"""Tools by name, `Tool` objects and typed functions, mixed; "all", alone or among them, means every built-in tool."""
 ProviderChoice: TypeAlias = Mapping[str, Provider | CustomProvider]
 """By the name of a platform: who answers for its models. A name that Loom does not know is a new platform."""
 
