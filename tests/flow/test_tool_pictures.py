@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from flow.far_models import WIRES, FarModel, far_model, settings, speak
+from flow.far_models import WIRES, FarModel, far_model, is_question, settings, speak
 from loom.content.blocks import ContentBlock, ImageBlock, ToolCall
 from loom.events import Event, NoticeRaised, TurnFinished
 from loom.testing import memory_runtime, sample_pdf, sample_png
 from loom.tools.base import ToolContext, tool
-from providers.far_side import Reply, Request, far_side
+from providers.far_side import Reply, Request, far_side, refusal
 from wire.sdk_types import (
     check_anthropic,
     check_gemini,
@@ -134,7 +134,7 @@ async def test_a_model_without_eyes_gets_the_text_and_the_user_one_clear_notice(
     script = [speak(wire, ToolCall("c1", "shoot")), speak(wire, ToolCall("c2", "chart")), speak(wire, "I cannot tell.")]
 
     def answer(request: Request) -> Reply:
-        return script.pop(0)
+        return script.pop(0) if is_question(request) else refusal(404, {"error": "not found"})
 
     async with (
         far_side(answer) as server,

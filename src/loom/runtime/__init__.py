@@ -597,7 +597,7 @@ def _configured(config: Config | None, store: str, media: str) -> Config:
         return load_config(flags={"store.url": store or None, "media.url": media or None})
     if store or media:
         raise ConfigError(
-            "config= says where sessions and media are kept.",
+            "config= says where things are kept.",
             hint="Set store.url and media.url there, or leave it out.",
         )
     return config
