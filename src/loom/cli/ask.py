@@ -44,7 +44,7 @@ from loom.cli.shared.session_options import (
 )
 from loom.cli.shared.templates import Template, save_template
 from loom.cli.shared.terminal import Colors, ProgressLine, print_line, sentence
-from loom.cli.shared.turns import run_turn
+from loom.cli.shared.turns import RuntimeHost, run_turn
 from loom.client import RemoteSession
 from loom.config import load_config
 from loom.content.blocks import ContentBlock
@@ -242,7 +242,7 @@ async def _answer(
     """One answer; without blocks, another one to what was said last."""
     is_shown = asked.form == "text" and sys.stdout.isatty() and not asked.extracts
     outcome = await run_turn(
-        runtime,
+        RuntimeHost(runtime),
         session,
         session.regenerate() if blocks is None else session.stream(*blocks),
         _face(runtime, asked),

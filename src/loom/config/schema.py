@@ -169,6 +169,10 @@ class TurnSettings(Section, frozen=True, kw_only=True):
         Literal["continue", "stop"],
         about("Whether a turn whose process ended is continued by the next process, or closed as interrupted."),
     ] = "continue"
+    engine: Annotated[
+        Literal["builtin", "dbos"],
+        about("What records the steps of turns: Loom alone, or DBOS as well (`loom-runtime[dbos]`, needs PostgreSQL)."),
+    ] = "builtin"
 
 
 class ToolSettings(Section, frozen=True, kw_only=True):

@@ -38,7 +38,7 @@ from loom.config.approval import ApprovalPolicy
 from loom.content.inputs import Attachment, Content
 from loom.content.media import Media
 from loom.content.messages import Message
-from loom.errors import ConfigError, ProviderError, StoreError
+from loom.errors import ConfigError, NotFound, ProviderError, StoreError
 from loom.formats.renderer import FormatRenderer
 from loom.formats.worker import WorkerPool, hold_pool
 from loom.models import PDF, Model, Usage
@@ -105,7 +105,14 @@ class Runtime:
     BUILT_IN: Final = "loom/spark"
 
     def __init__(
-        self, config: Config, database: Database, media: MediaStore, options: RuntimeOptions, *, workers: WorkerPool
+        self,
+        config: Config,
+        database: Database,
+        media: MediaStore,
+        options: RuntimeOptions,
+        *,
+        workers: WorkerPool,
+        steps: Steps,
     ) -> None:
         self._options = options
         self._config = config
@@ -146,7 +153,7 @@ class Runtime:
         self.workers: Final = workers
         """The processes that decode files; they end with the last runtime that is open."""
         self._batching = WriteBatching()
-        self._steps: Steps = DirectSteps()
+        self._steps = steps
         self._http: Provider | None = None
         self._discovery: Discovery | None = None
         self._connections: Connections | None = None
@@ -211,7 +218,10 @@ class Runtime:
             address = config.secret("media", "url") or folder / MEDIA
             blobs = open_media(address, timeout_seconds=config.media.timeout_seconds)
             async with AsyncExitStack() as stack:
-                runtime = cls(config, database, blobs, options, workers=stack.enter_context(hold_pool()))
+                steps = await stack.enter_async_context(_open_steps(config))
+                workers = stack.enter_context(hold_pool())
+                runtime = cls(config, database, blobs, options, workers=workers, steps=steps)
+                await steps.end_orphans(runtime._is_running)
                 if isinstance(options.mcp, bool):
                     await stack.enter_async_context(runtime.mcp)
                 yield runtime
@@ -221,6 +231,13 @@ class Runtime:
             await database.close()
             if runtime is not None:
                 runtime.holder.close()
+
+    async def _is_running(self, session_id: str, turn: str) -> bool:
+        try:
+            session = await self.sessions.get(session_id)
+        except NotFound:
+            return False
+        return session.settings.get("running", {}).get("turn") == turn
 
     def open_again(self) -> AbstractAsyncContextManager[Runtime]:
         """Open another runtime with the same configuration and keywords, for another event loop."""
@@ -584,6 +601,19 @@ class _LazyUploads:
         if all(ref.size_bytes < MIN_UPLOAD_BYTES for ref in prompt.media()):
             return prompt
         return await self._open().apply(prompt, upload=upload)
+
+
+@asynccontextmanager
+async def _open_steps(config: Config) -> AsyncGenerator[Steps]:
+    """The engine that records the steps of turns."""
+    match config.turn.engine:
+        case "builtin":
+            yield DirectSteps()
+        case "dbos":
+            from loom.runtime.dbos_steps import open_dbos
+
+            async with open_dbos(config.secret("store", "url")) as steps:
+                yield steps
 
 
 def _lost_files(error: ProviderError, prompt: Prompt) -> tuple[str, ...]:

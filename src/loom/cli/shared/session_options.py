@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from loom.atomic_file import write_file_whole
 from loom.cli.shared import terminal
 from loom.cli.shared.attachments import MessageInput, add_password_hint, ingest_content, limit_pages, prepare_files
 from loom.cli.shared.options import MessageOptions
@@ -70,8 +71,7 @@ def _is_first_today(runtime: Runtime) -> bool:
         if stamp.read_text(encoding="utf-8").strip() == today:
             return False
     with suppress(OSError):
-        stamp.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        stamp.write_text(f"{today}\n", encoding="utf-8")
+        write_file_whole(stamp, f"{today}\n")
     return True
 
 
