@@ -211,7 +211,9 @@ async def _turns(runtime: Runtime, asked: AskOptions, said: MessageInput, progre
     notices = [*type_notices(asked.declared), *notices]
     model = await model_for(runtime, asked.model) if asked.place.is_new else asked.model
     switches = bool(asked.model) and not asked.place.is_new and await _is_other(runtime, asked)
-    session = await open_place(runtime, asked.place, model=model, system=asked.system, title=said.title, tools=tools)
+    session = await open_place(
+        runtime, asked.place, model=model, system=asked.system, title=said.title, tools=tools, agent=asked.agent
+    )
     use_key(runtime, asked, key, (await runtime.sessions.get(session.id)).model)
     print_warnings(runtime)
     if asked.form == "text":

@@ -242,7 +242,13 @@ class LocalChat(Chat):
             self._model_name = await model_for(self._runtime, self._model_name)
             return self._runtime.model(self._model_name).reference
         self._session = await open_place(
-            self._runtime, options.place, model=self._model_name, system=options.system, title="", tools=self._tools
+            self._runtime,
+            options.place,
+            model=self._model_name,
+            system=options.system,
+            title="",
+            tools=self._tools,
+            agent=options.agent,
         )
         stored = await self._runtime.sessions.get(self._session.id)
         return f"{self._runtime.model(stored.model).reference}, {one_line(stored.title or stored.id, 50)}"
@@ -258,7 +264,11 @@ class LocalChat(Chat):
             print_notices(notices)
             if self._session is None:
                 self._session = await self._runtime.session(
-                    title=message.title, model=self._model_name, system=system, tools=self._tools
+                    title=message.title,
+                    model=self._model_name,
+                    system=system,
+                    tools=self._tools,
+                    agent=self._options.agent,
                 )
             own = self._own_session("")
             use_key(self._runtime, self._options, self._key, (await self._runtime.sessions.get(own.id)).model)

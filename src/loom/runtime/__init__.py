@@ -25,6 +25,7 @@ from loom.agent.services import Services, SessionLock, TurnLimits
 from loom.agent.session import LocalSession
 from loom.agent.sink import WriteBatching
 from loom.agent.steps import DirectSteps, Steps
+from loom.agent.system_prompt import default_prompt, read_environment
 from loom.agent.tracked_files import SeenFile
 from loom.compile.descriptions import Describer
 from loom.compile.media_facts import FactCache
@@ -43,6 +44,7 @@ from loom.formats.renderer import FormatRenderer
 from loom.formats.worker import WorkerPool, hold_pool
 from loom.models import PDF, Model, Usage
 from loom.prompt import Prompt, Sampling
+from loom.runtime.agents import AGENT, agent_model, agent_services, agent_tools, find_agent
 from loom.runtime.custom_provider import REGISTERED, Answering, CustomProvider
 from loom.runtime.event_log import EventLog
 from loom.runtime.model_resolution import (
@@ -190,7 +192,7 @@ class Runtime:
         `providers` answer for the platforms that they are given for. `store` and `media` say where sessions and bytes
         are kept ("postgresql://…", "s3://bucket/prefix"). `system` begins every new session that names no other.
         `mcp=False` leaves out the configured MCP servers, a `McpServers` replaces them. Without `instructions`,
-        AGENTS.md is not read. `limits` end a turn instead of the configured ones.
+        neither the default system prompt nor AGENTS.md begin a session. `limits` replace the configured ones of turns.
         """
         config = _configured(config, store, media)
         name = model if isinstance(model, str) else model.name
@@ -350,18 +352,28 @@ class Runtime:
         system: str = "",
         workspace: str = "",
         tools: Sequence[str] | None = None,
+        agent: str = "",
     ) -> LocalSession:
-        """An earlier session by its id, or a new one; its workspace is the working directory unless said otherwise.
+        """Open an earlier session by its id, or begin a new one, in the working directory unless `workspace` is given.
 
-        `tools` are those that what is said through this object may call; without them, all of the runtime's.
+        `tools` are those that messages sent through this object may call; None means all of the runtime's. `agent`
+        names an agent of the configuration; an earlier session belongs to it from now on.
         """
         if self._options.mcp is not False and (tools is None or not self.tools.keys() >= set(tools)):
             await self.mcp.wait_ready()
         self.available_tools(tools)
+        entry = find_agent(self.config, agent) if agent else None
         services = self.services()
         if session_id:
-            await self.sessions.get(session_id)
+            stored = await self.sessions.get(session_id)
+            if agent and stored.settings.get(AGENT) != agent:
+                stored = await self.sessions.update(session_id, settings={AGENT: agent})
+            if name := str(stored.settings.get(AGENT, "")):
+                services = agent_services(services, self.config.agents.get(name), self.config)
             return LocalSession(self._record(session_id), services, tools=tools)
+        if entry is not None:
+            services = agent_services(services, entry, self.config)
+            model = model or agent_model(entry)
         model = model or self.config.model or self.BUILT_IN
         self.model(model)  # before anything is stored
         place = await asyncio.to_thread(_workspace, workspace)
@@ -370,9 +382,14 @@ class Runtime:
         created = await self.sessions.create(
             title=title,
             model=model,
-            system=with_instructions(system or self._options.system, found.files),
+            system=with_instructions(
+                system or await self.default_system(place, services.select_tools(tools), agent=agent), found.files
+            ),
             workspace=str(place),
-            settings={"tracked": msgspec.to_builtins(view)} if view else {},
+            settings={
+                **({"tracked": msgspec.to_builtins(view)} if view else {}),
+                **({AGENT: agent} if agent else {}),
+            },
         )
         unmatched = [UNMATCHED_RULE.format(pattern) for pattern in self.unmatched_rules()]
         return LocalSession(self._record(created.id), services, notices=(*found.notices, *unmatched), tools=tools)
@@ -380,9 +397,31 @@ class Runtime:
     def _record(self, session_id: str) -> StoredRecord:
         return StoredRecord(self._stores, session_id, self.holder.name)
 
-    async def system_for(self, system: str, workspace: Path) -> str:
-        """The system prompt that a new session would begin with: what is said, and what AGENTS.md says."""
+    async def system_for(
+        self, system: str, workspace: Path, *, tools: Collection[str] | None = None, agent: str = ""
+    ) -> str:
+        """Return the system prompt that a new session would begin with: `system` or the default one, and what
+        AGENTS.md says."""
+        if not system:
+            offered = self.services().select_tools(tools)
+            if agent:
+                offered = agent_tools(find_agent(self.config, agent), offered)
+            system = await self.default_system(workspace, offered, agent=agent)
         return with_instructions(system, (await self._instructions(workspace)).files)
+
+    async def default_system(self, workspace: Path, tools: Collection[str], *, agent: str = "") -> str:
+        """Return the system prompt of a session for which none is given: the agent's, the runtime's or the configured
+        one, else the default prompt where there are tools; and what the settings append to it."""
+        if self._options.system and not agent:
+            return self._options.system
+        if not self._options.instructions:
+            return self.config.system_prompt(agent) if agent else ""
+        system, append = self.config.prompt_parts()
+        if agent:
+            system = self.config.system_prompt(agent) or system
+        if not system and tools and self.config.prompt.default:
+            system = default_prompt(tools, await asyncio.to_thread(read_environment, workspace))
+        return "\n\n".join(part for part in (system, append) if part)
 
     async def _instructions(self, workspace: Path) -> Instructions:
         if not self._options.instructions:

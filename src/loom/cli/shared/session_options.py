@@ -23,6 +23,7 @@ from loom.content.blocks import ContentBlock
 from loom.content.inputs import Attachment, Content
 from loom.errors import ConfigError
 from loom.runtime import FIRST_CHOICES, Runtime, key_names
+from loom.runtime.agents import agent_model, find_agent
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 
@@ -39,6 +40,8 @@ async def requested_model(runtime: Runtime, speaking: MessageOptions) -> str:
     """What -m or -q names; nothing where neither is given. That --describe-with names a model is made sure of, too."""
     if speaking.describer:
         runtime.model(speaking.describer)
+    if speaking.agent and not speaking.model and not speaking.queries:
+        return agent_model(find_agent(runtime.config, speaking.agent))
     if speaking.model or not speaking.queries:
         return speaking.model
     words = [word.casefold() for query in speaking.queries for word in query.split()]
