@@ -19,7 +19,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-from loom.agent.session import LocalSession
 from loom.compile.ports import Provider
 from loom.config import Config, load_config
 from loom.content.inputs import Content
@@ -30,6 +29,7 @@ from loom.runtime import Runtime, resolve_model
 from loom.runtime.custom_provider import CustomProvider
 from loom.runtime.options import ToolChoice
 from loom.runtime.plan import Plan, plan_request
+from loom.runtime.session import LocalSession
 from loom.session import Reply
 from loom.tools.diff import unified_diff
 

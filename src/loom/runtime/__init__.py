@@ -10,7 +10,7 @@ from collections import ChainMap
 from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
@@ -22,7 +22,6 @@ from loom.agent.approvals import Rule
 from loom.agent.ingest import Ingested, ingest
 from loom.agent.instructions import Instructions, read_instructions, with_instructions
 from loom.agent.services import Services, SessionLock, TurnLimits
-from loom.agent.session import LocalSession
 from loom.agent.sink import WriteBatching
 from loom.agent.steps import DirectSteps, Steps
 from loom.agent.system_prompt import default_prompt, read_environment
@@ -46,7 +45,9 @@ from loom.models import PDF, Model, Usage
 from loom.prompt import Prompt, Sampling
 from loom.runtime.agents import AGENT, agent_model, agent_services, agent_tools, find_agent
 from loom.runtime.custom_provider import REGISTERED, Answering, CustomProvider
+from loom.runtime.dispatch import Dispatch
 from loom.runtime.event_log import EventLog
+from loom.runtime.library import LocalLibrary
 from loom.runtime.model_resolution import (
     FIRST_CHOICES,
     key_for,
@@ -65,6 +66,7 @@ from loom.runtime.options import (
 )
 from loom.runtime.record import SessionStores, StoredRecord
 from loom.runtime.servers import approval_rule, mcp_servers, sandbox_for
+from loom.runtime.session import LocalSession
 from loom.store.commands import Commands
 from loom.store.database import Database, open_database
 from loom.store.derived import DerivedCache
@@ -162,6 +164,10 @@ class Runtime:
         self._uploads: ProviderUploads | None = None
         self._describers: dict[str, Describer] = {}
         self._locks: WeakValueDictionary[str, SessionLock] = WeakValueDictionary()
+        self.library: Final = LocalLibrary(self, self._stores)
+        """What interfaces use: sessions, media, models and tools."""
+        self.dispatch: Final = Dispatch(self._stores, self.library.usd)
+        """What a daemon uses besides."""
         self._is_complete = True
 
     def __setattr__(self, name: str, value: object) -> None:
@@ -330,6 +336,16 @@ class Runtime:
             return ChainMap(tools, of_servers)  # live: a server's tools may change while sessions are open
         return tools | {name: it for name, it in of_servers.items() if name in only}
 
+    async def wait_tools(self, names: Collection[str] | None = None) -> None:
+        """Wait until the tools of MCP servers are known, if any of theirs may be among `names` (None: all tools)."""
+        if self._options.mcp is not False and (names is None or not self.tools.keys() >= set(names)):
+            await self.mcp.wait_ready()
+
+    async def known_tools(self) -> Mapping[str, Tool]:
+        """Return the tools that sessions may use, once the MCP servers have answered."""
+        await self.wait_tools()
+        return self.available_tools()
+
     async def fetch(self, url: str) -> Attachment:
         """The file at an address that the user named: of all private hosts, only that one may be asked."""
         from loom.tools.download import download
@@ -359,18 +375,18 @@ class Runtime:
         `tools` are those that messages sent through this object may call; None means all of the runtime's. `agent`
         names an agent of the configuration; an earlier session belongs to it from now on.
         """
-        if self._options.mcp is not False and (tools is None or not self.tools.keys() >= set(tools)):
-            await self.mcp.wait_ready()
-        self.available_tools(tools)
+        if tools is not None:
+            await self.wait_tools(tools)
+            self.available_tools(tools)
         entry = find_agent(self.config, agent) if agent else None
-        services = self.services()
+        services = self.services(tools)
         if session_id:
             stored = await self.sessions.get(session_id)
             if agent and stored.settings.get(AGENT) != agent:
                 stored = await self.sessions.update(session_id, settings={AGENT: agent})
             if name := str(stored.settings.get(AGENT, "")):
                 services = agent_services(services, self.config.agents.get(name), self.config)
-            return LocalSession(self._record(session_id), services, tools=tools)
+            return LocalSession(self.library, self._record(session_id), services, tools=tools)
         if entry is not None:
             services = agent_services(services, entry, self.config)
             model = model or agent_model(entry)
@@ -392,7 +408,8 @@ class Runtime:
             },
         )
         unmatched = [UNMATCHED_RULE.format(pattern) for pattern in self.unmatched_rules()]
-        return LocalSession(self._record(created.id), services, notices=(*found.notices, *unmatched), tools=tools)
+        notices = (*found.notices, *unmatched)
+        return LocalSession(self.library, self._record(created.id), services, notices=notices, tools=tools)
 
     def _record(self, session_id: str) -> StoredRecord:
         return StoredRecord(self._stores, session_id, self.holder.name)
@@ -429,15 +446,8 @@ class Runtime:
         own = user_folder(self.config.provenance.environ, workspace)
         return await asyncio.to_thread(read_instructions, workspace, own)
 
-    def services(self) -> Services:
-        """Return what sessions are given."""
-
-        async def fork(session_id: str, node: str | None) -> str:
-            made = await self.sessions.fork(session_id, node)
-            if "running" in made.settings:  # the turn that runs there is not the fork's
-                await self.sessions.update(made.id, settings={"running": None})
-            return made.id
-
+    def services(self, tools: Collection[str] | None = None) -> Services:
+        """Return what sessions are given that may use `tools` (None: all)."""
         return Services(
             media=self.media,
             settle=self.settler.settle,
@@ -461,8 +471,7 @@ class Runtime:
             forget_files=self._forget_files,
             price=self.cost,
             fetch=self.fetch,
-            open=lambda session_id, tools: self.session(session_id, tools=tools),
-            fork=fork,
+            wait_tools=partial(self.wait_tools, tools),
             lock=self._lock,
         )
 

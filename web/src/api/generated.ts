@@ -16,6 +16,10 @@ export interface ApprovalList {
   approvals: ApprovalRequested[];
 }
 
+export interface ApprovalOverview {
+  sessions: SessionApprovals[];
+}
+
 /** `action` is the exact command or diff, with control characters escaped. */
 export interface ApprovalRequested {
   type: "approval_requested";
@@ -74,6 +78,18 @@ export interface CapabilityView {
   citations: boolean;
 }
 
+export interface ChangeList {
+  steps: ChangedStep[];
+}
+
+/** A step that changed files. Steps are counted from 1 along the path. */
+export interface ChangedStep {
+  step: number;
+  node: string;
+  changes: FileChange[];
+  is_undone?: boolean;
+}
+
 export interface Children {
   children: MessageView[];
 }
@@ -101,6 +117,10 @@ export interface Cited {
   citation: Citation;
 }
 
+export interface CompactBody {
+  model?: string;
+}
+
 export interface ConfigView {
   images: ImageLimits;
   documents: DocumentLimits;
@@ -109,6 +129,11 @@ export interface ConfigView {
   model: string;
   workspace: string;
   offline: boolean;
+}
+
+export interface ConversationMessage {
+  role: "assistant" | "tool" | "user";
+  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ThinkingBlock | ToolCall | ToolResult)[];
 }
 
 export interface DescriptionView {
@@ -157,6 +182,16 @@ export interface EventQuery {
 
 export interface ExportQuery {
   format?: "html" | "json" | "md" | "zip";
+}
+
+/** One write: `path` relative to the workspace, and the digests of what was there before and after.
+
+    `before` is None for a file that was new; `kept` is None where the bytes before were not kept. */
+export interface FileChange {
+  path: string;
+  before?: string | null;
+  after: string;
+  kept?: KeptBytes | null;
 }
 
 export interface FileList {
@@ -230,6 +265,14 @@ export interface ImageShown {
   image: ImageBlock;
 }
 
+/** `is_new`: whether no session had this conversation at its head; `shared`: how many of its messages, from
+    the first on, were stored already. */
+export interface ImportView {
+  session: SessionView;
+  is_new: boolean;
+  shared: number;
+}
+
 export interface Join {
   session?: string;
   after?: number | null;
@@ -242,6 +285,11 @@ export interface Joined {
   ok: boolean;
   seq?: number;
   error?: ProblemText | null;
+}
+
+/** Bytes in the media store. The store finds them under this name (`store.media_references`). */
+export interface KeptBytes {
+  digest: string;
 }
 
 export interface KeyList {
@@ -428,6 +476,15 @@ export interface NewHead {
   node: string;
 }
 
+/** A conversation of another program. Its media are in the store already. */
+export interface NewImport {
+  messages: ConversationMessage[];
+  title?: string;
+  model?: string;
+  system?: string;
+  workspace?: string;
+}
+
 export interface NewKey {
   key: string;
 }
@@ -445,6 +502,7 @@ export interface NewSession {
   model?: string;
   system?: string;
   workspace?: string;
+  agent?: string;
 }
 
 export interface NodeChange {
@@ -490,14 +548,8 @@ export interface PlanModel {
   limit: number;
   cached_rows: number;
   notices: string[];
-  error: PlanProblem | null;
+  error: ProblemText | null;
   last?: LastRow[] | null;
-}
-
-export interface PlanProblem {
-  code: string;
-  message: string;
-  hint: string;
 }
 
 export interface PlanRequest {
@@ -611,10 +663,17 @@ export interface SearchResults {
   results: SearchResult[];
 }
 
+/** A session and the approvals that it waits for. */
+export interface SessionApprovals {
+  session: SessionView;
+  approvals: ApprovalRequested[];
+}
+
 export interface SessionChangeBody {
   title?: string | null;
   model?: string | null;
   archived?: boolean | null;
+  agent?: string | null;
 }
 
 export interface SessionPage {
@@ -627,6 +686,11 @@ export interface SessionQuery {
   archived?: boolean;
   limit?: number;
   before?: string;
+}
+
+export interface SessionUsage {
+  path: UsageTotals;
+  total: UsageTotals;
 }
 
 /** `title` is the beginning of the first message until the session is renamed; `rev` counts every change, and is the
@@ -646,6 +710,7 @@ export interface SessionView {
   state: "idle" | "queued" | "running" | "waiting";
   snippet: string;
   thumb: string | null;
+  agent?: string;
 }
 
 export interface Status {
@@ -752,6 +817,10 @@ export interface ToolCallEvent {
   preview?: string;
 }
 
+export interface ToolList {
+  tools: ToolView[];
+}
+
 export interface ToolProgressed {
   type: "tool_progressed";
   call_id: string;
@@ -772,6 +841,13 @@ export interface ToolResult {
 export interface ToolStarted {
   type: "tool_started";
   call: ToolCall;
+}
+
+/** A tool that sessions may use. `parameters` is the JSON Schema of its arguments. */
+export interface ToolView {
+  name: string;
+  description: string;
+  parameters: Record<string, unknown>;
 }
 
 export interface TreeNode {
@@ -819,6 +895,17 @@ export interface TurnStarted {
   message?: string;
 }
 
+/** Without `step`: the last step that is not undone yet. */
+export interface UndoBody {
+  step?: number | null;
+}
+
+/** What became of each file, in sentences, and the steps that are undone now. */
+export interface UndoReport {
+  steps: number[];
+  files: string[];
+}
+
 /** A block of a kind this version does not know. `data` is the whole object, `type` included. */
 export interface UnknownBlock {
   type: "unknown";
@@ -842,6 +929,13 @@ export interface Usage {
 export interface UsageReported {
   type: "usage";
   usage: Usage;
+}
+
+/** What the answers of a path, or of all branches, have used. */
+export interface UsageTotals {
+  answers: number;
+  usage: Usage;
+  usd: number | null;
 }
 
 export interface Version {
