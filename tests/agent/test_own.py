@@ -255,7 +255,7 @@ def test_the_head_of_a_session_is_set_to_a_reply_or_a_node() -> None:
 
 def test_all_tools_that_loom_comes_with_can_be_had_by_one_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOM_HOME", str(tmp_path))
-    with loom.Loom(model="spark", tools="all", approve=lambda _tool, _action: "deny") as lm:
+    with loom.Loom(model="spark", tools="all", approve=lambda _: loom.Deny()) as lm:
         assert {"read_file", "run_command", "look"} <= set(lm.runtime.tools)
         session = lm.session()
         session.send('!tool run_command {"command": "touch made"}')

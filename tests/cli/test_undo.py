@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from cli.loom_command import Loom
+from loom.agent.gate import Allow
 from loom.config import load_config
 from loom.content.blocks import ToolCall
 from loom.runtime import Runtime
@@ -27,7 +28,7 @@ async def change_files(loom: Loom) -> None:
             )
         },
         tools="all",
-        approve=lambda _tool, _subject: "allow",
+        approve=lambda _: Allow(),
     ) as runtime:
         session = await runtime.session(model="anthropic/claude-opus-5", workspace=str(loom.folder))
         await session.send("go")

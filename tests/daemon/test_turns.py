@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from daemon.running import TOKEN, Served, served, serving, until
+from loom.agent.gate import Allow
 from loom.client import RemoteSession
 from loom.config import load_config
 from loom.content.messages import assistant, broken_pairs, user
@@ -95,7 +96,7 @@ async def test_the_same_message_sent_again_is_one_message() -> None:
 
 
 async def test_a_turn_is_cancelled_at_any_point_and_the_session_goes_on() -> None:
-    async with served(tools=[mark], approve=lambda tool, subject: "allow") as daemon, daemon.client() as client:
+    async with served(tools=[mark], approve=lambda _: Allow()) as daemon, daemon.client() as client:
         session = await client.session(workspace=daemon.runtime.config.home)
         points = random.Random(7)
         for number in range(25):

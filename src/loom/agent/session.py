@@ -23,8 +23,7 @@ from loom.agent.checkpoint import (
     TurnRequest,
 )
 from loom.agent.custom import expand_custom_blocks
-from loom.agent.event_stream import EventStream
-from loom.agent.failures import CONTINUE_HINT, error_of
+from loom.agent.event_stream import EventStream, ReplyStream
 from loom.agent.file_undo import UNDONE, ChangedStep, UndoReport, changed_steps, steps_to_undo, undo_text
 from loom.agent.ingest import Ingested, ingest
 from loom.agent.ports import Completion, SessionRecord
@@ -44,7 +43,6 @@ from loom.events import (
     MessageQueued,
     MessageStored,
     NoticeRaised,
-    TurnFailed,
     TurnFinished,
 )
 from loom.prompt import Receipt
@@ -86,8 +84,9 @@ class SessionTurns:
 
     # Send ------------------------------------------------------------------------------------------------------------
 
-    def stream(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> EventStream:
-        """Send a message and iterate the events of its turn; leaving early cancels it. While another turn runs, here or
+    def stream(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> ReplyStream:
+        """Send a message and iterate the events of its turn (`text()`: its words; at the end, `reply`); leaving early
+        cancels it. While another turn runs, here or
         in another process, the message waits.
 
         `model` answers this once; `parent` is the node to answer below; each of `n` answers is a turn of its own.
@@ -96,7 +95,7 @@ class SessionTurns:
 
         return self._stream(content, self._options(model, parent, n), shows_left_turn=True)
 
-    def _stream(self, content: Sequence[Content], options: Options, *, shows_left_turn: bool) -> EventStream:
+    def _stream(self, content: Sequence[Content], options: Options, *, shows_left_turn: bool) -> ReplyStream:
         async def job(show: Show) -> None:
             message, mentioned, notices = await self._ingest(content)
             request = NewMessage(
@@ -106,9 +105,9 @@ class SessionTurns:
             show_left = show if shows_left_turn else _show_nothing
             await self._run_when_free(request, options.n, show, message, show_left)
 
-        return EventStream(job)
+        return ReplyStream(job, self._reply)
 
-    def regenerate(self, node: str | None = None, *, model: str = "", n: int = 1) -> EventStream:
+    def regenerate(self, node: str | None = None, *, model: str = "", n: int = 1) -> ReplyStream:
         """Answer the question above `node` (None: the last question) once more, beside the answers that are there."""
 
         async def job(show: Show) -> None:
@@ -116,7 +115,7 @@ class SessionTurns:
             question = await self._record.question(node)
             await self._run_when_free(Regenerate(node=question, model=model, tools=options.tools), n, show)
 
-        return EventStream(job)
+        return ReplyStream(job, self._reply)
 
     again = regenerate
     """The old name of `regenerate`."""
@@ -129,24 +128,7 @@ class SessionTurns:
     async def send(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> Reply:
         """The same as `stream`, folded into a reply; a turn that fails raises its error. Of `n` answers the last is
         returned, with the others as its `siblings`."""
-        replies: list[Reply] = []
-        answers: list[MessageStored] = []
-        async with self._stream(content, self._options(model, parent, n), shows_left_turn=False) as events:
-            async for event in events:
-                match event:
-                    case MessageStored(message=message):
-                        answers = [*answers, event] if message.role == "assistant" else []
-                    case TurnFailed():
-                        raise error_of(event.code, event.text, event.hint)
-                    case TurnFinished():
-                        replies.append(await self._reply(event, answers))
-                        answers = []
-                    case _:
-                        pass
-        if not replies:
-            raise LoomError("the turn was cancelled", hint=CONTINUE_HINT)
-        *others, last = replies
-        return msgspec.structs.replace(last, siblings=tuple(others))
+        return await self._stream(content, self._options(model, parent, n), shows_left_turn=False).finish()
 
     async def _reply(self, finished: TurnFinished, answers: Sequence[MessageStored]) -> Reply:
         turn = self._last

@@ -7,7 +7,7 @@ import asyncio
 import os
 import time
 from collections import ChainMap
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
 from functools import cached_property, partial
@@ -18,7 +18,7 @@ from weakref import WeakValueDictionary
 
 import msgspec
 
-from loom.agent.approvals import Rule
+from loom.agent.gate import Approve, StringRule
 from loom.agent.ingest import Ingested, ingest
 from loom.agent.instructions import Instructions, read_instructions, with_instructions
 from loom.agent.services import Services, SessionLock, TurnLimits
@@ -61,6 +61,7 @@ from loom.runtime.options import (
     ProviderChoice,
     RuntimeOptions,
     ToolChoice,
+    approval_of,
     choose_tools,
     split_providers,
 )
@@ -148,7 +149,7 @@ class Runtime:
             own_models[options.model.name] = Answering(options.model)
         self._own_models: ChainMap[str, Answering] = ChainMap(own_models, REGISTERED)
         """Providers that are no service: `NAME` and `NAME/MODEL` mean them. Those of all runtimes, and its own."""
-        self._rule: Rule = options.approve or approval_rule(config)
+        self._rule, self._approve = approval_of(options.approve, config)
         self.notices: Final[list[str]] = []
         self.mcp: Final = (
             mcp_servers(config, Path.cwd(), self.notices.append) if isinstance(options.mcp, bool) else options.mcp
@@ -182,7 +183,7 @@ class Runtime:
         *,
         model: str | CustomProvider = "",
         tools: ToolChoice = (),
-        approve: Rule | None = None,
+        approve: Approve | StringRule | None = None,
         providers: ProviderChoice | None = None,
         store: str = "",
         media: str = "",
@@ -194,7 +195,8 @@ class Runtime:
         """Open a runtime; without `config`, with the user's configuration.
 
         `model` is asked where a session names none: a name, or a provider of your own. `tools` are names of built-in
-        tools, typed functions and `Tool` objects, or "all". `approve` decides on calls instead of the configured rules.
+        tools, typed functions and `Tool` objects, or "all". `approve` decides on every call, once, instead of the
+        configured rules: it gets an `ApprovalRequest` and returns `Allow()`, `Deny(reason)` or `Ask()`.
         `providers` answer for the platforms that they are given for. `store` and `media` say where sessions and bytes
         are kept ("postgresql://…", "s3://bucket/prefix"). `system` begins every new session that names no other.
         `mcp=False` leaves out the configured MCP servers, a `McpServers` replaces them. Without `instructions`,
@@ -336,6 +338,13 @@ class Runtime:
             return ChainMap(tools, of_servers)  # live: a server's tools may change while sessions are open
         return tools | {name: it for name, it in of_servers.items() if name in only}
 
+    def resolve_tools(self, choice: Iterable[str | Tool | Callable[..., Any]]) -> tuple[str | Tool, ...]:
+        """Return what a session may call by this program's own word: names of its tools, and further tools."""
+        named = {item: None for item in choice if isinstance(item, str)}
+        mine = [item for item in named if item in self.tools or (item not in self.built_in_tools() and "__" in item)]
+        others = [item for item in choice if not isinstance(item, str) or item not in mine]
+        return (*mine, *choose_tools(others, self.built_in_tools).tools.values())
+
     async def wait_tools(self, names: Collection[str] | None = None) -> None:
         """Wait until the tools of MCP servers are known, if any of theirs may be among `names` (None: all tools)."""
         if self._options.mcp is not False and (names is None or not self.tools.keys() >= set(names)):
@@ -367,26 +376,30 @@ class Runtime:
         model: str = "",
         system: str = "",
         workspace: str = "",
-        tools: Sequence[str] | None = None,
+        tools: Sequence[str | Tool] | None = None,
         agent: str = "",
     ) -> LocalSession:
         """Open an earlier session by its id, or begin a new one, in the working directory unless `workspace` is given.
 
-        `tools` are those that messages sent through this object may call; None means all of the runtime's. `agent`
+        `tools` are those that messages sent through this object may call: names of the runtime's tools, and `Tool`
+        objects of the session's own; None means all of the runtime's. `agent`
         names an agent of the configuration; an earlier session belongs to it from now on.
         """
-        if tools is not None:
-            await self.wait_tools(tools)
-            self.available_tools(tools)
+        own = {item.name: item for item in tools or () if isinstance(item, Tool)}
+        names = None if tools is None else tuple(item if isinstance(item, str) else item.name for item in tools)
+        if names is not None:
+            shared = [name for name in names if name not in own]
+            await self.wait_tools(shared)
+            self.available_tools(shared)
         entry = find_agent(self.config, agent) if agent else None
-        services = self.services(tools)
+        services = self.services(names, own)
         if session_id:
             stored = await self.sessions.get(session_id)
             if agent and stored.settings.get(AGENT) != agent:
                 stored = await self.sessions.update(session_id, settings={AGENT: agent})
             if name := str(stored.settings.get(AGENT, "")):
                 services = agent_services(services, self.config.agents.get(name), self.config)
-            return LocalSession(self.library, self._record(session_id), services, tools=tools)
+            return LocalSession(self.library, self._record(session_id), services, tools=names)
         if entry is not None:
             services = agent_services(services, entry, self.config)
             model = model or agent_model(entry)
@@ -399,7 +412,7 @@ class Runtime:
             title=title,
             model=model,
             system=with_instructions(
-                system or await self.default_system(place, services.select_tools(tools), agent=agent), found.files
+                system or await self.default_system(place, services.select_tools(names), agent=agent), found.files
             ),
             workspace=str(place),
             settings={
@@ -409,7 +422,7 @@ class Runtime:
         )
         unmatched = [UNMATCHED_RULE.format(pattern) for pattern in self.unmatched_rules()]
         notices = (*found.notices, *unmatched)
-        return LocalSession(self.library, self._record(created.id), services, notices=notices, tools=tools)
+        return LocalSession(self.library, self._record(created.id), services, notices=notices, tools=names)
 
     def _record(self, session_id: str) -> StoredRecord:
         return StoredRecord(self._stores, session_id, self.holder.name)
@@ -446,8 +459,8 @@ class Runtime:
         own = user_folder(self.config.provenance.environ, workspace)
         return await asyncio.to_thread(read_instructions, workspace, own)
 
-    def services(self, tools: Collection[str] | None = None) -> Services:
-        """Return what sessions are given that may use `tools` (None: all)."""
+    def services(self, tools: Collection[str] | None = None, own: Mapping[str, Tool] | None = None) -> Services:
+        """Return what sessions are given that may use `tools` (None: all), and `own` ones besides the runtime's."""
         return Services(
             media=self.media,
             settle=self.settler.settle,
@@ -461,8 +474,9 @@ class Runtime:
             tool_output_bytes=self.config.context.tool_output_bytes,
             secrets=self._secret_values,
             auto_context=self.config.context.auto_context,
-            tools=self.available_tools(),
+            tools={**self.available_tools(), **own} if own else self.available_tools(),
             rule=self._rule,
+            approve=self._approve,
             resolve_model=self.resolve_live,
             sampling=self._sampling,
             learn=self._learn,
@@ -471,7 +485,9 @@ class Runtime:
             forget_files=self._forget_files,
             price=self.cost,
             fetch=self.fetch,
-            wait_tools=partial(self.wait_tools, tools),
+            wait_tools=partial(
+                self.wait_tools, None if tools is None else [it for it in tools if it not in (own or {})]
+            ),
             lock=self._lock,
         )
 

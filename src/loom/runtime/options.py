@@ -8,12 +8,15 @@ from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypedDict, cas
 
 import msgspec
 
-from loom.agent.approvals import Rule
+from loom.agent.approvals import Action, Rule
+from loom.agent.gate import Approve, StringRule, is_string_rule
 from loom.agent.services import TurnLimits
 from loom.compile.ports import Provider
+from loom.config import Config
 from loom.errors import ConfigError
 from loom.providers import catalog
 from loom.runtime.custom_provider import Answering, CustomProvider
+from loom.runtime.servers import approval_rule
 from loom.tools.base import Tool, tool
 from loom.tools.mcp import McpServers
 
@@ -33,7 +36,7 @@ class RuntimeKeywords(TypedDict, total=False):
 
     model: str | CustomProvider
     tools: ToolChoice
-    approve: Rule | None
+    approve: Approve | StringRule | None
     providers: ProviderChoice | None
     store: str
     media: str
@@ -49,7 +52,7 @@ class RuntimeOptions(msgspec.Struct, frozen=True, kw_only=True):
     model: str | CustomProvider
     tools: Any
     """A `ToolChoice`."""
-    approve: Rule | None
+    approve: Approve | StringRule | None
     providers: Mapping[str, Any]
     """A `ProviderChoice`."""
     system: str
@@ -95,6 +98,19 @@ def choose_tools(choice: ToolChoice, built_in: Callable[[], Mapping[str, Tool]])
             made = item if isinstance(item, Tool) else tool(item)
             chosen[made.name] = made
     return ChosenTools(chosen, frozenset(of_servers) or None)
+
+
+def approval_of(approve: Approve | StringRule | None, config: Config) -> tuple[Rule, Approve | None]:
+    """Return the rule and the function that decide on calls; with a function, the configured rules say nothing."""
+    if approve is None:
+        return approval_rule(config), None
+    if is_string_rule(approve):
+        return cast("Rule", approve), None
+    return _no_rule, cast("Approve", approve)
+
+
+def _no_rule(_tool: str, _subject: str) -> Action | None:
+    return None
 
 
 def split_providers(choice: ProviderChoice) -> tuple[dict[str, Provider], dict[str, Answering]]:
