@@ -44,6 +44,7 @@ from loom.formats.worker import WorkerPool, hold_pool
 from loom.models import PDF, Model, Usage
 from loom.prompt import Prompt, Sampling
 from loom.runtime.agents import AGENT, agent_model, agent_services, agent_tools, find_agent
+from loom.runtime.conversations import ClientConversations
 from loom.runtime.custom_provider import REGISTERED, Answering, CustomProvider
 from loom.runtime.dispatch import Dispatch
 from loom.runtime.event_log import EventLog
@@ -73,6 +74,7 @@ from loom.store.database import Database, open_database
 from loom.store.derived import DerivedCache
 from loom.store.events import Events
 from loom.store.forest import Forest
+from loom.store.gateway import GatewayRecords
 from loom.store.journal import Journal
 from loom.store.leases import Leases
 from loom.store.media import MediaStore, open_media
@@ -83,6 +85,7 @@ from loom.store.queue import MessageQueue
 from loom.store.sessions import Sessions
 from loom.store.sweep import SweepReport, forget, sweep
 from loom.store.uploads import UploadRecords as StoredUploads
+from loom.tools.background import BackgroundProcess, BackgroundProcesses
 from loom.tools.base import Tool
 from loom.tools.mcp import McpServers
 
@@ -157,6 +160,7 @@ class Runtime:
         self._chosen = choose_tools(options.tools, self.built_in_tools)
         self.workers: Final = workers
         """The processes that decode files; they end with the last runtime that is open."""
+        self._background: dict[str, BackgroundProcesses] = {}
         self._batching = WriteBatching()
         self._steps = steps
         self._http: Provider | None = None
@@ -236,6 +240,8 @@ class Runtime:
                     await stack.enter_async_context(runtime.mcp)
                 yield runtime
         finally:
+            if runtime is not None:
+                await runtime._end_processes()
             if runtime is not None and runtime._connections is not None:
                 await runtime._connections.close()
             await database.close()
@@ -310,10 +316,12 @@ class Runtime:
 
     def built_in_tools(self) -> dict[str, Tool]:
         """Every tool that comes with Loom, by name; `tools` are those that sessions may use."""
+        from loom.runtime.agent_tools import ask_agent_tool, recall_tool
         from loom.tools.builtin import builtin_tools
         from loom.tools.egress import Egress
 
-        return builtin_tools(
+        own = {made.name: made for made in (recall_tool(self), ask_agent_tool(self))}
+        return own | builtin_tools(
             Egress(allow=self.config.tools.allow_hosts),
             sandbox=sandbox_for(self.config),
             variables=self.config.tools.environment,
@@ -424,6 +432,15 @@ class Runtime:
         notices = (*found.notices, *unmatched)
         return LocalSession(self.library, self._record(created.id), services, notices=notices, tools=names)
 
+    @cached_property
+    def conversations(self) -> ClientConversations:
+        """Sessions of clients that send their whole history with each request."""
+        return ClientConversations(self.forest, self.sessions, GatewayRecords(self.database))
+
+    async def snapshot(self, session_id: str, node: str = "") -> Snapshot:
+        """Read a session and the path to a node (empty: its head)."""
+        return await self._record(session_id).snapshot(node)
+
     def _record(self, session_id: str) -> StoredRecord:
         return StoredRecord(self._stores, session_id, self.holder.name)
 
@@ -472,6 +489,7 @@ class Runtime:
             steps=self._steps,
             batching=self._batching,
             tool_output_bytes=self.config.context.tool_output_bytes,
+            compact_at=self.config.context.compact_at or None,
             secrets=self._secret_values,
             auto_context=self.config.context.auto_context,
             tools={**self.available_tools(), **own} if own else self.available_tools(),
@@ -489,7 +507,21 @@ class Runtime:
                 self.wait_tools, None if tools is None else [it for it in tools if it not in (own or {})]
             ),
             lock=self._lock,
+            background=self.background,
         )
+
+    def background(self, session_id: str) -> BackgroundProcesses:
+        """Return the background processes of a session: they end with it, at the latest with this runtime."""
+        return self._background.setdefault(session_id, BackgroundProcesses())
+
+    def all_processes(self) -> dict[str, tuple[BackgroundProcess, ...]]:
+        """Return the background processes of every session, by session."""
+        return {session_id: found.list_processes() for session_id, found in self._background.items()}
+
+    async def _end_processes(self) -> None:
+        found, self._background = list(self._background.values()), {}
+        for processes in found:
+            await processes.close()
 
     @cached_property
     def _secret_values(self) -> frozenset[str]:
@@ -635,6 +667,8 @@ class Runtime:
         """Delete a session and the media that only it used; gives the bytes freed."""
         since = datetime.now(UTC)
         digests = await self.sessions.delete(session_id)
+        if (processes := self._background.pop(session_id, None)) is not None:
+            await processes.close()
         freed = await forget(self.media, self.derived, digests, self.sessions.media_in_use, unless_since=since)
         self.settler.drop(digests)
         return freed
