@@ -17,6 +17,7 @@ import msgspec
 from loom.agent.approvals import Action, Approvals, ApprovalSubject, action_subject, path_label, subject_of
 from loom.agent.custom import expand_custom_blocks
 from loom.agent.gate import Allow, ApprovalRequest, Ask, Deny
+from loom.agent.hooks import ToolHooks
 from loom.agent.ingest import FileBytes, ingest
 from loom.agent.results import TEXT_CAP_BYTES, blocks_of, data_of, error_of, fit_text, kept_text, kept_texts, with_kept
 from loom.compile.assemble import INTERRUPTED as CUT_OFF
@@ -48,8 +49,6 @@ _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 class CallServices(msgspec.Struct, frozen=True, kw_only=True):
     """What all calls of a turn share."""
 
-    session: str
-    """Its id."""
     tools: Mapping[str, Tool]
     workspace: Path
     media: MediaAccess
@@ -65,6 +64,7 @@ class CallServices(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str
     model: str
     """The reference of the model that made the calls."""
+    hooks: ToolHooks
     background: BackgroundProcesses
     """The processes that calls of the session have started."""
     records: FileRecords
@@ -298,14 +298,18 @@ async def _execute(call: ToolCall, services: CallServices, context: CallContext)
         await asyncio.to_thread(found.precheck, context, arguments)
     changed = await _check_approval(call, found, services, context)
     if changed is not None:
-        arguments = found.check_arguments(changed)
+        call = ToolCall(call.id, call.name, changed)
+        arguments = found.check_arguments(call.arguments)
         if found.precheck is not None:
             await asyncio.to_thread(found.precheck, context, arguments)
-    value = await found.run(context, call.arguments if changed is None else changed)
+    await services.hooks.run_before(call, services.workspace, services.session_id, context.emit)
+    value = await found.run(context, call.arguments)
+    hint = await services.hooks.run_after(call, services.workspace, services.session_id, context.emit)
+    notes = [TextBlock(CHANGED.format(msgspec.json.encode(changed).decode()))] if changed is not None else []
+    hints = [TextBlock(f"[A hook of the user says: {hint}]")] if hint else []
     # masked before it is cut: the whole text is stored where it is long, and a cut could leave half of a key
-    blocks = mask_blocks(await blocks_of(value, context.ingest_content), services.secrets)
-    if changed is not None:
-        blocks = [TextBlock(CHANGED.format(msgspec.json.encode(changed).decode())), *blocks]
+    made = await blocks_of(value, context.ingest_content)
+    blocks = mask_blocks([*notes, *made, *hints], services.secrets)
     keep = context.keep if LOOK in services.tools else None
     shown, kept = await fit_text(blocks, most_bytes=services.text_cap_bytes, keep=keep)
     return ToolResult(call.id, shown, name=call.name, is_error=error_of(value), data=with_kept(data_of(value), kept))
@@ -328,7 +332,7 @@ async def _check_approval(
         workspace=services.workspace,
         danger=found.danger,
         call=call.id,
-        session=services.session,
+        session=services.session_id,
     )
     verdict = await approvals.decide_by_code(request)
     match verdict:

@@ -10,6 +10,7 @@ import msgspec
 
 from loom.agent.approvals import Rule
 from loom.agent.gate import Approve
+from loom.agent.hooks import ToolHooks
 from loom.agent.ingest import Fetch
 from loom.agent.sink import WriteBatching
 from loom.agent.steps import Steps
@@ -86,6 +87,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     wait_tools: Callable[[], Awaitable[None]]
     """Waits until the tools of MCP servers are known."""
     lock: Callable[[str], SessionLock]
+    hooks: ToolHooks
     background: Callable[[str], BackgroundProcesses]
     """Returns the background processes of a session."""
 

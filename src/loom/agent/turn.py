@@ -585,7 +585,6 @@ class Turn:
             return tuple(placed.message for placed in self.request.path)
 
         return CallServices(
-            session=self.record.id,
             tools=self.tools(),
             workspace=workspace,
             media=self.services.media,
@@ -597,6 +596,7 @@ class Turn:
             on_finished=on_finished,
             session_id=self.record.id,
             model=self.request.model.alias or self.request.model.reference,
+            hooks=self.services.hooks,
             background=self.services.background(self.record.id),
             records=self.files.records,
             text_cap_bytes=cap_bytes,
