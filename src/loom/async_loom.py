@@ -22,6 +22,7 @@ from loom.runtime import Runtime
 from loom.runtime.custom_provider import CustomProvider
 from loom.runtime.options import ProviderChoice, ToolChoice
 from loom.runtime.session import LocalSession
+from loom.sampling import Choices
 from loom.session import Reply
 from loom.tools.base import Tool
 
@@ -106,12 +107,14 @@ class AsyncLoom:
         *content: Content,
         model: str = "",
         n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
         system: str = "",
         tools: Iterable[str | Tool | Callable[..., Any]] | None = None,
     ) -> Reply:
         """Ask one question in a session of its own. Strings after the first that name existing files are attached."""
         session = await self.session(model=model, system=system, tools=tools)
-        return await session.send(*as_contents(content), n=n)
+        return await session.send(*as_contents(content), n=n, thinking=thinking, options=options)
 
 
 def as_contents(content: tuple[Content, ...]) -> tuple[Content, ...]:

@@ -20,6 +20,7 @@ from loom.content.blocks import (
     ThinkingBlock,
     ToolCall,
     ToolResult,
+    UnknownBlock,
     clean_text,
 )
 from loom.content.media import make_plain
@@ -106,6 +107,13 @@ class ImageAdded(_Event, frozen=True, tag="image"):
     image: ImageBlock
 
 
+class BlockAdded(_Event, frozen=True, tag="block"):
+    """A block of the provider's own kind, whole: a call of a tool that it runs itself, or its result."""
+
+    index: int
+    block: UnknownBlock
+
+
 class UsageReported(_Event, frozen=True, tag="usage"):
     """Cumulative for the step; the last one counts."""
 
@@ -139,6 +147,7 @@ ModelEvent: TypeAlias = (
     | CallDelta
     | CallFinished
     | ImageAdded
+    | BlockAdded
     | UsageReported
     | Stopped
 )
@@ -369,6 +378,7 @@ class _Draft:
         self.name = ""
         self.finished = False
         self.image: ImageBlock | None = None
+        self.block: UnknownBlock | None = None
 
 
 class Fold:
@@ -402,6 +412,8 @@ class Fold:
                 draft.finished, draft.opaque = True, event.opaque
             case ImageAdded():
                 self._draft(event.index, "image").image = event.image
+            case BlockAdded():
+                self._draft(event.index, "block").block = event.block
             case UsageReported():
                 self._usage = event.usage
             case Stopped():
@@ -452,6 +464,8 @@ def _finish(draft: _Draft, index: int, seen: set[str]) -> Block | None:
             return ThinkingBlock(text, draft.redacted, draft.opaque)
         case "image":
             return draft.image
+        case "block":
+            return draft.block
         case _:
             return _call(draft, text, index, seen)
 

@@ -32,6 +32,7 @@ from loom.runtime.custom_provider import CustomProvider
 from loom.runtime.options import ProviderChoice, ToolChoice
 from loom.runtime.plan import Plan, plan_request
 from loom.runtime.session import LocalSession
+from loom.sampling import Choices
 from loom.session import Reply
 from loom.tools.base import Tool
 from loom.tools.diff import unified_diff
@@ -44,6 +45,8 @@ def ask(
     *content: Content,
     model: str | CustomProvider = "",
     n: int = 1,
+    thinking: str = "",
+    options: Choices = None,
     system: str = "",
     tools: ToolChoice = (),
     approve: Approve | StringRule | None = None,
@@ -52,7 +55,7 @@ def ask(
 ) -> Reply:
     """Ask one question and return the answer. Strings after the first that name existing files are attached."""
     with Loom(model=model, tools=tools, approve=approve, providers=providers, system=system, provider=provider) as loom:
-        return loom.ask(*content, n=n)
+        return loom.ask(*content, n=n, thinking=thinking, options=options)
 
 
 def diff(one: Reply | Message | str, other: Reply | Message | str) -> str:
@@ -136,11 +139,16 @@ class Loom:
         *content: Content,
         model: str = "",
         n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
         system: str = "",
         tools: Iterable[str | Tool | Callable[..., Any]] | None = None,
     ) -> Reply:
         """Ask one question in a session of its own. Strings after the first that name existing files are attached."""
-        return self.run(self._async_loom.ask(*content, model=model, n=n, system=system, tools=tools))
+        asking = self._async_loom.ask(
+            *content, model=model, n=n, thinking=thinking, options=options, system=system, tools=tools
+        )
+        return self.run(asking)
 
     def close(self) -> None:
         if self._closed:
@@ -247,15 +255,41 @@ class SyncSession:
         """A place to say something from: below that node."""
         return SyncNode(self, node if isinstance(node, str) else node.node)
 
-    def stream(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> SyncStream:
+    def stream(
+        self,
+        *content: Content,
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
+    ) -> SyncStream:
         """Send a message and iterate the events of its turn; `text()` gives its words, `reply` the whole answer."""
-        return SyncStream(self._loom, self._session.stream(*content, model=model, parent=parent, n=n))
+        events = self._session.stream(*content, model=model, parent=parent, n=n, thinking=thinking, options=options)
+        return SyncStream(self._loom, events)
 
-    def send(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> Reply:
-        return self._run(self._session.send(*content, model=model, parent=parent, n=n))
+    def send(
+        self,
+        *content: Content,
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
+    ) -> Reply:
+        return self._run(
+            self._session.send(*content, model=model, parent=parent, n=n, thinking=thinking, options=options)
+        )
 
-    def regenerate(self, node: str | None = None, *, model: str = "", n: int = 1) -> SyncStream:
-        return SyncStream(self._loom, self._session.regenerate(node, model=model, n=n))
+    def regenerate(
+        self, node: str | None = None, *, model: str = "", n: int = 1, thinking: str = "", options: Choices = None
+    ) -> SyncStream:
+        events = self._session.regenerate(node, model=model, n=n, thinking=thinking, options=options)
+        return SyncStream(self._loom, events)
+
+    def set_options(self, options: Choices = None, *, thinking: str = "") -> None:
+        """Set the options of all later messages; they replace those that were set before."""
+        self._run(self._session.set_options(options, thinking=thinking))
 
     again = regenerate
     """The old name of `regenerate`."""
@@ -303,11 +337,15 @@ class SyncNode:
         self._session = session
         self.node = node
 
-    def stream(self, *content: Content, model: str = "", n: int = 1) -> SyncStream:
-        return self._session.stream(*content, model=model, parent=self.node, n=n)
+    def stream(
+        self, *content: Content, model: str = "", n: int = 1, thinking: str = "", options: Choices = None
+    ) -> SyncStream:
+        return self._session.stream(*content, model=model, parent=self.node, n=n, thinking=thinking, options=options)
 
-    def send(self, *content: Content, model: str = "", n: int = 1) -> Reply:
-        return self._session.send(*content, model=model, parent=self.node, n=n)
+    def send(
+        self, *content: Content, model: str = "", n: int = 1, thinking: str = "", options: Choices = None
+    ) -> Reply:
+        return self._session.send(*content, model=model, parent=self.node, n=n, thinking=thinking, options=options)
 
 
 def _platform(model: str | CustomProvider, config: Config | None) -> str:

@@ -42,7 +42,7 @@ from loom.errors import ConfigError, NotFound, ProviderError, StoreError
 from loom.formats.renderer import FormatRenderer
 from loom.formats.worker import WorkerPool, hold_pool
 from loom.models import PDF, Model, Usage
-from loom.prompt import Prompt, Sampling
+from loom.prompt import Prompt
 from loom.runtime.agents import AGENT, agent_model, agent_services, agent_tools, find_agent
 from loom.runtime.conversations import ClientConversations
 from loom.runtime.custom_provider import REGISTERED, Answering, CustomProvider
@@ -69,6 +69,7 @@ from loom.runtime.options import (
 from loom.runtime.record import SessionStores, StoredRecord
 from loom.runtime.servers import approval_rule, mcp_servers, sandbox_for, tool_hooks
 from loom.runtime.session import LocalSession
+from loom.sampling import Sampling
 from loom.store.commands import Commands
 from loom.store.database import Database, open_database
 from loom.store.derived import DerivedCache
@@ -557,6 +558,7 @@ class Runtime:
         tools: Sequence[str] | None = None,
         draft: Sequence[Message] = (),
         renditions: Renditions[Any] | None = None,
+        sampling: Sampling | None = None,
     ) -> NextRequest:
         """Compile the next request of a conversation that is not stored, with `renditions` made elsewhere. Nothing is
         sent."""
@@ -565,7 +567,7 @@ class Runtime:
         settler = self.settler
         if renditions is not None:
             settler = Settler(renditions, describer=self._describer, uploads=self._file_uploads())
-        return await next_request(snapshot, model, options, settler.settle, draft=draft)
+        return await next_request(snapshot, model, options, settler.settle, draft=draft, sampling=sampling)
 
     async def describe(self, media: Media, by: str = "") -> Description:
         """Describe an image in words by a model (the describer, if empty)."""
