@@ -106,8 +106,7 @@ async def serve(
     password = config.secret("server", "password")
     check_bind(host, password)
     with _only_one(config), listen(host, port) as listener:
-        async with Runtime.open(config) as runtime:
-            runtime.tools = runtime.built_in_tools()
+        async with Runtime.open(config, tools="all") as runtime:
             app = create_app(runtime, auth=open_auth(config.token_file(), password=password))
             url = _url(listener)
             page = f"{_url(listener, from_elsewhere=True)}/?t={app.daemon.auth.new_link()}"
