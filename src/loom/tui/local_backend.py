@@ -169,11 +169,11 @@ class LocalBackend:
         """Those that messages may call; None means all."""
 
     @classmethod
-    async def start(
-        cls, config: Config, *, system: str = "", agent: str = "", **options: Unpack[RuntimeKeywords]
-    ) -> LocalBackend:
-        """Open the store of `config` with every built-in tool; `options` are keywords of `Runtime.open`."""
+    async def start(cls, config: Config, *, agent: str = "", **options: Unpack[RuntimeKeywords]) -> LocalBackend:
+        """Open the store of `config` with every built-in tool; `options` are keywords of `Runtime.open`. `system` is
+        the system prompt of new sessions."""
         stack = AsyncExitStack()
+        system = options.pop("system", "")
         options.setdefault("tools", "all")
         runtime = await stack.enter_async_context(Runtime.open(config, **options))
         return cls(runtime, stack, system=system, agent=agent)

@@ -17,6 +17,7 @@ import msgspec
 from loom.content.blocks import Citation, Opaque
 from loom.errors import LoomError
 from loom.events import (
+    BlockAdded,
     CallDelta,
     CallFinished,
     CallStarted,
@@ -115,6 +116,8 @@ class AnswerWriter(ABC):
                 self.usage = event.usage
             case Stopped():
                 self.stop = event.reason
+            case BlockAdded():
+                pass  # a call or result of a tool that the provider runs: the session has it, the client did not ask
             case _:
                 return b"".join(self._write_block(found) for found in self._sequence.add(event))
         return b""
