@@ -19,7 +19,6 @@ import click
 
 from loom.cli.context import print_table
 from loom.cli.log import draw_tree
-from loom.cli.shared.approval_prompt import AnySession
 from loom.cli.shared.attachments import MessageInput, attachment, read_clipboard
 from loom.cli.shared.daemon_lookup import open_session
 from loom.cli.shared.footer import footer, media_hints
@@ -48,7 +47,7 @@ from loom.content.messages import text_of
 from loom.errors import ContentError, LoomError
 from loom.runtime import Runtime
 from loom.runtime.session import LocalSession
-from loom.session import EventIterator
+from loom.session import EventIterator, Session
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
 _PUNCTUATION: Final = ",.;:!?)"
@@ -81,7 +80,7 @@ class Chat(ABC):
         self._runner = runner
         self._host = host
         self._options = options
-        self._session: AnySession | None = None
+        self._session: Session | None = None
         self._attachments = [attachment(name) for name in options.template.attach]
         self._ink = Colors(sys.stdout)
 
@@ -162,7 +161,7 @@ class Chat(ABC):
 
     async def _render_turn(
         self,
-        session: AnySession,
+        session: Session,
         turn: EventIterator,
         progress: ProgressLine,
         *,

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from loom.agent.file_undo import UndoReport
+from loom.agent.file_undo import ChangeList, UndoReport
 from loom.daemon.dispatch import Call
-from loom.daemon.work_types import ChangeList, UndoBody
+from loom.daemon.work_types import UndoBody
 
 
 async def list_changes(call: Call[None, None]) -> ChangeList:

@@ -7,12 +7,6 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from loom.agent.file_undo import ChangedStep
-
-
-class ChangeList(msgspec.Struct, frozen=True):
-    steps: tuple[ChangedStep, ...]
-
 
 class UndoBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Without `step`: the last step that is not undone yet."""

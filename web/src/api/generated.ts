@@ -157,10 +157,10 @@ export interface DocumentLimits {
 
 /** A stored event with its number. `data` is the JSON of the event. */
 export interface EventEnvelope {
-  seq: number;
   type: string;
-  session: string;
   data: unknown;
+  seq?: number;
+  session?: string;
 }
 
 /** A picture in an event: a reference and something to show at once. */
@@ -430,7 +430,7 @@ export interface MessageQueued {
 export interface MessageView {
   node: string;
   parent: string | null;
-  role: string;
+  role: "assistant" | "tool" | "user";
   source: string;
   blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ThinkingBlock | ToolCall | ToolResult)[];
   model: string;
@@ -673,6 +673,7 @@ export interface SessionChangeBody {
   title?: string | null;
   model?: string | null;
   archived?: boolean | null;
+  workspace?: string | null;
   agent?: string | null;
 }
 
