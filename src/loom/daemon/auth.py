@@ -169,8 +169,9 @@ def write_token(file: Path, token: str) -> None:
 
 
 def _bearer(headers: Mapping[str, str]) -> str:
+    """Return the token of a program: as a bearer, or as clients of Anthropic's API send it."""
     scheme, _, token = headers.get("authorization", "").partition(" ")
-    return token.strip() if scheme.lower() == "bearer" else ""
+    return token.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "").strip()
 
 
 def _cookies(headers: Mapping[str, str]) -> list[str]:

@@ -208,6 +208,17 @@ export interface FileReference {
   path: string;
 }
 
+/** A model as the APIs of OpenAI and Anthropic list it. */
+export interface GatewayModel {
+  id: string;
+  object?: "model";
+  type?: "model";
+  display_name: string;
+  created: number;
+  created_at: string;
+  owned_by: string;
+}
+
 /** A page of the path to a node, oldest first, and the state of the session. `watch(after=seq)` continues it without
     a gap. `more`: whether there are older messages; give the first one's node as `before`. */
 export interface History {
@@ -444,9 +455,15 @@ export interface MessageView {
   siblings: string[];
 }
 
+/** `models` is Loom's own list; the other fields are what clients of OpenAI's and Anthropic's APIs read. */
 export interface ModelList {
   models: ModelView[];
   default: string;
+  object?: "list";
+  data?: GatewayModel[];
+  has_more?: boolean;
+  first_id?: string | null;
+  last_id?: string | null;
 }
 
 export interface ModelView {

@@ -10,12 +10,12 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 
+from loom.cli.shared.options import ApprovalMode
 from loom.cli.shared.terminal import Colors, one_line, print_line, quiet_keys
 from loom.errors import LoomError
 from loom.events import ApprovalAnswered, ApprovalRequested, Event, TurnFailed, TurnFinished
 from loom.session import EventIterator, Session
 
-ApprovalMode: TypeAlias = Literal["ask", "auto", "plan", "deny"]
 ApprovalChoice: TypeAlias = Literal["once", "always", "deny"]
 
 ApprovalReply: TypeAlias = tuple[ApprovalChoice, str]
