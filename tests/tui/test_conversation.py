@@ -65,7 +65,7 @@ async def test_a_picture_and_its_rendition_are_shown(tmp_path: Path) -> None:
         await screen.say("what is it?")
         await screen.wait(lambda: any(len(it.children) > 1 for it in screen.chat.query(Picture)), "the picture")
         await screen.wait_for("● a.png, 200×100")
-        assert "▀" in screen.text or "▄" in screen.text
+        await screen.wait(lambda: "▀" in screen.text or "▄" in screen.text, "half blocks")
         await screen.wait_for("media 1●")
 
 
@@ -176,7 +176,7 @@ async def test_escape_twice_edits_an_earlier_message_and_destroys_nothing(tmp_pa
         await screen.press("enter")
         await screen.wait_until_idle(3)
         assert screen.chat.conversation is not None
-        texts = [message.message.text for message in await screen.chat.conversation.tree()]
+        texts = [message.label for message in await screen.chat.conversation.tree()]
         assert sorted(texts) == sorted(
             ["first question", "one", "second question", "two", "second question, edited", "three"]
         )

@@ -16,6 +16,7 @@ import msgspec
 
 from loom.agent.approvals import Action, Approvals, ApprovalSubject, action_subject, path_label, subject_of
 from loom.agent.custom import expand_custom_blocks
+from loom.agent.hooks import ToolHooks
 from loom.agent.ingest import FileBytes, ingest
 from loom.agent.results import TEXT_CAP_BYTES, blocks_of, data_of, error_of, fit_text, kept_text, kept_texts, with_kept
 from loom.compile.assemble import INTERRUPTED as CUT_OFF
@@ -61,6 +62,7 @@ class CallServices(msgspec.Struct, frozen=True, kw_only=True):
     session_id: str
     model: str
     """The reference of the model that made the calls."""
+    hooks: ToolHooks
     background: BackgroundProcesses
     """The processes that calls of the session have started."""
     records: FileRecords
@@ -290,9 +292,14 @@ async def _execute(call: ToolCall, services: CallServices, context: CallContext)
     if found.precheck is not None:  # what can only be refused is not asked for
         await asyncio.to_thread(found.precheck, context, arguments)
     context.gate = await _check_approval(call, found, services)
+    await services.hooks.run_before(call, services.workspace, services.session_id, context.emit)
     value = await found.run(context, call.arguments)
+    hint = await services.hooks.run_after(call, services.workspace, services.session_id, context.emit)
     # masked before it is cut: the whole text is stored where it is long, and a cut could leave half of a key
-    blocks = mask_blocks(await blocks_of(value, context.ingest_content), services.secrets)
+    made = await blocks_of(value, context.ingest_content)
+    blocks = mask_blocks(
+        [*made, *([TextBlock(f"[A hook of the user says: {hint}]")] if hint else [])], services.secrets
+    )
     keep = context.keep if LOOK in services.tools else None
     shown, kept = await fit_text(blocks, most_bytes=services.text_cap_bytes, keep=keep)
     return ToolResult(call.id, shown, name=call.name, is_error=error_of(value), data=with_kept(data_of(value), kept))

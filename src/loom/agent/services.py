@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from loom.agent.approvals import Rule
+from loom.agent.hooks import ToolHooks
 from loom.agent.ingest import Fetch
 from loom.agent.sink import WriteBatching
 from loom.agent.steps import Steps
@@ -83,6 +84,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     wait_tools: Callable[[], Awaitable[None]]
     """Waits until the tools of MCP servers are known."""
     lock: Callable[[str], SessionLock]
+    hooks: ToolHooks
     background: Callable[[str], BackgroundProcesses]
     """Returns the background processes of a session."""
 

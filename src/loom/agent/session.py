@@ -176,7 +176,8 @@ class SessionTurns:
         """Return the message, the files that its text mentions, and notices about its attachments."""
         said = expand_custom_blocks(list(content))
         found = await self._store_content(said)
-        words = "\n".join(leaf for leaf in flatten(said) if isinstance(leaf, str))
+        leaves = [leaf.text if isinstance(leaf, TextBlock) else leaf for leaf in flatten(said)]
+        words = "\n".join(leaf for leaf in leaves if isinstance(leaf, str))
         tracked, self._tracked = self._tracked, []
         return Message("user", found.blocks), (*tracked, *mentions(words)), found.notices
 

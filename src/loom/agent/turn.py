@@ -596,6 +596,7 @@ class Turn:
             on_finished=on_finished,
             session_id=self.record.id,
             model=self.request.model.alias or self.request.model.reference,
+            hooks=self.services.hooks,
             background=self.services.background(self.record.id),
             records=self.files.records,
             text_cap_bytes=cap_bytes,

@@ -13,6 +13,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
@@ -39,7 +40,7 @@ from loom.cli.shared.session_options import (
     stored_key,
     use_key,
 )
-from loom.cli.shared.terminal import Colors, ProgressLine, one_line, print_line, quiet_keys, sentence, width
+from loom.cli.shared.terminal import Colors, ProgressLine, one_line, print_line, quiet_keys, safe_text, sentence, width
 from loom.cli.shared.turns import RuntimeHost, TurnHost, run_turn
 from loom.config import load_config
 from loom.content.inputs import Attachment
@@ -48,7 +49,9 @@ from loom.errors import ContentError, LoomError
 from loom.runtime import Runtime
 from loom.runtime.attachments import attachment, read_clipboard
 from loom.runtime.session import LocalSession
+from loom.runtime.skills import OwnCommand, find_commands
 from loom.session import EventIterator, Session
+from loom.tools.todos import todo_lines
 from loom.tui.dropped_paths import parse_dropped_paths
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
@@ -221,12 +224,36 @@ class LocalChat(Chat):
 
     def _more_commands(self) -> dict[str, SlashCommand]:
         return {
+            **self._own_commands(),
             "context": SlashCommand("[A,B]", "what the next request would contain, for these models", self._context),
             "compact": SlashCommand(
                 "", "summarise the conversation and continue; everything stays in the tree", self._compact
             ),
             "tree": SlashCommand("", "the conversation with its branches", self._tree),
+            "todos": SlashCommand("", "the agent's list of what is to be done", self._todos),
+            "undo": SlashCommand("[STEP]", "undo the file changes of the last step, or of STEP and later", self._undo),
         }
+
+    def _own_commands(self) -> dict[str, SlashCommand]:
+        """Return the user's commands; those of Loom win over them."""
+        return {
+            name: SlashCommand("[TEXT]", found.description or "a command of yours", partial(self._own, found))
+            for name, found in find_commands(self._runtime.config, Path.cwd()).items()
+            if name not in ("model", "attach", "paste", "fork")
+        }
+
+    async def _own(self, command: OwnCommand, arguments: str) -> None:
+        await self._say(command.fill(arguments))
+
+    async def _todos(self, _: str) -> None:
+        click.echo(todo_lines(await self._own_session("no todo list").todos()) or "The todo list is empty.")
+
+    async def _undo(self, step: str) -> None:
+        if step and not step.isdecimal():
+            raise LoomError("A step is a number.", hint="Example: /undo 3")
+        report = await self._own_session("nothing to undo").undo(int(step) if step else None)
+        for line in report.files:
+            click.echo(safe_text(line))
 
     async def _open(self) -> str:
         """A new session is written with its first message, so that opening a chat leaves nothing behind."""

@@ -111,6 +111,25 @@ class AgentEntry(Section, frozen=True, kw_only=True):
     ] = ()
 
 
+class Hook(Section, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program that runs beside a tool call. It gets JSON on its input: session_id, cwd, tool_name, tool_input."""
+
+    tool: Annotated[Annotated[str, Meta(min_length=1)], about("The tool, or a pattern such as `edit_*`.")] = "*"
+    command: Annotated[Annotated[str, Meta(min_length=1)], about("The command line, run in the workspace.")]
+    timeout_seconds: Annotated[Seconds, about("After this it is stopped and counts as failed.")] = 60.0
+
+
+class HookSettings(Section, frozen=True, kw_only=True):
+    """Programs of yours that run before and after tool calls."""
+
+    before_tool: Annotated[
+        tuple[Hook, ...], about("Before a call; exit code 2 refuses it, and the model reads what was printed.")
+    ] = ()
+    after_tool: Annotated[
+        tuple[Hook, ...], about("After a call that succeeded; with exit code 2 the model reads what was printed.")
+    ] = ()
+
+
 class PromptSettings(Section, frozen=True, kw_only=True):
     """The system prompt of new sessions that have tools. `loom prompt` prints it."""
 
@@ -396,6 +415,7 @@ class Settings(Section, frozen=True, kw_only=True):
     context: ContextSettings = msgspec.field(default_factory=ContextSettings)
     turn: TurnSettings = msgspec.field(default_factory=TurnSettings)
     tools: ToolSettings = msgspec.field(default_factory=ToolSettings)
+    hooks: HookSettings = msgspec.field(default_factory=HookSettings)
     sandbox: SandboxEntry = msgspec.field(default_factory=SandboxEntry)
     store: StoreSettings = msgspec.field(default_factory=StoreSettings)
     media: MediaSettings = msgspec.field(default_factory=MediaSettings)
@@ -426,6 +446,7 @@ PROTECTED: Final = (
     "context.describer",
     "turn",
     "tools",
+    "hooks",
     "sandbox",
     "store",
     "media",

@@ -58,7 +58,7 @@ from loom.runtime.model_resolution import (
     sampling_for,
 )
 from loom.runtime.record import SessionStores, StoredRecord
-from loom.runtime.servers import approval_rule, mcp_servers, sandbox_for
+from loom.runtime.servers import approval_rule, mcp_servers, sandbox_for, tool_hooks
 from loom.runtime.session import LocalSession
 from loom.store.commands import Commands
 from loom.store.database import Database, open_database
@@ -228,10 +228,11 @@ class Runtime:
     def built_in_tools(self) -> dict[str, Tool]:
         """Every tool that comes with Loom, by name; `tools` are those that sessions may use."""
         from loom.runtime.agent_tools import ask_agent_tool, recall_tool
+        from loom.runtime.skills import skill_tool
         from loom.tools.builtin import builtin_tools
         from loom.tools.egress import Egress
 
-        own = {made.name: made for made in (recall_tool(self), ask_agent_tool(self))}
+        own = {made.name: made for made in (recall_tool(self), ask_agent_tool(self), skill_tool(self.config))}
         return own | builtin_tools(
             Egress(allow=self.config.tools.allow_hosts),
             sandbox=sandbox_for(self.config),
@@ -356,7 +357,13 @@ class Runtime:
             system = self.config.system_prompt(agent) or system
         if not system and tools and self.config.prompt.default:
             system = default_prompt(tools, await asyncio.to_thread(read_environment, workspace))
-        return "\n\n".join(part for part in (system, append) if part)
+        skills = await asyncio.to_thread(self._skill_lines, workspace) if "use_skill" in tools else ""
+        return "\n\n".join(part for part in (system, skills, append) if part)
+
+    def _skill_lines(self, workspace: Path) -> str:
+        from loom.runtime.skills import find_skills, skill_lines
+
+        return skill_lines(find_skills(self.config, workspace).values())
 
     async def _instructions(self, workspace: Path) -> Instructions:
         if not self.reads_instructions:
@@ -392,6 +399,7 @@ class Runtime:
             fetch=self.fetch,
             wait_tools=self.wait_tools,
             lock=self._lock,
+            hooks=tool_hooks(self.config),
             background=self.background,
         )
 

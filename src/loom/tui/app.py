@@ -51,7 +51,6 @@ class LoomApp(App[int]):
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "ctrl+p"
     CSS = """
-    Screen { background: $background; }
     Toast { background: $panel; }
     .-ascii * { border: none; }
     """

@@ -32,11 +32,13 @@ class PathMessage(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class TreeMessage(msgspec.Struct, frozen=True, kw_only=True):
-    """A message of the tree; `parent` is None at a root."""
+    """A message of the tree; `parent` is None at a root, `media` are the kinds of its media."""
 
     node: str
     parent: str | None
-    message: Message
+    role: str
+    label: str
+    media: tuple[str, ...] = ()
     speaker: str = ""
 
 
@@ -87,7 +89,9 @@ class OpenConversation(Protocol):
 
     async def info(self) -> ConversationFacts: ...
 
-    async def path(self) -> tuple[PathMessage, ...]: ...
+    async def path(self, *, newest: int = 0) -> tuple[PathMessage, ...]:
+        """Return the messages from the root to the head, or only the newest."""
+        ...
 
     async def tree(self) -> tuple[TreeMessage, ...]: ...
 

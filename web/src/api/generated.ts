@@ -423,6 +423,7 @@ export interface MessageBody {
   parent?: string | null;
   n?: number;
   tools?: string[] | null;
+  steer?: boolean;
 }
 
 export interface MessageQuery {
@@ -626,6 +627,21 @@ export interface ProblemText {
   hint?: string;
 }
 
+export interface ProcessList {
+  processes: ProcessView[];
+}
+
+/** A background process of a session. `ports` are those on which it answers. */
+export interface ProcessView {
+  session: string;
+  process: string;
+  command: string;
+  is_running: boolean;
+  exit_code: number | null;
+  ports: number[];
+  seconds: number;
+}
+
 export interface QueueView {
   queue: QueuedView[];
 }
@@ -799,6 +815,16 @@ export interface ThinkingSealed {
   index: number;
   opaque: Opaque;
   redacted?: boolean;
+}
+
+/** One item of the list. */
+export interface Todo {
+  text: string;
+  state?: "done" | "in_progress" | "pending";
+}
+
+export interface TodoList {
+  todos: Todo[];
 }
 
 export interface Token {
