@@ -20,6 +20,7 @@ from loom.content.blocks import (
     ThinkingBlock,
     ToolCall,
     ToolResult,
+    UnknownBlock,
     clean_text,
 )
 from loom.content.media import make_plain
@@ -99,6 +100,13 @@ class ImageAdded(_Event, frozen=True, tag="image"):
     image: ImageBlock
 
 
+class BlockAdded(_Event, frozen=True, tag="block"):
+    """A block of the provider's own kind, whole: a call of a tool that it runs itself, or its result."""
+
+    index: int
+    block: UnknownBlock
+
+
 class UsageReported(_Event, frozen=True, tag="usage"):
     """Cumulative for the step; the last one counts."""
 
@@ -130,6 +138,7 @@ ModelEvent: TypeAlias = (
     | CallDelta
     | CallFinished
     | ImageAdded
+    | BlockAdded
     | UsageReported
     | Stopped
 )
@@ -347,6 +356,7 @@ class _Draft:
         self.name = ""
         self.finished = False
         self.image: ImageBlock | None = None
+        self.block: UnknownBlock | None = None
 
 
 class Fold:
@@ -380,6 +390,8 @@ class Fold:
                 draft.finished, draft.opaque = True, event.opaque
             case ImageAdded():
                 self._draft(event.index, "image").image = event.image
+            case BlockAdded():
+                self._draft(event.index, "block").block = event.block
             case UsageReported():
                 self._usage = event.usage
             case Stopped():
@@ -430,6 +442,8 @@ def _finish(draft: _Draft, index: int, seen: set[str]) -> Block | None:
             return ThinkingBlock(text, draft.redacted, draft.opaque)
         case "image":
             return draft.image
+        case "block":
+            return draft.block
         case _:
             return _call(draft, text, index, seen)
 

@@ -31,6 +31,7 @@ from loom.runtime import Runtime
 from loom.runtime.custom_provider import Answering, CustomProvider
 from loom.runtime.plan import Plan, plan_request
 from loom.runtime.session import LocalSession
+from loom.sampling import Choices
 from loom.session import Reply
 from loom.tools.base import Tool, tool
 from loom.tools.diff import unified_diff
@@ -178,14 +179,40 @@ class SyncSession:
         """A place to say something from: below that node."""
         return SyncNode(self, node if isinstance(node, str) else node.node)
 
-    def stream(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> Iterator[Event]:
-        return self._loom.iterate(self._session.stream(*content, model=model, parent=parent, n=n))
+    def stream(
+        self,
+        *content: Content,
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
+    ) -> Iterator[Event]:
+        return self._loom.iterate(
+            self._session.stream(*content, model=model, parent=parent, n=n, thinking=thinking, options=options)
+        )
 
-    def send(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> Reply:
-        return self._run(self._session.send(*content, model=model, parent=parent, n=n))
+    def send(
+        self,
+        *content: Content,
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
+    ) -> Reply:
+        return self._run(
+            self._session.send(*content, model=model, parent=parent, n=n, thinking=thinking, options=options)
+        )
 
-    def regenerate(self, node: str | None = None, *, model: str = "", n: int = 1) -> Iterator[Event]:
-        return self._loom.iterate(self._session.regenerate(node, model=model, n=n))
+    def regenerate(
+        self, node: str | None = None, *, model: str = "", n: int = 1, thinking: str = "", options: Choices = None
+    ) -> Iterator[Event]:
+        return self._loom.iterate(self._session.regenerate(node, model=model, n=n, thinking=thinking, options=options))
+
+    def set_options(self, options: Choices = None, *, thinking: str = "") -> None:
+        """Set the options of all later messages; they replace those that were set before."""
+        self._run(self._session.set_options(options, thinking=thinking))
 
     again = regenerate
     """The old name of `regenerate`."""
@@ -233,11 +260,15 @@ class SyncNode:
         self._session = session
         self.node = node
 
-    def stream(self, *content: Content, model: str = "", n: int = 1) -> Iterator[Event]:
-        return self._session.stream(*content, model=model, parent=self.node, n=n)
+    def stream(
+        self, *content: Content, model: str = "", n: int = 1, thinking: str = "", options: Choices = None
+    ) -> Iterator[Event]:
+        return self._session.stream(*content, model=model, parent=self.node, n=n, thinking=thinking, options=options)
 
-    def send(self, *content: Content, model: str = "", n: int = 1) -> Reply:
-        return self._session.send(*content, model=model, parent=self.node, n=n)
+    def send(
+        self, *content: Content, model: str = "", n: int = 1, thinking: str = "", options: Choices = None
+    ) -> Reply:
+        return self._session.send(*content, model=model, parent=self.node, n=n, thinking=thinking, options=options)
 
 
 def _load_config(config: Config | None, store: str, media: str) -> Config:

@@ -19,7 +19,8 @@ from loom.compile.request import RequestOptions, Settle
 from loom.errors import ProviderError
 from loom.formats.facts import IntakeLimits
 from loom.models import Model, Usage
-from loom.prompt import Prompt, Sampling
+from loom.prompt import Prompt
+from loom.sampling import Sampling
 from loom.tools.background import BackgroundProcesses
 from loom.tools.base import Tool
 

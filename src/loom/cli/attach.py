@@ -145,7 +145,7 @@ class RemoteChat(Chat):
 
     async def _send(self, message: MessageInput) -> None:
         async with ProgressLine(plain=self._options.plain) as progress:
-            turn = self._remote.stream(*message.content)
+            turn = self._remote.stream(*message.content, options=self._sampling)
             await self._render_turn(self._remote, turn, progress, said=message.words)
 
     def _renderer(self) -> TurnRenderer:

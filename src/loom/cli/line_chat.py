@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
+import msgspec
 
 from loom.cli.context import print_table
 from loom.cli.log import draw_tree
@@ -46,10 +47,12 @@ from loom.config import load_config
 from loom.content.inputs import Attachment
 from loom.content.messages import text_of
 from loom.errors import ContentError, LoomError
+from loom.models import THINKING_LEVELS
 from loom.runtime import Runtime
 from loom.runtime.attachments import attachment, read_clipboard
 from loom.runtime.session import LocalSession
 from loom.runtime.skills import OwnCommand, find_commands
+from loom.sampling import sampling_of
 from loom.session import EventIterator, Session
 from loom.tools.todos import todo_lines
 from loom.tui.dropped_paths import parse_dropped_paths
@@ -82,6 +85,7 @@ class Chat(ABC):
         self._runner = runner
         self._host = host
         self._options = options
+        self._sampling = options.sampling
         self._session: Session | None = None
         self._attachments = [attachment(name) for name in options.template.attach]
         self._ink = Colors(sys.stdout)
@@ -105,6 +109,9 @@ class Chat(ABC):
         """The slash commands by name; the docstring of this module says where a new one goes."""
         return {
             "model": SlashCommand("[NAME]", "choose a model; without a name, show the current one", self._model),
+            "think": SlashCommand(
+                "[LEVEL]", f"how much the model thinks: {', '.join(filter(None, THINKING_LEVELS))} or auto", self._think
+            ),
             "attach": SlashCommand(
                 "FILE", "send a file with the next message; also @FILE inside a message", self._attach
             ),
@@ -192,6 +199,13 @@ class Chat(ABC):
     async def _model(self, name: str) -> None:
         reference = await self._use_model(name)
         click.echo(f"{reference} is now the model" if name else reference)
+
+    async def _think(self, level: str) -> None:
+        """For the messages of this chat; `auto` leaves it to the session and the settings."""
+        if level:
+            chosen = sampling_of(thinking="" if level == "auto" else level).thinking
+            self._sampling = msgspec.structs.replace(self._sampling, thinking=chosen)
+        click.echo(f"thinking: {self._sampling.thinking or 'auto'}")
 
     async def _attach(self, name: str) -> None:
         if not name:
@@ -300,7 +314,7 @@ class LocalChat(Chat):
             async with open_session(self._runtime, self._options, own, self._tools) as session:
                 await self._render_turn(
                     session,
-                    session.stream(*blocks),
+                    session.stream(*blocks, options=self._sampling),
                     progress,
                     said="\n".join(text_of(block) for block in blocks),
                     advise=partial(media_hints, self._runtime, blocks),

@@ -13,13 +13,14 @@ import msgspec
 
 from loom.agent.failures import CONTINUE_HINT, error_of
 from loom.agent.file_undo import ChangedStep, ChangeList, UndoReport
+from loom.agent.output import read_output
 from loom.api_types import FileList, MediaText, OverrideChoice, SessionUsage, SessionView, TreeView
 from loom.client.connection import DaemonConnection
 from loom.client.receipts import receipt_of
 from loom.client.uploads import upload
 from loom.content.inputs import Content
 from loom.content.messages import Message
-from loom.errors import LoomError, NotFound
+from loom.errors import ContentError, LoomError, NotFound
 from loom.events import (
     ApprovalRequested,
     Event,
@@ -33,6 +34,7 @@ from loom.events import (
 from loom.formats.facts import IntakeLimits
 from loom.message_types import Children, History, MessageView, PlanView, PostedMessage, QueueView, WireView
 from loom.prompt import Receipt
+from loom.sampling import Choices, Sampling, sampling_of
 from loom.session import ExportFormat, MediaBytes, NumberedEvent, Queued, Reply
 
 T = TypeVar("T")
@@ -56,24 +58,32 @@ class RemoteSession:
     # Say something ---------------------------------------------------------------------------------------------------
 
     async def stream(
-        self, *content: Content, model: str = "", parent: str | None = None, n: int = 1
+        self,
+        *content: Content,
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
     ) -> AsyncGenerator[Event]:
         """Send a message and yield the events of its turn; leaving early cancels it. A lost connection is reopened
         without losing events."""
+        wanted = self._options(model, n, sampling_of(options, thinking=thinking))
         found = await upload(self._link, content, self._limits)
         message = Message("user", found.blocks)
-        body = {"blocks": found.blocks, "parent": parent, **self._options(model, n)}
+        body = {"blocks": found.blocks, "parent": parent, **wanted}
         for notice in found.notices:
             yield NoticeRaised(text=notice, code="door")
         async with aclosing(self._post_and_stream("messages", body, n, message)) as events:
             async for event in events:
                 yield event
 
-    async def regenerate(self, node: str | None = None, *, model: str = "", n: int = 1) -> AsyncGenerator[Event]:
+    async def regenerate(
+        self, node: str | None = None, *, model: str = "", n: int = 1, thinking: str = "", options: Choices = None
+    ) -> AsyncGenerator[Event]:
         """Generate an alternative answer to the message above `node`."""
-        async with aclosing(
-            self._post_and_stream("regenerate", {"node": node, **self._options(model, n)}, n)
-        ) as events:
+        body = {"node": node, **self._options(model, n, sampling_of(options, thinking=thinking))}
+        async with aclosing(self._post_and_stream("regenerate", body, n)) as events:
             async for event in events:
                 yield event
 
@@ -85,12 +95,21 @@ class RemoteSession:
     again = regenerate
     """The old name of `regenerate`."""
 
-    async def send(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> Reply:
+    async def send(
+        self,
+        *content: Content,
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
+    ) -> Reply:
         """Send a message and return the reply; raise the error of a failed turn."""
         replies: list[Reply] = []
         answers: list[MessageStored] = []
         asked = ""
-        async with aclosing(self.stream(*content, model=model, parent=parent, n=n)) as events:
+        stream = self.stream(*content, model=model, parent=parent, n=n, thinking=thinking, options=options)
+        async with aclosing(stream) as events:
             async for event in events:
                 match event:
                     case TurnStarted():
@@ -100,7 +119,9 @@ class RemoteSession:
                     case TurnFailed():
                         raise error_of(event.code, event.text, event.hint)
                     case TurnFinished():
-                        replies.append(await self._reply(event, answers, asked))
+                        reply = await self._reply(event, answers, asked)
+                        output = read_output(reply.text, sampling_of(options).output_schema)
+                        replies.append(msgspec.structs.replace(reply, output=output))
                         answers.clear()
                     case _:
                         pass
@@ -110,13 +131,21 @@ class RemoteSession:
         return msgspec.structs.replace(last, siblings=tuple(others))
 
     async def post(
-        self, *content: Content, key: str = "", model: str = "", parent: str | None = None, n: int = 1
+        self,
+        *content: Content,
+        key: str = "",
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
     ) -> Queued:
         """Queue a message without waiting for its turn. It is on the daemon's disk when this returns; the same
         `key` again returns the first one."""
+        wanted = self._options(model, n, sampling_of(options, thinking=thinking))
         found = await upload(self._link, content, self._limits)
         key = key or secrets.token_hex(16)
-        body = {"blocks": found.blocks, "parent": parent, **self._options(model, n)}
+        body = {"blocks": found.blocks, "parent": parent, **wanted}
         posted = await self._post("messages", body, key)
         return Queued(
             id=posted.message,
@@ -149,8 +178,10 @@ class RemoteSession:
             if not is_over:
                 await self.cancel(turn)
 
-    def _options(self, model: str, n: int) -> dict[str, Any]:
-        chosen = {} if self._tools is None else {"tools": self._tools}
+    def _options(self, model: str, n: int, sampling: Sampling) -> dict[str, Any]:
+        chosen: dict[str, Any] = {} if self._tools is None else {"tools": self._tools}
+        if sampling != Sampling():
+            chosen["options"] = sampling
         return {"model": model, "n": n, **chosen}
 
     async def watch(self, after: int | None = None) -> AsyncGenerator[NumberedEvent]:
@@ -249,6 +280,11 @@ class RemoteSession:
         """Set the model of the session."""
         await self._link.ask("PATCH", self._path(), json={"model": model})
 
+    async def set_options(self, options: Choices = None, *, thinking: str = "") -> None:
+        """Set the options of all later messages; they replace those that were set before."""
+        wanted = sampling_of(options, thinking=thinking)
+        await self._link.ask("PATCH", self._path(), json={"options": msgspec.to_builtins(wanted)})
+
     async def rename(self, title: str) -> None:
         await self.change(title=title)
 
@@ -315,8 +351,10 @@ class RemoteSession:
     async def media_text(self, digest: str, *, page: int = 0) -> MediaText:
         return await self._get(f"/images/{quote(digest)}/text", MediaText, {"page": page})
 
-    async def wire(self, model: str = "") -> WireView:
-        return await self._get("/wire", WireView, {"model": model})
+    async def wire(self, model: str = "", *, thinking: str = "", options: Choices = None) -> WireView:
+        if options:
+            raise ContentError("The daemon shows a request with the options of its session.", hint="Set them there.")
+        return await self._get("/wire", WireView, {"model": model, "thinking": thinking})
 
     async def overrides(self) -> Mapping[str, OverrideChoice]:
         return await self._get("/overrides", dict[str, OverrideChoice])
@@ -361,6 +399,8 @@ class RemoteSession:
         max_tokens: int | None = None,
         last: bool = False,
         sent: bool = False,
+        thinking: str = "",
+        options: Choices = None,
     ) -> PlanView:
         blocks = (await upload(self._link, content, self._limits)).blocks if content else ()
         body: dict[str, Any] = {
@@ -370,6 +410,7 @@ class RemoteSession:
             "max_tokens": max_tokens,
             "last": last,
             "sent": sent,
+            "options": sampling_of(options, thinking=thinking),
         }
         return msgspec.json.decode(await self._link.ask("POST", self._path("/plan"), json=body), type=PlanView)
 

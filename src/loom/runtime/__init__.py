@@ -41,7 +41,7 @@ from loom.errors import ConfigError, NotFound, ProviderError, StoreError
 from loom.formats.renderer import FormatRenderer
 from loom.formats.worker import WorkerPool, hold_pool
 from loom.models import PDF, Model, Usage
-from loom.prompt import Prompt, Sampling
+from loom.prompt import Prompt
 from loom.runtime.agents import AGENT, agent_model, agent_services, agent_tools, find_agent
 from loom.runtime.conversations import ClientConversations
 from loom.runtime.custom_provider import REGISTERED, Answering
@@ -60,6 +60,7 @@ from loom.runtime.model_resolution import (
 from loom.runtime.record import SessionStores, StoredRecord
 from loom.runtime.servers import approval_rule, mcp_servers, sandbox_for, tool_hooks
 from loom.runtime.session import LocalSession
+from loom.sampling import Sampling
 from loom.store.commands import Commands
 from loom.store.database import Database, open_database
 from loom.store.derived import DerivedCache
@@ -442,6 +443,7 @@ class Runtime:
         tools: Sequence[str] | None = None,
         draft: Sequence[Message] = (),
         renditions: Renditions[Any] | None = None,
+        sampling: Sampling | None = None,
     ) -> NextRequest:
         """Compile the next request of a conversation that is not stored, with `renditions` made elsewhere. Nothing is
         sent."""
@@ -450,7 +452,7 @@ class Runtime:
         settler = self.settler
         if renditions is not None:
             settler = Settler(renditions, describer=self._describer, uploads=self._file_uploads())
-        return await next_request(snapshot, model, options, settler.settle, draft=draft)
+        return await next_request(snapshot, model, options, settler.settle, draft=draft, sampling=sampling)
 
     async def describe(self, media: Media, by: str = "") -> Description:
         """Describe an image in words by a model (the describer, if empty)."""

@@ -7,10 +7,12 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Final, Literal, TypeAlias
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from loom.agent.output import schema_fault
 from loom.atomic_file import write_file_whole
 from loom.cli.shared import terminal
 from loom.cli.shared.attachments import MessageInput, add_password_hint, ingest_content, prepare_files
@@ -21,10 +23,11 @@ from loom.cli.shared.terminal import ProgressLine, has_colour, print_line, safe_
 from loom.config import load_config
 from loom.content.blocks import ContentBlock
 from loom.content.inputs import Attachment, Content
-from loom.errors import ConfigError
+from loom.errors import ConfigError, ContentError
 from loom.runtime import FIRST_CHOICES, Runtime, key_names
 from loom.runtime.agents import agent_model, find_agent
 from loom.runtime.attachments import limit_pages
+from loom.sampling import OutputSchema
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 
@@ -54,6 +57,23 @@ async def requested_model(runtime: Runtime, speaking: MessageOptions) -> str:
             hint="List models: `loom models`. Use any other with -m platform/name.",
         )
     return found
+
+
+def read_schema(name: str) -> OutputSchema:
+    """Return the JSON Schema in a file; raise `ContentError` where it holds none."""
+    path = Path(name)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ContentError(f"Cannot read {name}: {error.strerror}.") from None
+    try:
+        schema = msgspec.json.decode(data, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise ContentError(f"{name} is not a JSON Schema: {error}", hint='Example: {"type": "object", …}') from None
+    problem = schema_fault(schema)
+    if problem:
+        raise ContentError(f"{name} is not a JSON Schema: {problem}")
+    return OutputSchema(schema=schema, name=str(schema.get("title") or path.stem))
 
 
 async def model_for(runtime: Runtime, asked: str) -> str:
