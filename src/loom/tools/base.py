@@ -46,7 +46,7 @@ _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
 
 
 class FileContext(Protocol):
-    """What reading a file needs: where the workspace is, how bytes become blocks, whom to ask."""
+    """What reading a file needs: the workspace, how bytes become blocks, and approvals."""
 
     @property
     def workspace(self) -> Path: ...
@@ -161,12 +161,12 @@ class _ThreadContext:
 
 
 class Tool:
-    """A function with its description. Call it with `run`; `spec` is what models are told.
+    """A function with its description. Call it with `run`; `spec` is what models see.
 
     `reads_only` states that a call changes nothing, so it may run together with other reading calls. `repeatable`
     states that running a call a second time does no more than running it once, so a call whose outcome a crash hid
     may be run again; every reading tool is repeatable. `precheck` raises ToolError for a call that can only be refused,
-    so that nobody is asked about it.
+    so that no approval is requested for it.
     """
 
     def __init__(
