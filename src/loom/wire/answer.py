@@ -117,7 +117,7 @@ class AnswerWriter(ABC):
             case Stopped():
                 self.stop = event.reason
             case BlockAdded():
-                pass  # a call or result of a tool that the provider runs: the session has it, the client did not ask
+                pass  # a block of another provider's own kind, which this protocol has no place for
             case _:
                 return b"".join(self._write_block(found) for found in self._sequence.add(event))
         return b""
