@@ -53,9 +53,34 @@ class Login(msgspec.Struct, frozen=True):
 
 
 class AuthMethods(msgspec.Struct, frozen=True):
-    """`password`: whether `POST /v1/login` is open."""
+    """`password`: whether `POST /v1/login` takes a password or a user's key."""
 
     password: bool
+
+
+class UserView(msgspec.Struct, frozen=True):
+    """A user of this daemon. `max_usd` is the budget (null: none), `spent_usd` what was spent of it."""
+
+    name: str
+    role: Literal["admin", "user", "viewer"]
+    max_usd: float | None = None
+    spent_usd: float = 0.0
+
+
+class LoginView(msgspec.Struct, frozen=True, kw_only=True):
+    """A browser that is signed in. `current` is the one that asks."""
+
+    id: str
+    user: str
+    address: str
+    agent: str
+    created_at: float
+    seen_at: float
+    current: bool
+
+
+class LoginList(msgspec.Struct, frozen=True):
+    logins: tuple[LoginView, ...]
 
 
 class LoginLink(msgspec.Struct, frozen=True):

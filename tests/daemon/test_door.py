@@ -27,6 +27,7 @@ IDS = {
     "message": "m",
     "approval": "a",
     "provider": "anthropic",
+    "login": "0" * 16,
     "name": "x.js",
 }
 OPEN = {"/healthz", "/readyz", "/v1/health", "/v1/ready", "/v1/login", "/", "/assets/{name}"}
@@ -101,11 +102,15 @@ def test_a_link_opens_the_page_once(house: DaemonProcess, api: httpx2.Client) ->
 
 
 def test_odd_cookies_of_other_servers_do_not_lock_anybody_out(house: DaemonProcess, api: httpx2.Client) -> None:
+    port = house.url.rpartition(":")[2]
     cookie = httpx2.get(house.url + api.post("/v1/links").json()["url"]).headers["set-cookie"].partition(";")[0]
     for beside in ('odd={"a": [1, 2]}', "[x]=\xe9", "loom=old", "=;;= ;a", "x" * 3_000):
         headers = {"Host": house.url[7:], "Cookie": f"{beside}; {cookie}"}
         assert request(house, "GET /v1/version", headers, auth=False) == 200, beside
-    assert request(house, "GET /v1/version", {"Host": house.url[7:], "Cookie": "loom=" + "0" * 64}, auth=False) == 401
+    assert (
+        request(house, "GET /v1/version", {"Host": house.url[7:], "Cookie": f"loom-{port}=" + "0" * 43}, auth=False)
+        == 401
+    )
 
 
 def test_5_a_cookie_alone_changes_nothing(house: DaemonProcess, api: httpx2.Client) -> None:

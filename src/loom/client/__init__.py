@@ -31,6 +31,7 @@ _FIND_SECONDS: Final = 2.0
 class _Running(msgspec.Struct):
     pid: int
     url: str
+    certificate: str = ""
 
 
 class _Page(msgspec.Struct):
@@ -47,9 +48,16 @@ class Client:
     """A client of one daemon. Use `async with Client(url, token) as client`, or call `close`."""
 
     def __init__(
-        self, url: str, token: str, *, limits: IntakeLimits = IntakeLimits(), patience_seconds: float = PATIENCE_SECONDS
+        self,
+        url: str,
+        token: str,
+        *,
+        limits: IntakeLimits = IntakeLimits(),
+        patience_seconds: float = PATIENCE_SECONDS,
+        certificate: str = "",
     ) -> None:
-        self._link = DaemonConnection(url, token, patience_seconds=patience_seconds)
+        """`certificate` is a file with the one TLS certificate to trust; empty: those that the system trusts."""
+        self._link = DaemonConnection(url, token, patience_seconds=patience_seconds, certificate=certificate)
         self._limits = limits
 
     async def __aenter__(self) -> Client:
@@ -66,6 +74,11 @@ class Client:
     @property
     def url(self) -> str:
         return self._link.url
+
+    @property
+    def connection(self) -> DaemonConnection:
+        """The connection for requests that no method here sends."""
+        return self._link
 
     async def version(self) -> str:
         """Return the daemon's version; this also checks the connection and the token."""
@@ -119,8 +132,8 @@ async def find(config: Config) -> Client | None:
     if running is None:
         return None
     found, token = running
-    client = Client(found.url, token, limits=config.media_limits())
-    probe = Client(found.url, token, patience_seconds=0.0)
+    client = Client(found.url, token, limits=config.media_limits(), certificate=found.certificate)
+    probe = Client(found.url, token, patience_seconds=0.0, certificate=found.certificate)
     try:
         async with asyncio.timeout(_FIND_SECONDS), probe:
             await probe.version()

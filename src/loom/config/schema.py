@@ -248,6 +248,11 @@ class ServerSettings(Section, frozen=True, kw_only=True):
     )
     allowed_hosts: Annotated[tuple[str, ...], about("Accepted Host headers, besides its own address.")] = ()
     allowed_origins: Annotated[tuple[str, ...], about("Origins of other web pages that may use the API.")] = ()
+    trusted_proxies: Annotated[
+        tuple[str, ...], about("Addresses or networks of reverse proxies whose X-Forwarded headers are believed.")
+    ] = ()
+    tls_cert: Annotated[str, about("The file with the TLS certificate chain (PEM): serve https.")] = ""
+    tls_key: Annotated[str, about("The file with the private key of that certificate (PEM).")] = ""
     max_upload_bytes: Annotated[Bytes, about("The largest upload.")] = 67_108_864
 
 

@@ -28,6 +28,7 @@ _PATHS: Final = {
     "message": ("The id of a queued message.", {"type": "string", "minLength": 1}),
     "approval": ("The id of an approval.", {"type": "string", "minLength": 1}),
     "provider": ("The name of a service.", {"type": "string", "minLength": 1}),
+    "login": ("The id of a login.", {"type": "string", "minLength": 1}),
 }
 
 

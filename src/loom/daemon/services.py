@@ -12,6 +12,7 @@ from loom.daemon.guard import RateLimits
 from loom.daemon.media_intake import MediaIntake
 from loom.daemon.metrics import Metrics
 from loom.daemon.readiness import Readiness
+from loom.daemon.sign_in import SignIn
 from loom.daemon.turns import Turns
 from loom.daemon.uploads import MemoryBudget
 from loom.daemon.views import Views
@@ -27,6 +28,7 @@ class Daemon:
     def __init__(self, runtime: Runtime, auth: Auth) -> None:
         self.runtime = runtime
         self.auth = auth
+        self.sign_in = SignIn(auth, runtime.accounts, runtime.logins)
         self.bus = open_bus(runtime.config)
         self.turns = Turns(runtime, self.bus)
         self.feeds = Feeds(runtime, self.bus)

@@ -55,6 +55,7 @@ from loom.runtime.model_resolution import (
 )
 from loom.runtime.record import SessionStores, StoredRecord
 from loom.runtime.servers import approval_rule, mcp_servers, sandbox_for
+from loom.store.accounts import Accounts
 from loom.store.commands import Commands
 from loom.store.database import Database, open_database
 from loom.store.derived import DerivedCache
@@ -62,8 +63,10 @@ from loom.store.events import Events
 from loom.store.forest import Forest
 from loom.store.journal import Journal
 from loom.store.leases import Leases
+from loom.store.logins import Logins
 from loom.store.media import MediaStore, open_media
 from loom.store.media_text import MediaTexts
+from loom.store.members import Members
 from loom.store.model_facts import ModelFacts
 from loom.store.process_identity import ProcessIdentity
 from loom.store.queue import MessageQueue
@@ -101,6 +104,9 @@ class Runtime:
         self.queue = MessageQueue(database)
         self.leases = Leases(database)
         self.requests = Commands(database)
+        self.accounts = Accounts(database)
+        self.logins = Logins(database)
+        self.members = Members(database)
         self.holder = ProcessIdentity()
         self._stores = SessionStores(
             sessions=self.sessions,

@@ -35,7 +35,7 @@ export interface AudioLimits {
   max_size_bytes: number;
 }
 
-/** `password`: whether `POST /v1/login` is open. */
+/** `password`: whether `POST /v1/login` takes a password or a user's key. */
 export interface AuthMethods {
   password: boolean;
 }
@@ -72,6 +72,18 @@ export interface CapabilityView {
   tools: boolean;
   audio: boolean;
   citations: boolean;
+}
+
+export interface ChangeList {
+  steps: ChangedStep[];
+}
+
+/** A step that changed files. Steps are counted from 1 along the path. */
+export interface ChangedStep {
+  step: number;
+  node: string;
+  changes: FileChange[];
+  is_undone?: boolean;
 }
 
 export interface Children {
@@ -159,6 +171,16 @@ export interface ExportQuery {
   format?: "html" | "json" | "md" | "zip";
 }
 
+/** One write: `path` relative to the workspace, and the digests of what was there before and after.
+
+    `before` is None for a file that was new; `kept` is None where the bytes before were not kept. */
+export interface FileChange {
+  path: string;
+  before?: string | null;
+  after: string;
+  kept?: KeptBytes | null;
+}
+
 export interface FileList {
   files: string[];
 }
@@ -244,6 +266,11 @@ export interface Joined {
   error?: ProblemText | null;
 }
 
+/** Bytes in the media store. The store finds them under this name (`store.media_references`). */
+export interface KeptBytes {
+  digest: string;
+}
+
 export interface KeyList {
   keys: KeyView[];
 }
@@ -282,6 +309,21 @@ export interface Login {
 /** Opens the web client once. */
 export interface LoginLink {
   url: string;
+}
+
+export interface LoginList {
+  logins: LoginView[];
+}
+
+/** A browser that is signed in. `current` is the one that asks. */
+export interface LoginView {
+  id: string;
+  user: string;
+  address: string;
+  agent: string;
+  created_at: number;
+  seen_at: number;
+  current: boolean;
 }
 
 /** `media_type` comes from the bytes, never from a suffix. `source` is provenance and is never read again. */
@@ -819,6 +861,17 @@ export interface TurnStarted {
   message?: string;
 }
 
+/** Without `step`: the last step that is not undone yet. */
+export interface UndoBody {
+  step?: number | null;
+}
+
+/** What became of each file, in sentences, and the steps that are undone now. */
+export interface UndoReport {
+  steps: number[];
+  files: string[];
+}
+
 /** A block of a kind this version does not know. `data` is the whole object, `type` included. */
 export interface UnknownBlock {
   type: "unknown";
@@ -842,6 +895,14 @@ export interface Usage {
 export interface UsageReported {
   type: "usage";
   usage: Usage;
+}
+
+/** A user of this daemon. `max_usd` is the budget (null: none), `spent_usd` what was spent of it. */
+export interface UserView {
+  name: string;
+  role: "admin" | "user" | "viewer";
+  max_usd?: number | null;
+  spent_usd?: number;
 }
 
 export interface Version {

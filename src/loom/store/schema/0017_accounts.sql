@@ -1,0 +1,48 @@
+-- People who use one daemon. Keys are random and stored as SHA-256; the owner of the data folder is no row here, but the
+-- empty id: the daemon's token and password are the owner's.
+CREATE TABLE account (
+    id {name} NOT NULL PRIMARY KEY,
+    name {name} NOT NULL UNIQUE,
+    role TEXT NOT NULL,
+    key_hash {name} NOT NULL UNIQUE,
+    max_usd DOUBLE PRECISION,
+    spent_usd DOUBLE PRECISION NOT NULL,
+    created_at DOUBLE PRECISION NOT NULL
+);
+
+-- Browsers that are signed in. The secret is in the browser's cookie; `proof` binds the row to the password that opened
+-- it, and is empty where a link or a key did.
+CREATE TABLE login (
+    id {name} NOT NULL PRIMARY KEY,
+    secret_hash {name} NOT NULL UNIQUE,
+    account {name} NOT NULL,
+    proof TEXT NOT NULL,
+    address TEXT NOT NULL,
+    agent TEXT NOT NULL,
+    created_at DOUBLE PRECISION NOT NULL,
+    seen_at DOUBLE PRECISION NOT NULL
+);
+CREATE INDEX login_account ON login (account);
+
+-- Who may use a session besides the owner of the data folder: its creator (`owner`), and whom that one invited.
+CREATE TABLE member (
+    session_key BIGINT NOT NULL REFERENCES session (key) ON DELETE CASCADE,
+    account {name} NOT NULL,
+    role TEXT NOT NULL,
+    PRIMARY KEY (session_key, account)
+){clustered};
+CREATE INDEX member_account ON member (account);
+
+CREATE TABLE invitation (
+    code_hash {name} NOT NULL PRIMARY KEY,
+    session_key BIGINT NOT NULL REFERENCES session (key) ON DELETE CASCADE,
+    role TEXT NOT NULL,
+    expires_at DOUBLE PRECISION NOT NULL
+);
+
+-- Which account uploaded a medium that no session of its shows yet.
+CREATE TABLE media_owner (
+    account {name} NOT NULL,
+    digest {name} NOT NULL,
+    PRIMARY KEY (account, digest)
+){clustered};
