@@ -68,6 +68,7 @@ class PostgresServer:
         self._do("SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = 'test'")
         if self._do("SELECT 1 FROM pg_database WHERE datname = 'test'"):
             self._do("DROP SCHEMA IF EXISTS loom CASCADE", on="test")
+            self._do("DROP SCHEMA IF EXISTS loom_dbos CASCADE", on="test")
             self._do("DROP SCHEMA public CASCADE", on="test")
             self._do("CREATE SCHEMA public", on="test")
         else:

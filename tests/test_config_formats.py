@@ -190,14 +190,14 @@ def test_yaml_words_are_words_and_anchors_work(tmp_path: Path) -> None:
     text = """
 context: {aging: off}
 models:
-  one: &one {tier: yes, model: 1:30, max_tokens: 1_000}
+  one: &one {provider: yes, model: 1:30, max_tokens: 1_000}
   two: *one
 agents:
   - {id: on, vision: true}
 """
     config = load_as(tmp_path, "loom.yaml", text)
     assert config.context.aging == "off"
-    assert (config.models["one"].tier, config.models["one"].model, config.models["one"].max_tokens) == (
+    assert (config.models["one"].provider, config.models["one"].model, config.models["one"].max_tokens) == (
         "yes",
         "1:30",
         1000,
@@ -219,5 +219,5 @@ def test_a_number_with_an_exponent_is_a_number_in_both_formats(tmp_path: Path, w
 
 
 def test_yaml_text_that_only_begins_like_a_number_is_text(tmp_path: Path) -> None:
-    config = load_as(tmp_path, "loom.yaml", "models: {a: {tier: 007, model: 1e}, b: {tier: 0x, model: e5}}")
-    assert [(entry.tier, entry.model) for entry in config.models.values()] == [("007", "1e"), ("0x", "e5")]
+    config = load_as(tmp_path, "loom.yaml", "models: {a: {provider: 007, model: 1e}, b: {provider: 0x, model: e5}}")
+    assert [(entry.provider, entry.model) for entry in config.models.values()] == [("007", "1e"), ("0x", "e5")]

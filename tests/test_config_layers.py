@@ -41,7 +41,7 @@ def test_without_any_file_the_promised_defaults_hold(tmp_path: Path) -> None:
     assert config.media_limits() == IntakeLimits()
     assert config.cleanup_after_days == 7
     assert (config.images.max_per_message, config.images.max_per_session, config.images.low_res_size) == (10, 100, 512)
-    assert (config.documents.pages_per_read, config.documents.warn_over_pages, config.documents.dpi) == (20, 100, 150)
+    assert (config.documents.pages_per_read, config.documents.dpi) == (20, 150)
     assert (config.context.aging, config.context.full_turns, config.context.low_turns) == ("stepped", 1, 2)
     assert (config.context.keep_turns, config.context.tool_output_bytes) == (2, 30_000)
     assert (config.server.host, config.server.port) == ("127.0.0.1", 5666)
@@ -195,9 +195,9 @@ def test_a_variable_finds_the_name_that_a_file_has_given(tmp_path: Path) -> None
     config = load(
         tmp_path,
         user='[models."GPT-5.5"]\nprovider = "openai"\n',
-        environ={"LOOM_MODELS__GPT_5_5__TIER": "best", "LOOM_MODELS__New__TIER": "fast"},
+        environ={"LOOM_MODELS__GPT_5_5__PROVIDER": "best", "LOOM_MODELS__New__PROVIDER": "fast"},
     )
-    assert {name: model.tier for name, model in config.models.items()} == {"GPT-5.5": "best", "new": "fast"}
+    assert {name: model.provider for name, model in config.models.items()} == {"GPT-5.5": "best", "new": "fast"}
 
 
 def test_an_agent_that_only_variables_speak_of_has_its_id(tmp_path: Path) -> None:
@@ -236,12 +236,12 @@ def test_flags_take_nested_tables_dotted_keys_and_text_and_skip_what_was_not_giv
             "server.port": "81",
             "server": {"host": "::1", "password": None},
             "server.allowed_hosts": ("a", "b"),
-            "models": {"gpt-5.5": {"tier": "best"}},
+            "models": {"gpt-5.5": {"provider": "best"}},
         },
     )
     assert config.model == "u"
     assert (config.server.port, config.server.host, config.server.allowed_hosts) == (81, "::1", ("a", "b"))
-    assert config.models["gpt-5.5"].tier == "best"
+    assert config.models["gpt-5.5"].provider == "best"
     with pytest.raises(ConfigError, match=r"^flags: server: is set both as a table and as a value$"):
         load(tmp_path, flags={"server": "x", "server.port": 1})
 

@@ -32,7 +32,7 @@ EVERYWHERE = """
     api_key = "{aws_id}"
     base_url = "https://user:{password}@example.org/v1?key={bearer}"
     headers = {{ Authorization = "Bearer {bearer}", "X-Key" = "{aws_secret}" }}
-    tier = "{google}"
+    provider = "{google}"
     [agents.a]
     system = "Use the key {anthropic}, or Bearer {bearer}, or password={password}."
     [store]

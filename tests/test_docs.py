@@ -42,7 +42,7 @@ SECTIONS = {
     "K": range(94, 108),
     "L": range(108, 117),
     "M": range(117, 118),
-    "N": range(125, 128),
+    "N": range(125, 129),
     "Q": range(142, 153),
 }
 EXPECTED = {

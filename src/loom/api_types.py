@@ -266,12 +266,16 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     model: Name = ""
     system: Caption = ""
     workspace: Annotated[str, Meta(max_length=4_096)] = ""
+    agent: Name = ""
+    """An agent of the configuration."""
 
 
 class SessionChangeBody(msgspec.Struct, frozen=True, kw_only=True):
     title: Name | None = None
     model: Name | None = None
     archived: bool | None = None
+    agent: Name | None = None
+    """Its tools and rules apply from the next message on; the system prompt stays. Empty: no agent."""
 
 
 class SessionView(msgspec.Struct, frozen=True, kw_only=True):
@@ -293,6 +297,7 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     snippet: str
     thumb: str | None
     """The digest of the newest image."""
+    agent: str = ""
 
 
 class SessionPage(msgspec.Struct, frozen=True):

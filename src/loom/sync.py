@@ -96,9 +96,12 @@ class Loom:
             self.close()
             raise
 
-    def session(self, title: str = "", *, session_id: str = "", model: str = "", system: str = "") -> SyncSession:
-        """A new session, or an earlier one by its id."""
-        found = self.run(self.runtime.session(session_id, title=title, model=model or self._model, system=system))
+    def session(
+        self, title: str = "", *, session_id: str = "", model: str = "", system: str = "", agent: str = ""
+    ) -> SyncSession:
+        """Begin a session, or open an earlier one by its id. `agent` names an agent of the configuration."""
+        model = model or ("" if agent else self._model)
+        found = self.run(self.runtime.session(session_id, title=title, model=model, system=system, agent=agent))
         return SyncSession(self, found)
 
     def ask(self, *content: Content) -> Reply:

@@ -48,6 +48,7 @@ class Loom:
         self.home.mkdir(exist_ok=True)
         kept = {name: os.environ[name] for name in ("PATH", "LANG", "HOME", "PYTHONPATH") if name in os.environ}
         usual = {"LOOM_HOME": str(self.home), "LOOM_MODEL": "loom/spark", "LOOM_OFFLINE": "1", "PYTHONUTF8": "1"}
+        usual["LOOM_PROMPT__DEFAULT"] = "false"  # it names the folder, the machine and the day
         self.environ = {**kept, **usual, **environ}
 
     def __call__(self, *arguments: str, stdin: bytes = b"", cwd: Path | None = None, **environ: str) -> Ran:

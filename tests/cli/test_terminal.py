@@ -14,14 +14,14 @@ from PIL import Image, ImageChops
 from cli.loom_command import Loom, Terminal
 from cli.model_server import model_server
 from cli.test_daemon_commands import serving
+from loom.cli.daemon import draw_qr
 from loom.cli.shared import terminal_images
 from loom.cli.shared.footer import footer
 from loom.cli.shared.markdown import Markdown
-from loom.cli.shared.qr import draw_qr, qr_matrix
 from loom.cli.shared.renderers import TurnOutcome
 from loom.cli.shared.terminal import clip, has_colour, money_label, one_line, safe_text, tokens_label
 from loom.cli.shared.terminal_images import sixels
-from loom.errors import ConfigError, TooLarge
+from loom.errors import ConfigError
 from loom.models import Usage
 from loom.prompt import Receipt, ReceiptRow, Totals
 from loom.testing import sample_png
@@ -202,17 +202,17 @@ def test_sixels_are_drawn_by_another_program_as_the_picture_that_they_were(
     assert max(high for _, high in errors) <= 12  # a palette of 128 colours, in hundredths
 
 
-@pytest.mark.parametrize("length", [1, 17, 32, 53, 72, 78, 106, 134])
+@pytest.mark.parametrize("length", [1, 17, 53, 106, 168])
 def test_a_phone_reads_the_code(length: int):
     import cv2
     import numpy as np
 
     link = ("http://192.168.1.20:5666/?t=" + "aB3-xY9_" * 20)[:length]
-    modules = np.pad(np.array(qr_matrix(link), dtype=np.uint8), 4)
-    picture = 255 - 255 * np.kron(modules, np.ones((10, 10), dtype=np.uint8))
+    lines = [_CODES.sub("", line) for line in draw_qr(link).splitlines()]
+    modules = [[character in half for character in line] for line in lines for half in ("▀█", "▄█")]
+    picture = 255 - 255 * np.kron(np.array(modules, dtype=np.uint8), np.ones((10, 10), dtype=np.uint8))
 
     assert cv2.QRCodeDetector().detectAndDecode(picture)[0] == link
-    assert len(qr_matrix(link)) in (21, 25, 29, 33, 37, 41)
 
 
 def test_a_code_is_drawn_dark_on_light_with_room_around_it():
@@ -221,8 +221,6 @@ def test_a_code_is_drawn_dark_on_light_with_room_around_it():
 
     assert len({len(line) for line in lines}) == 1 and all("\x1b[30;107m" in line for line in drawn.splitlines())
     assert lines[0].strip() == lines[-1].strip() == "" and all(line.startswith("    ") for line in lines)
-    with pytest.raises(TooLarge):
-        draw_qr("x" * 135)
 
 
 def test_what_takes_long_is_said_on_one_line_that_goes_again(tmp_path: Path):

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.loom_command import Loom
-from loom.cli.shared.toml_files import add_table, remove_table, set_key, toml_value
+from loom.cli.shared.toml_files import add_table, remove_table, set_key, write_toml
 from loom.errors import ConfigError
 
 WRITTEN = """\
@@ -42,8 +42,10 @@ VALUES = st.recursive(
 
 @settings(max_examples=80)
 @given(VALUES)
-def test_whatever_is_written_is_read_back(value: object):
-    assert tomllib.loads(f"x = {toml_value(value)}") == {"x": value}
+def test_whatever_is_written_is_read_back(tmp_path_factory: pytest.TempPathFactory, value: object):
+    file = tmp_path_factory.mktemp("toml") / "x.toml"
+    write_toml(file, {"x": value})
+    assert tomllib.loads(file.read_text("utf-8")) == {"x": value}
 
 
 def test_a_key_is_changed_where_it_stands_or_put_on_top(tmp_path: Path):
@@ -88,15 +90,30 @@ def test_a_table_comes_and_goes_and_nothing_else_changes(tmp_path: Path):
 
 
 @pytest.mark.parametrize(
-    "text", ['mcp = { servers = { files = { command = "x" } } }\n', '[mcp.servers]\nfiles.command = "x"\n']
+    "text",
+    [
+        'mcp = { servers = { files = { command = "x" } } }\n',
+        'a = 1 # one\nmcp = { servers = { files = { command = "x" }, other = { command = "y" } } }\n',
+        '[mcp.servers]\nfiles.command = "x"\nother.command = "y"\n',
+    ],
 )
-def test_what_cannot_be_changed_safely_is_left_and_said(tmp_path: Path, text: str):
+def test_a_table_is_removed_however_it_is_written(tmp_path: Path, text: str):
     file = tmp_path / "loom.toml"
     file.write_text(text)
 
+    remove_table(file, ("mcp", "servers", "files"))
+
+    assert "files" not in file.read_text() and ("other" in text) == ("other" in file.read_text())
+    assert ("# one" in text) == ("# one" in file.read_text())
+
+
+def test_what_cannot_be_changed_safely_is_left_and_said(tmp_path: Path):
+    file = tmp_path / "loom.toml"
+    file.write_text(WRITTEN)
+
     with pytest.raises(ConfigError, match="by hand"):
-        remove_table(file, ("mcp", "servers", "files"))
-    assert file.read_text() == text
+        remove_table(file, ("mcp", "servers", "nothing"))
+    assert file.read_text() == WRITTEN
 
 
 def test_a_new_file_is_its_owners_alone_and_a_link_stays_a_link(tmp_path: Path):

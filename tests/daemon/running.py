@@ -100,6 +100,7 @@ class DaemonProcess:
             "LOOM_HOME": str(self.home),
             "LOOM_OFFLINE": "1",
             "LOOM_MODEL": "loom/spark",
+            "LOOM_PROMPT__DEFAULT": "false",
             **self._settings,
         }
         self.home.mkdir(exist_ok=True)

@@ -14,10 +14,11 @@ import os
 import signal
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from loom.config import load_config
+from loom.config import Config, load_config
 from loom.content.blocks import ToolCall
 from loom.events import DecoderEvent, MessageStored, Stopped, TextDelta, ToolFinished, TurnFinished
 from loom.prompt import Prompt, ShownResult
@@ -64,9 +65,13 @@ class Speaker:
         self._calls = 0
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[DecoderEvent]:
+        say("asked")
         answered = any(isinstance(block, ShownResult) for block in prompt.messages[-1].blocks)
         if answered:
-            events: list[DecoderEvent] = [*(TextDelta(text=f"word {at} ") for at in range(4)), Stopped(reason="end")]
+            events: list[DecoderEvent] = [
+                *(TextDelta(text=f"word-{self._life}-{self._calls}-{at} ") for at in range(4)),
+                Stopped(reason="end"),
+            ]
         else:
             self._calls += 2
             names = (f"{self._life}-{self._calls}", f"{self._life}-{self._calls + 1}")
@@ -92,10 +97,15 @@ def leaving(folder: Path, fuse: Fuse) -> Tool:
     return leave
 
 
+def config_of(folder: Path) -> Config:
+    """The settings of all lives: those of the environment, in this folder."""
+    settings = {name: value for name, value in os.environ.items() if name.startswith("LOOM_")}
+    return load_config(cwd=folder, environ={**settings, "LOOM_HOME": str(folder)})
+
+
 async def take_turns(folder: Path, session_id: str, life: str, length: int) -> None:
     fuse = Fuse(length)
-    config = load_config(cwd=folder, environ={"LOOM_HOME": str(folder)})
-    async with Runtime.open(config) as runtime:
+    async with Runtime.open(config_of(folder)) as runtime:
         runtime.database.write = fuse.around(runtime.database.write)
         runtime.media.put = fuse.around(runtime.media.put)
         runtime.providers["anthropic"] = Speaker(fuse, life)
@@ -107,6 +117,8 @@ async def take_turns(folder: Path, session_id: str, life: str, length: int) -> N
                 match event:
                     case MessageStored():
                         say("stored", event.node)
+                    case TextDelta():
+                        say("word", *event.text.split())
                     case ToolFinished():
                         say("finished", event.result.call_id)
                     case TurnFinished() if length == 0:
@@ -117,6 +129,8 @@ async def take_turns(folder: Path, session_id: str, life: str, length: int) -> N
 
 
 def zygote(folder: str, session_id: str) -> None:
+    if config_of(Path(folder)).turn.engine == "dbos":
+        import_module("dbos")  # once, not in every child
     for life, line in enumerate(sys.stdin):
         child = os.fork()
         if child == 0:

@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import secrets
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, assert_never
 
@@ -184,7 +185,7 @@ class Turn:
         deadline = self.approvals.deadline = asyncio.timeout(max(0.0, limit - self.checkpoint.seconds))
         try:
             async with deadline:
-                await run_steps(self)
+                await self.engine.run_turn(self.engine_key, partial(run_steps, self))
         except TimeoutError:
             if not deadline.expired():
                 raise
@@ -260,6 +261,7 @@ class Turn:
             change = msgspec.structs.replace(change, move_to=self.checkpoint.previous_head)
         self._answer = None
         await self.commit(change, before=denied, after=[end], is_last=True)
+        await self.engine.end_turn(self.engine_key)
 
     # What the loop calls ---------------------------------------------------------------------------------------------
 
@@ -275,6 +277,11 @@ class Turn:
     @property
     def engine(self) -> Steps:
         return self.services.steps
+
+    @property
+    def engine_key(self) -> str:
+        """The name of this turn in the engine."""
+        return f"{self.record.id}/{self.id}"
 
     @property
     def steps(self) -> int:

@@ -44,7 +44,7 @@ from loom.cli.shared.session_options import (
 )
 from loom.cli.shared.templates import Template, save_template
 from loom.cli.shared.terminal import Colors, ProgressLine, print_line, sentence
-from loom.cli.shared.turns import run_turn
+from loom.cli.shared.turns import RuntimeHost, run_turn
 from loom.client import RemoteSession
 from loom.config import load_config
 from loom.content.blocks import ContentBlock
@@ -211,7 +211,9 @@ async def _turns(runtime: Runtime, asked: AskOptions, said: MessageInput, progre
     notices = [*type_notices(asked.declared), *notices]
     model = await model_for(runtime, asked.model) if asked.place.is_new else asked.model
     switches = bool(asked.model) and not asked.place.is_new and await _is_other(runtime, asked)
-    session = await open_place(runtime, asked.place, model=model, system=asked.system, title=said.title, tools=tools)
+    session = await open_place(
+        runtime, asked.place, model=model, system=asked.system, title=said.title, tools=tools, agent=asked.agent
+    )
     use_key(runtime, asked, key, (await runtime.sessions.get(session.id)).model)
     print_warnings(runtime)
     if asked.form == "text":
@@ -242,7 +244,7 @@ async def _answer(
     """One answer; without blocks, another one to what was said last."""
     is_shown = asked.form == "text" and sys.stdout.isatty() and not asked.extracts
     outcome = await run_turn(
-        runtime,
+        RuntimeHost(runtime),
         session,
         session.regenerate() if blocks is None else session.stream(*blocks),
         _face(runtime, asked),

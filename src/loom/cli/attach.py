@@ -1,46 +1,30 @@
-"""`loom attach`: a conversation on the line through a daemon, on this machine or elsewhere."""
+"""`loom attach`: `loom chat` in a session of a daemon, on this machine or elsewhere."""
 
 from __future__ import annotations
 
 import asyncio
 import os
 import sys
-from collections.abc import Coroutine
-from contextlib import aclosing
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import click
 
-from loom.cli.chat import is_quit, mentions, print_interrupted, read_line, unknown_command, use_line_editing
-from loom.cli.shared.approval_prompt import EventLookahead, answer_in, is_interactive
-from loom.cli.shared.exit_codes import TurnError
+from loom.cli.chat import Chat
+from loom.cli.shared.approval_prompt import AnySession, is_interactive
+from loom.cli.shared.attachments import MessageInput
+from loom.cli.shared.options import MessageOptions
 from loom.cli.shared.pending_approvals import approval_line
-from loom.cli.shared.renderers import TerminalRenderer, TextRenderer, TurnOutcome, TurnRenderer
-from loom.cli.shared.terminal import (
-    Colors,
-    ProgressLine,
-    has_colour,
-    is_plain,
-    one_line,
-    print_line,
-    quiet_keys,
-    sentence,
-)
+from loom.cli.shared.renderers import TerminalRenderer, TextRenderer, TurnRenderer
+from loom.cli.shared.terminal import ProgressLine, has_colour, is_plain, one_line, print_line
 from loom.client import Client, RemoteSession, find
 from loom.config import load_config
 from loom.errors import ConfigError, LoomError, NotFound
-from loom.events import ApprovalRequested, TextDelta, ThinkingDelta, TurnFailed
-from loom.session import EventIterator
+from loom.models import Usage
 
 _PATIENCE_SECONDS = 5.0
 _REFUSED = "auth.required"
 _HOW_TO_GIVE_IT = "`loom token` prints it where the daemon runs. Give it with --token-file FILE or in LOOM_TOKEN."
-_HELP = """\
-@FILE              attach a file; a line that is only a path does the same
-/model [NAME]      choose a model; without a name, show the current one
-/help              this
-/quit              exit (also Ctrl+D). The session stays on the daemon"""
 
 
 @click.command("attach")
@@ -64,7 +48,9 @@ def attach_command(url: str, *, last: bool, session: str, model: str, token_file
         client = runner.run(_client(url, token))
         try:
             chosen = runner.run(_session(client, last=last, session_id=session, model=model))
-            return _RemoteChat(runner, client, chosen, shows_reasoning=not hide_reasoning).run()
+            return RemoteChat(
+                runner, client, chosen, MessageOptions(shows_reasoning=not hide_reasoning, plain=is_plain())
+            ).run()
         except LoomError as error:
             if error.code == _REFUSED:  # the daemon speaks to programs, of the header that they send
                 error.hint = _HOW_TO_GIVE_IT
@@ -117,85 +103,56 @@ async def _session(client: Client, *, last: bool, session_id: str, model: str) -
     return await client.session(session_id.upper(), model=model, workspace="" if session_id else str(Path.cwd()))
 
 
-class _RemoteChat:
-    def __init__(
-        self, runner: asyncio.Runner, client: Client, session: RemoteSession, *, shows_reasoning: bool
-    ) -> None:
-        self._runner = runner
+class RemoteChat(Chat):
+    """A chat in a session of a daemon."""
+
+    def __init__(self, runner: asyncio.Runner, client: Client, session: RemoteSession, options: MessageOptions) -> None:
+        super().__init__(runner, DaemonHost(), options)
         self._client = client
         self._session = session
-        self._shows_reasoning = shows_reasoning
 
-    def run(self) -> int:
-        info = self._runner.run(self._session.info())
-        title = f", {one_line(info.title, 50)}" if info.title else ""
-        click.echo(Colors(sys.stdout).dim(f"loom · {self._client.url} · {info.model}{title} · /help, Ctrl+D to exit"))
-        use_line_editing()
-        self._print_errors(self._left_open())
-        while (line := read_line("› ")) is not None:
-            words = line.strip()
-            if is_quit(words):
-                break
-            if not words:
-                continue
-            self._print_errors(self._command(words) if words.startswith("/") else self._say(words))
-        return 0
+    @property
+    def _remote(self) -> RemoteSession:
+        assert isinstance(self._session, RemoteSession)
+        return self._session
 
-    def _print_errors(self, doing: Coroutine[Any, Any, None]) -> None:
-        """What goes wrong is said, and the conversation goes on."""
-        try:
-            with quiet_keys():
-                self._runner.run(doing)
-        except LoomError as error:
-            print_line(sentence(error))
-        except KeyboardInterrupt:
-            print_interrupted()
-
-    async def _left_open(self) -> None:
-        """What the session waits for is asked first, by whomever it was left; without a terminal it goes on waiting."""
-        waiting = await self._session.approvals()
+    async def _open(self) -> str:
+        """Prompt for pending approvals first; without a terminal they stay pending."""
+        info = await self._remote.info()
+        waiting = await self._remote.approvals()
         if waiting and is_interactive():
-            await self._watch(self._session.resume(), "going on")
+            async with ProgressLine(plain=self._options.plain) as progress:
+                await self._render_turn(self._remote, self._remote.resume(), progress)
         elif waiting:
             print_line(f"Approval pending: {'; '.join(map(approval_line, waiting))}")
+        title = f", {one_line(info.title, 50)}" if info.title else ""
+        return f"{self._client.url} · {info.model}{title}"
 
-    async def _command(self, line: str) -> None:
-        name, _, rest = line[1:].partition(" ")
-        match name:
-            case "model" if rest.strip():
-                await self._session.use(rest.strip())
-                click.echo(f"{(await self._session.info()).model} is now the model")
-            case "model":
-                click.echo((await self._session.info()).model)
-            case "help":
-                click.echo(_HELP)
-            case _:
-                raise unknown_command(name)
+    async def _send(self, message: MessageInput) -> None:
+        async with ProgressLine(plain=self._options.plain) as progress:
+            turn = self._remote.stream(*message.content)
+            await self._render_turn(self._remote, turn, progress, said=message.words)
 
-    async def _say(self, line: str) -> None:
-        words, files = mentions(line)
-        await self._watch(self._session.stream(*files, *([words] if words else [])), "asking")
-
-    def _face(self) -> TurnRenderer:
+    def _renderer(self) -> TurnRenderer:
         if has_colour(sys.stdout):
-            return TerminalRenderer(self._client.media, shows_reasoning=self._shows_reasoning)
-        return TextRenderer(shows_reasoning=self._shows_reasoning)
+            return TerminalRenderer(self._client.media, shows_reasoning=self._options.shows_reasoning)
+        return TextRenderer(shows_reasoning=self._options.shows_reasoning)
 
-    async def _watch(self, turn: EventIterator, doing: str) -> None:
-        face = self._face()
-        failed: LoomError | None = None
-        async with ProgressLine(plain=is_plain()) as progress:
-            progress.show(doing)
-            async with aclosing(turn), EventLookahead(turn) as events:
-                async for event in events:
-                    progress.step_aside()
-                    if isinstance(event, TextDelta | ThinkingDelta | ApprovalRequested):
-                        progress.clear()
-                    await face.event(event)
-                    if isinstance(event, ApprovalRequested):
-                        await answer_in(events, self._session, event, "ask")
-                    if isinstance(event, TurnFailed):
-                        failed = TurnError(event.code, event.text, hint=event.hint)
-        await face.finish(TurnOutcome(session=self._session.id, model=""))
-        if failed is not None:
-            print_line(sentence(failed))
+    async def _use_model(self, name: str) -> str:
+        if name:
+            await self._remote.use(name)
+        return (await self._remote.info()).model
+
+
+class DaemonHost:
+    """The host of sessions in a daemon. Prices and renditions are the daemon's, which does not report them."""
+
+    async def model_of(self, session: AnySession) -> str:
+        assert isinstance(session, RemoteSession)
+        return (await session.info()).model
+
+    async def cost(self, session: AnySession, usage: Usage) -> float | None:
+        return None
+
+    def follow_renditions(self, show: Callable[[str], None] | None) -> None:
+        return

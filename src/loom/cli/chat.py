@@ -1,7 +1,7 @@
-"""`loom chat`, which is also `loom` alone: a conversation on the line.
+"""`loom chat`, which is also `loom` alone: an interactive chat.
 
 The prompt is read between turns, in the ordinary way, so that editing, history and Ctrl+C work as in a shell; Ctrl+C
-during an answer ends the answer, not the conversation.
+during an answer ends the answer, not the chat. A new slash command is an entry of `Chat.commands` and a method.
 """
 
 from __future__ import annotations
@@ -9,22 +9,25 @@ from __future__ import annotations
 import asyncio
 import re
 import sys
-from collections.abc import Callable, Coroutine, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import click
 
 from loom.agent.session import LocalSession
 from loom.cli.context import print_table
+from loom.cli.log import draw_tree
+from loom.cli.shared.approval_prompt import AnySession
 from loom.cli.shared.attachments import MessageInput, attachment, read_clipboard
 from loom.cli.shared.daemon_lookup import open_session
 from loom.cli.shared.footer import footer, media_hints
 from loom.cli.shared.options import MessageOptions, message_options, message_options_from
 from loom.cli.shared.pending_approvals import answer_pending
 from loom.cli.shared.plan import compile_session
-from loom.cli.shared.renderers import TurnOutcome
+from loom.cli.shared.renderers import TurnOutcome, TurnRenderer
 from loom.cli.shared.session_lookup import open_place
 from loom.cli.shared.session_options import (
     apply_template,
@@ -38,11 +41,9 @@ from loom.cli.shared.session_options import (
     stored_key,
     use_key,
 )
-from loom.cli.shared.terminal import Colors, ProgressLine, one_line, print_line, quiet_keys, sentence
-from loom.cli.shared.turns import run_turn
-from loom.client import RemoteSession
+from loom.cli.shared.terminal import Colors, ProgressLine, one_line, print_line, quiet_keys, sentence, width
+from loom.cli.shared.turns import RuntimeHost, TurnHost, run_turn
 from loom.config import load_config
-from loom.content.blocks import ContentBlock
 from loom.content.inputs import Attachment
 from loom.content.messages import text_of
 from loom.errors import ContentError, LoomError
@@ -51,81 +52,91 @@ from loom.session import EventIterator
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
 _PUNCTUATION: Final = ",.;:!?)"
-_HELP: Final = """\
-/model [NAME]      choose a model; without a name, show the current one
-/context [A,B]     what the next request would contain, for these models
-/attach FILE       send a file with the next message; also @FILE inside a message
-/paste             attach the image on the clipboard
-/fork              continue in a new session; the old one is unchanged
-/compact           summarise the conversation and continue; everything stays in the tree
-/tree              the conversation with its branches
-/help              this
-/quit              exit (also Ctrl+D). Continue later with `loom -c`"""
 
 
 @click.command("chat")
 @message_options(tools="all")
 def chat_command(**given: Any) -> int:
     """Start an interactive chat. Attach files with @FILE or /attach; /help lists the commands."""
-    speaking = MessageOptions(**message_options_from(given))
+    options = MessageOptions(**message_options_from(given))
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
-        runtime = runner.run(stack.enter_async_context(Runtime.open(load_config(flags=speaking.flags))))
+        runtime = runner.run(stack.enter_async_context(Runtime.open(load_config(flags=options.flags))))
         try:
-            return Chat(runner, runtime, speaking).run()
+            return LocalChat(runner, runtime, options).run()
         finally:
             runner.run(stack.aclose())
 
 
-class Chat:
-    def __init__(self, runner: asyncio.Runner, runtime: Runtime, speaking: MessageOptions) -> None:
+class SlashCommand(NamedTuple):
+    arguments: str
+    help: str
+    run: Callable[[str], Coroutine[Any, Any, None]]
+
+
+class Chat(ABC):
+    """An interactive chat in any `Session`: reads lines, runs slash commands, sends messages and shows the turns."""
+
+    def __init__(self, runner: asyncio.Runner, host: TurnHost, options: MessageOptions) -> None:
         self._runner = runner
-        self._runtime = runtime
-        self._speaking = speaking
-        self._model = speaking.model
-        self._key = stored_key(runtime, speaking)
-        self._tools: Sequence[str] | None = None
-        self._session: LocalSession | None = None
-        self._waiting = [attachment(name) for name in speaking.template.attach]
+        self._host = host
+        self._options = options
+        self._session: AnySession | None = None
+        self._attachments = [attachment(name) for name in options.template.attach]
         self._ink = Colors(sys.stdout)
 
+    @abstractmethod
+    async def _open(self) -> str:
+        """Open the session that is continued, if any, settle its pending approvals, and return the header line."""
+
+    @abstractmethod
+    async def _send(self, message: MessageInput) -> None:
+        """Send a message, in a new session if there is none yet, and show the turn."""
+
+    @abstractmethod
+    async def _use_model(self, name: str) -> str:
+        """Use this model from now on, or only look if `name` is empty. Return its reference."""
+
+    @abstractmethod
+    def _renderer(self) -> TurnRenderer: ...
+
+    def commands(self) -> dict[str, SlashCommand]:
+        """The slash commands by name; the docstring of this module says where a new one goes."""
+        return {
+            "model": SlashCommand("[NAME]", "choose a model; without a name, show the current one", self._model),
+            "attach": SlashCommand(
+                "FILE", "send a file with the next message; also @FILE inside a message", self._attach
+            ),
+            "paste": SlashCommand("", "attach the image on the clipboard", self._paste),
+            "fork": SlashCommand("", "continue in a new session; the old one is unchanged", self._fork),
+            **self._more_commands(),
+            "help": SlashCommand("", "this", self._help),
+            "quit": SlashCommand("", "exit (also Ctrl+D). Continue later with -c", self._help),
+        }
+
+    def _more_commands(self) -> dict[str, SlashCommand]:
+        """Slash commands that only this kind of chat has."""
+        return {}
+
     def run(self) -> int:
-        self._runner.run(self._open())
+        header = self._runner.run(self._open())
+        sys.stdout.write(self._ink.dim(f"loom · {header} · /help, Ctrl+D to exit") + "\n")
+        sys.stdout.flush()
         use_line_editing()
         while (line := read_line(self._prompt())) is not None:
             if is_quit(line):
                 break
-            self._print_errors(line.strip())
-        if self._waiting:
-            print_line(f"not sent: {', '.join(map(_name, self._waiting))}")
+            self._run_line(line.strip())
+        if self._attachments:
+            print_line(f"not sent: {', '.join(map(_name, self._attachments))}")
         return 0
 
-    async def _open(self) -> None:
-        """A new session is written with its first message, so that looking in leaves nothing behind."""
-        speaking = self._speaking
-        await answer_pending(self._runtime, speaking, speaking.place)
-        self._tools = await choose_tools(self._runtime, speaking.tools, default="all")
-        await self._runtime.mcp.wait_ready()
-        print_warnings(self._runtime)
-        self._model = await requested_model(self._runtime, speaking)
-        if speaking.place.is_new:
-            self._model = await model_for(self._runtime, self._model)
-            who = self._runtime.model(self._model).reference
-        else:
-            self._session = await open_place(
-                self._runtime, speaking.place, model=self._model, system=speaking.system, title="", tools=self._tools
-            )
-            stored = await self._runtime.sessions.get(self._session.id)
-            who = f"{self._runtime.model(stored.model).reference}, {one_line(stored.title or stored.id, 50)}"
-        sys.stdout.write(self._ink.dim(f"loom · {who} · /help, Ctrl+D to exit") + "\n")
-        sys.stdout.flush()
-
     def _prompt(self) -> str:
-        chips = "".join(f"[{_name(item)}] " for item in self._waiting)
+        chips = "".join(f"[{_name(item)}] " for item in self._attachments)
         return f"{chips}› "
 
-    def _print_errors(self, line: str) -> None:
-        """What goes wrong is said, and the conversation goes on."""
+    def _run_line(self, line: str) -> None:
+        """Run a slash command or send a message. Errors are printed; the chat continues."""
         if not line:
             return
         try:
@@ -138,64 +149,37 @@ class Chat:
 
     def _command(self, line: str) -> Coroutine[Any, Any, None]:
         name, _, rest = line[1:].partition(" ")
-        known: dict[str, Callable[[str], Coroutine[Any, Any, None]]] = {
-            "model": self._switch,
-            "context": self._context,
-            "attach": self._attach,
-            "paste": self._paste,
-            "fork": self._fork,
-            "compact": self._compact,
-            "tree": self._tree,
-            "help": self._help,
-        }
-        if name not in known:
+        commands = self.commands()
+        if name not in commands:
             raise unknown_command(name)
-        return known[name](rest.strip())
+        return commands[name].run(rest.strip())
 
     async def _say(self, line: str) -> None:
         words, mentioned = mentions(line)
-        said = MessageInput(words, (*self._waiting, *mentioned))
-        self._waiting = []
-        system = self._speaking.system
-        if self._session is None:
-            said, system = apply_template(self._speaking, said)
-        async with ProgressLine(plain=self._speaking.plain) as progress:
-            blocks, notices = await ingest_input(self._runtime, self._speaking, said.files, said.contents, progress)
-            print_notices(notices)
-            await self._speak(await self._open_session(said.title, system), blocks, progress)
-
-    async def _open_session(self, title: str, system: str) -> LocalSession:
-        if self._session is None:
-            self._session = await self._runtime.session(
-                title=title, model=self._model, system=system, tools=self._tools
-            )
-        return self._session
-
-    async def _speak(self, session: LocalSession, blocks: list[ContentBlock], progress: ProgressLine) -> None:
-        speaking = self._speaking
-        use_key(self._runtime, speaking, self._key, (await self._runtime.sessions.get(session.id)).model)
-        async with open_session(self._runtime, speaking, session, self._tools) as speaker:
-            await self._render_turn(speaker, speaker.stream(*blocks), blocks, progress)
+        message = MessageInput(words, (*self._attachments, *mentioned))
+        self._attachments = []
+        await self._send(message)
 
     async def _render_turn(
         self,
-        session: LocalSession | RemoteSession,
+        session: AnySession,
         turn: EventIterator,
-        blocks: Sequence[ContentBlock],
         progress: ProgressLine,
+        *,
+        said: str = "",
+        advise: Callable[[TurnOutcome], Awaitable[Sequence[str]]] | None = None,
     ) -> TurnOutcome:
-        speaking = self._speaking
         outcome = await run_turn(
-            self._runtime,
+            self._host,
             session,
             turn,
-            renderer_for(self._runtime, "text", shows_reasoning=speaking.shows_reasoning, plain=speaking.plain),
-            said="\n".join(text_of(block) for block in blocks),
-            permission=speaking.permission,
+            self._renderer(),
+            said=said,
+            permission=self._options.permission,
             priced=sys.stdout.isatty(),
-            shows_reasoning=speaking.shows_reasoning,
+            shows_reasoning=self._options.shows_reasoning,
             progress=progress,
-            advise=partial(media_hints, self._runtime, blocks),
+            advise=advise,
         )
         if outcome.error is not None:
             print_line(sentence(outcome.error))
@@ -203,31 +187,17 @@ class Chat:
             click.echo(self._ink.dim(footer(outcome)) + "\n")
         return outcome
 
-    async def _switch(self, name: str) -> None:
-        if name:
-            reference = self._runtime.model(name).reference
-            self._model = name
-            if self._session is not None:
-                await self._session.use(name)
-            click.echo(f"{reference} is now the model")
-            return
-        current = (await self._runtime.sessions.get(self._session.id)).model if self._session else self._model
-        click.echo(self._runtime.model(current).reference)
-
-    async def _context(self, names: str) -> None:
-        if self._session is None:
-            raise LoomError("The conversation is empty: nothing to show.")
-        stored = await self._runtime.sessions.get(self._session.id)
-        found = await compile_session(self._runtime, stored, tools=self._tools)
-        await print_table(found, await found.models(names or stored.model))
+    async def _model(self, name: str) -> None:
+        reference = await self._use_model(name)
+        click.echo(f"{reference} is now the model" if name else reference)
 
     async def _attach(self, name: str) -> None:
         if not name:
             raise LoomError("No file given.", hint="Example: /attach report.pdf#3-7")
-        self._waiting.append(attachment(name.strip("\"'")))
+        self._attachments.append(attachment(name.strip("\"'")))
 
     async def _paste(self, _: str) -> None:
-        self._waiting += await asyncio.to_thread(read_clipboard)
+        self._attachments += await asyncio.to_thread(read_clipboard)
 
     async def _fork(self, _: str) -> None:
         if self._session is None:
@@ -235,28 +205,120 @@ class Chat:
         self._session = await self._session.fork()
         click.echo(f"now in {self._session.id}; the old session is unchanged")
 
-    async def _compact(self, _: str) -> None:
+    async def _help(self, _: str) -> None:
+        for name, found in self.commands().items():
+            click.echo(f"{f'/{name} {found.arguments}':<19}{found.help}")
+
+
+class LocalChat(Chat):
+    """A chat in a session of this process. Messages go through the daemon where one runs with the same settings."""
+
+    def __init__(self, runner: asyncio.Runner, runtime: Runtime, options: MessageOptions) -> None:
+        super().__init__(runner, RuntimeHost(runtime), options)
+        self._runtime = runtime
+        self._model_name = options.model
+        self._key = stored_key(runtime, options)
+        self._tools: Sequence[str] | None = None
+
+    def _more_commands(self) -> dict[str, SlashCommand]:
+        return {
+            "context": SlashCommand("[A,B]", "what the next request would contain, for these models", self._context),
+            "compact": SlashCommand(
+                "", "summarise the conversation and continue; everything stays in the tree", self._compact
+            ),
+            "tree": SlashCommand("", "the conversation with its branches", self._tree),
+        }
+
+    async def _open(self) -> str:
+        """A new session is written with its first message, so that opening a chat leaves nothing behind."""
+        options = self._options
+        await answer_pending(self._runtime, options, options.place)
+        self._tools = await choose_tools(self._runtime, options.tools, default="all")
+        await self._runtime.mcp.wait_ready()
+        print_warnings(self._runtime)
+        self._model_name = await requested_model(self._runtime, options)
+        if options.place.is_new:
+            self._model_name = await model_for(self._runtime, self._model_name)
+            return self._runtime.model(self._model_name).reference
+        self._session = await open_place(
+            self._runtime,
+            options.place,
+            model=self._model_name,
+            system=options.system,
+            title="",
+            tools=self._tools,
+            agent=options.agent,
+        )
+        stored = await self._runtime.sessions.get(self._session.id)
+        return f"{self._runtime.model(stored.model).reference}, {one_line(stored.title or stored.id, 50)}"
+
+    async def _send(self, message: MessageInput) -> None:
+        system = self._options.system
         if self._session is None:
-            raise LoomError("The conversation is empty: nothing to summarise.")
-        before, head = len(await self._session.path()), await self._session.head()
-        async with ProgressLine(plain=self._speaking.plain) as progress:
-            outcome = await self._render_turn(self._session, self._session.compact(), (), progress)
-        if outcome.error is None and await self._session.head() == head:
+            message, system = apply_template(self._options, message)
+        async with ProgressLine(plain=self._options.plain) as progress:
+            blocks, notices = await ingest_input(
+                self._runtime, self._options, message.files, message.contents, progress
+            )
+            print_notices(notices)
+            if self._session is None:
+                self._session = await self._runtime.session(
+                    title=message.title,
+                    model=self._model_name,
+                    system=system,
+                    tools=self._tools,
+                    agent=self._options.agent,
+                )
+            own = self._own_session("")
+            use_key(self._runtime, self._options, self._key, (await self._runtime.sessions.get(own.id)).model)
+            async with open_session(self._runtime, self._options, own, self._tools) as session:
+                await self._render_turn(
+                    session,
+                    session.stream(*blocks),
+                    progress,
+                    said="\n".join(text_of(block) for block in blocks),
+                    advise=partial(media_hints, self._runtime, blocks),
+                )
+
+    def _renderer(self) -> TurnRenderer:
+        options = self._options
+        return renderer_for(self._runtime, "text", shows_reasoning=options.shows_reasoning, plain=options.plain)
+
+    async def _use_model(self, name: str) -> str:
+        if name:
+            reference = self._runtime.model(name).reference
+            self._model_name = name
+            if self._session is not None:
+                await self._session.use(name)
+            return reference
+        if self._session is not None:
+            return await self._host.model_of(self._session)
+        return self._runtime.model(self._model_name).reference
+
+    def _own_session(self, otherwise: str) -> LocalSession:
+        if self._session is None:
+            raise LoomError(f"The conversation is empty: {otherwise}.")
+        assert isinstance(self._session, LocalSession)
+        return self._session
+
+    async def _context(self, names: str) -> None:
+        stored = await self._runtime.sessions.get(self._own_session("nothing to show").id)
+        found = await compile_session(self._runtime, stored, tools=self._tools)
+        await print_table(found, await found.models(names or stored.model))
+
+    async def _compact(self, _: str) -> None:
+        session = self._own_session("nothing to summarise")
+        before, head = len(await session.path()), await session.head()
+        async with ProgressLine(plain=self._options.plain) as progress:
+            outcome = await self._render_turn(session, session.compact(), progress)
+        if outcome.error is None and await session.head() == head:
             raise LoomError("The model returned no summary.", hint="Try again, or choose another model: /model NAME")
         if outcome.error is None:
             click.echo(f"{before} messages summarised into one; all of them are still in /tree")
 
     async def _tree(self, _: str) -> None:
-        from loom.cli.log import draw_tree
-        from loom.cli.shared.terminal import width
-
-        if self._session is None:
-            raise LoomError("The conversation is empty: no tree.")
-        stored = await self._runtime.sessions.get(self._session.id)
+        stored = await self._runtime.sessions.get(self._own_session("no tree").id)
         click.echo(draw_tree(await self._runtime.forest.read_tree(stored.id), stored.head_id, width=width()))
-
-    async def _help(self, _: str) -> None:
-        click.echo(_HELP)
 
 
 def _name(item: Attachment) -> str:
@@ -268,7 +330,7 @@ def is_quit(line: str) -> bool:
 
 
 def print_interrupted() -> None:
-    """On a line of its own, wherever the answer was."""
+    """Print on a line of its own, wherever the answer stopped."""
     if sys.stderr.isatty():
         sys.stderr.write("\n")
     print_line("interrupted; the conversation is saved")
@@ -279,8 +341,8 @@ def unknown_command(name: str) -> LoomError:
 
 
 def mentions(line: str) -> tuple[str, list[Attachment]]:
-    """`look at @login.png` → the words and the files; a line that is nothing but a path (a file was dropped) is one.
-    What looks like a file and is none is sent as words, and that is said."""
+    """Split `look at @login.png` into words and files. A line that is only a path (a dropped file) is a file. A mention
+    of a file that does not exist is sent as text, with a notice."""
     dropped = line.strip("\"'").replace("\\ ", " ").removeprefix("file://")
     try:
         return "", [attachment(dropped)]
@@ -308,7 +370,7 @@ def mentions(line: str) -> tuple[str, list[Attachment]]:
 
 
 def read_line(prompt: str) -> str | None:
-    """None at the end of the input; Ctrl+C begins the line anew."""
+    """Return None at the end of the input. Ctrl+C starts the line again."""
     while True:
         try:
             return input(prompt if sys.stdin.isatty() else "")
@@ -320,7 +382,7 @@ def read_line(prompt: str) -> str | None:
 
 
 def use_line_editing() -> None:
-    """Arrow keys and history on a terminal, where Python was built with them."""
+    """Turn on arrow keys and history on a terminal, if Python was built with readline."""
     if not sys.stdin.isatty():
         return
     try:

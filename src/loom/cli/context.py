@@ -37,6 +37,7 @@ from loom.compile.renditions import Renditions
 from loom.compile.request import NextRequest, Snapshot
 from loom.compile.trim import UNLIMITED
 from loom.config import Config
+from loom.config.schema import AgentEntry
 from loom.content.blocks import DocumentBlock, ToolResult
 from loom.content.media import size_label
 from loom.content.messages import Message
@@ -47,6 +48,7 @@ from loom.prompt import Receipt, ReceiptRow
 from loom.providers.http import WIRES
 from loom.providers.media_body import MediaBody, elide_media
 from loom.runtime import Runtime, price
+from loom.runtime.agents import agent_tools, apply_vision, find_agent
 
 if TYPE_CHECKING:
     from loom.cli.ask import AskOptions
@@ -261,6 +263,9 @@ async def print_request(found: CompileSource, model: Model, *, full: bool) -> No
 async def show_request(runtime: Runtime, asked: AskOptions, said: MessageInput) -> None:
     """The wire's JSON; for the built-in model, which has no wire, what it would be shown."""
     tools = await choose_tools(runtime, asked.tools, default="safe")
+    agent = find_agent(runtime.config, asked.agent) if asked.agent else AgentEntry()
+    if agent.tools is not None:
+        tools = tuple(agent_tools(agent, runtime.available_tools(tools)))
     with tempfile.TemporaryDirectory(prefix="loom-") as folder:
         scratch = TemporaryMedia(Path(folder), runtime.media)
         limits = runtime.config.media_limits()
@@ -288,7 +293,7 @@ async def show_request(runtime: Runtime, asked: AskOptions, said: MessageInput) 
             config=runtime.config,
         )
         reference = asked.model or before.model or await runtime.default_model()
-        model = await runtime.resolve_live(reference)
+        model = apply_vision(await runtime.resolve_live(reference), agent.vision)
         if model.wire in WIRES:
             await print_request(now, model, full=asked.full)
         else:
@@ -308,5 +313,5 @@ async def _before(runtime: Runtime, asked: AskOptions, tools: Sequence[str] | No
         head = (await runtime.forest.node(asked.place.node)).id if asked.place.node else ""
         found = await compile_session(runtime, stored, head=head, tools=tools)
         return _Before(found.title, found.model, found.snapshot)
-    system = await runtime.system_for(asked.system, Path.cwd())
+    system = await runtime.system_for(asked.system, Path.cwd(), tools=tools, agent=asked.agent)
     return _Before("", "", Snapshot(system=system))

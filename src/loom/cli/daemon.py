@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import os
 import secrets
 import shutil
@@ -17,12 +18,12 @@ from urllib.parse import urlsplit, urlunsplit
 
 import click
 import msgspec
+import segno
 
 from loom.cli.shared.attachments import read_password
 from loom.cli.shared.daemon_lookup import running_daemon
-from loom.cli.shared.qr import draw_qr
 from loom.cli.shared.terminal import print_line
-from loom.cli.shared.toml_files import write_file_whole
+from loom.cli.shared.toml_files import write_user_file
 from loom.config import Config, load_config
 from loom.config.files import display_path, home_folder
 from loom.errors import ConfigError, NotFound
@@ -134,6 +135,18 @@ def _show(link: str, *, opens: bool, with_code: bool = False) -> None:
         print_line("Cannot open a browser: open the link yourself")
 
 
+def draw_qr(link: str) -> str:
+    """Return a QR code, two rows of modules in one of characters, dark on light in any colour scheme."""
+    rows = [bytes(row) for row in segno.make_qr(link, error="l").matrix_iter(border=4)]
+    blank = bytes(len(rows[0]))
+    glyphs = {(0, 0): " ", (1, 0): "▀", (0, 1): "▄", (1, 1): "█"}
+    lines = (
+        "".join(glyphs[pair] for pair in zip(upper, lower, strict=True))
+        for upper, lower in itertools.zip_longest(rows[::2], rows[1::2], fillvalue=blank)
+    )
+    return "\n".join(f"\x1b[30;107m{line}\x1b[0m" for line in lines)
+
+
 def _open(link: str) -> bool:
     """Without a display a text browser would take the terminal over."""
     if sys.platform.startswith("linux") and not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):
@@ -230,7 +243,7 @@ def install(port: int | None, prints: bool) -> None:
         return
     _require_systemd()
     file = _file()
-    write_file_whole(file, text, mode=0o644)
+    write_user_file(file, text, mode=0o644)
     _systemctl("daemon-reload")
     _systemctl("enable", "--now", UNIT)
     click.echo(f"✔ {display_path(file, Path.cwd())} installed and started; `loom web` opens it")

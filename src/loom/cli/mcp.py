@@ -14,7 +14,7 @@ import msgspec
 
 from loom.cli.shared.exit_codes import FAILED, OK
 from loom.cli.shared.terminal import one_line, print_line, safe_text
-from loom.cli.shared.toml_files import add_table, remove_table, user_config_file, write_file_whole
+from loom.cli.shared.toml_files import add_table, remove_table, user_config_file, write_user_file
 from loom.config import Config, load_config
 from loom.config.files import display_path
 from loom.errors import ConfigError
@@ -172,7 +172,7 @@ def _change_project(file: Path, name: str, entry: dict[str, Any] | None) -> None
         raise ConfigError(said, file=PROJECT_FILE, hint="List servers: loom mcp list")
     changed = {**table, name: entry} if entry else {key: value for key, value in table.items() if key != name}
     whole = msgspec.json.encode({**data, "mcpServers": changed})
-    write_file_whole(file, msgspec.json.format(whole, indent=2).decode() + "\n", mode=0o644)
+    write_user_file(file, msgspec.json.format(whole, indent=2).decode() + "\n", mode=0o644)
 
 
 def _project(file: Path) -> dict[str, Any]:

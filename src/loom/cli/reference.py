@@ -9,6 +9,7 @@ from typing import Final
 
 import click
 
+from loom.atomic_file import write_file_whole
 from loom.cli.root import loom
 from loom.cli.shared.exit_codes import MEANINGS
 
@@ -50,4 +51,4 @@ def _pages(command: click.Command, name: str, parent: click.Context | None) -> I
 
 if __name__ == "__main__":
     file = Path(sys.argv[1])
-    file.write_text(update_page(file.read_text(encoding="utf-8")), encoding="utf-8")
+    write_file_whole(file, update_page(file.read_text(encoding="utf-8")), mode=0o666)

@@ -25,6 +25,7 @@ COMMANDS: Final = {
     "undo": "Undo what the agent changed in files.",
     "context": "Show what the next request would contain, for one model or several.",
     "wire": "Show the exact request body for a model.",
+    "prompt": "Show the system prompt of a new session.",
     "read": "Show how Loom reads files: blocks, text, errors.",
     "models": "List models, what they accept, and how Loom knows.",
     "keys": "Manage API keys.",

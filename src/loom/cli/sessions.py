@@ -12,6 +12,7 @@ from typing import Any, Final
 import click
 import msgspec
 
+from loom.atomic_file import write_file_whole
 from loom.cli.shared.exit_codes import FAILED, OK
 from loom.cli.shared.options import complete_sessions
 from loom.cli.shared.session_lookup import all_sessions, find_session, last_session
@@ -235,8 +236,10 @@ async def _export(wanted: str, form: ExportFormat, output: Path | None) -> None:
 
 
 def _write(file: Path, data: bytes) -> None:
+    if not file.parent.is_dir():  # a mistyped path must not create folders
+        raise ConfigError(f"{file.parent} is not a folder.", hint="Choose another path.")
     try:
-        file.write_bytes(data)
+        write_file_whole(file, data, mode=0o666)
     except OSError as error:
         raise ConfigError(f"{file} cannot be written: {error.strerror}.", hint="Choose another path.") from None
 

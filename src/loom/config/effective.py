@@ -114,6 +114,12 @@ class Config(Settings, frozen=True, kw_only=True):
         """Return the system prompt of an agent, read from its file if it names one."""
         return value_references.prompt_text(self.agents[agent_id].system, self._entry(("agents", agent_id, "system")))
 
+    def prompt_parts(self) -> tuple[str, str]:
+        """Return what stands instead of the default prompt, and what stands behind it, read from files if named."""
+        written = (("system", self.prompt.system), ("append", self.prompt.append))
+        system, append = (value_references.prompt_text(text, self._entry(("prompt", key))) for key, text in written)
+        return system, append
+
     def action_for(self, tool: str, *subjects: str) -> ApprovalAction:
         """Return the action for a call; `subjects` are its commands, paths or URLs. The strictest result counts."""
         return decide(self.approval, self.project_approval, tool, subjects or ("",))

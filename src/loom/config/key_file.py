@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import tempfile
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import cast
 
 import msgspec
 
+from loom.atomic_file import write_file_whole
 from loom.config.files import KEYS_NAME, display_path
 from loom.config.loader import user_folder
 from loom.config.schema_tree import as_table
@@ -50,16 +50,6 @@ def write_keys(file: Path, keys: Mapping[str, str]) -> None:
     ]
     text = "# Written by `loom keys`.\n[keys]\n" + "".join(f"{line}\n" for line in lines)
     try:
-        file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        descriptor, name = tempfile.mkstemp(dir=file.parent, prefix=".keys-")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-                opened.write(text)
-                opened.flush()
-                os.fsync(opened.fileno())
-            Path(name).replace(file)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_file_whole(file, text, private=True)
     except OSError as error:
         raise ConfigError(f"{display_path(file, Path.cwd())} cannot be written: {error.strerror}.") from None

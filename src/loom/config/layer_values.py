@@ -13,6 +13,7 @@ from typing import Literal, TypeAlias
 import msgspec
 
 from loom.config.files import ConfigFile
+from loom.config.schema import REMOVED
 from loom.config.schema_tree import (
     KeyPath,
     NamedTables,
@@ -195,6 +196,10 @@ class _Walk:
 
 
 def unknown_key(at: TableShape, name: str, path: KeyPath) -> str:
+    written = (*path, name)
+    for key, said in REMOVED.items():
+        if len(key) == len(written) and all(part in ("*", found) for part, found in zip(key, written, strict=True)):
+            return said
     meant = suggest(at, name, path)
     return "is not a known key" + (f"; did you mean {key_text(meant)}?" if meant else "")
 

@@ -188,7 +188,7 @@ def _needs_trust(entry: LayerValue, own_models: set[str]) -> bool:
     path = entry.path
     if path[0] == "models" and path[2:] == ("provider",) and path[1] in own_models:
         return True  # else a project could send the key of one provider to another
-    if path[0] == "agents" and path[-1] == "system" and leaves_folder(entry.value, entry):
+    if path[0] in ("agents", "prompt") and path[-1] in ("system", "append") and leaves_folder(entry.value, entry):
         return True
     return any(_covers(name.split("."), path) for name in PROTECTED)
 

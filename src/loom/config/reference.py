@@ -8,6 +8,7 @@ from typing import Any, Final, cast
 
 import msgspec
 
+from loom.atomic_file import write_file_whole
 from loom.config.schema import PROTECTED, Section, Settings
 from loom.config.schema_tree import KeyPath, NamedTables, Shape, TableShape, ValueShape, expected_text, shape
 from loom.config.secret import printable
@@ -48,7 +49,7 @@ def update_page(file: Path) -> None:
     """Rewrite the tables in the page, between its two markers."""
     before, rest = file.read_text("utf-8").split(BEGIN)
     after = rest.split(END)[1]
-    file.write_text(f"{before}{BEGIN}\n\n{reference()}\n{END}{after}", "utf-8")
+    write_file_whole(file, f"{before}{BEGIN}\n\n{reference()}\n{END}{after}", mode=0o666)
 
 
 def _tables(at: Shape, path: KeyPath) -> Iterator[tuple[KeyPath, TableShape]]:

@@ -67,16 +67,26 @@ class ModelEntry(Section, frozen=True, kw_only=True):
     max_tokens: Annotated[Tokens | None, about("The maximum length of an answer.")] = None
     temperature: Annotated[Temperature | None, about("The sampling temperature.")] = None
     detail: Annotated[Literal["auto", "low", "high"], about("The image detail, for images without their own.")] = "auto"
-    roles: Annotated[tuple[str, ...], about('What you use it for, such as `"describe"`.')] = ()
-    tier: Annotated[str, about("A label for its strength or price, such as `fast`.")] = ""
     headers: Annotated[Mapping[str, Secret], about("Additional HTTP headers.")] = msgspec.field(
         default_factory=dict[str, Secret]
     )
     capabilities: Annotated[CapabilityOverrides, about("Facts that override the catalogue.")] = CapabilityOverrides()
 
 
+class ApprovalRule(Section, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What to do when a tool is called."""
+
+    tool: Annotated[
+        Annotated[str, Meta(min_length=1)], about("The tool, or a pattern: `SERVER__*`; `mcp_*`: all of MCP.")
+    ]
+    pattern: Annotated[Annotated[str, Meta(min_length=1)], about("What its subject (command, path, URL) is like.")] = (
+        "*"
+    )
+    action: Annotated[ApprovalAction, about("What to do.")]
+
+
 class AgentModel(Section, frozen=True, kw_only=True):
-    """The model of an agent."""
+    """The model of an agent, in the form of older files; `model` is shorter."""
 
     provider: Annotated[str, about("The provider.")] = ""
     model: Annotated[str, about("Its name at the provider, or a name from `[models]`; empty means `model`.")] = ""
@@ -86,12 +96,27 @@ class AgentEntry(Section, frozen=True, kw_only=True):
     """An agent. Write a table `[agents.ID]`, or a list `[[agents]]` in which each has an `id`."""
 
     id: Annotated[str, about("Its name; in a table it is the name of the table.")] = ""
-    brain: Annotated[AgentModel, about("The model that it uses.")] = AgentModel()
+    description: Annotated[str, about("What it is for; other agents read this before they ask it.")] = ""
+    model: Annotated[str, about("`provider/model`, or a name from `[models]`; empty means the default model.")] = ""
+    brain: Annotated[AgentModel, about("The same as `model`, as `provider` and `model`.")] = AgentModel()
     vision: Annotated[bool | Literal["auto"], about('Whether it gets images; `"auto"`: if the model supports it.')] = (
         "auto"
     )
-    system: Annotated[str, about("The system prompt, or `{file:prompt.md}`.")] = ""
-    tools: Annotated[tuple[str, ...] | None, about("The tools it may use; unset means all of them.")] = None
+    system: Annotated[str, about("The system prompt instead of the default, or `{file:prompt.md}`.")] = ""
+    tools: Annotated[
+        tuple[str, ...] | None, about("The tools it may use, or patterns: `SERVER__*`; unset means all of them.")
+    ] = None
+    rules: Annotated[
+        tuple[ApprovalRule, ...], about("Approval rules behind those of `approval.rules`; the last match wins.")
+    ] = ()
+
+
+class PromptSettings(Section, frozen=True, kw_only=True):
+    """The system prompt of new sessions that have tools. `loom prompt` prints it."""
+
+    default: Annotated[bool, about("Begin with the default prompt: how to work, and facts about the machine.")] = True
+    system: Annotated[str, about("Instead of the default prompt: a text, or `{file:prompt.md}`.")] = ""
+    append: Annotated[str, about("Behind it: a text, or `{file:prompt.md}`.")] = ""
 
 
 class ImageSettings(Section, frozen=True, kw_only=True):
@@ -114,7 +139,6 @@ class DocumentSettings(Section, frozen=True, kw_only=True):
     max_text_bytes: Annotated[Bytes, about("The maximum text of one read.")] = 1_000_000
     max_expanded_bytes: Annotated[Bytes, about("The decompressed size of an archive (docx, xlsx, …).")] = 268_435_456
     pages_per_read: Annotated[Annotated[int, Meta(ge=1, le=1000)], about("Pages per read.")] = 20
-    warn_over_pages: Annotated[Positive, about("Pages above which a notice says that a document is long.")] = 100
     dpi: Annotated[Annotated[int, Meta(ge=36, le=600)], about("Resolution of page images.")] = 150
 
 
@@ -169,6 +193,10 @@ class TurnSettings(Section, frozen=True, kw_only=True):
         Literal["continue", "stop"],
         about("Whether a turn whose process ended is continued by the next process, or closed as interrupted."),
     ] = "continue"
+    engine: Annotated[
+        Literal["builtin", "dbos"],
+        about("What records the steps of turns: Loom alone, or DBOS as well (`loom-runtime[dbos]`, needs PostgreSQL)."),
+    ] = "builtin"
 
 
 class ToolSettings(Section, frozen=True, kw_only=True):
@@ -256,18 +284,6 @@ class ServerSettings(Section, frozen=True, kw_only=True):
     max_upload_bytes: Annotated[Bytes, about("The largest upload.")] = 67_108_864
 
 
-class ApprovalRule(Section, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What to do when a tool is called."""
-
-    tool: Annotated[
-        Annotated[str, Meta(min_length=1)], about("The tool, or a pattern: `SERVER__*`; `mcp_*`: all of MCP.")
-    ]
-    pattern: Annotated[Annotated[str, Meta(min_length=1)], about("What its subject (command, path, URL) is like.")] = (
-        "*"
-    )
-    action: Annotated[ApprovalAction, about("What to do.")]
-
-
 class ApprovalSettings(Section, frozen=True, kw_only=True):
     """Which tool calls need approval."""
 
@@ -330,6 +346,7 @@ class Settings(Section, frozen=True, kw_only=True):
     agents: Annotated[Mapping[str, AgentEntry], about("Agents by their id.")] = msgspec.field(
         default_factory=dict[str, AgentEntry]
     )
+    prompt: PromptSettings = msgspec.field(default_factory=PromptSettings)
     images: ImageSettings = msgspec.field(default_factory=ImageSettings)
     documents: DocumentSettings = msgspec.field(default_factory=DocumentSettings)
     audio: AudioSettings = msgspec.field(default_factory=AudioSettings)
@@ -346,6 +363,13 @@ class Settings(Section, frozen=True, kw_only=True):
     mcp: McpSettings = msgspec.field(default_factory=McpSettings)
 
 
+REMOVED: Final = {
+    ("models", "*", "roles"): "was removed, because it had no effect; `context.describer` names the describing model",
+    ("models", "*", "tier"): "was removed, because it had no effect; delete it",
+    ("documents", "warn_over_pages"): "was removed, because it had no effect; delete it",
+}
+"""Keys of earlier versions, and what to do about each. They are warnings."""
+
 PROTECTED: Final = (
     "home",
     "trusted_folders",
@@ -354,6 +378,7 @@ PROTECTED: Final = (
     "models.*.base_url",
     "models.*.api_key",
     "models.*.headers",
+    "agents.*.rules",
     "worker",
     "context.describer",
     "turn",

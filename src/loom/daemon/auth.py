@@ -15,6 +15,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
+from loom.atomic_file import write_file_whole
 from loom.daemon.problems import TooMany
 from loom.errors import ConfigError
 
@@ -104,21 +105,11 @@ def read_token(file: Path) -> str:
 
 
 def write_token(file: Path, token: str) -> None:
-    """Whole or not at all, and never readable by others, not even for a moment."""
-    scratch = file.with_name(f".{file.name}-{secrets.token_hex(8)}")
+    """Write the token atomically, never readable by other users, not even for a moment."""
     try:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         file.parent.chmod(0o700)
-        descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
-        try:
-            with os.fdopen(descriptor, "w", encoding="ascii") as opened:
-                opened.write(f"{token}\n")
-                opened.flush()
-                os.fsync(opened.fileno())
-            scratch.replace(file)
-        except BaseException:
-            scratch.unlink(missing_ok=True)
-            raise
+        write_file_whole(file, f"{token}\n", private=True)
     except OSError as error:
         raise ConfigError(f"The token file cannot be written: {os.strerror(error.errno or 0)}.") from None
 

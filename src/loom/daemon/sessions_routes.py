@@ -38,6 +38,7 @@ from loom.daemon.turns import state_of
 from loom.daemon.views import siblings_of, tree_node
 from loom.errors import Conflict, ContentError, Corrupt, NotFound, Stale, Unreadable
 from loom.message_types import Children
+from loom.runtime.agents import AGENT, find_agent
 from loom.store.session_rows import StoredSession
 from loom.tools.file_walk import Walk
 from loom.tools.workspace import open_folder
@@ -52,9 +53,10 @@ async def create(call: Call[None, NewSession]) -> Response:
         daemon.runtime.model(body.model)
     session = await daemon.runtime.session(
         title=body.title,
-        model=body.model or await daemon.runtime.default_model(),
+        model=body.model or ("" if body.agent else await daemon.runtime.default_model()),
         system=body.system,
         workspace=await folder_of(body.workspace),
+        agent=body.agent,
     )
     await daemon.turns.announce_change(session.id)
     return await session_response(daemon, await daemon.runtime.sessions.get(session.id), status=201)
@@ -113,7 +115,12 @@ async def change(call: Call[None, SessionChangeBody]) -> Response:
     daemon, body = call.daemon, call.body
     if body.model:
         daemon.runtime.model(body.model)
-    stored = await _update(daemon, call, title=body.title, model=body.model or None, archived=body.archived)
+    if body.agent:
+        find_agent(daemon.runtime.config, body.agent)
+    settings = None if body.agent is None else {AGENT: body.agent or None}
+    stored = await _update(
+        daemon, call, title=body.title, model=body.model or None, archived=body.archived, settings=settings
+    )
     return await session_response(daemon, stored)
 
 

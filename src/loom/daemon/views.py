@@ -15,6 +15,7 @@ from loom.errors import LoomError, StoreError
 from loom.message_types import MessageView
 from loom.models import Usage
 from loom.runtime import Runtime
+from loom.runtime.agents import AGENT
 from loom.store.nodes import Node
 from loom.store.session_rows import StoredSession
 
@@ -53,6 +54,7 @@ class Views:
             state=state,
             snippet=stored.damage or glimpse.snippet,
             thumb=glimpse.thumb,
+            agent=str(stored.settings.get(AGENT, "")),
         )
 
     async def _glimpse(self, head: str) -> Summary:

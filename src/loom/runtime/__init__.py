@@ -24,6 +24,7 @@ from loom.agent.services import Services, SessionLock, TurnLimits
 from loom.agent.session import LocalSession
 from loom.agent.sink import WriteBatching
 from loom.agent.steps import DirectSteps, Steps
+from loom.agent.system_prompt import default_prompt, read_environment
 from loom.agent.tracked_files import SeenFile
 from loom.compile.descriptions import Describer
 from loom.compile.media_facts import FactCache
@@ -37,11 +38,12 @@ from loom.config.approval import ApprovalPolicy
 from loom.content.inputs import Attachment, Content
 from loom.content.media import Media
 from loom.content.messages import Message
-from loom.errors import ConfigError, ProviderError, StoreError
+from loom.errors import ConfigError, NotFound, ProviderError, StoreError
 from loom.formats.renderer import FormatRenderer
 from loom.formats.worker import WorkerPool, hold_pool
 from loom.models import PDF, Model, Usage
 from loom.prompt import Prompt, Sampling
+from loom.runtime.agents import AGENT, agent_model, agent_services, agent_tools, find_agent
 from loom.runtime.custom_provider import REGISTERED, Answering
 from loom.runtime.event_log import EventLog
 from loom.runtime.model_resolution import (
@@ -94,7 +96,7 @@ class Runtime:
 
     BUILT_IN: Final = "loom/spark"
 
-    def __init__(self, config: Config, database: Database, media: MediaStore) -> None:
+    def __init__(self, config: Config, database: Database, media: MediaStore, *, steps: Steps | None = None) -> None:
         self.config = config
         self.database = database
         self.media = media
@@ -139,7 +141,7 @@ class Runtime:
         self.auto_context: tuple[str, ...] = config.context.auto_context
         """Globs of text files that every session is kept informed of."""
         self.reads_instructions = True
-        """Whether a new session begins with what AGENTS.md says."""
+        """Whether a new session begins with the default system prompt and what AGENTS.md says."""
         self.notices: list[str] = []
         self.mcp = mcp_servers(config, Path.cwd(), self.notices.append)
         self.offers_mcp = True
@@ -147,7 +149,7 @@ class Runtime:
         self.workers: WorkerPool | None = None
         """The processes that decode files; they end with the last runtime that is open."""
         self._batching = WriteBatching()
-        self._steps: Steps = DirectSteps()
+        self._steps: Steps = steps or DirectSteps()
         self._http: Provider | None = None
         self._discovery: Discovery | None = None
         self._connections: Connections | None = None
@@ -165,16 +167,26 @@ class Runtime:
         runtime: Runtime | None = None
         try:
             address = config.secret("media", "url") or folder / MEDIA
-            runtime = cls(config, database, open_media(address, timeout_seconds=config.media.timeout_seconds))
-            with hold_pool() as runtime.workers:
-                async with runtime.mcp:
-                    yield runtime
+            media = open_media(address, timeout_seconds=config.media.timeout_seconds)
+            async with _open_steps(config) as steps:
+                runtime = cls(config, database, media, steps=steps)
+                await steps.end_orphans(runtime._is_running)
+                with hold_pool() as runtime.workers:
+                    async with runtime.mcp:
+                        yield runtime
         finally:
             if runtime is not None and runtime._connections is not None:
                 await runtime._connections.close()
             await database.close()
             if runtime is not None:
                 runtime.holder.close()
+
+    async def _is_running(self, session_id: str, turn: str) -> bool:
+        try:
+            session = await self.sessions.get(session_id)
+        except NotFound:
+            return False
+        return session.settings.get("running", {}).get("turn") == turn
 
     def copy_from(self, other: Runtime) -> None:
         """Have the tools, models and rules of another one, which may live in another thread."""
@@ -250,18 +262,28 @@ class Runtime:
         system: str = "",
         workspace: str = "",
         tools: Sequence[str] | None = None,
+        agent: str = "",
     ) -> LocalSession:
-        """An earlier session by its id, or a new one; its workspace is the working directory unless said otherwise.
+        """Open an earlier session by its id, or begin a new one, in the working directory unless `workspace` is given.
 
-        `tools` are those that what is said through this object may call; without them, all of the runtime's.
+        `tools` are those that messages sent through this object may call; None means all of the runtime's. `agent`
+        names an agent of the configuration; an earlier session belongs to it from now on.
         """
         if self.offers_mcp:
             await self.mcp.wait_ready()
         self.available_tools(tools)
+        entry = find_agent(self.config, agent) if agent else None
         services = self.services()
         if session_id:
-            await self.sessions.get(session_id)
+            stored = await self.sessions.get(session_id)
+            if agent and stored.settings.get(AGENT) != agent:
+                stored = await self.sessions.update(session_id, settings={AGENT: agent})
+            if name := str(stored.settings.get(AGENT, "")):
+                services = agent_services(services, self.config.agents.get(name), self.config)
             return LocalSession(self._record(session_id), services, tools=tools)
+        if entry is not None:
+            services = agent_services(services, entry, self.config)
+            model = model or agent_model(entry)
         resolved = self.model(model)  # before anything is stored
         place = await asyncio.to_thread(_workspace, workspace)
         found = await self._instructions(place)
@@ -269,9 +291,14 @@ class Runtime:
         created = await self.sessions.create(
             title=title,
             model=model or resolved.reference,
-            system=with_instructions(system, found.files),
+            system=with_instructions(
+                system or await self.default_system(place, services.select_tools(tools), agent=agent), found.files
+            ),
             workspace=str(place),
-            settings={"tracked": msgspec.to_builtins(view)} if view else {},
+            settings={
+                **({"tracked": msgspec.to_builtins(view)} if view else {}),
+                **({AGENT: agent} if agent else {}),
+            },
         )
         unmatched = [UNMATCHED_RULE.format(pattern) for pattern in self.unmatched_rules()]
         return LocalSession(self._record(created.id), services, notices=(*found.notices, *unmatched), tools=tools)
@@ -279,9 +306,29 @@ class Runtime:
     def _record(self, session_id: str) -> StoredRecord:
         return StoredRecord(self._stores, session_id, self.holder.name)
 
-    async def system_for(self, system: str, workspace: Path) -> str:
-        """The system prompt that a new session would begin with: what is said, and what AGENTS.md says."""
+    async def system_for(
+        self, system: str, workspace: Path, *, tools: Collection[str] | None = None, agent: str = ""
+    ) -> str:
+        """Return the system prompt that a new session would begin with: `system` or the default one, and what
+        AGENTS.md says."""
+        if not system:
+            offered = self.services().select_tools(tools)
+            if agent:
+                offered = agent_tools(find_agent(self.config, agent), offered)
+            system = await self.default_system(workspace, offered, agent=agent)
         return with_instructions(system, (await self._instructions(workspace)).files)
+
+    async def default_system(self, workspace: Path, tools: Collection[str], *, agent: str = "") -> str:
+        """Return the system prompt of a session for which none is given: the agent's or the configured one, else the
+        default prompt where there are tools; and what the settings append to it."""
+        if not self.reads_instructions:
+            return self.config.system_prompt(agent) if agent else ""
+        system, append = self.config.prompt_parts()
+        if agent:
+            system = self.config.system_prompt(agent) or system
+        if not system and tools and self.config.prompt.default:
+            system = default_prompt(tools, await asyncio.to_thread(read_environment, workspace))
+        return "\n\n".join(part for part in (system, append) if part)
 
     async def _instructions(self, workspace: Path) -> Instructions:
         if not self.reads_instructions:
@@ -500,6 +547,19 @@ class _LazyUploads:
         if all(ref.size_bytes < MIN_UPLOAD_BYTES for ref in prompt.media()):
             return prompt
         return await self._open().apply(prompt, upload=upload)
+
+
+@asynccontextmanager
+async def _open_steps(config: Config) -> AsyncGenerator[Steps]:
+    """The engine that records the steps of turns."""
+    match config.turn.engine:
+        case "builtin":
+            yield DirectSteps()
+        case "dbos":
+            from loom.runtime.dbos_steps import open_dbos
+
+            async with open_dbos(config.secret("store", "url")) as steps:
+                yield steps
 
 
 def _lost_files(error: ProviderError, prompt: Prompt) -> tuple[str, ...]:

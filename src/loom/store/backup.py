@@ -19,6 +19,7 @@ from typing import Final
 
 import msgspec
 
+from loom.atomic_file import sync_folder, write_file_whole
 from loom.errors import Conflict, Corrupt, NotFound, StoreError
 from loom.store.database import Database, Transaction
 from loom.store.directories import make_folders
@@ -113,7 +114,7 @@ def restore_file(folder: Path, target: Path, *, replace: bool = False) -> Path |
     _copy_file(folder / DATABASE, fresh)
     aside = move_aside(target, "replaced") if target.exists() else None
     fresh.rename(target)
-    _sync(target.parent)
+    sync_folder(target.parent)
     return aside
 
 
@@ -162,7 +163,7 @@ def move_aside(file: Path, why: str) -> Path:
         beside = file.with_name(file.name + suffix)
         if beside.exists():
             beside.rename(aside.with_name(aside.name + suffix))
-    _sync(file.parent)
+    sync_folder(file.parent)
     return aside
 
 
@@ -230,14 +231,10 @@ def _is_empty(file: Path) -> bool:
 
 
 def _publish(folder: Path, fresh: Path, manifest: Manifest) -> None:
-    note = folder / f"{MANIFEST}.new"
-    note.write_bytes(msgspec.json.format(msgspec.json.encode(manifest)))
-    for file in (fresh, note):
-        with file.open("rb+") as opened:
-            os.fsync(opened.fileno())
+    with fresh.open("rb+") as opened:
+        os.fsync(opened.fileno())
     fresh.rename(folder / DATABASE)
-    note.rename(folder / MANIFEST)
-    _sync(folder)
+    write_file_whole(folder / MANIFEST, msgspec.json.format(msgspec.json.encode(manifest)))
 
 
 def _copy_file(source: Path, target: Path) -> None:
@@ -255,11 +252,3 @@ def _copy_file(source: Path, target: Path) -> None:
 def _remove_database(file: Path) -> None:
     for suffix in ("", "-wal", "-shm", "-journal"):
         file.with_name(file.name + suffix).unlink(missing_ok=True)
-
-
-def _sync(folder: Path) -> None:
-    descriptor = os.open(folder, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)

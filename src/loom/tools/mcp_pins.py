@@ -3,11 +3,11 @@ again: the approval was given to what could be read then."""
 
 from __future__ import annotations
 
-import os
-import tempfile
 from pathlib import Path
 
 import msgspec
+
+from loom.atomic_file import write_file_whole
 
 
 class Pins:
@@ -30,12 +30,4 @@ class Pins:
         self._known.setdefault(server, {})[tool] = fingerprint
         if self._file is None:
             return
-        self._file.parent.mkdir(parents=True, exist_ok=True)
-        descriptor, name = tempfile.mkstemp(dir=self._file.parent, prefix=".mcp-")
-        try:
-            with os.fdopen(descriptor, "wb") as file:
-                file.write(msgspec.json.format(msgspec.json.encode(self._known, order="sorted")))
-            Path(name).replace(self._file)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_file_whole(self._file, msgspec.json.format(msgspec.json.encode(self._known, order="sorted")))

@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import Any, Final, cast
 
+from loom.atomic_file import write_file_whole
 from loom.tools.base import Tool
 from loom.tools.builtin import builtin_tools
 
@@ -82,4 +83,4 @@ def _default(name: str, facts: dict[str, Any], required: list[str]) -> str:
 
 
 if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(reference(), "utf-8")
+    write_file_whole(Path(sys.argv[1]), reference(), mode=0o666)

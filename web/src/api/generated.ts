@@ -487,6 +487,7 @@ export interface NewSession {
   model?: string;
   system?: string;
   workspace?: string;
+  agent?: string;
 }
 
 export interface NodeChange {
@@ -657,6 +658,7 @@ export interface SessionChangeBody {
   title?: string | null;
   model?: string | null;
   archived?: boolean | null;
+  agent?: string | null;
 }
 
 export interface SessionPage {
@@ -688,6 +690,7 @@ export interface SessionView {
   state: "idle" | "queued" | "running" | "waiting";
   snippet: string;
   thumb: string | null;
+  agent?: string;
 }
 
 export interface Status {

@@ -17,6 +17,8 @@ from loom.errors import LoomError
 from loom.events import ApprovalAnswered, ApprovalRequested, Event, TurnFailed, TurnFinished
 from loom.session import EventIterator
 
+AnySession: TypeAlias = LocalSession | RemoteSession
+"""The two sessions that a command runs turns in."""
 ApprovalMode: TypeAlias = Literal["ask", "auto", "plan", "deny"]
 ApprovalChoice: TypeAlias = Literal["once", "always", "deny"]
 
@@ -40,7 +42,7 @@ def is_interactive() -> bool:
 
 async def answer_in(
     events: EventLookahead,
-    session: LocalSession | RemoteSession,
+    session: AnySession,
     event: ApprovalRequested,
     permission: ApprovalMode,
     given: ApprovalReply | None = None,
@@ -55,12 +57,12 @@ async def answer_in(
         await _tell(session, event, said)
 
 
-async def answer(session: LocalSession | RemoteSession, event: ApprovalRequested, permission: ApprovalMode) -> None:
+async def answer(session: AnySession, event: ApprovalRequested, permission: ApprovalMode) -> None:
     """The same for a turn that is watched by others."""
     await _tell(session, event, await _answer_without_prompt(event, permission))
 
 
-async def _tell(session: LocalSession | RemoteSession, event: ApprovalRequested, said: ApprovalReply) -> None:
+async def _tell(session: AnySession, event: ApprovalRequested, said: ApprovalReply) -> None:
     try:
         await session.answer(event.approval, *said)
     except LoomError as error:

@@ -18,7 +18,7 @@ from loom.config import Config
 from loom.models import Model
 from loom.runtime import Runtime, key_for
 
-_RESOLVED_HERE: Final = ("home", "model")
+_RESOLVED_HERE: Final = ("home", "model", "prompt")
 """Settings that are told with every message, or that the daemon was found by."""
 
 

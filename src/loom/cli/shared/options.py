@@ -30,6 +30,7 @@ class MessageOptions(msgspec.Struct, frozen=True, kw_only=True):
     queries: tuple[str, ...] = ()
     place: MessageTarget = MessageTarget()
     system: str = ""
+    agent: str = ""
     tools: tuple[str, ...] = ()
     permission: ApprovalMode = "ask"
     plain: bool = False
@@ -106,6 +107,7 @@ def _where() -> list[Option]:
         ),
         click.option("--fork", is_flag=True, help="Continue in a new session; the old one is unchanged."),
         click.option("-s", "--system", default="", help="The system prompt of a new session."),
+        click.option("--agent", default="", metavar="NAME", help="An agent of the configuration ([agents.NAME])."),
         click.option(
             "-t",
             "--template",
@@ -173,6 +175,7 @@ def message_options_from(given: dict[str, Any]) -> dict[str, Any]:
         "queries": given["queries"],
         "place": place,
         "system": given["system"],
+        "agent": given["agent"],
         "tools": given["tools"] or template.tools,
         "permission": given["permission"],
         "plain": is_plain(),

@@ -15,7 +15,7 @@ from loom.cli.shared.renderers import TextRenderer, TurnOutcome
 from loom.cli.shared.session_lookup import MessageTarget, all_sessions, stored_session
 from loom.cli.shared.session_options import OutputFormat, renderer_for
 from loom.cli.shared.terminal import ProgressLine, one_line, print_line, sentence
-from loom.cli.shared.turns import run_turn
+from loom.cli.shared.turns import RuntimeHost, run_turn
 from loom.errors import LoomError
 from loom.events import ApprovalRequested
 from loom.runtime import Runtime
@@ -95,7 +95,7 @@ async def continue_turn(
         face.out = sys.stderr
     async with ProgressLine(plain=speaking.plain) as progress, open_session(runtime, speaking, session) as speaker:
         return await run_turn(
-            runtime,
+            RuntimeHost(runtime),
             speaker,
             speaker.resume(),
             face,

@@ -94,11 +94,18 @@ async def stored_session(runtime: Runtime, place: MessageTarget) -> StoredSessio
 
 
 async def open_place(
-    runtime: Runtime, place: MessageTarget, *, model: str, system: str, title: str, tools: Sequence[str] | None = None
+    runtime: Runtime,
+    place: MessageTarget,
+    *,
+    model: str,
+    system: str,
+    title: str,
+    tools: Sequence[str] | None = None,
+    agent: str = "",
 ) -> LocalSession:
     """The session to speak in, at the right node, with the right model. Nothing that was said is overwritten."""
     if place.is_new:
-        return await runtime.session(title=title, model=model, system=system, tools=tools)
+        return await runtime.session(title=title, model=model, system=system, tools=tools, agent=agent)
     if system:
         raise ConfigError(
             "A system prompt can only be set for a new session.", hint="Leave out -s, or start a new session."
@@ -107,7 +114,7 @@ async def open_place(
     node = (await runtime.forest.node(place.node)).id if place.node else None
     if place.fork:
         stored = await runtime.sessions.fork(stored.id, node)
-    session = await runtime.session(stored.id, tools=tools)
+    session = await runtime.session(stored.id, tools=tools, agent=agent)
     if node is not None and node != stored.head_id:
         if not await runtime.sessions.keeps(stored.id, node):
             raise NotFound("The message is not part of this session.", hint="List its messages: `loom tree`.")

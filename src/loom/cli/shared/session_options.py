@@ -11,6 +11,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from loom.atomic_file import write_file_whole
 from loom.cli.shared import terminal
 from loom.cli.shared.attachments import MessageInput, add_password_hint, ingest_content, limit_pages, prepare_files
 from loom.cli.shared.options import MessageOptions
@@ -22,6 +23,7 @@ from loom.content.blocks import ContentBlock
 from loom.content.inputs import Attachment, Content
 from loom.errors import ConfigError
 from loom.runtime import FIRST_CHOICES, Runtime, key_names
+from loom.runtime.agents import agent_model, find_agent
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 
@@ -38,6 +40,8 @@ async def requested_model(runtime: Runtime, speaking: MessageOptions) -> str:
     """What -m or -q names; nothing where neither is given. That --describe-with names a model is made sure of, too."""
     if speaking.describer:
         runtime.model(speaking.describer)
+    if speaking.agent and not speaking.model and not speaking.queries:
+        return agent_model(find_agent(runtime.config, speaking.agent))
     if speaking.model or not speaking.queries:
         return speaking.model
     words = [word.casefold() for query in speaking.queries for word in query.split()]
@@ -70,8 +74,7 @@ def _is_first_today(runtime: Runtime) -> bool:
         if stamp.read_text(encoding="utf-8").strip() == today:
             return False
     with suppress(OSError):
-        stamp.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        stamp.write_text(f"{today}\n", encoding="utf-8")
+        write_file_whole(stamp, f"{today}\n")
     return True
 
 

@@ -18,7 +18,7 @@ from typing import Any, Final
 
 import msgspec
 
-from loom.cli.shared.toml_files import read_toml, toml_key, toml_value, write_file_whole
+from loom.cli.shared.toml_files import read_toml, write_toml
 from loom.config import user_folder
 from loom.errors import ConfigError
 
@@ -72,7 +72,7 @@ def read_template(name: str) -> Template:
 def save_template(name: str, template: Template) -> Path:
     file = _file(name)
     plain: dict[str, Any] = msgspec.to_builtins(template)
-    write_file_whole(file, "".join(f"{toml_key(key)} = {toml_value(value)}\n" for key, value in plain.items()))
+    write_toml(file, plain)
     return file
 
 

@@ -1,58 +1,30 @@
-"""Changes to a TOML file that a person wrote: one value or one table, and every comment stays where it is.
+"""Changes to a TOML file that a person wrote: one value or one table; comments stay where they are.
 
-A change is made in the text and then parsed: unless exactly the wanted value differs, the file is left alone and the
-person is told what to write.
+The changed text is parsed before it is written. Unless exactly the wanted value differs, the file is left alone and the
+error says what to write by hand.
 """
 
 from __future__ import annotations
 
 import os
-import re
-import tempfile
 import tomllib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
+import tomlkit
+from tomlkit.exceptions import TOMLKitError
+
+from loom.atomic_file import write_file_whole
 from loom.config import user_folder
 from loom.config.files import USER_NAMES, display_path, pick_file
 from loom.errors import ConfigError
 
-_BARE: Final = re.compile(r"[A-Za-z0-9_-]+")
-_HEADER: Final = re.compile(r"\s*\[")
-_ESCAPES: Final = {'"': '\\"', "\\": "\\\\", "\n": "\\n", "\t": "\\t", "\r": "\\r"}
-
-
-def toml_value(value: object) -> str:
-    """A string, number, truth value, list or table on one line."""
-    match value:
-        case bool():
-            return "true" if value else "false"
-        case int() | float():
-            return repr(value)
-        case str():
-            return f'"{"".join(_escape(character) for character in value)}"'
-        case Mapping():
-            table = cast("Mapping[str, object]", value)
-            return "{ " + ", ".join(f"{toml_key(key)} = {toml_value(item)}" for key, item in table.items()) + " }"
-        case Sequence():
-            return f"[{', '.join(toml_value(item) for item in cast('Sequence[object]', value))}]"
-        case _:
-            raise ConfigError(f"a {type(value).__name__} cannot be written as TOML.")
-
-
-def toml_key(key: str) -> str:
-    return key if _BARE.fullmatch(key) else toml_value(key)
-
-
-def _escape(character: str) -> str:
-    if character in _ESCAPES:
-        return _ESCAPES[character]
-    return character if character.isprintable() or ord(character) > 0xFF else f"\\u{ord(character):04x}"
+_NO_SAFE_EDIT: Final = "cannot be edited safely; the file was not changed."
 
 
 def user_config_file() -> Path:
-    """The user's own loom.toml, there or not. One in YAML is left to its owner."""
+    """Return the user's own loom.toml, existing or not. Raises `ConfigError` if the configuration is YAML."""
     folder = user_folder(os.environ, Path.cwd())
     found = pick_file(folder, USER_NAMES, Path.cwd())
     if found is not None and found.suffix != ".toml":
@@ -63,7 +35,7 @@ def user_config_file() -> Path:
 
 
 def read_toml(file: Path) -> tuple[str, dict[str, Any]]:
-    """The text and what it says; nothing where there is no file."""
+    """Return the text of `file` and its data; both empty if there is no such file."""
     try:
         text = file.read_text(encoding="utf-8")
         return text, tomllib.loads(text)
@@ -78,125 +50,112 @@ def read_toml(file: Path) -> tuple[str, dict[str, Any]]:
 
 
 def set_key(file: Path, key: str, value: str) -> None:
-    """`key = "value"` above all tables."""
-    text, data = read_toml(file)
-    line = f"{toml_key(key)} = {toml_value(value)}"
-    lines = text.split("\n")
-    first_table = next((at for at, found in enumerate(lines) if _HEADER.match(found)), len(lines))
-    place = _statement(lines[:first_table], key)
-    if place is None:
-        at = _after_opening_comment(lines[:first_table])
+    """Set `key` above all tables."""
+    line = tomlkit.dumps({key: value}).strip()
+
+    def change(text: str) -> str:
+        document = tomlkit.parse(text)
+        if key in document:
+            document[key] = value
+            return tomlkit.dumps(document)
+        lines = text.split("\n")
+        comment = next((at for at, found in enumerate(lines) if not found.lstrip().startswith("#")), 0)
+        at = comment + 1 if comment and not lines[comment].strip() else 0
         lines[at:at] = [line] if at < len(lines) and not lines[at].strip() else [line, ""]
-    else:
-        lines[slice(*place)] = [line]
-    _keep(file, "\n".join(lines), {**data, key: value}, by_hand=line)
+        return "\n".join(lines)
+
+    _edit(file, change, lambda data: {**data, key: value}, by_hand=line)
 
 
 def add_table(file: Path, path: Sequence[str], values: Mapping[str, object]) -> None:
-    """`[a.b.c]` with these values, at the end of the file."""
-    text, data = read_toml(file)
-    header = f"[{'.'.join(toml_key(part) for part in path)}]"
-    table = "\n".join([header, *(f"{toml_key(key)} = {toml_value(value)}" for key, value in values.items())])
-    gap = "" if not text.strip() else "\n" if text.endswith("\n") else "\n\n"
-    wanted = _with(data, path, dict(values))
-    _keep(file, f"{text}{gap}{table}\n", wanted, by_hand=table)
+    """Add the table `path` with `values` at the end of the file."""
+    nested: dict[str, Any] = {path[-1]: dict(values)}
+    for name in reversed(path[:-1]):
+        nested = {name: nested}
+    table = tomlkit.dumps(nested)
+    _edit(
+        file,
+        lambda text: f"{text.rstrip()}\n\n{table}" if text.strip() else table,
+        lambda data: _with(data, path, dict(values)),
+        by_hand=table,
+    )
 
 
 def remove_table(file: Path, path: Sequence[str]) -> None:
-    """Without this table and the tables below it; comments in front of the next one stay."""
-    text, data = read_toml(file)
-    lines = text.split("\n")
-    headers = [at for at, line in enumerate(lines) if _HEADER.match(line)]
-    kept: list[str] = []
-    at = 0
-    for start in headers:
-        end = next((other for other in headers if other > start), len(lines))
-        if _path_of(lines[start])[: len(path)] != list(path):
-            continue
-        while end < len(lines) and end > start + 1 and lines[end - 1].lstrip().startswith("#"):
-            end -= 1
-        kept += lines[at:start]
-        at = end
-    rest = "\n".join([*kept, *lines[at:]])
-    header = ".".join(toml_key(part) for part in path)
-    _keep(file, rest, _with(data, path, None), by_hand=f"without [{header}]")
+    """Remove the table `path` and the tables below it. Comments in front of the next table stay."""
+
+    def change(text: str) -> str:
+        document = tomlkit.parse(text)
+        above: Any = document
+        for name in path[:-1]:
+            above = above[name]
+        del above[path[-1]]
+        before, after = text.split("\n"), tomlkit.dumps(document).split("\n")
+        start = _count_equal(before, after)
+        same = _count_equal(before[start:][::-1], after[start:][::-1])
+        end = len(before) - same
+        # The parser counts the comments in front of a table to the table before it.
+        kept = end
+        while kept > start and before[kept - 1].lstrip().startswith("#"):
+            kept -= 1
+        return "\n".join([*after[: len(after) - same], *before[kept:]]).rstrip() + "\n"
+
+    _edit(file, change, lambda data: _with(data, path, None), by_hand=f"without [{'.'.join(path)}]")
 
 
-def write_file_whole(file: Path, text: str, *, mode: int = 0o600) -> None:
-    """All of it or none; a link stays a link, and who may read it stays so. `mode` is for a new file."""
-    target = file.resolve()
+def write_toml(file: Path, data: Mapping[str, Any]) -> None:
+    """Write `data` as a new file of the user's."""
+    write_user_file(file, tomlkit.dumps(data))
+
+
+def write_user_file(file: Path, text: str, *, mode: int = 0o600) -> None:
+    """Write a file whole. Raises `ConfigError` if that fails."""
     try:
-        target.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        kept_mode = target.stat().st_mode & 0o777 if target.exists() else mode
-        descriptor, name = tempfile.mkstemp(dir=target.parent, prefix=".loom-")
-        try:
-            with os.fdopen(descriptor, "w", encoding="utf-8") as opened:
-                opened.write(text)
-                opened.flush()
-                os.fsync(opened.fileno())
-            Path(name).chmod(kept_mode)
-            Path(name).replace(target)
-        except BaseException:
-            Path(name).unlink(missing_ok=True)
-            raise
+        write_file_whole(file, text, mode=mode)
     except OSError as error:
         raise ConfigError(f"cannot be written: {error.strerror}.", file=_display_path(file)) from None
 
 
-def _keep(file: Path, text: str, wanted: Mapping[str, Any], *, by_hand: str) -> None:
+def _edit(
+    file: Path,
+    change: Callable[[str], str],
+    wanted: Callable[[Mapping[str, Any]], Mapping[str, Any]],
+    *,
+    by_hand: str,
+) -> None:
+    text, data = read_toml(file)
     try:
-        is_right = tomllib.loads(text) == wanted
-    except tomllib.TOMLDecodeError:
-        is_right = False
+        changed = change(text)
+        is_right = _without_empty(tomllib.loads(changed)) == _without_empty(wanted(data))
+    except (TOMLKitError, tomllib.TOMLDecodeError, KeyError):
+        changed, is_right = "", False
     if not is_right:
-        raise ConfigError(
-            "cannot be edited safely; the file was not changed.",
-            file=_display_path(file),
-            hint=f"Edit it by hand: {by_hand}",
-        )
-    write_file_whole(file, text)
+        raise ConfigError(_NO_SAFE_EDIT, file=_display_path(file), hint=f"Edit it by hand: {by_hand}")
+    write_user_file(file, changed)
 
 
-def _statement(lines: Sequence[str], key: str) -> tuple[int, int] | None:
-    """From where to where `key = …` stands; a value may go over several lines."""
-    for start, line in enumerate(lines):
-        if not re.match(rf"\s*(?:{re.escape(key)}|\"{re.escape(key)}\"|'{re.escape(key)}')\s*=", line):
-            continue
-        for end in range(start + 1, len(lines) + 1):
-            try:
-                tomllib.loads("\n".join(lines[start:end]))
-            except tomllib.TOMLDecodeError:
-                continue
-            return start, end
-    return None
-
-
-def _after_opening_comment(lines: Sequence[str]) -> int:
-    """Behind the comment that a file begins with, if a blank line ends it."""
-    at = next((number for number, line in enumerate(lines) if not line.lstrip().startswith("#")), 0)
-    return at + 1 if at and at < len(lines) and not lines[at].strip() else 0
-
-
-def _path_of(header: str) -> list[str]:
-    try:
-        found: Any = tomllib.loads(header)
-    except tomllib.TOMLDecodeError:
-        return []
-    path: list[str] = []
-    while isinstance(found, dict) and len(cast("dict[str, Any]", found)) == 1:
-        ((key, found),) = cast("dict[str, Any]", found).items()
-        path.append(key)
-    return path
+def _count_equal(a: Sequence[str], b: Sequence[str]) -> int:
+    """Return how many lines at the beginning are the same."""
+    return next((at for at, (one, other) in enumerate(zip(a, b, strict=False)) if one != other), min(len(a), len(b)))
 
 
 def _with(data: Mapping[str, Any], path: Sequence[str], value: dict[str, Any] | None) -> dict[str, Any]:
-    """The data with this table in it, or without it; tables that are left empty go, as their header does."""
+    """Return `data` with this table, or without it if `value` is None."""
     first, *rest = path
     below = data.get(first, {})
     table = cast("dict[str, Any]", below) if isinstance(below, dict) else {}
     made = _with(table, rest, value) if rest else value
     others = {key: item for key, item in data.items() if key != first}
-    return others if made is None or (value is None and not made) else {**others, first: made}
+    return others if made is None else {**others, first: made}
+
+
+def _without_empty(data: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `data` without empty tables, which may or may not have a header of their own."""
+    kept = {
+        key: _without_empty(cast("dict[str, Any]", item)) if isinstance(item, dict) else item
+        for key, item in data.items()
+    }
+    return {key: item for key, item in kept.items() if item != {}}
 
 
 def _display_path(file: Path) -> str:

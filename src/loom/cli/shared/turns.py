@@ -1,19 +1,18 @@
-"""One turn on the command line: say something, show what happens, and tell what came of it."""
+"""One turn on the command line: show its events, answer its approvals, and return its outcome."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
+from typing import Protocol
 
 import msgspec
 
-from loom.agent.session import LocalSession
-from loom.cli.shared.approval_prompt import ApprovalMode, ApprovalReply, EventLookahead, answer_in
+from loom.cli.shared.approval_prompt import AnySession, ApprovalMode, ApprovalReply, EventLookahead, answer_in
 from loom.cli.shared.exit_codes import TurnError
 from loom.cli.shared.renderers import TurnOutcome, TurnRenderer
 from loom.cli.shared.terminal import ProgressLine
-from loom.client import RemoteSession
 from loom.content.blocks import ThinkingBlock
 from loom.content.messages import Message
 from loom.errors import LoomError
@@ -31,13 +30,48 @@ from loom.events import (
     TurnFailed,
     TurnFinished,
 )
-from loom.models import Usage
+from loom.models import Model, Usage
 from loom.runtime import Runtime
 from loom.session import EventIterator
 
 
-class _Seen:
-    """What a turn has shown so far."""
+class TurnHost(Protocol):
+    """Where a session runs: in this process or in a daemon."""
+
+    async def model_of(self, session: AnySession) -> str:
+        """Return the reference of the model that the session uses now."""
+        ...
+
+    async def cost(self, session: AnySession, usage: Usage) -> float | None:
+        """Return the price in US dollars with the session's model, None if it is unknown."""
+        ...
+
+    def follow_renditions(self, show: Callable[[str], None] | None) -> None:
+        """Report on `show` which rendition is being made; None ends it."""
+        ...
+
+
+class RuntimeHost:
+    """The host of sessions in this process."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def model_of(self, session: AnySession) -> str:
+        return (await self._model(session)).reference
+
+    async def cost(self, session: AnySession, usage: Usage) -> float | None:
+        return self._runtime.cost(await self._model(session), usage)
+
+    async def _model(self, session: AnySession) -> Model:
+        return self._runtime.model((await self._runtime.sessions.get(session.id)).model)
+
+    def follow_renditions(self, show: Callable[[str], None] | None) -> None:
+        self._runtime.renditions.on_progress = show
+
+
+class _TurnLog:
+    """What a turn has produced so far."""
 
     def __init__(self) -> None:
         self.node = ""
@@ -70,10 +104,10 @@ class _Seen:
 
 
 async def run_turn(
-    runtime: Runtime,
-    session: LocalSession | RemoteSession,
+    host: TurnHost,
+    session: AnySession,
     turn: EventIterator,
-    face: TurnRenderer,
+    renderer: TurnRenderer,
     *,
     said: str,
     permission: ApprovalMode = "ask",
@@ -84,42 +118,43 @@ async def run_turn(
     progress: ProgressLine,
     advise: Callable[[TurnOutcome], Awaitable[Sequence[str]]] | None = None,
 ) -> TurnOutcome:
-    """Show one turn. A turn that fails is an outcome, too; only a bug or an interruption leaves by exception.
+    """Show one turn and return its outcome. A failed turn is an outcome, too.
 
-    `answers` are those that were given in advance, by the name of the approval. `priced` False spares the time to load
-    the price list where nobody reads the price.
+    `answers` are given in advance, by the id of the approval. Without `priced` the price list is not loaded, which
+    takes time. `advise` returns hints to show under the answer.
     """
-    model = runtime.model((await runtime.sessions.get(session.id)).model)
+    model = await host.model_of(session)
+    name = model.partition("/")[2]
     began = time.monotonic()
-    seen = _Seen()
+    seen = _TurnLog()
     seen.notices += notices
-    await face.begin(session.id, model.reference, said)
-    progress.show(f"asking {model.name}")
-    runtime.renditions.on_progress = progress.show
+    await renderer.begin(session.id, model, said)
+    progress.show(f"asking {name}")
+    host.follow_renditions(progress.show)
     try:
-        # Closed here and now, also when a face fails: a turn must not outlive the runtime that it writes to.
+        # Closed here and now, also when a renderer fails: a turn must not outlive the runtime that it writes to.
         async with aclosing(turn), EventLookahead(turn) as events:
             async for event in events:
                 seen.add(event)
-                _follow(progress, event, model.name, shows_reasoning=shows_reasoning)
-                await face.event(event)
+                _follow(progress, event, name, shows_reasoning=shows_reasoning)
+                await renderer.event(event)
                 if isinstance(event, ApprovalRequested):
                     progress.clear()
                     await answer_in(events, session, event, permission, (answers or {}).get(event.approval))
     except LoomError as error:
         seen.error = error
     finally:
-        runtime.renditions.on_progress = None
+        host.follow_renditions(None)
         progress.clear()
-    outcome = await _outcome(runtime, session, seen, time.monotonic() - began, priced=priced)
+    outcome = await _outcome(host, session, seen, time.monotonic() - began, priced=priced)
     if advise is not None:
         outcome = msgspec.structs.replace(outcome, advice=tuple(await advise(outcome)))
-    await face.finish(outcome)
+    await renderer.finish(outcome)
     return outcome
 
 
 def _follow(progress: ProgressLine, event: Event, model: str, *, shows_reasoning: bool) -> None:
-    """What is waited for now. Nothing stays drawn where words may be about to be written."""
+    """Show what the turn waits for. Clear the line before text may be written to it."""
     progress.step_aside()
     match event:
         case StepStarted():
@@ -134,21 +169,18 @@ def _follow(progress: ProgressLine, event: Event, model: str, *, shows_reasoning
             pass
 
 
-async def _outcome(
-    runtime: Runtime, session: LocalSession | RemoteSession, seen: _Seen, seconds: float, *, priced: bool
-) -> TurnOutcome:
-    stored = await runtime.sessions.get(session.id)
-    model = runtime.model(stored.model)
+async def _outcome(host: TurnHost, session: AnySession, seen: _TurnLog, seconds: float, *, priced: bool) -> TurnOutcome:
+    model = await host.model_of(session)
     outcome = TurnOutcome(
         session=session.id,
-        model=model.reference,
+        model=model,
         node=seen.node,
         text=seen.answers[-1].text if seen.answers else "",
         reasoning="\n".join(
             block.text for said in seen.answers for block in said.blocks if isinstance(block, ThinkingBlock)
         ),
         usage=seen.usage,
-        usd=runtime.cost(model, seen.usage) if priced and seen.usage != Usage() else None,
+        usd=await host.cost(session, seen.usage) if priced and seen.usage != Usage() else None,
         seconds=seconds,
         tool_calls=seen.tool_calls,
         notices=tuple(seen.notices),

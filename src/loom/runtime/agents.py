@@ -1,0 +1,93 @@
+"""Agents: a model, a system prompt, tools and rules under one name (`[agents.NAME]`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Final
+
+import msgspec
+
+from loom.agent.approvals import Action, Rule
+from loom.agent.services import Services
+from loom.config import Config
+from loom.config.approval import ApprovalPolicy
+from loom.config.schema import AgentEntry
+from loom.errors import ConfigError
+from loom.models import PLAIN_IMAGES, Model
+from loom.tools.base import Tool
+
+AGENT: Final = "agent"
+"""The setting of a session that names its agent."""
+
+
+def find_agent(config: Config, name: str) -> AgentEntry:
+    """Return a configured agent; raise ConfigError with the names that there are."""
+    found = config.agents.get(name)
+    if found is None:
+        known = f"Configured: {', '.join(sorted(config.agents))}." if config.agents else "Add a table [agents.NAME]."
+        raise ConfigError(f"There is no agent {name!r}.", hint=known)
+    return found
+
+
+def agent_model(entry: AgentEntry) -> str:
+    """Return the reference of its model; empty means the default model."""
+    if entry.model or not entry.brain.model:
+        return entry.model
+    return f"{entry.brain.provider}/{entry.brain.model}" if entry.brain.provider else entry.brain.model
+
+
+def agent_tools(entry: AgentEntry, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
+    """Return those of the tools that the agent may use."""
+    if entry.tools is None:
+        return tools
+    patterns = entry.tools
+    return {name: it for name, it in tools.items() if any(fnmatchcase(name, pattern) for pattern in patterns)}
+
+
+def agent_services(services: Services, entry: AgentEntry | None, config: Config) -> Services:
+    """Return the services of a session that belongs to an agent. An agent that is no longer configured (None) has no
+    tools: a restriction must not end because its entry was removed."""
+    if entry is None:
+        return msgspec.structs.replace(services, tools={})
+
+    async def resolve_model(reference: str) -> Model:
+        return apply_vision(await services.resolve_model(reference), entry.vision)
+
+    return msgspec.structs.replace(
+        services,
+        tools=agent_tools(entry, services.tools),
+        rule=_agent_rule(services.rule, entry, config),
+        resolve_model=resolve_model,
+    )
+
+
+def _agent_rule(rule: Rule, entry: AgentEntry, config: Config) -> Rule:
+    if not entry.rules:
+        return rule
+    approval = msgspec.structs.replace(config.approval, rules=(*config.approval.rules, *entry.rules))
+    policy = ApprovalPolicy(approval, config.project_approval)
+    if isinstance(rule, ApprovalPolicy):
+        return policy
+
+    def decide(tool: str, subject: str) -> Action | None:
+        """A rule given in code decides; the agent's can only be stricter."""
+        own, given = policy(tool, subject), rule(tool, subject)
+        return own if own == "deny" or (own == "ask" and given != "deny") else given
+
+    return decide
+
+
+def apply_vision(model: Model, vision: bool | str) -> Model:
+    """Return the model with or without images, or as it is with "auto"."""
+    known = model.capabilities
+    if vision == "auto" or vision is known.vision:
+        return model
+    if vision:
+        accepts = {"accepts": (*known.accepts, *PLAIN_IMAGES)}
+    else:
+        accepts = {
+            name: tuple(kind for kind in kinds if not kind.startswith("image/"))
+            for name, kinds in (("accepts", known.accepts), ("result_accepts", known.result_accepts))
+        }
+    return msgspec.structs.replace(model, capabilities=msgspec.structs.replace(known, **accepts))

@@ -1,0 +1,78 @@
+"""A file is replaced as a whole: its readers see the old content or the new one, and it keeps what it had."""
+
+from __future__ import annotations
+
+import os
+import stat
+from pathlib import Path
+
+import pytest
+
+from loom.atomic_file import write_file_whole
+
+
+def test_a_file_is_written_with_its_folders(tmp_path: Path):
+    file = tmp_path / "a" / "b" / "c.txt"
+
+    write_file_whole(file, "é")
+    write_file_whole(file, b"second")
+
+    assert file.read_bytes() == b"second" and stat.S_IMODE(file.stat().st_mode) == 0o600
+    assert [path.name for path in file.parent.iterdir()] == ["c.txt"]
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    file = tmp_path / "kept.txt"
+    file.write_text("old")
+
+    def full(descriptor: int) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "fsync", full)
+    with pytest.raises(OSError, match="No space"):
+        write_file_whole(file, "new")
+
+    assert file.read_text() == "old" and [path.name for path in tmp_path.iterdir()] == ["kept.txt"]
+
+
+def test_the_file_and_its_folder_are_synced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    synced: list[str] = []
+    real = os.fsync
+
+    def fsync(descriptor: int) -> None:
+        is_folder = stat.S_ISDIR(os.fstat(descriptor).st_mode)
+        synced.append("folder" if is_folder else f"file, renamed: {(tmp_path / 'x').exists()}")
+        real(descriptor)
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    write_file_whole(tmp_path / "x", "1")
+
+    assert synced == ["file, renamed: False", "folder"]
+
+
+def test_a_link_and_a_mode_are_kept_unless_the_file_is_private(tmp_path: Path):
+    real, link = tmp_path / "real", tmp_path / "link"
+    real.write_text("old")
+    real.chmod(0o640)
+    link.symlink_to(real)
+
+    write_file_whole(link, "new")
+    assert link.is_symlink() and real.read_text() == "new" and stat.S_IMODE(real.stat().st_mode) == 0o640
+
+    write_file_whole(link, "secret", private=True)
+    assert not link.is_symlink() and link.read_text() == "secret" and real.read_text() == "new"
+    assert stat.S_IMODE(link.stat().st_mode) == 0o600
+
+
+def test_a_new_file_obeys_the_umask(tmp_path: Path):
+    before = os.umask(0o027)
+    try:
+        write_file_whole(tmp_path / "x", "1", mode=0o666)
+    finally:
+        os.umask(before)
+    assert stat.S_IMODE((tmp_path / "x").stat().st_mode) == 0o640
+
+
+def test_a_device_is_written_to_and_not_replaced(tmp_path: Path):
+    write_file_whole(Path(os.devnull), "gone")
+    assert stat.S_ISCHR(Path(os.devnull).stat().st_mode)
