@@ -159,7 +159,7 @@ def _network(written: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
         return ipaddress.ip_network(written.strip(), strict=False)
     except ValueError:
         raise ConfigError(
-            f"server.trusted_proxies: {written[:80]!r} is no address or network.",
+            f"server.trusted_proxies: {written[:80]!r} is neither an address nor a network.",
             hint="Such as 127.0.0.1 or 10.0.0.0/8.",
         ) from None
 

@@ -85,5 +85,5 @@ class Attempts:
         if found.count >= free:
             found.until = now + min(max_seconds, FIRST_WAIT_SECONDS * 2.0 ** min(found.count - free, 20))
 
-    def succeed(self, key: str) -> None:
+    def forgive(self, key: str) -> None:
         self._known.pop(key, None)

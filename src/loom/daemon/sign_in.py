@@ -18,7 +18,7 @@ import msgspec
 from loom.daemon.auth import Auth
 from loom.daemon.problems import Forbidden, Unauthorised
 from loom.daemon.rate_limits import FREE_GUESSES, Attempts
-from loom.store.accounts import OWNER_NAME, Account, Accounts, Role
+from loom.store.accounts import OWNER_NAME, Account, AccountRole, Accounts
 from loom.store.logins import LOGIN_SECONDS, Logins
 
 REMOTE_SECONDS: Final = 900.0
@@ -30,7 +30,7 @@ FREE_LOCAL: Final = 1_000
 """Wrong tokens, keys and cookies from this machine: nobody guesses 256 bits, but programs with old ones exist."""
 _SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 _OWN_PAGES: Final = frozenset(("", "same-origin", "none"))
-_RANK: Final[dict[Role, int]] = {"viewer": 0, "user": 1, "admin": 2}
+_RANK: Final[dict[AccountRole, int]] = {"viewer": 0, "user": 1, "admin": 2}
 _FORWARDED: Final = ("x-forwarded-for", "forwarded")
 
 
@@ -39,7 +39,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
 
     account: str = ""
     name: str = OWNER_NAME
-    role: Role = "admin"
+    role: AccountRole = "admin"
     login: str = ""
     """The login of the browser; empty for programs."""
     max_usd: float | None = None
@@ -49,7 +49,7 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     def is_admin(self) -> bool:
         return self.role == "admin"
 
-    def may(self, role: Role) -> bool:
+    def may(self, role: AccountRole) -> bool:
         """Return whether this role is enough for what needs `role`."""
         return _RANK[self.role] >= _RANK[role]
 
@@ -212,7 +212,7 @@ class SignIn:
         if not visitor.is_local:
             self._attempts.check(EVERYWHERE)
         if self._auth.is_password(given):
-            self._attempts.succeed(key)
+            self._attempts.forgive(key)
             return True
         guess = _guess(given)
         self._attempts.fail(key, guess, max_seconds=_wait(visitor))

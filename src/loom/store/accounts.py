@@ -17,7 +17,7 @@ from loom.errors import ConfigError, Conflict, NotFound
 from loom.store.database import Database, Row, Transaction, row_as
 from loom.store.forest import Clock
 
-Role: TypeAlias = Literal["admin", "user", "viewer"]
+AccountRole: TypeAlias = Literal["admin", "user", "viewer"]
 KEY_PREFIX: Final = "loom_"
 OWNER_NAME: Final = "owner"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
@@ -36,7 +36,7 @@ class Account(msgspec.Struct, frozen=True, array_like=True):
 
     id: str
     name: str
-    role: Role
+    role: AccountRole
     max_usd: float | None
     spent_usd: float
     created_at: float
@@ -52,7 +52,7 @@ class Accounts:
         self._database = database
         self._clock = clock
 
-    async def add(self, name: str, role: Role, max_usd: float | None = None) -> tuple[Account, str]:
+    async def add(self, name: str, role: AccountRole, max_usd: float | None = None) -> tuple[Account, str]:
         """Return the new account and its key. Raises Conflict if the name is taken."""
         if _NAME.fullmatch(name) is None or name == OWNER_NAME:
             raise ConfigError(
@@ -95,7 +95,7 @@ class Accounts:
         return _account(rows[0]) if rows else None
 
     async def change(
-        self, name: str, *, role: Role | None = None, max_usd: float | None = None, reset_spent: bool = False
+        self, name: str, *, role: AccountRole | None = None, max_usd: float | None = None, reset_spent: bool = False
     ) -> Account:
         """Change what is given; `max_usd` below zero removes the limit."""
         found = await self.get(name)

@@ -23,7 +23,7 @@ _PUT: Final = (
 )
 
 
-class Member(msgspec.Struct, frozen=True, array_like=True):
+class SessionMember(msgspec.Struct, frozen=True, array_like=True):
     """`account` is its id."""
 
     account: str
@@ -51,13 +51,13 @@ class Members:
         rows = await self._database.select(f"SELECT s.id {_JOIN} WHERE m.account = :account", {"account": account})
         return frozenset(str(row[0]) for row in rows)
 
-    async def list(self, session_id: str) -> tuple[Member, ...]:
+    async def list(self, session_id: str) -> tuple[SessionMember, ...]:
         sql = (
             "SELECT m.account, a.name, m.role FROM member m JOIN session s ON s.key = m.session_key"
             " JOIN account a ON a.id = m.account WHERE s.id = :session ORDER BY a.name"
         )
         rows = await self._database.select(sql, {"session": session_id})
-        return tuple(row_as(row, Member, "A member of a session") for row in rows)
+        return tuple(row_as(row, SessionMember, "A member of a session") for row in rows)
 
     async def remove(self, session_id: str, account: str) -> None:
         def work(tx: Transaction) -> None:
