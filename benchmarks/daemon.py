@@ -8,8 +8,7 @@ F13: the official client loses its connection 1,000 times, and the daemon is kil
 P16: events with a picture to 10 and 40 clients, sent as a reference with a preview, as bytes, and as base64 in JSON
 (the way it is usually done, by plain python-socketio); the longest time that the server's loop stood still.
 
-`--turns 10000` makes the memory run longer. `--kills 50` only kills: one of two daemons on PostgreSQL, Redis and S3,
-and one alone on SQLite, in the middle of turns; what the tests check is checked. The long run is `benchmarks.soak`.
+`--turns 10000` makes the memory run longer. The long run is `benchmarks.soak`; `benchmarks.kills` kills daemons.
 """
 
 from __future__ import annotations
@@ -42,9 +41,7 @@ from loom.testing import memory_runtime, sample_png
 sys.path.insert(0, str(Path(__file__).parent.parent / "tests"))
 from daemon.running import TOKEN, serving
 from daemon.running import daemon as running
-from daemon.test_kills import lives
 from daemon.test_reconnecting import watched_through
-from daemon.test_two_daemons import taken_up, two_daemons, woken
 
 SESSIONS = 200
 TURNS = 1_000
@@ -373,27 +370,9 @@ async def pictures() -> None:
         print(f"    {name:<50}{rate:>14.1f}{spent.cpu_ms / count:>14.2f}{stall.worst_ms:>12.1f}{stall.own_ms:>12.1f}")
 
 
-async def kill(folder: Path, kills: int) -> None:
-    for name in ("one", "two"):
-        (folder / name).mkdir()
-    began = time.perf_counter()
-    accepted, slowest = await lives(folder / "one", kills, int(time.time()))
-    print(f"    alone on SQLite: {kills} kills in {time.perf_counter() - began:.0f} s, {accepted} messages accepted,")
-    print(f"      none lost, none doubled, nothing ran twice; slowest start {slowest:.1f} s")
-    began = time.perf_counter()
-    with two_daemons(folder / "two") as house:
-        count = await taken_up(house, kills, int(time.time()))
-        seconds = time.perf_counter() - began
-        await woken(house, 2)
-    print(f"    one of two: {kills} kills in {seconds:.0f} s, {count} messages accepted,")
-    print("      all finished or closed by the other, none lost, none doubled, nothing ran twice")
-    print("    one that stood still until the other had taken over, and woke up: it wrote nothing more")
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--turns", type=int, default=TURNS, help="of the memory run")
-    parser.add_argument("--kills", type=int, default=0, help="only kill daemons this often, and check")
     parser.add_argument("--only", choices=("crowd", "latency", "memory", "reconnects", "pictures"), help="one part")
     parser.add_argument("--read", nargs=4, help=argparse.SUPPRESS)
     given = parser.parse_args()
@@ -403,9 +382,6 @@ def main() -> None:
         return
     with tempfile.TemporaryDirectory(dir=Path.cwd()) as name:
         folder = Path(name)
-        if given.kills:
-            asyncio.run(kill(folder, given.kills))
-            return
         parts: dict[str, Callable[[], Any]] = {
             "crowd": lambda: crowd(folder),
             "latency": lambda: latency(folder),

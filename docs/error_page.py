@@ -50,6 +50,7 @@ _MEANING: Final = {
 _ADVICE: Final = {
     "LoomError": "Catch it where any failure of Loom should be told to a person, and show `str(error)`.",
     "ContentError": "Mend the value that the sentence names. Conversations from elsewhere: `loom import`.",
+    "ApprovalGone": "Nothing to do: another client has answered it, or the turn is over.",
     "ConfigError": "Mend the key in that file. `loom config show --origin` tells where every value comes from.",
     "MediaError": "Catch it where any file that a person gives may be refused. Nothing was stored.",
     "Unreadable": "Open the file in its own program, save it again and attach the new one.",
@@ -59,6 +60,7 @@ _ADVICE: Final = {
     "Encrypted": "Save a copy without a password and attach that.",
     "StoreError": "Catch it where the store may fail as a whole.",
     "NotFound": "List what there is: `loom sessions`, or the tool `look` without arguments.",
+    "NotSent": "Open the medium in another form, or ask for its text.",
     "Newer": "Upgrade Loom. Older versions leave what they do not know untouched.",
     "Corrupt": "Run `loom doctor`: it says what is damaged and what can be mended. Other sessions are not affected.",
     "Conflict": "Load the session again and repeat what you did: nothing of it was stored.",

@@ -2,10 +2,11 @@
 
     LoomError
     ├── ContentError                a value that breaks an invariant; also a ValueError
+    │   └── ApprovalGone            an approval that is no longer pending
     ├── ConfigError                 names the file, the key and what was expected
     ├── MediaError                  Unreadable · Unsupported · TooLarge · Encrypted
     │                               raised at intake, before anything is stored
-    ├── StoreError                  NotFound · Newer · Corrupt · Conflict (Stale) · Full · ReadOnly
+    ├── StoreError                  NotFound (NotSent) · Newer · Corrupt · Conflict (Stale) · Full · ReadOnly
     │   └── Unreachable             BlobsUnavailable (the media, for now: neither missing nor damaged)
     ├── ExtraMissing                an optional package or program is not installed
     ├── ProviderError               provider, model, status, retry_after, request id
@@ -44,6 +45,12 @@ class ContentError(LoomError, ValueError):
     """A value that breaks an invariant."""
 
     code = "content.invalid"
+
+
+class ApprovalGone(ContentError):
+    """The approval is no longer pending: it was answered already, or its turn is over."""
+
+    code = "approval.gone"
 
 
 class ConfigError(LoomError):
@@ -102,6 +109,12 @@ class NotFound(StoreError):
     """No record with this id."""
 
     code = "store.not_found"
+
+
+class NotSent(NotFound):
+    """The model is not sent these bytes: it gets their text, or nothing."""
+
+    code = "media.not_sent"
 
 
 class Newer(StoreError):

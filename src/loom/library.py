@@ -61,9 +61,11 @@ class Library(Protocol):
         model: str = "",
         system: str = "",
         workspace: str = "",
+        agent: str = "",
         tools: Sequence[str] | None = None,
     ) -> Session:
-        """Create a session. `model` empty means the default model; `workspace` empty, the working directory."""
+        """Create a session. `model` empty means that of the `agent`, or the default model; `workspace` empty, the
+        working directory; `agent` is the name of a configured agent."""
         ...
 
     async def import_messages(

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from loom.api_types import Caption, Key, Name, OverrideChoice, SessionView
+from loom.api_types import Caption, Key, Name, OverrideChoice, ProblemText, SessionView
 from loom.content.blocks import AudioBlock, Block, DocumentBlock, ImageBlock, TextBlock, UnknownBlock
 from loom.content.messages import Role
 from loom.events import ApprovalRequested
@@ -231,12 +231,6 @@ class PlanTokens(msgspec.Struct, frozen=True, kw_only=True, rename={"incoming": 
     exact: bool
 
 
-class PlanProblem(msgspec.Struct, frozen=True):
-    code: str
-    message: str
-    hint: str
-
-
 class LastRow(msgspec.Struct, frozen=True, kw_only=True):
     """A block as a model was sent it last."""
 
@@ -258,7 +252,7 @@ class PlanModel(msgspec.Struct, frozen=True, kw_only=True):
     limit: int
     cached_rows: int
     notices: tuple[str, ...]
-    error: PlanProblem | None
+    error: ProblemText | None
     last: tuple[LastRow, ...] | None = None
     """The blocks of the last request that it was really sent; None where it was not asked yet."""
 

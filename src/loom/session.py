@@ -64,6 +64,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Text files whose changes are reported to the model from then on."""
     tools: tuple[str, ...] | None = None
     """The tools that may be called; None means all that are available then."""
+    is_compact: bool = False
+    """Whether a summary of the path is requested instead of an answer."""
 
 
 class Queued(msgspec.Struct, frozen=True, kw_only=True):
@@ -256,9 +258,10 @@ class Session(Protocol):
         model: str | None = None,
         workspace: str | None = None,
         archived: bool | None = None,
+        agent: str | None = None,
         rev: int | None = None,
     ) -> SessionView:
-        """Change what is given, at once."""
+        """Change what is given, at once. `agent` is the name of a configured agent; empty means none."""
         ...
 
     async def use(self, model: str) -> None:

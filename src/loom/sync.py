@@ -21,7 +21,6 @@ from typing import Any, Literal, Self, TypeVar
 
 import msgspec
 
-from loom.agent.session import LocalSession
 from loom.compile.ports import Provider
 from loom.config import Config, load_config
 from loom.content.inputs import Content
@@ -31,6 +30,7 @@ from loom.events import ApprovalRequested, Event
 from loom.runtime import Runtime
 from loom.runtime.custom_provider import Answering, CustomProvider
 from loom.runtime.plan import Plan, plan_request
+from loom.runtime.session import LocalSession
 from loom.session import Reply
 from loom.tools.base import Tool, tool
 from loom.tools.diff import unified_diff

@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from agent.test_working import MODEL, runtime_at
-from loom.agent.session import LocalSession
 from loom.content.blocks import ToolCall
 from loom.content.messages import media_of
 from loom.events import DecoderEvent, Event, MessageStored, Stopped, StopReason, TextDelta, TurnFailed, TurnFinished
 from loom.runtime import Runtime
+from loom.runtime.session import LocalSession
 from loom.testing import ScriptedProvider, sample_pdf, sample_png
 
 

@@ -9,12 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from loom.agent.approvals import ApprovalGone
-from loom.agent.session import LocalSession
 from loom.config import load_config
 from loom.content.blocks import ToolCall
 from loom.content.messages import broken_pairs, text_of, user
 from loom.errors import (
+    ApprovalGone,
     ConfigError,
     Conflict,
     ContentError,
@@ -37,6 +36,7 @@ from loom.events import (
     decode_event,
 )
 from loom.runtime import Runtime
+from loom.runtime.session import LocalSession
 from loom.testing import ScriptedAnswer, ScriptedProvider, memory_runtime, sample_png
 from loom.tools.base import Tool, ToolContext, tool
 

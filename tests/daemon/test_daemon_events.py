@@ -29,7 +29,7 @@ def stored(*events: Event) -> list[StoredEvent]:
 
 
 async def composed(daemon: Served, session_id: str, events: list[StoredEvent]) -> list[dict[str, Any]]:
-    composer = Composer(daemon.runtime, daemon.app.daemon.feeds.previews, session_id)
+    composer = Composer(daemon.runtime.dispatch, daemon.app.daemon.feeds.previews, session_id)
     return [msgspec.json.decode(envelope.json) for envelope in await composer.compose(events)]
 
 

@@ -14,7 +14,6 @@ from daemon.running import TOKEN, Served, served, serving, until
 from loom.client import RemoteSession
 from loom.config import load_config
 from loom.content.messages import assistant, broken_pairs, user
-from loom.daemon.history import history
 from loom.daemon.problems import Draining
 from loom.daemon.turns import BEGINNING
 from loom.errors import LoomError, NotFound
@@ -27,7 +26,6 @@ from loom.events import (
     TurnStarted,
     decode_event,
 )
-from loom.message_types import MessageQuery
 from loom.runtime import Runtime
 from loom.testing import ScriptedProvider, sample_png
 from loom.tools.base import ToolContext, tool
@@ -49,7 +47,7 @@ async def all_events(daemon: Served, session_id: str) -> list[Event]:
 
 async def idle(daemon: Served, session_id: str) -> None:
     for _ in range(1_000):
-        if await daemon.app.daemon.turns.state(session_id) == "idle" and not daemon.app.daemon.turns.active:
+        if (await daemon.runtime.library.info(session_id)).state == "idle" and not daemon.app.daemon.turns.active:
             return
         await asyncio.sleep(0.01)
     raise AssertionError("the session is still busy")
@@ -139,7 +137,7 @@ async def test_a_turn_that_is_named_is_cancelled_and_no_other() -> None:
         second = await said()
         for other in (first, "no turn"):
             await cancel(turn=other)
-            assert await daemon.app.daemon.turns.state(session.id) == "running"
+            assert (await daemon.runtime.library.info(session.id)).state == "running"
         await cancel()
         await idle(daemon, session.id)
         ended = [event for event in await all_events(daemon, session.id) if isinstance(event, TurnFailed)]
@@ -168,10 +166,10 @@ async def test_an_answer_that_is_stored_and_not_yet_told_is_not_shown_twice() ->
         told: list[Event] = [TurnStarted(turn="t", model="loom/spark"), TextDelta(index=0, text="this")]
         await runtime.events.append(session.id, told)
         await runtime.sessions.update(session.id, settings={"running": {"turn": "t"}})
-        before = await history(daemon.app.daemon, session.id, MessageQuery())
+        before = await (await daemon.runtime.library.open(session.id)).history()
         assert before.running is not None and len(before.running.partial) == 2
         await runtime.sessions.append_to_head(session.id, [assistant("this")])
-        after = await history(daemon.app.daemon, session.id, MessageQuery())
+        after = await (await daemon.runtime.library.open(session.id)).history()
         assert after.running is not None and after.running.partial == ()
         assert len(after.messages) == 2
 
@@ -189,7 +187,7 @@ async def test_an_approval_is_answered_once_and_only_while_somebody_waits() -> N
         session = await client.session(workspace=daemon.runtime.config.home)
         await session.post("!tool mark yes")
         request = await asked(session)
-        assert await daemon.app.daemon.turns.state(session.id) == "waiting"
+        assert (await daemon.runtime.library.info(session.id)).state == "waiting"
         assert await session.approvals() == (request,)
         with pytest.raises(LoomError, match="no longer pending") as refused:
             await session.answer("no such approval", "once")
@@ -244,7 +242,7 @@ async def test_a_daemon_that_stops_leaves_approvals_open_and_hands_other_turns_o
                 await daemon.app.daemon.turns.post(talking.id, "too late")
             assert not daemon.app.daemon.turns.active
             assert not await runtime.leases.holder(waiting.id)
-            assert await daemon.app.daemon.turns.state(waiting.id) == "waiting"
+            assert (await daemon.runtime.library.info(waiting.id)).state == "waiting"
     async with Runtime.open(config) as runtime:
         runtime.tools = {"mark": mark}
         async with serving(runtime) as daemon, daemon.client() as client:

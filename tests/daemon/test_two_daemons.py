@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import random
 import signal
 import time
 from collections.abc import AsyncGenerator, Iterator
@@ -14,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from daemon.running import DaemonProcess, RedisServer, redis_server
-from daemon.test_kills import SETTINGS, all_events, check_marks, check_path, check_turns, idle, said, said_until_killed
+from daemon.test_kills import SETTINGS, all_events, check_marks, check_turns, idle, said
 from loom.client import Client, RemoteSession
 from loom.content.messages import broken_pairs
 from loom.errors import NotFound
@@ -24,7 +23,6 @@ from patience import PATIENCE_SECONDS
 from postgres_server import postgres_server
 from s3_server import moto_server, new_bucket
 
-ROUNDS = 4
 pytestmark = pytest.mark.xdist_group("two daemons")  # they share what they stand on
 
 
@@ -146,35 +144,6 @@ async def test_messages_to_both_at_once_are_answered_one_after_the_other(house: 
         assert [message.role for message in path] == ["user", "assistant"] * 10
         assert [f"!echo {message.text}" for message in path[1::2]] == [message.text for message in path[::2]]
         check_turns(await all_events(there))
-
-
-async def test_a_killed_daemon_s_turn_is_taken_up_by_the_other(house: House) -> None:
-    assert await taken_up(house, ROUNDS, 50) > 0
-
-
-async def taken_up(house: House, rounds: int, seed: int) -> int:
-    """Kill one in the middle of a turn so often, and look at what the other makes of it; gives how often it had
-    accepted the message."""
-    chance = random.Random(seed)
-    count = 0
-    async with house.b.client() as b:
-        for number in range(rounds):
-            workspace = house.workspace / str(number)
-            workspace.mkdir()
-            session = await b.session(workspace=str(workspace))
-            async with house.a.client(patience_seconds=0.2) as a:
-                there = await a.session(session.id)
-                accepted = await said_until_killed(house.a, there, number, chance.uniform(0.1, 1.0))
-            if accepted:
-                await asyncio.wait_for(_said(session, number), PATIENCE_SECONDS)
-            await idle(session)
-            path = await session.path()
-            check_path(path, [number] if accepted else [])
-            check_marks(workspace, path)
-            check_turns(await all_events(session))
-            count += accepted
-            await asyncio.to_thread(house.a.start)
-    return count
 
 
 async def woken(house: House, rounds: int) -> None:

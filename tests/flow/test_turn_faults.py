@@ -15,7 +15,6 @@ import pytest
 from flow.far_models import WIRES, FarModel, far_model, half, speak
 from loom.agent.calls import INTERRUPTED
 from loom.agent.services import TurnLimits
-from loom.agent.session import LocalSession
 from loom.config import load_config
 from loom.content.blocks import ToolCall
 from loom.content.messages import Message, broken_pairs, text_of
@@ -33,6 +32,7 @@ from loom.events import (
 )
 from loom.providers.http import Timeouts
 from loom.runtime import Runtime
+from loom.runtime.session import LocalSession
 from loom.testing import ScriptedProvider, memory_runtime, sample_png
 from loom.tools.base import tool
 from patience import PATIENCE_SECONDS

@@ -18,7 +18,7 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 import msgspec
 
 from loom.content.blocks import ToolCall
-from loom.errors import ContentError, ToolError
+from loom.errors import ToolError
 from loom.events import ApprovalAnswered, ApprovalRequested, Event
 from loom.tools.command_subjects import CommandSubjects, command_subjects
 from loom.tools.egress import is_address
@@ -67,12 +67,6 @@ class ExplicitRules(Protocol):
     def restricts(self, tool: str) -> bool:
         """Return whether any rule asks for or denies calls of the tool."""
         ...
-
-
-class ApprovalGone(ContentError):
-    """Somebody else has answered, or the turn is over."""
-
-    code = "approval.gone"
 
 
 class ApprovalSubject(msgspec.Struct, frozen=True, kw_only=True):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
@@ -22,7 +22,6 @@ from loom.prompt import Prompt, Sampling
 from loom.tools.base import Tool
 
 if TYPE_CHECKING:
-    from loom.agent.session import LocalSession
     from loom.agent.turn import Turn
 
 AfterCrash: TypeAlias = Literal["continue", "stop"]
@@ -78,8 +77,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     """Forgets uploaded files that their provider no longer has."""
     price: Callable[[Model, Usage], float | None]
     fetch: Fetch
-    open: Callable[[str, Sequence[str] | None], Awaitable[LocalSession]]
-    fork: Callable[[str, str | None], Awaitable[str]]
+    wait_tools: Callable[[], Awaitable[None]]
+    """Waits until the tools of MCP servers are known."""
     lock: Callable[[str], SessionLock]
 
     def select_tools(self, names: Collection[str] | None) -> Mapping[str, Tool]:

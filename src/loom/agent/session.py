@@ -1,4 +1,4 @@
-"""LocalSession: a session of this process. It decides who may run now; a turn does the rest.
+"""SessionTurns: runs the turns of a session in this process. It decides which turn may run now; `Turn` does the rest.
 
 One turn at a time, whichever process runs it; messages that arrive meanwhile are queued.
 """
@@ -13,7 +13,6 @@ from typing import Final, Literal
 
 import msgspec
 
-from loom.agent.approvals import ApprovalGone
 from loom.agent.checkpoint import (
     Compact,
     NewMessage,
@@ -27,7 +26,7 @@ from loom.agent.custom import expand_custom_blocks
 from loom.agent.event_stream import EventStream
 from loom.agent.failures import CONTINUE_HINT, error_of
 from loom.agent.file_undo import UNDONE, ChangedStep, UndoReport, changed_steps, steps_to_undo, undo_text
-from loom.agent.ingest import ingest
+from loom.agent.ingest import Ingested, ingest
 from loom.agent.ports import Completion, SessionRecord
 from loom.agent.services import Services
 from loom.agent.tracked_files import TrackedFiles, mentions
@@ -38,7 +37,7 @@ from loom.compile.request import NextRequest, SettleMode, Snapshot, next_request
 from loom.content.blocks import Block, TextBlock
 from loom.content.inputs import Content, flatten
 from loom.content.messages import Message, user
-from loom.errors import Conflict, ContentError, LoomError, NotFound
+from loom.errors import ApprovalGone, Conflict, ContentError, LoomError, NotFound
 from loom.events import (
     ApprovalRequested,
     Event,
@@ -60,7 +59,7 @@ _SUPERSEDED: Final = "A new message was sent, so the pending approval was denied
 Show = Callable[[Event], None]
 
 
-class LocalSession:
+class SessionTurns:
     """`notices` are shown with the first turn; `tools` are those that messages sent here may call (None: all)."""
 
     def __init__(
@@ -170,10 +169,19 @@ class LocalSession:
     async def _ingest(self, content: Sequence[Content]) -> tuple[Message, tuple[str, ...], tuple[str, ...]]:
         """Return the message, the files that its text mentions, and notices about its attachments."""
         said = expand_custom_blocks(list(content))
-        found = await ingest(said, self._services.media, limits=self._services.limits, fetch=self._services.fetch)
+        found = await self._store_content(said)
         words = "\n".join(leaf for leaf in flatten(said) if isinstance(leaf, str))
         tracked, self._tracked = self._tracked, []
         return Message("user", found.blocks), (*tracked, *mentions(words)), found.notices
+
+    async def _store_content(self, content: Content) -> Ingested:
+        return await ingest(content, self._services.media, limits=self._services.limits, fetch=self._services.fetch)
+
+    async def draft_of(self, content: Sequence[Content]) -> tuple[Message, ...]:
+        """Return the message that `content` would be, for a preview; none if it is empty."""
+        if not content:
+            return ()
+        return (Message("user", (await self._store_content(expand_custom_blocks(list(content)))).blocks),)
 
     # Queue -----------------------------------------------------------------------------------------------------------
 
@@ -196,6 +204,11 @@ class LocalSession:
         """The same for another answer to the question above `node`."""
         question = await self._record.question(node)
         return await self._record.enqueue(key, None, self._options(model, question, n))
+
+    async def post_compact(self, *, key: str = "", model: str = "") -> Queued:
+        """The same for a summary of the conversation."""
+        head = (await self._record.snapshot()).head
+        return await self._record.enqueue(key, None, Options(model=model, parent=head, tools=(), is_compact=True))
 
     async def queue(self) -> tuple[Queued, ...]:
         return tuple(await self._record.queue())
@@ -267,6 +280,7 @@ class LocalSession:
 
     async def _run_turn(self, begin: Callable[[Turn], Awaitable[bool]], show: Show, *, releases: bool = False) -> Turn:
         """Run one turn to its end; if the caller is cancelled, the turn is, too."""
+        await self._services.wait_tools()
         notices, self._notices = self._notices, []
         turn = Turn(
             self._services, self._record, begin, show=show, files=self._files, notices=notices, releases=releases
@@ -322,9 +336,6 @@ class LocalSession:
         async with self._exclusive():
             await self._close_turn_that_was_left()
             await self._record.commit(SessionChange(move_to=node), lambda _: Completion())
-
-    async def fork(self, node: str | None = None) -> LocalSession:
-        return await self._services.open(await self._services.fork(self.id, node), self._tools)
 
     async def changes(self) -> tuple[ChangedStep, ...]:
         """Return the steps of the current path that changed files."""
@@ -384,8 +395,8 @@ class LocalSession:
         `content` or the messages of a `draft` come next; `at` is another node to continue from; `overrides` and
         `max_tokens` replace what the session and the settings say.
         """
-        if content:
-            draft = (*draft, (await self._ingest(content))[0])
+        draft = (*draft, *await self.draft_of(content))
+        await self._services.wait_tools()
         snapshot = await self._record.snapshot(at)
         resolved = await self._services.resolve_model(model or snapshot.model)
         options = self._services.request_options(resolved, self._services.select_tools(self._tools))

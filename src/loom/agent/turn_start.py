@@ -13,7 +13,7 @@ from loom.agent import compact
 from loom.agent.calls import EarlierCalls, unanswered_results
 from loom.agent.checkpoint import Compact, NewMessage, QueuedMessage, Regenerate, Resume, TurnCheckpoint, TurnRequest
 from loom.agent.failures import turn_interrupted
-from loom.agent.ports import Committed, Completion
+from loom.agent.ports import Committed, Completion, OpenStep
 from loom.agent.step import words_of
 from loom.agent.tracked_files import visible_messages
 from loom.agent.turn import CONTINUED, MAX_ATTEMPTS, Turn, workspace_of
@@ -27,6 +27,7 @@ from loom.events import (
     Folded,
     MessageStored,
     NoticeRaised,
+    TurnFailed,
     TurnFinished,
     TurnStarted,
     fold,
@@ -46,6 +47,8 @@ async def begin_turn(turn: Turn, request: TurnRequest) -> bool:
             )
             return await _start(turn, SessionChange(nodes=(NewNode(message=message),)), message, options)
         case QueuedMessage(queued=queued):
+            if queued.options.is_compact:
+                turn.checkpoint = msgspec.structs.replace(turn.checkpoint, kind="compact")
             try:
                 return await _start(turn, SessionChange(queued=queued.id), queued.message, queued.options)
             except (LoomError, asyncio.CancelledError) as error:
@@ -187,9 +190,8 @@ async def _resume(turn: Turn, request: Resume) -> bool:
     begun = step.begun | ({call.id for call in turn.open_calls} if step.is_damaged else set[str]())
     turn.earlier = EarlierCalls(begun=frozenset(begun) - waiting.keys(), results=step.results)
     if turn.checkpoint.deaths >= MAX_ATTEMPTS:
-        await turn.close(
-            turn_interrupted(turn.id, f"its process ended {turn.checkpoint.deaths} times during the same step")
-        )
+        why = f"its process ended {turn.checkpoint.deaths} times during the same step"
+        await _close_open_step(turn, step, turn_interrupted(turn.id, why))
         return False
     model = await turn.services.resolve_model(checkpoint.model or snapshot.model)
     turn.input = _first_input(turn, model)
@@ -216,7 +218,7 @@ async def _finish_stored_answer(turn: Turn, snapshot: Snapshot) -> None:
 
 async def _store_seen_words(turn: Turn, partial: Folded, model: Model, requested_tokens: int) -> None:
     """Store the words that the last process had streamed; the model continues behind them."""
-    words = None if turn.open_calls or turn.checkpoint.kind == "compact" else words_of(partial.message)
+    words = _seen_words(turn, partial)
     again = f" About {requested_tokens:,} tokens are paid twice." if requested_tokens and not turn.open_calls else ""
     notice = NoticeRaised(text=f"Continued after a restart.{again}", code=CONTINUED)
     meta = {"provider": model.provider, "model": model.name, "finish_reason": "interrupted"}
@@ -234,9 +236,17 @@ async def close_left_turn(turn: Turn, checkpoint: TurnCheckpoint) -> bool:
         await turn.engine.end_turn(turn.engine_key)
         turn.state = "finished"
         return False
-    step = await turn.record.open_step()
-    turn.done = dict(step.results)
-    words = None if turn.open_calls or checkpoint.kind == "compact" else words_of(fold(step.answer).message)
-    left = None if words is None else NewNode(message=words, meta={"finish_reason": "interrupted"})
-    await turn.close(turn_interrupted(turn.id), left)
+    await _close_open_step(turn, await turn.record.open_step(), turn_interrupted(turn.id))
     return False
+
+
+async def _close_open_step(turn: Turn, step: OpenStep, end: TurnFailed) -> None:
+    """End a turn that another process left; words that were seen and results of calls that ended are stored."""
+    turn.done = dict(step.results)
+    words = _seen_words(turn, fold(step.answer))
+    await turn.close(end, None if words is None else NewNode(message=words, meta={"finish_reason": "interrupted"}))
+
+
+def _seen_words(turn: Turn, partial: Folded) -> Message | None:
+    """Return the words of the step that was left; where calls are open, its answer is stored already."""
+    return None if turn.open_calls or turn.checkpoint.kind == "compact" else words_of(partial.message)

@@ -12,7 +12,6 @@ from typing import Any, Literal
 import click
 import msgspec
 
-from loom.agent.session import LocalSession
 from loom.cli.shared.attachments import (
     MessageInput,
     add_password_hint,
@@ -52,6 +51,7 @@ from loom.content.messages import text_of
 from loom.errors import ContentError, LoomError
 from loom.models import Usage
 from loom.runtime import Runtime
+from loom.runtime.session import LocalSession
 
 _MOST_ANSWERS = 20
 

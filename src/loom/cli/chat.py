@@ -17,7 +17,6 @@ from typing import Any, Final, NamedTuple
 
 import click
 
-from loom.agent.session import LocalSession
 from loom.cli.context import print_table
 from loom.cli.log import draw_tree
 from loom.cli.shared.approval_prompt import AnySession
@@ -48,6 +47,7 @@ from loom.content.inputs import Attachment
 from loom.content.messages import text_of
 from loom.errors import ContentError, LoomError
 from loom.runtime import Runtime
+from loom.runtime.session import LocalSession
 from loom.session import EventIterator
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')

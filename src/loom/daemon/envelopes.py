@@ -24,7 +24,7 @@ import msgspec
 from loom.content.blocks import ImageBlock, ToolCall
 from loom.content.media import Media
 from loom.daemon.previews import Previews
-from loom.errors import ContentError, LoomError, NotFound
+from loom.errors import ContentError, LoomError
 from loom.events import (
     ImageAdded,
     MessageStored,
@@ -36,7 +36,7 @@ from loom.events import (
     decode_event,
     encode_event,
 )
-from loom.runtime import Runtime
+from loom.runtime.dispatch import Dispatch
 from loom.store.events import StoredEvent
 
 TOOL_CALL: Final = "tool_call"
@@ -91,8 +91,8 @@ class Composer:
     """Makes the envelopes of one session, for one reader of it: it remembers the calls that it saw begin, to name their
     arguments, and which model speaks."""
 
-    def __init__(self, runtime: Runtime, previews: Previews, session_id: str) -> None:
-        self._runtime = runtime
+    def __init__(self, dispatch: Dispatch, previews: Previews, session_id: str) -> None:
+        self._dispatch = dispatch
         self._previews = previews
         self._session = session_id
         self._calls: OrderedDict[str, ToolCall] = OrderedDict()
@@ -138,7 +138,9 @@ class Composer:
 
     async def _tool_call(self, finished: ToolFinished) -> tuple[bytes, tuple[Media, ...]]:
         result = finished.result
-        call = self._calls.pop(result.call_id, None) or await self._find(result.call_id)
+        call = self._calls.pop(result.call_id, None)
+        if call is None:  # it began before this reading did
+            call = await self._dispatch.find_call(self._session, result.call_id)
         blocks = [block for block in result.blocks if isinstance(block, ImageBlock)]
         shown = [await self._picture(block) for block in blocks]
         data: dict[str, Any] = {
@@ -168,18 +170,14 @@ class Composer:
         )
 
     async def _parent_of(self, node: str) -> str | None:
-        """Its parent; and who wrote it, where that was a model: what follows is its price."""
-        try:
-            found = await self._runtime.forest.node(node)
-        except NotFound:  # deleted since
-            return None
-        if found.meta.get("model"):
-            self._model = f"{found.meta.get('provider', '')}/{found.meta['model']}"
-        return found.parent_id
+        """Return the parent of a node; remember the model that wrote it, for the price of its step."""
+        found = await self._dispatch.node_facts(node)
+        self._model = found.model or self._model
+        return found.parent
 
     def _cost(self, step: StepFinished) -> float | None:
         try:
-            return self._runtime.cost(self._runtime.model(self._model), step.usage) if self._model else None
+            return self._dispatch.price(self._model, step.usage) if self._model else None
         except LoomError:  # the model is configured no more, or no prices are installed
             return None
 
@@ -187,16 +185,6 @@ class Composer:
         self._calls[call.id] = call
         if len(self._calls) > _REMEMBERED_CALLS:
             self._calls.popitem(last=False)
-
-    async def _find(self, call_id: str) -> ToolCall | None:
-        """A call that began before this reading did: it stands in the message that asked for it."""
-        try:
-            head = (await self._runtime.sessions.get(self._session)).head_id
-            path = await self._runtime.forest.path(head)
-        except NotFound:
-            return None
-        calls = (call for node in reversed(path) if node.message is not None for call in node.message.calls)
-        return next((call for call in calls if call.id == call_id), None)
 
 
 def _whole(event: StoredEvent) -> StoredEvent:

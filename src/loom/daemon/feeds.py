@@ -20,6 +20,7 @@ from loom.daemon.envelopes import Composer, EncodedEnvelope
 from loom.daemon.previews import Previews
 from loom.errors import LoomError, NotFound
 from loom.runtime import Runtime
+from loom.runtime.dispatch import Dispatch
 from loom.store.events import StoredEvent
 
 PER_SECOND: Final = 30
@@ -43,15 +44,15 @@ class Feed:
     """One session that somebody watches."""
 
     def __init__(
-        self, runtime: Runtime, previews: Previews, session_id: str, seq: int, pause_seconds: Callable[[], float]
+        self, dispatch: Dispatch, previews: Previews, session_id: str, seq: int, pause_seconds: Callable[[], float]
     ) -> None:
         """`pause_seconds` says how long words gather between two readings."""
         self.watchers = 0
         self.seq = seq
         """The number of the last event that was read."""
-        self._runtime = runtime
+        self._dispatch = dispatch
         self._previews = previews
-        self._composer = Composer(runtime, previews, session_id)
+        self._composer = Composer(dispatch, previews, session_id)
         self._id = session_id
         self._known = seq
         self._pause_seconds = pause_seconds
@@ -96,8 +97,8 @@ class Feed:
             await self._moved.wait()
         found = self._nearby(seq)
         if not found:
-            stored = await self._runtime.events.after(self._id, seq, PAGE)
-            found = await Composer(self._runtime, self._previews, self._id).compose(stored)
+            stored = await self._dispatch.events.after(self._id, seq, PAGE)
+            found = await Composer(self._dispatch, self._previews, self._id).compose(stored)
         return found
 
     def _nearby(self, seq: int) -> list[EncodedEnvelope]:
@@ -125,7 +126,7 @@ class Feed:
 
     async def _read(self) -> None:
         known = self._known
-        stored = self._take_pending() or await self._runtime.events.after(self._id, self.seq, PAGE)
+        stored = self._take_pending() or await self._dispatch.events.after(self._id, self.seq, PAGE)
         if not stored:
             if self._known == known:  # it was said of something that is not there
                 self._known = self.seq
@@ -170,9 +171,9 @@ class Watch:
 
 class Feeds:
     def __init__(self, runtime: Runtime, bus: Bus) -> None:
-        self.previews = Previews(runtime)
+        self.previews = Previews(runtime.library.forms)
         self.on_stop: list[Callable[[], Awaitable[None]]] = []
-        self._runtime = runtime
+        self._dispatch = runtime.dispatch
         self._bus = bus
         self._feeds: dict[str, Feed] = {}
         self._served = asyncio.Semaphore(SERVED_AT_ONCE)
@@ -184,7 +185,7 @@ class Feeds:
         return sum(feed.watchers for feed in self._feeds.values())
 
     async def start(self) -> None:
-        self._runtime.events.subscribe(self._hand)
+        self._dispatch.events.subscribe(self._hand)
         self._bus.listeners.append(self._hear)
         self._looker = asyncio.create_task(self._look_on())
 
@@ -197,7 +198,7 @@ class Feeds:
             self._looker.cancel()
             await asyncio.gather(self._looker, return_exceptions=True)
             self._bus.listeners.remove(self._hear)
-            self._runtime.events.unsubscribe(self._hand)
+            self._dispatch.events.unsubscribe(self._hand)
             self._looker = None
 
     async def turn(self) -> None:
@@ -215,10 +216,10 @@ class Feeds:
     @asynccontextmanager
     async def watch(self, session_id: str, after: int | None = 0) -> AsyncGenerator[Watch]:
         """Watch what follows the event with this number; None means from now on."""
-        head = await self._runtime.events.head(session_id)
+        head = await self._dispatch.events.head(session_id)
         feed = self._feeds.get(session_id)
         if feed is None:
-            feed = Feed(self._runtime, self.previews, session_id, head, self._pause_seconds)
+            feed = Feed(self._dispatch, self.previews, session_id, head, self._pause_seconds)
             self._feeds[session_id] = feed
         feed.on_bus_message(head)
         feed.watchers += 1
@@ -266,7 +267,7 @@ class Feeds:
         """Ask the store how far the sessions are."""
         watched = list(self._feeds.items())
         try:
-            heads = await self._runtime.events.heads(session_id for session_id, _ in watched)
+            heads = await self._dispatch.events.heads(session_id for session_id, _ in watched)
         except LoomError:  # the store is away: a later look finds what this one missed
             return
         for session_id, feed in watched:

@@ -22,23 +22,17 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.types import Receive, Scope, Send
 
-from loom.api_types import MediaForm, MediaName, MediaPage, MediaText, MediaView, NewMedia
-from loom.compile.policy import DetachedMessage
-from loom.compile.request import Snapshot
-from loom.content.media import is_digest
-from loom.content.messages import Message
-from loom.content.recipes import DEFAULT_FORMATS, Fit, Low, Ocr, Page, Recipe, Text, Thumb, recipe_key
+from loom.api_types import MediaForm, MediaName, MediaPage, MediaText, NewMedia
 from loom.daemon.dispatch import Call, json_body, json_response
-from loom.daemon.media_intake import StoredUpload
-from loom.daemon.problems import NotSent, UnreadableRequest, WrongType
+from loom.daemon.problems import UnreadableRequest, WrongType
 from loom.daemon.services import Daemon
 from loom.daemon.uploads import FORM_OVERHEAD_BYTES, form, spool_body
-from loom.errors import ContentError, NotFound, Unsupported
-from loom.formats import ocr
+from loom.errors import ContentError
 from loom.formats.file_names import clean_name
-from loom.formats.sniff.kinds import SVG, category_of
-from loom.prompt import MediaRef
-from loom.store.derived import Derived
+from loom.formats.sniff.kinds import category_of
+from loom.runtime.library import media_view
+from loom.runtime.media_intake import StoredUpload
+from loom.session import MediaBytes
 from loom.tools.download import download
 from loom.tools.egress import Egress
 
@@ -49,13 +43,9 @@ FOR_EVER: Final = "private, max-age=31536000, immutable"
 WHOLE_BYTES: Final = 4_000_000
 """Up to here an answer is one piece."""
 SLICE_BYTES: Final = 1_000_000
-PAGE_THUMB_PX: Final = 240
-THUMB_PX: Final = 320
-_FULL: Final = Fit(max_side_px=16_384, max_encoded_bytes=200_000_000, formats=(*DEFAULT_FORMATS, "image/gif"))
 _PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
 _INLINE: Final = frozenset((*_PICTURES, "audio/wav", "audio/mpeg", "audio/flac", "audio/ogg", "audio/mp4"))
 _RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
-_FORM: Final = re.compile(r"(full|low|thumb|(?:page|thumb):([1-9][0-9]{0,5})|sent:(.+))")
 
 
 # In -------------------------------------------------------------------------------------------------------------------
@@ -70,7 +60,7 @@ async def upload(call: Call[MediaName, None]) -> Response:
     name = call.query.name
     if declared == "multipart/form-data":
         bounds = {"max_file_bytes": most, "max_bytes": most + FORM_OVERHEAD_BYTES}
-        async with form(request, daemon.intake.folder, **bounds) as parts:
+        async with form(request, daemon.runtime.config.data_folder(), **bounds) as parts:
             files = [part for part in parts if part.spool is not None]
             if len(files) != 1 or files[0].spool is None:
                 raise UnreadableRequest("The form holds no file, or more than one.", hint="Send one part named `file`.")
@@ -81,7 +71,7 @@ async def upload(call: Call[MediaName, None]) -> Response:
     elif not declared:
         raise WrongType("The upload has no Content-Type.", hint="Name one, such as application/octet-stream.")
     else:
-        async with spool_body(request, daemon.intake.folder, most) as spool:
+        async with spool_body(request, daemon.runtime.config.data_folder(), most) as spool:
             taken = await daemon.intake.accept(spool, name)
             size_bytes = spool.size_bytes
     daemon.metrics.uploaded_bytes += size_bytes
@@ -121,179 +111,31 @@ def from_base64(text: str) -> bytes:
         raise ContentError("That is not base64.", hint="Use the standard alphabet, with padding.") from None
 
 
-def media_view(taken: StoredUpload) -> MediaView:
-    media = taken.media
-    return MediaView(
-        id=media.digest,
-        digest=media.digest,
-        kind=taken.kind,
-        mime=media.media_type,
-        bytes=media.size_bytes,
-        width=media.width,
-        height=media.height,
-        pages=media.pages,
-        duration=media.duration_seconds,
-        name=media.name,
-        new=taken.is_new,
-        block=taken.block,
-        notices=taken.notices,
-    )
-
-
 # Out ------------------------------------------------------------------------------------------------------------------
 
 
-class ServedBytes(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes that are ready to leave."""
-
-    media_type: str
-    size_bytes: int
-    etag: str
-    file: io.RawIOBase | None
-    """On this machine; it stands at the first byte."""
-    blocks: AsyncIterator[bytes]
-    """The same from elsewhere."""
-    lasts: bool = True
-
-
 async def head_media(call: Call[MediaForm, None]) -> Response:
-    """HEAD: whether the store has it; a client need not send it again then, and it stays for a while."""
-    digest = _digest(call.path("digest"))
-    if not await call.daemon.runtime.media.refresh(digest):
-        raise _no_media()
+    """HEAD: whether the store has it; the client need not send it again then, and the next sweep keeps it."""
+    await call.daemon.intake.keep(call.path("digest"))
     return await get_media(call)
 
 
 async def get_media(call: Call[MediaForm, None]) -> Response:
-    return await _get_bytes(call, _digest(call.path("digest")))
+    query, digest = call.query, call.path("digest")
+    if query.session and query.v.startswith("sent:"):
+        session = await call.daemon.library.open(query.session)
+        return _response(call, await call.daemon.library.forms.open(digest, query.v, session))
+    return _response(call, await call.daemon.library.open_media(digest, query.v))
 
 
 async def image_of_session(call: Call[MediaForm, None]) -> Response:
-    """The same, for media that this session shows."""
-    digest = _digest(call.path("digest"))
-    if digest not in await call.daemon.runtime.sessions.digests(call.path("session")):
-        raise _no_media()
-    return await _get_bytes(call, digest)
-
-
-async def _get_bytes(call: Call[MediaForm, None], digest: str) -> Response:
-    daemon, query = call.daemon, call.query
-    found = _FORM.fullmatch(query.v)
-    if found is None:
-        raise UnreadableRequest("There is no such form.", hint="v is full, low, thumb, page:N, thumb:N or sent:MODEL.")
-    if not await daemon.runtime.media.exists(digest):
-        raise _no_media()
-    ready = await _ready(daemon, digest, query, found)
-    return _response(daemon, call.request, ready, clean_name(query.name))
-
-
-async def _ready(daemon: Daemon, digest: str, query: MediaForm, found: re.Match[str]) -> ServedBytes:
-    config = daemon.runtime.config
-    if found[3]:
-        return await _sent_rendition(daemon, digest, found[3], query.session)
-    media_type = await daemon.intake.media_type(digest)
-    category = category_of(media_type)
-    kind, number = found[1].partition(":")[0], int(found[2] or 0)
-    match kind:
-        case "full" if category != "image":
-            return await _original(daemon, digest, media_type)
-        case "full":
-            recipe: Recipe = _FULL
-        case "low":
-            recipe = Low(side_px=config.images.low_res_size)
-        case "page":
-            recipe = Page(number=number, dpi=config.documents.dpi)
-        case "thumb" if number:
-            recipe = Page(number=number, dpi=72, max_side_px=PAGE_THUMB_PX)
-        case _:
-            recipe = Thumb(side_px=THUMB_PX)
-    if category == "audio" or (category == "text" and media_type != SVG):
-        raise Unsupported("Sound and text have no picture.", hint="Ask for v=full, or for the text.")
-    return await _derive(daemon, digest, media_type, recipe)
-
-
-async def _original(daemon: Daemon, digest: str, media_type: str) -> ServedBytes:
-    media = daemon.runtime.media
-    return ServedBytes(
-        media_type=media_type,
-        size_bytes=await media.size(digest),
-        etag=digest,
-        file=await media.open_local(digest),
-        blocks=media.read_blocks(digest),
-    )
-
-
-async def _derive(daemon: Daemon, digest: str, media_type: str, recipe: Recipe) -> ServedBytes:
-    """What a recipe makes of it, made the first time and kept."""
-    runtime = daemon.runtime
-    ref = MediaRef(digest=digest, media_type=media_type, size_bytes=0, recipe=recipe)
-    made = await _render(daemon, ref, recipe)
-    return ServedBytes(
-        media_type=made.media_type,
-        size_bytes=made.size_bytes,
-        etag=f"sha256:{made.sha256}",
-        file=await runtime.renditions.open_local(ref),
-        blocks=runtime.renditions.blocks(ref, SLICE_BYTES),
-    )
-
-
-async def _render(daemon: Daemon, ref: MediaRef, recipe: Recipe) -> Derived:
-    """Only a few are made at once; one that is there waits for nobody."""
-    runtime = daemon.runtime
-    made = await runtime.derived.get(ref.digest, recipe)
-    if made is None:
-        async with daemon.renders:
-            file = await runtime.renditions.open_local(ref)
-            if file is not None:
-                file.close()
-        made = await runtime.derived.get(ref.digest, recipe)
-    if made is None:
-        raise NotFound("What was made of it was cleaned away just now.", hint="Ask again.")
-    return made
-
-
-async def _sent_rendition(daemon: Daemon, digest: str, model: str, session_id: str) -> ServedBytes:
-    """The very bytes that this model would be sent: in a session's next request, or in a message of its own."""
-    runtime = daemon.runtime
-    if session_id:
-        session = await runtime.session(session_id)
-        if not await session.path():
-            raise NotSent("That session has said nothing yet.")
-        request = await session.next_request(model)
-    else:
-        shown = (await daemon.intake.reuse(digest)).block
-        snapshot = Snapshot(path=(DetachedMessage("look", Message("user", (shown,))),))
-        request = await runtime.next_request(snapshot, await runtime.resolve_live(model), tools=())
-    refs = request.prompt.media()
-    ref = next((ref for ref in refs if ref.digest == digest), None)
-    if ref is None:
-        raise NotSent(f"{request.input.model.reference} is not shown these bytes: it gets their text or nothing.")
-    return ServedBytes(
-        media_type=ref.media_type,
-        size_bytes=ref.size_bytes,
-        etag=f"{digest}.{recipe_key(ref.recipe) if ref.recipe else 'full'}",
-        file=await runtime.renditions.open_local(ref),
-        blocks=runtime.renditions.blocks(ref, SLICE_BYTES),
-        lasts=False,
-    )
+    """The same, for media that this session refers to."""
+    session = await call.daemon.library.open(call.path("session"))
+    return _response(call, await session.open_media(call.path("digest"), call.query.v))
 
 
 async def text(call: Call[MediaPage, None]) -> MediaText:
-    """The words of a document or a text, or those that are drawn in a picture, where something can read them."""
-    daemon, digest = call.daemon, _digest(call.path("digest"))
-    runtime = daemon.runtime
-    if not await runtime.media.exists(digest):
-        raise _no_media()
-    media_type = await daemon.intake.media_type(digest)
-    category = category_of(media_type)
-    page = call.query.page
-    if category == "audio" or (category == "image" and not ocr.is_available()):
-        return MediaText("", None)
-    recipe: Recipe = Ocr() if category == "image" else Text(pages=str(page) if page and category != "text" else "")
-    ref = MediaRef(digest=digest, media_type=media_type, size_bytes=0, recipe=recipe)
-    made = await _render(daemon, ref, recipe)
-    data = b"".join([block async for block in runtime.renditions.blocks(ref, SLICE_BYTES)])
-    return MediaText(data.decode("utf-8", "replace"), made.pages)
+    return await call.daemon.library.media_text(call.path("digest"), page=call.query.page)
 
 
 class Head(msgspec.Struct, frozen=True):
@@ -301,12 +143,13 @@ class Head(msgspec.Struct, frozen=True):
     headers: dict[str, str]
 
 
-def _response(daemon: Daemon, request: Request, ready: ServedBytes, name: str) -> Response:
+def _response(call: Call[MediaForm, None], ready: MediaBytes) -> Response:
+    request, name = call.request, clean_name(call.query.name)
     etag = f'"{ready.etag.removeprefix("sha256:")}"'
     headers = {
         "ETag": etag,
         "Accept-Ranges": "bytes",
-        "Cache-Control": FOR_EVER if ready.lasts else "private, no-cache",
+        "Cache-Control": FOR_EVER if ready.is_immutable else "private, no-cache",
         "Content-Security-Policy": POLICY,
         "Content-Disposition": disposition(ready.media_type, name),
     }
@@ -323,11 +166,11 @@ def _response(daemon: Daemon, request: Request, ready: ServedBytes, name: str) -
         (start, end), status = span, 206
         headers["Content-Range"] = f"bytes {start}-{end - 1}/{ready.size_bytes}"
     headers["Content-Length"] = str(end - start)
-    daemon.metrics.served_bytes += end - start
+    call.daemon.metrics.served_bytes += end - start
     return _body(request, ready, start, end, Head(status, headers))
 
 
-def _body(request: Request, ready: ServedBytes, start: int, end: int, head: Head) -> Response:
+def _body(request: Request, ready: MediaBytes, start: int, end: int, head: Head) -> Response:
     """One piece from memory-mapped bytes where it is small, else slices that wait for the client."""
     media_type = display_type(ready.media_type)
     if request.method == "HEAD" or start == end:
@@ -371,7 +214,7 @@ async def _cut(blocks: AsyncIterator[bytes], start: int, end: int) -> AsyncItera
             return
 
 
-def _close(ready: ServedBytes) -> None:
+def _close(ready: MediaBytes) -> None:
     if ready.file is not None:
         ready.file.close()
 
@@ -412,16 +255,6 @@ def disposition(media_type: str, name: str) -> str:
         r'[^\w.()+=@, -]|[%"\\]', "_", name.encode("ascii", "replace").decode().replace("?", "_"), flags=re.ASCII
     )
     return f"{kind}; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
-
-
-def _digest(written: str) -> str:
-    if not is_digest(written):
-        raise _no_media()
-    return written
-
-
-def _no_media() -> NotFound:
-    return NotFound("There is no such file in the store.", hint="Upload it: POST /v1/media.")
 
 
 def media_url(digest: str, v: str = "") -> str:

@@ -1,4 +1,4 @@
-"""Messages: say something, watch, wait in line, stop, answer what is asked, say it again."""
+"""Messages: send, watch, queue, cancel, approve, regenerate."""
 
 from __future__ import annotations
 
@@ -12,20 +12,21 @@ from starlette.responses import Response
 from loom.content.blocks import ContentBlock
 from loom.daemon import sse
 from loom.daemon.dispatch import Call, decode_body, json_body, json_response
-from loom.daemon.history import history, live_state_of, queued_view
+from loom.daemon.envelopes import Composer
 from loom.daemon.media_routes import MAX_INLINE_JSON_BYTES, bytes_of
 from loom.daemon.problems import UnreadableRequest
 from loom.daemon.request_content import blocks_of
 from loom.daemon.services import Daemon
-from loom.daemon.sessions_routes import folder_of
 from loom.daemon.turns import AcceptedMessage as Accepted
 from loom.daemon.uploads import FORM_OVERHEAD_BYTES, FormPart, form
-from loom.errors import ContentError, NotFound
+from loom.errors import ContentError
 from loom.message_types import (
     ApprovalAnswer,
     ApprovalList,
     Cancel,
+    CompactBody,
     ContentInput,
+    EventEnvelope,
     EventQuery,
     History,
     ImageInput,
@@ -34,8 +35,11 @@ from loom.message_types import (
     PostedMessage,
     QueueView,
     RegenerateBody,
+    Running,
 )
-from loom.store.session_rows import StoredSession
+from loom.runtime.history import queued_view
+from loom.runtime.session import LocalSession
+from loom.store.events import StoredEvent
 
 MAX_KEY_CHARACTERS: Final = 200
 MAX_FORM_FILES: Final = 4
@@ -44,7 +48,20 @@ _FIELDS: Final = ("message", "text", "model", "workspace", "parent", "n")
 
 
 async def read(call: Call[MessageQuery, None]) -> History:
-    return await history(call.daemon, call.path("session"), call.query)
+    daemon, query = call.daemon, call.query
+    session = await daemon.library.open(call.path("session"))
+    found = await session.history(before=query.before, head=query.head, limit=query.limit)
+    if found.running is None:
+        return found
+    return msgspec.structs.replace(found, running=await _compose(daemon, session.id, found.running))
+
+
+async def _compose(daemon: Daemon, session_id: str, running: Running) -> Running:
+    """Return a running turn with the envelopes that a watcher gets: joined deltas, previews of images."""
+    events = [StoredEvent(envelope.seq, envelope.type, bytes(envelope.data)) for envelope in running.partial]
+    composed = await Composer(daemon.runtime.dispatch, daemon.feeds.previews, session_id).compose(events)
+    envelopes = tuple(msgspec.json.decode(envelope.json, type=EventEnvelope) for envelope in composed)
+    return msgspec.structs.replace(running, partial=envelopes)
 
 
 async def post_message(call: Call[None, None]) -> Response:
@@ -52,15 +69,15 @@ async def post_message(call: Call[None, None]) -> Response:
     daemon = call.daemon
     daemon.rates.message(call.client)
     key = _key(call.request)
-    stored = await daemon.runtime.sessions.get(call.path("session"))
+    session = await daemon.library.open(call.path("session"))
     declared = call.request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if declared == "multipart/form-data":
         most = daemon.runtime.config.server.max_upload_bytes
         bounds = {"max_file_bytes": most, "max_bytes": most * MAX_FORM_FILES + FORM_OVERHEAD_BYTES}
-        async with form(call.request, daemon.intake.folder, **bounds) as parts:
-            return await _say(daemon, stored, _from_fields(parts), key, parts)
+        async with form(call.request, daemon.runtime.config.data_folder(), **bounds) as parts:
+            return await _post(daemon, session, _from_fields(parts), key, parts)
     async with json_body(daemon, call.request, MessageBody, max_bytes=MAX_INLINE_JSON_BYTES) as body:
-        return await _say(daemon, stored, body, key)
+        return await _post(daemon, session, body, key)
 
 
 def _key(request: Request) -> str:
@@ -86,22 +103,21 @@ def _from_fields(parts: Sequence[FormPart]) -> MessageBody:
         raise UnreadableRequest(f"A field of the form cannot be read: {error}") from None
 
 
-async def _say(
-    daemon: Daemon, stored: StoredSession, body: MessageBody, key: str, parts: Sequence[FormPart] = ()
+async def _post(
+    daemon: Daemon, session: LocalSession, body: MessageBody, key: str, parts: Sequence[FormPart] = ()
 ) -> Response:
     if body.model:
-        daemon.runtime.model(body.model)
-    if body.workspace:
-        await daemon.runtime.sessions.update(stored.id, workspace=await folder_of(body.workspace))
-    content, notices = await blocks_of(daemon, stored, body.message or body.text, body.blocks)
+        daemon.library.check_model(body.model)
+    view = await (session.change(workspace=body.workspace) if body.workspace else session.info())
+    content, notices = await blocks_of(daemon, view.workspace, body.message or body.text, body.blocks)
     for block, said in [*await _images(daemon, body.images), *await _files(daemon, parts)]:
         content, notices = (*content, block), (*notices, *said)
     if not content:
-        raise ContentError("There is nothing to say: send a message, blocks, images or files.")
+        raise ContentError("The message is empty: send text, blocks, images or files.")
     accepted = await daemon.turns.post(
-        stored.id, *content, key=key, model=body.model, parent=body.parent, n=body.n, tools=body.tools
+        session.id, *content, key=key, model=body.model, parent=body.parent, n=body.n, tools=body.tools
     )
-    return _accepted_response(stored.id, accepted, notices)
+    return _accepted_response(session.id, accepted, notices)
 
 
 async def _images(daemon: Daemon, images: Sequence[ImageInput]) -> list[tuple[ContentBlock, tuple[str, ...]]]:
@@ -141,45 +157,45 @@ async def regenerate(call: Call[None, RegenerateBody]) -> Response:
     daemon, body = call.daemon, call.body
     daemon.rates.message(call.client)
     if body.model:
-        daemon.runtime.model(body.model)
+        daemon.library.check_model(body.model)
     session_id = call.path("session")
-    await daemon.runtime.sessions.get(session_id)
-    key = _key(call.request)
     posted = await daemon.turns.regenerate(
-        session_id, node=body.node, key=key, model=body.model, n=body.n, tools=body.tools
+        session_id, node=body.node, key=_key(call.request), model=body.model, n=body.n, tools=body.tools
     )
     return _accepted_response(session_id, posted)
 
 
+async def compact(call: Call[None, CompactBody]) -> Response:
+    daemon, session_id = call.daemon, call.path("session")
+    daemon.rates.message(call.client)
+    if call.body.model:
+        daemon.library.check_model(call.body.model)
+    posted = await daemon.turns.compact(session_id, key=_key(call.request), model=call.body.model)
+    return _accepted_response(session_id, posted)
+
+
 async def cancel_turn(call: Call[None, Cancel]) -> Response:
-    session_id = call.path("session")
-    await call.daemon.runtime.sessions.get(session_id)
-    await call.daemon.turns.cancel(session_id, call.body.turn)
+    await call.daemon.turns.cancel(call.path("session"), call.body.turn)
     return json_response({}, 202)
 
 
 async def list_queued(call: Call[None, None]) -> QueueView:
-    queue = await call.daemon.runtime.queue.list(call.path("session"))
+    queue = await (await call.daemon.library.open(call.path("session"))).queue()
     return QueueView(tuple(queued_view(queued) for queued in queue if queued.message is not None))
 
 
 async def remove_queued(call: Call[None, None]) -> None:
-    session_id = call.path("session")
-    if not await call.daemon.runtime.queue.remove(session_id, call.path("message")):
-        raise NotFound("That message does not wait any more.", hint="It was said, or removed before.")
-    await call.daemon.turns.announce_change(session_id)
+    session = await call.daemon.library.open(call.path("session"))
+    await session.remove_queued(call.path("message"))
+    await call.daemon.turns.announce_change(session.id)
 
 
 async def list_approvals(call: Call[None, None]) -> ApprovalList:
-    stored = await call.daemon.runtime.sessions.get(call.path("session"))
-    head = await call.daemon.runtime.forest.node(stored.head_id)
-    return ApprovalList((await live_state_of(call.daemon, stored, head)).approvals)
+    return ApprovalList(await (await call.daemon.library.open(call.path("session"))).approvals())
 
 
 async def answer_approval(call: Call[None, ApprovalAnswer]) -> None:
-    session_id = call.path("session")
-    await call.daemon.runtime.sessions.get(session_id)
-    await call.daemon.turns.answer(session_id, call.path("approval"), call.body.answer, call.body.reason)
+    await call.daemon.turns.answer(call.path("session"), call.path("approval"), call.body.answer, call.body.reason)
 
 
 async def events(call: Call[EventQuery, None]) -> Response:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections import OrderedDict
 from typing import Final
 
@@ -12,8 +11,7 @@ import pybase64
 from loom.content.media import Media
 from loom.content.recipes import Fit, Low, Recipe
 from loom.errors import ExtraMissing, MediaError, StoreError
-from loom.formats import render
-from loom.runtime import Runtime
+from loom.runtime.media_forms import MediaForms
 
 _SIDES_PX: Final = (64, 40, 24, 12)
 _FORMATS: Final = ("image/webp",)
@@ -32,8 +30,8 @@ class Inline(msgspec.Struct, frozen=True):
 class Previews:
     """Made once for each medium and kept among the derived bytes. A picture that cannot be shown has none."""
 
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, forms: MediaForms) -> None:
+        self._forms = forms
         self._known: OrderedDict[str, str] = OrderedDict()
 
     async def preview(self, media: Media) -> str:
@@ -61,14 +59,8 @@ class Previews:
         return ""
 
     async def _render(self, media: Media, recipe: Recipe) -> Inline | None:
-        derived = self._runtime.derived
         try:
-            found = await derived.get(media.digest, recipe)
-            if found is None:
-                data = await self._runtime.media.load(media.digest)
-                made = await asyncio.to_thread(render, data, media, recipe, self._runtime.config.media_limits())
-                found = await derived.put(media.digest, recipe, made)
-            source = self._runtime.media.load(media.digest) if found.is_original else derived.load(found)
-            return Inline(found.media_type, await source)
+            found = await self._forms.derive(media.digest, media.media_type, recipe)
+            return Inline(found.media_type, await found.read())
         except (MediaError, ExtraMissing, StoreError):
             return None

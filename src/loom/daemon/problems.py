@@ -10,15 +10,11 @@ import msgspec
 from starlette.responses import Response
 
 from loom.api_types import ProblemBody, ProblemText
-from loom.config import redact
-from loom.content.blocks import clean_text
 from loom.errors import (
+    ApprovalGone,
     CapabilityMissing,
-    ConfigError,
     Conflict,
-    ContentError,
     Corrupt,
-    Encrypted,
     ExtraMissing,
     Full,
     LoomError,
@@ -30,14 +26,11 @@ from loom.errors import (
     Stale,
     StoreError,
     TooLarge,
-    Unreachable,
-    Unreadable,
     Unsupported,
 )
+from loom.runtime.plan_table import problem_text
 
 JSON: Final = "application/json"
-MOST_WORDS: Final = 2_000
-"""A sentence that is longer holds something else, such as the whole of a bad value."""
 
 
 class RequestError(LoomError):
@@ -94,18 +87,6 @@ class WrongType(RequestError):
     status = 415
 
 
-class NotSent(RequestError):
-    """The model asked about would not be shown these bytes at all."""
-
-    code = "media.not_sent"
-    status = 404
-
-
-class ApprovalNotPending(RequestError):
-    code = "approval.gone"
-    status = 409
-
-
 class TooMany(RequestError):
     """Over a rate limit; `retry_after` is in seconds."""
 
@@ -124,42 +105,30 @@ class Draining(RequestError):
     status = 503
 
 
+_STATUS: Final[tuple[tuple[type[LoomError], int], ...]] = (
+    (TooLarge, 413),
+    (Unsupported, 415),
+    (MediaError, 422),
+    (ApprovalGone, 409),
+    (NotFound, 404),
+    (Stale, 412),
+    (Conflict, 409),
+    (Newer, 409),
+    (Corrupt, 410),
+    (Full, 507),
+    (ReadOnly, 507),
+    (StoreError, 503),
+    (ExtraMissing, 501),
+    (CapabilityMissing, 400),
+    (ProviderError, 502),
+)
+"""The first row that fits counts; any other error is 400."""
+
+
 def status_of(error: LoomError) -> int:
-    match error:
-        case RequestError():
-            return error.status
-        case TooLarge():
-            return 413
-        case Unsupported():
-            return 415
-        case Unreadable() | Encrypted() | MediaError():
-            return 422
-        case NotFound():
-            return 404
-        case Stale():
-            return 412
-        case Conflict() | Newer():
-            return 409
-        case Corrupt():
-            return 410
-        case Full() | ReadOnly():
-            return 507
-        case Unreachable() | StoreError():
-            return 503
-        case ExtraMissing():
-            return 501
-        case CapabilityMissing() | ContentError() | ConfigError():
-            return 400
-        case ProviderError():
-            return 502
-        case _:
-            return 400
-
-
-def problem(error: LoomError) -> ProblemText:
-    """Its words, with whatever looks like a key masked; hints are our own words."""
-    message, hint = clean_text(redact(error.message)), clean_text(error.hint)
-    return ProblemText(error.code, message[:MOST_WORDS], hint[:MOST_WORDS])
+    if isinstance(error, RequestError):
+        return error.status
+    return next((status for kind, status in _STATUS if isinstance(error, kind)), 400)
 
 
 def error_response(error: LoomError) -> Response:
@@ -169,7 +138,7 @@ def error_response(error: LoomError) -> Response:
         headers["Retry-After"] = str(math.ceil(error.retry_after))
     if status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="loom"'
-    return Response(msgspec.json.encode(ProblemBody(problem(error))), status, headers, JSON)
+    return Response(msgspec.json.encode(ProblemBody(problem_text(error))), status, headers, JSON)
 
 
 def internal_error() -> Response:

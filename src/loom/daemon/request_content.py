@@ -1,5 +1,5 @@
-"""Gather: what a client says becomes blocks. Media are named by digest or sent along; what is said about them that the
-bytes do not say themselves is looked up, not believed."""
+"""The content of a request becomes blocks. Media are named by digest or sent along; their facts are read from the
+bytes, not from the request."""
 
 from __future__ import annotations
 
@@ -19,29 +19,28 @@ from loom.content.blocks import (
     clean_text,
     page_range,
 )
-from loom.daemon.media_intake import StoredUpload
 from loom.daemon.services import Daemon
 from loom.errors import ContentError, Unsupported
 from loom.message_types import ContentInput, FileReference, ImageReference, MediaReference
-from loom.store.session_rows import StoredSession
+from loom.runtime.media_intake import StoredUpload
 
 BlockT = TypeVar("BlockT", ImageBlock, DocumentBlock, AudioBlock)
 
 
 async def blocks_of(
-    daemon: Daemon, stored: StoredSession, text: str, given: Sequence[ContentInput]
+    daemon: Daemon, workspace: str, text: str, given: Sequence[ContentInput]
 ) -> tuple[tuple[ContentBlock, ...], tuple[str, ...]]:
-    """The words first, then the blocks in their order; and what there is to say about them."""
+    """Return the text first, then the blocks in their order; and notices about them."""
     blocks: list[ContentBlock] = [TextBlock(clean_text(text))] if text.strip() else []
     notices: list[str] = []
     for block in given:
-        made, said = await _block(daemon, stored, block)
+        made, said = await _block(daemon, workspace, block)
         blocks.append(made)
         notices += said
     return tuple(blocks), tuple(notices)
 
 
-async def _block(daemon: Daemon, stored: StoredSession, given: ContentInput) -> tuple[ContentBlock, tuple[str, ...]]:
+async def _block(daemon: Daemon, workspace: str, given: ContentInput) -> tuple[ContentBlock, tuple[str, ...]]:
     match given:
         case TextBlock():
             return TextBlock(given.text), ()
@@ -53,8 +52,7 @@ async def _block(daemon: Daemon, stored: StoredSession, given: ContentInput) -> 
             taken = await daemon.intake.reuse(given.digest, given.name)
             return _pages(taken.block, given.pages), ()
         case FileReference():
-            workspace = Path(stored.workspace) if stored.workspace else Path.cwd()
-            taken = await daemon.intake.file(workspace, given.path)
+            taken = await daemon.intake.file(Path(workspace) if workspace else Path.cwd(), given.path)
             return taken.block, taken.notices
         case ImageBlock():
             block = _of(await daemon.intake.reuse(given.media.digest, given.media.name), ImageBlock)

@@ -122,6 +122,7 @@ ROUTES: Final[tuple[Route, ...]] = (
     # settings
     _row("GET", "/v1/config", settings_routes.config, "Limits and defaults.", answer=s.ConfigView),
     _row("GET", "/v1/models", settings_routes.models, "Models, and what each takes.", answer=s.ModelList),
+    _row("GET", "/v1/tools", settings_routes.tools, "Tools that sessions may call.", answer=s.ToolList),
     _row("GET", "/v1/samples", settings_routes.samples, "Three files to try.", answer=s.SampleList),
     _row("GET", "/v1/keys", settings_routes.keys, "Which services have a key.", answer=s.KeyList),
     _row("PUT", "/v1/keys/{provider}", settings_routes.set_key, "Keep a key.", body=s.NewKey, answer=s.KeyList),
@@ -225,6 +226,22 @@ ROUTES: Final[tuple[Route, ...]] = (
         query=s.SearchQuery,
         answer=s.SearchResults,
     ),
+    _row(
+        "POST",
+        "/v1/import",
+        sessions_routes.import_conversation,
+        "Store a conversation of another program as a session.",
+        body=m.NewImport,
+        answer=m.ImportView,
+    ),
+    _row("GET", SESSION + "/usage", sessions_routes.usage, "Tokens and price of the answers.", answer=s.SessionUsage),
+    _row(
+        "GET",
+        "/v1/approvals",
+        sessions_routes.list_all_approvals,
+        "Sessions with pending approvals.",
+        answer=m.ApprovalOverview,
+    ),
     # messages
     _row(
         "GET",
@@ -275,6 +292,16 @@ ROUTES: Final[tuple[Route, ...]] = (
         status=202,
         headers=("Idempotency-Key",),
     ),
+    _row(
+        "POST",
+        SESSION + "/compact",
+        messages_routes.compact,
+        "Replace a long conversation by a summary; the whole of it stays as a branch.",
+        body=m.CompactBody,
+        answer=m.PostedMessage,
+        status=202,
+        headers=("Idempotency-Key",),
+    ),
     _row("GET", SESSION + "/approvals", messages_routes.list_approvals, "Pending approvals.", answer=m.ApprovalList),
     _row(
         "POST",
@@ -304,6 +331,13 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     _row(
         "GET", SESSION + "/wire", plan_routes.wire, "The exact body for a model.", query=m.WireQuery, answer=m.WireView
+    ),
+    _row(
+        "GET",
+        SESSION + "/overrides",
+        sessions_routes.get_overrides,
+        "The renditions that the user chose.",
+        answer=dict[str, s.OverrideChoice],
     ),
     _row(
         "PUT",

@@ -9,36 +9,31 @@ from loom.daemon.auth import Auth
 from loom.daemon.bus import open_bus
 from loom.daemon.feeds import Feeds
 from loom.daemon.guard import RateLimits
-from loom.daemon.media_intake import MediaIntake
 from loom.daemon.metrics import Metrics
 from loom.daemon.readiness import Readiness
 from loom.daemon.sign_in import SignIn
 from loom.daemon.turns import Turns
 from loom.daemon.uploads import MemoryBudget
-from loom.daemon.views import Views
 from loom.runtime import Runtime
 
 DRAIN_SECONDS: Final = 8.0
 """With what the server then waits for open connections, a stop takes ten seconds at most."""
-RENDERS_AT_ONCE: Final = 2
-"""Pictures that are made for clients; those that are there already wait for nobody."""
 
 
 class Daemon:
     def __init__(self, runtime: Runtime, auth: Auth) -> None:
         self.runtime = runtime
+        self.library = runtime.library
+        self.intake = runtime.library.intake
         self.auth = auth
         self.sign_in = SignIn(auth, runtime.accounts, runtime.logins)
         self.bus = open_bus(runtime.config)
         self.turns = Turns(runtime, self.bus)
         self.feeds = Feeds(runtime, self.bus)
-        self.intake = MediaIntake(runtime)
         self.rates = RateLimits()
         self.metrics = Metrics()
         self.held = MemoryBudget()
-        self.renders = asyncio.Semaphore(RENDERS_AT_ONCE)
         self.readiness = Readiness(runtime)
-        self.views = Views(runtime)
         self._starting: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
 

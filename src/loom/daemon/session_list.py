@@ -12,9 +12,8 @@ import msgspec
 
 from loom.api_types import SessionState
 from loom.daemon.bus import Bus, BusMessage
-from loom.daemon.turns import state_of
 from loom.errors import LoomError, NotFound
-from loom.runtime import Runtime
+from loom.runtime.dispatch import Dispatch
 
 TOLD_SECONDS: Final = 0.25
 LINES_PER_SECOND: Final = 200
@@ -34,8 +33,8 @@ class ListedSession(msgspec.Struct, frozen=True):
 
 
 class SessionList:
-    def __init__(self, runtime: Runtime, bus: Bus, show: Callable[[ListedSession], Awaitable[None]]) -> None:
-        self._runtime = runtime
+    def __init__(self, dispatch: Dispatch, bus: Bus, show: Callable[[ListedSession], Awaitable[None]]) -> None:
+        self._dispatch = dispatch
         self._bus = bus
         self._show = show
         self._moved: dict[str, bool] = {}
@@ -78,7 +77,7 @@ class SessionList:
             await asyncio.sleep(max(TOLD_SECONDS, len(moved) / LINES_PER_SECOND))
 
     async def _tell(self, moved: dict[str, bool]) -> None:
-        queued = set(await self._runtime.queue.waiting())
+        queued = set(await self._dispatch.queue.waiting())
         for session_id, is_deleted in moved.items():
             line = ListedSession(session_id, deleted=True) if is_deleted else await self._line(session_id, queued)
             if self._shown.get(session_id) != line:
@@ -87,10 +86,10 @@ class SessionList:
 
     async def _line(self, session_id: str, queued: set[str]) -> ListedSession:
         try:
-            found = await self._runtime.sessions.get(session_id)
+            found = await self._dispatch.brief(session_id, queued)
         except NotFound:
             return ListedSession(session_id, deleted=True)
-        return ListedSession(session_id, state_of(found, queued), found.title, found.rev)
+        return ListedSession(session_id, found.state, found.title, found.rev)
 
     def _remember(self, line: ListedSession) -> None:
         self._shown[line.session] = line

@@ -3,43 +3,34 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from importlib import metadata
-from pathlib import Path
 from typing import Final
 
 import msgspec
 from starlette.responses import Response
 
 from loom.api_types import (
-    AudioLimits,
-    CapabilityView,
     ConfigView,
-    DocumentLimits,
-    ImageLimits,
     KeyList,
     KeyView,
     ModelList,
-    ModelView,
     NewKey,
     SampleList,
     SampleView,
     Status,
-    UploadLimits,
+    ToolList,
     Version,
 )
 from loom.config import Secret
 from loom.config.key_file import keys_file, read_keys, services, write_keys
 from loom.daemon import metrics
 from loom.daemon.dispatch import Call
-from loom.daemon.media_routes import media_view
 from loom.daemon.problems import RequestError
 from loom.daemon.services import Daemon
 from loom.errors import ConfigError, NotFound
-from loom.models import Model, Usage
 from loom.providers.catalog import key_env
 from loom.providers.samples import samples as shipped
-from loom.runtime import FIRST_CHOICES, Runtime, key_for, price
+from loom.runtime import Runtime, key_for
 
 API: Final = 1
 _TITLES: Final = {"login.png": "A screenshot", "receipt.jpg": "A receipt", "leaflet.pdf": "A leaflet"}
@@ -70,7 +61,7 @@ async def version(_: Call[None, None]) -> Version:
 
 async def get_metrics(call: Call[None, None]) -> Response:
     daemon = call.daemon
-    leases = daemon.runtime.leases.counters
+    leases = daemon.runtime.dispatch.leases.counters
     gauges = {
         "loom_turns_running": float(daemon.turns.active),
         "loom_watchers": float(daemon.feeds.watcher_count),
@@ -81,74 +72,23 @@ async def get_metrics(call: Call[None, None]) -> Response:
 
 
 async def config(call: Call[None, None]) -> ConfigView:
-    runtime = call.daemon.runtime
-    found = runtime.config
-    return ConfigView(
-        images=ImageLimits(found.images.max_per_message, found.images.max_size_bytes, found.images.max_per_session),
-        documents=DocumentLimits(
-            found.documents.max_pdf_bytes, found.documents.max_office_bytes, found.documents.pages_per_read
-        ),
-        audio=AudioLimits(found.audio.max_size_bytes),
-        upload=UploadLimits(found.server.max_upload_bytes),
-        model=await runtime.default_model(),
-        workspace=str(Path.cwd()),
-        offline=os.environ.get("LOOM_OFFLINE", "0") not in ("", "0"),
-    )
+    return await call.daemon.library.limits()
 
 
 async def models(call: Call[None, None]) -> ModelList:
-    """The configured ones, those that keys and servers of this machine open, those that a key would, the built-in."""
-    runtime = call.daemon.runtime
-    default = await runtime.default_model()
-    local = [name for server in await runtime.local_servers() for name in server.models]
-    chosen = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items()]
-    names = dict.fromkeys([default, *runtime.config.models, *local, *chosen, runtime.BUILT_IN])
-    return ModelList(await asyncio.to_thread(lambda: tuple(_model(runtime, name) for name in names)), default)
+    return await call.daemon.library.models()
 
 
-def _model(runtime: Runtime, name: str) -> ModelView:
-    model = runtime.model(name)
-    found = model.capabilities
-    lacks_key = (
-        bool(key_env(model.provider)) and not key_for(model.provider, runtime.config) and not _own_key(runtime, model)
-    )
-    return ModelView(
-        reference=name,
-        name=model.name,
-        provider=model.provider,
-        context_tokens=model.limits.context_tokens,
-        capabilities=CapabilityView(
-            vision=found.vision,
-            native_pdf=found.native_pdf,
-            thinking=found.thinking,
-            tools=found.tools,
-            audio=found.audio,
-            citations=found.citations,
-        ),
-        origins=found.origins,
-        input_usd_per_million=_per_million(model, Usage(input_tokens=1_000)),
-        output_usd_per_million=_per_million(model, Usage(output_tokens=1_000)),
-        ready=not lacks_key,
-        needs=f"loom keys set {name.partition('/')[0]}" if lacks_key else "",
-    )
-
-
-def _own_key(runtime: Runtime, model: Model) -> bool:
-    return bool(model.alias) and bool(runtime.config.models[model.alias].api_key)
-
-
-def _per_million(model: Model, usage: Usage) -> float | None:
-    """At the price of a short request."""
-    usd = price(model, usage)
-    return None if usd is None else usd * 1_000
+async def tools(call: Call[None, None]) -> ToolList:
+    return ToolList(await call.daemon.library.tools())
 
 
 async def samples(call: Call[None, None]) -> SampleList:
     """Three files to begin with; they are in the store."""
     found: list[SampleView] = []
     for sample in shipped():
-        taken = await call.daemon.intake.accept(sample.data, sample.name)
-        found.append(SampleView(sample.name, _TITLES[sample.name], sample.question, media_view(taken)))
+        media = await call.daemon.library.add_media(sample.data, sample.name)
+        found.append(SampleView(sample.name, _TITLES[sample.name], sample.question, media))
     return SampleList(tuple(found))
 
 

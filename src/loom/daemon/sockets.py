@@ -26,10 +26,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from loom.daemon.envelopes import EncodedEnvelope
 from loom.daemon.feeds import Watch
 from loom.daemon.previews import INLINE_BYTES
-from loom.daemon.problems import InvalidBody, TooMany, UnreadableRequest, error_response, problem
+from loom.daemon.problems import InvalidBody, TooMany, UnreadableRequest, error_response
 from loom.daemon.session_list import ListedSession, SessionList
 from loom.daemon.sign_in import Identity, Visitor
 from loom.errors import LoomError
+from loom.runtime.plan_table import problem_text
 
 if TYPE_CHECKING:
     from loom.daemon.services import Daemon
@@ -125,7 +126,7 @@ class Sockets:
         self._server.on("disconnect", self._disconnect, namespace=NAMESPACE)
         self._server.on("join", self._join, namespace=NAMESPACE)
         self._server.on("leave", self._leave, namespace=NAMESPACE)
-        self._roll = SessionList(daemon.runtime, daemon.bus, self._show)
+        self._roll = SessionList(daemon.runtime.dispatch, daemon.bus, self._show)
         daemon.auth.on_rotate.append(self.drop_all)
         daemon.sign_in.on_close.append(self.drop)
         daemon.feeds.on_stop.append(self.stop)
@@ -388,7 +389,7 @@ def _log_failure(pump: asyncio.Task[None]) -> None:
 
 
 def _words(error: LoomError) -> dict[str, Any]:
-    return msgspec.to_builtins(problem(error))
+    return msgspec.to_builtins(problem_text(error))
 
 
 def _turned_down(error: LoomError) -> dict[str, Any]:

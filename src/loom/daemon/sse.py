@@ -14,8 +14,9 @@ from starlette.types import Receive, Scope, Send
 
 from loom.daemon.envelopes import EncodedEnvelope
 from loom.daemon.feeds import Watch
-from loom.daemon.problems import UnreadableRequest, problem
+from loom.daemon.problems import UnreadableRequest
 from loom.errors import LoomError
+from loom.runtime.plan_table import problem_text
 
 if TYPE_CHECKING:
     from loom.daemon.services import Daemon
@@ -82,7 +83,7 @@ class SseResponse(Response):
         except TimeoutError:
             return
         except LoomError as error:
-            told = {"type": "error", "data": msgspec.to_builtins(problem(error))}
+            told = {"type": "error", "data": msgspec.to_builtins(problem_text(error))}
             await _say(send, b"data: %s\n\n" % msgspec.json.encode(told))
             await send({"type": "http.response.body", "body": b""})
 

@@ -9,23 +9,20 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections.abc import Collection, Generator, Sequence
+from collections.abc import Generator, Sequence
 from contextlib import aclosing
-from typing import Any, Final, Literal
+from typing import Final, Literal
 
 import msgspec
 
-from loom.agent.approvals import ApprovalGone as NobodyWaits
-from loom.agent.session import LocalSession
-from loom.api_types import SessionState
 from loom.content.inputs import Content
 from loom.daemon.bus import Bus, BusMessage
-from loom.daemon.problems import ApprovalNotPending, Draining
+from loom.daemon.problems import Draining
 from loom.errors import Corrupt, LoomError, NotFound
 from loom.events import MessageStored, StepStarted, TurnStarted, decode_event
 from loom.runtime import Runtime
+from loom.runtime.session import LocalSession
 from loom.session import Queued
-from loom.store.session_rows import StoredSession
 
 BEGIN_SECONDS: Final = 0.5
 """So long an answer waits for the turn to begin; what was said is on disk anyway."""
@@ -56,21 +53,6 @@ class _Begun(msgspec.Struct, frozen=True):
     turn: str
 
 
-def state_of(session: StoredSession, queued: Collection[str]) -> SessionState:
-    """`queued` are the sessions with queued messages, read before `session`."""
-    running = _running(session)
-    if running.get("approvals"):
-        return "waiting"
-    if running.get("turn"):
-        return "running"
-    return "queued" if session.id in queued else "idle"
-
-
-def _running(session: StoredSession) -> dict[str, Any]:
-    """What is kept of the turn that runs."""
-    return session.settings.get("running", {})
-
-
 class _Worker:
     def __init__(self, session: LocalSession) -> None:
         self.session = session
@@ -83,6 +65,7 @@ class Turns:
     def __init__(self, runtime: Runtime, bus: Bus) -> None:
         self.draining = False
         self._runtime = runtime
+        self._dispatch = runtime.dispatch
         self._bus = bus
         self._workers: dict[str, _Worker] = {}
         self._soon_begun: set[asyncio.Task[None]] = set()
@@ -95,7 +78,7 @@ class Turns:
         return len(self._workers)
 
     async def start(self) -> None:
-        self._runtime.events.subscribe(self._on_events)
+        self._dispatch.events.subscribe(self._on_events)
         self._bus.listeners.append(self._hear)
         self._looker = asyncio.create_task(self._look_on())
 
@@ -120,10 +103,10 @@ class Turns:
                     "a turn could not be closed; the next holder of its lease closes it: %s", type(error).__name__
                 )
             await asyncio.gather(*tasks, return_exceptions=True)
-        self._runtime.events.unsubscribe(self._on_events)
+        self._dispatch.events.unsubscribe(self._on_events)
         self._bus.listeners.remove(self._hear)
 
-    # What faces ask for ----------------------------------------------------------------------------------------------
+    # Requests ----------------------------------------------------------------------------------------------
 
     async def post(
         self,
@@ -137,8 +120,8 @@ class Turns:
     ) -> AcceptedMessage:
         """Say something, now or when what runs is over. The same `key` again gives the first one back."""
         self._check_open()
-        seq = await self._runtime.events.head(session_id)
-        session = await self._runtime.session(session_id, tools=tools)
+        seq = await self._dispatch.events.head(session_id)
+        session = await self._runtime.library.open(session_id, tools=tools)
         queued = await session.post(*content, key=key, model=model, parent=parent, n=n)
         return await self._accept(session, queued, seq)
 
@@ -154,45 +137,37 @@ class Turns:
     ) -> AcceptedMessage:
         """Other answers to the question above a node; without one, to the last question."""
         self._check_open()
-        seq = await self._runtime.events.head(session_id)
-        session = await self._runtime.session(session_id, tools=tools)
+        seq = await self._dispatch.events.head(session_id)
+        session = await self._runtime.library.open(session_id, tools=tools)
         queued = await session.post_again(node, key=key, model=model, n=n)
         return await self._accept(session, queued, seq)
 
+    async def compact(self, session_id: str, *, key: str = "", model: str = "") -> AcceptedMessage:
+        """Queue a summary of the conversation."""
+        self._check_open()
+        seq = await self._dispatch.events.head(session_id)
+        session = await self._runtime.library.open(session_id)
+        return await self._accept(session, await session.post_compact(key=key, model=model), seq)
+
     async def cancel(self, session_id: str, turn: str = "") -> None:
-        """End the turn that runs, wherever it does; with `turn`, only if it is that one. What waits behind it begins
-        then."""
-        session = await self._runtime.session(session_id)
-        if turn and turn != _running(await self._runtime.sessions.get(session_id)).get("turn"):
-            return
-        await session.cancel()
+        """End the running turn, in whichever process; with `turn`, only that one. The next queued message begins."""
+        session = await self._runtime.library.open(session_id)
+        await session.cancel(turn)
         self._bus.publish(BusMessage("request", session_id))
 
     async def answer(
         self, session_id: str, approval: str, answer: Literal["once", "always", "deny"], reason: str = ""
     ) -> None:
-        session = await self._runtime.session(session_id)
-        try:
-            await session.answer(approval, answer, reason)
-        except NobodyWaits as error:
-            raise ApprovalNotPending(error.message, hint=error.hint) from None
+        session = await self._runtime.library.open(session_id)
+        await session.answer(approval, answer, reason)
         self._bus.publish(BusMessage("request", session_id))
         self._begin(session)  # where its turn was left open, it goes on
-
-    async def state(self, session_id: str) -> SessionState:
-        queued = await self.queued_sessions()
-        return state_of(await self._runtime.sessions.get(session_id), queued)
-
-    async def queued_sessions(self) -> frozenset[str]:
-        """Return the sessions with queued messages. Read them before the sessions: a message leaves the queue when its
-        turn starts, so in the other order a session whose turn starts in between looks idle."""
-        return frozenset(await self._runtime.queue.waiting())
 
     async def announce_change(self, session_id: str, *, deleted: bool = False) -> None:
         """The record of a session was changed by somebody who tells us."""
         self._bus.publish(BusMessage("deleted" if deleted else "changed", session_id))
 
-    # Who works -------------------------------------------------------------------------------------------------------
+    # Workers -------------------------------------------------------------------------------------------------------
 
     def _check_open(self) -> None:
         if self.draining:
@@ -217,7 +192,7 @@ class Turns:
         )
 
     async def _is_free(self, session_id: str) -> bool:
-        return session_id not in self._workers and not await self._runtime.leases.holder(session_id)
+        return session_id not in self._workers and not await self._dispatch.leases.holder(session_id)
 
     @contextlib.contextmanager
     def _listening(self, session_id: str) -> Generator[asyncio.Event]:
@@ -228,11 +203,11 @@ class Turns:
             if session == session_id:
                 moved.set()
 
-        self._runtime.events.subscribe(heard)
+        self._dispatch.events.subscribe(heard)
         try:
             yield moved
         finally:
-            self._runtime.events.unsubscribe(heard)
+            self._dispatch.events.unsubscribe(heard)
 
     async def _wait_for_start(self, session_id: str, message: str, seq: int, moved: asyncio.Event) -> _Begun | None:
         """The turn that answers a message, and where that stands; None where it does not begin soon."""
@@ -241,7 +216,7 @@ class Turns:
             async with asyncio.timeout(BEGIN_SECONDS):
                 while True:
                     moved.clear()
-                    for event in await self._runtime.events.after(session_id, seq):
+                    for event in await self._dispatch.events.after(session_id, seq):
                         seq = event.seq
                         match decode_event(event.data):
                             case MessageStored(node=found):
@@ -315,7 +290,7 @@ class Turns:
 
     async def _taken_up(self, session_id: str) -> None:
         try:
-            self._begin(await self._runtime.session(session_id))
+            self._begin(await self._runtime.library.open(session_id))
         except LoomError as error:
             _log.warning("session %s could not be taken up: %s", session_id, error.code)
 
@@ -330,8 +305,8 @@ class Turns:
             await asyncio.sleep(LOOK_SECONDS)
 
     async def _unfinished_sessions(self) -> list[str]:
-        left = list(await self._runtime.leases.list_abandoned())
-        for session_id in await self._runtime.queue.waiting():
+        left = list(await self._dispatch.leases.list_abandoned())
+        for session_id in await self._dispatch.queue.waiting():
             with contextlib.suppress(Corrupt, NotFound):  # damaged or deleted: the others go on, and doctor tells of it
                 if await self._is_free(session_id):
                     left.append(session_id)

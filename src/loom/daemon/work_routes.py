@@ -8,12 +8,12 @@ from loom.daemon.work_types import ChangeList, UndoBody
 
 
 async def list_changes(call: Call[None, None]) -> ChangeList:
-    session = await call.daemon.runtime.session(call.path("session"))
+    session = await call.daemon.library.open(call.path("session"))
     return ChangeList(await session.changes())
 
 
 async def undo(call: Call[None, UndoBody]) -> UndoReport:
     daemon, session_id = call.daemon, call.path("session")
-    report = await (await daemon.runtime.session(session_id)).undo(call.body.step)
+    report = await (await daemon.library.open(session_id)).undo(call.body.step)
     await daemon.turns.announce_change(session_id)
     return report

@@ -21,7 +21,6 @@ from loom.agent.approvals import Rule
 from loom.agent.ingest import Ingested, ingest
 from loom.agent.instructions import Instructions, read_instructions, with_instructions
 from loom.agent.services import Services, SessionLock, TurnLimits
-from loom.agent.session import LocalSession
 from loom.agent.sink import WriteBatching
 from loom.agent.steps import DirectSteps, Steps
 from loom.agent.system_prompt import default_prompt, read_environment
@@ -45,7 +44,9 @@ from loom.models import PDF, Model, Usage
 from loom.prompt import Prompt, Sampling
 from loom.runtime.agents import AGENT, agent_model, agent_services, agent_tools, find_agent
 from loom.runtime.custom_provider import REGISTERED, Answering
+from loom.runtime.dispatch import Dispatch
 from loom.runtime.event_log import EventLog
+from loom.runtime.library import LocalLibrary
 from loom.runtime.model_resolution import (
     FIRST_CHOICES,
     key_for,
@@ -57,6 +58,7 @@ from loom.runtime.model_resolution import (
 )
 from loom.runtime.record import SessionStores, StoredRecord
 from loom.runtime.servers import approval_rule, mcp_servers, sandbox_for
+from loom.runtime.session import LocalSession
 from loom.store.accounts import Accounts
 from loom.store.commands import Commands
 from loom.store.database import Database, open_database
@@ -68,7 +70,6 @@ from loom.store.leases import Leases
 from loom.store.logins import Logins
 from loom.store.media import MediaStore, open_media
 from loom.store.media_text import MediaTexts
-from loom.store.members import Members
 from loom.store.model_facts import ModelFacts
 from loom.store.process_identity import ProcessIdentity
 from loom.store.queue import MessageQueue
@@ -108,7 +109,6 @@ class Runtime:
         self.requests = Commands(database)
         self.accounts = Accounts(database)
         self.logins = Logins(database)
-        self.members = Members(database)
         self.holder = ProcessIdentity()
         self._stores = SessionStores(
             sessions=self.sessions,
@@ -156,6 +156,10 @@ class Runtime:
         self._uploads: ProviderUploads | None = None
         self._describers: dict[str, Describer] = {}
         self._locks: WeakValueDictionary[str, SessionLock] = WeakValueDictionary()
+        self.library = LocalLibrary(self, self._stores)
+        """What interfaces use: sessions, media, models and tools."""
+        self.dispatch = Dispatch(self._stores, self.library.usd)
+        """What a daemon uses besides."""
 
     @classmethod
     @asynccontextmanager
@@ -240,6 +244,16 @@ class Runtime:
             raise ConfigError(f"there is no tool {unknown!r}.", hint=f"These exist: {', '.join(sorted(found))}.")
         return {name: tool for name, tool in found.items() if name in names}
 
+    async def wait_tools(self) -> None:
+        """Wait until the tools of MCP servers are known."""
+        if self.offers_mcp:
+            await self.mcp.wait_ready()
+
+    async def known_tools(self) -> Mapping[str, Tool]:
+        """Return the tools that sessions may use, once the MCP servers have answered."""
+        await self.wait_tools()
+        return self.available_tools()
+
     async def fetch(self, url: str) -> Attachment:
         """The file at an address that the user named: of all private hosts, only that one may be asked."""
         from loom.tools.download import download
@@ -269,9 +283,9 @@ class Runtime:
         `tools` are those that messages sent through this object may call; None means all of the runtime's. `agent`
         names an agent of the configuration; an earlier session belongs to it from now on.
         """
-        if self.offers_mcp:
-            await self.mcp.wait_ready()
-        self.available_tools(tools)
+        if tools is not None:
+            await self.wait_tools()
+            self.available_tools(tools)
         entry = find_agent(self.config, agent) if agent else None
         services = self.services()
         if session_id:
@@ -280,7 +294,7 @@ class Runtime:
                 stored = await self.sessions.update(session_id, settings={AGENT: agent})
             if name := str(stored.settings.get(AGENT, "")):
                 services = agent_services(services, self.config.agents.get(name), self.config)
-            return LocalSession(self._record(session_id), services, tools=tools)
+            return LocalSession(self.library, self._record(session_id), services, tools=tools)
         if entry is not None:
             services = agent_services(services, entry, self.config)
             model = model or agent_model(entry)
@@ -301,7 +315,8 @@ class Runtime:
             },
         )
         unmatched = [UNMATCHED_RULE.format(pattern) for pattern in self.unmatched_rules()]
-        return LocalSession(self._record(created.id), services, notices=(*found.notices, *unmatched), tools=tools)
+        notices = (*found.notices, *unmatched)
+        return LocalSession(self.library, self._record(created.id), services, notices=notices, tools=tools)
 
     def _record(self, session_id: str) -> StoredRecord:
         return StoredRecord(self._stores, session_id, self.holder.name)
@@ -338,13 +353,6 @@ class Runtime:
 
     def services(self) -> Services:
         """Return what sessions are given."""
-
-        async def fork(session_id: str, node: str | None) -> str:
-            made = await self.sessions.fork(session_id, node)
-            if "running" in made.settings:  # the turn that runs there is not the fork's
-                await self.sessions.update(made.id, settings={"running": None})
-            return made.id
-
         return Services(
             media=self.media,
             settle=self.settler.settle,
@@ -368,8 +376,7 @@ class Runtime:
             forget_files=self._forget_files,
             price=self.cost,
             fetch=self.fetch,
-            open=lambda session_id, tools: self.session(session_id, tools=tools),
-            fork=fork,
+            wait_tools=self.wait_tools,
             lock=self._lock,
         )
 

@@ -77,12 +77,13 @@ class EventLog:
     async def heads(self, session_ids: Iterable[str]) -> dict[str, int]:
         return await self._events.heads(session_ids)
 
-    async def find_batch(self, session_id: str, batch: Sequence[bytes]) -> int | None:
-        """Return the number of the last event of a batch if the log holds it near its end, else None."""
+    async def find_batch(self, session_id: str, batch: Sequence[bytes], after: int) -> int | None:
+        """Return the number of the last event of a batch if the log holds it behind number `after`, else None. The same
+        words may stand before it: models repeat themselves."""
         if not batch:
             return None
         head = await self._events.head(session_id)
-        recent = await self._events.after(session_id, max(0, head - _LOOKED_BACK), _LOOKED_BACK)
+        recent = await self._events.after(session_id, max(after, head - _LOOKED_BACK), _LOOKED_BACK)
         data = [event.data for event in recent]
         for start in range(len(data) - len(batch), -1, -1):
             if data[start : start + len(batch)] == list(batch):

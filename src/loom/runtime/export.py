@@ -15,7 +15,7 @@ import mimetypes
 import zipfile
 from collections.abc import Sequence
 from html import escape
-from typing import Final, assert_never
+from typing import TYPE_CHECKING, Final, assert_never
 
 import msgspec
 
@@ -37,10 +37,12 @@ from loom.content.recipes import Fit
 from loom.content.terminal_safe import safe_text
 from loom.errors import Corrupt, LoomError, NotFound
 from loom.formats import render
-from loom.runtime import Runtime
 from loom.session import ExportFormat
 from loom.store.nodes import Node
 from loom.store.session_rows import StoredSession
+
+if TYPE_CHECKING:
+    from loom.runtime import Runtime
 
 FORMS: Final[tuple[ExportFormat, ...]] = ("md", "html", "json", "zip")
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from loom.agent.session import LocalSession
+from loom.agent.session import SessionTurns
 from loom.compile.request import NextRequest
 from loom.content.inputs import Content
 from loom.errors import ConfigError, ContentError
@@ -83,7 +83,7 @@ class Plan:
         )
 
 
-async def plan_request(session: LocalSession, models: Sequence[str] = (), content: Sequence[Content] = ()) -> Plan:
+async def plan_request(session: SessionTurns, models: Sequence[str] = (), content: Sequence[Content] = ()) -> Plan:
     """Nothing is sent by looking."""
     found = [(name, Planned(await session.next_request(name, content=content))) for name in models or ("",)]
     return Plan(found)

@@ -82,6 +82,8 @@ class StoredRecord:
         self._path: _Path | None = None
         self._lease: Lease | None = None
         self._renewed = 0.0
+        self._seq = 0
+        """The number of the last event that was written or read here."""
         self.id = session_id
 
     # Read ------------------------------------------------------------------------------------------------------------
@@ -139,7 +141,7 @@ class StoredRecord:
             last = await self._stores.events.last_of(self.id, ("message_stored", "turn_started"))
             seq = last.seq if last is not None else 0
             while events := await self._stores.events.after(self.id, seq):
-                seq = events[-1].seq
+                seq = self._seq = events[-1].seq
                 for stored in events:
                     step.read(stored.data)
         except Corrupt:
@@ -168,7 +170,8 @@ class StoredRecord:
             """A lost connection hides whether the transaction was committed; its events tell."""
             if not shown:
                 return None
-            seq = await self._stores.events.find_batch(self.id, [encode_event(event, for_log=True) for event in shown])
+            batch = [encode_event(event, for_log=True) for event in shown]
+            seq = await self._stores.events.find_batch(self.id, batch, self._seq)
             if seq is None:
                 return None
             is_released = change.lease != "keep" and not await self._is_ours()
@@ -179,6 +182,7 @@ class StoredRecord:
             self._stores.leases.note_released(self._lease)
             self._lease = None
         if not committed.is_gone:
+            self._seq = max(self._seq, committed.seq if shown else 0)
             self._stores.events.publish(self.id, committed.seq, shown)
         return committed
 
@@ -187,9 +191,11 @@ class StoredRecord:
             return await self._stores.events.append(self.id, events, fence=self._fence)
 
         async def was_written() -> int | None:
-            return await self._stores.events.find_batch(self.id, [encode_event(it, for_log=True) for it in events])
+            batch = [encode_event(event, for_log=True) for event in events]
+            return await self._stores.events.find_batch(self.id, batch, self._seq)
 
         seq = await self._while_leased(write, was_written)
+        self._seq = max(self._seq, seq)
         self._stores.events.publish(self.id, seq, events)
         return seq
 

@@ -25,8 +25,6 @@ _SELECT: Final = "SELECT id, name, role, max_usd, spent_usd, created_at FROM acc
 
 _REMOVE: Final = (
     "DELETE FROM login WHERE account = :id",
-    "DELETE FROM member WHERE account = :id",
-    "DELETE FROM media_owner WHERE account = :id",
     "DELETE FROM account WHERE id = :id",
 )
 
@@ -125,7 +123,7 @@ class Accounts:
         return key
 
     async def remove(self, name: str) -> Account:
-        """Remove the account, its logins and memberships. Its sessions stay and belong to the owner alone."""
+        """Remove the account and its logins. Sessions stay."""
         found = await self.get(name)
 
         def work(tx: Transaction) -> None:

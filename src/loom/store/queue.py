@@ -133,14 +133,15 @@ def is_queued(tx: Transaction, session_key: int, queued_id: str) -> bool:
 
 def pop_queued(tx: Transaction, session_key: int, queued_id: str, head: NodeRef, now: float) -> str:
     """Take a message that `is_queued` from the queue and write it below `head`, or move the head back to the message
-    that gets another answer. Return its node. The caller holds the lock `PRUNE`."""
+    that gets another answer; a summary is written below the head as it is now. Return its node. The caller holds the
+    lock `PRUNE`."""
     rows = tx.execute(_SELECT_ONE, {"session_key": session_key, "id": queued_id})
     found = _queued_from_row(rows[0])
     if found.message is not None:
         (node,) = append_below_head(tx, session_key, head, drafts_of([found.message], None, None), now)
         _settle(tx, found.id, node=node.id, answers_left=found.answers_left - 1)
         return node.id
-    target = ref_of(tx, found.node)
+    target = head if found.options.is_compact else ref_of(tx, found.node)
     if target.key != head.key:
         move_head(tx, session_key, head, target, now)
     _settle(tx, found.id, node=target.id, answers_left=found.answers_left - 1)

@@ -15,7 +15,7 @@ from typing import Any, Final, TypeAlias, cast
 import msgspec
 
 from loom.content.blocks import clean_text
-from loom.errors import Conflict, Corrupt, NotFound
+from loom.errors import Conflict, Corrupt, NotFound, Stale
 from loom.store.database import Row, T, Transaction, row_as
 from loom.store.media_references import KEPT, kept_digests
 from loom.store.nodes import NODE_TAG, Node, NodeDraft, NodeRef, insert_path, ref_at, ref_of
@@ -188,6 +188,10 @@ def session_not_found() -> NotFound:
 
 def stale_head() -> Conflict:
     return Conflict("The session was changed by another process.", hint="Load it again, then repeat the change.")
+
+
+def stale_session() -> Stale:
+    return Stale("This session has changed since you read it.", hint="Load it again, then repeat the change.")
 
 
 def lease_lost() -> Conflict:

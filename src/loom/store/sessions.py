@@ -48,6 +48,7 @@ from loom.store.session_rows import (
     require_session,
     session_for_list,
     stale_head,
+    stale_session,
 )
 
 
@@ -115,7 +116,7 @@ class Sessions:
         fence: int | None = None,
     ) -> StoredSession:
         """Change what is given; of `settings` those that are named, and None takes one away. With `rev`, only if nobody
-        has changed the session since (else `Conflict`); with the `fence` of a lease, only while that holds."""
+        has changed the session since (else `Stale`); with the `fence` of a lease, only while that holds."""
         changes = {
             "title": None if title is None else one_line(title),
             "model": None if model is None else plain_text(model, "the name of a model"),
@@ -131,7 +132,7 @@ class Sessions:
         def work(tx: Transaction) -> StoredSession:
             key, _, found_rev = lock_session(tx, session_id, fence=fence)
             if rev is not None and rev != found_rev:
-                raise stale_head()
+                raise stale_session()
             if settings is not None:
                 merged = {**read_session(tx, session_id).settings, **settings}
                 kept = {name: value for name, value in merged.items() if value is not None}

@@ -16,6 +16,10 @@ export interface ApprovalList {
   approvals: ApprovalRequested[];
 }
 
+export interface ApprovalOverview {
+  sessions: SessionApprovals[];
+}
+
 /** `action` is the exact command or diff, with control characters escaped. */
 export interface ApprovalRequested {
   type: "approval_requested";
@@ -113,6 +117,10 @@ export interface Cited {
   citation: Citation;
 }
 
+export interface CompactBody {
+  model?: string;
+}
+
 export interface ConfigView {
   images: ImageLimits;
   documents: DocumentLimits;
@@ -121,6 +129,11 @@ export interface ConfigView {
   model: string;
   workspace: string;
   offline: boolean;
+}
+
+export interface ConversationMessage {
+  role: "assistant" | "tool" | "user";
+  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ThinkingBlock | ToolCall | ToolResult)[];
 }
 
 export interface DescriptionView {
@@ -250,6 +263,14 @@ export interface ImageShown {
   preview?: string;
   index: number;
   image: ImageBlock;
+}
+
+/** `is_new`: whether no session had this conversation at its head; `shared`: how many of its messages, from
+    the first on, were stored already. */
+export interface ImportView {
+  session: SessionView;
+  is_new: boolean;
+  shared: number;
 }
 
 export interface Join {
@@ -470,6 +491,15 @@ export interface NewHead {
   node: string;
 }
 
+/** A conversation of another program. Its media are in the store already. */
+export interface NewImport {
+  messages: ConversationMessage[];
+  title?: string;
+  model?: string;
+  system?: string;
+  workspace?: string;
+}
+
 export interface NewKey {
   key: string;
 }
@@ -533,14 +563,8 @@ export interface PlanModel {
   limit: number;
   cached_rows: number;
   notices: string[];
-  error: PlanProblem | null;
+  error: ProblemText | null;
   last?: LastRow[] | null;
-}
-
-export interface PlanProblem {
-  code: string;
-  message: string;
-  hint: string;
 }
 
 export interface PlanRequest {
@@ -654,6 +678,12 @@ export interface SearchResults {
   results: SearchResult[];
 }
 
+/** A session and the approvals that it waits for. */
+export interface SessionApprovals {
+  session: SessionView;
+  approvals: ApprovalRequested[];
+}
+
 export interface SessionChangeBody {
   title?: string | null;
   model?: string | null;
@@ -671,6 +701,11 @@ export interface SessionQuery {
   archived?: boolean;
   limit?: number;
   before?: string;
+}
+
+export interface SessionUsage {
+  path: UsageTotals;
+  total: UsageTotals;
 }
 
 /** `title` is the beginning of the first message until the session is renamed; `rev` counts every change, and is the
@@ -797,6 +832,10 @@ export interface ToolCallEvent {
   preview?: string;
 }
 
+export interface ToolList {
+  tools: ToolView[];
+}
+
 export interface ToolProgressed {
   type: "tool_progressed";
   call_id: string;
@@ -817,6 +856,13 @@ export interface ToolResult {
 export interface ToolStarted {
   type: "tool_started";
   call: ToolCall;
+}
+
+/** A tool that sessions may use. `parameters` is the JSON Schema of its arguments. */
+export interface ToolView {
+  name: string;
+  description: string;
+  parameters: Record<string, unknown>;
 }
 
 export interface TreeNode {
@@ -898,6 +944,13 @@ export interface Usage {
 export interface UsageReported {
   type: "usage";
   usage: Usage;
+}
+
+/** What the answers of a path, or of all branches, have used. */
+export interface UsageTotals {
+  answers: number;
+  usage: Usage;
+  usd: number | null;
 }
 
 /** A user of this daemon. `max_usd` is the budget (null: none), `spent_usd` what was spent of it. */

@@ -10,11 +10,11 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 
-from loom.agent.session import LocalSession
 from loom.cli.shared.terminal import Colors, one_line, print_line, quiet_keys
 from loom.client import RemoteSession
 from loom.errors import LoomError
 from loom.events import ApprovalAnswered, ApprovalRequested, Event, TurnFailed, TurnFinished
+from loom.runtime.session import LocalSession
 from loom.session import EventIterator
 
 AnySession: TypeAlias = LocalSession | RemoteSession

@@ -10,13 +10,13 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
-from loom.agent.session import LocalSession
 from loom.cli.shared.options import MessageOptions
 from loom.client import RemoteSession, find
 from loom.client.connection import DaemonConnection
 from loom.config import Config
 from loom.models import Model
 from loom.runtime import Runtime, key_for
+from loom.runtime.session import LocalSession
 
 _RESOLVED_HERE: Final = ("home", "model", "prompt")
 """Settings that are told with every message, or that the daemon was found by."""

@@ -7,7 +7,6 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 
 import msgspec
 
-from loom.agent.session import LocalSession
 from loom.cli.shared.approval_prompt import ApprovalReply, answer, is_interactive
 from loom.cli.shared.daemon_lookup import open_session
 from loom.cli.shared.options import MessageOptions
@@ -19,6 +18,7 @@ from loom.cli.shared.turns import RuntimeHost, run_turn
 from loom.errors import LoomError
 from loom.events import ApprovalRequested
 from loom.runtime import Runtime
+from loom.runtime.session import LocalSession
 from loom.store.session_rows import StoredSession
 
 SHORT_ID = 8

@@ -8,9 +8,9 @@ from typing import Final
 
 import msgspec
 
-from loom.agent.session import LocalSession
 from loom.errors import ConfigError, NotFound
 from loom.runtime import Runtime
+from loom.runtime.session import LocalSession
 from loom.store.session_rows import StoredSession
 
 _PAGE: Final = 100

@@ -23,26 +23,3 @@ CREATE TABLE login (
     seen_at DOUBLE PRECISION NOT NULL
 );
 CREATE INDEX login_account ON login (account);
-
--- Who may use a session besides the owner of the data folder: its creator (`owner`), and whom that one invited.
-CREATE TABLE member (
-    session_key BIGINT NOT NULL REFERENCES session (key) ON DELETE CASCADE,
-    account {name} NOT NULL,
-    role TEXT NOT NULL,
-    PRIMARY KEY (session_key, account)
-){clustered};
-CREATE INDEX member_account ON member (account);
-
-CREATE TABLE invitation (
-    code_hash {name} NOT NULL PRIMARY KEY,
-    session_key BIGINT NOT NULL REFERENCES session (key) ON DELETE CASCADE,
-    role TEXT NOT NULL,
-    expires_at DOUBLE PRECISION NOT NULL
-);
-
--- Which account uploaded a medium that no session of its shows yet.
-CREATE TABLE media_owner (
-    account {name} NOT NULL,
-    digest {name} NOT NULL,
-    PRIMARY KEY (account, digest)
-){clustered};

@@ -1,8 +1,8 @@
-"""History: a session as one snapshot that the stream of events continues exactly.
+"""History: a session as one snapshot that the stream of events continues without a gap.
 
-A message is stored before the event that tells of it, and a session's record holds its head and the number of its last
-event side by side. So every message that the events up to that number tell of is among the nodes read after it; what
-the running turn has said since its last stored message is in the events, and given along.
+A message is stored before its event, and the record of a session holds its head and the number of its last event side
+by side. So the nodes that are read after it include every message that the events up to that number report; what the
+running turn has streamed since its last stored message is in the events, and part of the history.
 """
 
 from __future__ import annotations
@@ -11,9 +11,6 @@ from typing import Final
 
 import msgspec
 
-from loom.daemon.envelopes import Composer
-from loom.daemon.services import Daemon
-from loom.daemon.views import path_in, siblings_of
 from loom.errors import ContentError, NotFound
 from loom.events import (
     ApprovalAnswered,
@@ -25,6 +22,8 @@ from loom.events import (
     decode_event,
 )
 from loom.message_types import EventEnvelope, History, MessageQuery, QueuedView, Running
+from loom.runtime.record import SessionStores
+from loom.runtime.views import Views, path_in, running_turn, siblings_of
 from loom.session import Queued
 from loom.store.events import StoredEvent
 from loom.store.nodes import Node
@@ -36,7 +35,7 @@ _MARKS: Final = frozenset(("message_stored", "turn_started", "turn_finished", "t
 
 
 class LiveState(msgspec.Struct, frozen=True, kw_only=True):
-    """What the running turn is at: the events since its last stored message."""
+    """The state of the running turn. `events` are those since its last stored message."""
 
     turn: str = ""
     model: str = ""
@@ -44,26 +43,27 @@ class LiveState(msgspec.Struct, frozen=True, kw_only=True):
     approvals: tuple[ApprovalRequested, ...] = ()
 
 
-async def history(daemon: Daemon, session_id: str, query: MessageQuery) -> History:
-    runtime = daemon.runtime
-    stored = await runtime.sessions.get(session_id)
-    nodes = await runtime.forest.tree(session_id)
+async def read_history(stores: SessionStores, views: Views, session_id: str, query: MessageQuery) -> History:
+    """Return a page of the messages above a node, and the state of the session. The envelopes of the running turn are
+    the events as they are stored."""
+    stored = await stores.sessions.get(session_id)
+    nodes = await stores.forest.tree(session_id)
     head = _full(nodes, query.head) if query.head else stored.head_id
-    path = path_in(nodes, head) or await runtime.forest.path(head)  # which says what is damaged on the way
+    path = path_in(nodes, head) or await stores.forest.path(head)  # which raises an error that names the damage
     root, said = path[0], [node for node in path if node.message is not None]
     end = _place(said, _full(nodes, query.before)) if query.before else len(said)
     start = max(0, end - query.limit)
-    moment = await live_state_of(daemon, stored, path[-1])
-    queue = await runtime.queue.list(session_id)
+    live = await live_state_of(stores, stored, path[-1])
+    queue = await stores.queue.list(session_id)
     return History(
-        messages=await daemon.views.messages(said[start:end], siblings_of(nodes)),
+        messages=await views.messages(said[start:end], siblings_of(nodes)),
         more=start > 0,
         system=root.system or "",
         head=stored.head_id,
         seq=stored.last_seq,
         queue=tuple(queued_view(queued) for queued in queue if queued.message is not None),
-        approvals=moment.approvals,
-        running=await _running(daemon, session_id, moment),
+        approvals=live.approvals,
+        running=_running(session_id, live),
     )
 
 
@@ -86,10 +86,10 @@ def queued_view(queued: Queued) -> QueuedView:
     return QueuedView(message=queued.id, text=text, blocks=blocks, created_at=queued.created_at)
 
 
-async def live_state_of(daemon: Daemon, stored: StoredSession, head: Node) -> LiveState:
+async def live_state_of(stores: SessionStores, stored: StoredSession, head: Node) -> LiveState:
     if "running" not in stored.settings:
         return LiveState()
-    events = await _recent(daemon, stored)
+    events = await _recent(stores, stored)
     if not events or events[0].type in ("turn_finished", "turn_failed"):
         return LiveState()
     turn, model, last_node = "", "", ""
@@ -113,10 +113,10 @@ async def live_state_of(daemon: Daemon, stored: StoredSession, head: Node) -> Li
                 return LiveState()
             case _:
                 since.append(event)
-    running: dict[str, str] = stored.settings["running"]
+    running = running_turn(stored)
     is_next = head.parent_id == last_node if last_node else bool(turn)  # a turn begins at a question of the user
     if is_next and head.source != "user":
-        since.clear()  # the head holds what they say; the event that tells so is about to be written
+        since.clear()  # the head holds their words already; its event is about to be written
     return LiveState(
         turn=turn or running.get("turn", ""),
         model=model or running.get("model", "") or stored.model,
@@ -130,27 +130,27 @@ def _decode_event(event: StoredEvent) -> object:
         return None
     try:
         return decode_event(event.data)
-    except ContentError:  # damaged: it is shown as such, and says nothing here
+    except ContentError:  # damaged: it is shown as such
         return None
 
 
-async def _recent(daemon: Daemon, stored: StoredSession) -> list[StoredEvent]:
-    """From the last mark on, whichever it is: a stored message, or the beginning or end of a turn."""
+async def _recent(stores: SessionStores, stored: StoredSession) -> list[StoredEvent]:
+    """Return the events from the last stored message, or the last start or end of a turn, on."""
     end = stored.last_seq
     reach = _FIRST_LOOK
     while True:
         start = max(0, end - reach)
-        found = await _between(daemon, stored.id, start, end)
+        found = await _between(stores, stored.id, start, end)
         at = max((at for at, event in enumerate(found) if event.type in _MARKS), default=-1)
         if at >= 0 or start == 0:
             return found[max(at, 0) :]
         reach *= 4
 
 
-async def _between(daemon: Daemon, session_id: str, start: int, end: int) -> list[StoredEvent]:
+async def _between(stores: SessionStores, session_id: str, start: int, end: int) -> list[StoredEvent]:
     found: list[StoredEvent] = []
     while start < end:
-        page = await daemon.runtime.events.after(session_id, start, min(_PAGE, end - start))
+        page = await stores.events.after(session_id, start, min(_PAGE, end - start))
         if not page:
             break
         found += page
@@ -158,14 +158,11 @@ async def _between(daemon: Daemon, session_id: str, start: int, end: int) -> lis
     return found
 
 
-async def _running(daemon: Daemon, session_id: str, moment: LiveState) -> Running | None:
-    if not moment.turn:
+def _running(session_id: str, live: LiveState) -> Running | None:
+    if not live.turn:
         return None
-    composer = Composer(daemon.runtime, daemon.feeds.previews, session_id)
-    partial = await composer.compose(moment.events)
-    envelopes = tuple(msgspec.json.decode(envelope.json, type=EventEnvelope) for envelope in partial)
-    return Running(
-        turn=moment.turn,
-        model=moment.model,
-        partial=envelopes,
+    partial = tuple(
+        EventEnvelope(seq=event.seq, type=event.type, session=session_id, data=msgspec.Raw(event.data))
+        for event in live.events
     )
+    return Running(turn=live.turn, model=live.model, partial=partial)

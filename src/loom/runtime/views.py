@@ -1,22 +1,23 @@
-"""Views: stored sessions and nodes as clients see them."""
+"""Views: stored sessions and nodes as `Session` and `Library` return them."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
-from loom.api_types import MediaMark, SessionState, SessionView, TreeNode
+from loom.api_types import MediaMark, SessionState, SessionUsage, SessionView, TreeNode, UsageTotals
 from loom.content.messages import Message, media_of, text_of
 from loom.errors import LoomError, StoreError
 from loom.message_types import MessageView
 from loom.models import Usage
-from loom.runtime import Runtime
 from loom.runtime.agents import AGENT
+from loom.store.forest import Forest
 from loom.store.nodes import Node
+from loom.store.queue import MessageQueue
 from loom.store.session_rows import StoredSession
 
 LABEL_CHARACTERS: Final = 90
@@ -25,20 +26,30 @@ _REMEMBERED_PRICES: Final = 50_000
 
 
 class Summary(msgspec.Struct, frozen=True):
-    """A path at a glance. It never changes: a head's id covers everything above it."""
+    """The last words and the newest image of a path. It never changes: the id of a head covers everything above it."""
 
     snippet: str = ""
     thumb: str | None = None
 
 
 class Views:
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
-        self._glimpses: OrderedDict[str, Summary] = OrderedDict()
+    """`price` returns US dollars for a model's name and its usage; None if the price is not known."""
+
+    def __init__(self, forest: Forest, queue: MessageQueue, price: Callable[[str, Usage], float | None]) -> None:
+        self._forest = forest
+        self._queue = queue
+        self._price = price
+        self._summaries: OrderedDict[str, Summary] = OrderedDict()
         self._prices: OrderedDict[str, float | None] = OrderedDict()
 
-    async def session(self, stored: StoredSession, state: SessionState) -> SessionView:
-        glimpse = await self._glimpse(stored.head_id)
+    async def queued_sessions(self) -> frozenset[str]:
+        """Return the sessions with queued messages. Read them before the sessions: a message leaves the queue when its
+        turn starts, so in the other order a session whose turn starts in between looks idle."""
+        return frozenset(await self._queue.waiting())
+
+    async def session(self, stored: StoredSession, queued: Collection[str]) -> SessionView:
+        """`queued` are the sessions with queued messages, read before `stored`."""
+        summary = await self._summary(stored.head_id)
         return SessionView(
             id=stored.id,
             title=stored.title or ("A damaged session" if stored.damage else ""),
@@ -51,27 +62,27 @@ class Views:
             created_at=stored.created_at,
             updated_at=stored.updated_at,
             last_seq=stored.last_seq,
-            state=state,
-            snippet=stored.damage or glimpse.snippet,
-            thumb=glimpse.thumb,
+            state=state_of(stored, queued),
+            snippet=stored.damage or summary.snippet,
+            thumb=summary.thumb,
             agent=str(stored.settings.get(AGENT, "")),
         )
 
-    async def _glimpse(self, head: str) -> Summary:
-        found = self._glimpses.get(head)
+    async def _summary(self, head: str) -> Summary:
+        found = self._summaries.get(head)
         if found is None:
             try:
-                found = _glimpse(await self._runtime.forest.path(head))
-            except StoreError:  # one that is damaged is still listed; opening it says what is wrong
+                found = _summarise(await self._forest.path(head))
+            except StoreError:  # a damaged session is listed all the same; opening it says what is wrong
                 return Summary()
-            self._glimpses[head] = found
-            if len(self._glimpses) > _REMEMBERED:
-                self._glimpses.popitem(last=False)
-        self._glimpses.move_to_end(head)
+            self._summaries[head] = found
+            if len(self._summaries) > _REMEMBERED:
+                self._summaries.popitem(last=False)
+        self._summaries.move_to_end(head)
         return found
 
     async def messages(self, nodes: Sequence[Node], siblings: Mapping[str, tuple[str, ...]]) -> tuple[MessageView, ...]:
-        """In a thread: prices are read from a file the first time."""
+        # In a thread: prices are read from a file the first time.
         return await asyncio.to_thread(
             lambda: tuple(self._message(node, node.message, siblings) for node in nodes if node.message is not None)
         )
@@ -99,19 +110,54 @@ class Views:
         )
 
     def _usd(self, node: str, model: str, usage: Usage) -> float | None:
-        """None where the price is not known. Looking it up takes longer than all the rest of a message."""
+        # Kept, because looking up a price takes longer than all the rest of a message.
         if node not in self._prices:
             try:
-                self._prices[node] = self._runtime.cost(self._runtime.model(model), usage) if model else None
-            except LoomError:  # a model that is configured no more
+                self._prices[node] = self._price(model, usage) if model else None
+            except LoomError:  # the model is no longer configured
                 self._prices[node] = None
             if len(self._prices) > _REMEMBERED_PRICES:
                 self._prices.popitem(last=False)
         return self._prices[node]
 
 
+def usage_of(messages: Iterable[MessageView], head: str) -> SessionUsage:
+    """Return what the answers of a tree have used, and those from the root to `head`."""
+    by_id = {message.node: message for message in messages}
+    path: set[str] = set()
+    at = by_id.get(head)
+    while at is not None:
+        path.add(at.node)
+        at = by_id.get(at.parent or "")
+    return SessionUsage(
+        path=_total(message for message in by_id.values() if message.node in path), total=_total(by_id.values())
+    )
+
+
+def _total(messages: Iterable[MessageView]) -> UsageTotals:
+    paid = [message for message in messages if message.usage is not None]
+    usd = [message.usd for message in paid if message.usd is not None]
+    used = sum((message.usage for message in paid if message.usage is not None), start=Usage())
+    return UsageTotals(answers=len(paid), usage=used, usd=sum(usd) if len(usd) == len(paid) else None)
+
+
+def state_of(session: StoredSession, queued: Collection[str]) -> SessionState:
+    """`queued` are the sessions with queued messages, read before `session`."""
+    running = running_turn(session)
+    if running.get("approvals"):
+        return "waiting"
+    if running.get("turn"):
+        return "running"
+    return "queued" if session.id in queued else "idle"
+
+
+def running_turn(session: StoredSession) -> dict[str, Any]:
+    """Return the checkpoint of the running turn, as it is stored; empty if there is none."""
+    return session.settings.get("running", {})
+
+
 def siblings_of(nodes: Iterable[Node]) -> dict[str, tuple[str, ...]]:
-    """For each node of a tree: all children of its parent."""
+    """Return all children of the parent of each node."""
     families: defaultdict[str, list[str]] = defaultdict(list)
     for node in nodes:
         if node.parent_id is not None:
@@ -120,7 +166,7 @@ def siblings_of(nodes: Iterable[Node]) -> dict[str, tuple[str, ...]]:
 
 
 def path_in(nodes: Iterable[Node], head: str) -> list[Node]:
-    """From the root to a node of a tree; empty where the node is not in it."""
+    """Return the nodes from the root to `head`; empty if `head` is not among `nodes`."""
     by_id = {node.id: node for node in nodes}
     found: list[Node] = []
     at = by_id.get(head)
@@ -158,7 +204,7 @@ def model_of(node: Node) -> str:
 
 
 def label_of(message: Message) -> str:
-    """Its words; thinking, calls and media only where there are none."""
+    """Return its text in one line; thinking, calls and media only if it has no text."""
     said = message.text if message.text.strip() else " ".join(text_of(block) for block in message.blocks)
     return one_line(said, LABEL_CHARACTERS)
 
@@ -168,8 +214,7 @@ def one_line(text: str, most: int) -> str:
     return words if len(words) <= most else words[: most - 1].rstrip() + "…"
 
 
-def _glimpse(path: Sequence[Node]) -> Summary:
-    """The last words, of people and models; the newest picture, whoever showed it."""
+def _summarise(path: Sequence[Node]) -> Summary:
     said = [node.message for node in path if node.message is not None and node.source != "system"]
     words = [message.text for message in said if message.role != "tool" and message.text.strip()]
     media = [medium for message in said for medium in media_of(message)]

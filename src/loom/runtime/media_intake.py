@@ -1,6 +1,7 @@
-"""Intake: bytes from clients become blocks whose bytes are in the store. What clients claim about them does not count.
+"""Media intake: bytes from interfaces become blocks whose bytes are in the store. What a client claims about them is
+not trusted.
 
-Only a few files are looked at at once, so that memory stays bounded however many arrive.
+Only a few files are decoded at once, so that memory stays bounded however many arrive.
 """
 
 from __future__ import annotations
@@ -8,7 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections import OrderedDict
 from pathlib import Path
-from typing import Final, Literal, TypeAlias, assert_never
+from typing import Final, Literal, Protocol, TypeAlias, assert_never
 
 import msgspec
 
@@ -22,12 +23,12 @@ from loom.content.blocks import (
     clean_text,
 )
 from loom.content.media import Media, digest_of, is_digest
-from loom.daemon.uploads import UploadSpool
 from loom.errors import NotFound, Unreadable
+from loom.formats.facts import IntakeLimits
 from loom.formats.file_names import clean_name
 from loom.formats.intake import Accepted, accept
 from loom.formats.sniff import sniff
-from loom.runtime import Runtime
+from loom.store.media import MediaStore
 from loom.tools.workspace import open_file, read_whole
 
 AT_ONCE: Final = 2
@@ -36,8 +37,14 @@ REMEMBERED: Final = 5_000
 IntakeKind: TypeAlias = Literal["image", "document", "audio", "text"]
 
 
+class SpooledUpload(Protocol):
+    """Bytes that wait on disk until there is memory for them."""
+
+    async def read_all(self) -> bytes: ...
+
+
 class StoredUpload(msgspec.Struct, frozen=True, kw_only=True):
-    """A file that is in the store. `media` are the facts of the bytes that were kept, also for a text."""
+    """A file in the store. `media` are the facts of the bytes that were stored, also for a text."""
 
     media: Media
     block: ContentBlock
@@ -60,64 +67,64 @@ class StoredUpload(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class MediaIntake:
-    def __init__(self, runtime: Runtime) -> None:
-        self._runtime = runtime
+    def __init__(self, media: MediaStore, limits: IntakeLimits) -> None:
+        self._media = media
+        self._limits = limits
         self._turn = asyncio.Semaphore(AT_ONCE)
         self._known: OrderedDict[str, StoredUpload] = OrderedDict()
 
-    @property
-    def folder(self) -> Path:
-        """Where uploads wait."""
-        return self._runtime.config.data_folder()
-
-    async def accept(self, data: bytes | UploadSpool, name: str = "", *, source: str = "") -> StoredUpload:
-        """Look at it, store it, and say what it is. What the door refuses leaves nothing behind."""
+    async def accept(self, data: bytes | SpooledUpload, name: str = "", *, source: str = "") -> StoredUpload:
+        """Decode a file, store it, and return its facts and its block. A file that is refused is not stored."""
         name = clean_name(clean_text(name))
         async with self._turn:
-            whole = await data.read_all() if isinstance(data, UploadSpool) else data
+            whole = data if isinstance(data, bytes) else await data.read_all()
             return await self._store_upload(whole, name, source)
 
     async def reuse(self, digest: str, name: str = "") -> StoredUpload:
-        """The same for bytes that the store holds already; they stay for another while. NotFound where it does not."""
-        if not is_digest(digest) or not await self._runtime.media.refresh(digest):
-            raise NotFound("There is no such file in the store.", hint="Upload it: POST /v1/media.")
+        """Return the same for bytes that are in the store already, and keep them from the next sweep; raise `NotFound`
+        if they are not."""
+        await self.keep(digest)
         name = clean_name(clean_text(name))
         found = self._known.get(digest)
         if found is None:
             async with self._turn:
-                found = await self._store_upload(await self._runtime.media.load(digest), name, "")
+                found = await self._store_upload(await self._media.load(digest), name, "")
         self._remember(digest, found)
         return _with_name(msgspec.structs.replace(found, is_new=False), name)
 
+    async def keep(self, digest: str) -> None:
+        """Keep stored bytes from the next sweep; raise `NotFound` if there are none."""
+        if not is_digest(digest) or not await self._media.refresh(digest):
+            raise NotFound("There is no such file in the store.", hint="Upload it: POST /v1/media.")
+
     async def file(self, workspace: Path, path: str) -> StoredUpload:
-        """A file of a session's workspace; nothing outside it, and nothing that holds keys by its name."""
+        """Store a file of a workspace. Files outside it, and files that hold keys by their name, are refused."""
 
         def read() -> tuple[bytes, str]:
             with open_file(workspace, path) as opened:
                 if not opened.inside or opened.sensitive:
                     raise Unreadable(f"{path[:200]} is not a file of the workspace that may be attached")
-                return read_whole(opened, self._runtime.config.media_limits()), str(opened.path)
+                return read_whole(opened, self._limits), str(opened.path)
 
         async with self._turn:
             data, source = await asyncio.to_thread(read)
             return await self._store_upload(data, clean_name(Path(source).name), source)
 
     async def media_type(self, digest: str) -> str:
-        """What stored bytes are, whether or not the door would let them in today."""
+        """Return the type of stored bytes, whether or not intake would accept them today."""
         found = self._known.get(digest)
         if found is not None:
             return found.media.media_type
         async with self._turn:
-            data = await self._runtime.media.load(digest)
+            data = await self._media.load(digest)
             return (await asyncio.to_thread(sniff, data)).media_type
 
     async def _store_upload(self, data: bytes, name: str, source: str) -> StoredUpload:
-        limits = self._runtime.config.media_limits()
-        admitted = await asyncio.to_thread(accept, data, name, source=source, limits=limits)
+        admitted = await asyncio.to_thread(accept, data, name, source=source, limits=self._limits)
         kept = data if admitted.data is None else admitted.data
         media = await asyncio.to_thread(_media, admitted, kept, name)
-        is_new = not await self._runtime.media.exists(media.digest)
-        await self._runtime.media.put(kept)
+        is_new = not await self._media.exists(media.digest)
+        await self._media.put(kept)
         taken = StoredUpload(media=media, block=admitted.block, is_new=is_new, notices=admitted.notices)
         self._remember(media.digest, msgspec.structs.replace(taken, notices=()))
         return taken
@@ -138,7 +145,7 @@ def _media(admitted: Accepted, data: bytes, name: str) -> Media:
 
 
 def _with_name(taken: StoredUpload, name: str) -> StoredUpload:
-    """The same bytes under the name that this client has for them."""
+    """Return the same bytes under another name."""
     if not name or name == taken.media.name:
         return taken
     media = msgspec.structs.replace(taken.media, name=name)

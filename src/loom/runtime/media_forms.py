@@ -1,0 +1,154 @@
+"""Media forms: stored media in the form that an interface shows: whole, small, page by page, as text, or exactly as a
+model would be sent them."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from typing import TYPE_CHECKING, Final
+
+from loom.api_types import FORMS, MediaText
+from loom.compile.policy import DetachedMessage
+from loom.compile.request import Snapshot
+from loom.content.media import is_digest
+from loom.content.messages import Message
+from loom.content.recipes import DEFAULT_FORMATS, Fit, Low, Ocr, Page, Recipe, Text, Thumb, recipe_key
+from loom.errors import ContentError, NotFound, NotSent, Unsupported
+from loom.formats import ocr
+from loom.formats.sniff.kinds import SVG, category_of
+from loom.prompt import MediaRef
+from loom.runtime.media_intake import MediaIntake
+from loom.session import MediaBytes
+from loom.store.derived import Derived
+
+if TYPE_CHECKING:
+    from loom.agent.session import SessionTurns
+    from loom.runtime import Runtime
+
+RENDERS_AT_ONCE: Final = 2
+"""Renditions that exist already do not wait."""
+BLOCK_BYTES: Final = 1_000_000
+PAGE_THUMB_PX: Final = 240
+THUMB_PX: Final = 320
+_FULL: Final = Fit(max_side_px=16_384, max_encoded_bytes=200_000_000, formats=(*DEFAULT_FORMATS, "image/gif"))
+_FORM: Final = re.compile(FORMS)
+
+
+class MediaForms:
+    def __init__(self, runtime: Runtime, intake: MediaIntake) -> None:
+        self._runtime = runtime
+        self._intake = intake
+        self._renders = asyncio.Semaphore(RENDERS_AT_ONCE)
+
+    async def open(self, digest: str, form: str, session: SessionTurns | None = None) -> MediaBytes:
+        """Open a medium in a form of `Session.open_media`; `sent:MODEL` is that of the next request of `session`."""
+        if not _FORM.fullmatch(form):
+            raise ContentError(
+                f"Unknown form of a medium: {form[:80]!r}.",
+                hint="Use full, low, thumb, page:N, thumb:N or sent:MODEL.",
+            )
+        await self.check_exists(digest)
+        kind, _, rest = form.partition(":")
+        if kind == "sent":
+            return await self._open_sent(digest, rest, session)
+        media_type = await self._intake.media_type(digest)
+        category = category_of(media_type)
+        if kind == "full" and category != "image":
+            return await self._open_original(digest, media_type)
+        if category == "audio" or (category == "text" and media_type != SVG):
+            raise Unsupported("Sound and text have no picture.", hint="Ask for v=full, or for the text.")
+        return await self.derive(digest, media_type, self._recipe(kind, int(rest or 0)))
+
+    async def check_exists(self, digest: str) -> None:
+        if not is_digest(digest) or not await self._runtime.media.exists(digest):
+            raise no_media()
+
+    def _recipe(self, kind: str, page: int) -> Recipe:
+        config = self._runtime.config
+        match kind:
+            case "full":
+                return _FULL
+            case "low":
+                return Low(side_px=config.images.low_res_size)
+            case "page":
+                return Page(number=page, dpi=config.documents.dpi)
+            case _ if page:
+                return Page(number=page, dpi=72, max_side_px=PAGE_THUMB_PX)
+            case _:
+                return Thumb(side_px=THUMB_PX)
+
+    async def _open_original(self, digest: str, media_type: str) -> MediaBytes:
+        media = self._runtime.media
+        return MediaBytes(
+            media_type=media_type,
+            size_bytes=await media.size(digest),
+            etag=digest,
+            file=await media.open_local(digest),
+            blocks=media.read_blocks(digest),
+        )
+
+    async def derive(self, digest: str, media_type: str, recipe: Recipe) -> MediaBytes:
+        """Open what a recipe makes of a medium. It is made once and cached."""
+        renditions = self._runtime.renditions
+        ref = MediaRef(digest=digest, media_type=media_type, size_bytes=0, recipe=recipe)
+        made = await self._render(ref, recipe)
+        return MediaBytes(
+            media_type=made.media_type,
+            size_bytes=made.size_bytes,
+            etag=f"sha256:{made.sha256}",
+            file=await renditions.open_local(ref),
+            blocks=renditions.blocks(ref, BLOCK_BYTES),
+        )
+
+    async def _render(self, ref: MediaRef, recipe: Recipe) -> Derived:
+        derived = self._runtime.derived
+        made = await derived.get(ref.digest, recipe)
+        if made is None:
+            async with self._renders:
+                file = await self._runtime.renditions.open_local(ref)
+                if file is not None:
+                    file.close()
+            made = await derived.get(ref.digest, recipe)
+        if made is None:
+            raise NotFound("The rendition was removed from the cache a moment ago.", hint="Ask again.")
+        return made
+
+    async def _open_sent(self, digest: str, model: str, session: SessionTurns | None) -> MediaBytes:
+        """Open the bytes that a model would be sent: in the next request of a session, or in a message of its own."""
+        runtime = self._runtime
+        if session is not None:
+            if not await session.path():
+                raise NotSent("The session has no messages yet.")
+            request = await session.next_request(model)
+        else:
+            block = (await self._intake.reuse(digest)).block
+            snapshot = Snapshot(path=(DetachedMessage("look", Message("user", (block,))),))
+            request = await runtime.next_request(snapshot, await runtime.resolve_live(model), tools=())
+        ref = next((ref for ref in request.prompt.media() if ref.digest == digest), None)
+        if ref is None:
+            raise NotSent(f"{request.input.model.reference} is not sent these bytes: it gets their text, or nothing.")
+        return MediaBytes(
+            media_type=ref.media_type,
+            size_bytes=ref.size_bytes,
+            etag=f"{digest}.{recipe_key(ref.recipe) if ref.recipe else 'full'}",
+            file=await runtime.renditions.open_local(ref),
+            blocks=runtime.renditions.blocks(ref, BLOCK_BYTES),
+            is_immutable=False,
+        )
+
+    async def text(self, digest: str, page: int = 0) -> MediaText:
+        """Return the text of a document or a text file, or the text in an image if OCR is installed."""
+        await self.check_exists(digest)
+        media_type = await self._intake.media_type(digest)
+        category = category_of(media_type)
+        if category == "audio" or (category == "image" and not ocr.is_available()):
+            return MediaText("", None)
+        recipe: Recipe = Ocr() if category == "image" else Text(pages=str(page) if page and category != "text" else "")
+        ref = MediaRef(digest=digest, media_type=media_type, size_bytes=0, recipe=recipe)
+        made = await self._render(ref, recipe)
+        data = b"".join([block async for block in self._runtime.renditions.blocks(ref, BLOCK_BYTES)])
+        return MediaText(data.decode("utf-8", "replace"), made.pages)
+
+
+def no_media() -> NotFound:
+    return NotFound("There is no such file in the store.", hint="Upload it: POST /v1/media.")

@@ -1,0 +1,103 @@
+"""Plan table: what several models would be sent, side by side. One row for each block."""
+
+from __future__ import annotations
+
+from loom.api_types import ProblemText
+from loom.compile.policy import override_key
+from loom.compile.request import NextRequest
+from loom.compile.trim import UNLIMITED
+from loom.config import redact
+from loom.content.blocks import clean_text
+from loom.errors import LoomError
+from loom.message_types import LastRow, PlanCell, PlanModel, PlanRow, PlanTokens
+from loom.models import Model
+from loom.prompt import Receipt
+
+MAX_MESSAGE_CHARACTERS = 2_000
+"""A sentence that is longer holds something else, such as the whole of a bad value."""
+
+
+def problem_text(error: LoomError) -> ProblemText:
+    """Return the words of an error with everything that looks like a key masked; hints are Loom's own words."""
+    message, hint = clean_text(redact(error.message)), clean_text(error.hint)
+    return ProblemText(error.code, message[:MAX_MESSAGE_CHARACTERS], hint[:MAX_MESSAGE_CHARACTERS])
+
+
+def add_rows(rows: dict[tuple[int, int, int], PlanRow], request: NextRequest, reference: str) -> None:
+    path = request.input.full_path
+    for row in request.receipt.rows:
+        place = (row.message, row.block, -1 if row.inner is None else row.inner)
+        placed = path[row.message]
+        known = rows.setdefault(
+            place,
+            PlanRow(
+                key=override_key(placed.id, row.block, row.inner),
+                node=placed.id,
+                message=row.message,
+                block=row.block,
+                inner=row.inner,
+                role=placed.message.role,
+                kind=row.kind,
+                label=row.label,
+                digest=row.digest,
+                alt=request.input.alts.get(row.digest, ""),
+                by_model={},
+            ),
+        )
+        known.by_model[reference] = PlanCell(
+            rendition=row.rendition, tokens=row.tokens, bytes=row.wire_bytes, reason=row.reason, detail=row.detail
+        )
+
+
+def last_rows(last: NextRequest | None) -> tuple[LastRow, ...] | None:
+    if last is None:
+        return None
+    return tuple(
+        LastRow(
+            key=override_key(last.input.path[row.message].id, row.block, row.inner),
+            kind=row.kind,
+            label=row.label,
+            digest=row.digest,
+            rendition=row.rendition,
+            tokens=row.tokens,
+            bytes=row.wire_bytes,
+        )
+        for row in last.receipt.rows
+    )
+
+
+def plan_model(model: Model, receipt: Receipt, usd: float | None) -> PlanModel:
+    totals, budget = receipt.totals, receipt.budgets.tokens
+    return PlanModel(
+        tokens=PlanTokens(incoming=totals.tokens, budget=None if budget >= UNLIMITED else budget, exact=False),
+        bytes=totals.wire_bytes,
+        images=totals.images,
+        pages=totals.pages,
+        usd=usd,
+        limit=model.limits.context_tokens,
+        cached_rows=receipt.cached_rows,
+        notices=receipt.notices,
+        error=None,
+    )
+
+
+def no_request(model: Model) -> PlanModel:
+    return _empty(limit=model.limits.context_tokens, error=None)
+
+
+def failed_model(error: LoomError) -> PlanModel:
+    return _empty(limit=0, error=problem_text(error))
+
+
+def _empty(*, limit: int, error: ProblemText | None) -> PlanModel:
+    return PlanModel(
+        tokens=PlanTokens(incoming=0, budget=None, exact=False),
+        bytes=0,
+        images=0,
+        pages=0,
+        usd=None,
+        limit=limit,
+        cached_rows=0,
+        notices=(),
+        error=error,
+    )

@@ -1,0 +1,333 @@
+"""LocalSession: the whole `Session` protocol on the stores of this process. Its turns are run by `SessionTurns`."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from loom.agent.ports import SessionRecord
+from loom.agent.services import Services
+from loom.agent.session import SessionTurns
+from loom.api_types import MediaText, OverrideChoice, SessionUsage, SessionView, TreeView
+from loom.compile.policy import alt_key, overrides_of
+from loom.content.inputs import Content
+from loom.content.media import is_digest
+from loom.errors import ConfigError, Conflict, ContentError, LoomError, NotFound
+from loom.events import Event, NoticeRaised, decode_event
+from loom.message_types import History, MessageQuery, MessageView, PlanModel, PlanRow, PlanView, WireView
+from loom.models import Usage
+from loom.prompt import Receipt
+from loom.runtime.agents import AGENT
+from loom.runtime.history import read_history
+from loom.runtime.plan_table import add_rows, failed_model, last_rows, no_request, plan_model
+from loom.runtime.views import running_turn, siblings_of, tree_node, usage_of
+from loom.runtime.workspace_files import find_files
+from loom.session import ExportFormat, MediaBytes, NumberedEvent
+from loom.store.session_rows import StoredSession, stale_session
+
+if TYPE_CHECKING:
+    from loom.runtime.library import LocalLibrary
+
+MAX_CAPTION_CHARACTERS: Final = 20_000
+MAX_CAPTIONS: Final = 100
+MAX_OVERRIDES: Final = 1_000
+_MAX_KEY_CHARACTERS: Final = 300
+_TRIES: Final = 5
+_POLL_SECONDS: Final = 0.25
+"""How often `watch` reads events that another process may have written."""
+
+
+class LocalSession(SessionTurns):
+    """A session of this process."""
+
+    def __init__(
+        self,
+        library: LocalLibrary,
+        record: SessionRecord,
+        services: Services,
+        *,
+        notices: Sequence[str] = (),
+        tools: Sequence[str] | None = None,
+    ) -> None:
+        super().__init__(record, services, notices=notices, tools=tools)
+        self._library = library
+        self._stores = library.stores
+
+    # State -----------------------------------------------------------------------------------------------------------
+
+    async def info(self) -> SessionView:
+        return await self._library.info(self.id)
+
+    async def history(self, *, before: str = "", head: str = "", limit: int = 200) -> History:
+        query = MessageQuery(before=before, head=await self._own_node(head) if head else "", limit=limit)
+        return await read_history(self._stores, self._library.views, self.id, query)
+
+    async def tree(self) -> TreeView:
+        stored = await self._stored()
+        found = await self._stores.forest.read_tree(self.id)
+        if found.damaged:
+            await self._stores.forest.path(stored.head_id)  # raises an error that names the damage, if it is there
+        return TreeView(stored.root_id, stored.head_id, tuple(tree_node(node) for node in found.nodes))
+
+    async def children(self, node: str) -> tuple[MessageView, ...]:
+        found = await self._stores.forest.children(await self._own_node(node), session_id=self.id)
+        return await self._library.views.messages(found, siblings_of(found))
+
+    async def usage(self) -> SessionUsage:
+        stored = await self._stored()
+        nodes = await self._stores.forest.tree(self.id)
+        return usage_of(await self._library.views.messages(nodes, {}), stored.head_id)
+
+    async def _stored(self) -> StoredSession:
+        return await self._stores.sessions.get(self.id)
+
+    async def _own_node(self, node: str) -> str:
+        """Return the full id of a node of this session."""
+        found = (await self._stores.forest.node(node)).id
+        if not await self._stores.sessions.keeps(self.id, found):
+            raise NotFound("That message is not part of this session.", hint="Look at its tree.")
+        return found
+
+    # Turns -----------------------------------------------------------------------------------------------------------
+
+    async def watch(self, after: int | None = None) -> AsyncGenerator[NumberedEvent]:
+        log = self._stores.events
+        seq = await log.head(self.id) if after is None else after
+        has_news = asyncio.Event()
+
+        def on_events(session: str, _: int, __: Sequence[tuple[str, bytes]]) -> None:
+            if session == self.id:
+                has_news.set()
+
+        log.subscribe(on_events)
+        try:
+            while True:
+                has_news.clear()
+                while events := await log.after(self.id, seq):
+                    for stored in events:
+                        seq = stored.seq
+                        yield seq, _event(seq, stored.data)
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(_POLL_SECONDS):
+                        await has_news.wait()
+        finally:
+            log.unsubscribe(on_events)
+
+    async def cancel(self, turn: str = "") -> None:
+        if not turn or turn == running_turn(await self._stored()).get("turn"):
+            await super().cancel()
+
+    async def remove_queued(self, queued: str) -> None:
+        if not await self._stores.queue.remove(self.id, queued):
+            raise NotFound("That message is no longer queued.", hint="Its turn has begun, or it was removed.")
+
+    # Changes ---------------------------------------------------------------------------------------------------------
+
+    async def change(
+        self,
+        *,
+        title: str | None = None,
+        model: str | None = None,
+        workspace: str | None = None,
+        archived: bool | None = None,
+        agent: str | None = None,
+        rev: int | None = None,
+    ) -> SessionView:
+        if model:
+            self._library.check_model(model)
+        if agent:
+            self._library.check_agent(agent)
+        if workspace is not None:
+            workspace = await asyncio.to_thread(existing_folder, workspace)
+        changes: dict[str, Any] = {
+            "title": title,
+            "model": model or None,
+            "workspace": workspace,
+            "archived": archived,
+            "settings": None if agent is None else {AGENT: agent or None},
+        }
+        self._check_rev(await self._stored(), rev)
+        if any(value is not None for value in changes.values()):
+            await self._stores.sessions.update(self.id, rev=rev, **changes)
+        return await self.info()
+
+    async def rename(self, title: str) -> None:
+        await self.change(title=title)
+
+    async def go(self, node: str, *, rev: int | None = None) -> None:
+        self._check_rev(await self._stored(), rev)
+        await super().go(await self._own_node(node))
+
+    def _check_rev(self, stored: StoredSession, rev: int | None) -> None:
+        if rev is not None and rev != stored.rev:
+            raise stale_session()
+
+    async def fork(self, node: str | None = None, *, title: str | None = None) -> LocalSession:
+        at = await self._own_node(node) if node else None
+        made = await self._stores.sessions.fork(self.id, at, title=title)
+        if running_turn(made):  # the turn that runs there is not the fork's
+            await self._stores.sessions.update(made.id, settings={"running": None})
+        return await self._library.open(made.id, tools=self._tools)
+
+    async def mark(self, node: str, *, bookmark: str | None = None, tags: Sequence[str] | None = None) -> None:
+        own = await self._own_node(node)
+        if bookmark is not None:
+            await self._stores.forest.set_bookmark(own, bookmark)
+        if tags is not None:
+            await self._stores.forest.set_tags(own, tags)
+
+    async def delete(self) -> int:
+        return await self._library.delete(self.id)
+
+    # The next request ------------------------------------------------------------------------------------------------
+
+    async def plan(
+        self,
+        models: Sequence[str] = (),
+        *,
+        content: Sequence[Content] = (),
+        overrides: Mapping[str, OverrideChoice] | None = None,
+    ) -> tuple[Receipt, ...]:
+        chosen = None
+        if overrides is not None:
+            chosen, _ = overrides_of(_without_auto({**(await self._stored()).overrides, **overrides}))
+        draft = await self.draft_of(content)
+        requests = [await self.next_request(name, draft=draft, overrides=chosen) for name in models or ("",)]
+        return tuple(request.receipt for request in requests)
+
+    async def plan_table(
+        self,
+        models: Sequence[str] = (),
+        *,
+        content: Sequence[Content] = (),
+        overrides: Mapping[str, OverrideChoice] | None = None,
+        max_tokens: int | None = None,
+        last: bool = False,
+        sent: bool = False,
+    ) -> PlanView:
+        stored = await self._stored()
+        draft = await self.draft_of(content)
+        chosen, _ = overrides_of(_without_auto({**stored.overrides, **(overrides or {})}))
+        planned: dict[str, PlanModel] = {}
+        rows: dict[tuple[int, int, int], PlanRow] = {}
+        is_empty = not draft and stored.head_id == stored.root_id
+        for name in dict.fromkeys(models or (stored.model,)):
+            try:
+                if is_empty:
+                    planned[name] = no_request(await self._services.resolve_model(name))
+                    continue
+                before = await self.last_request(name, mode="estimate") if sent or last else None
+                request = before if sent else None
+                if request is None:
+                    request = await self.next_request(
+                        name, draft=draft, overrides=chosen, max_tokens=max_tokens, mode="estimate"
+                    )
+            except LoomError as error:
+                planned[name] = failed_model(error)
+                continue
+            asked = Usage(input_tokens=request.receipt.totals.tokens)
+            # In a thread: prices are read from a file the first time.
+            usd = await asyncio.to_thread(self._services.price, request.input.model, asked)
+            planned[name] = plan_model(request.input.model, request.receipt, usd)
+            if last:
+                planned[name] = msgspec.structs.replace(planned[name], last=last_rows(before))
+            add_rows(rows, request, name)
+        return PlanView(models=planned, rows=tuple(rows[place] for place in sorted(rows)), rev=stored.rev)
+
+    async def wire(self, model: str = "") -> WireView:
+        from loom.providers.http import WIRES
+        from loom.providers.media_body import elide_media
+
+        if not await self.path():
+            raise ContentError("The session has no messages yet: there is no request.")
+        request = await self.next_request(model)
+        found = request.prompt.model
+        if found.wire not in WIRES:
+            raise ConfigError(f"{found.reference} runs inside Loom and has no wire.", hint="Choose another model.")
+        return WireView(found.provider, found.name, elide_media(WIRES[found.wire].encode(request.prompt)))
+
+    async def overrides(self) -> Mapping[str, OverrideChoice]:
+        chosen, _ = overrides_of((await self._stored()).overrides)
+        return dict(chosen)
+
+    async def set_overrides(self, changes: Mapping[str, OverrideChoice], *, rev: int | None = None) -> SessionView:
+        _, captions = overrides_of(changes)
+        is_named = all(0 < len(key) <= _MAX_KEY_CHARACTERS for key in changes)
+        if captions or len(changes) > MAX_OVERRIDES or not is_named:
+            raise ContentError(f"Overrides use the keys of the plan's rows, {MAX_OVERRIDES:,} at most.")
+        return await self._merge({key: None if value == "auto" else value for key, value in changes.items()}, rev)
+
+    async def set_captions(self, changes: Mapping[str, str], *, rev: int | None = None) -> SessionView:
+        if len(changes) > MAX_CAPTIONS:
+            raise ContentError(f"At most {MAX_CAPTIONS} captions can be set at once.")
+        merged: dict[str, str | None] = {}
+        for digest, text in changes.items():
+            if len(text) > MAX_CAPTION_CHARACTERS:
+                raise ContentError(f"A caption has at most {MAX_CAPTION_CHARACTERS:,} characters.")
+            if text.strip():
+                await self._library.forms.check_exists(digest)
+            elif not is_digest(digest):
+                raise NotFound("There is no such medium.", hint="A caption belongs to the digest of a stored medium.")
+            merged[alt_key(digest)] = text.strip() or None
+        return await self._merge(merged, rev)
+
+    async def _merge(self, changes: Mapping[str, str | None], rev: int | None) -> SessionView:
+        """Merge overrides into those of the session; None removes one."""
+        for _ in range(_TRIES):
+            stored = await self._stored()
+            self._check_rev(stored, rev)
+            kept = {key: value for key, value in {**stored.overrides, **changes}.items() if value is not None}
+            with suppress(Conflict):  # another client changed it meanwhile: merge again with what it is now
+                await self._stores.sessions.update(self.id, rev=stored.rev, overrides=kept)
+                return await self.info()
+        raise Conflict("This session is changed by other clients all the time.", hint="Try again.")
+
+    # Content ---------------------------------------------------------------------------------------------------------
+
+    async def open_media(self, digest: str, form: str = "full") -> MediaBytes:
+        await self._check_own_media(digest)
+        return await self._library.forms.open(digest, form, self)
+
+    async def media_text(self, digest: str, *, page: int = 0) -> MediaText:
+        await self._check_own_media(digest)
+        return await self._library.forms.text(digest, page)
+
+    async def _check_own_media(self, digest: str) -> None:
+        if digest not in await self._stores.sessions.digests(self.id):
+            raise NotFound("No message of this session refers to this medium.", hint="Look at its tree.")
+
+    async def files(self, query: str = "") -> tuple[str, ...]:
+        workspace = (await self._stored()).workspace
+        return await asyncio.to_thread(find_files, Path(workspace) if workspace else Path.cwd(), query)
+
+    async def export(self, format: ExportFormat = "md") -> bytes:  # noqa: A002  the name of the option everywhere
+        return await self._library.export(await self._stored(), format)
+
+
+def existing_folder(written: str) -> str:
+    """Return the absolute path of a folder; raise `ContentError` if it does not exist. Empty stays empty."""
+    if not written:
+        return ""
+    try:
+        folder = Path(written).expanduser()
+        if folder.is_absolute() and folder.is_dir():
+            return str(folder)
+    except (OSError, ValueError, RuntimeError):
+        pass
+    raise ContentError("A workspace is the absolute path of a folder that exists.")
+
+
+def _without_auto(overrides: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in overrides.items() if value != "auto"}
+
+
+def _event(seq: int, data: bytes) -> Event:
+    try:
+        return decode_event(data)
+    except ContentError:
+        return NoticeRaised(text=f"Event {seq} of this session is damaged.", code="event.damaged")
