@@ -36,8 +36,11 @@ class ProblemBody(msgspec.Struct, frozen=True):
     error: ProblemText
 
 
-class Status(msgspec.Struct, frozen=True):
+class Status(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`degraded` names parts that are away while the daemon works on without them."""
+
     status: str
+    degraded: tuple[str, ...] = ()
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -59,12 +62,10 @@ class AuthMethods(msgspec.Struct, frozen=True):
 
 
 class UserView(msgspec.Struct, frozen=True):
-    """A user of this daemon. `max_usd` is the budget (null: none), `spent_usd` what was spent of it."""
+    """A user of this daemon."""
 
     name: str
     role: Literal["admin", "user", "viewer"]
-    max_usd: float | None = None
-    spent_usd: float = 0.0
 
 
 class LoginView(msgspec.Struct, frozen=True, kw_only=True):

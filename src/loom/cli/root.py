@@ -41,7 +41,7 @@ COMMANDS: Final = {
     "web": "Open Loom in the browser.",
     "attach": "Chat through a running daemon, local or remote.",
     "token": "Print the daemon's access token.",
-    "users": "Manage who is signed in to the daemon.",
+    "users": "Manage who may use the daemon.",
     "service": "Run the daemon as a login service.",
     "completion": "Print the shell completion script.",
 }

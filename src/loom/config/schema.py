@@ -370,6 +370,22 @@ REMOVED: Final = {
 }
 """Keys of earlier versions, and what to do about each. They are warnings."""
 
+LIMITS: Final = (
+    "images.max_per_message",
+    "images.max_size_bytes",
+    "images.max_per_session",
+    "images.max_side",
+    "images.max_pixels",
+    "images.max_frames",
+    "documents.max_pdf_bytes",
+    "documents.max_office_bytes",
+    "documents.max_text_bytes",
+    "documents.max_expanded_bytes",
+    "documents.pages_per_read",
+    "documents.dpi",
+    "audio.max_size_bytes",
+)
+"""Limits that a project file may lower, but raise only in a trusted folder."""
 PROTECTED: Final = (
     "home",
     "trusted_folders",

@@ -12,11 +12,20 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from loom.daemon.problems import JSON, InvalidBody, UnreadableRequest, WrongType, error_response, internal_error
+from loom.daemon.problems import (
+    JSON,
+    Forbidden,
+    InvalidBody,
+    UnreadableRequest,
+    WrongType,
+    error_response,
+    internal_error,
+)
 from loom.daemon.services import Daemon
 from loom.daemon.sign_in import OWNER, Identity, Visitor
 from loom.daemon.uploads import body_bytes
 from loom.errors import ContentError, LoomError
+from loom.store.accounts import AccountRole
 
 MAX_JSON_BYTES: Final = 4_000_000
 _GONE: Final = 499
@@ -77,6 +86,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Request headers that it heeds."""
     is_open: bool = False
     """Whether it needs no token."""
+    needs: AccountRole | None = None
+    """The role that it takes; None: `viewer` to read, `user` to change something."""
     is_listed: bool = True
     """Whether the OpenAPI document names it."""
 
@@ -124,6 +135,11 @@ async def _dispatch(daemon: Daemon, route: Route, request: Request) -> Response:
     identity = OWNER
     if not route.is_open:
         identity = await daemon.sign_in.check(request.method, visitor_of(request))
+        needed = route.needs or ("viewer" if route.method in ("GET", "HEAD") else "user")
+        if not identity.may(needed):
+            raise Forbidden(
+                f"This needs the role {needed}; {identity.name} is a {identity.role}.", hint="Ask an administrator."
+            )
     query = _query(request, route.query) if route.query is not None else None
     if route.body is None:
         found = await route.handle(Call(daemon, request, query, None, identity))

@@ -36,7 +36,7 @@ async def logout(call: Call[None, None]) -> Response:
 
 async def get_me(call: Call[None, None]) -> UserView:
     found = call.identity
-    return UserView(found.name, found.role, found.max_usd, found.spent_usd)
+    return UserView(found.name, found.role)
 
 
 async def list_logins(call: Call[None, None]) -> LoginList:

@@ -25,6 +25,7 @@ import uvicorn
 from loom.config import Config, load_config, redact
 from loom.daemon.app import App, create_app
 from loom.daemon.auth import open_auth
+from loom.daemon.connections import AcceptFailures, PatientProtocol
 from loom.errors import ConfigError, LoomError
 from loom.runtime import Runtime
 from loom.tools.sandbox import forbid_dumps
@@ -118,6 +119,7 @@ async def serve(
             page = f"{elsewhere}/?t={app.daemon.auth.new_link()}"
             listening = Listening(url, page)
             server = _Server(_uvicorn(app, log_level, tls), app, lambda: on_listening(listening))
+            asyncio.get_running_loop().set_exception_handler(AcceptFailures().handle)
             with _publish_address(config, url, str(tls[0].absolute()) if tls else ""):
                 async with _rotating(app):
                     await server.serve([listener])
@@ -193,7 +195,7 @@ def _uvicorn(app: App, log_level: str, tls: tuple[Path, Path] | None) -> uvicorn
         ssl_certfile=tls[0] if tls else None,
         ssl_keyfile=tls[1] if tls else None,
         lifespan="on",
-        http="h11",  # whatever else is installed: no other bounds the size of headers
+        http=PatientProtocol,  # on h11, whatever else is installed: no other bounds the size of headers
         log_config=None,
         log_level=log_level,
         access_log=False,

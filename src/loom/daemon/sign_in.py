@@ -42,8 +42,6 @@ class Identity(msgspec.Struct, frozen=True, kw_only=True):
     role: AccountRole = "admin"
     login: str = ""
     """The login of the browser; empty for programs."""
-    max_usd: float | None = None
-    spent_usd: float = 0.0
 
     @property
     def is_admin(self) -> bool:
@@ -227,14 +225,7 @@ class SignIn:
 
 
 def _identity(account: Account, login: str = "") -> Identity:
-    return Identity(
-        account=account.id,
-        name=account.name,
-        role=account.role,
-        login=login,
-        max_usd=account.max_usd,
-        spent_usd=account.spent_usd,
-    )
+    return Identity(account=account.id, name=account.name, role=account.role, login=login)
 
 
 def _wait(visitor: Visitor) -> float:

@@ -349,7 +349,7 @@ class Runtime:
         if not self.reads_instructions:
             return Instructions()
         own = user_folder(self.config.provenance.environ, workspace)
-        return await asyncio.to_thread(read_instructions, workspace, own)
+        return await asyncio.to_thread(read_instructions, workspace, own, self.config.is_trusted)
 
     def services(self) -> Services:
         """Return what sessions are given."""

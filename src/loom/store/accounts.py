@@ -1,4 +1,4 @@
-"""Accounts: people who use one daemon, each with a key, a role and perhaps a budget.
+"""Accounts: people who use one daemon, each with a key and a role.
 
 The owner of the data folder needs no account. A key is shown once, when it is made; the store holds its hash.
 """
@@ -21,7 +21,7 @@ AccountRole: TypeAlias = Literal["admin", "user", "viewer"]
 KEY_PREFIX: Final = "loom_"
 OWNER_NAME: Final = "owner"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_SELECT: Final = "SELECT id, name, role, max_usd, spent_usd, created_at FROM account"
+_SELECT: Final = "SELECT id, name, role, created_at FROM account"
 
 _REMOVE: Final = (
     "DELETE FROM login WHERE account = :id",
@@ -30,13 +30,11 @@ _REMOVE: Final = (
 
 
 class Account(msgspec.Struct, frozen=True, array_like=True):
-    """`max_usd` is what may be spent until the budget is raised or `spent_usd` is reset; None: no limit."""
+    """An `admin` may do everything, a `user` everything but manage the daemon, a `viewer` only read."""
 
     id: str
     name: str
     role: AccountRole
-    max_usd: float | None
-    spent_usd: float
     created_at: float
 
 
@@ -50,17 +48,17 @@ class Accounts:
         self._database = database
         self._clock = clock
 
-    async def add(self, name: str, role: AccountRole, max_usd: float | None = None) -> tuple[Account, str]:
+    async def add(self, name: str, role: AccountRole) -> tuple[Account, str]:
         """Return the new account and its key. Raises Conflict if the name is taken."""
         if _NAME.fullmatch(name) is None or name == OWNER_NAME:
             raise ConfigError(
                 f"{name[:80]!r} cannot be the name of a user.", hint="Use lower-case letters, digits and . _ -"
             )
         key = KEY_PREFIX + secrets.token_urlsafe(32)
-        made = Account(secrets.token_hex(8), name, role, _budget(max_usd), 0.0, self._clock())
+        made = Account(secrets.token_hex(8), name, role, self._clock())
         sql = (
-            "INSERT INTO account (id, name, role, key_hash, max_usd, spent_usd, created_at)"
-            " VALUES (:id, :name, :role, :key_hash, :max_usd, :spent_usd, :created_at)"
+            "INSERT INTO account (id, name, role, key_hash, created_at)"
+            " VALUES (:id, :name, :role, :key_hash, :created_at)"
         )
 
         def work(tx: Transaction) -> None:
@@ -92,23 +90,11 @@ class Accounts:
         rows = await self._database.select(f"{_SELECT} WHERE id = :id", {"id": account_id})
         return _account(rows[0]) if rows else None
 
-    async def change(
-        self, name: str, *, role: AccountRole | None = None, max_usd: float | None = None, reset_spent: bool = False
-    ) -> Account:
-        """Change what is given; `max_usd` below zero removes the limit."""
+    async def set_role(self, name: str, role: AccountRole) -> Account:
         found = await self.get(name)
-        limit = found.max_usd if max_usd is None else _budget(max_usd if max_usd >= 0 else None)
-        spent = 0.0 if reset_spent else found.spent_usd
-        values = {"id": found.id, "role": role or found.role, "max_usd": limit}
-        sql = "UPDATE account SET role = :role, max_usd = :max_usd WHERE id = :id"
-
-        def work(tx: Transaction) -> None:
-            tx.execute(sql, values)
-            if reset_spent:
-                tx.execute("UPDATE account SET spent_usd = 0 WHERE id = :id", {"id": found.id})
-
-        await self._database.write(work)
-        return msgspec.structs.replace(found, role=role or found.role, max_usd=limit, spent_usd=spent)
+        values = {"id": found.id, "role": role}
+        await self._database.write(lambda tx: tx.execute("UPDATE account SET role = :role WHERE id = :id", values))
+        return msgspec.structs.replace(found, role=role)
 
     async def new_key(self, name: str) -> str:
         """Replace the key. Browsers that the old one signed in are signed out."""
@@ -133,19 +119,9 @@ class Accounts:
         await self._database.write(work)
         return found
 
-    async def spend(self, account_id: str, usd: float) -> None:
-        sql = "UPDATE account SET spent_usd = spent_usd + :usd WHERE id = :id"
-        await self._database.write(lambda tx: tx.execute(sql, {"usd": usd, "id": account_id}))
-
 
 def _account(row: Row) -> Account:
     return row_as(row, Account, "The record of a user")
-
-
-def _budget(max_usd: float | None) -> float | None:
-    if max_usd is not None and not 0 <= max_usd < 1e12:
-        raise ConfigError("A budget is a number of US dollars from 0 on.")
-    return max_usd
 
 
 def _no_account(name: str) -> NotFound:

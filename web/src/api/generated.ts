@@ -10,6 +10,7 @@ export interface ApprovalAnswered {
   approval: string;
   answer: "always" | "deny" | "once";
   reason?: string;
+  by?: string;
 }
 
 export interface ApprovalList {
@@ -728,8 +729,10 @@ export interface SessionView {
   agent?: string;
 }
 
+/** `degraded` names parts that are away while the daemon works on without them. */
 export interface Status {
   status: string;
+  degraded?: string[];
 }
 
 export interface StepPriced {
@@ -953,12 +956,10 @@ export interface UsageTotals {
   usd: number | null;
 }
 
-/** A user of this daemon. `max_usd` is the budget (null: none), `spent_usd` what was spent of it. */
+/** A user of this daemon. */
 export interface UserView {
   name: string;
   role: "admin" | "user" | "viewer";
-  max_usd?: number | null;
-  spent_usd?: number;
 }
 
 export interface Version {

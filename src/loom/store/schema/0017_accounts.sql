@@ -5,8 +5,6 @@ CREATE TABLE account (
     name {name} NOT NULL UNIQUE,
     role TEXT NOT NULL,
     key_hash {name} NOT NULL UNIQUE,
-    max_usd DOUBLE PRECISION,
-    spent_usd DOUBLE PRECISION NOT NULL,
     created_at DOUBLE PRECISION NOT NULL
 );
 
