@@ -10,14 +10,15 @@ from collections.abc import Iterator
 from typing import Final
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 
 from loom.formats.worker import hold_pool
 
 QUICK: Final = os.environ.get("LOOM_TEST_PROFILE") == "quick"
 QUICK_EXAMPLES: Final = 10
 
-settings.register_profile("seeded", derandomize=True)
+# How long a busy machine takes to make an example says nothing about the test.
+settings.register_profile("seeded", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.register_profile("quick", settings.get_profile("seeded"), max_examples=QUICK_EXAMPLES)
 settings.load_profile("quick" if QUICK else "seeded")
 

@@ -152,9 +152,28 @@ class ModelView(msgspec.Struct, frozen=True, kw_only=True):
     """What to do before it can be used; empty if it is ready."""
 
 
+class GatewayModel(msgspec.Struct, frozen=True, kw_only=True):
+    """A model as the APIs of OpenAI and Anthropic list it."""
+
+    id: str
+    object: Literal["model"] = "model"
+    type: Literal["model"] = "model"
+    display_name: str
+    created: int
+    created_at: str
+    owned_by: str
+
+
 class ModelList(msgspec.Struct, frozen=True):
+    """`models` is Loom's own list; the other fields are what clients of OpenAI's and Anthropic's APIs read."""
+
     models: tuple[ModelView, ...]
     default: str
+    object: Literal["list"] = "list"
+    data: tuple[GatewayModel, ...] = ()
+    has_more: bool = False
+    first_id: str | None = None
+    last_id: str | None = None
 
 
 class ToolView(msgspec.Struct, frozen=True, kw_only=True):

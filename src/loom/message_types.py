@@ -65,6 +65,8 @@ class MessageBody(msgspec.Struct, frozen=True, kw_only=True):
     n: Annotated[int, Meta(ge=1, le=10)] = 1
     tools: Annotated[tuple[Name, ...], Meta(max_length=200)] | None = None
     """The tools that may be called for it; null means all that there are."""
+    steer: bool = False
+    """Let the turn that runs read it at its next step, instead of giving it a turn of its own."""
 
 
 class PostedMessage(msgspec.Struct, frozen=True, kw_only=True):

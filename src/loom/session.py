@@ -64,6 +64,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Text files whose changes are reported to the model from then on."""
     tools: tuple[str, ...] | None = None
     """The tools that may be called; None means all that are available then."""
+    steers: bool = False
+    """Whether a turn that runs reads it at its next step, instead of a turn of its own."""
     is_compact: bool = False
     """Whether a summary of the path is requested instead of an answer."""
 

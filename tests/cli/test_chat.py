@@ -13,7 +13,7 @@ import pytest
 
 from cli.loom_command import Loom, Terminal
 from cli.model_server import model_server
-from loom.cli.chat import mentions
+from loom.cli.line_chat import mentions
 from loom.testing import sample_pdf, sample_png
 
 
@@ -72,8 +72,7 @@ def test_bare_loom_on_a_terminal_is_a_conversation(tmp_path: Path):
     loom = Loom(tmp_path)
 
     with Terminal(loom) as terminal:
-        terminal.wait_for("loom · loom/spark")
-        terminal.wait_for("› ")
+        terminal.wait_for("Drop an image or a PDF here")
         terminal.type("\x04")
         assert terminal.end() == 0
 
@@ -85,7 +84,7 @@ def test_ctrl_c_ends_an_answer_and_not_the_conversation(tmp_path: Path):
 
     with model_server(("It begins and",), "whole") as server:
         (loom.home / "loom.toml").write_text(server.config)
-        with Terminal(loom, "chat", "-m", "local") as terminal:
+        with Terminal(loom, "chat", "--plain", "-m", "local") as terminal:
             terminal.wait_for("› ")
             terminal.type("hello\n")
             terminal.wait_for("It begins")
@@ -104,7 +103,8 @@ def test_compact_goes_on_from_a_summary_and_keeps_the_whole_conversation(tmp_pat
 
     with model_server("A blue picture.", "They showed a blue picture.", "Yes.") as server:
         (loom.home / "loom.toml").write_text(server.config + "[models.local.capabilities]\nvision = true\n")
-        ran = loom("chat", "-m", "local", stdin=b"/compact\nwhat is @login.png ?\n/compact\nand was it blue?\n")
+        lines = b"/compact\nwhat is @login.png ?\n/compact\nand was it blue?\n"
+        ran = loom("chat", "--plain", "-m", "local", stdin=lines)
 
     assert "The conversation is empty: nothing to summarise." in ran.err
     assert (
@@ -172,7 +172,7 @@ def test_a_template_begins_a_conversation(tmp_path: Path):
 
     with model_server("fine") as server:
         (loom.home / "loom.toml").write_text(server.config)
-        assert loom("chat", "-t", "t.toml", stdin=b"tides\nand more\n").code == 0
+        assert loom("chat", "--plain", "-t", "t.toml", stdin=b"tides\nand more\n").code == 0
 
     said = [request["messages"] for request in server.requests]
     assert [message["content"] for message in said[0]] == ["Be brief.", "Explain tides."]
@@ -182,7 +182,7 @@ def test_a_template_begins_a_conversation(tmp_path: Path):
 def test_lines_from_a_pipe_are_a_conversation_too(tmp_path: Path):
     loom = Loom(tmp_path)
 
-    ran = loom("chat", "-R", stdin=b"hello\n\nand what can you do?\n/quit\n")
+    ran = loom("chat", "--plain", "-R", stdin=b"hello\n\nand what can you do?\n/quit\n")
 
     assert ran.code == 0
     assert ran.out.count("I am loom/spark") >= 1
@@ -208,8 +208,8 @@ def test_a_file_that_was_attached_and_never_sent_is_said(tmp_path: Path, end: by
     loom = Loom(tmp_path)
     loom.file("login.png", sample_png())
 
-    left = loom("chat", "-R", stdin=b"/attach login.png\n/attach https://example.org/a.png\n" + end)
-    sent = loom("chat", "-R", stdin=b"/attach login.png\nwhat is it?\n" + end)
+    left = loom("chat", "--plain", "-R", stdin=b"/attach login.png\n/attach https://example.org/a.png\n" + end)
+    sent = loom("chat", "--plain", "-R", stdin=b"/attach login.png\nwhat is it?\n" + end)
 
     assert left.code == sent.code == 0
     assert "not sent: login.png, https://example.org/a.png" in left.err and "not sent" not in sent.err

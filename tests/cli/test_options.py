@@ -204,7 +204,7 @@ def test_a_key_is_chosen_by_its_name_for_this_run_alone(tmp_path: Path):
     assert unknown.code == 2 and "loom keys set SERVICE --as NAME" in unknown.err
     assert "sk-typed" not in unknown.err
     assert len(loom("sessions", "--json").rows) == 2, "a wrong name leaves no session behind"
-    talked = loom("chat", "-m", "local", "--key", "nobody", stdin=b"hello\n")
+    talked = loom("chat", "--plain", "-m", "local", "--key", "nobody", stdin=b"hello\n")
     assert talked.code == 2 and "No stored key" in talked.err
     assert "✔ work" in loom("keys", "list").out
     assert loom("keys", "set", "openai", "--as", "anthropic", stdin=b"x\n").code == 2

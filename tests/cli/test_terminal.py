@@ -138,12 +138,12 @@ def test_the_footer_names_what_was_shown_as_far_as_there_is_room(monkeypatch: py
     ],
 )
 def test_the_terminal_is_recognised(environ: dict[str, str], expected: str):
-    assert terminal_images.protocol(environ) == expected
+    assert terminal_images.choose_protocol(environ) == expected
 
 
 def test_an_unknown_protocol_is_said():
     with pytest.raises(ConfigError, match="off, halfcell, sixel, kitty or iterm2"):
-        terminal_images.protocol({"LOOM_IMAGES": "ascii"})
+        terminal_images.choose_protocol({"LOOM_IMAGES": "ascii"})
 
 
 @pytest.mark.parametrize("mode", ["1", "L", "LA", "P", "RGB", "RGBA"])

@@ -28,6 +28,7 @@ IDS = {
     "approval": "a",
     "provider": "anthropic",
     "login": "0" * 16,
+    "process": "p1",
     "name": "x.js",
 }
 OPEN = {"/healthz", "/readyz", "/v1/health", "/v1/ready", "/v1/login", "/", "/assets/{name}"}

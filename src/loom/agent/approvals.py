@@ -51,6 +51,7 @@ BUILT_IN: Final = frozenset(
         "render_slides",
         "fetch_url",
         "screenshot",
+        "update_todos",
     }
 )
 """Tools of which we know that the subject says enough: "always" covers it whatever the other arguments are."""

@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 import time
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
 from typing import Final
@@ -29,6 +29,7 @@ from loom.events import Event, ToolFinished, ToolProgressed, ToolStarted
 from loom.formats.facts import IntakeLimits
 from loom.formats.intake import accept
 from loom.models import Capabilities
+from loom.tools.background import BackgroundProcesses
 from loom.tools.base import Tool
 from loom.tools.file_records import FileRecords
 from loom.tools.secret_mask import mask_blocks, mask_result, mask_secrets
@@ -57,6 +58,11 @@ class CallServices(msgspec.Struct, frozen=True, kw_only=True):
     """Returns the path of the session."""
     on_finished: Callable[[ToolCall, ToolResult], Awaitable[None]]
     """Called after every call that ran, before its result is stored."""
+    session_id: str
+    model: str
+    """The reference of the model that made the calls."""
+    background: BackgroundProcesses
+    """The processes that calls of the session have started."""
     records: FileRecords
     """Which files the model knows, and how."""
     text_cap_bytes: int = TEXT_CAP_BYTES
@@ -150,6 +156,22 @@ class CallContext:
         if all(media.digest != digest for media in await self.media()):
             raise NotFound(f"this session holds no medium {digest[:80]}")
         return await self._services.media.load(digest)
+
+    @property
+    def session_id(self) -> str:
+        return self._services.session_id
+
+    @property
+    def model(self) -> str:
+        return self._services.model
+
+    @property
+    def tool_names(self) -> Collection[str]:
+        return tuple(self._services.tools)
+
+    @property
+    def background(self) -> BackgroundProcesses:
+        return self._services.background
 
     @property
     def file_records(self) -> FileRecords:

@@ -3,7 +3,7 @@ stands for stays as a branch, and its media can still be called back."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -11,7 +11,7 @@ import msgspec
 from loom.agent.ports import SessionRecord
 from loom.compile.policy import Override, Placed, override_key
 from loom.compile.request import RequestInput
-from loom.content.blocks import AudioBlock, DocumentBlock, ImageBlock, TextBlock
+from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, TextBlock, UnknownBlock
 from loom.content.messages import Message, media_blocks, user
 from loom.errors import ContentError
 from loom.session import NewNode, SessionChange
@@ -40,8 +40,27 @@ def summary_request(request: RequestInput) -> RequestInput:
     return msgspec.structs.replace(request, draft=(user(INSTRUCTIONS),), policy=policy)
 
 
-async def summary_change(record: SessionRecord, path: Sequence[Placed], answer: ModelAnswer) -> SessionChange:
-    """Return the change that puts a summary below the root; raise `ContentError` if there is no whole summary."""
+def pinned_blocks(path: Sequence[Placed], overrides: Mapping[str, Override]) -> tuple[ContentBlock, ...]:
+    """Return the blocks that the user pinned (`full`): they are carried over as they are, never condensed."""
+    found: list[ContentBlock] = []
+    for placed in path:
+        for at, block in enumerate(placed.message.blocks):
+            is_content = isinstance(block, TextBlock | ImageBlock | DocumentBlock | AudioBlock)
+            if is_content and overrides.get(override_key(placed.id, at)) == "full":
+                found.append(block)
+    return tuple(found)
+
+
+def is_due(tokens: int, window: int, threshold: float | None) -> bool:
+    """Return whether a request of so many tokens is to be summarised before the next message."""
+    return threshold is not None and tokens >= threshold * window
+
+
+async def summary_change(
+    record: SessionRecord, path: Sequence[Placed], answer: ModelAnswer, pinned: Sequence[ContentBlock] = ()
+) -> SessionChange:
+    """Return the change that puts a summary below the root, with the pinned blocks behind it; raise `ContentError` if
+    there is no whole summary."""
     folded = answer.result
     summary = folded.message.text.strip() if folded is not None and folded.message is not None else ""
     if folded is not None and folded.stop not in _COMPLETE:
@@ -51,10 +70,13 @@ async def summary_change(record: SessionRecord, path: Sequence[Placed], answer: 
         )
     if not summary:
         raise ContentError("the model wrote no summary.", hint="Try again, or choose another model.")
-    media = _newest_media(path)
+    kept = {block.media.digest for block in pinned if not isinstance(block, TextBlock | UnknownBlock)}
+    media = [block for block in _newest_media(path) if block.media.digest not in kept]
     names = ", ".join(f"{block.media.name or block.media.media_type} ({_short(block.media.digest)})" for block in media)
     text = f"[A summary of the {len(path)} messages before, by {answer.meta.get('model', '')}]\n\n{summary}"
-    message = user(TextBlock(f"{text}\n\n[Media that were shown: {names}]" if names else text), *media)
+    text += f"\n\n[Media that were shown: {names}]" if names else ""
+    text += "\n\n[The whole conversation is kept: the tool recall finds what was said.]"
+    message = user(TextBlock(text), *media, *pinned)
     meta = {**answer.meta, "summarises": path[-1].id}
     return SessionChange(
         move_to=await record.parent(path[0].id),
@@ -63,9 +85,11 @@ async def summary_change(record: SessionRecord, path: Sequence[Placed], answer: 
     )
 
 
-def hidden_media(node: str, message: Message) -> dict[str, Override]:
-    """Return the overrides that keep the media of a summary out of requests until they are called back."""
-    return {override_key(node, at): "omitted" for at in range(1, len(message.blocks))}
+def media_overrides(node: str, message: Message, pinned: Sequence[ContentBlock]) -> dict[str, Override]:
+    """Return the overrides that keep the media of a summary out of requests until they are called back, and pinned
+    blocks in them."""
+    first_pinned = len(message.blocks) - len(pinned)
+    return {override_key(node, at): "full" if at >= first_pinned else "omitted" for at in range(1, len(message.blocks))}
 
 
 def _newest_media(path: Sequence[Placed]) -> list[ImageBlock | DocumentBlock | AudioBlock]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -18,9 +19,16 @@ from loom.tools.workspace import open_file, read_whole
 
 
 async def read_conversation(
-    data: bytes, shelf: MediaWriter, *, limits: IntakeLimits = IntakeLimits(), roots: Sequence[Path] = ()
+    data: bytes | dict[str, Any],
+    shelf: MediaWriter,
+    *,
+    limits: IntakeLimits = IntakeLimits(),
+    roots: Sequence[Path] = (),
 ) -> UpgradedConversation:
-    """`roots` are the folders from which old blocks may still take their files; outside of them they become text."""
+    """Read a conversation from JSON, as text or parsed, and store its media. Raise `ContentError` if it is none.
+
+    `roots` are the folders from which old blocks may still take their files; outside of them they become text.
+    """
     kept: list[bytes] = []
     refused: list[str] = []
 
@@ -51,9 +59,9 @@ async def read_conversation(
     return msgspec.structs.replace(upgraded, notices=(*upgraded.notices, *dict.fromkeys(refused)))
 
 
-def _upgrade(data: bytes, lift: StoreLegacyMedia, fetch: FetchLegacyMedia) -> UpgradedConversation:
+def _upgrade(data: bytes | dict[str, Any], lift: StoreLegacyMedia, fetch: FetchLegacyMedia) -> UpgradedConversation:
     try:
-        value = msgspec.json.decode(data)
+        value = data if isinstance(data, dict) else msgspec.json.decode(data)
     except msgspec.DecodeError as error:
         raise ContentError(
             f"this is not JSON: {error}", hint="Give a conversation: a list of messages, or an object that has one."

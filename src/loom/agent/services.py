@@ -19,6 +19,7 @@ from loom.errors import ProviderError
 from loom.formats.facts import IntakeLimits
 from loom.models import Model, Usage
 from loom.prompt import Prompt, Sampling
+from loom.tools.background import BackgroundProcesses
 from loom.tools.base import Tool
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     steps: Steps
     batching: WriteBatching
     tool_output_bytes: int
+    compact_at: float | None
+    """The part of the window that a request may fill before the conversation is summarised; None: never."""
     secrets: frozenset[str]
     """Values that no tool's result may show."""
     auto_context: tuple[str, ...]
@@ -80,6 +83,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     wait_tools: Callable[[], Awaitable[None]]
     """Waits until the tools of MCP servers are known."""
     lock: Callable[[str], SessionLock]
+    background: Callable[[str], BackgroundProcesses]
+    """Returns the background processes of a session."""
 
     def select_tools(self, names: Collection[str] | None) -> Mapping[str, Tool]:
         """Return the tools that may be called; None means all."""

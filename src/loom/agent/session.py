@@ -13,6 +13,7 @@ from typing import Final, Literal
 
 import msgspec
 
+from loom.agent import compact
 from loom.agent.checkpoint import (
     Compact,
     NewMessage,
@@ -49,11 +50,16 @@ from loom.events import (
 )
 from loom.prompt import Receipt
 from loom.session import NewNode, Options, Queued, Reply, SessionChange
+from loom.tools.background import BackgroundProcess
+from loom.tools.todos import Todo, current_todos
 from loom.tools.undo import restore
 
 HEARTBEAT_SECONDS: Final = 1.0
 _FIRST_WAIT_SECONDS: Final = 0.02
 _LONGEST_WAIT_SECONDS: Final = 0.5
+_SHORTEST_COMPACTED: Final = 8
+"""Messages of a conversation that is summarised by itself at least."""
+COMPACTING: Final = "The conversation fills most of the model's window and is summarised; all of it stays as a branch."
 _SUPERSEDED: Final = "A new message was sent, so the pending approval was denied."
 
 Show = Callable[[Event], None]
@@ -194,11 +200,21 @@ class SessionTurns:
         """
         message, mentioned, notices = await self._ingest(content)
         options = msgspec.structs.replace(self._options(model, parent, n), mentioned=mentioned)
+        return await self._enqueue(key, message, options, notices)
+
+    async def _enqueue(self, key: str, message: Message, options: Options, notices: tuple[str, ...]) -> Queued:
         queued = await self._record.enqueue(key, message, options)
         if queued.is_new:
             events = [NoticeRaised(text=notice, code="door") for notice in notices]
             await self._record.append_events([MessageQueued(message=message, id=queued.id), *events])
         return msgspec.structs.replace(queued, notices=notices)
+
+    async def steer(self, *content: Content, key: str = "") -> Queued:
+        """Send a message to the turn that runs: the model reads it at its next step. Where no turn runs, or none takes
+        a further step, it is answered like any queued message."""
+        message, mentioned, notices = await self._ingest(content)
+        options = msgspec.structs.replace(self._options("", None, 1), mentioned=mentioned, steers=True)
+        return await self._enqueue(key, message, options, notices)
 
     async def post_again(self, node: str | None = None, *, key: str = "", model: str = "", n: int = 1) -> Queued:
         """The same for another answer to the question above `node`."""
@@ -241,6 +257,8 @@ class SessionTurns:
             if is_same and not (self._last is not None and self._last.stop_reason == "cancel"):
                 return False
             last = first
+            if first.message is not None and not first.options.parent:
+                await self._compact_if_due(first.options.model, show)
             turn = await self._run_turn(partial(begin_turn, request=QueuedMessage(queued=first)), show, releases=True)
             if turn.state in ("lost", "interrupted"):
                 return False
@@ -271,12 +289,28 @@ class SessionTurns:
             async with self._heartbeat():
                 if not await self._continue_left_turn(show_left or show, is_superseded=True):
                     return
+                if isinstance(request, NewMessage) and not request.parent:
+                    await self._compact_if_due(request.model, show)
                 for answer in range(n):
                     turn = await self._run_turn(partial(begin_turn, request=request), show, releases=answer == n - 1)
                     if turn.state != "finished":
                         return
                     model, tools = turn.checkpoint.model, turn.checkpoint.tools
                     request = Regenerate(node=turn.question, model=model, tools=None if tools is None else tuple(tools))
+
+    async def _compact_if_due(self, model: str, show: Show) -> None:
+        """Summarise the conversation before the next message if its request would fill too much of the window. Where
+        the model writes no summary, the message is answered all the same: trimming keeps the request within limits."""
+        threshold = self._services.compact_at
+        snapshot = await self._record.snapshot()
+        if threshold is None or len(snapshot.path) < _SHORTEST_COMPACTED or self._is_draining:
+            return
+        request = await self.next_request(model)
+        totals = request.receipt.totals
+        if not compact.is_due(totals.tokens, request.prompt.model.limits.context_tokens, threshold):
+            return
+        show(NoticeRaised(text=COMPACTING, code="compacted"))
+        await self._run_turn(partial(begin_turn, request=Compact(model=model)), show)
 
     async def _run_turn(self, begin: Callable[[Turn], Awaitable[bool]], show: Show, *, releases: bool = False) -> Turn:
         """Run one turn to its end; if the caller is cancelled, the turn is, too."""
@@ -336,6 +370,18 @@ class SessionTurns:
         async with self._exclusive():
             await self._close_turn_that_was_left()
             await self._record.commit(SessionChange(move_to=node), lambda _: Completion())
+
+    async def todos(self) -> tuple[Todo, ...]:
+        """Return the agent's current list of what is to be done."""
+        return current_todos(await self.path())
+
+    def processes(self) -> tuple[BackgroundProcess, ...]:
+        """Return the background processes that this session has started in this process of Loom."""
+        return self._services.background(self.id).list_processes()
+
+    async def stop_process(self, name: str) -> None:
+        """Stop a background process; raise ToolError that lists those that there are."""
+        await self._services.background(self.id).get(name).stop()
 
     async def changes(self) -> tuple[ChangedStep, ...]:
         """Return the steps of the current path that changed files."""

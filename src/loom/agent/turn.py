@@ -26,6 +26,7 @@ from loom.agent.failures import lease_lost, limit_reached, turn_cancelled, turn_
 from loom.agent.ingest import ingest
 from loom.agent.loop import run_steps
 from loom.agent.ports import Command, Committed, Completion, SessionRecord
+from loom.agent.repeats import mark_repeats
 from loom.agent.services import Services
 from loom.agent.sink import EventSink
 from loom.agent.step import ModelAnswer, StepOutput, ask_model, pause_before_retry, words_of
@@ -353,11 +354,30 @@ class Turn:
             calls, self._call_services(), self.request.model.capabilities, self.earlier, self.done
         )
         self.earlier = EarlierCalls()
-        nodes = [NewNode(message=tool(*outcome.results), source="tool")]
+        results = mark_repeats(calls, outcome.results, [placed.message for placed in self.request.path])
+        nodes = [NewNode(message=tool(*results), source="tool")]
         if outcome.injected:
             nodes.append(NewNode(message=Message("user", outcome.injected), source="tool"))
-        committed = await self.commit(SessionChange(nodes=tuple(nodes)))
-        return StepValue(node=committed.nodes[-1])
+        await self.commit(SessionChange(nodes=tuple(nodes)))
+        await self._take_steering()
+        return StepValue(node=self._head)
+
+    async def _take_steering(self) -> None:
+        """Store messages that were sent to steer this turn behind the results, so that the next step reads them."""
+        for queued in await self.record.queue():
+            message = queued.message
+            if message is None or not queued.options.steers or queued.options.parent:
+                return
+            stored = message
+
+            def complete(nodes: tuple[str, ...], stored: Message = stored) -> Completion:
+                return Completion(events=[MessageStored(node=nodes[-1], message=stored)])
+
+            def then(committed: Committed, stored: Message = stored) -> None:
+                if self.input is not None and not committed.is_gone:
+                    self.input = self.input.extend([DetachedMessage(committed.nodes[-1], stored)])
+
+            await self.sink.commit(SessionChange(queued=queued.id), complete, then)
 
     def _continuing_request(self) -> RequestInput:
         """Where the path ends with words of an answer that was cut off, the model is asked to continue them."""
@@ -458,7 +478,8 @@ class Turn:
 
     async def _store_summary(self, answer: ModelAnswer, finished: StepFinished) -> StepValue:
         """The head goes to the summary; the path that it stands for stays as a branch."""
-        change = await compact.summary_change(self.record, self.request.path, answer)
+        pinned = compact.pinned_blocks(self.request.path, self.request.overrides)
+        change = await compact.summary_change(self.record, self.request.path, answer, pinned)
         change = msgspec.structs.replace(change, lease=self._final_lease)
         (new,) = change.nodes
 
@@ -468,7 +489,7 @@ class Turn:
             return Completion(
                 events=[MessageStored(node=node, message=new.message), finished, over],
                 settings={"running": None},
-                overrides=compact.hidden_media(node, new.message),
+                overrides=compact.media_overrides(node, new.message, pinned),
             )
 
         def then(_: Committed) -> None:
@@ -574,6 +595,9 @@ class Turn:
             emit_now=self.sink.emit_now,
             messages=messages,
             on_finished=on_finished,
+            session_id=self.record.id,
+            model=self.request.model.alias or self.request.model.reference,
+            background=self.services.background(self.record.id),
             records=self.files.records,
             text_cap_bytes=cap_bytes,
             secrets=self.services.secrets,

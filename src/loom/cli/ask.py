@@ -15,7 +15,6 @@ import msgspec
 from loom.cli.shared.attachments import (
     MessageInput,
     add_password_hint,
-    attachment,
     named_files,
     prepare_files,
     read_message,
@@ -51,6 +50,7 @@ from loom.content.messages import text_of
 from loom.errors import ContentError, LoomError
 from loom.models import Usage
 from loom.runtime import Runtime
+from loom.runtime.attachments import attachment
 from loom.runtime.session import LocalSession
 
 _MOST_ANSWERS = 20

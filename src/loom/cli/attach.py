@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from loom.cli.chat import Chat
+from loom.cli.line_chat import Chat
 from loom.cli.shared.approval_prompt import AnySession, is_interactive
 from loom.cli.shared.attachments import MessageInput
 from loom.cli.shared.options import MessageOptions

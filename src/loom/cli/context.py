@@ -15,7 +15,7 @@ import msgspec
 
 from loom.agent.ingest import ingest
 from loom.cli.models import service_without_key
-from loom.cli.shared.attachments import MessageInput, ingest_content, limit_pages
+from loom.cli.shared.attachments import MessageInput, ingest_content
 from loom.cli.shared.options import complete_models
 from loom.cli.shared.plan import (
     CompileSource,
@@ -49,6 +49,7 @@ from loom.providers.http import WIRES
 from loom.providers.media_body import MediaBody, elide_media
 from loom.runtime import Runtime, price
 from loom.runtime.agents import agent_tools, apply_vision, find_agent
+from loom.runtime.attachments import limit_pages
 
 if TYPE_CHECKING:
     from loom.cli.ask import AskOptions

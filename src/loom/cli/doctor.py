@@ -366,7 +366,7 @@ def check_extras() -> list[Finding]:
 
 def check_terminal() -> list[Finding]:
     try:
-        chosen = terminal_images.protocol()
+        chosen = terminal_images.choose_protocol()
     except LoomError as error:
         return [Finding("terminal", "problem", str(error))]
     if chosen == "off":

@@ -10,7 +10,6 @@ from typing import Any
 import click
 import msgspec
 
-from loom.cli.shared.attachments import existing_file
 from loom.cli.shared.terminal import safe_text, sentence
 from loom.config import load_config
 from loom.content.blocks import ContentBlock, DocumentBlock, TextBlock, clean_text
@@ -20,6 +19,7 @@ from loom.errors import ExtraMissing, LoomError, Unsupported
 from loom.formats import render
 from loom.formats.facts import IntakeLimits
 from loom.formats.intake import accept
+from loom.runtime.attachments import existing_file
 from loom.tools.files import read_file
 
 

@@ -175,6 +175,10 @@ class ContextSettings(Section, frozen=True, kw_only=True):
         tuple[str, ...],
         about('Text files whose content and changes are sent to the model: globs such as `"docs/**/*.md"`.'),
     ] = ()
+    compact_at: Annotated[
+        Annotated[float, Meta(ge=0, le=1)],
+        about("The part of the model's window that is filled when the conversation is summarised; 0 means never."),
+    ] = 0.8
     describer: Annotated[str, about("The model that describes images for text-only models; empty means none.")] = ""
 
 
@@ -291,6 +295,49 @@ class ApprovalSettings(Section, frozen=True, kw_only=True):
     rules: Annotated[tuple[ApprovalRule, ...], about("Rules in order; the last match wins.")] = ()
 
 
+class GatewayRoutes(Section, frozen=True, kw_only=True):
+    """Models by what a request holds."""
+
+    images: Annotated[str, about("The model for conversations with images or documents; empty: the one asked for.")] = (
+        ""
+    )
+
+
+class GatewayKey(Section, frozen=True, kw_only=True):
+    """A key for one client of the gateway."""
+
+    token: Annotated[Secret, about("The API key that the client sends.")] = msgspec.field(default_factory=Secret)
+    models: Annotated[
+        tuple[str, ...], about('Models it may use, as patterns such as `"claude-*"`; empty means all.')
+    ] = ()
+    max_usd_per_day: Annotated[
+        Annotated[float, Meta(ge=0, le=FEW)] | None, about("What its answers may cost a day (UTC).")
+    ] = None
+    max_requests_per_minute: Annotated[Positive | None, about("Requests per minute.")] = None
+
+
+class GatewaySettings(Section, frozen=True, kw_only=True):
+    """The gateway: programs that speak the API of Anthropic or OpenAI use any model through the daemon."""
+
+    aliases: Annotated[
+        Mapping[str, str],
+        about('Model names as clients send them, or patterns (`"claude-*"`), and the model to use; first match.'),
+    ] = msgspec.field(default_factory=dict[str, str])
+    routes: Annotated[GatewayRoutes, about("Models by what a request holds.")] = GatewayRoutes()
+    fallback: Annotated[
+        Mapping[str, tuple[str, ...]],
+        about("Models to try, in order, when a model is rate limited, unavailable, or refuses; by name or pattern."),
+    ] = msgspec.field(default_factory=dict[str, tuple[str, ...]])
+    notices: Annotated[
+        Literal["header", "inline"],
+        about("How clients learn what was reduced: headers and receipts, or also a line in the answer, once."),
+    ] = "header"
+    max_request_bytes: Annotated[Bytes, about("The largest request body.")] = 67_108_864
+    keys: Annotated[Mapping[str, GatewayKey], about("Keys of clients, by name.")] = msgspec.field(
+        default_factory=dict[str, GatewayKey]
+    )
+
+
 class McpServer(Section, frozen=True, kw_only=True):
     """An MCP server: a program (`command`) or a URL (`url`)."""
 
@@ -360,6 +407,7 @@ class Settings(Section, frozen=True, kw_only=True):
     bus: BusSettings = msgspec.field(default_factory=BusSettings)
     server: ServerSettings = msgspec.field(default_factory=ServerSettings)
     approval: ApprovalSettings = msgspec.field(default_factory=ApprovalSettings)
+    gateway: GatewaySettings = msgspec.field(default_factory=GatewaySettings)
     mcp: McpSettings = msgspec.field(default_factory=McpSettings)
 
 
@@ -404,6 +452,7 @@ PROTECTED: Final = (
     "media",
     "bus",
     "server",
+    "gateway",
     "mcp",
 )
 """Settings that a project file may change only in a trusted folder: where keys, data and commands go, and what all

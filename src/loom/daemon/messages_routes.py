@@ -115,7 +115,14 @@ async def _post(
     if not content:
         raise ContentError("The message is empty: send text, blocks, images or files.")
     accepted = await daemon.turns.post(
-        session.id, *content, key=key, model=body.model, parent=body.parent, n=body.n, tools=body.tools
+        session.id,
+        *content,
+        key=key,
+        model=body.model,
+        parent=body.parent,
+        n=body.n,
+        tools=body.tools,
+        steer=body.steer,
     )
     return _accepted_response(session.id, accepted, notices)
 

@@ -26,6 +26,7 @@ from loom.daemon import (
 )
 from loom.daemon import work_types as w
 from loom.daemon.dispatch import Call, Handle, Route, json_response
+from loom.daemon.gateway import routes as gateway
 
 _BINARY: Final = {"*/*": {"type": "string", "format": "binary"}}
 _EXPORTS: Final = {
@@ -79,6 +80,12 @@ def _row(method: str, path: str, handle: Handle, summary: str, **more: Any) -> R
 
 
 SESSION: Final = "/v1/sessions/{session}"
+
+
+def _foreign(method: str, path: str, handle: Handle, summary: str) -> Route:
+    """A route of another API: it checks the key and writes errors in that API's own way."""
+    return Route(method=method, path=path, handle=handle, summary=summary, is_open=True, is_listed=False)
+
 
 ROUTES: Final[tuple[Route, ...]] = (
     # health
@@ -143,6 +150,15 @@ ROUTES: Final[tuple[Route, ...]] = (
         needs="admin",
     ),
     _row("DELETE", "/v1/keys/{provider}", settings_routes.remove_key, "Forget a key.", answer=s.KeyList, needs="admin"),
+    # gateway: the APIs of others, described in docs/gateway.md
+    _foreign("POST", "/v1/messages", gateway.messages, "Anthropic Messages, for any model."),
+    _foreign("POST", "/v1/messages/count_tokens", gateway.count_tokens, "Estimate the tokens of an Anthropic request."),
+    _foreign("POST", "/v1/chat/completions", gateway.chat_completions, "OpenAI Chat Completions, for any model."),
+    _foreign("POST", "/v1/responses", gateway.responses, "OpenAI Responses, for any model."),
+    _foreign("GET", "/v1/responses/{response}", gateway.get_response, "A stored response."),
+    _foreign("DELETE", "/v1/responses/{response}", gateway.delete_response, "Delete a stored response."),
+    _foreign("GET", "/v1/receipts/{answer}", gateway.receipt, "What was reduced for an answer, and why."),
+    _foreign("GET", "/v1/models/{model:path}", gateway.get_model, "A model."),
     # sessions
     _row(
         "POST",
@@ -216,6 +232,22 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Files of the workspace.",
         query=s.FileQuery,
         answer=s.FileList,
+    ),
+    _row("GET", SESSION + "/todos", work_routes.list_todos, "The agent's todo list.", answer=w.TodoList),
+    _row("GET", SESSION + "/processes", work_routes.list_processes, "Its background processes.", answer=w.ProcessList),
+    _row(
+        "DELETE",
+        SESSION + "/processes/{process}",
+        work_routes.stop_process,
+        "Stop a background process.",
+        status=204,
+    ),
+    _row(
+        "GET",
+        "/v1/processes",
+        work_routes.list_all_processes,
+        "Background processes of all sessions.",
+        answer=w.ProcessList,
     ),
     _row("GET", SESSION + "/changes", work_routes.list_changes, "Steps that changed files.", answer=w.ChangeList),
     _row(

@@ -8,6 +8,7 @@ from typing import Final
 from loom.daemon.auth import Auth
 from loom.daemon.bus import open_bus
 from loom.daemon.feeds import Feeds
+from loom.daemon.gateway.clients import GatewayClients
 from loom.daemon.guard import RateLimits
 from loom.daemon.metrics import Metrics
 from loom.daemon.readiness import Readiness
@@ -34,6 +35,7 @@ class Daemon:
         self.metrics = Metrics()
         self.held = MemoryBudget()
         self.readiness = Readiness(runtime)
+        self.gateway_clients = GatewayClients(runtime.config, runtime.conversations.records)
         self._starting: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
 

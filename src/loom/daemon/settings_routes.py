@@ -25,6 +25,7 @@ from loom.config import Secret
 from loom.config.key_file import keys_file, read_keys, services, write_keys
 from loom.daemon import metrics
 from loom.daemon.dispatch import Call
+from loom.daemon.gateway.models import gateway_model
 from loom.daemon.problems import RequestError
 from loom.daemon.services import Daemon
 from loom.errors import ConfigError, NotFound
@@ -76,7 +77,12 @@ async def config(call: Call[None, None]) -> ConfigView:
 
 
 async def models(call: Call[None, None]) -> ModelList:
-    return await call.daemon.library.models()
+    """Return Loom's own list, and the same models as the APIs of OpenAI and Anthropic list them."""
+    found = await call.daemon.library.models()
+    aliases = [name for name in call.daemon.runtime.config.gateway.aliases if not set(name) & set("*?[")]
+    names = dict.fromkeys([*aliases, *(model.reference for model in found.models)])
+    data = tuple(gateway_model(name) for name in names)
+    return msgspec.structs.replace(found, data=data, first_id=data[0].id, last_id=data[-1].id)
 
 
 async def tools(call: Call[None, None]) -> ToolList:

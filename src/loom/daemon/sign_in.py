@@ -65,8 +65,10 @@ class Visitor(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def bearer(self) -> str:
+        """The token or key of a program: as a bearer, or as clients of Anthropic's API send it."""
         scheme, _, token = self.headers.get("authorization", "").partition(" ")
-        return self.token or (token.strip() if scheme.lower() == "bearer" else "")
+        named = token.strip() if scheme.lower() == "bearer" else self.headers.get("x-api-key", "").strip()
+        return self.token or named
 
     @property
     def cookie_name(self) -> str:

@@ -117,12 +117,16 @@ class Turns:
         parent: str | None = None,
         n: int = 1,
         tools: Sequence[str] | None = None,
+        steer: bool = False,
     ) -> AcceptedMessage:
         """Say something, now or when what runs is over. The same `key` again gives the first one back."""
         self._check_open()
         seq = await self._dispatch.events.head(session_id)
         session = await self._runtime.library.open(session_id, tools=tools)
-        queued = await session.post(*content, key=key, model=model, parent=parent, n=n)
+        if steer:
+            queued = await session.steer(*content, key=key)
+        else:
+            queued = await session.post(*content, key=key, model=model, parent=parent, n=n)
         return await self._accept(session, queued, seq)
 
     async def regenerate(

@@ -43,6 +43,7 @@ from loom.formats.worker import WorkerPool, hold_pool
 from loom.models import PDF, Model, Usage
 from loom.prompt import Prompt, Sampling
 from loom.runtime.agents import AGENT, agent_model, agent_services, agent_tools, find_agent
+from loom.runtime.conversations import ClientConversations
 from loom.runtime.custom_provider import REGISTERED, Answering
 from loom.runtime.dispatch import Dispatch
 from loom.runtime.event_log import EventLog
@@ -65,6 +66,7 @@ from loom.store.database import Database, open_database
 from loom.store.derived import DerivedCache
 from loom.store.events import Events
 from loom.store.forest import Forest
+from loom.store.gateway import GatewayRecords
 from loom.store.journal import Journal
 from loom.store.leases import Leases
 from loom.store.logins import Logins
@@ -76,6 +78,7 @@ from loom.store.queue import MessageQueue
 from loom.store.sessions import Sessions
 from loom.store.sweep import SweepReport, forget, sweep
 from loom.store.uploads import UploadRecords as StoredUploads
+from loom.tools.background import BackgroundProcess, BackgroundProcesses
 from loom.tools.base import Tool
 
 if TYPE_CHECKING:
@@ -148,6 +151,7 @@ class Runtime:
         """Whether sessions may use all tools of those servers; without it, only those that are among `tools`."""
         self.workers: WorkerPool | None = None
         """The processes that decode files; they end with the last runtime that is open."""
+        self._background: dict[str, BackgroundProcesses] = {}
         self._batching = WriteBatching()
         self._steps: Steps = steps or DirectSteps()
         self._http: Provider | None = None
@@ -179,6 +183,8 @@ class Runtime:
                     async with runtime.mcp:
                         yield runtime
         finally:
+            if runtime is not None:
+                await runtime._end_processes()
             if runtime is not None and runtime._connections is not None:
                 await runtime._connections.close()
             await database.close()
@@ -225,10 +231,12 @@ class Runtime:
 
     def built_in_tools(self) -> dict[str, Tool]:
         """Every tool that comes with Loom, by name; `tools` are those that sessions may use."""
+        from loom.runtime.agent_tools import ask_agent_tool, recall_tool
         from loom.tools.builtin import builtin_tools
         from loom.tools.egress import Egress
 
-        return builtin_tools(
+        own = {made.name: made for made in (recall_tool(self), ask_agent_tool(self))}
+        return own | builtin_tools(
             Egress(allow=self.config.tools.allow_hosts),
             sandbox=sandbox_for(self.config),
             variables=self.config.tools.environment,
@@ -318,6 +326,15 @@ class Runtime:
         notices = (*found.notices, *unmatched)
         return LocalSession(self.library, self._record(created.id), services, notices=notices, tools=tools)
 
+    @cached_property
+    def conversations(self) -> ClientConversations:
+        """Sessions of clients that send their whole history with each request."""
+        return ClientConversations(self.forest, self.sessions, GatewayRecords(self.database))
+
+    async def snapshot(self, session_id: str, node: str = "") -> Snapshot:
+        """Read a session and the path to a node (empty: its head)."""
+        return await self._record(session_id).snapshot(node)
+
     def _record(self, session_id: str) -> StoredRecord:
         return StoredRecord(self._stores, session_id, self.holder.name)
 
@@ -364,6 +381,7 @@ class Runtime:
             steps=self._steps,
             batching=self._batching,
             tool_output_bytes=self.config.context.tool_output_bytes,
+            compact_at=self.config.context.compact_at or None,
             secrets=self._secret_values,
             auto_context=self.auto_context,
             tools=self.available_tools(),
@@ -378,7 +396,21 @@ class Runtime:
             fetch=self.fetch,
             wait_tools=self.wait_tools,
             lock=self._lock,
+            background=self.background,
         )
+
+    def background(self, session_id: str) -> BackgroundProcesses:
+        """Return the background processes of a session: they end with it, at the latest with this runtime."""
+        return self._background.setdefault(session_id, BackgroundProcesses())
+
+    def all_processes(self) -> dict[str, tuple[BackgroundProcess, ...]]:
+        """Return the background processes of every session, by session."""
+        return {session_id: found.list_processes() for session_id, found in self._background.items()}
+
+    async def _end_processes(self) -> None:
+        found, self._background = list(self._background.values()), {}
+        for processes in found:
+            await processes.close()
 
     @cached_property
     def _secret_values(self) -> frozenset[str]:
@@ -524,6 +556,8 @@ class Runtime:
         """Delete a session and the media that only it used; gives the bytes freed."""
         since = datetime.now(UTC)
         digests = await self.sessions.delete(session_id)
+        if (processes := self._background.pop(session_id, None)) is not None:
+            await processes.close()
         freed = await forget(self.media, self.derived, digests, self.sessions.media_in_use, unless_since=since)
         self.settler.drop(digests)
         return freed

@@ -18,6 +18,7 @@ from loom.tools.look import look
 from loom.tools.sandbox import Sandbox
 from loom.tools.screenshot import screenshot_tool
 from loom.tools.slides import render_slides
+from loom.tools.todos import TODO_TOOL
 
 OPEN_INTERNET: Final = Egress()
 
@@ -46,5 +47,6 @@ def builtin_tools(
         render_slides,
         fetch_tool(egress),
         screenshot_tool(egress),
+        TODO_TOOL,
     )
     return {tool.name: tool for tool in tools}

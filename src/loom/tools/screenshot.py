@@ -32,6 +32,7 @@ BROWSERS: Final = ("chromium", "chromium-browser", "google-chrome", "google-chro
 DEADLINE_SECONDS: Final = 60.0
 MAX_HEIGHT_PX: Final = 8_000
 _LOAD_SECONDS: Final = 20.0
+_CONNECT_SECONDS: Final = 3.0
 _WIDTHS: Final = (200, 3_840)
 _HEIGHTS: Final = (200, 4_320)
 _PLACE_CHARS: Final = 40
@@ -114,6 +115,8 @@ async def _web(context: ToolContext, url: str, egress: Egress) -> ScreenshotTarg
         egress.check_known(place.host, place.port)
     why = "it is on this machine" if is_local else "what is in the address is told to that host"
     await context.approve(f"open {place.origin}", why=why)
+    if is_local:
+        await _check_listening(place.host, place.port)
     opened = await egress.allow_this_machine(place.host, place.port)
     if opened is None:
         await egress.addresses(place.host, place.port)
@@ -121,6 +124,19 @@ async def _web(context: ToolContext, url: str, egress: Egress) -> ScreenshotTarg
     if not is_local:
         await context.approve(f"open {place.origin} on this machine", why="its name leads here")
     return ScreenshotTarget(place.url, place.url, opened)
+
+
+async def _check_listening(host: str, port: int) -> None:
+    """Raise ToolError if nothing listens there: a browser would only show a blank page."""
+    try:
+        async with asyncio.timeout(_CONNECT_SECONDS):
+            _, writer = await asyncio.open_connection(host, port)
+    except OSError:  # TimeoutError is one
+        raise ToolError(
+            f"nothing listens on {host}:{port} (connection refused)",
+            hint="Start the server with start_process and network=true, and use the port that it announces.",
+        ) from None
+    writer.close()
 
 
 async def _file(context: ToolContext, path: str, egress: Egress) -> ScreenshotTarget:

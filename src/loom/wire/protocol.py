@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol
 
 from loom.errors import ProviderError
 from loom.events import DecoderEvent
@@ -62,25 +62,4 @@ class Wire(Protocol):
 
     def path(self, model: Model, /) -> str:
         """Where a request goes, behind the model's base URL."""
-        ...
-
-
-class AnswerEncoder(Protocol):
-    """The mirror of a decoder, for a gateway: model events in, the bytes of the protocol's own stream out."""
-
-    def feed(self, event: DecoderEvent, /) -> Iterator[bytes]: ...
-
-    def finish(self) -> Iterator[bytes]: ...
-
-
-class NewAnswerEncoder(Protocol):
-    def __call__(self, model: str, answer_id: str, /) -> AnswerEncoder: ...
-
-
-@runtime_checkable
-class AnswerWire(Protocol):
-    """A wire that a gateway can also speak to its clients."""
-
-    @property
-    def AnswerEncoder(self) -> NewAnswerEncoder:  # noqa: N802 - a class of each module
         ...

@@ -209,6 +209,17 @@ export interface FileReference {
   path: string;
 }
 
+/** A model as the APIs of OpenAI and Anthropic list it. */
+export interface GatewayModel {
+  id: string;
+  object?: "model";
+  type?: "model";
+  display_name: string;
+  created: number;
+  created_at: string;
+  owned_by: string;
+}
+
 /** A page of the path to a node, oldest first, and the state of the session. `watch(after=seq)` continues it without
     a gap. `more`: whether there are older messages; give the first one's node as `before`. */
 export interface History {
@@ -428,6 +439,7 @@ export interface MessageBody {
   parent?: string | null;
   n?: number;
   tools?: string[] | null;
+  steer?: boolean;
 }
 
 export interface MessageQuery {
@@ -460,9 +472,15 @@ export interface MessageView {
   siblings: string[];
 }
 
+/** `models` is Loom's own list; the other fields are what clients of OpenAI's and Anthropic's APIs read. */
 export interface ModelList {
   models: ModelView[];
   default: string;
+  object?: "list";
+  data?: GatewayModel[];
+  has_more?: boolean;
+  first_id?: string | null;
+  last_id?: string | null;
 }
 
 export interface ModelView {
@@ -623,6 +641,21 @@ export interface ProblemText {
   code: string;
   message: string;
   hint?: string;
+}
+
+export interface ProcessList {
+  processes: ProcessView[];
+}
+
+/** A background process of a session. `ports` are those on which it answers. */
+export interface ProcessView {
+  session: string;
+  process: string;
+  command: string;
+  is_running: boolean;
+  exit_code: number | null;
+  ports: number[];
+  seconds: number;
 }
 
 export interface QueueView {
@@ -799,6 +832,16 @@ export interface ThinkingSealed {
   index: number;
   opaque: Opaque;
   redacted?: boolean;
+}
+
+/** One item of the list. */
+export interface Todo {
+  text: string;
+  state?: "done" | "in_progress" | "pending";
+}
+
+export interface TodoList {
+  todos: Todo[];
 }
 
 export interface Token {

@@ -10,6 +10,7 @@ from collections.abc import Coroutine
 from types import TracebackType
 from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 
+from loom.cli.shared.options import ApprovalMode
 from loom.cli.shared.terminal import Colors, one_line, print_line, quiet_keys
 from loom.client import RemoteSession
 from loom.errors import LoomError
@@ -19,7 +20,6 @@ from loom.session import EventIterator
 
 AnySession: TypeAlias = LocalSession | RemoteSession
 """The two sessions that a command runs turns in."""
-ApprovalMode: TypeAlias = Literal["ask", "auto", "plan", "deny"]
 ApprovalChoice: TypeAlias = Literal["once", "always", "deny"]
 
 ApprovalReply: TypeAlias = tuple[ApprovalChoice, str]

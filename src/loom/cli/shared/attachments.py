@@ -3,35 +3,31 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
-import io
-import os
 import re
 import sys
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Final, TypeAlias, cast
+from typing import Final, TypeAlias
 
 import msgspec
 
 from loom.agent.ingest import Ingested, read_own_file
-from loom.content.blocks import ContentBlock, DocumentBlock, TextBlock, page_label, page_range
+from loom.cli.shared.options import FileOptions
+from loom.content.blocks import TextBlock
 from loom.content.inputs import Attachment, Content
 from loom.content.media import size_label
-from loom.errors import ConfigError, Encrypted, LoomError, NotFound, TooLarge, Unreadable
+from loom.errors import ConfigError, Encrypted, TooLarge, Unreadable
 from loom.formats.facts import IntakeLimits
 from loom.formats.pdf.unlock import unlock_pdf
 from loom.formats.sniff import sniff
 from loom.formats.sniff.kinds import label_of
 from loom.formats.text import decode_text
 from loom.runtime import Runtime
+from loom.runtime.attachments import PIPED, attachment, attachment_from_word
 
 _RANGE: Final = r"#([1-9][0-9]{0,6}(?:-[1-9][0-9]{0,6})?)"
-_PAGES: Final = re.compile(f"(.+){_RANGE}")
 _STDIN: Final = re.compile(f"-(?:{_RANGE})?")
-_PIPED: Final = "stdin"
-_LONGEST_PATH: Final = 4_096
 
 
 class MessageInput(msgspec.Struct, frozen=True):
@@ -67,80 +63,23 @@ def read_message(words: Sequence[str], attached: Sequence[str], limits: IntakeLi
     if from_stdin:
         if not piped:
             raise Unreadable("stdin is empty.", hint="Pipe a file into loom, or name it: -a FILE.")
-        whole = [Attachment(source=piped, name=_PIPED, pages=found[1] or "") for found in from_stdin]
+        whole = [Attachment(source=piped, name=PIPED, pages=found[1] or "") for found in from_stdin]
         return MessageInput(" ".join(said), (*files, *whole))
     if not piped.strip():
         return MessageInput(" ".join(said), tuple(files))
     if sniff(piped).category != "text" or len(piped) > limits.max_text_bytes:
-        return MessageInput(" ".join(said), (*files, Attachment(source=piped, name=_PIPED)))
+        return MessageInput(" ".join(said), (*files, Attachment(source=piped, name=PIPED)))
     return MessageInput(" ".join(said), tuple(files), decode_text(piped)[0].strip("\n"))
 
 
 def named_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
     """Words, and those of them that name an existing file."""
-    names = [word for word in words if _attachment_from_word(word) is not None]
+    names = [word for word in words if attachment_from_word(word) is not None]
     return [word for word in words if word not in names], names
-
-
-def attachment(name: str) -> Attachment:
-    """A file, a file with pages (`report.pdf#3-7`), or an address."""
-    if name.startswith(("http://", "https://")):
-        return Attachment(source=name)
-    found = _attachment_from_word(name)
-    if found is not None:
-        return found
-    if Path(name).is_dir():
-        raise Unreadable(f"{name} is a folder.", name=name, hint="Attach individual files.")
-    raise Unreadable(f"File not found: {name}", name=name, hint="Check the name; paths are relative to this folder.")
-
-
-def existing_file(word: str) -> Attachment | None:
-    """The file, or the pages of a file, that a word names; None where it names none."""
-    if not word or len(word) > _LONGEST_PATH or "\0" in word:
-        return None
-    if _is_file(word):
-        return Attachment(source=Path(word))
-    pages = _PAGES.fullmatch(word)
-    if pages and _is_file(pages[1]):
-        return Attachment(source=Path(pages[1]), pages=pages[2])
-    return None
-
-
-def _attachment_from_word(word: str) -> Attachment | None:
-    """The same; what stands behind the # of a file and is no range of pages is a mistake, not words to send."""
-    found = existing_file(word)
-    file, _, pages = word.rpartition("#")
-    if found is None and file and _is_file(file):
-        page_range(pages)
-    return found
-
-
-def _is_file(word: str) -> bool:
-    try:
-        return Path(word).is_file()
-    except OSError:  # a whole sentence can be longer than a file name may be
-        return False
 
 
 def _name_of(file: Attachment) -> str:
     return file.source.name if isinstance(file.source, Path) else "attachment"
-
-
-def limit_pages(blocks: Sequence[ContentBlock], pages_per_read: int) -> tuple[list[ContentBlock], list[str]]:
-    """Long documents begin with their first pages, and it is said how to get the others."""
-    shown: list[ContentBlock] = []
-    notices: list[str] = []
-    for block in blocks:
-        if not isinstance(block, DocumentBlock) or block.pages or (block.media.pages or 0) <= pages_per_read:
-            shown.append(block)
-            continue
-        count = block.media.pages or 0
-        more = page_label(pages_per_read + 1, min(2 * pages_per_read, count))
-        first = page_label(1, pages_per_read)
-        shown.append(msgspec.structs.replace(block, pages=first))
-        again = "-a -" if block.media.name == _PIPED else block.media.name
-        notices.append(f"attached {block.media.label}; sending {first}, more with {again}#{more}")
-    return shown, notices
 
 
 _MAX_PASSWORD_BYTES: Final = 4_096
@@ -153,15 +92,6 @@ _ENCRYPTED: Final = b"/Encrypt"
 
 Ingest: TypeAlias = Callable[..., Awaitable[Ingested]]
 """How content becomes blocks whose bytes are kept."""
-
-
-class FileOptions(msgspec.Struct, frozen=True, kw_only=True):
-    resizes: bool = True
-    pdf_password_file: str = ""
-
-    @property
-    def are_none(self) -> bool:
-        return self.resizes and not self.pdf_password_file
 
 
 async def prepare_files(files: Sequence[Attachment], wishes: FileOptions, runtime: Runtime) -> tuple[Attachment, ...]:
@@ -273,26 +203,3 @@ def type_notices(pairs: Sequence[tuple[str, str]]) -> list[str]:
         if found.media_type != media_type and not same_kind:
             notices.append(f"{Path(name).name} was declared as {media_type} but is {label_of(found.media_type)}")
     return notices
-
-
-_NONE_HERE: Final = "scp the file and @mention it, or open loom web --lan"
-
-
-def read_clipboard() -> list[Attachment]:
-    """Raises where there is no clipboard (over SSH there is none) or nothing on it that is a picture or a file."""
-    if os.environ.get("SSH_CONNECTION"):
-        raise LoomError("No clipboard available.", hint=_NONE_HERE)
-    grab: Any = importlib.import_module("PIL.ImageGrab")
-    try:
-        found: Any = grab.grabclipboard()
-    except importlib.import_module("PIL").UnidentifiedImageError:  # some programs give whatever they have
-        found = None
-    except (NotImplementedError, OSError):  # no program that could ask, or it failed: ChildProcessError is an OSError
-        raise LoomError("No clipboard available.", hint=f"Install wl-clipboard or xclip; or {_NONE_HERE}") from None
-    if isinstance(found, list):
-        return [Attachment(source=Path(str(name))) for name in cast("list[Any]", found)]
-    if found is None:
-        raise NotFound("No image on the clipboard.", hint="Copy one first.")
-    file = io.BytesIO()
-    found.save(file, "PNG")
-    return [Attachment(source=file.getvalue(), name="pasted.png")]

@@ -4,23 +4,45 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, Final, TypeAlias, TypeVar
+from typing import Any, Final, Literal, TypeAlias, TypeVar
 
 import click
 import msgspec
 from click.shell_completion import CompletionItem
 
-from loom.cli.shared.approval_prompt import ApprovalMode
-from loom.cli.shared.attachments import FileOptions
-from loom.cli.shared.session_lookup import LATEST, MessageTarget
 from loom.cli.shared.templates import Template, read_template
 from loom.cli.shared.terminal import PLAIN, is_plain
 
 F = TypeVar("F", bound=Callable[..., Any])
 Option: TypeAlias = Callable[[Any], Any]
+ApprovalMode: TypeAlias = Literal["ask", "auto", "plan", "deny"]
+
+LATEST: Final = "latest"
 
 _SAFE: Final = "A tool that the model may use; also all, safe (default: read-only tools) or none."
 _ALL: Final = "A tool that the model may use; all (default), safe or none."
+
+
+class MessageTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """Where a message goes: into a new session unless one of these says otherwise."""
+
+    last_here: bool = False
+    resume: str = ""
+    node: str = ""
+    fork: bool = False
+
+    @property
+    def is_new(self) -> bool:
+        return not (self.last_here or self.resume or self.node or self.fork)
+
+
+class FileOptions(msgspec.Struct, frozen=True, kw_only=True):
+    resizes: bool = True
+    pdf_password_file: str = ""
+
+    @property
+    def are_none(self) -> bool:
+        return self.resizes and not self.pdf_password_file
 
 
 class MessageOptions(msgspec.Struct, frozen=True, kw_only=True):

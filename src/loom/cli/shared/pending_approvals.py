@@ -9,9 +9,9 @@ import msgspec
 
 from loom.cli.shared.approval_prompt import ApprovalReply, answer, is_interactive
 from loom.cli.shared.daemon_lookup import open_session
-from loom.cli.shared.options import MessageOptions
+from loom.cli.shared.options import MessageOptions, MessageTarget
 from loom.cli.shared.renderers import TextRenderer, TurnOutcome
-from loom.cli.shared.session_lookup import MessageTarget, all_sessions, stored_session
+from loom.cli.shared.session_lookup import all_sessions, stored_session
 from loom.cli.shared.session_options import OutputFormat, renderer_for
 from loom.cli.shared.terminal import ProgressLine, one_line, print_line, sentence
 from loom.cli.shared.turns import RuntimeHost, run_turn

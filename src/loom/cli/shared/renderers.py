@@ -177,7 +177,7 @@ class TerminalRenderer(TextRenderer):
         super().__init__(streams=streams, shows_reasoning=shows_reasoning)
         self._load = load
         self._markdown = Markdown(width())
-        self._protocol: terminal_images.ImageProtocol = terminal_images.protocol()
+        self._protocol: terminal_images.ImageProtocol = terminal_images.choose_protocol()
         self._sources: dict[str, None] = {}
 
     async def event(self, event: Event) -> None:

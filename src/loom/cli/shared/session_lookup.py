@@ -6,8 +6,7 @@ from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Final
 
-import msgspec
-
+from loom.cli.shared.options import LATEST, MessageTarget
 from loom.errors import ConfigError, NotFound
 from loom.runtime import Runtime
 from loom.runtime.session import LocalSession
@@ -15,20 +14,6 @@ from loom.store.session_rows import StoredSession
 
 _PAGE: Final = 100
 _SHORTEST_ID: Final = 6
-LATEST: Final = "latest"
-
-
-class MessageTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a message goes: into a new session unless one of these says otherwise."""
-
-    last_here: bool = False
-    resume: str = ""
-    node: str = ""
-    fork: bool = False
-
-    @property
-    def is_new(self) -> bool:
-        return not (self.last_here or self.resume or self.node or self.fork)
 
 
 async def all_sessions(runtime: Runtime) -> AsyncIterator[StoredSession]:

@@ -13,7 +13,7 @@ import msgspec
 
 from loom.atomic_file import write_file_whole
 from loom.cli.shared import terminal
-from loom.cli.shared.attachments import MessageInput, add_password_hint, ingest_content, limit_pages, prepare_files
+from loom.cli.shared.attachments import MessageInput, add_password_hint, ingest_content, prepare_files
 from loom.cli.shared.options import MessageOptions
 from loom.cli.shared.renderers import JsonRenderer, StreamJsonRenderer, TerminalRenderer, TextRenderer, TurnRenderer
 from loom.cli.shared.templates import fill_template
@@ -24,6 +24,7 @@ from loom.content.inputs import Attachment, Content
 from loom.errors import ConfigError
 from loom.runtime import FIRST_CHOICES, Runtime, key_names
 from loom.runtime.agents import agent_model, find_agent
+from loom.runtime.attachments import limit_pages
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 

@@ -5,52 +5,21 @@ from __future__ import annotations
 import base64
 import importlib
 import io
-import os
 import re
 import zlib
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Iterator
+from typing import Any, Final
 
 import msgspec
 
-from loom.cli.shared.terminal import is_plain
-from loom.errors import ConfigError
+from loom.tui.image_protocol import ImageProtocol, choose_protocol
 
-ImageProtocol: TypeAlias = Literal["off", "halfcell", "sixel", "kitty", "iterm2"]
+__all__ = ["ImageProtocol", "choose_protocol", "decode_png", "draw_image", "side_px", "sixels"]
 
 COLUMNS: Final = 60
 ROWS: Final = 20
 _KITTY_CHUNK: Final = 4096
-_SIXEL_TERMS: Final = ("foot", "mlterm", "contour", "yaft")
-_KONSOLE_WITH_SIXEL: Final = 220400
 _CHANNELS: Final = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
-
-
-def protocol(environ: Mapping[str, str] | None = None) -> ImageProtocol:
-    """What this terminal can show."""
-    environ = os.environ if environ is None else environ
-    told = environ.get("LOOM_IMAGES", "")
-    if told:
-        if told not in ("off", "halfcell", "sixel", "kitty", "iterm2"):
-            raise ConfigError(f"LOOM_IMAGES is off, halfcell, sixel, kitty or iterm2, not {told!r}.")
-        return told
-    if is_plain(environ) or environ.get("NO_COLOR") or environ.get("TERM", "dumb") == "dumb":
-        return "off"
-    in_multiplexer = environ.get("TMUX") or environ.get("TERM", "").startswith(("screen", "tmux"))
-    program = environ.get("TERM_PROGRAM", "")
-    if not in_multiplexer and (environ.get("KITTY_WINDOW_ID") or program in ("ghostty", "WezTerm")):
-        return "kitty"
-    if not in_multiplexer and (program == "iTerm.app" or environ.get("LC_TERMINAL") == "iTerm2"):
-        return "iterm2"
-    if not in_multiplexer and (environ.get("TERM", "").startswith(_SIXEL_TERMS) or _is_konsole(environ)):
-        return "sixel"
-    has_colours = environ.get("COLORTERM") in ("truecolor", "24bit") or "256color" in environ.get("TERM", "")
-    return "halfcell" if has_colours else "off"
-
-
-def _is_konsole(environ: Mapping[str, str]) -> bool:
-    version = environ.get("KONSOLE_VERSION", "")
-    return version.isdigit() and int(version) >= _KONSOLE_WITH_SIXEL
 
 
 def side_px(chosen: ImageProtocol) -> int:

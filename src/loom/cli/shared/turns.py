@@ -9,8 +9,9 @@ from typing import Protocol
 
 import msgspec
 
-from loom.cli.shared.approval_prompt import AnySession, ApprovalMode, ApprovalReply, EventLookahead, answer_in
+from loom.cli.shared.approval_prompt import AnySession, ApprovalReply, EventLookahead, answer_in
 from loom.cli.shared.exit_codes import TurnError
+from loom.cli.shared.options import ApprovalMode
 from loom.cli.shared.renderers import TurnOutcome, TurnRenderer
 from loom.cli.shared.terminal import ProgressLine
 from loom.content.blocks import ThinkingBlock

@@ -1,0 +1,394 @@
+"""The line interface of `loom chat --plain`: for screen readers, pipes and terminals that cannot do more.
+
+The prompt is read between turns, in the ordinary way, so that editing, history and Ctrl+C work as in a shell; Ctrl+C
+during an answer ends the answer, not the chat. A new slash command is an entry of `Chat.commands` and a method.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import sys
+from abc import ABC, abstractmethod
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import AsyncExitStack
+from functools import partial
+from typing import Any, Final, NamedTuple
+
+import click
+
+from loom.cli.context import print_table
+from loom.cli.log import draw_tree
+from loom.cli.shared.approval_prompt import AnySession
+from loom.cli.shared.attachments import MessageInput
+from loom.cli.shared.daemon_lookup import open_session
+from loom.cli.shared.footer import footer, media_hints
+from loom.cli.shared.options import MessageOptions
+from loom.cli.shared.pending_approvals import answer_pending
+from loom.cli.shared.plan import compile_session
+from loom.cli.shared.renderers import TurnOutcome, TurnRenderer
+from loom.cli.shared.session_lookup import open_place
+from loom.cli.shared.session_options import (
+    apply_template,
+    choose_tools,
+    ingest_input,
+    model_for,
+    print_notices,
+    print_warnings,
+    renderer_for,
+    requested_model,
+    stored_key,
+    use_key,
+)
+from loom.cli.shared.terminal import Colors, ProgressLine, one_line, print_line, quiet_keys, sentence, width
+from loom.cli.shared.turns import RuntimeHost, TurnHost, run_turn
+from loom.config import load_config
+from loom.content.inputs import Attachment
+from loom.content.messages import text_of
+from loom.errors import ContentError, LoomError
+from loom.runtime import Runtime
+from loom.runtime.attachments import attachment, read_clipboard
+from loom.runtime.session import LocalSession
+from loom.session import EventIterator
+from loom.tui.dropped_paths import parse_dropped_paths
+
+_MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
+_PUNCTUATION: Final = ",.;:!?)"
+
+
+def run_line_chat(options: MessageOptions) -> int:
+    """Chat line by line until the input ends."""
+    with asyncio.Runner() as runner:
+        stack = AsyncExitStack()
+        runtime = runner.run(stack.enter_async_context(Runtime.open(load_config(flags=options.flags))))
+        try:
+            return LocalChat(runner, runtime, options).run()
+        finally:
+            runner.run(stack.aclose())
+
+
+class SlashCommand(NamedTuple):
+    arguments: str
+    help: str
+    run: Callable[[str], Coroutine[Any, Any, None]]
+
+
+class Chat(ABC):
+    """An interactive chat in any `Session`: reads lines, runs slash commands, sends messages and shows the turns."""
+
+    def __init__(self, runner: asyncio.Runner, host: TurnHost, options: MessageOptions) -> None:
+        self._runner = runner
+        self._host = host
+        self._options = options
+        self._session: AnySession | None = None
+        self._attachments = [attachment(name) for name in options.template.attach]
+        self._ink = Colors(sys.stdout)
+
+    @abstractmethod
+    async def _open(self) -> str:
+        """Open the session that is continued, if any, settle its pending approvals, and return the header line."""
+
+    @abstractmethod
+    async def _send(self, message: MessageInput) -> None:
+        """Send a message, in a new session if there is none yet, and show the turn."""
+
+    @abstractmethod
+    async def _use_model(self, name: str) -> str:
+        """Use this model from now on, or only look if `name` is empty. Return its reference."""
+
+    @abstractmethod
+    def _renderer(self) -> TurnRenderer: ...
+
+    def commands(self) -> dict[str, SlashCommand]:
+        """The slash commands by name; the docstring of this module says where a new one goes."""
+        return {
+            "model": SlashCommand("[NAME]", "choose a model; without a name, show the current one", self._model),
+            "attach": SlashCommand(
+                "FILE", "send a file with the next message; also @FILE inside a message", self._attach
+            ),
+            "paste": SlashCommand("", "attach the image on the clipboard", self._paste),
+            "fork": SlashCommand("", "continue in a new session; the old one is unchanged", self._fork),
+            **self._more_commands(),
+            "help": SlashCommand("", "this", self._help),
+            "quit": SlashCommand("", "exit (also Ctrl+D). Continue later with -c", self._help),
+        }
+
+    def _more_commands(self) -> dict[str, SlashCommand]:
+        """Slash commands that only this kind of chat has."""
+        return {}
+
+    def run(self) -> int:
+        header = self._runner.run(self._open())
+        sys.stdout.write(self._ink.dim(f"loom · {header} · /help, Ctrl+D to exit") + "\n")
+        sys.stdout.flush()
+        use_line_editing()
+        while (line := read_line(self._prompt())) is not None:
+            if is_quit(line):
+                break
+            self._run_line(line.strip())
+        if self._attachments:
+            print_line(f"not sent: {', '.join(map(_name, self._attachments))}")
+        return 0
+
+    def _prompt(self) -> str:
+        chips = "".join(f"[{_name(item)}] " for item in self._attachments)
+        return f"{chips}› "
+
+    def _run_line(self, line: str) -> None:
+        """Run a slash command or send a message. Errors are printed; the chat continues."""
+        if not line:
+            return
+        is_command = line.startswith("/") and not parse_dropped_paths(line)
+        try:
+            with quiet_keys():
+                self._runner.run(self._command(line) if is_command else self._say(line))
+        except LoomError as error:
+            print_line(sentence(error))
+        except KeyboardInterrupt:
+            print_interrupted()
+
+    def _command(self, line: str) -> Coroutine[Any, Any, None]:
+        name, _, rest = line[1:].partition(" ")
+        commands = self.commands()
+        if name not in commands:
+            raise unknown_command(name)
+        return commands[name].run(rest.strip())
+
+    async def _say(self, line: str) -> None:
+        words, mentioned = mentions(line)
+        message = MessageInput(words, (*self._attachments, *mentioned))
+        self._attachments = []
+        await self._send(message)
+
+    async def _render_turn(
+        self,
+        session: AnySession,
+        turn: EventIterator,
+        progress: ProgressLine,
+        *,
+        said: str = "",
+        advise: Callable[[TurnOutcome], Awaitable[Sequence[str]]] | None = None,
+    ) -> TurnOutcome:
+        outcome = await run_turn(
+            self._host,
+            session,
+            turn,
+            self._renderer(),
+            said=said,
+            permission=self._options.permission,
+            priced=sys.stdout.isatty(),
+            shows_reasoning=self._options.shows_reasoning,
+            progress=progress,
+            advise=advise,
+        )
+        if outcome.error is not None:
+            print_line(sentence(outcome.error))
+        elif sys.stdout.isatty():
+            click.echo(self._ink.dim(footer(outcome)) + "\n")
+        return outcome
+
+    async def _model(self, name: str) -> None:
+        reference = await self._use_model(name)
+        click.echo(f"{reference} is now the model" if name else reference)
+
+    async def _attach(self, name: str) -> None:
+        if not name:
+            raise LoomError("No file given.", hint="Example: /attach report.pdf#3-7")
+        self._attachments.append(attachment(name.strip("\"'")))
+
+    async def _paste(self, _: str) -> None:
+        self._attachments += await asyncio.to_thread(read_clipboard)
+
+    async def _fork(self, _: str) -> None:
+        if self._session is None:
+            raise LoomError("The conversation is empty: nothing to fork.")
+        self._session = await self._session.fork()
+        click.echo(f"now in {self._session.id}; the old session is unchanged")
+
+    async def _help(self, _: str) -> None:
+        for name, found in self.commands().items():
+            click.echo(f"{f'/{name} {found.arguments}':<19}{found.help}")
+
+
+class LocalChat(Chat):
+    """A chat in a session of this process. Messages go through the daemon where one runs with the same settings."""
+
+    def __init__(self, runner: asyncio.Runner, runtime: Runtime, options: MessageOptions) -> None:
+        super().__init__(runner, RuntimeHost(runtime), options)
+        self._runtime = runtime
+        self._model_name = options.model
+        self._key = stored_key(runtime, options)
+        self._tools: Sequence[str] | None = None
+
+    def _more_commands(self) -> dict[str, SlashCommand]:
+        return {
+            "context": SlashCommand("[A,B]", "what the next request would contain, for these models", self._context),
+            "compact": SlashCommand(
+                "", "summarise the conversation and continue; everything stays in the tree", self._compact
+            ),
+            "tree": SlashCommand("", "the conversation with its branches", self._tree),
+        }
+
+    async def _open(self) -> str:
+        """A new session is written with its first message, so that opening a chat leaves nothing behind."""
+        options = self._options
+        await answer_pending(self._runtime, options, options.place)
+        self._tools = await choose_tools(self._runtime, options.tools, default="all")
+        await self._runtime.mcp.wait_ready()
+        print_warnings(self._runtime)
+        self._model_name = await requested_model(self._runtime, options)
+        if options.place.is_new:
+            self._model_name = await model_for(self._runtime, self._model_name)
+            return self._runtime.model(self._model_name).reference
+        self._session = await open_place(
+            self._runtime,
+            options.place,
+            model=self._model_name,
+            system=options.system,
+            title="",
+            tools=self._tools,
+            agent=options.agent,
+        )
+        stored = await self._runtime.sessions.get(self._session.id)
+        return f"{self._runtime.model(stored.model).reference}, {one_line(stored.title or stored.id, 50)}"
+
+    async def _send(self, message: MessageInput) -> None:
+        system = self._options.system
+        if self._session is None:
+            message, system = apply_template(self._options, message)
+        async with ProgressLine(plain=self._options.plain) as progress:
+            blocks, notices = await ingest_input(
+                self._runtime, self._options, message.files, message.contents, progress
+            )
+            print_notices(notices)
+            if self._session is None:
+                self._session = await self._runtime.session(
+                    title=message.title,
+                    model=self._model_name,
+                    system=system,
+                    tools=self._tools,
+                    agent=self._options.agent,
+                )
+            own = self._own_session("")
+            use_key(self._runtime, self._options, self._key, (await self._runtime.sessions.get(own.id)).model)
+            async with open_session(self._runtime, self._options, own, self._tools) as session:
+                await self._render_turn(
+                    session,
+                    session.stream(*blocks),
+                    progress,
+                    said="\n".join(text_of(block) for block in blocks),
+                    advise=partial(media_hints, self._runtime, blocks),
+                )
+
+    def _renderer(self) -> TurnRenderer:
+        options = self._options
+        return renderer_for(self._runtime, "text", shows_reasoning=options.shows_reasoning, plain=options.plain)
+
+    async def _use_model(self, name: str) -> str:
+        if name:
+            reference = self._runtime.model(name).reference
+            self._model_name = name
+            if self._session is not None:
+                await self._session.use(name)
+            return reference
+        if self._session is not None:
+            return await self._host.model_of(self._session)
+        return self._runtime.model(self._model_name).reference
+
+    def _own_session(self, otherwise: str) -> LocalSession:
+        if self._session is None:
+            raise LoomError(f"The conversation is empty: {otherwise}.")
+        assert isinstance(self._session, LocalSession)
+        return self._session
+
+    async def _context(self, names: str) -> None:
+        stored = await self._runtime.sessions.get(self._own_session("nothing to show").id)
+        found = await compile_session(self._runtime, stored, tools=self._tools)
+        await print_table(found, await found.models(names or stored.model))
+
+    async def _compact(self, _: str) -> None:
+        session = self._own_session("nothing to summarise")
+        before, head = len(await session.path()), await session.head()
+        async with ProgressLine(plain=self._options.plain) as progress:
+            outcome = await self._render_turn(session, session.compact(), progress)
+        if outcome.error is None and await session.head() == head:
+            raise LoomError("The model returned no summary.", hint="Try again, or choose another model: /model NAME")
+        if outcome.error is None:
+            click.echo(f"{before} messages summarised into one; all of them are still in /tree")
+
+    async def _tree(self, _: str) -> None:
+        stored = await self._runtime.sessions.get(self._own_session("no tree").id)
+        click.echo(draw_tree(await self._runtime.forest.read_tree(stored.id), stored.head_id, width=width()))
+
+
+def _name(item: Attachment) -> str:
+    return item.name or getattr(item.source, "name", "") or str(item.source)
+
+
+def is_quit(line: str) -> bool:
+    return line.split()[:1] == ["/quit"]
+
+
+def print_interrupted() -> None:
+    """Print on a line of its own, wherever the answer stopped."""
+    if sys.stderr.isatty():
+        sys.stderr.write("\n")
+    print_line("interrupted; the conversation is saved")
+
+
+def unknown_command(name: str) -> LoomError:
+    return LoomError(f"Unknown command /{one_line(name, 40)}.", hint="/help lists the commands.")
+
+
+def mentions(line: str) -> tuple[str, list[Attachment]]:
+    """Split `look at @login.png` into words and files. A line that is only a path (a dropped file) is a file. A mention
+    of a file that does not exist is sent as text, with a notice."""
+    dropped = parse_dropped_paths(line)
+    if dropped:
+        return "", [Attachment(source=path) for path in dropped]
+    try:
+        return "", [attachment(line.strip("\"'").replace("\\ ", " "))]
+    except LoomError:
+        pass
+    found: list[Attachment] = []
+
+    def taken(match: re.Match[str]) -> str:
+        name = match[1] or match[2]
+        wrong = ""
+        for written in dict.fromkeys((name, name.rstrip(_PUNCTUATION))):
+            try:
+                found.append(attachment(written))
+            except ContentError as error:  # the file is there, its pages are written wrongly
+                wrong = error.message
+            except LoomError:
+                continue
+            else:
+                return name
+        if wrong or "." in name.strip(_PUNCTUATION) or "/" in name:
+            print_notices([f"{wrong or f'file not found: {name}'}; sent as text"])
+        return match[0]
+
+    return _MENTION.sub(taken, line), found
+
+
+def read_line(prompt: str) -> str | None:
+    """Return None at the end of the input. Ctrl+C starts the line again."""
+    while True:
+        try:
+            return input(prompt if sys.stdin.isatty() else "")
+        except EOFError:
+            sys.stdout.write("\n")
+            return None
+        except KeyboardInterrupt:
+            sys.stdout.write("\n")
+
+
+def use_line_editing() -> None:
+    """Turn on arrow keys and history on a terminal, if Python was built with readline."""
+    if not sys.stdin.isatty():
+        return
+    try:
+        import readline
+    except ImportError:
+        return
+    readline.set_history_length(1_000)

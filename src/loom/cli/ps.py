@@ -1,0 +1,68 @@
+"""`loom ps`: background processes of the sessions that the daemon runs."""
+
+from __future__ import annotations
+
+import asyncio
+
+import click
+import msgspec
+
+from loom.cli.shared.daemon_lookup import running_daemon
+from loom.cli.shared.exit_codes import OK
+from loom.cli.shared.terminal import one_line
+from loom.config import load_config
+from loom.errors import NotFound
+
+
+class _Process(msgspec.Struct):
+    session: str
+    process: str
+    command: str
+    is_running: bool
+    exit_code: int | None
+    ports: tuple[int, ...]
+    seconds: float
+
+
+class _Processes(msgspec.Struct):
+    processes: tuple[_Process, ...]
+
+
+@click.command("ps")
+@click.option("--stop", nargs=2, default=None, metavar="SESSION PROCESS", help="Stop a process.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
+def ps_command(stop: tuple[str, str] | None, as_json: bool) -> int:
+    """List the background processes that agents have started, with the ports on which they answer.
+
+    Processes belong to a session and live in the program that runs it: those of `loom serve` are listed here. Those of
+    `loom chat` and `loom ask` end with the command.
+    """
+    return asyncio.run(_ps(stop, as_json=as_json))
+
+
+async def _ps(stop: tuple[str, str] | None, *, as_json: bool) -> int:
+    link = await running_daemon(load_config())
+    if link is None:
+        if stop:
+            raise NotFound("No daemon is running, so there is no process to stop.", hint="Start one: `loom serve`.")
+        if not as_json:
+            click.echo("No daemon is running.", err=True)
+        return OK
+    try:
+        if stop:
+            await link.ask("DELETE", f"/v1/sessions/{stop[0]}/processes/{stop[1]}", repeats=False)
+            return OK
+        found = msgspec.json.decode(await link.ask("GET", "/v1/processes"), type=_Processes).processes
+    finally:
+        await link.close()
+    for process in found:
+        click.echo(msgspec.json.encode(process) if as_json else _line(process))
+    if not found and not as_json:
+        click.echo("No background processes.", err=True)
+    return OK
+
+
+def _line(process: _Process) -> str:
+    ports = "".join(f"  http://localhost:{port}/" for port in process.ports)
+    state = f"{process.seconds:.0f} s" if process.is_running else f"exit {process.exit_code}"
+    return f"{process.session}  {process.process}  {state}{ports}  {one_line(process.command, 60)}"

@@ -1,0 +1,72 @@
+"""Clients of the gateway: the owner of the daemon, and keys with their own models, budgets and rates."""
+
+from __future__ import annotations
+
+import hmac
+import time
+from fnmatch import fnmatchcase
+from typing import Final
+
+import msgspec
+
+from loom.config import Config
+from loom.config.schema import GatewayKey
+from loom.daemon.problems import TooMany
+from loom.daemon.rate_limits import Rate, RateBuckets
+from loom.store.gateway import GatewayRecords
+from loom.wire.answer_errors import AnswerFault, make_fault
+
+_DAY_SECONDS: Final = 86_400.0
+_MINUTE_SECONDS: Final = 60.0
+
+
+class GatewayClient(msgspec.Struct, frozen=True):
+    """`name` is empty for the owner, who has no limits."""
+
+    name: str = ""
+    key: GatewayKey = GatewayKey()
+
+
+class GatewayClients:
+    def __init__(self, config: Config, records: GatewayRecords) -> None:
+        self._config = config
+        self._records = records
+        self._rates: dict[str, RateBuckets] = {}
+
+    def find(self, token: str) -> GatewayClient | None:
+        """Return the client whose key this is; None for an unknown one. Every key is compared in the same time."""
+        found: GatewayClient | None = None
+        for name, key in self._config.gateway.keys.items():
+            known = self._config.secret("gateway", "keys", name, "token")
+            if known and hmac.compare_digest(token.encode("utf-8", "surrogatepass"), known.encode()):
+                found = GatewayClient(name, key)
+        return found
+
+    async def check(self, client: GatewayClient, model: str) -> AnswerFault | None:
+        """Return why a client may not ask this model now; None if it may. An answer counts when it is complete, so
+        requests at the same moment can pass a budget together."""
+        key = client.key
+        if key.models and not any(fnmatchcase(model, pattern) for pattern in key.models):
+            return make_fault(
+                403, f"The key {client.name!r} may not use {model!r}. It may use: {', '.join(key.models)}."
+            )
+        if key.max_requests_per_minute is not None:
+            try:
+                self._bucket(client.name, key.max_requests_per_minute).spend(client.name, "Too many requests.")
+            except TooMany as error:
+                return make_fault(
+                    429, f"The key {client.name!r} made too many requests.", retry_after=error.retry_after
+                )
+        if key.max_usd_per_day is not None:
+            now = time.time()
+            midnight = now - now % _DAY_SECONDS
+            if await self._records.spent_usd(client.name, midnight) >= key.max_usd_per_day:
+                left = midnight + _DAY_SECONDS - now
+                return make_fault(
+                    429, f"The key {client.name!r} has used its ${key.max_usd_per_day:g} of today.", retry_after=left
+                )
+        return None
+
+    def _bucket(self, name: str, per_minute: int) -> RateBuckets:
+        rate = Rate(per_second=per_minute / _MINUTE_SECONDS, burst=per_minute)
+        return self._rates.setdefault(name, RateBuckets(rate))

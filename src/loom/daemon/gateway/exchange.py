@@ -1,0 +1,408 @@
+"""One request of a gateway client: its conversation becomes a session, the request is compiled for the model, and the
+answer is written in the client's protocol while it arrives."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from loom.agent.foreign import read_conversation
+from loom.agent.ingest import ingest
+from loom.agent.step import ModelAnswer, StepOutput, ask_model
+from loom.compile.request import RequestInput, RequestOptions, request_input
+from loom.content.blocks import ContentBlock, Opaque, ThinkingBlock
+from loom.content.json_values import get_object, get_text, parse_json
+from loom.content.messages import Message
+from loom.daemon.gateway.clients import GatewayClient
+from loom.daemon.gateway.conversation import FORGED, restore_thinking, thinking_at
+from loom.daemon.gateway.handles import ThinkingHandle, make_handle, read_handle
+from loom.daemon.gateway.protocol import GatewayProtocol
+from loom.daemon.gateway.targets import has_images, target_models
+from loom.errors import ContentError, LoomError, ProviderError
+from loom.events import Event, TextDelta, is_model_event
+from loom.importers.request_body import RequestBody, attribution_free, server_tool_names
+from loom.models import Model, Usage
+from loom.prompt import Receipt, Sampling
+from loom.runtime.conversations import INLINE_NOTICE
+from loom.store.gateway import GatewayAnswer
+from loom.wire.answer import AnswerHead, AnswerWriter
+from loom.wire.answer_errors import AnswerFault, fault_of, make_fault
+
+if TYPE_CHECKING:
+    from loom.daemon.services import Daemon
+
+START_SECONDS: Final = 10.0
+"""A stream begins after this long even if the model has not said anything; before that, a failure has its own status
+and another model can still be asked."""
+KEEP_ALIVE_SECONDS: Final = 10.0
+
+
+class GatewayFault(Exception):
+    """The request cannot be answered; the route writes it in the caller's shape."""
+
+    def __init__(self, fault: AnswerFault) -> None:
+        super().__init__(fault.text)
+        self.fault = fault
+
+
+class PlacedConversation(msgspec.Struct, frozen=True, kw_only=True):
+    """A client's conversation as it is stored: its session and the node of its last message."""
+
+    session: str
+    node: str
+    system: str
+    messages: tuple[Message, ...]
+    notices: tuple[str, ...]
+
+
+class GatewayCall(msgspec.Struct, frozen=True, kw_only=True):
+    """A request as it came: `raw` is the whole body, `body` what it says besides the conversation. Header names are in
+    lower case."""
+
+    protocol: GatewayProtocol
+    client: GatewayClient
+    raw: dict[str, Any]
+    body: RequestBody
+    headers: Mapping[str, str]
+
+
+class Exchange:
+    def __init__(self, daemon: Daemon, call: GatewayCall) -> None:
+        self._daemon = daemon
+        self._runtime = daemon.runtime
+        self._conversations = daemon.runtime.conversations
+        self._protocol = call.protocol
+        self._client = call.client
+        self._raw = call.raw
+        self._body = call.body
+        self._headers = call.headers
+        self._secret = b""
+        self._places: dict[int, int] = {}
+        self.head: AnswerHead | None = None
+        self.answer: ModelAnswer | None = None
+        self.writer: AnswerWriter | None = None
+        self.placed: PlacedConversation | None = None
+        self.node = ""
+        """Where the answer is stored, once it is."""
+
+    @property
+    def is_stream(self) -> bool:
+        return self._body.is_stream
+
+    @property
+    def failure(self) -> LoomError | None:
+        """What ended an answer after its first word."""
+        return self.answer.error if self.answer is not None else None
+
+    def to_object(self) -> dict[str, Any]:
+        """Return the complete answer as one object."""
+        if self.writer is None:
+            raise AssertionError("the request was answered")
+        return self.writer.to_object()
+
+    # Read ------------------------------------------------------------------------------------------------------------
+
+    async def place(self) -> PlacedConversation:
+        """Read the conversation and store what is new of it."""
+        self._secret = await self._conversations.records.secret()
+        raw = {**self._raw, "system": attribution_free(self._raw["system"])} if "system" in self._raw else self._raw
+        system, before = await self._earlier_response()
+        limits = self._runtime.config.media_limits()
+        try:
+            found = await read_conversation(raw, self._runtime.media, limits=limits)
+        except ContentError as error:
+            raise GatewayFault(make_fault(400, error.message)) from None
+        messages, is_forged = await restore_thinking(found.messages, self._find_thinking)
+        if not messages and not before:
+            raise GatewayFault(make_fault(400, "The conversation holds no message."))
+        notices = [*found.notices, *self._body.notices, *([FORGED] if is_forged else [])]
+        system = found.system or system
+        whole = (*before, *messages)
+        session, node = await self._conversations.place(self._key(whole), system, whole, model=self._body.model)
+        await self._daemon.turns.announce_change(session)
+        self.placed = PlacedConversation(
+            session=session, node=node, system=system, messages=whole, notices=tuple(notices)
+        )
+        return self.placed
+
+    async def _earlier_response(self) -> tuple[str, tuple[Message, ...]]:
+        """Return the system prompt and the messages down to the response that this one continues."""
+        previous = self._raw.get("previous_response_id")
+        if not isinstance(previous, str) or not previous:
+            return "", ()
+        found = await self._conversations.answer(previous)
+        if found is None or not found.node_id:
+            text = f"Response {previous!r} not found. Send the whole conversation instead."
+            raise GatewayFault(make_fault(404, text))
+        return await self._conversations.path(found.node_id)
+
+    async def _find_thinking(self, text: str) -> ThinkingBlock | None:
+        handle = read_handle(self._secret, text)
+        found = await self._conversations.answer(handle.answer) if handle is not None else None
+        if handle is None or found is None or not found.node_id:
+            return None
+        message = await self._conversations.message(found.node_id)
+        return thinking_at(message, handle.index) if message is not None else None
+
+    def _key(self, messages: Sequence[Message]) -> str:
+        """Return the name of the conversation: the client's own, or the beginning that its requests share."""
+        named = next((self._headers[name] for name in self._protocol.session_headers if self._headers.get(name)), "")
+        named = named or self._body.sampling.cache_key or _claude_session(self._raw)
+        if named:
+            return hashlib.sha256(f"{self._client.name}\0named\0{named}".encode()).hexdigest()
+        first = msgspec.json.encode(messages[0]) if messages else b""
+        return hashlib.sha256(f"{self._client.name}\0first\0".encode() + first).hexdigest()
+
+    # Ask -------------------------------------------------------------------------------------------------------------
+
+    async def inputs(self, placed: PlacedConversation) -> list[tuple[Model, RequestInput]]:
+        """Return what decides the request, for each model to try."""
+        config = self._runtime.config
+        default = config.model or await self._runtime.default_model()
+        names = target_models(self._body.model, config.gateway, has_images=has_images(placed.messages), default=default)
+        found: list[tuple[Model, RequestInput]] = []
+        for name in names:
+            try:
+                model = await self._runtime.resolve_live(name)
+            except LoomError as error:
+                raise GatewayFault(make_fault(404, f"{error.message} {error.hint}".strip())) from None
+            found.append((model, await self._input(placed, model)))
+        return found
+
+    async def _input(self, placed: PlacedConversation, model: Model) -> RequestInput:
+        snapshot = await self._runtime.snapshot(placed.session, placed.node)
+        services = self._runtime.services()
+        policy = msgspec.structs.replace(services.policy, aging="off")
+        options = RequestOptions(policy=policy, tools=self._body.tools, sampling=self._sampling(model))
+        made = request_input(snapshot, model, options)
+        return msgspec.structs.replace(made, system=placed.system)
+
+    def _sampling(self, model: Model) -> Sampling:
+        """What the client asks for, over what the configuration says of the model."""
+        own = msgspec.to_builtins(self._body.sampling)
+        configured = self._runtime.services().sampling(model)
+        merged = msgspec.convert({**msgspec.to_builtins(configured), **own}, Sampling)
+        if model.opaque_owner == self._protocol.owner and self._body.extra:
+            merged = msgspec.structs.replace(merged, extra_body={**self._body.extra, **merged.extra_body})
+        return merged
+
+    async def count_tokens(self) -> int:
+        """Return our estimate of the tokens of the request."""
+        placed = await self.place()
+        _, request = (await self.inputs(placed))[0]
+        services = self._runtime.services()
+        return (await services.settle(request, "estimate")).receipt.totals.tokens
+
+    def _sign(self, index: int, opaque: Opaque | None) -> str:
+        """Return the producer's own signature if the client's protocol is the producer's, else a handle."""
+        if opaque is not None and opaque.provider == self._protocol.owner and self._protocol.signature:
+            own = opaque.data.get(self._protocol.signature) or opaque.data.get("data")
+            if isinstance(own, str):
+                return own
+        place = self._places.setdefault(index, len(self._places))
+        answer = self.head.id if self.head is not None else ""
+        return make_handle(self._secret, ThinkingHandle(answer, place))
+
+    async def run(self) -> AsyncGenerator[bytes]:
+        """Ask the models in turn, and yield the answer as a stream in the client's protocol. What comes before the
+        first yield may raise `GatewayFault`."""
+        placed = self.placed or await self.place()
+        inputs = await self.inputs(placed)
+        queue: asyncio.Queue[bytes | None] = asyncio.Queue()
+        last: ProviderError | None = None
+        for number, (model, request) in enumerate(inputs):
+            if fault := await self._check_client(model):
+                raise GatewayFault(fault)
+            self.answer = ModelAnswer(request=request)
+            writer = self._begin(model)
+            asking = asyncio.create_task(self._ask(placed, writer, queue))
+            try:
+                first = await self._first(asking, queue)
+                if first is None and asking.done() and (error := _provider_error(asking)) is not None:
+                    last = error
+                    if number + 1 < len(inputs) and _may_fall_back(error):
+                        continue
+                    raise GatewayFault(fault_of(error))
+                yield self._start(writer) + (first or b"")
+                async for data in self._rest(asking, queue):
+                    yield data
+                yield await self._finish(asking, writer)
+                return
+            finally:
+                # The task stores what arrived by itself: this generator may be cancelled again and again.
+                asking.cancel()
+        raise GatewayFault(fault_of(last) if last is not None else make_fault(500, "No model is configured."))
+
+    def _begin(self, model: Model) -> AnswerWriter:
+        self._places.clear()
+        self.head = self._protocol.head(self._body, model.reference)
+        self.writer = self._protocol.writer(self._body, self._raw, self.head, self._sign)
+        return self.writer
+
+    async def _ask(self, placed: PlacedConversation, writer: AnswerWriter, queue: asyncio.Queue[bytes | None]) -> None:
+        """Ask the model and store its answer, also where the client has left."""
+        services = self._runtime.services()
+        answer = self._required_answer
+
+        async def emit(event: Event) -> None:
+            if is_model_event(event) and (data := writer.write(event)):
+                queue.put_nowait(data)
+
+        async def announce(_: Sequence[str]) -> None:
+            """Notices are in the receipt."""
+
+        async def keep_media(data: bytes) -> ContentBlock:
+            return (await ingest(data, services.media, limits=services.limits)).blocks[0]
+
+        try:
+            await ask_model(answer, 1, services, StepOutput(emit=emit, announce=announce, keep_media=keep_media))
+        finally:
+            if data := writer.flush():
+                queue.put_nowait(data)
+            try:
+                await self._keep_answer(placed)
+            finally:
+                queue.put_nowait(None)
+
+    @property
+    def _required_answer(self) -> ModelAnswer:
+        if self.answer is None:
+            raise AssertionError("no model was asked")
+        return self.answer
+
+    async def _first(self, asking: asyncio.Task[None], queue: asyncio.Queue[bytes | None]) -> bytes | None:
+        """Return the first words; None when the answer ended without any, or takes long to begin."""
+        try:
+            async with asyncio.timeout(START_SECONDS):
+                first = await queue.get()
+        except TimeoutError:
+            return None
+        if first is None:
+            queue.put_nowait(None)
+            await asyncio.wait([asking])
+        return first
+
+    async def _rest(self, asking: asyncio.Task[None], queue: asyncio.Queue[bytes | None]) -> AsyncGenerator[bytes]:
+        while True:
+            try:
+                async with asyncio.timeout(KEEP_ALIVE_SECONDS):
+                    data = await queue.get()
+            except TimeoutError:
+                yield self._protocol.keep_alive
+                continue
+            if data is None:
+                await asyncio.wait([asking])
+                return
+            yield data
+
+    async def _finish(self, asking: asyncio.Task[None], writer: AnswerWriter) -> bytes:
+        error = _provider_error(asking) or (self.answer.error if self.answer is not None else None)
+        if error is not None:
+            return writer.flush() + writer.fail(error)
+        return writer.finish()
+
+    async def _check_client(self, model: Model) -> AnswerFault | None:
+        if not self._client.name:
+            return None
+        return await self._daemon.gateway_clients.check(self._client, self._body.model or model.reference)
+
+    def _start(self, writer: AnswerWriter) -> bytes:
+        receipt = self.receipt
+        if receipt is not None:
+            usage = Usage(input_tokens=receipt.totals.tokens)
+            writer.head = msgspec.structs.replace(writer.head, usage=usage)
+        return writer.start() + self._inline_notice(writer)
+
+    def _inline_notice(self, writer: AnswerWriter) -> bytes:
+        """The line that tells the user of a reduction, where it is asked for and this is the first answer."""
+        receipt = self.receipt
+        is_first = self.placed is not None and all(message.role != "assistant" for message in self.placed.messages)
+        if self._runtime.config.gateway.notices != "inline" or receipt is None or not receipt.notices or not is_first:
+            return b""
+        text = receipt.notices[0].replace("\n", " ").replace("]", ")")
+        return writer.write(TextDelta(index=-1, text=INLINE_NOTICE.format(text)))
+
+    # After -----------------------------------------------------------------------------------------------------------
+
+    @property
+    def receipt(self) -> Receipt | None:
+        prepared = self.answer.prepared if self.answer is not None else None
+        return prepared.receipt if prepared is not None else None
+
+    @property
+    def response_headers(self) -> dict[str, str]:
+        """What a client can read before the body: receipt, model, how many blocks were reduced."""
+        receipt, head = self.receipt, self.head
+        if receipt is None or head is None:
+            return {}
+        losses = sum(1 for row in receipt.rows if row.reason)
+        return {"x-loom-receipt": head.id, "x-loom-model": receipt.model, "x-loom-losses": str(losses)}
+
+    @property
+    def cost_usd(self) -> float | None:
+        folded = self.answer.result if self.answer is not None else None
+        if self.answer is None or folded is None:
+            return None
+        return self._runtime.cost(self.answer.request.model, folded.usage)
+
+    async def _keep_answer(self, placed: PlacedConversation) -> None:
+        """Store the answer, complete or not, and its receipt."""
+        folded = self.answer.result if self.answer is not None else None
+        if self.answer is None or self.head is None or self.receipt is None or folded is None:
+            return
+        if folded.message is None and not folded.complete:
+            return
+        if folded.message is not None:
+            meta = {**self.answer.meta, "answer": self.head.id}
+            self.node = await self._conversations.append(placed.session, (*placed.messages, folded.message), meta)
+            await self._daemon.turns.announce_change(placed.session)
+        is_kept = self._protocol.name == "openai_responses" and self._raw.get("store") is not False
+        response = msgspec.json.encode(self.writer.to_object()).decode() if is_kept and self.writer is not None else ""
+        notices = (*self.receipt.notices, *placed.notices, *self._left_out())
+        receipt = msgspec.structs.replace(self.receipt, notices=tuple(dict.fromkeys(notices)))
+        await self._conversations.records.keep_answer(
+            GatewayAnswer(
+                self.head.id,
+                placed.session,
+                self.node,
+                self._client.name,
+                self.answer.request.model.reference,
+                self.cost_usd,
+                msgspec.json.encode(receipt).decode(),
+                response,
+                0.0,
+            )
+        )
+
+    def _left_out(self) -> list[str]:
+        """Name what the client asked for and this model's provider does not have."""
+        model = self.answer.request.model if self.answer is not None else None
+        if model is None or model.opaque_owner == self._protocol.owner:
+            return []
+        return [
+            f"{name}: a tool of {self._protocol.owner}'s own, left out"
+            for name in server_tool_names(self._body.server_tools)
+        ]
+
+
+def _provider_error(asking: asyncio.Task[None]) -> ProviderError | None:
+    if not asking.done() or asking.cancelled():
+        return None
+    error = asking.exception()
+    if error is None or isinstance(error, ProviderError):
+        return error
+    raise error
+
+
+def _may_fall_back(error: ProviderError) -> bool:
+    return fault_of(error).status in (401, 413, 429) or fault_of(error).status >= 500
+
+
+def _claude_session(raw: Mapping[str, Any]) -> str:
+    """Claude Code names its session in JSON text inside `metadata.user_id`."""
+    text = get_text(get_object(raw.get("metadata")).get("user_id"))
+    return get_text(get_object(parse_json(text)).get("session_id")) if "session_id" in text else ""

@@ -1,0 +1,18 @@
+"""Models as clients of Anthropic's and OpenAI's APIs list them: one object that satisfies both."""
+
+from __future__ import annotations
+
+from loom.api_types import GatewayModel
+
+_CREATED_AT = 1_767_225_600
+"""Both protocols want a time; Loom does not know when a model was made, so every model has the same."""
+
+
+def gateway_model(name: str) -> GatewayModel:
+    return GatewayModel(
+        id=name,
+        display_name=name,
+        created=_CREATED_AT,
+        created_at="2026-01-01T00:00:00Z",
+        owned_by=name.partition("/")[0] if "/" in name else "loom",
+    )

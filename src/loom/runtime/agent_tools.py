@@ -1,0 +1,176 @@
+"""recall and ask_agent: tools that see the whole conversation, and that hand tasks to other agents."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Collection, Sequence
+from typing import TYPE_CHECKING, Final, Protocol, runtime_checkable
+
+from loom.content.blocks import ThinkingBlock, ToolResult, UnknownBlock
+from loom.content.messages import text_of
+from loom.errors import LoomError, NotFound, ToolError
+from loom.events import ApprovalRequested, TextDelta, ToolStarted, TurnFailed
+from loom.runtime.agents import AGENT, agent_model, find_agent
+from loom.runtime.session import LocalSession
+from loom.store.nodes import Node
+from loom.tools.base import Tool, ToolContext, text_result
+
+if TYPE_CHECKING:
+    from loom.runtime import Runtime
+
+MAX_TASKS: Final = 8
+MAX_FOUND: Final = 20
+PARENT: Final = "parent_session"
+"""The setting of a sub-agent's session that names the session that asked."""
+_AROUND_CHARS: Final = 200
+_SHORT_NODE: Final = 12
+
+
+@runtime_checkable
+class SessionContext(Protocol):
+    """A context that knows its session."""
+
+    @property
+    def session_id(self) -> str: ...
+
+    @property
+    def model(self) -> str: ...
+
+    @property
+    def tool_names(self) -> Collection[str]:
+        """The tools that the turn may call."""
+        ...
+
+
+def recall_tool(runtime: Runtime) -> Tool:
+    """Return the tool that searches everything that was said in the session, on all branches."""
+
+    async def recall(context: ToolContext, query: str = "", message: str = "") -> ToolResult:
+        """Find what was said earlier in this conversation and is no longer in view: all branches, also what a summary
+        stands for. Give words to search for, or the id of a message to read it whole.
+
+        query: words that the message holds, in any order
+        message: the id of a message, as a search gave it
+        """
+        session_id = _session_of(context).session_id
+        nodes = [node for node in (await runtime.forest.read_tree(session_id)).nodes if node.message is not None]
+        if message:
+            return text_result(_whole(nodes, message))
+        words = query.casefold().split()
+        if not words:
+            raise ToolError("give words to search for, or the id of a message")
+        found = [(node, text) for node in nodes if all(word in (text := _words(node)).casefold() for word in words)]
+        if not found:
+            return text_result(f"nothing that was said holds {query!r}")
+        lines = [f"{_short(node)} {node.source}: {_snippet(text, words)}" for node, text in found[-MAX_FOUND:]]
+        more = f"\n({len(found) - MAX_FOUND} earlier ones are not listed)" if len(found) > MAX_FOUND else ""
+        return text_result("\n".join(lines) + more)
+
+    return Tool(recall, reads_only=True)
+
+
+def _words(node: Node) -> str:
+    message = node.message
+    blocks = message.blocks if message is not None else ()
+    return "\n".join(text_of(block) for block in blocks if not isinstance(block, ThinkingBlock | UnknownBlock))
+
+
+def _short(node: Node) -> str:
+    return node.id.rpartition(":")[2][:_SHORT_NODE]
+
+
+def _whole(nodes: Sequence[Node], wanted: str) -> str:
+    digits = wanted.rpartition(":")[2]
+    found = [node for node in nodes if node.id.rpartition(":")[2].startswith(digits)] if len(digits) >= 8 else []
+    if len(found) != 1:
+        raise ToolError(f"there is no message {wanted[:80]!r} in this conversation")
+    return _words(found[0])
+
+
+def _snippet(text: str, words: Sequence[str]) -> str:
+    at = max(0, text.casefold().find(words[0]) - _AROUND_CHARS // 2)
+    cut = " ".join(text[at : at + _AROUND_CHARS * 2].split())
+    return f"{'…' if at else ''}{cut}{'…' if at + _AROUND_CHARS * 2 < len(text) else ''}"
+
+
+def ask_agent_tool(runtime: Runtime) -> Tool:
+    """Return the tool that hands tasks to sub-agents, each in a session of its own."""
+
+    async def ask_agent(context: ToolContext, tasks: list[str], agent: str = "", session: str = "") -> ToolResult:
+        """Hand tasks to other agents and get their answers. Each works in a session of its own, with its own tools and
+        budget, sees nothing of this conversation, and cannot ask you back: say all that it must know. Several tasks
+        run at the same time, so they must not change the same files.
+
+        tasks: what to do and what to answer, each complete in itself
+        agent: a configured agent; empty means one like you
+        session: continue an earlier session of an agent with one task, by the id that it gave
+        """
+        if not 1 <= len(tasks) <= MAX_TASKS:
+            raise ToolError(f"{len(tasks)} tasks; 1 to {MAX_TASKS} can be handed over at once")
+        if session and len(tasks) > 1:
+            raise ToolError("one session takes one task at a time")
+        _session_of(context)
+        try:
+            sessions = [await _open(runtime, context, agent, session, task) for task in tasks]
+        except LoomError as error:
+            raise ToolError(error.message, hint=error.hint) from None
+        jobs = [_run_task(context, opened, task) for opened, task in zip(sessions, tasks, strict=True)]
+        answers = await asyncio.gather(*jobs)
+        parts = [f"[session {opened.id}]\n{answer}" for opened, answer in zip(sessions, answers, strict=True)]
+        data = {"kind": "agents", "sessions": [opened.id for opened in sessions]}
+        return text_result("\n\n".join(parts), data=data)
+
+    return Tool(ask_agent)
+
+
+def _session_of(context: ToolContext) -> SessionContext:
+    if not isinstance(context, SessionContext):
+        raise ToolError("this tool works inside a session only")
+    return context
+
+
+async def _open(runtime: Runtime, context: ToolContext, agent: str, session: str, task: str) -> LocalSession:
+    """Open the session of a sub-agent: an earlier one that the same session began, or a new one. A sub-agent has no
+    tool that the turn that asks does not have, and asks no further agents."""
+    asking = _session_of(context)
+    parent = await runtime.sessions.get(asking.session_id)
+    tools = [name for name in asking.tool_names if name != "ask_agent"]
+    if session:
+        stored = await runtime.sessions.get(session)
+        if stored.settings.get(PARENT) != parent.id:
+            raise NotFound("That is not a session of an agent of yours.", hint="Use the id that ask_agent gave.")
+        return await runtime.session(session, tools=tools)
+    named = agent or str(parent.settings.get(AGENT, ""))
+    model = (agent_model(find_agent(runtime.config, agent)) if agent else "") or asking.model
+    opened = await runtime.session(title=task, model=model, workspace=str(context.workspace), tools=tools, agent=named)
+    await runtime.sessions.update(opened.id, settings={PARENT: parent.id})
+    return opened
+
+
+async def _run_task(context: ToolContext, session: LocalSession, task: str) -> str:
+    """Run one task to its end; show what it does, and let the user decide on what it wants to do."""
+    answer: list[str] = []
+    async with session.stream(task) as events:
+        async for event in events:
+            match event:
+                case TextDelta(text=text):
+                    answer.append(text)
+                case ToolStarted(call=call):
+                    answer.clear()  # words before a call are not the answer
+                    await context.emit(f"{session.id}: {call.name}")
+                case ApprovalRequested(approval=approval, action=action, call=call):
+                    await _pass_on(context, session, approval, f"{call.name}: {action}")
+                case TurnFailed(text=text):
+                    return f"The agent could not finish: {text}"
+                case _:
+                    pass
+    return "".join(answer).strip() or "The agent gave no answer."
+
+
+async def _pass_on(context: ToolContext, session: LocalSession, approval: str, action: str) -> None:
+    try:
+        await context.confirm(action, why=f"an agent asks (session {session.id})")
+    except ToolError as error:
+        await session.answer(approval, "deny", error.message)
+    else:
+        await session.answer(approval, "once")

@@ -1,0 +1,130 @@
+"""LoomApp: the terminal UI. It draws its first screen, then opens the store."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
+
+import msgspec
+from textual.app import App
+from textual.binding import Binding, BindingType
+
+from loom.errors import LoomError
+from loom.tui.chat_screen import ChatScreen
+from loom.tui.glyphs import ASCII, Glyphs, choose_glyphs
+from loom.tui.image_protocol import ImageProtocol, choose_screen_protocol
+from loom.tui.themes import DEFAULT, THEMES, VARIABLES
+
+if TYPE_CHECKING:
+    from textual.command import Provider
+
+    from loom.tui.backend import Backend
+
+
+class OpenedLibrary(msgspec.Struct, frozen=True, kw_only=True):
+    """What the UI begins with. `session` empty: a new conversation."""
+
+    backend: Any
+    session: str = ""
+    model: str = ""
+    permission: str = "ask"
+    notices: tuple[str, ...] = ()
+
+
+Connect: TypeAlias = Callable[[], Awaitable[OpenedLibrary]]
+
+
+def _slash_commands() -> type[Provider]:
+    from loom.tui.palette import TuiCommandProvider
+
+    return TuiCommandProvider
+
+
+class LoomApp(App[int]):
+    """`connect` opens the store or reaches the daemon; it runs after the first paint."""
+
+    TITLE = "Loom"
+    COMMANDS = App.COMMANDS | {_slash_commands}
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+    CSS = """
+    Screen { background: $background; }
+    Toast { background: $panel; }
+    .-ascii * { border: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("ctrl+q", "quit", "Exit", show=False, priority=True),
+        Binding("f1", "help", "Help", show=False, priority=True),
+    ]
+
+    def __init__(
+        self,
+        connect: Connect,
+        *,
+        glyphs: Glyphs | None = None,
+        protocol: ImageProtocol | None = None,
+        history_file: Path | None = None,
+    ) -> None:
+        super().__init__()
+        self.connect = connect
+        self.glyphs = glyphs or choose_glyphs()
+        self.protocol: ImageProtocol = protocol or choose_screen_protocol()
+        self.history_file = history_file
+        self.backend: Backend | None = None
+        self.failure: LoomError | None = None
+        for theme in THEMES:
+            self.register_theme(theme)
+        self.theme = os.environ.get("LOOM_THEME") or DEFAULT
+        if self.glyphs is ASCII:
+            self.add_class("-ascii")
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        return VARIABLES
+
+    def on_mount(self) -> None:
+        screen = ChatScreen(self)
+        self.push_screen(screen)
+        self.call_after_refresh(self._begin, screen)
+
+    def _begin(self, screen: ChatScreen) -> None:
+        self.run_worker(self._connect(screen), name="connect")
+
+    async def _connect(self, screen: ChatScreen) -> None:
+        try:
+            opened = await self.connect()
+            self.backend = opened.backend
+            screen.set_state(permission=opened.permission)
+            await screen.connect(opened.backend, session=opened.session, model=opened.model, notices=opened.notices)
+        except LoomError as error:
+            self.failure = error
+            self.exit(1)
+
+    async def on_unmount(self) -> None:
+        if self.backend is not None:
+            await self.backend.close()
+
+    def action_help(self) -> None:
+        from loom.tui.help_screen import HelpScreen
+
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen())
+
+    def announce(self, text: str) -> None:
+        """Ring the bell and notify the desktop where the window is not in front; off unless LOOM_NOTIFY is set."""
+        if os.environ.get("LOOM_NOTIFY", "") in ("", "0") or self.app_focus:
+            return
+        driver = self._driver
+        if driver is not None:
+            driver.write(f"\x1b]9;{text}\x07\x07")
+
+
+def run_app(app: LoomApp) -> int:
+    """Run the UI to its end; raise the error that kept it from starting."""
+    code = app.run(mouse=os.environ.get("LOOM_MOUSE", "1") != "0")
+    if app.failure is not None:
+        raise app.failure
+    sys.stdout.flush()
+    return code or 0

@@ -1,0 +1,86 @@
+"""ApprovalCard: a tool call that needs an answer. It shows the exact command or diff, invisible characters included."""
+
+from __future__ import annotations
+
+import time
+from typing import ClassVar, Final
+
+from textual import events
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical, VerticalScroll
+from textual.content import Content
+from textual.message import Message as WidgetMessage
+from textual.widgets import Input, Static
+
+from loom.events import ApprovalRequested
+from loom.tui.backend import AnswerChoice
+from loom.tui.text_content import diff, is_diff, plain_text, visible_text
+
+_SETTLE_SECONDS: Final = 0.3
+"""Keys that were on their way when the card appeared answer nothing."""
+
+
+class ApprovalCard(Vertical, can_focus=True):
+    DEFAULT_CSS = """
+    ApprovalCard {
+        height: auto; max-height: 16; margin: 0 1; padding: 0 1; border: round $warning;
+        border-title-color: $warning; border-title-style: bold; background: $surface;
+    }
+    ApprovalCard:focus { border: round $primary; border-title-color: $primary; }
+    ApprovalCard > .action { height: auto; max-height: 10; scrollbar-size-vertical: 1; }
+    ApprovalCard > .action > Static { height: auto; width: 100%; }
+    ApprovalCard > .choices { height: auto; color: $dim; }
+    ApprovalCard > Input { border: none; height: 1; padding: 0; background: $panel; display: none; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("y", "choose('once')", "Allow once"),
+        Binding("a", "choose('always')", "Always"),
+        Binding("n", "choose('deny')", "Deny"),
+        Binding("r", "deny_with_reason", "Deny with a reason"),
+    ]
+
+    class Answered(WidgetMessage):
+        def __init__(self, approval: str, answer: AnswerChoice, reason: str = "") -> None:
+            super().__init__()
+            self.approval = approval
+            self.answer: AnswerChoice = answer
+            self.reason = reason
+
+    def __init__(self, request: ApprovalRequested) -> None:
+        super().__init__()
+        self.request = request
+        self._since = time.monotonic()
+        self.border_title = f"Approve {visible_text(request.call.name)}?"
+
+    def compose(self) -> ComposeResult:
+        action = visible_text(self.request.action)
+        with VerticalScroll(classes="action", can_focus=False):
+            yield Static(diff(action) if is_diff(action) else plain_text(action, "bold"))
+        yield Static(self._choices(), classes="choices")
+        yield Input(placeholder="Why not? Enter sends it to the model, Esc cancels", compact=True)
+
+    def _choices(self) -> Content:
+        pattern = f" always: {visible_text(self.request.pattern)}" if self.request.pattern else " always here"
+        keys = [("y", " once"), ("a", pattern), ("n", " no"), ("r", " no, because …")]
+        return Content("   ").join(Content.styled(f"[{key}]", "bold $primary") + plain_text(text) for key, text in keys)
+
+    def action_choose(self, answer: AnswerChoice) -> None:
+        if time.monotonic() - self._since >= _SETTLE_SECONDS:
+            self.post_message(self.Answered(self.request.approval, answer))
+
+    def action_deny_with_reason(self) -> None:
+        reason = self.query_one(Input)
+        reason.display = True
+        reason.focus()
+
+    def on_input_submitted(self, event: Input.Submitted) -> None:
+        event.stop()
+        self.post_message(self.Answered(self.request.approval, "deny", event.value.strip()))
+
+    def on_key(self, event: events.Key) -> None:
+        reason = self.query_one(Input)
+        if event.key == "escape" and reason.display:
+            event.stop()
+            reason.display = False
+            self.focus()

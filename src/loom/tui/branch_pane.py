@@ -1,0 +1,140 @@
+"""BranchPane: the tree of a conversation. Straight runs stay on one level; Enter continues from a message."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+from textual.content import Content
+from textual.message import Message as WidgetMessage
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from loom.content.blocks import AudioBlock, DocumentBlock, ImageBlock
+from loom.content.messages import Message, media_blocks, text_of
+from loom.tui.backend import TreeMessage
+from loom.tui.glyphs import Glyphs
+from loom.tui.labels import short_model
+from loom.tui.text_content import one_line, plain_text
+
+_TEXT_WIDTH: Final = 60
+
+
+class BranchLine(msgspec.Struct, frozen=True, kw_only=True):
+    """A message of the tree with the strokes before it."""
+
+    node: str
+    prefix: str
+    message: Message
+    speaker: str
+    is_head: bool
+    is_on_path: bool
+
+
+def branch_lines(tree: Sequence[TreeMessage], head: str) -> list[BranchLine]:
+    """Return parents before children; the path to the head is last among its siblings. Tool results are left out."""
+    children: dict[str | None, list[TreeMessage]] = {}
+    by_node = {message.node: message for message in tree}
+    for message in tree:
+        parent = message.parent if message.parent in by_node else None
+        children.setdefault(parent, []).append(message)
+    on_path: set[str] = set()
+    at: str | None = head
+    while at in by_node:
+        on_path.add(at)
+        at = by_node[at].parent
+    found: list[BranchLine] = []
+    waiting = [(message, "", "") for message in reversed(_sort(children.get(None, []), on_path))]
+    while waiting:
+        message, prefix, below = waiting.pop()
+        if message.message.role != "tool":
+            found.append(
+                BranchLine(
+                    node=message.node,
+                    prefix=prefix,
+                    message=message.message,
+                    speaker="you" if message.message.role == "user" else short_model(message.speaker or "model"),
+                    is_head=message.node == head,
+                    is_on_path=message.node in on_path,
+                )
+            )
+        following = _sort(children.get(message.node, []), on_path)
+        if len(following) == 1:
+            waiting.append((following[0], below, below))
+            continue
+        for place, child in reversed(list(enumerate(following, 1))):
+            is_last = place == len(following)
+            waiting.append((child, below + ("└─" if is_last else "├─"), below + ("  " if is_last else "│ ")))
+    return found
+
+
+def count_leaves(tree: Sequence[TreeMessage]) -> int:
+    parents = {message.parent for message in tree}
+    return sum(message.node not in parents for message in tree)
+
+
+def _sort(messages: list[TreeMessage], on_path: set[str]) -> list[TreeMessage]:
+    return sorted(messages, key=lambda message: message.node in on_path)
+
+
+def message_line(message: Message) -> str:
+    """Return a message in one line: its words, else what it did."""
+    if message.text.strip():
+        return message.text
+    if message.calls:
+        return ", ".join(call.name for call in message.calls)
+    return " ".join(text_of(block) for block in message.blocks)
+
+
+def media_signs(message: Message, glyphs: Glyphs) -> str:
+    signs = {ImageBlock: glyphs.image, DocumentBlock: glyphs.document, AudioBlock: glyphs.audio}
+    found = [signs[type(block)] for block in media_blocks(message.blocks)]
+    return " ".join(f"{sign}{count if (count := found.count(sign)) > 1 else ''}" for sign in dict.fromkeys(found))
+
+
+class BranchPane(OptionList):
+    """Side pane, and the body of the narrow overlay."""
+
+    DEFAULT_CSS = """
+    BranchPane {
+        width: 36; height: 100%; border: none; border-right: solid $line; background: $surface; padding: 0;
+        scrollbar-size-vertical: 1; display: none;
+    }
+    """
+
+    class NodeChosen(WidgetMessage):
+        def __init__(self, node: str) -> None:
+            super().__init__()
+            self.node = node
+
+    def __init__(self, glyphs: Glyphs) -> None:
+        super().__init__()
+        self._glyphs = glyphs
+        self._node_ids: list[str] = []
+
+    def show(self, lines: Sequence[BranchLine]) -> None:
+        self.clear_options()
+        self._node_ids = [line.node for line in lines]
+        self.add_options([Option(self._text(line)) for line in lines])
+        head = next((at for at, line in enumerate(lines) if line.is_head), None)
+        if head is not None:
+            self.highlighted = head
+
+    def _text(self, line: BranchLine) -> Content:
+        glyphs = self._glyphs
+        sign = glyphs.head if line.is_head else glyphs.on_path if line.is_on_path else glyphs.off_path
+        marks = media_signs(line.message, glyphs)
+        style = "$foreground" if line.is_on_path else "$dim"
+        prefix = (
+            line.prefix
+            if glyphs.branch == "⎇"
+            else line.prefix.translate({0x2514: "`", 0x2500: "-", 0x251C: "|", 0x2502: "|"})
+        )
+        text = f" {line.speaker} {one_line(message_line(line.message), _TEXT_WIDTH)}"
+        content = plain_text(prefix, "$line") + plain_text(sign, "$primary" if line.is_head else style)
+        return content + plain_text(f" {marks}" if marks else "", "$secondary") + plain_text(text, style)
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        event.stop()
+        self.post_message(self.NodeChosen(self._node_ids[event.option_index]))

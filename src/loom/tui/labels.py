@@ -1,0 +1,34 @@
+"""Numbers and names as the terminal UI writes them."""
+
+from __future__ import annotations
+
+import time
+
+
+def money_label(usd: float | None) -> str:
+    """Return `$0.057`; `$?` if the price is not known, rather than a wrong nought."""
+    if usd is None:
+        return "$?"
+    if usd == 0:
+        return "$0"
+    return f"${usd:.2f}" if usd >= 1 else f"${usd:.3f}" if usd >= 0.001 else "<$0.001"
+
+
+def short_model(reference: str) -> str:
+    """Return `claude-opus` of `anthropic/claude-opus`."""
+    return reference.rpartition("/")[2] or reference
+
+
+def age_label(moment: float, now: float | None = None) -> str:
+    """Return `2 min`, `3 h`, `yesterday`, `Nov 12`."""
+    now = time.time() if now is None else now
+    seconds = max(now - moment, 0)
+    if seconds < 60:
+        return "now"
+    if seconds < 3_600:
+        return f"{seconds // 60:.0f} min"
+    if seconds < 86_400:
+        return f"{seconds // 3_600:.0f} h"
+    if seconds < 172_800:
+        return "yesterday"
+    return time.strftime("%b %d", time.localtime(moment))

@@ -1,0 +1,303 @@
+"""MessageEditor: several lines of text with chips. Enter sends; a paste is never cut into several messages."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from textual import events
+from textual.binding import Binding, BindingType
+from textual.message import Message as WidgetMessage
+from textual.widgets import TextArea
+
+from loom.tui.chips import Chip, chips_in, span_at, span_ending_at, span_starting_at, unique_token
+from loom.tui.dropped_paths import parse_dropped_paths
+from loom.tui.input_history import InputHistory
+
+_LONG_LINES: Final = 60
+_LONG_CHARACTERS: Final = 8_000
+_TRIGGERS: Final = "@/"
+
+
+class MessageEditor(TextArea):
+    """The text of the next message. Chips are tokens in it, each deleted and passed over as one unit."""
+
+    DEFAULT_CSS = """
+    MessageEditor { height: auto; min-height: 1; max-height: 12; border: none; padding: 0; background: $surface; }
+    MessageEditor:focus { border: none; }
+    MessageEditor .text-area--cursor-line { background: transparent; }
+    MessageEditor .text-area--placeholder { color: $dim; }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [
+        Binding("enter", "submit", "Send", show=False, priority=True),
+        Binding("shift+enter,ctrl+j,alt+enter", "newline", "New line", show=False, priority=True),
+        Binding("ctrl+v,alt+v", "paste_clipboard", "Paste", show=False, priority=True),
+        Binding("ctrl+g", "edit_outside", "Editor", show=False),
+        Binding("up", "history_or_up", show=False),
+        Binding("down", "history_or_down", show=False),
+        Binding("tab", "complete", show=False, priority=True),
+    ]
+
+    class Submitted(WidgetMessage):
+        """Enter was pressed on a text that is not empty."""
+
+        def __init__(self, text: str) -> None:
+            super().__init__()
+            self.text = text
+
+    class FilesDropped(WidgetMessage):
+        """Paths were pasted, as terminals do for dropped files."""
+
+        def __init__(self, paths: tuple[Path, ...]) -> None:
+            super().__init__()
+            self.paths = paths
+
+    class ClipboardWanted(WidgetMessage):
+        """Ctrl+V: attach the picture on the clipboard, if there is one."""
+
+    class QueuedWanted(WidgetMessage):
+        """Up in an empty message while others wait: edit the last of them."""
+
+    class EditorWanted(WidgetMessage):
+        """Ctrl+G: edit the text in $EDITOR."""
+
+    class WordChanged(WidgetMessage):
+        """The word at the cursor begins with @ or /, or no longer does (`trigger` empty)."""
+
+        def __init__(self, trigger: str, word: str) -> None:
+            super().__init__()
+            self.trigger = trigger
+            self.word = word
+
+    class CompletionKey(WidgetMessage):
+        """A key for the completion list that is open."""
+
+        def __init__(self, key: str) -> None:
+            super().__init__()
+            self.key = key
+
+    def __init__(self, history: InputHistory, *, placeholder: str) -> None:
+        super().__init__(
+            soft_wrap=True, show_line_numbers=False, tab_behavior="focus", compact=True, placeholder=placeholder
+        )
+        self.chips: dict[str, Chip] = {}
+        self.is_completing = False
+        """Whether a completion list is open, which then takes the arrow keys, Tab, Enter and Escape."""
+        self.has_queued = False
+        """Whether messages wait that Up brings back."""
+        self._history = history
+        self._last_trigger = ""
+
+    # Chips -----------------------------------------------------------------------------------------------------------
+
+    def add_chip(self, chip: Chip) -> Chip:
+        """Insert a chip at the cursor, with a space around it where there is none."""
+        chip.token = unique_token(chip.token, self.chips)
+        self.chips[chip.token] = chip
+        row, column = self.cursor_location
+        line = self.document.get_line(row)
+        before = " " if column and not line[column - 1].isspace() else ""
+        after = "" if line[column : column + 1].isspace() else " "
+        self.insert(f"{before}{chip.token}{after}")
+        return chip
+
+    def rename_chip(self, chip: Chip, token: str) -> None:
+        """Give a chip its final token, once its file was read."""
+        if token == chip.token:
+            return
+        token = unique_token(token, [other for other in self.chips if other != chip.token])
+        start = self._find(chip.token)
+        self.chips.pop(chip.token, None)
+        if start is not None:
+            end = (start[0], start[1] + len(chip.token))
+            self.replace(token, start, end)
+        chip.token = token
+        self.chips[token] = chip
+
+    def remove_chip(self, chip: Chip) -> None:
+        start = self._find(chip.token)
+        self.chips.pop(chip.token, None)
+        if start is not None:
+            self.delete(start, (start[0], start[1] + len(chip.token)))
+
+    @property
+    def placed_chips(self) -> list[Chip]:
+        """The chips that the text still holds, in its order."""
+        return chips_in(self.text, self.chips)
+
+    def take(self) -> tuple[str, dict[str, Chip]]:
+        """Return the text with its chips, and begin anew."""
+        text, chips = self.text, {chip.token: chip for chip in self.placed_chips}
+        self._history.add(text)
+        self.clear_all()
+        return text, chips
+
+    def clear_all(self) -> None:
+        self.chips = {}
+        self.load_text("")
+
+    def put_back(self, text: str, chips: dict[str, Chip]) -> None:
+        """Show a message again, such as one from the queue."""
+        self.chips = dict(chips)
+        self.load_text(text)
+        self.move_cursor(self.document.end)
+
+    def _find(self, token: str) -> tuple[int, int] | None:
+        for row in range(self.document.line_count):
+            column = self.document.get_line(row).find(token)
+            if column >= 0:
+                return row, column
+        return None
+
+    # Keys ------------------------------------------------------------------------------------------------------------
+
+    def action_submit(self) -> None:
+        if self.is_completing:
+            self.post_message(self.CompletionKey("enter"))
+        elif self.text.strip():
+            self.post_message(self.Submitted(self.text))
+
+    def action_newline(self) -> None:
+        self.insert("\n")
+
+    def action_complete(self) -> None:
+        if self.is_completing:
+            self.post_message(self.CompletionKey("tab"))
+        else:
+            self.screen.focus_next()
+
+    def action_paste_clipboard(self) -> None:
+        self.post_message(self.ClipboardWanted())
+
+    def action_edit_outside(self) -> None:
+        self.post_message(self.EditorWanted())
+
+    def action_history_or_up(self) -> None:
+        if self.is_completing:
+            self.post_message(self.CompletionKey("up"))
+        elif self.cursor_location[0] > 0 or self._is_wrapped_above():
+            self.action_cursor_up()
+        elif self.has_queued and not self.text:
+            self.post_message(self.QueuedWanted())
+        elif (text := self._history.older(self.text)) is not None:
+            self._show_history(text)
+
+    def action_history_or_down(self) -> None:
+        if self.is_completing:
+            self.post_message(self.CompletionKey("down"))
+        elif self.cursor_location[0] < self.document.line_count - 1:
+            self.action_cursor_down()
+        elif (text := self._history.newer()) is not None:
+            self._show_history(text)
+        else:
+            self.action_cursor_down()
+
+    def _is_wrapped_above(self) -> bool:
+        return self.wrapped_document.location_to_offset(self.cursor_location).y > 0
+
+    def _show_history(self, text: str) -> None:
+        self.load_text(text)
+        self.move_cursor(self.document.end)
+
+    async def _on_key(self, event: events.Key) -> None:
+        if event.key == "escape" and self.is_completing:
+            event.stop()
+            event.prevent_default()
+            self.post_message(self.CompletionKey("escape"))
+            return
+        await super()._on_key(event)
+
+    async def _on_paste(self, event: events.Paste) -> None:
+        """A path is an attachment, a long text a chip, everything else text; never a message by itself."""
+        event.stop()
+        event.prevent_default()
+        text = event.text.replace("\r\n", "\n").replace("\r", "\n")
+        paths = parse_dropped_paths(text)
+        if paths:
+            self.post_message(self.FilesDropped(paths))
+            return
+        lines = text.count("\n") + 1
+        if lines > _LONG_LINES or len(text) > _LONG_CHARACTERS:
+            number = sum(bool(chip.text) for chip in self.chips.values()) + 1
+            size = f"{lines} lines" if lines > 1 else f"{len(text)} characters"
+            self.add_chip(Chip(token=f"[Pasted text #{number}, {size}]", text=text, label=size))
+            return
+        if result := self._replace_via_keyboard(text, *self.selection):
+            self.move_cursor(result.end_location)
+
+    def action_delete_left(self) -> None:
+        if not self._delete_span(span_ending_at):
+            super().action_delete_left()
+
+    def action_delete_right(self) -> None:
+        if not self._delete_span(span_starting_at):
+            super().action_delete_right()
+
+    def action_delete_word_left(self) -> None:
+        if not self._delete_span(span_ending_at):
+            super().action_delete_word_left()
+
+    def action_delete_word_right(self) -> None:
+        if not self._delete_span(span_starting_at):
+            super().action_delete_word_right()
+
+    def _delete_span(self, find: Any) -> bool:
+        if self.selection.start != self.selection.end:
+            return False
+        row, column = self.cursor_location
+        span = find(self.document.get_line(row), column, self.chips)
+        if span is None:
+            return False
+        line = self.document.get_line(row)
+        token = line[span[0] : span[1]]
+        end = span[1] + (line[span[1] : span[1] + 1] == " ")
+        self.delete((row, span[0]), (row, end))
+        self.chips.pop(token, None)
+        return True
+
+    def action_cursor_left(self, select: bool = False) -> None:
+        super().action_cursor_left(select)
+        self._leave_chip(to_start=True, select=select)
+
+    def action_cursor_right(self, select: bool = False) -> None:
+        super().action_cursor_right(select)
+        self._leave_chip(to_start=False, select=select)
+
+    def _leave_chip(self, *, to_start: bool, select: bool) -> None:
+        """The cursor never stands inside a chip."""
+        row, column = self.cursor_location
+        span = span_at(self.document.get_line(row), column, self.chips)
+        if span is not None:
+            self.move_cursor((row, span[0] if to_start else span[1]), select=select)
+
+    # Completion ------------------------------------------------------------------------------------------------------
+
+    def on_text_area_changed(self) -> None:
+        self._check_word()
+
+    def on_text_area_selection_changed(self) -> None:
+        self._check_word()
+
+    def _check_word(self) -> None:
+        trigger, word = self.word_at_cursor()
+        if trigger or self._last_trigger:
+            self.post_message(self.WordChanged(trigger, word))
+        self._last_trigger = trigger
+
+    def word_at_cursor(self) -> tuple[str, str]:
+        """Return `("@", "src/ma")` or `("/", "mod")`; a command stands at the beginning of the message alone."""
+        row, column = self.cursor_location
+        line = self.document.get_line(row)[:column]
+        start = max(line.rfind(" "), line.rfind("\t")) + 1
+        word = line[start:]
+        if not word or word[0] not in _TRIGGERS:
+            return "", ""
+        if word[0] == "/" and (row > 0 or start > 0):
+            return "", ""
+        return word[0], word[1:]
+
+    def complete_word(self, replacement: str) -> None:
+        """Replace the word at the cursor."""
+        row, column = self.cursor_location
+        _, word = self.word_at_cursor()
+        self.replace(replacement, (row, column - len(word) - 1), (row, column))

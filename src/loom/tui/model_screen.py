@@ -1,0 +1,141 @@
+"""ModelScreen: models to choose from, and what each would receive of this conversation, at what price."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from textual.content import Content
+from textual.widgets import Input, OptionList
+
+from loom.content.labels import tokens_label
+from loom.errors import LoomError
+from loom.models import Usage
+from loom.prompt import Receipt
+from loom.tui.backend import Backend, ListedModel, OpenConversation
+from loom.tui.completion_list import rank
+from loom.tui.glyphs import Glyphs
+from loom.tui.labels import money_label
+from loom.tui.picker import Picker
+from loom.tui.text_content import one_line, plain_text
+
+_NAME_WIDTH: Final = 34
+_NARROW: Final = 90
+
+
+class ModelScreen(Picker):
+    def __init__(self, backend: Backend, conversation: OpenConversation | None, glyphs: Glyphs, current: str) -> None:
+        super().__init__(
+            "Choose a model",
+            placeholder="Type to filter, or any platform/name",
+            keys="Enter: use it   Esc: close   would send: renditions of this conversation's media",
+        )
+        self._backend = backend
+        self._conversation = conversation
+        self._glyphs = glyphs
+        self._current = current
+        self._models: list[ListedModel] = []
+        self._receipts: dict[str, Receipt | LoomError] = {}
+
+    def on_mount(self) -> None:
+        self.run_worker(self._load())
+
+    async def _load(self) -> None:
+        """List the models, then compile the next request for each; nothing is sent."""
+        self._models = list(await self._backend.models())
+        self._show(self.query_one(Input).value.strip())
+        conversation = self._conversation
+        for model in self._models if conversation is not None else ():
+            assert conversation is not None
+            try:
+                (self._receipts[model.reference],) = await conversation.plan([model.name])
+            except LoomError as error:
+                self._receipts[model.reference] = error
+            self.replace_row(model.name, self._row(model))
+            if self.highlighted_key == model.name:
+                self._show_detail(model)
+
+    def on_input_changed(self, event: Input.Changed) -> None:
+        event.stop()
+        self._show(event.value.strip())
+
+    def choose(self, typed: str) -> str | None:
+        """A name that is not listed is taken as it was typed."""
+        return super().choose(typed) or typed or None
+
+    def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
+        model = next((it for it in self._models if it.name == self.highlighted_key), None)
+        if model is not None:
+            self._show_detail(model)
+
+    def _show(self, query: str) -> None:
+        by_name = {model.name: model for model in self._models}
+        names = rank(query, by_name) if query else list(by_name)
+        head = f"  {'model':<{_NAME_WIDTH}} {'ctx':>5}  img pdf thk tool  {'$/M in':>7}  would send"
+        if self.size.width < _NARROW:
+            head = f"  {'model':<{_NAME_WIDTH}} {'ctx':>5}  {'$/M in':>7}"
+        current = next((it.name for it in self._models if self._current in (it.name, it.reference)), "")
+        self.show_rows([(name, self._row(by_name[name])) for name in names], head=head, highlight=current)
+
+    def _row(self, model: ListedModel) -> Content:
+        mark = self._glyphs.folded if self._current in (model.name, model.reference) else " "
+        name = one_line(model.name, _NAME_WIDTH)
+        start = f"{mark} {name:<{_NAME_WIDTH}} {tokens_label(model.context_tokens):>5}  "
+        usd = model.usd_per_million
+        cost = "free" if usd == 0 else money_label(usd)
+        style = "$dim" if model.note else "$foreground"
+        if self.size.width < _NARROW:
+            return plain_text(f"{start}{cost:>7}", style)
+        flags = "".join(f"{self._sign(flag):<4}" for flag in (model.vision, model.pdf, model.thinking, model.tools))
+        return plain_text(f"{start}{flags}  {cost:>7}  ", style) + self._would_send(model)
+
+    def _sign(self, flag: str) -> str:
+        return {"yes": self._glyphs.succeeded, "no": "-"}.get(flag, "?")
+
+    def _would_send(self, model: ListedModel) -> Content:
+        receipt = self._receipts.get(model.reference)
+        match receipt:
+            case None:
+                return Content("")
+            case LoomError():
+                return plain_text("cannot take it", "$error")
+            case _:
+                usd = self._backend.price(model.name, Usage(input_tokens=receipt.totals.tokens))
+                share = receipt.totals.tokens / receipt.budgets.tokens if receipt.budgets.tokens else 0
+                size = f"{tokens_label(receipt.totals.tokens)} {self._glyphs.approx} {money_label(usd)}"
+                full = f" {share:.0%} full" if share > 0.5 else ""
+                return plain_text(f"{size}{full}  {renditions_label(receipt, self._glyphs)}")
+
+    def _show_detail(self, model: ListedModel) -> None:
+        lines: list[Content] = []
+        if model.note:
+            lines.append(plain_text(model.note, "$warning"))
+        receipt = self._receipts.get(model.reference)
+        if isinstance(receipt, LoomError):
+            lines.append(plain_text(f"{receipt.message} {receipt.hint}".strip(), "$error"))
+        elif receipt is not None:
+            lines += [plain_text(text) for text in losses(receipt)]
+        self.show_detail(Content("\n").join(lines))
+
+
+def renditions_label(receipt: Receipt, glyphs: Glyphs) -> str:
+    """Return `2● 1◐`: the renditions of the media."""
+    counts = Counter(row.rendition for row in receipt.rows if row.digest)
+    return " ".join(f"{counts[name]}{sign}" for name, sign in glyphs.renditions.items() if counts[name])
+
+
+def losses(receipt: Receipt) -> list[str]:
+    """Return what this model would not see as it is, in sentences."""
+    as_text = [row for row in receipt.rows if row.digest and row.rendition == "text"]
+    omitted = [row for row in receipt.rows if row.rendition == "omitted"]
+    thoughts = sum(row.kind == "thinking" for row in omitted)
+    rest = len(omitted) - thoughts
+    found: list[str] = []
+    if as_text:
+        names = ", ".join(row.label.split(",")[0] for row in as_text[:3])
+        found.append(f"{len(as_text)} attachment{'s' if len(as_text) > 1 else ''} sent as text: {names}")
+    if thoughts:
+        found.append(f"{thoughts} of another model's thoughts left out")
+    if rest:
+        found.append(f"{rest} block{'s' if rest > 1 else ''} left out")
+    return [*found, *receipt.notices[:2]]

@@ -1,0 +1,28 @@
+"""The `/` commands in Textual's command palette."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from textual.command import DiscoveryHit, Hit, Hits, Provider
+
+from loom.tui.slash_commands import COMMANDS
+
+
+class TuiCommandProvider(Provider):
+    """Finds a command by its name, its aliases or its help."""
+
+    async def discover(self) -> Hits:
+        for command in COMMANDS:
+            yield DiscoveryHit(f"/{command.name}", partial(self._run, command.name), help=command.help)
+
+    async def search(self, query: str) -> Hits:
+        matcher = self.matcher(query)
+        for command in COMMANDS:
+            text = f"/{' /'.join((command.name, *command.aliases))}  {command.help}"
+            score = matcher.match(text)
+            if score > 0:
+                yield Hit(score, matcher.highlight(text), partial(self._run, command.name), help=command.help)
+
+    async def _run(self, name: str) -> None:
+        await self.app.run_action(f"screen.run_command('{name}')")

@@ -1,0 +1,181 @@
+"""Pictures in the terminal UI: the image itself, in the protocol of the terminal, and a caption that stays."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import fcntl
+import io
+import os
+import struct
+import sys
+import termios
+from collections.abc import Awaitable, Callable
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias
+
+from textual.app import ComposeResult
+from textual.containers import Vertical
+from textual.widget import Widget
+from textual.widgets import Static
+
+from loom.content.media import Media
+from loom.content.recipes import Fit, Page
+from loom.errors import LoomError
+from loom.tui.image_protocol import ImageProtocol
+from loom.tui.text_content import plain_text
+
+if TYPE_CHECKING:
+    from collections.abc import Generator
+
+LoadMedia: TypeAlias = Callable[[str], Awaitable[bytes]]
+
+MAX_COLUMNS: Final = 64
+MAX_ROWS: Final = 18
+_SIDE_PX: Final = 1024
+_DEFAULT_CELL: Final = (10, 20)
+
+
+class Picture(Vertical):
+    """An image, or one page of a document, that is loaded when it is first shown. Without a protocol, its caption."""
+
+    DEFAULT_CSS = """
+    Picture { height: auto; width: 100%; margin: 0 0 0 0; }
+    Picture > .caption { color: $dim; height: auto; }
+    Picture > .image-error { color: $warning; height: auto; }
+    """
+
+    def __init__(
+        self,
+        media: Media,
+        load: LoadMedia,
+        protocol: ImageProtocol,
+        *,
+        caption: str = "",
+        page: int = 0,
+        max_columns: int = MAX_COLUMNS,
+        max_rows: int = MAX_ROWS,
+    ) -> None:
+        super().__init__()
+        self.media = media
+        self.page = page
+        self._load = load
+        self._protocol: ImageProtocol = protocol
+        self._max = (max_columns, max_rows)
+        self._caption = Static(plain_text(caption or media.label), classes="caption")
+
+    def compose(self) -> ComposeResult:
+        yield self._caption
+
+    def set_caption(self, text: str) -> None:
+        self._caption.update(plain_text(text))
+
+    def on_mount(self) -> None:
+        if self._protocol != "off":
+            self.run_worker(self._show(), exclusive=True)
+
+    async def _show(self) -> None:
+        try:
+            data = await self._load(self.media.digest)
+            png = await asyncio.to_thread(render_png, data, self.media, self.page)
+        except LoomError as error:
+            await self.mount(Static(plain_text(f"cannot be shown: {error.message}"), classes="image-error"))
+            return
+        widget = await asyncio.to_thread(make_image_widget, png, self._protocol)
+        columns, rows = fit_cells(widget.image.size, (min(self._max[0], self._room()), self._max[1]), self._protocol)
+        widget.styles.width, widget.styles.height = columns, rows
+        await self.mount(widget, before=0)
+
+    def _room(self) -> int:
+        return max((self.container_size.width or MAX_COLUMNS) - 2, 8)
+
+
+def render_png(data: bytes, media: Media, page: int = 0, side_px: int = _SIDE_PX) -> bytes:
+    """Return the picture, or a page of the document, as PNG; decoded in a worker process."""
+    from loom.formats import render
+
+    formats = ("image/png",)
+    recipe = Page(page, max_side_px=side_px, formats=formats) if page else Fit(side_px, formats=formats)
+    return render(data, media, recipe).data
+
+
+def fit_cells(size: tuple[int, int], room: tuple[int, int], protocol: ImageProtocol) -> tuple[int, int]:
+    """Return the columns and rows that keep the shape of a picture of `size` pixels within `room`."""
+    cell_width, cell_height = (1, 2) if protocol == "halfcell" else cell_size()
+    width, height = max(size[0], 1), max(size[1], 1)
+    natural = width if protocol == "halfcell" else -(-width // cell_width)
+    columns = min(natural, room[0])
+    rows = columns * cell_width * height / width / cell_height
+    if rows > room[1]:
+        columns, rows = round(columns * room[1] / rows), room[1]
+    return max(int(columns), 1), max(round(rows), 1)
+
+
+def cell_size() -> tuple[int, int]:
+    """Return the pixels of a character, as the terminal reports them without being asked."""
+    try:
+        packed = fcntl.ioctl(sys.__stdout__ or 1, termios.TIOCGWINSZ, bytes(8))
+    except (OSError, ValueError, io.UnsupportedOperation):
+        return _DEFAULT_CELL
+    rows, columns, width, height = struct.unpack("HHHH", packed)
+    if not (rows and columns and width >= columns and height >= rows):
+        return _DEFAULT_CELL
+    return width // columns, height // rows
+
+
+def make_image_widget(png: bytes, protocol: ImageProtocol) -> Any:
+    """Return a widget of textual-image that shows these bytes."""
+    from PIL import Image
+
+    picture = Image.open(io.BytesIO(png))
+    picture.load()
+    made: Any = image_widgets()[protocol]
+    return made(picture.convert("RGBA"))
+
+
+@cache
+def image_widgets() -> dict[ImageProtocol, type[Widget]]:
+    """Return the widget class of each protocol."""
+    with _without_queries():
+        from textual_image import _terminal, widget
+        from textual_image.widget.sixel import Image as SixelImage
+        from textual_image.widget.sixel import _ImageSixelImpl  # pyright: ignore[reportPrivateUsage]
+
+    # The library caches the size of a cell on its function; it must not ask the terminal for it again.
+    vars(_terminal.get_cell_size)["_result"] = _terminal.CellSize(*cell_size())
+
+    class ItermPixels(_ImageSixelImpl):
+        """Writes iTerm2's inline image sequence where Sixel data would stand."""
+
+        def _image_to_sixels(self, image: Any, sixel_options: Any = None, background: Any = None) -> str:
+            file = io.BytesIO()
+            image.save(file, "PNG")
+            data = base64.b64encode(file.getvalue()).decode()
+            size = f"width={image.width}px;height={image.height}px"
+            return f"\x1b]1337;File=inline=1;size={file.tell()};{size};preserveAspectRatio=0:{data}\x07"
+
+    class ItermImage(SixelImage, Renderable=vars(SixelImage)["_Renderable"]):
+        def compose(self) -> ComposeResult:
+            yield ItermPixels(self.image)
+
+    return {
+        "kitty": widget.TGPImage,
+        "sixel": widget.SixelImage,
+        "iterm2": ItermImage,
+        "halfcell": widget.HalfcellImage,
+    }
+
+
+@contextmanager
+def _without_queries() -> Generator[None]:
+    """textual-image asks the terminal questions when it is imported. Textual owns the keyboard by then, so the replies
+    would be lost or typed into the composer; the library asks nothing where stdout is not a terminal."""
+    stdout = sys.__stdout__
+    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
+        sys.__stdout__ = nowhere
+        try:
+            yield
+        finally:
+            sys.__stdout__ = stdout

@@ -1,0 +1,175 @@
+"""ToolCard: a tool call in one line that opens to its arguments, its progress, and its result or diff."""
+
+from __future__ import annotations
+
+import time
+from typing import Any, Final
+
+import msgspec
+from textual.content import Content
+from textual.widget import Widget
+from textual.widgets import Static
+
+from loom.content.blocks import ContentBlock, DocumentBlock, ImageBlock, TextBlock, ToolCall, ToolResult
+from loom.content.media import size_label
+from loom.content.messages import text_of
+from loom.events import ToolProgressed
+from loom.tui.fold import Foldable
+from loom.tui.glyphs import Glyphs
+from loom.tui.text_content import diff, is_diff, one_line, plain_text, visible_text
+
+_ARGUMENT_WIDTH: Final = 60
+_MAX_LINES: Final = 40
+_BAR_CELLS: Final = 16
+_SUBJECTS: Final = ("path", "file", "command", "url", "pattern", "query", "media", "name")
+"""Arguments that say best what a call is about, in this order."""
+
+
+class ToolCard(Foldable):
+    """Shows a call from the moment its name is known."""
+
+    DEFAULT_CSS = """
+    ToolCard .arguments { color: $dim; height: auto; }
+    ToolCard .result { height: auto; border-left: wide $line; padding: 0 0 0 1; }
+    ToolCard.-error > FoldTitle { color: $error; }
+    """
+
+    def __init__(self, glyphs: Glyphs, name: str, call: ToolCall | None = None) -> None:
+        super().__init__(glyphs)
+        self._tool = name
+        self._call = call
+        self._result: ToolResult | None = None
+        self._seconds = 0.0
+        self._began = time.monotonic()
+        self._progress: ToolProgressed | None = None
+        self._note = ""
+        self._is_running = call is None
+        self._frame = 0
+
+    @property
+    def result(self) -> ToolResult | None:
+        return self._result
+
+    def start(self, call: ToolCall) -> None:
+        self._call, self._is_running, self._began = call, True, time.monotonic()
+        self.refresh_title()
+
+    def show_progress(self, event: ToolProgressed) -> None:
+        self._progress = event
+        self.refresh_title()
+
+    def wait_for_approval(self) -> None:
+        self._note = "approval needed"
+        self.refresh_title()
+
+    def finish(self, result: ToolResult, seconds: float) -> None:
+        self._result, self._seconds, self._is_running, self._note = result, seconds, False, ""
+        self.set_class(result.is_error, "-error")
+        self.refresh_title()
+        if result.is_error:
+            self.is_open = True
+        self.refresh_body()
+
+    def interrupt(self) -> None:
+        """The turn ended before the call did."""
+        if self._is_running and self._result is None:
+            self._is_running, self._note = False, "interrupted"
+            self.refresh_title()
+
+    def tick(self) -> None:
+        if self._is_running and self._result is None:
+            self._frame += 1
+            self.refresh_title()
+
+    def title(self) -> Content:
+        parts = [Content(f"{self._sign()} "), Content.styled(self._tool, "bold")]
+        if self._call is not None:
+            parts.append(plain_text(f"  {subject_of(self._call)}"))
+        if self._note:
+            parts.append(Content.styled(f"  {self._note}", "$warning"))
+        elif self._result is not None:
+            parts.append(plain_text(f"  {summary_of(self._result)}  {self._seconds:.1f} s"))
+        elif self._progress is not None:
+            parts.append(plain_text(f"  {self._progress_text(self._progress)}"))
+        elif self._is_running and (seconds := time.monotonic() - self._began) >= 1:
+            parts.append(Content(f"  {seconds:.0f} s"))
+        return Content("").join(parts)
+
+    def _sign(self) -> str:
+        if self._result is not None:
+            return self.glyphs.failed if self._result.is_error else self.glyphs.succeeded
+        if self._is_running:
+            return self.glyphs.running[self._frame % len(self.glyphs.running)]
+        return self.glyphs.tool
+
+    def _progress_text(self, event: ToolProgressed) -> str:
+        if event.fraction is None:
+            return one_line(event.text, 60)
+        done = round(max(0.0, min(event.fraction, 1.0)) * _BAR_CELLS)
+        bar = self.glyphs.full_cell * done + self.glyphs.empty_cell * (_BAR_CELLS - done)
+        return f"{bar} {event.fraction:.0%} {one_line(event.text, 40)}"
+
+    def body(self) -> list[Widget]:
+        found: list[Widget] = []
+        if self._call is not None and self._call.arguments:
+            found.append(Static(_arguments(self._call.arguments), classes="arguments"))
+        if self._result is not None:
+            text = result_text(self._result)
+            if text:
+                found.append(Static(diff(text) if is_diff(text) else plain_text(text), classes="result"))
+        return found
+
+
+def subject_of(call: ToolCall) -> str:
+    """Return what a call is about, in a few words: the path, the command, else its first argument."""
+    arguments = call.arguments
+    name = next((key for key in _SUBJECTS if isinstance(arguments.get(key), str)), None)
+    value = arguments.get(name) if name else next(iter(arguments.values()), "")
+    return one_line(visible_text(value if isinstance(value, str) else _json(value)), _ARGUMENT_WIDTH)
+
+
+def summary_of(result: ToolResult) -> str:
+    """Return the outcome in a few words: `12 lines`, `+2 -1`, `login.png, 900×500`, or the error."""
+    if result.is_error:
+        return one_line(" ".join(text_of(block) for block in result.blocks), _ARGUMENT_WIDTH)
+    if isinstance(result.data, dict) and result.data.get("kind") == "diff":  # pyright: ignore[reportUnknownMemberType]
+        return f"+{result.data.get('added', 0)} -{result.data.get('removed', 0)}"  # pyright: ignore[reportUnknownMemberType]
+    media = [block.media for block in result.blocks if isinstance(block, ImageBlock | DocumentBlock)]
+    if media:
+        return one_line(", ".join(item.label for item in media), _ARGUMENT_WIDTH)
+    text = "\n".join(text_of(block) for block in result.blocks)
+    lines = text.count("\n") + 1
+    return size_label(len(text.encode())) if lines == 1 else f"{lines} lines"
+
+
+def result_text(result: ToolResult) -> str:
+    """Return what to show of a result, with the middle of a long one left out."""
+    text = "\n".join(_block_text(block) for block in result.blocks)
+    lines = text.rstrip().split("\n")
+    if len(lines) <= _MAX_LINES:
+        return "\n".join(lines)
+    half = _MAX_LINES // 2
+    return "\n".join([*lines[:half], f"… {len(lines) - 2 * half} lines …", *lines[-half:]])
+
+
+def _block_text(block: ContentBlock) -> str:
+    return block.text if isinstance(block, TextBlock) else text_of(block)
+
+
+def _arguments(arguments: dict[str, Any]) -> Content:
+    lines = [
+        Content.styled(f"{one_line(name, 24)} ", "bold") + plain_text(_argument_text(value))
+        for name, value in arguments.items()
+    ]
+    return Content("\n").join(lines)
+
+
+def _argument_text(value: Any) -> str:
+    text = visible_text(value) if isinstance(value, str) else visible_text(_json(value))
+    lines = text.split("\n")
+    cut = lines[:12] + ([f"… {len(lines) - 12} lines"] if len(lines) > 12 else [])
+    return "\n".join(line if len(line) <= 400 else f"{line[:399]}…" for line in cut)
+
+
+def _json(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

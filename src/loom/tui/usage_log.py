@@ -1,0 +1,28 @@
+"""UsageLog: what the turns of a conversation took since it was opened."""
+
+from __future__ import annotations
+
+import msgspec
+
+from loom.models import Usage
+
+
+class TurnUsage(msgspec.Struct, frozen=True, kw_only=True):
+    model: str
+    usage: Usage
+    usd: float | None
+    seconds: float
+
+
+class UsageLog:
+    def __init__(self) -> None:
+        self.turns: list[TurnUsage] = []
+
+    def add(self, model: str, usage: Usage, usd: float | None, seconds: float) -> None:
+        self.turns.append(TurnUsage(model=model, usage=usage, usd=usd, seconds=seconds))
+
+    @property
+    def usd(self) -> float | None:
+        """The sum; None as soon as one price is not known."""
+        prices = [turn.usd for turn in self.turns]
+        return None if None in prices else sum(usd for usd in prices if usd is not None)

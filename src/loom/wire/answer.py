@@ -1,0 +1,260 @@
+"""Answers in the other direction: model events in, the bytes of a protocol's own stream out. The mirror of the
+decoders, for a gateway that speaks these protocols to its clients.
+
+`AnswerWriter` holds what the protocols have in common: blocks are written one after another, and what was written is
+kept, because each protocol repeats the whole answer at its end or in place of a stream. A subclass says how a block
+begins, grows and ends.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Literal, TypeAlias, final
+
+import msgspec
+
+from loom.content.blocks import Citation, Opaque
+from loom.errors import LoomError
+from loom.events import (
+    CallDelta,
+    CallFinished,
+    CallStarted,
+    Cited,
+    ImageAdded,
+    ModelEvent,
+    Stopped,
+    StopReason,
+    TextDelta,
+    TextSealed,
+    ThinkingDelta,
+    ThinkingSealed,
+    UsageReported,
+    parse_arguments,
+)
+from loom.models import Usage
+
+BlockEvent: TypeAlias = (
+    TextDelta
+    | TextSealed
+    | Cited
+    | ThinkingDelta
+    | ThinkingSealed
+    | CallStarted
+    | CallDelta
+    | CallFinished
+    | ImageAdded
+)
+
+SignThinking: TypeAlias = Callable[[int, Opaque | None], str]
+"""Return what a client must send back with the thinking block `index`: the producer's own signature, or a handle."""
+
+
+class ForeignTool(msgspec.Struct, frozen=True, kw_only=True):
+    """A tool as the client defined it. `name` is its name there, without the namespace."""
+
+    name: str
+    namespace: str = ""
+    is_freeform: bool = False
+    """Whether its input is text instead of a JSON object; models are given one parameter, `input`."""
+
+
+class AnswerHead(msgspec.Struct, frozen=True, kw_only=True):
+    """What is known before the first word."""
+
+    id: str
+    model: str
+    """The name that the client asked for."""
+    created_at: int = 0
+    usage: Usage = Usage()
+    """The estimate for the input; what is billed is known at the end."""
+    tools: Mapping[str, ForeignTool] = msgspec.field(default_factory=dict[str, ForeignTool])
+    """The client's tools by the name under which the model knows them, where the two differ."""
+
+
+@final
+class WrittenBlock:
+    """A block of the answer, as far as it is written. `place` is its number among the blocks of the protocol."""
+
+    def __init__(self, kind: Literal["text", "thinking", "call"], index: int, place: int) -> None:
+        self.kind: Literal["text", "thinking", "call"] = kind
+        self.index = index
+        self.place = place
+        self.pieces: list[str] = []
+        self.citations: list[Citation] = []
+        self.opaque: Opaque | None = None
+        self.is_redacted = False
+        self.call_id = ""
+        self.name = ""
+
+    @property
+    def text(self) -> str:
+        return "".join(self.pieces)
+
+
+class AnswerWriter(ABC):
+    """Writes one answer, streamed (`start`, `write` …, `finish` or `fail`) or whole (`write` …, `to_object`)."""
+
+    def __init__(self, head: AnswerHead, sign: SignThinking) -> None:
+        self.head = head
+        self.sign = sign
+        self.blocks: list[WrittenBlock] = []
+        self.usage = head.usage
+        self.stop: StopReason = "other"
+        self._sequence = Sequencer()
+        self._open: WrittenBlock | None = None
+
+    @abstractmethod
+    def start(self) -> bytes:
+        """Return what comes before the first word."""
+
+    def write(self, event: ModelEvent) -> bytes:
+        """Return the bytes for one event; often none."""
+        match event:
+            case UsageReported():
+                self.usage = event.usage
+            case Stopped():
+                self.stop = event.reason
+            case _:
+                return b"".join(self._write_block(found) for found in self._sequence.add(event))
+        return b""
+
+    def finish(self) -> bytes:
+        """Return the end of a complete answer."""
+        return self.flush() + self.end()
+
+    def flush(self) -> bytes:
+        """Return what is held back, and the end of the last block."""
+        rest = b"".join(self._write_block(found) for found in self._sequence.finish())
+        return rest + self._close()
+
+    @abstractmethod
+    def end(self) -> bytes:
+        """Return what comes after the last block."""
+
+    @abstractmethod
+    def fail(self, error: LoomError) -> bytes:
+        """Return the end of an answer that failed in the middle."""
+
+    @abstractmethod
+    def to_object(self) -> dict[str, Any]:
+        """Return the complete answer as one JSON object; call `flush` first."""
+
+    @abstractmethod
+    def begin_block(self, block: WrittenBlock) -> bytes: ...
+
+    @abstractmethod
+    def add_text(self, block: WrittenBlock, text: str) -> bytes:
+        """Return the bytes for words, thoughts, or a piece of a call's arguments."""
+
+    def add_citation(self, block: WrittenBlock, citation: Citation) -> bytes:
+        """Return the bytes for a citation."""
+        return b""
+
+    @abstractmethod
+    def end_block(self, block: WrittenBlock) -> bytes: ...
+
+    def _write_block(self, event: BlockEvent) -> bytes:
+        head = self._enter(event)
+        block = self._open
+        if block is None:
+            raise AssertionError("an event has a block")
+        match event:
+            case TextDelta(text=text) | ThinkingDelta(text=text) | CallDelta(arguments=text):
+                return head + self._add(block, text)
+            case ImageAdded(image=image):
+                return head + self._add(block, f"[image: {image.media.name or image.media.digest}]")
+            case Cited(citation=citation):
+                block.citations.append(citation)
+                return head + self.add_citation(block, citation)
+            case ThinkingSealed():
+                block.opaque, block.is_redacted = event.opaque, event.redacted
+                return head
+            case TextSealed() | CallStarted():
+                return head
+            case CallFinished():
+                return head + self._close()
+
+    def _add(self, block: WrittenBlock, text: str) -> bytes:
+        block.pieces.append(text)
+        return self.add_text(block, text) if text else b""
+
+    def _enter(self, event: BlockEvent) -> bytes:
+        if self._open is not None and self._open.index == event.index:
+            return b""
+        ended = self._close()
+        kind: Literal["text", "thinking", "call"] = "text"
+        if isinstance(event, ThinkingDelta | ThinkingSealed):
+            kind = "thinking"
+        elif isinstance(event, CallStarted | CallDelta | CallFinished):
+            kind = "call"
+        block = self._open = WrittenBlock(kind, event.index, len(self.blocks))
+        if isinstance(event, CallStarted):
+            block.call_id, block.name = event.id, event.name
+        if isinstance(event, ThinkingSealed):
+            block.is_redacted = event.redacted
+        self.blocks.append(block)
+        return ended + self.begin_block(block)
+
+    def _close(self) -> bytes:
+        block, self._open = self._open, None
+        return self.end_block(block) if block is not None else b""
+
+
+@final
+class Sequencer:
+    """Puts the events of one block next to each other: some services interleave the pieces of parallel calls.
+
+    Text and thinking are complete when another block begins, a call when `CallFinished` says so. Until then the events
+    of other blocks are held back.
+    """
+
+    def __init__(self) -> None:
+        self._call: int | None = None
+        self._last: int | None = None
+        self._complete: set[int] = set()
+        self._held: dict[int, list[BlockEvent]] = {}
+
+    def add(self, event: BlockEvent) -> Iterator[BlockEvent]:
+        """Yield the events that may be written now."""
+        if event.index in self._complete:  # a signature that came too late for the stream; the store has it
+            return
+        if self._call is not None and event.index != self._call:
+            self._held.setdefault(event.index, []).append(event)
+            return
+        yield from self._pass(event)
+        while self._call is None and self._held:
+            for held in self._held.pop(next(iter(self._held))):
+                yield from self._pass(held)
+
+    def finish(self) -> Iterator[BlockEvent]:
+        """Yield what is still held back: the answer was cut off in a call."""
+        held, self._held = self._held, {}
+        for events in held.values():
+            yield from events
+
+    def _pass(self, event: BlockEvent) -> Iterator[BlockEvent]:
+        if self._last is not None and self._last != event.index:
+            self._complete.add(self._last)
+        self._last = event.index
+        match event:
+            case CallStarted():
+                self._call = event.index
+            case CallFinished():
+                self._call = None
+                self._complete.add(event.index)
+            case _:
+                pass
+        yield event
+
+
+def sse(data: Any, event: str = "") -> bytes:
+    """Return one server-sent event."""
+    text = b"data: " + msgspec.json.encode(data) + b"\n\n"
+    return f"event: {event}\n".encode() + text if event else text
+
+
+def freeform_input(arguments: str) -> str:
+    """Return the text that a model gave to a freeform tool through its one parameter."""
+    value = parse_arguments(arguments)[0].get("input")
+    return value if isinstance(value, str) else arguments

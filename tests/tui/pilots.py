@@ -1,0 +1,107 @@
+"""The terminal UI without a terminal: the real app on a real store, driven key by key."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+from textual import events
+from textual.pilot import Pilot
+
+from loom.config import load_config
+from loom.runtime.custom_provider import Answering
+from loom.testing import FakeModel, ScriptedAnswer
+from loom.tui.app import LoomApp, OpenedLibrary
+from loom.tui.chat_screen import ChatScreen
+from loom.tui.glyphs import UNICODE, Glyphs
+from loom.tui.image_protocol import ImageProtocol
+from loom.tui.local_backend import LocalBackend
+
+PATIENCE_SECONDS = 60.0
+
+
+class Driven:
+    """The app, its first screen, and what a person does with them."""
+
+    def __init__(self, app: LoomApp, pilot: Pilot[Any], backend: LocalBackend, model: FakeModel | None) -> None:
+        self.app = app
+        self.pilot = pilot
+        self.backend = backend
+        self.model = model
+
+    @property
+    def chat(self) -> ChatScreen:
+        return next(screen for screen in self.app.screen_stack if isinstance(screen, ChatScreen))
+
+    @property
+    def text(self) -> str:
+        """What the screen shows, as text."""
+        width, height = self.app.size
+        lines = self.app.screen._compositor.render_strips()
+        return "\n".join("".join(segment.text for segment in line)[:width] for line in lines[:height])
+
+    async def wait(self, is_true: Callable[[], object], what: str = "") -> None:
+        deadline = time.monotonic() + PATIENCE_SECONDS
+        while not is_true():
+            assert time.monotonic() < deadline, f"{what or 'it'} never came true; the screen shows:\n{self.text}"
+            await self.pilot.pause(0.02)
+
+    async def wait_for(self, words: str) -> None:
+        await self.wait(lambda: words in self.text, repr(words))
+
+    async def wait_until_idle(self, turns: int = 1) -> None:
+        await self.wait(lambda: len(self.chat.usage_log.turns) >= turns and not self.chat.is_busy, f"turn {turns}")
+
+    async def type(self, text: str) -> None:
+        await self.pilot.press(*("enter" if key == "\n" else key for key in text))
+
+    async def paste(self, text: str) -> None:
+        self.chat.composer.post_message(events.Paste(text))
+        await self.pilot.pause()
+
+    async def say(self, text: str, turns: int = 1) -> None:
+        """Send a message, whatever lines it has, and wait for the answer."""
+        await self.paste(text)
+        await self.pilot.press("enter")
+        await self.wait_until_idle(turns)
+
+    async def press(self, *keys: str) -> None:
+        await self.pilot.press(*keys)
+        await self.pilot.pause()
+
+
+@asynccontextmanager
+async def driven(
+    folder: Path,
+    *,
+    answers: Sequence[ScriptedAnswer] | None = None,
+    session: str = "",
+    size: tuple[int, int] = (100, 34),
+    protocol: ImageProtocol = "off",
+    glyphs: Glyphs = UNICODE,
+    model: str = "",
+    permission: str = "ask",
+) -> AsyncGenerator[Driven]:
+    """`answers` are those of a scripted model; without them the built-in model answers."""
+    config = load_config(cwd=folder, environ={"LOOM_HOME": str(folder / "home"), "LOOM_OFFLINE": "1"})
+    backend = await LocalBackend.start(config)
+    backend.runtime.reads_instructions = False
+    fake = FakeModel(answers) if answers is not None else None
+    if fake is not None:
+        backend.runtime.own_models.maps[0]["fake"] = Answering(fake)
+
+    async def connect() -> OpenedLibrary:
+        chosen = model or ("fake" if fake is not None else "loom/spark")
+        return OpenedLibrary(backend=backend, session=session, model=chosen, permission=permission)
+
+    app = LoomApp(connect, glyphs=glyphs, protocol=protocol, history_file=folder / "history.jsonl")
+    async with AsyncExitStack() as stack:
+        pilot = await stack.enter_async_context(app.run_test(size=size, notifications=True))
+        found = Driven(app, pilot, backend, fake)
+        await found.wait(
+            lambda: found.chat.backend is not None and found.chat.query("TranscriptView"), "the first screen"
+        )
+        yield found
