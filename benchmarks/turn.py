@@ -1,79 +1,239 @@
-"""What one short turn costs: modules and functions that it crosses, database jobs, commits, CPU.
+"""What one short turn costs: modules and functions that it crosses, hops per token, database jobs, commits, CPU, and
+how often a picture is decoded and hashed.
 
-python -m benchmarks.turn
+python -m benchmarks.turn [--turns 20]
 
-A three-word answer of a scripted model in a session on SQLite. Functions of the event loop's thread are counted, once
-each, with a profile hook.
+`before` is what was measured before the middle was rebuilt (another machine: compare counts, not milliseconds).
+Functions are counted once each, of all threads, with a profile hook; those of processes that decode are not. A hop is a
+function that is entered anew for every further token. CPU is that of a daemon on PostgreSQL, and of PostgreSQL.
 """
 
 from __future__ import annotations
 
+import argparse
 import asyncio
+import contextlib
+import hashlib
+import io
+import os
+import subprocess
 import sys
 import tempfile
-import time
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
-from types import FrameType
-from typing import Any
+from typing import Any, Final
 
+import msgspec
+from PIL import Image
+
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
+from daemon.running import daemon as daemon_process
+from flow.turn_trace import Function, Recorder
 from loom.config import load_config
+from loom.daemon.app import create_app
+from loom.daemon.auth import Auth
+from loom.events import DecoderEvent, Stopped, TextDelta
+from loom.prompt import Prompt
 from loom.runtime import Runtime
 from loom.testing import ScriptedProvider, sample_png
+from postgres_server import PostgresServer, postgres_server
 
-MODEL = "anthropic/claude-opus-5"
-SOURCE = str(Path(__file__).resolve().parents[1] / "src" / "loom")
+MODEL: Final = "anthropic/claude-opus-5"
+PROFILED: Final = "--profiled"
 
 
-class Calls:
-    """Every function of Loom that is entered."""
+class Row(msgspec.Struct, frozen=True):
+    what: str
+    before: str
+    now: str
+
+
+class Talker:
+    """Says so many words."""
 
     def __init__(self) -> None:
-        self.functions: set[tuple[str, str, int]] = set()
+        self.words = 3
 
-    def __call__(self, frame: FrameType, event: str, _: Any) -> None:
-        code = frame.f_code
-        if event == "call" and code.co_filename.startswith(SOURCE):
-            self.functions.add((code.co_filename, code.co_qualname, code.co_firstlineno))
-
-    @property
-    def modules(self) -> int:
-        return len({file for file, _, _ in self.functions})
+    async def stream(self, prompt: Prompt) -> AsyncIterator[DecoderEvent]:
+        for number in range(self.words):
+            yield TextDelta(text=f"word{number} ")
+        yield Stopped(reason="end")
 
 
-async def measure(*, picture: bool) -> None:
+@contextlib.asynccontextmanager
+async def opened(**settings: str) -> AsyncIterator[Runtime]:
     with tempfile.TemporaryDirectory() as folder:
-        config = load_config(cwd=Path(folder), environ={"LOOM_HOME": folder})
+        config = load_config(cwd=Path(folder), environ={"LOOM_HOME": folder, **settings})
         async with Runtime.open(config) as runtime:
-            runtime.providers["anthropic"] = ScriptedProvider(["three short words"] * 12)
+            yield runtime
+
+
+def command_crossings() -> tuple[int, int]:
+    """Modules and functions of `loom "…" -a x.png`, in a process of its own."""
+    with tempfile.TemporaryDirectory() as folder:
+        picture = Path(folder) / "x.png"
+        picture.write_bytes(sample_png(64, 48))
+        environ = {**os.environ, "LOOM_HOME": folder, "LOOM_MODEL": "loom/spark", "LOOM_OFFLINE": "1"}
+        command = [sys.executable, "-m", "benchmarks.turn", PROFILED, "what is this?", "-a", str(picture)]
+        result = subprocess.run(command, env=environ, capture_output=True, text=True, check=True)
+    modules, functions = result.stderr.strip().splitlines()[-1].split()
+    return int(modules), int(functions)
+
+
+def run_profiled(arguments: list[str]) -> None:
+    """Run the command, then print what it crossed."""
+    from loom.cli.main import main
+
+    recorder = Recorder()
+    with recorder.attached(), recorder.recording(), contextlib.suppress(SystemExit):
+        main(arguments)
+    print(f"\n{len(recorder.modules)} {len(recorder.functions)}", file=sys.stderr)
+
+
+async def daemon_crossings() -> tuple[int, int]:
+    """Modules and functions that a posted message crosses in the daemon, with a watcher."""
+    recorder = Recorder()
+    with recorder.attached():
+        async with opened() as runtime:
+            runtime.providers["anthropic"] = Talker()
+            daemon = create_app(runtime, auth=Auth("a token")).daemon
+            await daemon.start()
+            session = await runtime.session(model=MODEL)
+            await daemon.turns.post(session.id, "warm up")
+            await _idle(daemon.turns.state, session.id)
+            with recorder.recording():
+                async with daemon.feeds.watch(session.id):
+                    await daemon.turns.post(session.id, "hello")
+                    await _idle(daemon.turns.state, session.id)
+            await daemon.stop()
+    return len(recorder.modules), len(recorder.functions)
+
+
+async def _idle(state: Callable[[str], Any], session_id: str) -> None:
+    while await state(session_id) != "idle":  # noqa: ASYNC110  another task decides
+        await asyncio.sleep(0.01)
+
+
+async def token_hops() -> int:
+    """Functions between the model's events and a reader of the stream that are entered for every token."""
+    counts: list[Recorder] = []
+    async with opened() as runtime:
+        talker = runtime.providers["anthropic"] = Talker()
+        session = await runtime.session(model=MODEL)
+        await session.send("warm up")
+        for words in (100, 600):
+            talker.words = words
+            recorder = Recorder()
+            with recorder.attached(), recorder.recording():
+                async for _ in session.stream("hello"):
+                    pass
+            counts.append(recorder)
+    few, many = counts
+    return sum(many.calls[name] - few.calls.get(name, 0) >= 450 for name in many.calls if "Talker" not in name.name)
+
+
+async def database_jobs() -> tuple[int, int]:
+    """Jobs and commits of a short turn."""
+    jobs = {"write": 0, "read": 0, "select": 0}
+    async with opened() as runtime:
+        runtime.providers["anthropic"] = Talker()
+        session = await runtime.session(model=MODEL)
+        await session.send("warm up")
+        for name in jobs:
+            original = getattr(runtime.database, name)
+
+            async def counted(*given: Any, _name: str = name, _original: Any = original, **named: Any) -> Any:
+                jobs[_name] += 1
+                return await _original(*given, **named)
+
+            setattr(runtime.database, name, counted)
+        await session.send("hello")
+    return sum(jobs.values()), jobs["write"]
+
+
+async def picture_work() -> tuple[int, float]:
+    """How often a JPEG of 3.6 MB is decoded, and how many times its bytes are hashed, until its turn has ended."""
+    file = io.BytesIO()
+    Image.frombytes("RGB", (1700, 1100), os.urandom(1700 * 1100 * 3)).save(file, "JPEG", quality=93)
+    data = file.getvalue()
+    hashed = 0
+    original = hashlib.sha256
+
+    def counting(given: Any = b"", **named: Any) -> Any:
+        nonlocal hashed
+        hashed += len(given)
+        return original(given, **named)
+
+    recorder = Recorder()
+    with recorder.attached():
+        async with opened() as runtime:
+            runtime.providers["anthropic"] = ScriptedProvider(["warm", "a picture"])
             session = await runtime.session(model=MODEL)
             await session.send("warm up")
-            jobs = {"write": 0, "read": 0, "select": 0}
-            for name in jobs:
-                original = getattr(runtime.database, name)
+            hashlib.sha256 = counting  # type: ignore[assignment]
+            try:
+                with recorder.recording():
+                    await session.send("look", data)
+            finally:
+                hashlib.sha256 = original
+    decoders = ("check_and_render", "render_image")  # each is one job of a process that decodes
+    decodes = sum(recorder.calls.get(Function("formats/image/__init__.py", name), 0) for name in decoders)
+    return decodes, hashed / len(data)
 
-                async def counted(*given: Any, _name: str = name, _original: Any = original, **named: Any) -> Any:
-                    jobs[_name] += 1
-                    return await _original(*given, **named)
 
-                setattr(runtime.database, name, counted)
-            content = ["hello", sample_png(64, 48)] if picture else ["hello"]
-            calls = Calls()
-            sys.setprofile(calls)
-            async for _ in session.stream(*content):
-                pass
-            sys.setprofile(None)
-            once = dict(jobs)
-            began = time.process_time()
-            for _ in range(10):
-                await session.send("hello")
-            cpu = (time.process_time() - began) / 10
-            what = "a short turn with a picture" if picture else "a short turn"
-            print(
-                f"{what}: {calls.modules} modules, {len(calls.functions)} functions,"
-                f" {sum(once.values())} database jobs, {once['write']} commits, {cpu * 1000:.1f} ms of CPU"
-            )
+def cpu_seconds(*pids: int) -> float:
+    ticks = 0
+    for pid in pids:
+        with contextlib.suppress(FileNotFoundError):
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            ticks += sum(map(int, fields[11:15]))  # its own, and of children that have ended
+    return ticks / os.sysconf("SC_CLK_TCK")
+
+
+def tree_of(pid: int) -> list[int]:
+    children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+    return [pid, *(found for child in children for found in tree_of(int(child)))]
+
+
+async def turn_cpu(server: PostgresServer, folder: Path, turns: int) -> tuple[float, float]:
+    """Milliseconds of CPU of a short turn in the daemon and in PostgreSQL."""
+    with daemon_process(folder / "home", {"LOOM_STORE__URL": server.empty()}) as house:
+        async with house.client() as client:
+            session = await client.session()
+            for _ in range(3):
+                await session.send("!echo three short words")
+            postgres = server.pid
+            before = cpu_seconds(house.pid), cpu_seconds(*tree_of(postgres))
+            for _ in range(turns):
+                await session.send("!echo three short words")
+            after = cpu_seconds(house.pid), cpu_seconds(*tree_of(postgres))
+    first, second = ((late - early) / turns * 1000 for early, late in zip(before, after, strict=True))
+    return first, second
+
+
+def main() -> None:
+    if sys.argv[1:2] == [PROFILED]:
+        run_profiled(sys.argv[2:])
+        return
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--turns", type=int, default=20, help="for the figures of CPU")
+    turns = parser.parse_args().turns
+    rows = [
+        Row('`loom "…" -a x.png`: modules / functions', "128 / 892", "{} / {}".format(*command_crossings())),
+        Row("in the daemon: modules / functions", "67 / 407", "{} / {}".format(*asyncio.run(daemon_crossings()))),
+        Row("hops per token", "16", str(asyncio.run(token_hops()))),
+        Row("database jobs / commits of a short turn", "29 / 16", "{} / {}".format(*asyncio.run(database_jobs()))),
+        Row("decodes / hashes of a picture", "2 / 4", "{} / {:.1f}".format(*asyncio.run(picture_work()))),
+    ]
+    with postgres_server() as server, tempfile.TemporaryDirectory() as folder:
+        daemon_ms, postgres_ms = asyncio.run(turn_cpu(server, Path(folder), turns))
+    rows.append(
+        Row("CPU of a short turn: daemon / PostgreSQL", "70 / 30 ms", f"{daemon_ms:.0f} / {postgres_ms:.0f} ms")
+    )
+    print("| | before | now |\n|---|---|---|")
+    for row in rows:
+        print(f"| {row.what} | {row.before} | {row.now} |")
 
 
 if __name__ == "__main__":
-    asyncio.run(measure(picture=False))
-    asyncio.run(measure(picture=True))
+    main()

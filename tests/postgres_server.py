@@ -60,6 +60,12 @@ class PostgresServer:
             self._process.wait(20)
             self._process = None
 
+    @property
+    def pid(self) -> int:
+        if self._process is None:
+            raise RuntimeError("PostgreSQL does not run")
+        return self._process.pid
+
     def url(self, name: str) -> str:
         return f"postgresql://tester@127.0.0.1:{self.port}/{name}"
 

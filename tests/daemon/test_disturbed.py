@@ -3,6 +3,7 @@ lost or repeated. `python -m benchmarks.kills` does the same for longer."""
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,6 +11,10 @@ import pytest
 
 from daemon.disturbance import killing, one_on_sqlite, pausing, run_disturbed, stopping, two_on_postgres
 from daemon.forked import Nursery, nursery
+from daemon.running import until
+from daemon.test_kills import idle
+from loom.content.messages import text_of
+from patience import PATIENCE_SECONDS
 from postgres_server import PostgresServer, postgres_server
 
 KILLS = 60
@@ -69,3 +74,28 @@ async def test_a_daemon_whose_clock_is_a_minute_ahead_takes_nothing_from_a_live_
         ahead = daemons[1].log()
     assert outcome.messages > 0
     assert "its lease had expired" not in ahead, "only dead processes lose their sessions"
+
+
+async def test_what_a_killed_daemon_s_command_left_is_ended_before_the_model_reads_that_it_was_cut_off(
+    tmp_path: Path, nest: Nursery
+) -> None:
+    ticks = tmp_path / "ticks"
+    with one_on_sqlite(tmp_path, nest) as (daemon,):
+        async with daemon.client() as client:
+            session = await client.session(workspace=str(tmp_path))
+            await session.post(
+                '!tool run_command {"command": "while true; do echo tick >> ticks; sleep 0.05; done", "timeout": 100}'
+            )
+            await until(ticks.exists, PATIENCE_SECONDS)
+        await asyncio.to_thread(daemon.kill)
+        left = ticks.stat().st_size
+        await until(lambda: ticks.stat().st_size > left, PATIENCE_SECONDS)
+        await asyncio.to_thread(daemon.start)
+        async with daemon.client() as client:
+            session = await client.session(session.id)
+            await idle(session)
+            ended = ticks.stat().st_size
+            (result,) = [result for message in await session.path() for result in message.results]
+            assert result.is_error and "Interrupted" in text_of(result)
+            await asyncio.sleep(0.5)
+            assert ticks.stat().st_size == ended

@@ -1,15 +1,18 @@
 """Shown is sent: what an interface shows of the next request is the body that then reaches the far side of a socket.
 
-Generated configurations × sessions × learned refusals × quarantine × overrides × attachments × model switches × ageing.
-The command, the library and the daemon each show it just before it is sent.
+Generated configurations × sessions × learned refusals × quarantine × overrides × attachments × uploads × model
+switches × ageing. The command, the library and the daemon each show it just before it is sent.
 """
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import io
 import json
 import random
+import sys
+from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncGenerator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -17,6 +20,7 @@ from typing import Any
 
 import httpx2
 import pytest
+from PIL import Image
 
 from daemon.running import TOKEN, serving
 from flow.far_models import PLATFORMS, WIRES, is_question, speak
@@ -27,6 +31,7 @@ from loom.compile.request import NEXT_MESSAGE
 from loom.config import load_config
 from loom.errors import LoomError
 from loom.prompt import ReceiptRow
+from loom.providers.files import PENDING
 from loom.providers.http import WIRES as ENCODERS
 from loom.providers.media_body import MediaBody
 from loom.runtime import Runtime
@@ -36,9 +41,11 @@ from providers.far_side import FarSide, Reply, Request, far_side, refusal
 REFUSALS = {
     "tools": (400, {"error": {"message": "This model does not support tools.", "type": "invalid_request_error"}}),
     "images": (400, {"error": {"message": "image input is not supported by this model", "type": "invalid"}}),
+    "poison": (400, {"error": {"message": "Could not process image", "type": "invalid_request_error"}}),
     "bytes": (413, {"error": {"message": "request too large", "type": "request_too_large"}}),
 }
-SEEDS = range(12)
+SEEDS = range(18)
+DRY_RUN_SEEDS = range(100, 104)
 
 
 class World:
@@ -53,6 +60,28 @@ class World:
     def bodies(self) -> list[dict[str, Any]]:
         return [request.json for request in self.server.requests if is_question(request)]
 
+    def uploads(self) -> int:
+        return sum(is_upload(request) for request in self.server.requests)
+
+
+def is_upload(request: Request) -> bool:
+    """Whether bytes are stored at the platform, for a later request to refer to."""
+    return request.method == "POST" and request.target.partition("?")[0].endswith(("/files", "/file-bytes"))
+
+
+def kept_file(request: Request, number: int, url: str) -> Reply:
+    """The answer of each platform's service for files; Gemini's takes two requests."""
+    headers: dict[str, str] = {}
+    if request.target.startswith("/upload/"):
+        body: dict[str, Any] = {}
+        headers["x-goog-upload-url"] = f"{url}/file-bytes"
+    elif request.target.endswith("/file-bytes"):
+        name = f"files/f{number}"
+        body = {"file": {"name": name, "uri": f"{url}/v1beta/{name}", "state": "ACTIVE"}}
+    else:
+        body = {"id": f"file_{number}", "type": "file"}
+    return Reply(body=json.dumps(body).encode(), content_type="application/json", headers=headers)
+
 
 @asynccontextmanager
 async def world(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> AsyncGenerator[World]:
@@ -61,6 +90,8 @@ async def world(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> A
     found: list[World] = []
 
     def answer(request: Request) -> Reply:
+        if is_upload(request) and found:
+            return kept_file(request, found[0].uploads(), found[0].server.url)
         if not is_question(request):
             return refusal(404, {"error": "not found"})
         if found and found[0].refused:
@@ -100,8 +131,16 @@ def attachments(dice: random.Random) -> list[Any]:
         sample_png(dice.randrange(600, 900), 500),
         sample_pdf("The timeout is 30 seconds."),
         "more words",
+        noise_png(dice),
     ]
     return dice.sample(kinds, dice.randrange(0, 3))
+
+
+def noise_png(dice: random.Random) -> bytes:
+    """A picture that is large enough to be uploaded once instead of sent again and again."""
+    file = io.BytesIO()
+    Image.frombytes("RGB", (800, 600), dice.randbytes(800 * 600 * 3)).save(file, "PNG", compress_level=1)
+    return file.getvalue()
 
 
 async def converse(runtime: Runtime, there: World, tools: tuple[str, ...] | None) -> str:
@@ -177,12 +216,46 @@ async def test_what_every_interface_shows_is_the_body_that_is_sent(
         reply = await session.send(message)
         sent = there.bodies()[before]
 
-        assert shown_plan == sent
-        assert with_message(shown_wire, message) == sent
+        assert with_files(shown_plan, sent) == sent
+        assert with_files(with_message(shown_wire, message), sent) == sent
         assert list(map(comparable, shown_rows)) == list(map(comparable, reply.receipt.rows))[: len(shown_rows)]
         assert [comparable(row) for row in planned.receipt.rows] == [comparable(row) for row in reply.receipt.rows]
         assert without_media(with_message(shown_route, message)).keys() == without_media(sent).keys()
-        assert texts(with_message(shown_route, message)) == texts(sent)
+        assert texts(with_files(with_message(shown_route, message), sent)) == texts(sent)
+
+
+@pytest.mark.parametrize("seed", DRY_RUN_SEEDS)
+async def test_what_a_dry_run_prints_is_the_body_that_is_sent(
+    tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world(tmp_path, seed, monkeypatch) as there, Runtime.open(load_config()) as runtime:
+        tools = await choose_tools(runtime, (), default="safe")
+        session = await runtime.session(await converse(runtime, there, tools), tools=tools)
+        picture = tmp_path / "next.png"
+        picture.write_bytes(sample_png(700, 500))
+        command = (sys.executable, "-m", "loom.cli.main", "-r", session.id, "--dry-run", "--full")
+        process = await asyncio.create_subprocess_exec(
+            *command, "what is next?", "-a", str(picture), stdin=DEVNULL, stdout=PIPE, stderr=PIPE
+        )
+        printed, said = await process.communicate()
+        assert process.returncode == 0, said
+        before = len(there.bodies())
+        await session.send(picture, "what is next?")  # the command puts files before the words
+        sent = there.bodies()[before]
+        shown = json.loads(printed)["request"]
+        assert with_files(shown, sent) == sent
+
+
+def with_files(shown: Any, sent: Any) -> Any:
+    """What is shown, with the ids of files that were uploaded only when the request was sent, in the places that were
+    kept for them."""
+    if shown == PENDING and isinstance(sent, str):
+        return sent
+    if isinstance(shown, dict) and isinstance(sent, dict):
+        return {key: with_files(value, sent.get(key)) for key, value in shown.items()}
+    if isinstance(shown, list) and isinstance(sent, list) and len(shown) == len(sent):
+        return [with_files(one, two) for one, two in zip(shown, sent, strict=True)]
+    return shown
 
 
 async def route(url: str, token: str, session_id: str, model: str) -> dict[str, Any]:

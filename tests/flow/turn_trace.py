@@ -11,6 +11,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from inspect import CO_OPTIMIZED
 from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
@@ -91,7 +92,8 @@ class Recorder:
 
 def _function_of(frame: FrameType) -> Function | None:
     code = frame.f_code
-    if not code.co_filename.startswith(SOURCE):
+    is_function = code.co_flags & CO_OPTIMIZED and not code.co_name.startswith("<")  # no module, class body or lambda
+    if not is_function or not code.co_filename.startswith(SOURCE):
         return None
     return Function(code.co_filename[len(SOURCE) :], code.co_qualname)
 

@@ -34,6 +34,7 @@ from loom.events import (
 )
 from loom.models import Model
 from loom.session import NewNode, Options, SessionChange
+from loom.tools.processes import end_abandoned
 
 
 async def begin_turn(turn: Turn, request: TurnRequest) -> bool:
@@ -182,6 +183,7 @@ async def _resume(turn: Turn, request: Resume) -> bool:
     if await _is_answered(turn, snapshot):
         await _finish_stored_answer(turn, snapshot)
         return False
+    await _end_commands(turn)
     step = await turn.record.open_step()
     waiting = checkpoint.waiting_calls(snapshot.path)
     for approval in checkpoint.approvals.keys() - waiting.values():
@@ -236,8 +238,15 @@ async def close_left_turn(turn: Turn, checkpoint: TurnCheckpoint) -> bool:
         await turn.engine.end_turn(turn.engine_key)
         turn.state = "finished"
         return False
+    await _end_commands(turn)
     await _close_open_step(turn, await turn.record.open_step(), turn_interrupted(turn.id))
     return False
+
+
+async def _end_commands(turn: Turn) -> None:
+    """End what the commands of a killed process left on this machine: the model reads that they were cut off."""
+    if turn.open_calls:
+        await asyncio.to_thread(end_abandoned)
 
 
 async def _close_open_step(turn: Turn, step: OpenStep, end: TurnFailed) -> None:

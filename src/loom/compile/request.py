@@ -223,13 +223,14 @@ async def next_request(
 ) -> NextRequest:
     """Compile the next request of a session for `model`; raise `ContentError` where it has no message.
 
-    Ages count from the coming turn: with `awaits_message`, where the path ends with an answer and there is no `draft`,
-    a placeholder stands for the message that the user has not written yet.
+    Ages count from the coming turn: with `awaits_message`, where no turn is open behind the path and there is no
+    `draft`, a placeholder stands for the message that the user has not written yet.
     """
     found = request_input(snapshot, model, options, draft=draft, overrides=overrides)
     if not found.full_path:
         raise ContentError("the session holds no message yet: there is nothing to plan")
-    if awaits_message and not draft and found.path[-1].message.role == "assistant":
+    is_open = "running" in snapshot.settings and found.path[-1].message.role != "assistant"
+    if awaits_message and not draft and not is_open:
         found = msgspec.structs.replace(found, draft=(user(NEXT_MESSAGE),), is_placeholder=True)
     return NextRequest(input=found, prepared=await settle(found, mode))
 

@@ -11,6 +11,7 @@ import time
 from asyncio.subprocess import DEVNULL
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import cache
 from pathlib import Path
 from typing import Final
 
@@ -25,6 +26,8 @@ _KEPT: Final = (
 )
 _PROXIES: Final = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
 _MARK: Final = "LOOM_STARTED"
+_BEGAN: Final = 19
+"""The field of /proc/PID/stat, behind the name of the program, that says when it began."""
 _ROUNDS: Final = 20
 _GONE_SECONDS: Final = 2.0
 
@@ -62,7 +65,7 @@ async def start_program(
 
     `descriptors` are inherited by it.
     """
-    mark = secrets.token_hex(8)
+    mark = f"{_runner()}:{secrets.token_hex(8)}"
     async with _pipe() as (output, writing):
         try:
             process = await asyncio.create_subprocess_exec(
@@ -132,6 +135,52 @@ def _kill(mark: str, groups: set[int]) -> set[int]:
             break
         ended |= left
     return ended
+
+
+def end_abandoned() -> int:
+    """Kill programs whose runner was killed and could not end them; return how many processes there were. A runner in
+    another process namespace is left alone: its number means nothing here."""
+    ended: set[int] = set()
+    for mark in _marks():
+        runner = mark.rpartition(":")[0]
+        namespace, _, number = runner.partition(":")
+        pid = number.partition(".")[0]
+        if namespace == _namespace() and pid.isdecimal() and _runner_of(int(pid)) != runner:
+            ended |= _kill(mark, set())
+    return len(ended)
+
+
+def _marks() -> set[str]:
+    """The marks of all programs that tools of any runner have started and that still run."""
+    prefix = f"{_MARK}=".encode()
+    found: set[str] = set()
+    for folder in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it has ended meanwhile, or is somebody else's
+            variables = (folder / "environ").read_bytes().split(b"\0")
+            found |= {os.fsdecode(it.removeprefix(prefix)) for it in variables if it.startswith(prefix)}
+    return found
+
+
+def _runner() -> str:
+    """This process, as a mark names it: its namespace, its number, and when it began."""
+    return _runner_of(os.getpid())
+
+
+def _runner_of(pid: int) -> str:
+    try:
+        fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    except OSError:
+        return ""
+    is_dead = fields[0] in (b"Z", b"X")
+    return "" if is_dead else f"{_namespace()}:{pid}.{fields[_BEGAN].decode()}"
+
+
+@cache
+def _namespace() -> str:
+    try:
+        return str(Path("/proc/self/ns/pid").readlink()).strip("pid:[]")
+    except OSError:
+        return ""
 
 
 def kill_group(process: asyncio.subprocess.Process, number: signal.Signals) -> None:
