@@ -29,6 +29,9 @@ IDS = {
     "provider": "anthropic",
     "login": "0" * 16,
     "process": "p1",
+    "response": "resp_1",
+    "answer": "a",
+    "model": "loom/spark",
     "name": "x.js",
 }
 OPEN = {"/healthz", "/readyz", "/v1/health", "/v1/ready", "/v1/login", "/", "/assets/{name}"}
@@ -36,7 +39,7 @@ OPEN |= {"/icon.svg", "/manifest.webmanifest"}
 
 
 def filled(path: str) -> str:
-    return re.sub(r"{(\w+)}", lambda found: IDS[found[1]], path)
+    return re.sub(r"{(\w+)(?::path)?}", lambda found: IDS[found[1]], path)
 
 
 def test_1_by_default_only_this_machine_is_served(house: DaemonProcess) -> None:
