@@ -37,6 +37,10 @@ IDS = {
 OPEN = {"/healthz", "/readyz", "/v1/health", "/v1/ready", "/v1/login", "/", "/assets/{name}"}
 OPEN |= {"/icon.svg", "/manifest.webmanifest"}
 
+GATEWAY = {"/v1/messages", "/v1/messages/count_tokens", "/v1/chat/completions", "/v1/responses"}
+GATEWAY |= {"/v1/responses/{response}", "/v1/receipts/{answer}", "/v1/models/{model:path}"}
+"""Routes of other APIs check the key themselves, to refuse in that API's own way."""
+
 
 def filled(path: str) -> str:
     return re.sub(r"{(\w+)(?::path)?}", lambda found: IDS[found[1]], path)
@@ -77,7 +81,7 @@ def test_2_every_route_of_the_table_needs_the_token(house: DaemonProcess, token:
         for row in ROUTES:
             status = client.request(row.method, filled(row.path)).status_code
             assert (status == 401) == (row.path not in OPEN), (row.method, row.path, status)
-    assert {row.path for row in ROUTES if row.is_open} == OPEN
+    assert {row.path for row in ROUTES if row.is_open and row.path not in GATEWAY} == OPEN
 
 
 def test_2_the_right_token_is_taken_in_any_spelling_of_the_scheme(house: DaemonProcess) -> None:
