@@ -83,6 +83,7 @@ _ADVICE: Final = {
     "step is tried again. You meet the error only where nothing was left to take out.",
     "CapabilityMissing": "Nothing, as a rule: the text is sent instead and the model is remembered as unable. To have "
     "the picture seen, switch to a model that can.",
+    "OutputInvalid": "The answer is in the session. Ask again, choose another model, or make the schema simpler.",
     "WireError": "Try again. If it stays, check that the address is that of the protocol (`base_url`).",
     "ToolError": "Raise it in your own tools with a sentence that tells the model what to do differently.",
 }

@@ -58,6 +58,8 @@ def of_type(info: inspect.Type) -> st.SearchStrategy[Any]:
             return st.sampled_from(info.values)
         case inspect.VarTupleType():
             return st.lists(TEXT, max_size=3)
+        case inspect.DictType():
+            return st.dictionaries(NAME, TEXT | st.integers(0, 9) | st.booleans(), max_size=2)
         case inspect.StrType(min_length=int()):
             return NAME
         case _:

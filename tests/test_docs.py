@@ -43,6 +43,7 @@ SECTIONS = {
     "L": range(108, 117),
     "M": range(117, 118),
     "N": range(125, 129),
+    "P": range(139, 140),
     "Q": range(142, 153),
 }
 EXPECTED = {

@@ -52,7 +52,7 @@ def test_no_public_function_is_named_by_a_bare_participle_or_adjective() -> None
 
 
 def test_modules_are_no_gerunds() -> None:
-    nouns = {"framing", "grounding", "testing"}  # a protocol's framing, Gemini's name for its sources, the test kit
+    nouns = {"framing", "grounding", "sampling", "testing"}  # terms of the trade
     names = {path.stem for path in SOURCE.rglob("*.py")}
     assert sorted(name for name in names if "_" not in name and name.endswith("ing") and name not in nouns) == []
 

@@ -9,7 +9,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from loom import errors, events
     from loom.agent.custom import register_block
+    from loom.agent.gate import Allow, ApprovalRequest, Ask, Deny
+    from loom.async_loom import AsyncLoom
     from loom.content.blocks import (
         AudioBlock,
         Block,
@@ -40,6 +43,8 @@ if TYPE_CHECKING:
 
 _HOMES = {
     "loom.agent.custom": ("register_block",),
+    "loom.agent.gate": ("Allow", "ApprovalRequest", "Ask", "Deny"),
+    "loom.async_loom": ("AsyncLoom",),
     "loom.content.blocks": (
         "AudioBlock",
         "Block",
@@ -71,6 +76,10 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Allow",
+    "ApprovalRequest",
+    "Ask",
+    "AsyncLoom",
     "Attachment",
     "AudioBlock",
     "Block",
@@ -78,6 +87,7 @@ __all__ = [
     "Citation",
     "Content",
     "ContentBlock",
+    "Deny",
     "DocumentBlock",
     "Event",
     "ImageBlock",
@@ -104,6 +114,8 @@ __all__ = [
     "audio",
     "diff",
     "document",
+    "errors",
+    "events",
     "image",
     "register_block",
     "register_provider",
@@ -113,6 +125,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("errors", "events"):
+        return importlib.import_module(f"loom.{name}")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'loom' has no attribute {name!r}")

@@ -13,7 +13,8 @@ import msgspec
 from msgspec import Meta
 
 from loom.content.blocks import ContentBlock
-from loom.models import FactOrigin, Usage
+from loom.models import FactOrigin, ThinkingLevel, Usage
+from loom.sampling import Sampling, sampling_of
 
 Name: TypeAlias = Annotated[str, Meta(max_length=1_000)]
 Caption: TypeAlias = Annotated[str, Meta(max_length=1_000_000)]
@@ -281,11 +282,24 @@ class SampleList(msgspec.Struct, frozen=True):
 # Sessions -------------------------------------------------------------------------------------------------------------
 
 
+class RequestChoices(Sampling, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
+    """How to answer: what is set wins over the model's settings. What a platform lacks is not sent, and a notice names
+    it."""
+
+
+def choices_of(thinking: ThinkingLevel, options: RequestChoices | None) -> Sampling:
+    """Return the options of a request body; its `thinking` wins over the one among them."""
+    return sampling_of(None if options is None else msgspec.to_builtins(options), thinking=thinking)
+
+
 class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     title: Name = ""
     model: Name = ""
     system: Caption = ""
     workspace: Annotated[str, Meta(max_length=4_096)] = ""
+    thinking: ThinkingLevel = ""
+    options: RequestChoices | None = None
+    """For all its messages."""
     agent: Name = ""
     """An agent of the configuration."""
 
@@ -294,6 +308,10 @@ class SessionChangeBody(msgspec.Struct, frozen=True, kw_only=True):
     title: Name | None = None
     model: Name | None = None
     archived: bool | None = None
+    thinking: ThinkingLevel | None = None
+    """Empty leaves it to the model again."""
+    options: RequestChoices | None = None
+    """Replaces the options of the session."""
     agent: Name | None = None
     """Its tools and rules apply from the next message on; the system prompt stays. Empty: no agent."""
 
@@ -314,6 +332,8 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     updated_at: float
     last_seq: int
     state: SessionState
+    options: Sampling
+    """What the session sets for all its messages."""
     snippet: str
     thumb: str | None
     """The digest of the newest image."""

@@ -12,6 +12,7 @@
     ├── ProviderError               provider, model, status, retry_after, request id
     │   ├── NotAuthorised · RateLimited · Overloaded · Unavailable · Refused
     │   ├── TooManyBytes · ContextOverflow · MediaRefused (with the media) · CapabilityMissing
+    │   ├── OutputInvalid           an answer that does not match the schema that was asked for
     │   └── WireError               an answer of the provider that cannot be parsed
     └── ToolError                   raised by a tool; becomes ToolResult(is_error=True); never leaves a turn
 
@@ -250,6 +251,12 @@ class CapabilityMissing(ProviderError):
     """The model does not support this kind of content."""
 
     code = "provider.capability_missing"
+
+
+class OutputInvalid(ProviderError):
+    """The answer does not match the schema that was asked for, also after it was asked for once more."""
+
+    code = "output.invalid"
 
 
 class WireError(ProviderError):

@@ -7,11 +7,11 @@ from typing import Annotated, Any, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from loom.api_types import Caption, Key, Name, OverrideChoice, ProblemText, SessionView
+from loom.api_types import Caption, Key, Name, OverrideChoice, ProblemText, RequestChoices, SessionView
 from loom.content.blocks import AudioBlock, Block, DocumentBlock, ImageBlock, TextBlock, UnknownBlock
 from loom.content.messages import Role
 from loom.events import ApprovalRequested
-from loom.models import Usage
+from loom.models import ThinkingLevel, Usage
 from loom.prompt import Reason, Rendition
 
 # Messages -------------------------------------------------------------------------------------------------------------
@@ -65,6 +65,10 @@ class MessageBody(msgspec.Struct, frozen=True, kw_only=True):
     n: Annotated[int, Meta(ge=1, le=10)] = 1
     tools: Annotated[tuple[Name, ...], Meta(max_length=200)] | None = None
     """The tools that may be called for it; null means all that there are."""
+    thinking: ThinkingLevel = ""
+    """How much the model may think about this message; empty leaves it to the session and the settings."""
+    options: RequestChoices | None = None
+    """Of this message only."""
     steer: bool = False
     """Let the turn that runs read it at its next step, instead of giving it a turn of its own."""
 
@@ -90,6 +94,8 @@ class RegenerateBody(msgspec.Struct, frozen=True, kw_only=True):
     model: Name = ""
     n: Annotated[int, Meta(ge=1, le=10)] = 1
     tools: Annotated[tuple[Name, ...], Meta(max_length=200)] | None = None
+    thinking: ThinkingLevel = ""
+    options: RequestChoices | None = None
 
 
 class Cancel(msgspec.Struct, frozen=True, kw_only=True):
@@ -219,6 +225,9 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
     text: Caption = ""
     blocks: Annotated[tuple[ContentInput, ...], Meta(max_length=200)] = ()
     max_tokens: Annotated[int, Meta(ge=1, le=1_000_000_000)] | None = None
+    thinking: ThinkingLevel = ""
+    options: RequestChoices | None = None
+    """Those of the message that is planned."""
     last: bool = False
     """Whether to return what each model was sent last."""
     sent: bool = False
@@ -291,6 +300,7 @@ class PlanView(msgspec.Struct, frozen=True, kw_only=True):
 
 class WireQuery(msgspec.Struct, frozen=True):
     model: Name = ""
+    thinking: ThinkingLevel = ""
 
 
 class WireView(msgspec.Struct, frozen=True):

@@ -6,7 +6,7 @@ capability remembers it in `origins`.
 
 from __future__ import annotations
 
-from typing import Final, Literal, TypeAlias, get_args
+from typing import Any, Final, Literal, TypeAlias, get_args
 
 import msgspec
 
@@ -252,7 +252,10 @@ class Model(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of `Sampling` beyond the common ones that the platform takes; the default is what most servers
     understand. `stop:sampling` means: where `sampling` is true."""
     own_blocks: tuple[str, ...] = ()
-    """Types of blocks that only this platform has and that it takes back: those of tools that it runs itself."""
+    """Types of blocks that only this platform has and takes back, such as those of tools that it runs itself; `*`: all
+    that it made."""
+    server_tools: dict[str, dict[str, Any]] = {}
+    """What switches on the tools that the platform runs itself, by name: an entry of the request's `tools`."""
     schema_with_tools: bool = True
     """Whether a request may have both tools and a schema for the answer; where it may not, words ask for the JSON."""
     detail: Detail = "auto"

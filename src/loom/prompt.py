@@ -14,7 +14,8 @@ from loom.content.blocks import Detail, TextBlock, ThinkingBlock, ToolCall
 from loom.content.media_kinds import MediaKindName
 from loom.content.messages import Role
 from loom.content.recipes import Recipe
-from loom.models import Model, ThinkingLevel
+from loom.models import Model
+from loom.sampling import Sampling
 
 CONTINUE_ANSWER: Final = "[The answer above was cut off. Continue exactly where it stopped; repeat nothing.]"
 """Asks a model for the rest of an answer after the connection broke, or a process ended, in the middle of it."""
@@ -41,41 +42,6 @@ class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     description: str
     parameters: dict[str, Any]
-
-
-class OutputSchema(msgspec.Struct, frozen=True, kw_only=True):
-    """The JSON that the answer must be: a JSON Schema object, and a name for the services that ask for one."""
-
-    schema: dict[str, Any]
-    name: str = "answer"
-
-
-class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the model is to answer. What a platform lacks is not sent; `wire.options.unsupported_options` names it."""
-
-    max_tokens: int | None = None
-    """None: as much as the platform allows."""
-    temperature: float | None = None
-    top_p: float | None = None
-    seed: int | None = None
-    stop: tuple[str, ...] = ()
-    thinking: ThinkingLevel = ""
-    """Empty leaves it to the model. A level that a family does not have becomes the nearest one that it has."""
-    tool_choice: Literal["auto", "none", "any"] = "auto"
-    tool_name: str = ""
-    """The one tool that must be called; with `tool_choice` "any"."""
-    parallel_calls: bool | None = None
-    output_schema: OutputSchema | None = None
-    service_tier: str = ""
-    user: str = ""
-    """An id of the end user, for the platform's abuse reports."""
-    cache_key: str = ""
-    """Requests with the same key are sent to the same cache."""
-    cache_hour: bool = False
-    """Whether the prefix is to stay cached for an hour where the platform offers it, at a higher price."""
-    extra_body: dict[str, Any] = msgspec.field(default_factory=dict[str, Any])
-    """Fields that are merged into the request as they are, deep; they cannot replace the conversation."""
-    extra_headers: dict[str, str] = msgspec.field(default_factory=dict[str, str])
 
 
 class MediaRef(msgspec.Struct, frozen=True, kw_only=True):
@@ -206,5 +172,9 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     totals: Totals
     budgets: Totals
     notices: tuple[str, ...] = ()
+    once: tuple[str, ...] = ()
+    """Those of the notices that a session shows once for a model, however many requests they are true of."""
+    unsent_options: tuple[str, ...] = ()
+    """Options that were asked for and that the platform does not have."""
     cached_rows: int = 0
-    """So many leading rows stand as the last request to this model held them: its provider's cache may hold them."""
+    """How many leading rows are as in the last request to this model: its provider's cache may hold them."""

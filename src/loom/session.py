@@ -18,6 +18,7 @@ from loom.content.messages import Message
 from loom.events import ApprovalRequested, Event, StopReason
 from loom.models import Usage
 from loom.prompt import Receipt
+from loom.sampling import Choices, Sampling
 
 if TYPE_CHECKING:
     import io
@@ -40,6 +41,8 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     receipt: Receipt
     parent: str = ""
     """The parent of the question: a message that is sent below it becomes a sibling of the question."""
+    output: Any = None
+    """The JSON value of the answer, where a schema was asked for (`options={"output_schema": …}`)."""
     siblings: tuple[Reply, ...] = ()
     """The other answers to the same question, if several were requested."""
 
@@ -68,6 +71,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether a turn that runs reads it at its next step, instead of a turn of its own."""
     is_compact: bool = False
     """Whether a summary of the path is requested instead of an answer."""
+    sampling: Sampling = Sampling()
+    """How to answer, where it differs from what the session and the settings say."""
 
 
 class Queued(msgspec.Struct, frozen=True, kw_only=True):
@@ -193,27 +198,53 @@ class Session(Protocol):
 
     # Turns -----------------------------------------------------------------------------------------------------------
 
-    def stream(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> EventIterator:
+    def stream(
+        self,
+        *content: Content,
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
+    ) -> EventIterator:
         """Send a message and iterate the events of its turn. The message is on disk before the first step begins, and
         waits while another turn runs.
 
         `model` answers this once; `parent` is the node to answer below (the head moves there); each of `n` answers is a
-        turn of its own, and the head ends at the last.
+        turn of its own, and the head ends at the last. `thinking` is a level (`off` … `max`), `options` are fields of
+        `loom.sampling.Sampling`; both are for this message only.
         """
         ...
 
-    async def send(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> Reply:
+    async def send(
+        self,
+        *content: Content,
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
+    ) -> Reply:
         """Send a message and return the reply; raise the error of a failed turn."""
         ...
 
     async def post(
-        self, *content: Content, key: str = "", model: str = "", parent: str | None = None, n: int = 1
+        self,
+        *content: Content,
+        key: str = "",
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
     ) -> Queued:
         """Queue a message without waiting for its turn. It is on disk when this returns; the same `key` again returns
         the first one. A daemon runs it; a local session runs it with `work`."""
         ...
 
-    def regenerate(self, node: str | None = None, *, model: str = "", n: int = 1) -> EventIterator:
+    def regenerate(
+        self, node: str | None = None, *, model: str = "", n: int = 1, thinking: str = "", options: Choices = None
+    ) -> EventIterator:
         """Answer the question above `node` (None: the last question) once more, as a sibling."""
         ...
 
@@ -270,6 +301,10 @@ class Session(Protocol):
         """Set the model; raise `ConfigError` if there is none of that name."""
         ...
 
+    async def set_options(self, options: Choices = None, *, thinking: str = "") -> None:
+        """Set the options of all later messages; they replace those that were set before."""
+        ...
+
     async def rename(self, title: str) -> None: ...
 
     async def go(self, node: str, *, rev: int | None = None) -> None:
@@ -310,13 +345,15 @@ class Session(Protocol):
         max_tokens: int | None = None,
         last: bool = False,
         sent: bool = False,
+        thinking: str = "",
+        options: Choices = None,
     ) -> PlanView:
         """Return the same for several models side by side: one row for each block. A model that cannot take the request
         has an `error` instead of raising one. `last` adds what each model was sent last; `sent` plans that request
         again instead of the next one. Sizes may be estimates."""
         ...
 
-    async def wire(self, model: str = "") -> WireView:
+    async def wire(self, model: str = "", *, thinking: str = "", options: Choices = None) -> WireView:
         """Return the exact body of the next request for a model, each medium as its digest and size."""
         ...
 

@@ -16,8 +16,9 @@ from loom.content.blocks import DocumentBlock, Opaque, TextBlock, ThinkingBlock,
 from loom.content.messages import Message, assistant, tool, user
 from loom.content.recipes import Slice
 from loom.models import Model
-from loom.prompt import Sampling, ShownMedia, ShownResult, ToolSpec
+from loom.prompt import ShownMedia, ShownResult, ToolSpec
 from loom.providers.catalog import model
+from loom.sampling import Sampling
 from wire.rules import body_bytes
 
 CLAUDE = model("anthropic/claude-opus-5")

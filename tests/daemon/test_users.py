@@ -14,6 +14,7 @@ from loom.errors import ConfigError, Conflict, NotFound
 from loom.events import ApprovalAnswered, ApprovalRequested, decode_event
 from loom.store.accounts import AccountRole
 from loom.testing import ScriptedProvider, memory_runtime
+from loom.tools.commands import run_command
 
 ID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
@@ -81,11 +82,10 @@ async def test_a_browser_signs_in_with_a_key_and_a_removed_user_is_out_at_once()
 
 
 async def test_an_approval_says_who_answered() -> None:
-    async with served() as daemon:
+    call = ToolCall("c1", "run_command", {"command": "true"})
+    provider = ScriptedProvider([call, "done"])
+    async with served(providers={"anthropic": provider}, tools=[run_command]) as daemon:
         runtime = daemon.runtime
-        call = ToolCall("c1", "run_command", {"command": "true"})
-        runtime.providers["anthropic"] = ScriptedProvider([call, "done"])
-        runtime.tools = runtime.built_in_tools()
         _, key = await runtime.accounts.add("ada", "user")
         session = await runtime.session(model="anthropic/claude-opus-5")
         async with as_user(daemon.url, key) as api, as_user(daemon.url, TOKEN) as owner:

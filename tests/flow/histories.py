@@ -43,7 +43,8 @@ from loom.content.media import Media
 from loom.content.messages import Message
 from loom.content.recipes import Fit, Low, Ocr, Page, Slice, Text, recipe_key
 from loom.models import Model
-from loom.prompt import Sampling, ToolSpec
+from loom.prompt import ToolSpec
+from loom.sampling import Sampling
 from wire.rules import made_by
 
 TARGETS = (

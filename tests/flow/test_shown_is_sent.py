@@ -35,6 +35,7 @@ from loom.providers.files import PENDING
 from loom.providers.http import WIRES as ENCODERS
 from loom.providers.media_body import MediaBody
 from loom.runtime import Runtime
+from loom.sampling import sampling_of
 from loom.testing import sample_pdf, sample_png
 from providers.far_side import FarSide, Reply, Request, far_side, refusal
 
@@ -46,6 +47,21 @@ REFUSALS = {
 }
 SEEDS = range(18)
 DRY_RUN_SEEDS = range(100, 104)
+SETTINGS = (
+    'thinking = "high"',
+    "top_p = 0.9",
+    "seed = 7",
+    'stop = ["END"]',
+    'service_tier = "flex"',
+    'cache = "1h"',
+    'extra_body = { metadata = { team = "x" } }',
+)
+OPTIONS: tuple[dict[str, Any], ...] = (
+    {},
+    {"thinking": "low"},
+    {"top_p": 0.5, "stop": ["a"]},
+    {"thinking": "off", "seed": 1},
+)
 
 
 class World:
@@ -113,6 +129,7 @@ async def world(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> A
                 lines.append(f"temperature = {dice.choice((0.0, 0.5, 1.0))}")
             if dice.random() < 0.5:
                 lines.append(f"max_tokens = {dice.choice((500, 2000))}")
+            lines += dice.sample(SETTINGS, dice.randrange(0, 4))
         lines += [
             "[context]",
             f"full_turns = {dice.choice((1, 2))}",
@@ -152,6 +169,7 @@ async def converse(runtime: Runtime, there: World, tools: tuple[str, ...] | None
             there.refused.append(dice.choice(list(REFUSALS)))
         with contextlib.suppress(LoomError):  # a turn that failed is part of the history, too
             await session.send(f"question {turn}", *attachments(dice))
+    await session.set_options(dice.choice(OPTIONS))
     if dice.random() < 0.5:
         await session.use("far1")
     rows = [row for receipt in await session.plan() for row in receipt.rows if row.kind == "image"]
@@ -194,14 +212,16 @@ def comparable(row: ReceiptRow | dict[str, Any]) -> tuple[Any, ...]:
 async def test_what_every_interface_shows_is_the_body_that_is_sent(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with world(tmp_path, seed, monkeypatch) as there, Runtime.open(load_config()) as runtime:
+    async with world(tmp_path, seed, monkeypatch) as there, Runtime.open(load_config(), tools="all") as runtime:
         tools = await choose_tools(runtime, (), default="safe")
         session_id = await converse(runtime, there, tools)
         session = await runtime.session(session_id, tools=tools)
         model = (await session.snapshot()).model
         message = "what is next?"
 
-        planned = await session.next_request(content=(message,))
+        options = there.dice.choice(OPTIONS)
+        planned = await session.next_request(content=(message,), sampling=sampling_of(options))
+        shown_alone = await body_of((await session.next_request(content=(message,))).prompt, runtime.renditions)
         shown_plan = await body_of(planned.prompt, runtime.renditions)
         with standard_output() as printed:
             await context_command._wire(session_id, reference=model, full=True)
@@ -213,15 +233,19 @@ async def test_what_every_interface_shows_is_the_body_that_is_sent(
             shown_route = await route(daemon.url, TOKEN, session_id, model)
 
         before = len(there.bodies())
-        reply = await session.send(message)
+        reply = await session.send(message, options=options)
         sent = there.bodies()[before]
 
         assert with_files(shown_plan, sent) == sent
-        assert with_files(with_message(shown_wire, message), sent) == sent
+        assert with_files(with_message(shown_wire, message), shown_alone) == shown_alone
+        assert reply.receipt.unsent_options == planned.receipt.unsent_options
+        again = await session.last_request()
+        assert again is not None
+        assert with_files(await body_of(again.prompt, runtime.renditions), sent) == sent
         assert list(map(comparable, shown_rows)) == list(map(comparable, reply.receipt.rows))[: len(shown_rows)]
         assert [comparable(row) for row in planned.receipt.rows] == [comparable(row) for row in reply.receipt.rows]
-        assert without_media(with_message(shown_route, message)).keys() == without_media(sent).keys()
-        assert texts(with_files(with_message(shown_route, message), sent)) == texts(sent)
+        assert without_media(with_message(shown_route, message)).keys() == without_media(shown_alone).keys()
+        assert texts(with_files(with_message(shown_route, message), shown_alone)) == texts(shown_alone)
 
 
 @pytest.mark.parametrize("seed", DRY_RUN_SEEDS)

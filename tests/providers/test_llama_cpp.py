@@ -15,13 +15,14 @@ from loom.content.messages import Message, assistant, user
 from loom.errors import CapabilityMissing, ContextOverflow, Refused
 from loom.events import Folded, MediaArrived, fold
 from loom.models import Model
-from loom.prompt import Prompt, Sampling
+from loom.prompt import Prompt
 from loom.providers import catalog
 from loom.providers.catalog import ModelOverrides
 from loom.providers.connections import Connections, Timeouts
 from loom.providers.discovery import Discovery, local_servers
 from loom.providers.http import HttpProvider
 from loom.runtime import Runtime
+from loom.sampling import Sampling
 from loom.store.model_facts import ModelFacts
 from loom.testing import memory_runtime, sample_png
 from providers.llama_server import CONTEXT_TOKENS, llama_server

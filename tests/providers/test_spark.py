@@ -23,9 +23,10 @@ from loom.errors import Corrupt, ProviderError
 from loom.events import Cited, MediaArrived, Stopped, TextDelta, ThinkingDelta, ThinkingSealed, UsageReported
 from loom.formats import ocr
 from loom.models import Capabilities
-from loom.prompt import Sampling, ToolSpec
+from loom.prompt import ToolSpec
 from loom.providers.samples import samples
 from loom.providers.spark import SparkProvider
+from loom.sampling import Sampling
 from made import made, run
 from providers.draw_samples import page_content, written
 from providers.spark_world import SPARK, Shelf, answered, blocks_of, events_of, folded

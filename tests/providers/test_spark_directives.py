@@ -22,10 +22,11 @@ from loom.errors import (
     Unavailable,
 )
 from loom.events import Stopped, TextDelta
-from loom.prompt import Sampling, ToolSpec
+from loom.prompt import ToolSpec
 from loom.providers.samples import samples
 from loom.providers.spark import SparkProvider
 from loom.providers.spark.directives import read_directives
+from loom.sampling import Sampling
 from providers.spark_world import Shelf, answered, blocks_of, events_of, folded
 
 LOGIN, RECEIPT, LEAFLET = samples()

@@ -9,8 +9,9 @@ import pytest
 from loom.compile.policy import Policy, Request
 from loom.content.blocks import ContentBlock, ImageBlock, TextBlock, ToolResult
 from loom.content.messages import Message, assistant, tool, user
-from loom.prompt import Sampling, ToolSpec
+from loom.prompt import ToolSpec
 from loom.providers.samples import samples
+from loom.sampling import Sampling
 from providers.spark_world import Shelf, answered
 
 LOGIN, RECEIPT, LEAFLET = samples()

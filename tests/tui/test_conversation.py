@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
 from tests.tui.pilots import Driven, driven
 
 from loom.content.blocks import TextBlock, ToolCall
@@ -65,7 +66,7 @@ async def test_a_picture_and_its_rendition_are_shown(tmp_path: Path) -> None:
         await screen.say("what is it?")
         await screen.wait(lambda: any(len(it.children) > 1 for it in screen.chat.query(Picture)), "the picture")
         await screen.wait_for("● a.png, 200×100")
-        assert "▀" in screen.text or "▄" in screen.text
+        await screen.wait(lambda: "▀" in screen.text or "▄" in screen.text, "half blocks")
         await screen.wait_for("media 1●")
 
 
@@ -176,7 +177,7 @@ async def test_escape_twice_edits_an_earlier_message_and_destroys_nothing(tmp_pa
         await screen.press("enter")
         await screen.wait_until_idle(3)
         assert screen.chat.conversation is not None
-        texts = [message.message.text for message in await screen.chat.conversation.tree()]
+        texts = [message.label for message in await screen.chat.conversation.tree()]
         assert sorted(texts) == sorted(
             ["first question", "one", "second question", "two", "second question, edited", "three"]
         )
@@ -280,3 +281,14 @@ async def test_the_last_user_blocks_are_text(tmp_path: Path) -> None:
         await screen.say("hello")
         assert screen.chat.conversation is not None
         assert (await screen.chat.conversation.path())[0].message.blocks == (TextBlock("hello"),)
+
+
+async def test_what_the_agent_changed_in_files_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    call = ToolCall("c1", "write_file", {"path": "made.txt", "content": "new"})
+    async with driven(tmp_path, answers=[call, "written"], permission="auto") as screen:
+        await screen.say("write it")
+        assert (tmp_path / "made.txt").read_text() == "new"
+        await screen.type("/undo ")
+        await screen.press("enter")
+        await screen.wait(lambda: not (tmp_path / "made.txt").exists(), "the undo")

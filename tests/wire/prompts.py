@@ -12,8 +12,9 @@ from typing import Any
 from loom.content.blocks import Citation, ImageBlock, Opaque, TextBlock, ThinkingBlock, ToolCall
 from loom.content.messages import Message
 from loom.models import CacheRule, Capabilities, Limits, Model, ThinkingRule, TokenRule
-from loom.prompt import Embedded, MediaRef, Prompt, Sampling, ShownMedia, ShownMessage, ShownResult, ToolSpec
+from loom.prompt import Embedded, MediaRef, Prompt, ShownMedia, ShownMessage, ShownResult, ToolSpec
 from loom.providers import catalog
+from loom.sampling import Sampling
 
 GOLDEN = Path(__file__).parent / "golden"
 

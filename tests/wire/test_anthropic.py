@@ -9,7 +9,8 @@ from loom.content.blocks import Citation, Opaque, TextBlock, ThinkingBlock, Tool
 from loom.content.messages import assistant
 from loom.events import CallFinished
 from loom.models import Model, ThinkingRule, Usage
-from loom.prompt import Prompt, Sampling, ShownMedia, ShownMessage
+from loom.prompt import Prompt, ShownMedia, ShownMessage
+from loom.sampling import Sampling
 from loom.wire import anthropic, bedrock_anthropic
 from wire.prompts import (
     CHART,

@@ -9,7 +9,8 @@ from loom.content.blocks import Citation, TextBlock, ThinkingBlock, ToolCall
 from loom.content.messages import assistant
 from loom.events import MediaArrived, Stopped
 from loom.models import Model, ThinkingRule, TokenRule, Usage
-from loom.prompt import Prompt, Sampling, ShownMedia, ShownMessage, ShownResult
+from loom.prompt import Prompt, ShownMedia, ShownMessage, ShownResult
+from loom.sampling import Sampling
 from loom.wire import gemini
 from wire.prompts import (
     CHART,

@@ -8,7 +8,8 @@ import pytest
 from loom.content.blocks import TextBlock, ThinkingBlock, ToolCall
 from loom.content.messages import assistant
 from loom.models import ThinkingRule, Usage
-from loom.prompt import Prompt, Sampling, ShownMessage, ShownResult
+from loom.prompt import Prompt, ShownMessage, ShownResult
+from loom.sampling import Sampling
 from loom.wire import ollama
 from wire.prompts import CHART, LOOK, OLLAMA, PAGES, compare, expanded, owed, replay, rich, two_calls
 from wire.sdk_types import check_ollama

@@ -9,7 +9,8 @@ from loom.content.blocks import Citation, TextBlock, ThinkingBlock, ToolCall
 from loom.content.messages import assistant
 from loom.events import Stopped, UsageReported
 from loom.models import Model, Usage
-from loom.prompt import Prompt, Sampling, ShownMedia, ShownMessage, ShownResult
+from loom.prompt import Prompt, ShownMedia, ShownMessage, ShownResult
+from loom.sampling import Sampling
 from loom.wire import openai_chat
 from wire.prompts import (
     CHART,

@@ -9,7 +9,8 @@ from loom.content.blocks import Citation, TextBlock, ThinkingBlock, ToolCall
 from loom.content.messages import assistant
 from loom.events import MediaArrived
 from loom.models import ThinkingRule, Usage
-from loom.prompt import Prompt, Sampling, ShownMedia, ShownMessage, ShownResult
+from loom.prompt import Prompt, ShownMedia, ShownMessage, ShownResult
+from loom.sampling import Sampling
 from loom.wire import openai_responses
 from wire.prompts import CHART, CLAUDE, GPT, LOOK, REPORT, compare, expanded, owed, ref, replay, rich, two_calls
 from wire.sdk_types import check_openai_responses

@@ -10,9 +10,9 @@ import pytest
 
 from loom.content.blocks import TextBlock
 from loom.models import ThinkingLevel
-from loom.prompt import OutputSchema, Prompt, Sampling, ShownMessage
+from loom.prompt import Prompt, ShownMessage
 from loom.providers import catalog
-from loom.wire import options
+from loom.sampling import OutputSchema, Sampling, unsupported_options
 from loom.wire.table import wire_of
 from wire.prompts import LOOK, compare
 from wire.rules import check as refusals
@@ -104,7 +104,7 @@ def test_every_platform_is_asked_in_its_own_words(reference: str) -> None:
         MODELS[reference](body)
         model = catalog.model(reference)
         assert list(refusals(model.provider, model.name, body)) == []
-    lacking = options.unsupported_options(catalog.model(reference), EVERYTHING)
+    lacking = unsupported_options(catalog.model(reference), EVERYTHING)
     changing = {
         name: {k: v for k, v in body.items() if k not in ("messages", "input", "contents", "tools")}
         for name, body in bodies.items()
@@ -124,7 +124,7 @@ def test_what_is_named_as_unsupported_is_what_does_not_leave(reference: str) -> 
         if value == getattr(Sampling(), name) or name in ("tool_name", "tool_choice"):
             continue
         alone = msgspec.structs.replace(Sampling(), **{name: value})
-        named = name in options.unsupported_options(model, alone)
+        named = name in unsupported_options(model, alone)
         assert named == (request(reference, alone) == plain), name
 
 

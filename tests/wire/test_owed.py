@@ -116,5 +116,7 @@ def test_blocks_of_tools_that_the_platform_runs_go_back_as_they_came_and_where_t
 
 
 def test_only_the_platform_that_runs_the_tools_names_their_blocks() -> None:
-    for reference in ("bedrock/x", "openai-chat/x", "deepseek/x", "ollama/x", "compatible/x"):
+    for reference in ("openai-chat/x", "deepseek/x", "ollama/x", "compatible/x"):
         assert catalog.model(reference).own_blocks == ()
+    for reference in ("bedrock/x", "openai-chat/x", "deepseek/x", "ollama/x", "compatible/x"):
+        assert catalog.model(reference).server_tools == {}

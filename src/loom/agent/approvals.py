@@ -17,9 +17,10 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
+from loom.agent.gate import ApprovalRequest, Approve, Verdict, call_gate
 from loom.content.blocks import ToolCall
-from loom.errors import ToolError
-from loom.events import ApprovalAnswered, ApprovalRequested, Event
+from loom.errors import LoomError, ToolError
+from loom.events import ApprovalAnswered, ApprovalRequested, Event, NoticeRaised
 from loom.tools.command_subjects import CommandSubjects, command_subjects
 from loom.tools.egress import is_address
 
@@ -99,8 +100,12 @@ class Approvals:
     """`store` writes `open` and `always` together with the event that changed them, and only then shows the event: an
     approval that an interface has shown survives a restart."""
 
-    def __init__(self, rule: Rule, store: Callable[[Event], Awaitable[None]]) -> None:
+    def __init__(
+        self, rule: Rule, store: Callable[[Event], Awaitable[None]], *, approve: Approve | None = None
+    ) -> None:
         self._rule = rule
+        self._approve = approve
+        self._gate = asyncio.Lock()
         self._store = store
         self._waiting: dict[str, asyncio.Future[tuple[ApprovalVerdict, str, str]]] = {}
         self.open: dict[str, OpenApproval] = {}
@@ -112,14 +117,36 @@ class Approvals:
         self.deadline: asyncio.Timeout | None = None
         """Of the running turn; it stands still while a person is asked."""
         self._left_seconds = 0.0
+        self._pauses = 0
 
     @property
     def left_seconds(self) -> float:
         """Until the turn's deadline, from where it stands still or goes on."""
-        if self.open or self.deadline is None:
+        if self._pauses or self.deadline is None:
             return self._left_seconds
         now = asyncio.get_running_loop().time()
         return (self.deadline.when() or now) - now
+
+    async def decide_by_code(self, request: ApprovalRequest) -> Verdict | None:
+        """Return what the program's own `approve` says of a call, asked once; None without such a function."""
+        if self._approve is None:
+            return None
+        async with self._gate:
+            with self._paused_deadline():
+                try:
+                    return await call_gate(self._approve, request)
+                except Exception as error:
+                    if isinstance(error, LoomError):
+                        raise ToolError(error.message, hint=error.hint) from error
+                    words = f"the approval function failed, and {request.tool} was not run"
+                    await self._store(NoticeRaised(text=f"{words}: {type(error).__name__}: {error}", code="approval"))
+                    raise ToolError(words) from error
+
+    def check_denied(self, call: ToolCall, about: ApprovalSubject) -> Action | None:
+        """Return what the rules say of what the call is about; raise `ToolError` if they deny it."""
+        if self.decide(call.name, about) == "deny":
+            raise _not_allowed(call)
+        return self.decide_subjects(call.name, about.subjects)
 
     async def ask(self, call: ToolCall, about: ApprovalSubject, *, needed: bool, is_gate: bool = False) -> bool:
         """Returns when the call may go on, and says whether somebody was asked; a ToolError that the model reads
@@ -192,9 +219,10 @@ class Approvals:
         self, approval: str, opened: OpenApproval
     ) -> Generator[asyncio.Future[tuple[ApprovalVerdict, str, str]]]:
         """People may take their time: the turn's deadline stands still while any request is open."""
-        if not self.open and self.deadline is not None:
-            self._left_seconds = self.left_seconds
-            self.deadline.reschedule(None)
+        with self._paused_deadline():
+            yield from self._wait_open(approval, opened)
+
+    def _wait_open(self, approval: str, opened: OpenApproval) -> Generator[asyncio.Future[tuple[ApprovalVerdict, str]]]:
         waiting = self._waiting[approval] = asyncio.get_running_loop().create_future()
         self.open[approval] = opened
         if approval in self._early:
@@ -203,7 +231,19 @@ class Approvals:
             yield waiting
         finally:
             del self.open[approval], self._waiting[approval]
-            if not self.open and self.deadline is not None and not self.deadline.expired():
+
+    @contextmanager
+    def _paused_deadline(self) -> Generator[None]:
+        """Let the turn's deadline stand still while anybody, a person or a function, is asked."""
+        if not self._pauses and self.deadline is not None:
+            self._left_seconds = self.left_seconds
+            self.deadline.reschedule(None)
+        self._pauses += 1
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if not self._pauses and self.deadline is not None and not self.deadline.expired():
                 self.deadline.reschedule(asyncio.get_running_loop().time() + self._left_seconds)
 
     def answer(self, approval: str, answer: ApprovalVerdict, reason: str = "", by: str = "") -> bool:

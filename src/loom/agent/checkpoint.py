@@ -11,6 +11,7 @@ from loom.agent.approvals import OpenApproval
 from loom.compile.policy import Placed
 from loom.content.messages import Message
 from loom.models import Usage
+from loom.sampling import Sampling
 from loom.session import Queued
 
 
@@ -22,6 +23,7 @@ class NewMessage(msgspec.Struct, frozen=True, kw_only=True):
     parent: str = ""
     mentioned: tuple[str, ...] = ()
     tools: tuple[str, ...] | None = None
+    sampling: Sampling = Sampling()
 
 
 class QueuedMessage(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,6 +38,7 @@ class Regenerate(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     model: str = ""
     tools: tuple[str, ...] | None = None
+    sampling: Sampling = Sampling()
 
 
 class Compact(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,6 +66,8 @@ class TurnCheckpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     model: str = ""
     tools: list[str] | None = None
     """The tools that it may call; None means all that there are."""
+    sampling: Sampling = Sampling()
+    """The options of its message."""
     approvals: dict[str, OpenApproval] = {}
     usage: Usage = Usage()
     steps: int = 0
@@ -76,6 +81,10 @@ class TurnCheckpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """The id that the question had in the queue."""
     previous_head: str = ""
     """Where the head stood before a question got another answer."""
+    repairs: int = 0
+    """How often an answer was asked for again because it did not match its schema."""
+    is_paused: bool = False
+    """Whether the last answer is a part that its provider continues when it is sent back."""
     deaths: int = 0
     """Processes that ended during the current step."""
     is_handed_over: bool = False

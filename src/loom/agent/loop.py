@@ -20,15 +20,16 @@ async def run_steps(turn: Turn) -> None:
     """
     for step in count(1):
         answered = await turn.engine.run(f"answer-{step}", partial(answer_step, turn, step))
-        if not answered.calls:
+        if not answered.calls and not answered.continues:
             return
         await turn.engine.run(f"calls-{step}", partial(calls_step, turn, step))
 
 
 async def answer_step(turn: Turn, step: int) -> StepValue:
-    """Ask the model and store its answer. An answer without calls ends the turn."""
+    """Ask the model and store its answer. An answer without calls ends the turn, unless its provider paused it or it
+    does not match its schema."""
     if step <= turn.steps:
-        return StepValue(calls=1)  # a turn that still runs has made calls in every step that is stored
+        return StepValue(continues=True)  # a turn that still runs has gone on after every step that is stored
     turn.check_limits()
     return await turn.ask(step)
 

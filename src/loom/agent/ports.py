@@ -93,6 +93,10 @@ class SessionRecord(Protocol):
 
     async def use_model(self, model: str) -> None: ...
 
+    async def set_options(self, options: Mapping[str, Any]) -> None:
+        """Replace the options that the session sets for its messages."""
+        ...
+
     async def set_overrides(self, changes: Mapping[str, Override]) -> None:
         """Choose renditions for these blocks besides those that were chosen before."""
         ...

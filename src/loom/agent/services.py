@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from loom.agent.approvals import Rule
+from loom.agent.gate import Approve
+from loom.agent.hooks import ToolHooks
 from loom.agent.ingest import Fetch
 from loom.agent.sink import WriteBatching
 from loom.agent.steps import Steps
@@ -18,7 +20,8 @@ from loom.compile.request import RequestOptions, Settle
 from loom.errors import ProviderError
 from loom.formats.facts import IntakeLimits
 from loom.models import Model, Usage
-from loom.prompt import Prompt, Sampling
+from loom.prompt import Prompt
+from loom.sampling import Sampling
 from loom.tools.background import BackgroundProcesses
 from loom.tools.base import Tool
 
@@ -68,6 +71,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     auto_context: tuple[str, ...]
     tools: Mapping[str, Tool]
     rule: Rule
+    approve: Approve | None
+    """Decides on every call instead of rules and people."""
     resolve_model: Callable[[str], Awaitable[Model]]
     """Returns the model with everything that is known of it."""
     sampling: Callable[[Model], Sampling]
@@ -83,6 +88,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     wait_tools: Callable[[], Awaitable[None]]
     """Waits until the tools of MCP servers are known."""
     lock: Callable[[str], SessionLock]
+    hooks: ToolHooks
     background: Callable[[str], BackgroundProcesses]
     """Returns the background processes of a session."""
 

@@ -24,10 +24,10 @@ from loom.agent.checkpoint import (
     TurnRequest,
 )
 from loom.agent.custom import expand_custom_blocks
-from loom.agent.event_stream import EventStream
-from loom.agent.failures import CONTINUE_HINT, error_of
+from loom.agent.event_stream import EventStream, ReplyStream
 from loom.agent.file_undo import UNDONE, ChangedStep, UndoReport, changed_steps, steps_to_undo, undo_text
 from loom.agent.ingest import Ingested, ingest
+from loom.agent.output import read_output
 from loom.agent.ports import Completion, SessionRecord
 from loom.agent.services import Services
 from loom.agent.tracked_files import TrackedFiles, mentions
@@ -37,6 +37,7 @@ from loom.compile.policy import Override, overrides_of
 from loom.compile.request import NextRequest, SettleMode, Snapshot, next_request
 from loom.content.blocks import Block, TextBlock
 from loom.content.inputs import Content, flatten
+from loom.content.json_values import as_json
 from loom.content.messages import Message, user
 from loom.errors import ApprovalGone, Conflict, ContentError, LoomError, NotFound
 from loom.events import (
@@ -45,10 +46,10 @@ from loom.events import (
     MessageQueued,
     MessageStored,
     NoticeRaised,
-    TurnFailed,
     TurnFinished,
 )
 from loom.prompt import Receipt
+from loom.sampling import Choices, Sampling, sampling_of
 from loom.session import NewNode, Options, Queued, Reply, SessionChange
 from loom.tools.background import BackgroundProcess
 from loom.tools.todos import Todo, current_todos
@@ -92,37 +93,54 @@ class SessionTurns:
 
     # Send ------------------------------------------------------------------------------------------------------------
 
-    def stream(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> EventStream:
-        """Send a message and iterate the events of its turn; leaving early cancels it. While another turn runs, here or
-        in another process, the message waits.
+    def stream(
+        self,
+        *content: Content,
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
+    ) -> ReplyStream:
+        """Send a message and iterate the events of its turn (`text()`: its words; at the end, `reply`); leaving early
+        cancels it. While another turn runs, here or in another process, the message waits.
 
         `model` answers this once; `parent` is the node to answer below; each of `n` answers is a turn of its own.
+        `thinking` and `options` say how to answer this message, where that differs from the session and the settings.
         A turn that another process left is continued first; what it waits for (`approvals`) is then denied.
         """
+        wanted = self._options(model, parent, n, sampling_of(options, thinking=thinking))
+        return self._stream(content, wanted, shows_left_turn=True)
 
-        return self._stream(content, self._options(model, parent, n), shows_left_turn=True)
-
-    def _stream(self, content: Sequence[Content], options: Options, *, shows_left_turn: bool) -> EventStream:
+    def _stream(self, content: Sequence[Content], options: Options, *, shows_left_turn: bool) -> ReplyStream:
         async def job(show: Show) -> None:
             message, mentioned, notices = await self._ingest(content)
             request = NewMessage(
-                message=message, model=options.model, parent=options.parent, mentioned=mentioned, tools=options.tools
+                message=message,
+                model=options.model,
+                parent=options.parent,
+                mentioned=mentioned,
+                tools=options.tools,
+                sampling=options.sampling,
             )
             self._notices += notices
             show_left = show if shows_left_turn else _show_nothing
             await self._run_when_free(request, options.n, show, message, show_left)
 
-        return EventStream(job)
+        return ReplyStream(job, self._reply)
 
-    def regenerate(self, node: str | None = None, *, model: str = "", n: int = 1) -> EventStream:
+    def regenerate(
+        self, node: str | None = None, *, model: str = "", n: int = 1, thinking: str = "", options: Choices = None
+    ) -> ReplyStream:
         """Answer the question above `node` (None: the last question) once more, beside the answers that are there."""
+        wanted = self._options(model, node, n, sampling_of(options, thinking=thinking))
 
         async def job(show: Show) -> None:
-            options = self._options(model, node, n)
             question = await self._record.question(node)
-            await self._run_when_free(Regenerate(node=question, model=model, tools=options.tools), n, show)
+            request = Regenerate(node=question, model=model, tools=wanted.tools, sampling=wanted.sampling)
+            await self._run_when_free(request, n, show)
 
-        return EventStream(job)
+        return ReplyStream(job, self._reply)
 
     again = regenerate
     """The old name of `regenerate`."""
@@ -132,51 +150,46 @@ class SessionTurns:
         media are kept and can be looked at again."""
         return EventStream(lambda show: self._run_when_free(Compact(model=model), 1, show))
 
-    async def send(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> Reply:
+    async def send(
+        self,
+        *content: Content,
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
+    ) -> Reply:
         """The same as `stream`, folded into a reply; a turn that fails raises its error. Of `n` answers the last is
         returned, with the others as its `siblings`."""
-        replies: list[Reply] = []
-        answers: list[MessageStored] = []
-        async with self._stream(content, self._options(model, parent, n), shows_left_turn=False) as events:
-            async for event in events:
-                match event:
-                    case MessageStored(message=message):
-                        answers = [*answers, event] if message.role == "assistant" else []
-                    case TurnFailed():
-                        raise error_of(event.code, event.text, event.hint)
-                    case TurnFinished():
-                        replies.append(await self._reply(event, answers))
-                        answers = []
-                    case _:
-                        pass
-        if not replies:
-            raise LoomError("the turn was cancelled", hint=CONTINUE_HINT)
-        *others, last = replies
-        return msgspec.structs.replace(last, siblings=tuple(others))
+        wanted = self._options(model, parent, n, sampling_of(options, thinking=thinking))
+        return await self._stream(content, wanted, shows_left_turn=False).finish()
 
     async def _reply(self, finished: TurnFinished, answers: Sequence[MessageStored]) -> Reply:
         turn = self._last
         if not answers or turn is None or turn.receipt is None:
             raise LoomError(f"the model gave an empty answer (stop: {finished.stop})", hint="Ask again.")
+        message = join_answers([answer.message for answer in answers])
         return Reply(
             node=answers[-1].node,
-            message=join_answers([answer.message for answer in answers]),
+            message=message,
+            output=read_output(message.text, turn.request.sampling.output_schema),
             usage=finished.usage,
             stop=finished.stop,
             receipt=turn.receipt,
             parent=await self._record.parent(turn.question),
         )
 
-    def _options(self, model: str, parent: str | None, n: int) -> Options:
+    def _options(self, model: str, parent: str | None, n: int, sampling: Sampling) -> Options:
         if n < 1:
             raise ContentError(f"a message gets one answer or more, not {n}")
-        return Options(model=model, parent=parent or "", n=n, tools=self._tools)
+        return Options(model=model, parent=parent or "", n=n, tools=self._tools, sampling=sampling)
 
     async def _ingest(self, content: Sequence[Content]) -> tuple[Message, tuple[str, ...], tuple[str, ...]]:
         """Return the message, the files that its text mentions, and notices about its attachments."""
         said = expand_custom_blocks(list(content))
         found = await self._store_content(said)
-        words = "\n".join(leaf for leaf in flatten(said) if isinstance(leaf, str))
+        leaves = [leaf.text if isinstance(leaf, TextBlock) else leaf for leaf in flatten(said)]
+        words = "\n".join(leaf for leaf in leaves if isinstance(leaf, str))
         tracked, self._tracked = self._tracked, []
         return Message("user", found.blocks), (*tracked, *mentions(words)), found.notices
 
@@ -192,15 +205,22 @@ class SessionTurns:
     # Queue -----------------------------------------------------------------------------------------------------------
 
     async def post(
-        self, *content: Content, key: str = "", model: str = "", parent: str | None = None, n: int = 1
+        self,
+        *content: Content,
+        key: str = "",
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
     ) -> Queued:
         """Queue a message until `work`, here or in another process, runs it. It is on disk when this returns.
 
         The same `key` again returns the first one (`is_new` False), also after it was answered.
         """
+        wanted = self._options(model, parent, n, sampling_of(options, thinking=thinking))
         message, mentioned, notices = await self._ingest(content)
-        options = msgspec.structs.replace(self._options(model, parent, n), mentioned=mentioned)
-        return await self._enqueue(key, message, options, notices)
+        return await self._enqueue(key, message, msgspec.structs.replace(wanted, mentioned=mentioned), notices)
 
     async def _enqueue(self, key: str, message: Message, options: Options, notices: tuple[str, ...]) -> Queued:
         queued = await self._record.enqueue(key, message, options)
@@ -213,13 +233,23 @@ class SessionTurns:
         """Send a message to the turn that runs: the model reads it at its next step. Where no turn runs, or none takes
         a further step, it is answered like any queued message."""
         message, mentioned, notices = await self._ingest(content)
-        options = msgspec.structs.replace(self._options("", None, 1), mentioned=mentioned, steers=True)
+        options = msgspec.structs.replace(self._options("", None, 1, Sampling()), mentioned=mentioned, steers=True)
         return await self._enqueue(key, message, options, notices)
 
-    async def post_again(self, node: str | None = None, *, key: str = "", model: str = "", n: int = 1) -> Queued:
+    async def post_again(
+        self,
+        node: str | None = None,
+        *,
+        key: str = "",
+        model: str = "",
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
+    ) -> Queued:
         """The same for another answer to the question above `node`."""
+        sampling = sampling_of(options, thinking=thinking)
         question = await self._record.question(node)
-        return await self._record.enqueue(key, None, self._options(model, question, n))
+        return await self._record.enqueue(key, None, self._options(model, question, n, sampling))
 
     async def post_compact(self, *, key: str = "", model: str = "") -> Queued:
         """The same for a summary of the conversation."""
@@ -295,8 +325,9 @@ class SessionTurns:
                     turn = await self._run_turn(partial(begin_turn, request=request), show, releases=answer == n - 1)
                     if turn.state != "finished":
                         return
-                    model, tools = turn.checkpoint.model, turn.checkpoint.tools
-                    request = Regenerate(node=turn.question, model=model, tools=None if tools is None else tuple(tools))
+                    ran = turn.checkpoint
+                    tools = None if ran.tools is None else tuple(ran.tools)
+                    request = Regenerate(node=turn.question, model=ran.model, tools=tools, sampling=ran.sampling)
 
     async def _compact_if_due(self, model: str, show: Show) -> None:
         """Summarise the conversation before the next message if its request would fill too much of the window. Where
@@ -363,6 +394,10 @@ class SessionTurns:
     async def use(self, model: str) -> None:
         await self._services.resolve_model(model)
         await self._record.use_model(model)
+
+    async def set_options(self, options: Choices = None, *, thinking: str = "") -> None:
+        """Set the options of all later messages; they replace those that were set before."""
+        await self._record.set_options(as_json(sampling_of(options, thinking=thinking)))
 
     async def go(self, node: str) -> None:
         """Move the head to any node that the session keeps. A turn that was left is closed first."""
@@ -435,11 +470,12 @@ class SessionTurns:
         max_tokens: int | None = None,
         at: str = "",
         mode: SettleMode = "preview",
+        sampling: Sampling | None = None,
     ) -> NextRequest:
         """Compile the next request for a model (the session's, if empty); a preview sends nothing.
 
-        `content` or the messages of a `draft` come next; `at` is another node to continue from; `overrides` and
-        `max_tokens` replace what the session and the settings say.
+        `content` or the messages of a `draft` come next, with the options `sampling`; `at` is another node to continue
+        from; `overrides` and `max_tokens` (of the whole request) replace what the session and the settings say.
         """
         draft = (*draft, *await self.draft_of(content))
         await self._services.wait_tools()
@@ -457,6 +493,7 @@ class SessionTurns:
             mode=mode,
             draft=draft,
             overrides=overrides,
+            sampling=sampling,
             awaits_message=True,
         )
 
@@ -473,7 +510,13 @@ class SessionTurns:
         except NotFound:
             return None
         overrides, alts = overrides_of(msgspec.json.decode(mark.sent_wishes or "{}", type=dict[str, str]))
-        sent = msgspec.structs.replace(snapshot, path=path, overrides=overrides, alts=alts)
+        sent = msgspec.structs.replace(
+            snapshot,
+            path=path,
+            overrides=overrides,
+            alts=alts,
+            settings={**snapshot.settings, "options": msgspec.json.decode(mark.sent_options or "{}")},
+        )
         options = self._services.request_options(resolved, self._services.select_tools(self._tools))
         return await next_request(sent, resolved, options, self._services.settle, mode=mode)
 

@@ -17,7 +17,7 @@ import msgspec
 
 from loom.agent.recovery import recover
 from loom.agent.services import Services
-from loom.compile.prepare import Prepared
+from loom.compile.prepare import Prepared, notice_hash
 from loom.compile.request import RequestInput
 from loom.content.blocks import ContentBlock, ImageBlock, TextBlock, ThinkingBlock
 from loom.content.messages import Message
@@ -125,7 +125,14 @@ async def ask_model(answer: ModelAnswer, step: int, services: Services, out: Ste
         totals = prepared.receipt.totals
         reference = answer.request.model.reference
         await emit(StepStarted(step=step, model=reference, tokens=totals.tokens, wire_bytes=totals.wire_bytes))
-        await out.announce(prepared.receipt.notices)
+        told = answer.request.watermark.told
+        await out.announce(
+            [
+                notice
+                for notice in prepared.receipt.notices
+                if notice not in prepared.receipt.once or notice_hash(notice) not in told
+            ]
+        )
         reader = _AnswerReader(answer.fold, services.turn_limits.answer_bytes, emit, out.keep_media)
         try:
             await reader.read(services.provider(prepared.prompt.model).stream(prepared.prompt))

@@ -21,6 +21,8 @@ class StepValue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     node: str = ""
     calls: int = 0
     """How many tool calls its answer makes; the turn ends with an answer that makes none."""
+    continues: bool = False
+    """Whether the turn goes on although the answer makes no calls."""
     stop: StopReason | None = None
 
 

@@ -25,6 +25,7 @@ from loom.agent.checkpoint import TurnCheckpoint
 from loom.agent.failures import lease_lost, limit_reached, turn_cancelled, turn_failed
 from loom.agent.ingest import ingest
 from loom.agent.loop import run_steps
+from loom.agent.output import parse_output, repair_text
 from loom.agent.ports import Command, Committed, Completion, SessionRecord
 from loom.agent.repeats import mark_repeats
 from loom.agent.services import Services
@@ -36,11 +37,13 @@ from loom.compile.cost import calibrate
 from loom.compile.policy import DetachedMessage
 from loom.compile.request import RequestInput, Snapshot
 from loom.content.blocks import ContentBlock, TextBlock, ToolCall, ToolResult
+from loom.content.json_values import as_json
 from loom.content.messages import Message, tool, user
-from loom.errors import LoomError, StoreError, Unavailable
+from loom.errors import LoomError, OutputInvalid, StoreError, Unavailable
 from loom.events import (
     ApprovalAnswered,
     Event,
+    Folded,
     MessageStored,
     NoticeRaised,
     StepFinished,
@@ -89,7 +92,7 @@ class Turn:
         self.files = files
         self.notices = tuple(notices)
         self.sink = EventSink(record, show, services.batching)
-        self.approvals = Approvals(services.rule, self._store_approvals)
+        self.approvals = Approvals(services.rule, self._store_approvals, approve=services.approve)
         self.checkpoint = TurnCheckpoint(turn=secrets.token_hex(16))
         self.snapshot = Snapshot()
         self.input: RequestInput | None = None
@@ -384,6 +387,8 @@ class Turn:
         request = self.request
         last = request.path[-1].message
         is_cut = last.role == "assistant" and any(isinstance(block, TextBlock) for block in last.blocks)
+        if self.checkpoint.is_paused and last.role == "assistant":
+            return msgspec.structs.replace(request, ends_with_assistant=True)
         if self._is_compacting or not is_cut:
             return request
         return msgspec.structs.replace(request, draft=(user(CONTINUE_ANSWER),), is_placeholder=True)
@@ -422,7 +427,7 @@ class Turn:
             ]
             if nodes:
                 self.files.mark_stored(nodes[0])
-            running = None if is_last else msgspec.to_builtins(self.checkpoint)
+            running = None if is_last else as_json(self.checkpoint)
             settings = {"running": running, **self.files.settings()}
             return Completion(events=[*before, *stored, *after], settings=settings)
 
@@ -447,12 +452,18 @@ class Turn:
             self.checkpoint, steps=step, deaths=0, usage=self.usage + folded.usage, seconds=self._seconds()
         )
         calls = folded.message.calls if folded.message is not None else ()
+        repair, notices = self._check_output(folded, calls)
+        is_paused = folded.stop == "pause" and folded.message is not None and not calls
+        goes_on = bool(calls) or is_paused or repair is not None
+        self.checkpoint = msgspec.structs.replace(self.checkpoint, is_paused=is_paused)
         finished = StepFinished(step=step, usage=folded.usage, stop=folded.stop, seconds=answer.seconds)
         if self._is_compacting:
             return await self._store_summary(answer, finished)
         request, learned = self._apply_lessons(answer)
         new = [NewNode(message=folded.message, meta=answer.meta)] if folded.message is not None else []
-        change = msgspec.structs.replace(learned, nodes=tuple(new), lease="keep" if calls else self._final_lease)
+        if repair is not None:
+            new.append(NewNode(message=repair, source="system"))
+        change = msgspec.structs.replace(learned, nodes=tuple(new), lease="keep" if goes_on else self._final_lease)
         is_blind = "is_blind" in answer.meta
 
         def complete(ids: tuple[str, ...]) -> Completion:
@@ -460,8 +471,8 @@ class Turn:
             over = TurnFinished(
                 turn=self.id, node=ids[-1] if ids else self._head, stop=folded.stop, usage=self.checkpoint.usage
             )
-            settings: dict[str, Any] = {"running": msgspec.to_builtins(self.checkpoint) if calls else None}
-            return Completion(events=[*stored, finished, *(() if calls else (over,))], settings=settings)
+            settings: dict[str, Any] = {"running": as_json(self.checkpoint) if goes_on else None}
+            return Completion(events=[*stored, finished, *notices, *(() if goes_on else (over,))], settings=settings)
 
         def then(committed: Committed) -> None:
             placed = [
@@ -469,12 +480,31 @@ class Turn:
             ]
             self.input = request.extend(placed)
             self._answer = None
-            if not calls:
+            if not goes_on:
                 self.state = "finished"
 
         await self.sink.commit(change, complete, then)
         await self._remember_refusals(answer)
-        return StepValue(node=self._head, calls=len(calls), stop=folded.stop)
+        return StepValue(node=self._head, calls=len(calls), continues=goes_on, stop=folded.stop)
+
+    def _check_output(self, folded: Folded, calls: Sequence[ToolCall]) -> tuple[Message | None, list[NoticeRaised]]:
+        """Return the message that asks once more for an answer that does not match its schema; if that was done, the
+        notice that it still does not."""
+        schema = self.request.sampling.output_schema
+        if schema is None or calls or folded.message is None or folded.stop not in ("end", "stop_sequence", "other"):
+            return None, []
+        problem = parse_output(folded.message.text, schema).problem
+        if not problem:
+            return None, []
+        if self.checkpoint.repairs:
+            return None, [
+                NoticeRaised(text=f"The answer does not match its schema: {problem}", code=OutputInvalid.code)
+            ]
+        self.checkpoint = msgspec.structs.replace(self.checkpoint, repairs=1)
+        notice = NoticeRaised(
+            text=f"The answer did not match its schema ({problem}); asking again.", code="output.repair"
+        )
+        return user(repair_text(problem)), [notice]
 
     async def _store_summary(self, answer: ModelAnswer, finished: StepFinished) -> StepValue:
         """The head goes to the summary; the path that it stands for stays as a branch."""
@@ -522,11 +552,12 @@ class Turn:
             request,
             draft=(),
             is_placeholder=False,
+            ends_with_assistant=False,
             watermark=prepared.watermark,
             calibration=calibrate(request.calibration, counted, folded.usage.input_tokens, media=media),
         )
         reference = request.model.reference
-        watermarks = {**_builtins(self.snapshot.watermarks), reference: msgspec.to_builtins(request.watermark)}
+        watermarks = {**_builtins(self.snapshot.watermarks), reference: as_json(request.watermark)}
         self.snapshot = msgspec.structs.replace(
             self.snapshot, watermarks={**self.snapshot.watermarks, reference: request.watermark}
         )
@@ -549,7 +580,9 @@ class Turn:
         """Keep what refusals have taught, also where no answer came."""
         if answer.request != self.request:
             await self.sink.commit(self._lessons(answer.request))
-            self.input = msgspec.structs.replace(answer.request, draft=(), is_placeholder=False)
+            self.input = msgspec.structs.replace(
+                answer.request, draft=(), is_placeholder=False, ends_with_assistant=False
+            )
         await self._remember_refusals(answer)
 
     async def _remember_refusals(self, answer: ModelAnswer) -> None:
@@ -567,7 +600,7 @@ class Turn:
             self.checkpoint, approvals=dict(self.approvals.open), seconds=self._seconds()
         )
         always = [list(pair) for pair in sorted(self.approvals.always)]
-        settings = {"running": msgspec.to_builtins(self.checkpoint), "always": always}
+        settings = {"running": as_json(self.checkpoint), "always": always}
         await self.sink.commit(SessionChange(settings=settings), lambda _: Completion(events=[event]))
 
     # Calls -----------------------------------------------------------------------------------------------------------
@@ -597,6 +630,7 @@ class Turn:
             on_finished=on_finished,
             session_id=self.record.id,
             model=self.request.model.alias or self.request.model.reference,
+            hooks=self.services.hooks,
             background=self.services.background(self.record.id),
             records=self.files.records,
             text_cap_bytes=cap_bytes,
@@ -609,4 +643,4 @@ def workspace_of(snapshot: Snapshot) -> Path:
 
 
 def _builtins(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: msgspec.to_builtins(value) for key, value in values.items()}
+    return {key: as_json(value) for key, value in values.items()}

@@ -19,6 +19,7 @@ from loom.agent.tracked_files import visible_messages
 from loom.agent.turn import CONTINUED, MAX_ATTEMPTS, Turn, workspace_of
 from loom.compile.policy import Watermark
 from loom.compile.request import RequestInput, Snapshot, request_input
+from loom.content.json_values import as_json
 from loom.content.messages import Message, title_of, user
 from loom.errors import LoomError, NotFound, StoreError
 from loom.events import (
@@ -44,7 +45,11 @@ async def begin_turn(turn: Turn, request: TurnRequest) -> bool:
             return await _resume(turn, request)
         case NewMessage(message=message):
             options = Options(
-                model=request.model, parent=request.parent, tools=request.tools, mentioned=request.mentioned
+                model=request.model,
+                parent=request.parent,
+                tools=request.tools,
+                mentioned=request.mentioned,
+                sampling=request.sampling,
             )
             return await _start(turn, SessionChange(nodes=(NewNode(message=message),)), message, options)
         case QueuedMessage(queued=queued):
@@ -56,7 +61,7 @@ async def begin_turn(turn: Turn, request: TurnRequest) -> bool:
                 await _store_unanswered(turn, request, error)
                 raise
         case Regenerate(node=node):
-            options = Options(model=request.model, tools=request.tools)
+            options = Options(model=request.model, tools=request.tools, sampling=request.sampling)
             return await _start(turn, SessionChange(move_to=node), None, options)
         case Compact(model=model):
             turn.checkpoint = msgspec.structs.replace(turn.checkpoint, kind="compact")
@@ -80,6 +85,7 @@ async def _start(turn: Turn, change: SessionChange, message: Message | None, opt
         turn.checkpoint,
         model=options.model,
         tools=None if options.tools is None else list(options.tools),
+        sampling=options.sampling,
         kind="compact" if is_compacting else "regenerate" if message is None else "answer",
         message=change.queued,
         previous_head="" if message is not None or is_compacting else snapshot.head,
@@ -105,7 +111,7 @@ async def _start(turn: Turn, change: SessionChange, message: Message | None, opt
         if nodes:
             turn.files.mark_stored(nodes[len(extra) - 1 if news is not None else -1])
         events.append(TurnStarted(turn=turn.id, model=model.reference, message=turn.checkpoint.message))
-        settings = {"running": msgspec.to_builtins(turn.checkpoint), **turn.files.settings()}
+        settings = {"running": as_json(turn.checkpoint), **turn.files.settings()}
         return Completion(events=events, settings=settings)
 
     def then(_: Committed) -> None:
@@ -129,7 +135,8 @@ def _answer_open_calls(snapshot: Snapshot) -> list[NewNode]:
 
 
 def _first_input(turn: Turn, model: Model) -> RequestInput:
-    found = request_input(turn.snapshot, model, turn.services.request_options(model, turn.tools()))
+    options = turn.services.request_options(model, turn.tools())
+    found = request_input(turn.snapshot, model, options, sampling=turn.checkpoint.sampling)
     return compact.summary_request(found) if turn.checkpoint.kind == "compact" else found
 
 

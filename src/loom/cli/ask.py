@@ -25,7 +25,14 @@ from loom.cli.shared.exit_codes import exit_code
 from loom.cli.shared.footer import footer, media_hints, switch_preview, usage_line
 from loom.cli.shared.options import MessageOptions, message_options, message_options_from
 from loom.cli.shared.pending_approvals import answer_pending
-from loom.cli.shared.renderers import CodeRenderer, JsonRenderer, StreamJsonRenderer, TurnOutcome, TurnRenderer
+from loom.cli.shared.renderers import (
+    CodeRenderer,
+    JsonRenderer,
+    OutputRenderer,
+    StreamJsonRenderer,
+    TurnOutcome,
+    TurnRenderer,
+)
 from loom.cli.shared.session_lookup import open_place, stored_session
 from loom.cli.shared.session_options import (
     OutputFormat,
@@ -35,6 +42,7 @@ from loom.cli.shared.session_options import (
     model_for,
     print_notices,
     print_warnings,
+    read_schema,
     renderer_for,
     requested_model,
     stored_key,
@@ -52,6 +60,7 @@ from loom.models import Usage
 from loom.runtime import Runtime
 from loom.runtime.attachments import attachment
 from loom.runtime.session import LocalSession
+from loom.sampling import Sampling
 
 _MOST_ANSWERS = 20
 
@@ -101,6 +110,13 @@ class AskOptions(MessageOptions, frozen=True, kw_only=True):
 )
 @click.option("-x", "--extract", is_flag=True, help="Print only the first code block of the answer.")
 @click.option("--xl", "--extract-last", "extract_last", is_flag=True, help="Print only the last code block.")
+@click.option(
+    "--schema",
+    default="",
+    metavar="FILE",
+    help="A JSON Schema for the answer; the answer is checked, asked for once more if it does not match, and printed as"
+    " JSON.",
+)
 @click.option("-u", "--usage", is_flag=True, help="Print the token usage to stderr.")
 @click.option("--json", "as_json", is_flag=True, help="Same as --output-format json.")
 @click.option(
@@ -132,6 +148,9 @@ def ask_command(words: tuple[str, ...], attached: tuple[str, ...], images: tuple
             answers=given["answers"],
             **message_options_from(given),
         )
+        if given["schema"]:
+            sampling = asked.sampling.override(Sampling(output_schema=read_schema(given["schema"])))
+            asked = msgspec.structs.replace(asked, sampling=sampling)
         return _save(given["save"], asked) if given["save"] else asyncio.run(_ask(asked))
     except LoomError as error:
         if form == "text":
@@ -167,7 +186,7 @@ def _save(name: str, asked: AskOptions) -> int:
 
 
 async def _ask(asked: AskOptions) -> int:
-    async with Runtime.open(load_config(flags=asked.flags)) as runtime:
+    async with Runtime.open(load_config(flags=asked.flags), tools="all") as runtime:
         said = read_message(asked.words, (*asked.template.attach, *asked.attached), runtime.config.media_limits())
         said, system = apply_template(asked, said)
         if not said.content:
@@ -242,11 +261,14 @@ async def _answer(
     number: int = 1,
 ) -> TurnOutcome:
     """One answer; without blocks, another one to what was said last."""
-    is_shown = asked.form == "text" and sys.stdout.isatty() and not asked.extracts
+    has_schema = asked.sampling.output_schema is not None
+    is_shown = asked.form == "text" and sys.stdout.isatty() and not asked.extracts and not has_schema
     outcome = await run_turn(
         RuntimeHost(runtime),
         session,
-        session.regenerate() if blocks is None else session.stream(*blocks),
+        session.regenerate(options=asked.sampling)
+        if blocks is None
+        else session.stream(*blocks, options=asked.sampling),
         _face(runtime, asked),
         said="" if blocks is None else "\n".join(text_of(block) for block in blocks),
         permission=asked.permission,
@@ -266,6 +288,8 @@ async def _answer(
 
 
 def _face(runtime: Runtime, asked: AskOptions) -> TurnRenderer:
+    if asked.sampling.output_schema is not None and asked.form == "text":
+        return OutputRenderer(asked.sampling.output_schema, shows_reasoning=asked.shows_reasoning)
     if asked.extracts and asked.form == "text":
         return CodeRenderer(last=asked.extracts == "last", shows_reasoning=asked.shows_reasoning)
     return renderer_for(

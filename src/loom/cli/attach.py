@@ -44,17 +44,31 @@ def attach_command(url: str, *, last: bool, session: str, model: str, token_file
     if url and not url.startswith(("http://", "https://")):
         raise ConfigError(f"Not a URL: {url}", hint="Use a URL like http://127.0.0.1:5666")
     token = _token(token_file) if url else ""
+    if sys.stdin.isatty() and sys.stdout.isatty() and not is_plain():
+        from loom.cli.screen_chat import run_screen_attach
+
+        return _explain_refusal(lambda: run_screen_attach(url, token, last=last, session=session, model=model))
+    return _explain_refusal(
+        lambda: _run_line_attach(url, token, last=last, session=session, model=model, hide_reasoning=hide_reasoning)
+    )
+
+
+def _explain_refusal(run: Callable[[], int]) -> int:
+    try:
+        return run()
+    except LoomError as error:
+        if error.code == _REFUSED:  # the daemon speaks to programs, of the header that they send
+            error.hint = _HOW_TO_GIVE_IT
+        raise
+
+
+def _run_line_attach(url: str, token: str, *, last: bool, session: str, model: str, hide_reasoning: bool) -> int:
     with asyncio.Runner() as runner:
         client = runner.run(_client(url, token))
         try:
             chosen = runner.run(_session(client, last=last, session_id=session, model=model))
-            return RemoteChat(
-                runner, client, chosen, MessageOptions(shows_reasoning=not hide_reasoning, plain=is_plain())
-            ).run()
-        except LoomError as error:
-            if error.code == _REFUSED:  # the daemon speaks to programs, of the header that they send
-                error.hint = _HOW_TO_GIVE_IT
-            raise
+            options = MessageOptions(shows_reasoning=not hide_reasoning, plain=is_plain())
+            return RemoteChat(runner, client, chosen, options).run()
         finally:
             runner.run(client.close())
 
@@ -130,7 +144,7 @@ class RemoteChat(Chat):
 
     async def _send(self, message: MessageInput) -> None:
         async with ProgressLine(plain=self._options.plain) as progress:
-            turn = self._remote.stream(*message.content)
+            turn = self._remote.stream(*message.content, options=self._sampling)
             await self._render_turn(self._remote, turn, progress, said=message.words)
 
     def _renderer(self) -> TurnRenderer:

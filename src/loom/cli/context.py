@@ -281,7 +281,12 @@ async def show_request(runtime: Runtime, asked: AskOptions, said: MessageInput) 
 
         async def compile_for(model: Model) -> NextRequest:
             return await runtime.next_request(
-                before.snapshot, model, tools=tools, draft=(message,), renditions=renditions
+                before.snapshot,
+                model,
+                tools=tools,
+                draft=(message,),
+                renditions=renditions,
+                sampling=asked.sampling,
             )
 
         now = CompileSource(

@@ -13,9 +13,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
+from pathlib import Path
 from typing import Any, Final, NamedTuple
 
 import click
+import msgspec
 
 from loom.cli.context import print_table
 from loom.cli.log import draw_tree
@@ -40,16 +42,20 @@ from loom.cli.shared.session_options import (
     stored_key,
     use_key,
 )
-from loom.cli.shared.terminal import Colors, ProgressLine, one_line, print_line, quiet_keys, sentence, width
+from loom.cli.shared.terminal import Colors, ProgressLine, one_line, print_line, quiet_keys, safe_text, sentence, width
 from loom.cli.shared.turns import RuntimeHost, TurnHost, run_turn
 from loom.config import load_config
 from loom.content.inputs import Attachment
 from loom.content.messages import text_of
 from loom.errors import ContentError, LoomError
+from loom.models import THINKING_LEVELS
 from loom.runtime import Runtime
 from loom.runtime.attachments import attachment, read_clipboard
 from loom.runtime.session import LocalSession
+from loom.runtime.skills import OwnCommand, find_commands
+from loom.sampling import sampling_of
 from loom.session import EventIterator
+from loom.tools.todos import todo_lines
 from loom.tui.dropped_paths import parse_dropped_paths
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
@@ -60,7 +66,7 @@ def run_line_chat(options: MessageOptions) -> int:
     """Chat line by line until the input ends."""
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
-        runtime = runner.run(stack.enter_async_context(Runtime.open(load_config(flags=options.flags))))
+        runtime = runner.run(stack.enter_async_context(Runtime.open(load_config(flags=options.flags), tools="all")))
         try:
             return LocalChat(runner, runtime, options).run()
         finally:
@@ -80,6 +86,7 @@ class Chat(ABC):
         self._runner = runner
         self._host = host
         self._options = options
+        self._sampling = options.sampling
         self._session: AnySession | None = None
         self._attachments = [attachment(name) for name in options.template.attach]
         self._ink = Colors(sys.stdout)
@@ -103,6 +110,9 @@ class Chat(ABC):
         """The slash commands by name; the docstring of this module says where a new one goes."""
         return {
             "model": SlashCommand("[NAME]", "choose a model; without a name, show the current one", self._model),
+            "think": SlashCommand(
+                "[LEVEL]", f"how much the model thinks: {', '.join(filter(None, THINKING_LEVELS))} or auto", self._think
+            ),
             "attach": SlashCommand(
                 "FILE", "send a file with the next message; also @FILE inside a message", self._attach
             ),
@@ -191,6 +201,13 @@ class Chat(ABC):
         reference = await self._use_model(name)
         click.echo(f"{reference} is now the model" if name else reference)
 
+    async def _think(self, level: str) -> None:
+        """For the messages of this chat; `auto` leaves it to the session and the settings."""
+        if level:
+            chosen = sampling_of(thinking="" if level == "auto" else level).thinking
+            self._sampling = msgspec.structs.replace(self._sampling, thinking=chosen)
+        click.echo(f"thinking: {self._sampling.thinking or 'auto'}")
+
     async def _attach(self, name: str) -> None:
         if not name:
             raise LoomError("No file given.", hint="Example: /attach report.pdf#3-7")
@@ -222,12 +239,36 @@ class LocalChat(Chat):
 
     def _more_commands(self) -> dict[str, SlashCommand]:
         return {
+            **self._own_commands(),
             "context": SlashCommand("[A,B]", "what the next request would contain, for these models", self._context),
             "compact": SlashCommand(
                 "", "summarise the conversation and continue; everything stays in the tree", self._compact
             ),
             "tree": SlashCommand("", "the conversation with its branches", self._tree),
+            "todos": SlashCommand("", "the agent's list of what is to be done", self._todos),
+            "undo": SlashCommand("[STEP]", "undo the file changes of the last step, or of STEP and later", self._undo),
         }
+
+    def _own_commands(self) -> dict[str, SlashCommand]:
+        """Return the user's commands; those of Loom win over them."""
+        return {
+            name: SlashCommand("[TEXT]", found.description or "a command of yours", partial(self._own, found))
+            for name, found in find_commands(self._runtime.config, Path.cwd()).items()
+            if name not in ("model", "attach", "paste", "fork")
+        }
+
+    async def _own(self, command: OwnCommand, arguments: str) -> None:
+        await self._say(command.fill(arguments))
+
+    async def _todos(self, _: str) -> None:
+        click.echo(todo_lines(await self._own_session("no todo list").todos()) or "The todo list is empty.")
+
+    async def _undo(self, step: str) -> None:
+        if step and not step.isdecimal():
+            raise LoomError("A step is a number.", hint="Example: /undo 3")
+        report = await self._own_session("nothing to undo").undo(int(step) if step else None)
+        for line in report.files:
+            click.echo(safe_text(line))
 
     async def _open(self) -> str:
         """A new session is written with its first message, so that opening a chat leaves nothing behind."""
@@ -274,7 +315,7 @@ class LocalChat(Chat):
             async with open_session(self._runtime, self._options, own, self._tools) as session:
                 await self._render_turn(
                     session,
-                    session.stream(*blocks),
+                    session.stream(*blocks, options=self._sampling),
                     progress,
                     said="\n".join(text_of(block) for block in blocks),
                     advise=partial(media_hints, self._runtime, blocks),

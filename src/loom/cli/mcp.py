@@ -19,6 +19,7 @@ from loom.config import Config, load_config
 from loom.config.files import display_path
 from loom.errors import ConfigError
 from loom.runtime import Runtime
+from loom.tools.mcp_import import foreign_files, foreign_servers
 from loom.tools.mcp_specs import PROJECT_FILE, ProjectServers, project_servers
 from loom.tools.number_text import count_text
 
@@ -66,6 +67,32 @@ def add(name: str, target: tuple[str, ...], env: tuple[str, ...], headers: tuple
     click.echo(
         f"✔ {name} added to {display_path(file, Path.cwd())}; `loom mcp list --check` {does} it and counts its tools"
     )
+
+
+@mcp_command.command("import")
+@click.argument("file", required=False, type=click.Path(path_type=Path))
+def import_(file: Path | None) -> int:
+    """Import the servers of another program from its file: Claude Desktop, Claude Code, Cursor, VS Code.
+
+    Without FILE, the usual places of these programs are read. A server whose name you have already is left out. Check
+    the file afterwards: secrets are copied as they stand there.
+    """
+    files = [file] if file is not None else [found for found in foreign_files(Path.home()) if found.is_file()]
+    if not files:
+        raise ConfigError("No configuration of another program was found.", hint="Name its file.")
+    known = set(load_config().mcp.servers)
+    for found in files:
+        entries, problems = foreign_servers(found)
+        for name, entry in entries.items():
+            if name in known or not _NAME.fullmatch(name):
+                problems.append(f"{name}: " + ("you have it already" if name in known else "not a valid server name"))
+                continue
+            add_table(user_config_file(), (*_PATH, name), entry)
+            known.add(name)
+            click.echo(f"✔ {name} imported from {display_path(found, Path.cwd())}")
+        for problem in problems:
+            print_line(problem)
+    return OK
 
 
 def _entry(target: Sequence[str], env: Sequence[str], headers: Sequence[str]) -> dict[str, Any]:

@@ -13,6 +13,7 @@ import msgspec
 
 from loom.agent.failures import CONTINUE_HINT, error_of
 from loom.agent.file_undo import ChangedStep, UndoReport
+from loom.agent.output import read_output
 from loom.client.connection import DaemonConnection
 from loom.client.receipts import RemotePlan, receipt_of
 from loom.client.uploads import upload
@@ -32,6 +33,7 @@ from loom.events import (
 )
 from loom.formats.facts import IntakeLimits
 from loom.prompt import Receipt
+from loom.sampling import Choices, Sampling, sampling_of
 from loom.session import Queued, Reply
 
 _PAGE: Final = 1_000
@@ -101,36 +103,53 @@ class RemoteSession:
     # Say something ---------------------------------------------------------------------------------------------------
 
     async def stream(
-        self, *content: Content, model: str = "", parent: str | None = None, n: int = 1
+        self,
+        *content: Content,
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
     ) -> AsyncGenerator[Event]:
         """Send a message and yield the events of its turn; leaving early cancels it. A lost connection is reopened
         without losing events."""
+        wanted = self._options(model, n, sampling_of(options, thinking=thinking))
         found = await upload(self._link, content, self._limits)
         message = Message("user", found.blocks)
-        body = {"blocks": found.blocks, "parent": parent, **self._options(model, n)}
+        body = {"blocks": found.blocks, "parent": parent, **wanted}
         for notice in found.notices:
             yield NoticeRaised(text=notice, code="door")
         async with aclosing(self._post_and_stream("messages", body, n, message)) as events:
             async for event in events:
                 yield event
 
-    async def regenerate(self, node: str | None = None, *, model: str = "", n: int = 1) -> AsyncGenerator[Event]:
+    async def regenerate(
+        self, node: str | None = None, *, model: str = "", n: int = 1, thinking: str = "", options: Choices = None
+    ) -> AsyncGenerator[Event]:
         """Generate an alternative answer to the message above `node`."""
-        async with aclosing(
-            self._post_and_stream("regenerate", {"node": node, **self._options(model, n)}, n)
-        ) as events:
+        body = {"node": node, **self._options(model, n, sampling_of(options, thinking=thinking))}
+        async with aclosing(self._post_and_stream("regenerate", body, n)) as events:
             async for event in events:
                 yield event
 
     again = regenerate
     """The old name of `regenerate`."""
 
-    async def send(self, *content: Content, model: str = "", parent: str | None = None, n: int = 1) -> Reply:
+    async def send(
+        self,
+        *content: Content,
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
+    ) -> Reply:
         """Send a message and return the reply; raise the error of a failed turn."""
         replies: list[Reply] = []
         answers: list[MessageStored] = []
         asked = ""
-        async with aclosing(self.stream(*content, model=model, parent=parent, n=n)) as events:
+        stream = self.stream(*content, model=model, parent=parent, n=n, thinking=thinking, options=options)
+        async with aclosing(stream) as events:
             async for event in events:
                 match event:
                     case TurnStarted():
@@ -140,7 +159,9 @@ class RemoteSession:
                     case TurnFailed():
                         raise error_of(event.code, event.text, event.hint)
                     case TurnFinished():
-                        replies.append(await self._reply(event, answers, asked))
+                        reply = await self._reply(event, answers, asked)
+                        output = read_output(reply.text, sampling_of(options).output_schema)
+                        replies.append(msgspec.structs.replace(reply, output=output))
                         answers.clear()
                     case _:
                         pass
@@ -150,13 +171,21 @@ class RemoteSession:
         return msgspec.structs.replace(last, siblings=tuple(others))
 
     async def post(
-        self, *content: Content, key: str = "", model: str = "", parent: str | None = None, n: int = 1
+        self,
+        *content: Content,
+        key: str = "",
+        model: str = "",
+        parent: str | None = None,
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
     ) -> Queued:
         """Queue a message without waiting for its turn. It is on the daemon's disk when this returns; the same
         `key` again returns the first one."""
+        wanted = self._options(model, n, sampling_of(options, thinking=thinking))
         found = await upload(self._link, content, self._limits)
         key = key or secrets.token_hex(16)
-        body = {"blocks": found.blocks, "parent": parent, **self._options(model, n)}
+        body = {"blocks": found.blocks, "parent": parent, **wanted}
         posted = await self._post("messages", body, key)
         return Queued(
             id=posted.message,
@@ -189,8 +218,10 @@ class RemoteSession:
             if not is_over:
                 await self._cancel(turn)
 
-    def _options(self, model: str, n: int) -> dict[str, Any]:
-        chosen = {} if self._tools is None else {"tools": self._tools}
+    def _options(self, model: str, n: int, sampling: Sampling) -> dict[str, Any]:
+        chosen: dict[str, Any] = {} if self._tools is None else {"tools": self._tools}
+        if sampling != Sampling():
+            chosen["options"] = sampling
         return {"model": model, "n": n, **chosen}
 
     async def events(self, after: int = 0) -> AsyncGenerator[tuple[int, Event]]:
@@ -284,6 +315,11 @@ class RemoteSession:
     async def use(self, model: str) -> None:
         """Set the model of the session."""
         await self._link.ask("PATCH", self._path(), json={"model": model})
+
+    async def set_options(self, options: Choices = None, *, thinking: str = "") -> None:
+        """Set the options of all later messages; they replace those that were set before."""
+        wanted = sampling_of(options, thinking=thinking)
+        await self._link.ask("PATCH", self._path(), json={"options": msgspec.to_builtins(wanted)})
 
     async def rename(self, title: str) -> None:
         await self._link.ask("PATCH", self._path(), json={"title": title})

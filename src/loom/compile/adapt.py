@@ -7,7 +7,7 @@ from typing import Final, assert_never
 import msgspec
 
 from loom.compile import cost, limits, text_blocks
-from loom.compile.measure import BLOCK_BYTES, BlockPosition, Measure, RenderTarget, as_text
+from loom.compile.measure import BLOCK_BYTES, BlockPosition, Measure, RenderTarget, as_text, measure_shown
 from loom.compile.policy import Need
 from loom.content.blocks import (
     AudioBlock,
@@ -26,9 +26,10 @@ from loom.content.blocks import (
 )
 from loom.content.media import Media
 from loom.content.messages import text_of
+from loom.content.provider_blocks import block_for, provider_text
 from loom.content.recipes import Fit, Low, Ocr, Page, Recipe, Slice, Text
 from loom.models import PDF
-from loom.prompt import MediaRef, Reason, Rendition, ShownMedia
+from loom.prompt import MediaRef, Reason, Rendition, ShownMedia, ShownRaw
 
 _NAME_CHARS: Final = 120
 _OCR: Final = Ocr()
@@ -50,11 +51,22 @@ def adapt(block: Block, wish: Rendition, place: BlockPosition, target: RenderTar
         case ToolCall():
             return text_blocks.call(block, target, cap)
         case UnknownBlock():
-            return as_text(text_of(block), "capability", "unknown to this version", target, cap)
+            return _own_kind(block, place, target, cap)
         case ToolResult():
             raise TypeError("the blocks of a result are adapted one by one")
         case _:
             assert_never(block)
+
+
+def _own_kind(block: UnknownBlock, place: BlockPosition, target: RenderTarget, cap: int) -> Measure:
+    """A block of a provider's own kind goes back to it as it came; inside a result, and to others, it is text."""
+    model = target.model
+    data = block_for(model.opaque_owner, model.own_blocks, block) if place != "result" else None
+    if data is not None:
+        return measure_shown("full", ShownRaw(data=data), msgspec.json.encode(data).decode(), target)
+    is_foreign = bool(provider_text(block))
+    detail = "only its provider takes it as it is" if is_foreign else "unknown to this version"
+    return as_text(text_of(block), "other-model" if is_foreign else "capability", detail, target, cap)
 
 
 def _media(block: MediaBlock, wish: Rendition, place: BlockPosition, target: RenderTarget, cap: int) -> Measure:

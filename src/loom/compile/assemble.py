@@ -14,10 +14,11 @@ import msgspec
 from loom.compile.layout import Layout, PlacedBlock
 from loom.compile.measure import Measure
 from loom.compile.policy import Watermark
-from loom.content.blocks import NO_OUTPUT, Citation, DocumentBlock, TextBlock, ToolCall, ToolResult
+from loom.content.blocks import NO_OUTPUT, Citation, DocumentBlock, TextBlock, ToolCall, ToolResult, UnknownBlock
 from loom.content.messages import Message, Role
+from loom.content.provider_blocks import call_id_of, provider_text
 from loom.models import IdRule
-from loom.prompt import ShownBlock, ShownMedia, ShownMessage, ShownResult
+from loom.prompt import ShownBlock, ShownMedia, ShownMessage, ShownRaw, ShownResult
 
 INTERRUPTED: Final = "[interrupted: this call was cut off before it gave a result]"
 BEGINNING: Final = "[the conversation begins with the assistant]"
@@ -220,7 +221,23 @@ class _Assembly:
                 moved += [TextBlock("[made by the assistant]"), *measure.shown]
                 continue
             blocks += [self._fit_block(shown, item) for shown in measure.shown]
-        return blocks, moved
+        return self._pair_server_calls(blocks), moved
+
+    def _pair_server_calls(self, blocks: list[ShownBlock]) -> list[ShownBlock]:
+        """A call that the provider ran without its result, or a result without its call, is refused: it becomes text.
+        Only in a message that its provider paused may the last call be open."""
+        ids = [call_id_of(block.data) for block in blocks if isinstance(block, ShownRaw)]
+        called, answered = {call for call, _ in ids if call}, {result for _, result in ids if result}
+        is_open = self.survey.target.request.ends_with_assistant
+        paired: list[ShownBlock] = []
+        for block in blocks:
+            call, result = call_id_of(block.data) if isinstance(block, ShownRaw) else ("", "")
+            is_lost = (call and call not in answered and not is_open) or (result and result not in called)
+            if isinstance(block, ShownRaw) and is_lost:
+                self.repairs.append("a call of a server-side tool without its other half is shown as text")
+                block = TextBlock(provider_text(UnknownBlock(block.data)) or HIDDEN)  # noqa: PLW2901 - its replacement
+            paired.append(block)
+        return paired
 
     def _fit_block(self, shown: ShownBlock, item: PlacedBlock) -> ShownBlock:
         match shown:
@@ -258,7 +275,7 @@ class _Assembly:
         if not self.out or self.out[0].role != "user":
             self.out.insert(0, ShownMessage("user", (TextBlock(BEGINNING),)))
             self.repairs.append("added a user message so that the request begins with one")
-        if self.out[-1].role == "assistant":
+        if self.out[-1].role == "assistant" and not self.survey.target.request.ends_with_assistant:
             self.out.append(ShownMessage("user", (TextBlock(CONTINUE),)))
             self.repairs.append(ADDED_CONTINUE)
         return self.out

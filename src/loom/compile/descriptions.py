@@ -27,7 +27,8 @@ from loom.content.recipes import Describe, Rendered
 from loom.errors import CapabilityMissing, Corrupt, LoomError, MediaRefused, NotFound, Unavailable, WireError
 from loom.events import Fold, MediaArrived
 from loom.models import Model, Usage
-from loom.prompt import Prompt, Sampling
+from loom.prompt import Prompt
+from loom.sampling import Sampling
 
 _CONCURRENT: Final = 4
 _SECONDS: Final = 90.0

@@ -11,10 +11,10 @@ from loom.compile import cost
 from loom.compile.policy import Known, Need, Policy, Request
 from loom.content.blocks import Opaque, TextBlock, ThinkingBlock, ToolCall
 from loom.models import Model
-from loom.prompt import Reason, Rendition, ShownMedia
+from loom.prompt import Reason, Rendition, ShownMedia, ShownRaw
 
 BlockPosition: TypeAlias = Literal["user", "assistant", "result"]
-ShownContent: TypeAlias = TextBlock | ShownMedia | ThinkingBlock | ToolCall
+ShownContent: TypeAlias = TextBlock | ShownMedia | ThinkingBlock | ToolCall | ShownRaw
 
 BLOCK_BYTES: Final = 220
 """JSON around a block and its share of the message around it: keys, quotes, brackets, ids."""

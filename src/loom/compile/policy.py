@@ -9,7 +9,8 @@ import msgspec
 
 from loom.content.messages import Message
 from loom.content.recipes import Recipe, recipe_key
-from loom.prompt import Sampling, ToolSpec
+from loom.prompt import ToolSpec
+from loom.sampling import Sampling
 
 Aging: TypeAlias = Literal["stepped", "every-turn", "off"]
 Override: TypeAlias = Literal["full", "low", "text", "omitted"]
@@ -86,12 +87,24 @@ class Watermark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     sent_node: str = ""
     sent_wishes: str = ""
     """The last message that it held, and what the user had chosen for it: the session's overrides as JSON."""
+    sent_options: str = ""
+    """The options of that request, as JSON; empty where none was set."""
+    told: tuple[str, ...] = ()
+    """Hashes of notices that the session has shown for this model and does not repeat."""
 
     @property
     def borders(self) -> Watermark:
         """Without the note of the last request: two that are equal show the same path the same way."""
         return msgspec.structs.replace(
-            self, sent_blocks=0, sent_hash="", sent_messages=0, sent_path="", sent_node="", sent_wishes=""
+            self,
+            sent_blocks=0,
+            sent_hash="",
+            sent_messages=0,
+            sent_path="",
+            sent_node="",
+            sent_wishes="",
+            sent_options="",
+            told=(),
         )
 
 
@@ -155,6 +168,8 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
     sampling: Sampling = Sampling()
+    ends_with_assistant: bool = False
+    """Whether the last message may be the assistant's: its provider paused in it."""
     look_tool: str = "look"
     """The tool that calls back what was reduced; named in fallback texts when the model has it."""
 

@@ -28,10 +28,13 @@ from loom.content.media import Media
 from loom.content.recipes import Ocr
 from loom.errors import ContentError
 from loom.models import Model
-from loom.prompt import Prompt, Receipt, Sampling, ShownMessage, ToolSpec, Totals
+from loom.prompt import Prompt, Receipt, ShownMessage, ToolSpec, Totals
+from loom.sampling import Sampling, unsupported_options
 
 _MIN_BUDGET_TOKENS: Final = 1_024
 """The least that may be asked for where thinking has a budget, and an answer must have more room than that."""
+
+_MAX_TOLD: Final = 64
 
 _READ_PICTURES: Final = 20
 """Reading the words of a picture takes seconds: who cannot see gets those of so many, the newest. The others keep their
@@ -78,8 +81,10 @@ def prepare(
     mark, messages, repairs = _assemble_within(survey, before, mark)
     used = scales.cost_of(mark)
     sampling, unasked = _sampling(request.sampling, messages, model)
+    unsent = unsupported_options(model, sampling)
+    once = _option_notices(model, unsent)
     full = overflow(scales, by_age, mark, allowed)
-    notices = (*repairs, *unasked, *full, *receipt.tightness(survey, mark, used, allowed))
+    notices = (*repairs, *unasked, *once, *full, *receipt.tightness(survey, mark, used, allowed))
     notices += tuple(receipt.losses(survey, mark))
     return Prepared(
         prompt=Prompt(
@@ -96,9 +101,13 @@ def prepare(
             totals=used,
             budgets=allowed,
             notices=notices,
+            once=once,
+            unsent_options=unsent,
             cached_rows=_cached_rows(survey, before, mark, path, _wishes(overrides, alts)),
         ),
-        watermark=_remember_request(mark, path, survey, messages, _wishes(overrides, alts)),
+        watermark=_remember_notices(
+            _remember_request(mark, path, survey, messages, _wishes(overrides, alts)), before, once
+        ),
         needs=_needs(survey, mark, by_age),
         undescribed=_find_undescribed(survey, mark) if known.describes else (),
     )
@@ -114,6 +123,7 @@ def _drawn_here(mark: Watermark, survey: Layout, path: Sequence[Placed]) -> Wate
             low_before=min(mark.low_before, by_age.low_before),
             text_before=min(mark.text_before, by_age.text_before),
             thinking_from=length,
+            told=mark.told,
         )
     borders = {
         name: min(at, length)
@@ -193,6 +203,7 @@ def _remember_request(
     """The watermark with a note of this request: the next one is compared with it."""
     bound = survey.target.model.thinking.replay == "bound"
     blocks, fingerprint = _print(survey, messages, None) if bound else (0, "")
+    options = survey.target.request.sampling
     return msgspec.structs.replace(
         mark,
         sent_blocks=blocks,
@@ -201,7 +212,13 @@ def _remember_request(
         sent_path=_path_print(path, survey),
         sent_node=path[-1].id,
         sent_wishes=msgspec.json.encode(wishes, order="sorted").decode() if wishes else "",
+        sent_options=msgspec.json.encode(options).decode() if options != Sampling() else "",
     )
+
+
+def _remember_notices(mark: Watermark, before: Watermark, once: Sequence[str]) -> Watermark:
+    told = dict.fromkeys((*before.told, *map(notice_hash, once)))
+    return msgspec.structs.replace(mark, told=tuple(told)[-_MAX_TOLD:])
 
 
 def _cached_rows(
@@ -239,6 +256,17 @@ def _sampling(sampling: Sampling, messages: Sequence[ShownMessage], model: Model
         return sampling, []
     why = "the answer may not be long enough" if cramped else "its last calls were made without it"
     return msgspec.structs.replace(sampling, thinking=""), [f"{model.reference} is not asked to think: {why}"]
+
+
+def _option_notices(model: Model, unsent: Sequence[str]) -> tuple[str, ...]:
+    if not unsent:
+        return ()
+    return (f"{model.reference} does not support {', '.join(unsent)}: not sent",)
+
+
+def notice_hash(notice: str) -> str:
+    """Return what is kept of a notice that is shown once."""
+    return hashlib.sha256(notice.encode()).hexdigest()[:12]
 
 
 def _lacks_thinking(messages: Sequence[ShownMessage], model: Model) -> bool:

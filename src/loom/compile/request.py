@@ -33,7 +33,8 @@ from loom.content.blocks import (
 from loom.content.messages import Message, media_of, user
 from loom.errors import ContentError
 from loom.models import Model
-from loom.prompt import Prompt, Receipt, Sampling, ToolSpec
+from loom.prompt import Prompt, Receipt, ToolSpec
+from loom.sampling import Sampling, stored_sampling
 
 NEXT_MESSAGE: Final = "[your next message]"
 """Stands for the message that begins the next turn while the user has not written it yet."""
@@ -92,6 +93,11 @@ class Snapshot(msgspec.Struct, frozen=True, kw_only=True):
     quarantine: Mapping[str, Sequence[str]] = msgspec.field(default_factory=dict[str, Sequence[str]])
     settings: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
 
+    @property
+    def sampling(self) -> Sampling:
+        """The options that the session sets for all its messages."""
+        return stored_sampling(self.settings.get("options"))
+
 
 class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):
     """What the user's settings say about requests to a model."""
@@ -118,6 +124,8 @@ class RequestInput(msgspec.Struct, frozen=True, kw_only=True):
     limits: LearnedLimits = LearnedLimits()
     draft: tuple[Message, ...] = ()
     """Messages behind the path that are not stored."""
+    ends_with_assistant: bool = False
+    """Whether the path ends with a part of an answer that the provider continues when it gets it back as it is."""
     is_placeholder: bool = False
     """Whether the draft only stands for a message that is not written yet: it has no row in the receipt."""
 
@@ -127,7 +135,12 @@ class RequestInput(msgspec.Struct, frozen=True, kw_only=True):
             self.full_path,
             self.limits.limit_model(self.model),
             policy=self.limits.limit_policy(self.policy),
-            request=Request(system=self.system, tools=self.tools, sampling=self.sampling),
+            request=Request(
+                system=self.system,
+                tools=self.tools,
+                sampling=self.sampling,
+                ends_with_assistant=self.ends_with_assistant,
+            ),
             overrides=self.overrides,
             alts=self.alts,
             watermark=self.watermark,
@@ -187,10 +200,12 @@ def request_input(
     *,
     draft: Sequence[Message] = (),
     overrides: Mapping[str, Override] | None = None,
+    sampling: Sampling | None = None,
 ) -> RequestInput:
     """Return what decides the next request to `model`.
 
-    `draft` are messages that are not stored yet; `overrides` replace those of the session.
+    `draft` are messages that are not stored yet; `overrides` replace those of the session. `sampling` are the options
+    of the message, which win over the session's, which win over the settings.
     """
     reference = model.reference
     return RequestInput(
@@ -198,7 +213,7 @@ def request_input(
         model=model,
         system=snapshot.system,
         tools=options.tools,
-        sampling=options.sampling,
+        sampling=options.sampling.override(snapshot.sampling).override(sampling or Sampling()),
         policy=options.policy,
         overrides=dict(snapshot.overrides if overrides is None else overrides),
         alts=dict(snapshot.alts),
@@ -219,6 +234,7 @@ async def next_request(
     mode: SettleMode = "preview",
     draft: Sequence[Message] = (),
     overrides: Mapping[str, Override] | None = None,
+    sampling: Sampling | None = None,
     awaits_message: bool = False,
 ) -> NextRequest:
     """Compile the next request of a session for `model`; raise `ContentError` where it has no message.
@@ -226,7 +242,7 @@ async def next_request(
     Ages count from the coming turn: with `awaits_message`, where no turn is open behind the path and there is no
     `draft`, a placeholder stands for the message that the user has not written yet.
     """
-    found = request_input(snapshot, model, options, draft=draft, overrides=overrides)
+    found = request_input(snapshot, model, options, draft=draft, overrides=overrides, sampling=sampling)
     if not found.full_path:
         raise ContentError("the session holds no message yet: there is nothing to plan")
     is_open = "running" in snapshot.settings and found.path[-1].message.role != "assistant"

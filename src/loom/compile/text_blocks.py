@@ -62,6 +62,8 @@ def thinking(block: ThinkingBlock, target: RenderTarget, cap: int) -> Measure:
         return omit("other-model", made_by)
     if not _whole(opaque.data, rule.keys):
         return omit("repair", "what the provider wants back with it is not whole")
+    if opaque.data.get("field") == "content":
+        return omit("capability", "it stood inside the text, from which the server does not take it back")
     if is_cut(block.text, cap):
         return omit("budget", "too long for the window")
     weight = block.text or msgspec.json.encode(opaque.data).decode()

@@ -6,12 +6,14 @@ This is the single source: checking, environment variables, the JSON Schema and 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Final, Literal, TypeAlias
+from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
 from msgspec import Meta
 
 from loom.config.secret import Secret, Url, printable
+from loom.models import ThinkingLevel
+from loom.sampling import CacheWish
 
 FEW: Final = 1_000_000
 MANY_BYTES: Final = 10**15
@@ -66,6 +68,30 @@ class ModelEntry(Section, frozen=True, kw_only=True):
     )
     max_tokens: Annotated[Tokens | None, about("The maximum length of an answer.")] = None
     temperature: Annotated[Temperature | None, about("The sampling temperature.")] = None
+    thinking: Annotated[
+        ThinkingLevel,
+        about("How much it thinks before it answers; a level that it does not have becomes the nearest one."),
+    ] = ""
+    top_p: Annotated[Annotated[float, Meta(ge=0, le=1)] | None, about("Nucleus sampling.")] = None
+    seed: Annotated[
+        Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None, about("The seed, for answers that can be repeated.")
+    ] = None
+    stop: Annotated[tuple[str, ...], about("Texts at which an answer ends.")] = ()
+    parallel_calls: Annotated[bool | None, about("Whether it may call several tools in one step.")] = None
+    service_tier: Annotated[str, about("The provider's service tier, such as `flex` or `priority`.")] = ""
+    user: Annotated[str, about("An id of the end user, for the provider's abuse reports.")] = ""
+    cache_key: Annotated[str, about("Requests with the same key are sent to the same cache.")] = ""
+    cache: Annotated[
+        CacheWish,
+        about("`1h` keeps the prompt cache for an hour at a higher price; `off` caches nothing, if possible."),
+    ] = ""
+    server_tools: Annotated[
+        tuple[str, ...],
+        about("Tools that the provider runs: `web_search`, `web_fetch`, `code_execution`, `image_generation`."),
+    ] = ()
+    extra_body: Annotated[
+        Mapping[str, Any], about("Fields that are merged into every request, such as `top_k` or `provider`.")
+    ] = msgspec.field(default_factory=dict[str, Any])
     detail: Annotated[Literal["auto", "low", "high"], about("The image detail, for images without their own.")] = "auto"
     headers: Annotated[Mapping[str, Secret], about("Additional HTTP headers.")] = msgspec.field(
         default_factory=dict[str, Secret]
@@ -108,6 +134,25 @@ class AgentEntry(Section, frozen=True, kw_only=True):
     ] = None
     rules: Annotated[
         tuple[ApprovalRule, ...], about("Approval rules behind those of `approval.rules`; the last match wins.")
+    ] = ()
+
+
+class Hook(Section, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program that runs beside a tool call. It gets JSON on its input: session_id, cwd, tool_name, tool_input."""
+
+    tool: Annotated[Annotated[str, Meta(min_length=1)], about("The tool, or a pattern such as `edit_*`.")] = "*"
+    command: Annotated[Annotated[str, Meta(min_length=1)], about("The command line, run in the workspace.")]
+    timeout_seconds: Annotated[Seconds, about("After this it is stopped and counts as failed.")] = 60.0
+
+
+class HookSettings(Section, frozen=True, kw_only=True):
+    """Programs of yours that run before and after tool calls."""
+
+    before_tool: Annotated[
+        tuple[Hook, ...], about("Before a call; exit code 2 refuses it, and the model reads what was printed.")
+    ] = ()
+    after_tool: Annotated[
+        tuple[Hook, ...], about("After a call that succeeded; with exit code 2 the model reads what was printed.")
     ] = ()
 
 
@@ -401,6 +446,7 @@ class Settings(Section, frozen=True, kw_only=True):
     context: ContextSettings = msgspec.field(default_factory=ContextSettings)
     turn: TurnSettings = msgspec.field(default_factory=TurnSettings)
     tools: ToolSettings = msgspec.field(default_factory=ToolSettings)
+    hooks: HookSettings = msgspec.field(default_factory=HookSettings)
     sandbox: SandboxEntry = msgspec.field(default_factory=SandboxEntry)
     store: StoreSettings = msgspec.field(default_factory=StoreSettings)
     media: MediaSettings = msgspec.field(default_factory=MediaSettings)
@@ -447,6 +493,7 @@ PROTECTED: Final = (
     "context.describer",
     "turn",
     "tools",
+    "hooks",
     "sandbox",
     "store",
     "media",

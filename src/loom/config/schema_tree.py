@@ -168,6 +168,8 @@ def _describe_type(info: inspect.Type) -> str:
             return "a list of tables"
         case inspect.VarTupleType():
             return "a list of texts"
+        case inspect.DictType():
+            return "a table"
         case inspect.StrType(min_length=int()):
             return "text that is not empty"
         case _:
@@ -225,6 +227,8 @@ def _read_text(text: str, info: inspect.Type) -> object:
             return _number(text, int)
         case inspect.FloatType():
             return _number(text, float)
+        case inspect.DictType():
+            return read_json(text)
         case inspect.VarTupleType():
             if text.lstrip().startswith("["):
                 return read_json(text)

@@ -19,6 +19,11 @@ _MIN_INT: Final = -(2**63)
 _MAX_INT: Final = 2**64 - 1
 
 
+def as_json(value: msgspec.Struct) -> Any:
+    """Return a struct as JSON gives it back: lists instead of tuples, so that it can be stored."""
+    return msgspec.json.decode(msgspec.json.encode(value))
+
+
 def sanitize_json(value: Any, max_depth: int = MAX_DATA_DEPTH) -> Any:
     """A copy that JSON can say. What lies deeper than `max_depth` becomes its own JSON text: nothing is cut off.
 

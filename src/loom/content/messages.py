@@ -24,6 +24,7 @@ from loom.content.blocks import (
     is_media_block,
 )
 from loom.content.media import Media
+from loom.content.provider_blocks import provider_text
 from loom.errors import ContentError
 
 Role = Literal["user", "assistant", "tool"]
@@ -158,7 +159,7 @@ def text_of(block: Block) -> str:
         case UnknownBlock():
             said = (block.data.get(key) for key in ("text", "content"))
             words = next((words for words in said if isinstance(words, str) and words.strip()), "")
-            return words or f"[{block.kind}: not known to this version]"
+            return words or provider_text(block) or f"[{block.kind}: not known to this version]"
         case _:
             assert_never(block)
 

@@ -9,6 +9,7 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
+from loom.api_types import RequestChoices, choices_of
 from loom.content.blocks import ContentBlock
 from loom.daemon import sse
 from loom.daemon.dispatch import Call, decode_body, json_body, json_response
@@ -44,7 +45,7 @@ from loom.store.events import StoredEvent
 MAX_KEY_CHARACTERS: Final = 200
 MAX_FORM_FILES: Final = 4
 """So many of the largest uploads fit into one form."""
-_FIELDS: Final = ("message", "text", "model", "workspace", "parent", "n")
+_FIELDS: Final = ("message", "text", "model", "workspace", "parent", "n", "thinking")
 
 
 async def read(call: Call[MessageQuery, None]) -> History:
@@ -89,7 +90,7 @@ def _key(request: Request) -> str:
 
 
 def _from_fields(parts: Sequence[FormPart]) -> MessageBody:
-    """The fields of a form are those of the JSON body; `blocks` is JSON itself."""
+    """The fields of a form are those of the JSON body; `blocks` and `options` are JSON themselves."""
     fields: dict[str, Any] = {part.name: part.text for part in parts if part.spool is None and part.name in _FIELDS}
     if not fields.get("parent"):
         fields.pop("parent", None)
@@ -97,8 +98,12 @@ def _from_fields(parts: Sequence[FormPart]) -> MessageBody:
     for part in parts:
         if part.spool is None and part.name == "blocks":
             blocks += decode_body(bytes(part.data), tuple[ContentInput, ...])
+    options = next((part.data for part in parts if part.spool is None and part.name == "options"), b"")
+    chosen = decode_body(bytes(options), RequestChoices) if options else None
     try:
-        return msgspec.structs.replace(msgspec.convert(fields, MessageBody, strict=False), blocks=blocks)
+        return msgspec.structs.replace(
+            msgspec.convert(fields, MessageBody, strict=False), blocks=blocks, options=chosen
+        )
     except msgspec.ValidationError as error:
         raise UnreadableRequest(f"A field of the form cannot be read: {error}") from None
 
@@ -122,6 +127,7 @@ async def _post(
         parent=body.parent,
         n=body.n,
         tools=body.tools,
+        sampling=choices_of(body.thinking, body.options),
         steer=body.steer,
     )
     return _accepted_response(session.id, accepted, notices)
@@ -167,7 +173,13 @@ async def regenerate(call: Call[None, RegenerateBody]) -> Response:
         daemon.library.check_model(body.model)
     session_id = call.path("session")
     posted = await daemon.turns.regenerate(
-        session_id, node=body.node, key=_key(call.request), model=body.model, n=body.n, tools=body.tools
+        session_id,
+        node=body.node,
+        key=_key(call.request),
+        model=body.model,
+        n=body.n,
+        tools=body.tools,
+        sampling=choices_of(body.thinking, body.options),
     )
     return _accepted_response(session_id, posted)
 

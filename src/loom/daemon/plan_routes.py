@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from loom.api_types import choices_of
 from loom.daemon.dispatch import Call
 from loom.daemon.request_content import blocks_of
 from loom.message_types import PlanRequest, PlanView, WireQuery, WireView
@@ -19,8 +20,11 @@ async def get_plan(call: Call[None, PlanRequest]) -> PlanView:
         max_tokens=body.max_tokens,
         last=body.last,
         sent=body.sent,
+        options=choices_of(body.thinking, body.options),
     )
 
 
 async def wire(call: Call[WireQuery, None]) -> WireView:
-    return await (await call.daemon.library.open(call.path("session"))).wire(call.query.model)
+    return await (await call.daemon.library.open(call.path("session"))).wire(
+        call.query.model, thinking=call.query.thinking
+    )

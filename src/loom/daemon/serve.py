@@ -111,8 +111,7 @@ async def serve(
     check_bind(host, password)
     tls = tls_files(config)
     with _only_one(config), listen(host, port) as listener:
-        async with Runtime.open(config) as runtime:
-            runtime.tools = runtime.built_in_tools()
+        async with Runtime.open(config, tools="all") as runtime:
             app = create_app(runtime, auth=open_auth(config.token_file(), password=password))
             url = _url(listener, is_secure=tls is not None)
             elsewhere = _url(listener, is_secure=tls is not None, from_elsewhere=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -24,12 +25,14 @@ from loom.api_types import (
     SessionUsage,
     SessionView,
     TreeView,
+    choices_of,
 )
 from loom.content.messages import Message, media_of
 from loom.daemon.dispatch import Call, json_response
 from loom.errors import Conflict, Stale
 from loom.message_types import ApprovalOverview, Children, ImportView, NewImport
 from loom.runtime.session import LocalSession
+from loom.sampling import Sampling
 
 _EXPORT_TYPES = {"md": "text/markdown", "html": "text/html", "json": "application/json", "zip": "application/zip"}
 
@@ -43,6 +46,8 @@ async def create(call: Call[None, NewSession]) -> Response:
     session = await call.daemon.library.create(
         title=body.title, model=body.model, system=body.system, workspace=body.workspace, agent=body.agent
     )
+    if (options := choices_of(body.thinking, body.options)) != Sampling():
+        await session.set_options(options)
     await call.daemon.turns.announce_change(session.id)
     return session_response(await session.info(), status=201)
 
@@ -79,6 +84,10 @@ async def change(call: Call[None, SessionChangeBody]) -> Response:
         agent=body.agent,
         rev=expected_rev(call.request),
     )
+    if body.options is not None or body.thinking is not None:
+        kept = msgspec.structs.replace(view.options, thinking=body.thinking or "")
+        await session.set_options(kept if body.options is None else choices_of(body.thinking or "", body.options))
+        view = await session.info()
     await call.daemon.turns.announce_change(session.id)
     return session_response(view)
 

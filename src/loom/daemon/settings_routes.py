@@ -146,7 +146,7 @@ async def _keep(daemon: Daemon, changes: dict[str, str]) -> KeyList:
 
     await asyncio.to_thread(write)
     known = {**runtime.config.keys, **{name: Secret(key) for name, key in changes.items()}}
-    runtime.config = msgspec.structs.replace(
-        runtime.config, keys={name: secret for name, secret in known.items() if secret}
+    runtime.reconfigure(
+        msgspec.structs.replace(runtime.config, keys={name: secret for name, secret in known.items() if secret})
     )
     return _keys(runtime)

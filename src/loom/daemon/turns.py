@@ -22,6 +22,7 @@ from loom.errors import Corrupt, LoomError, NotFound
 from loom.events import MessageStored, StepStarted, TurnStarted, decode_event
 from loom.runtime import Runtime
 from loom.runtime.session import LocalSession
+from loom.sampling import Sampling
 from loom.session import Queued
 
 BEGIN_SECONDS: Final = 0.5
@@ -117,16 +118,17 @@ class Turns:
         parent: str | None = None,
         n: int = 1,
         tools: Sequence[str] | None = None,
+        sampling: Sampling | None = None,
         steer: bool = False,
     ) -> AcceptedMessage:
-        """Say something, now or when what runs is over. The same `key` again gives the first one back."""
+        """Queue a message and start its turn when no other runs. The same `key` again returns the first one."""
         self._check_open()
         seq = await self._dispatch.events.head(session_id)
         session = await self._runtime.library.open(session_id, tools=tools)
         if steer:
             queued = await session.steer(*content, key=key)
         else:
-            queued = await session.post(*content, key=key, model=model, parent=parent, n=n)
+            queued = await session.post(*content, key=key, model=model, parent=parent, n=n, options=sampling)
         return await self._accept(session, queued, seq)
 
     async def regenerate(
@@ -138,12 +140,13 @@ class Turns:
         model: str = "",
         n: int = 1,
         tools: Sequence[str] | None = None,
+        sampling: Sampling | None = None,
     ) -> AcceptedMessage:
-        """Other answers to the question above a node; without one, to the last question."""
+        """Generate other answers to the question above a node; without one, to the last question."""
         self._check_open()
         seq = await self._dispatch.events.head(session_id)
         session = await self._runtime.library.open(session_id, tools=tools)
-        queued = await session.post_again(node, key=key, model=model, n=n)
+        queued = await session.post_again(node, key=key, model=model, n=n, options=sampling)
         return await self._accept(session, queued, seq)
 
     async def compact(self, session_id: str, *, key: str = "", model: str = "") -> AcceptedMessage:

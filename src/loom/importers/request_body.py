@@ -14,7 +14,8 @@ import msgspec
 
 from loom.content.json_values import first_text, get_list, get_object, get_text
 from loom.models import THINKING_LEVELS, ThinkingLevel
-from loom.prompt import OutputSchema, Sampling, ToolSpec
+from loom.prompt import ToolSpec
+from loom.sampling import OutputSchema, Sampling
 from loom.wire.answer import ForeignTool
 
 BodyProtocol: TypeAlias = Literal["anthropic", "openai_chat", "openai_responses"]

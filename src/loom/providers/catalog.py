@@ -33,6 +33,7 @@ _FIELDS: Final = (
     "options",
     "schema_with_tools",
     "own_blocks",
+    "server_tools",
 )
 ALIASES: Final = {"bedrock-anthropic": "bedrock", "openai-responses": "openai", "openai-compatible": "compatible"}
 

@@ -12,11 +12,12 @@ from urllib.parse import urlsplit
 import msgspec
 
 from loom.config import Config
+from loom.config.schema import ModelEntry
 from loom.errors import ConfigError
 from loom.models import Model, Usage
-from loom.prompt import Sampling
 from loom.providers import catalog
 from loom.runtime.custom_provider import REGISTERED, Answering, custom_model
+from loom.sampling import OPTION_NAMES, Sampling
 
 if TYPE_CHECKING:
     from loom.providers.endpoints import LocalServer
@@ -26,6 +27,8 @@ FIRST_CHOICES: Final = catalog.first_choices()
 LOCAL_KINDS: Final = ("lm-studio", "llama.cpp")
 """Servers of the compatible kind that have a usual port, and so a name of their own: `lm-studio/qwen3-vl`."""
 _PROBE_SECONDS: Final = 2.5
+_CONFIGURED: Final = tuple(name for name in OPTION_NAMES if name in ModelEntry.__struct_fields__)
+"""The options that a model's settings may set."""
 
 
 def resolve_model(reference: str, config: Config, own: Mapping[str, Answering] = REGISTERED) -> Model:
@@ -76,7 +79,7 @@ def sampling_for(model: Model, config: Config) -> Sampling:
     entry = config.models.get(model.alias) if model.alias else None
     if entry is None:
         return Sampling()
-    return Sampling(max_tokens=entry.max_tokens, temperature=entry.temperature)
+    return Sampling(**{name: getattr(entry, name) for name in _CONFIGURED})
 
 
 def price(model: Model, usage: Usage) -> float | None:

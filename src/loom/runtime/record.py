@@ -202,6 +202,9 @@ class StoredRecord:
     async def use_model(self, model: str) -> None:
         await self._stores.sessions.update(self.id, model=model)
 
+    async def set_options(self, options: Mapping[str, Any]) -> None:
+        await self._stores.sessions.update(self.id, settings={"options": dict(options) or None})
+
     async def set_overrides(self, changes: Mapping[str, Override]) -> None:
         kept = (await self._stores.sessions.get(self.id)).overrides
         await self._stores.sessions.update(self.id, overrides={**kept, **changes}, fence=self._fence)

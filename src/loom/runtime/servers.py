@@ -7,10 +7,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 from loom.agent.approvals import Rule
+from loom.agent.hooks import HookProgram, ToolHooks
 from loom.config import Config
 from loom.config.approval import ApprovalPolicy
 from loom.config.loader import user_folder
-from loom.config.schema import McpServer
+from loom.config.schema import Hook, McpServer
 from loom.errors import ConfigError
 from loom.tools.mcp import McpServers
 from loom.tools.mcp_pins import Pins
@@ -65,6 +66,17 @@ def sandbox_for(config: Config) -> Sandbox:
             max_file_bytes=found.max_file_bytes,
         )
     )
+
+
+def tool_hooks(config: Config) -> ToolHooks:
+    """Return the configured hooks."""
+
+    def programs(hooks: tuple[Hook, ...]) -> tuple[HookProgram, ...]:
+        return tuple(
+            HookProgram(tool=hook.tool, command=hook.command, timeout_seconds=hook.timeout_seconds) for hook in hooks
+        )
+
+    return ToolHooks(before=programs(config.hooks.before_tool), after=programs(config.hooks.after_tool))
 
 
 def approval_rule(config: Config) -> Rule:

@@ -27,6 +27,7 @@ from loom.runtime.history import read_history
 from loom.runtime.plan_table import add_rows, failed_model, last_rows, no_request, plan_model
 from loom.runtime.views import running_turn, siblings_of, tree_node, usage_of
 from loom.runtime.workspace_files import find_files
+from loom.sampling import Choices, sampling_of
 from loom.session import ExportFormat, MediaBytes, NumberedEvent
 from loom.store.session_rows import StoredSession, stale_session
 
@@ -209,7 +210,10 @@ class LocalSession(SessionTurns):
         max_tokens: int | None = None,
         last: bool = False,
         sent: bool = False,
+        thinking: str = "",
+        options: Choices = None,
     ) -> PlanView:
+        sampling = sampling_of(options, thinking=thinking)
         stored = await self._stored()
         draft = await self.draft_of(content)
         chosen, _ = overrides_of(_without_auto({**stored.overrides, **(overrides or {})}))
@@ -225,7 +229,12 @@ class LocalSession(SessionTurns):
                 request = before if sent else None
                 if request is None:
                     request = await self.next_request(
-                        name, draft=draft, overrides=chosen, max_tokens=max_tokens, mode="estimate"
+                        name,
+                        draft=draft,
+                        overrides=chosen,
+                        max_tokens=max_tokens,
+                        mode="estimate",
+                        sampling=sampling,
                     )
             except LoomError as error:
                 planned[name] = failed_model(error)
@@ -239,13 +248,13 @@ class LocalSession(SessionTurns):
             add_rows(rows, request, name)
         return PlanView(models=planned, rows=tuple(rows[place] for place in sorted(rows)), rev=stored.rev)
 
-    async def wire(self, model: str = "") -> WireView:
+    async def wire(self, model: str = "", *, thinking: str = "", options: Choices = None) -> WireView:
         from loom.providers.http import WIRES
         from loom.providers.media_body import elide_media
 
         if not await self.path():
             raise ContentError("The session has no messages yet: there is no request.")
-        request = await self.next_request(model)
+        request = await self.next_request(model, sampling=sampling_of(options, thinking=thinking))
         found = request.prompt.model
         if found.wire not in WIRES:
             raise ConfigError(f"{found.reference} runs inside Loom and has no wire.", hint="Choose another model.")

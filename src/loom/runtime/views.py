@@ -15,6 +15,7 @@ from loom.errors import LoomError, StoreError
 from loom.message_types import MessageView
 from loom.models import Usage
 from loom.runtime.agents import AGENT
+from loom.sampling import stored_sampling
 from loom.store.forest import Forest
 from loom.store.nodes import Node
 from loom.store.queue import MessageQueue
@@ -63,6 +64,7 @@ class Views:
             updated_at=stored.updated_at,
             last_seq=stored.last_seq,
             state=state_of(stored, queued),
+            options=stored_sampling(stored.settings.get("options")),
             snippet=stored.damage or summary.snippet,
             thumb=summary.thumb,
             agent=str(stored.settings.get(AGENT, "")),

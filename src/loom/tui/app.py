@@ -51,8 +51,8 @@ class LoomApp(App[int]):
     ENABLE_COMMAND_PALETTE = True
     COMMAND_PALETTE_BINDING = "ctrl+p"
     CSS = """
-    Screen { background: $background; }
     Toast { background: $panel; }
+    ToastRack { dock: top; align: right top; margin: 1 0 0 0; }
     .-ascii * { border: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

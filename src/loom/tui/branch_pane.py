@@ -11,8 +11,6 @@ from textual.message import Message as WidgetMessage
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from loom.content.blocks import AudioBlock, DocumentBlock, ImageBlock
-from loom.content.messages import Message, media_blocks, text_of
 from loom.tui.backend import TreeMessage
 from loom.tui.glyphs import Glyphs
 from loom.tui.labels import short_model
@@ -26,7 +24,8 @@ class BranchLine(msgspec.Struct, frozen=True, kw_only=True):
 
     node: str
     prefix: str
-    message: Message
+    label: str
+    media: tuple[str, ...]
     speaker: str
     is_head: bool
     is_on_path: bool
@@ -48,13 +47,14 @@ def branch_lines(tree: Sequence[TreeMessage], head: str) -> list[BranchLine]:
     waiting = [(message, "", "") for message in reversed(_sort(children.get(None, []), on_path))]
     while waiting:
         message, prefix, below = waiting.pop()
-        if message.message.role != "tool":
+        if message.role != "tool":
             found.append(
                 BranchLine(
                     node=message.node,
                     prefix=prefix,
-                    message=message.message,
-                    speaker="you" if message.message.role == "user" else short_model(message.speaker or "model"),
+                    label=message.label,
+                    media=message.media,
+                    speaker="you" if message.role == "user" else short_model(message.speaker or "model"),
                     is_head=message.node == head,
                     is_on_path=message.node in on_path,
                 )
@@ -78,18 +78,9 @@ def _sort(messages: list[TreeMessage], on_path: set[str]) -> list[TreeMessage]:
     return sorted(messages, key=lambda message: message.node in on_path)
 
 
-def message_line(message: Message) -> str:
-    """Return a message in one line: its words, else what it did."""
-    if message.text.strip():
-        return message.text
-    if message.calls:
-        return ", ".join(call.name for call in message.calls)
-    return " ".join(text_of(block) for block in message.blocks)
-
-
-def media_signs(message: Message, glyphs: Glyphs) -> str:
-    signs = {ImageBlock: glyphs.image, DocumentBlock: glyphs.document, AudioBlock: glyphs.audio}
-    found = [signs[type(block)] for block in media_blocks(message.blocks)]
+def media_signs(kinds: Sequence[str], glyphs: Glyphs) -> str:
+    signs = {"image": glyphs.image, "document": glyphs.document, "audio": glyphs.audio}
+    found = [signs.get(kind, glyphs.document) for kind in kinds]
     return " ".join(f"{sign}{count if (count := found.count(sign)) > 1 else ''}" for sign in dict.fromkeys(found))
 
 
@@ -101,6 +92,7 @@ class BranchPane(OptionList):
         width: 36; height: 100%; border: none; border-right: solid $line; background: $surface; padding: 0;
         scrollbar-size-vertical: 1; display: none;
     }
+    BranchPane:focus { border: none; border-right: solid $primary; }
     """
 
     class NodeChosen(WidgetMessage):
@@ -124,14 +116,14 @@ class BranchPane(OptionList):
     def _text(self, line: BranchLine) -> Content:
         glyphs = self._glyphs
         sign = glyphs.head if line.is_head else glyphs.on_path if line.is_on_path else glyphs.off_path
-        marks = media_signs(line.message, glyphs)
+        marks = media_signs(line.media, glyphs)
         style = "$foreground" if line.is_on_path else "$dim"
         prefix = (
             line.prefix
             if glyphs.branch == "⎇"
             else line.prefix.translate({0x2514: "`", 0x2500: "-", 0x251C: "|", 0x2502: "|"})
         )
-        text = f" {line.speaker} {one_line(message_line(line.message), _TEXT_WIDTH)}"
+        text = f" {line.speaker} {one_line(line.label, _TEXT_WIDTH)}"
         content = plain_text(prefix, "$line") + plain_text(sign, "$primary" if line.is_head else style)
         return content + plain_text(f" {marks}" if marks else "", "$secondary") + plain_text(text, style)
 

@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
 _PUNCTUATION: Final = ",.;:!?)"
+NEWEST: Final = 100
+"""Messages that are read when a conversation is opened."""
 _SIDE_PANE_COLUMNS: Final = 100
 _SHELL_BYTES: Final = 30_000
 _EMPTY: Final = "The conversation is empty."
@@ -85,7 +87,9 @@ class ChatCommands:
         assert self.backend is not None
         main = self.query_one("#main")
         await main.remove_children()
-        shown = TranscriptView(self.glyphs, self.protocol, self.backend.media)
+        is_cut = self.conversation is not None and len(path) >= NEWEST
+        load_path = self.conversation.path if is_cut and self.conversation is not None else None
+        shown = TranscriptView(self.glyphs, self.protocol, self.backend.media, load_path)
         await main.mount(shown)
         if path:
             await shown.load(path)
@@ -198,6 +202,7 @@ class ChatCommands:
 
         conversation = self._opened()
         tree = {message.node: message for message in await conversation.tree()}
+        path = {placed.node: placed.message for placed in await conversation.path()}
         head = (await conversation.info()).head
         lines = [line for line in branch_lines(tuple(tree.values()), head) if line.speaker == "you" and line.is_on_path]
         if not lines:
@@ -206,14 +211,13 @@ class ChatCommands:
         node = await self.app.push_screen_wait(BranchScreen(lines, self.glyphs, title))
         if not node:
             return
-        chosen = tree[node]
-        blocks = [block for block in chosen.message.blocks if is_media_block(block)]
-        parent = chosen.parent
+        chosen, parent = path[node], tree[node].parent
+        blocks = [block for block in chosen.blocks if is_media_block(block)]
         if parent is None:
             raise LoomError("This message has nothing before it.", hint="Use /new instead.")
         await conversation.go(parent)
         await self.reload()
-        self.composer.put_back(chosen.message.text, {})
+        self.composer.put_back(chosen.text, {})
         for number, block in enumerate(blocks, 1):
             from loom.tui.chips import token_for
 
@@ -221,6 +225,12 @@ class ChatCommands:
             self.composer.chips[token] = Chip(token=token, blocks=(block,))
             if token not in self.composer.text:
                 self.composer.insert(f"{token} ", (0, 0))
+
+    async def command_undo(self, step: str) -> None:
+        if step and not step.isdigit():
+            raise LoomError("A step is a number.", hint="Example: /undo, or /undo 2 for that step and all later ones.")
+        for line in await self._opened().undo(int(step) if step else None):
+            await self.transcript.notice(line)
 
     async def command_retry(self, model: str) -> None:
         conversation = self._opened()

@@ -38,7 +38,7 @@ from loom.events import (
 )
 from loom.tui.approval_card import ApprovalCard
 from loom.tui.backend import Backend, OpenConversation, PathMessage
-from loom.tui.chat_commands import ChatCommands
+from loom.tui.chat_commands import NEWEST, ChatCommands
 from loom.tui.chips import Chip, expand
 from loom.tui.completion_list import CompletionList, FileIndex
 from loom.tui.input_history import InputHistory
@@ -46,7 +46,7 @@ from loom.tui.labels import short_model
 from loom.tui.message_editor import MessageEditor
 from loom.tui.slash_commands import complete_command, find_command
 from loom.tui.status_line import ActivityLine, StatusLine, StatusValues, TitleLine
-from loom.tui.text_content import one_line, plain_text
+from loom.tui.text_content import one_line, plain_text, sentence_of
 from loom.tui.usage_log import UsageLog
 
 if TYPE_CHECKING:
@@ -220,7 +220,7 @@ class ChatScreen(ChatCommands, Screen[None]):
         self.conversation = conversation
         info = await conversation.info()
         self.model = info.model
-        path = await conversation.path()
+        path = await conversation.path(newest=NEWEST)
         self._images, self._has_messages = count_images(path), bool(path)
         self.set_state(title=info.title, model=info.model, receipt=None, usage=msgspec.UNSET, usd=0.0)
         await self.show_transcript(path)
@@ -258,7 +258,7 @@ class ChatScreen(ChatCommands, Screen[None]):
     async def reload(self) -> None:
         """Show the path anew, after the head moved."""
         if self.conversation is not None:
-            path = await self.conversation.path()
+            path = await self.conversation.path(newest=NEWEST)
             self._images, self._has_messages = count_images(path), bool(path)
             await self.show_transcript(path)
             self.refresh_plan()
@@ -560,13 +560,13 @@ class ChatScreen(ChatCommands, Screen[None]):
         except LoomError as error:
             await self.report(error)
             return
+        self._images = max(self._images, sum(row.kind == "image" for row in receipt.rows))
         self.set_state(receipt=receipt)
         self.transcript.show_renditions(receipt)
 
     async def report(self, error: LoomError) -> None:
         """Say what went wrong, and the next step."""
-        hint = f" {error.hint}" if error.hint else ""
-        await self.transcript.notice(f"{error.message}{hint}", kind="error")
+        await self.transcript.notice(sentence_of(error.message, error.hint), kind="error")
 
     def _tick(self) -> None:
         line = self.query_one(ActivityLine)

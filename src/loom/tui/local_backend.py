@@ -5,38 +5,39 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
+from typing import Unpack
 
 from loom.compile.policy import Override, override_key
 from loom.config import Config
 from loom.content.inputs import Content
-from loom.errors import LoomError
+from loom.errors import LoomError, NotFound
 from loom.events import ApprovalRequested, Event, NoticeRaised
-from loom.models import Model, Usage
+from loom.message_types import History
+from loom.models import Usage
 from loom.prompt import Receipt, ReceiptRow
-from loom.runtime import FIRST_CHOICES, Runtime, key_for
+from loom.runtime import Runtime
 from loom.runtime.attachments import limit_pages
-from loom.runtime.model_resolution import key_names, price
+from loom.runtime.options import RuntimeKeywords
 from loom.runtime.session import LocalSession
 from loom.session import EventIterator, Queued
-from loom.store.search import MessageSearch
 from loom.tui.backend import (
     AnswerChoice,
     ConversationFacts,
     IngestedInput,
     ListedModel,
+    OpenConversation,
     PathMessage,
     SessionEntry,
     TreeMessage,
 )
-
-_FLAGS = {"vision": "vision", "pdf": "native_pdf", "thinking": "thinking", "tools": "tools"}
+from loom.tui.remote_backend import RemoteBackend
+from loom.tui.view_values import PAGE, entry_of, facts_of, listed_model, read_pages, tree_messages
 
 
 class LocalConversation:
     """A session of this process. What is posted is run here, one turn after another."""
 
-    def __init__(self, runtime: Runtime, session: LocalSession) -> None:
-        self._runtime = runtime
+    def __init__(self, session: LocalSession) -> None:
         self._session = session
         self._events: asyncio.Queue[Event | LoomError] = asyncio.Queue()
         self._tasks: set[asyncio.Task[None]] = set()
@@ -47,29 +48,17 @@ class LocalConversation:
         return self._session.id
 
     async def info(self) -> ConversationFacts:
-        stored = await self._runtime.sessions.get(self.id)
-        return ConversationFacts(
-            id=stored.id, title=stored.title, model=stored.model, workspace=stored.workspace, head=stored.head_id
-        )
+        return facts_of(await self._session.info())
 
-    async def path(self) -> tuple[PathMessage, ...]:
-        head = await self._session.head()
-        nodes = await self._runtime.forest.path(head) if head else ()
-        return tuple(
-            PathMessage(node=node.id, message=node.message, speaker=str(node.meta.get("model") or ""))
-            for node in nodes
-            if node.message is not None
-        )
+    async def path(self, *, newest: int = 0) -> tuple[PathMessage, ...]:
+        async def read(before: str) -> History:
+            return await self._session.history(before=before, limit=newest or PAGE)
+
+        path, _ = await read_pages(read, is_whole=not newest)
+        return path
 
     async def tree(self) -> tuple[TreeMessage, ...]:
-        found = await self._runtime.forest.read_tree(self.id)
-        return tuple(
-            TreeMessage(
-                node=node.id, parent=node.parent_id, message=node.message, speaker=str(node.meta.get("model") or "")
-            )
-            for node in found.nodes
-            if node.message is not None
-        )
+        return tree_messages(await self._session.tree())
 
     async def events(self) -> AsyncGenerator[Event]:
         self._work()
@@ -120,7 +109,11 @@ class LocalConversation:
         return await self._session.queue()
 
     async def unqueue(self, queued: str) -> bool:
-        return await self._runtime.queue.remove(self.id, queued)
+        try:
+            await self._session.remove_queued(queued)
+        except NotFound:
+            return False
+        return True
 
     async def regenerate(self, node: str | None = None, *, model: str = "") -> None:
         await self._session.post_again(node, model=model)
@@ -142,7 +135,7 @@ class LocalConversation:
         await self._session.use(model)
 
     async def rename(self, title: str) -> None:
-        await self._runtime.sessions.update(self.id, title=title)
+        await self._session.rename(title)
 
     async def go(self, node: str) -> None:
         await self._session.go(node)
@@ -150,17 +143,16 @@ class LocalConversation:
     async def fork(self, node: str | None = None) -> str:
         return (await self._session.fork(node)).id
 
+    async def undo(self, step: int | None = None) -> tuple[str, ...]:
+        return (await self._session.undo(step)).files
+
     async def plan(self, models: Sequence[str] = ()) -> tuple[Receipt, ...]:
         return await self._session.plan(models)
 
     async def override(self, row: ReceiptRow, rendition: Override | None) -> None:
         snapshot = await self._session.snapshot()
         key = override_key(snapshot.path[row.message].id, row.block, row.inner)
-        stored = await self._runtime.sessions.get(self.id)
-        kept = {name: wish for name, wish in stored.overrides.items() if name != key}
-        if rendition is not None:
-            kept[key] = rendition
-        await self._runtime.sessions.update(self.id, rev=stored.rev, overrides=kept)
+        await self._session.set_overrides({key: rendition or "auto"})
 
 
 class LocalBackend:
@@ -171,84 +163,51 @@ class LocalBackend:
         self._stack = stack
         self._system = system
         self._agent = agent
+        self.daemon: RemoteBackend | None = None
+        """A daemon on the same store that runs the turns, so that its other clients see them."""
         self.tools: Sequence[str] | None = None
         """Those that messages may call; None means all."""
 
     @classmethod
-    async def start(cls, config: Config, *, system: str = "", agent: str = "") -> LocalBackend:
-        """Open the store of `config` with every built-in tool."""
+    async def start(
+        cls, config: Config, *, system: str = "", agent: str = "", **options: Unpack[RuntimeKeywords]
+    ) -> LocalBackend:
+        """Open the store of `config` with every built-in tool; `options` are keywords of `Runtime.open`."""
         stack = AsyncExitStack()
-        runtime = await stack.enter_async_context(Runtime.open(config))
-        runtime.tools = runtime.built_in_tools()
+        options.setdefault("tools", "all")
+        runtime = await stack.enter_async_context(Runtime.open(config, **options))
         return cls(runtime, stack, system=system, agent=agent)
 
     @property
     def place(self) -> str:
-        return ""
+        return "" if self.daemon is None else self.daemon.place
 
     @property
     def runtime(self) -> Runtime:
         return self._runtime
 
-    async def new(self, *, title: str = "", model: str = "") -> LocalConversation:
+    async def new(self, *, title: str = "", model: str = "") -> OpenConversation:
         session = await self._runtime.session(
             title=title, model=model, system=self._system, tools=self.tools, agent=self._agent
         )
-        return LocalConversation(self._runtime, session)
+        if self.daemon is not None:
+            return await self.daemon.open(session.id)
+        return LocalConversation(session)
 
-    async def open(self, session_id: str) -> LocalConversation:
-        return LocalConversation(
-            self._runtime, await self._runtime.session(session_id, tools=self.tools, agent=self._agent)
-        )
+    async def open(self, session_id: str) -> OpenConversation:
+        if self.daemon is not None:
+            return await self.daemon.open(session_id)
+        return LocalConversation(await self._runtime.session(session_id, tools=self.tools, agent=self._agent))
 
     async def default_model(self) -> str:
         return self._runtime.model(await self._runtime.default_model()).reference
 
     async def sessions(self, query: str = "", *, limit: int = 100) -> tuple[SessionEntry, ...]:
-        if query.strip():
-            return await self._search(query, limit)
-        stored = await self._runtime.sessions.list(limit=limit)
-        return tuple(
-            SessionEntry(
-                id=it.id,
-                title=it.title,
-                model=it.model,
-                workspace=it.workspace,
-                updated_at=it.updated_at,
-                state="running" if "running" in it.settings else "idle",
-            )
-            for it in stored
-        )
-
-    async def _search(self, query: str, limit: int) -> tuple[SessionEntry, ...]:
-        hits = await MessageSearch(self._runtime.database).find(query, limit=limit, per_session=1)
-        found: list[SessionEntry] = []
-        for hit in hits:
-            stored = await self._runtime.sessions.get(hit.session)
-            found.append(
-                SessionEntry(
-                    id=stored.id,
-                    title=stored.title,
-                    model=stored.model,
-                    workspace=stored.workspace,
-                    updated_at=stored.updated_at,
-                    snippet=hit.snippet,
-                )
-            )
-        return tuple(found)
+        page = await self._runtime.library.sessions(query=query.strip(), limit=limit)
+        return tuple(entry_of(view) for view in page.sessions)
 
     async def models(self) -> tuple[ListedModel, ...]:
-        runtime = self._runtime
-        local = [name for server in await runtime.local_servers() for name in server.models]
-        chosen = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items()]
-        names = dict.fromkeys(
-            [await runtime.default_model(), *runtime.config.models, *local, *chosen, runtime.BUILT_IN]
-        )
-        found: dict[str, ListedModel] = {}
-        for name in names:
-            entry = _model_entry(runtime, name)
-            found.setdefault(entry.reference, entry)
-        return tuple(found.values())
+        return tuple(listed_model(view) for view in (await self._runtime.library.models()).models)
 
     async def ingest(self, *content: Content) -> IngestedInput:
         found = await self._runtime.ingest(*content)
@@ -256,10 +215,10 @@ class LocalBackend:
         return IngestedInput(blocks=tuple(blocks), notices=(*found.notices, *notices))
 
     async def media(self, digest: str) -> bytes:
-        return await self._runtime.media.load(digest)
+        return await (await self._runtime.library.open_media(digest)).read()
 
     def price(self, model: str, usage: Usage) -> float | None:
-        return self._runtime.cost(self._runtime.model(model), usage)
+        return self._runtime.library.usd(model, usage)
 
     def warnings(self) -> tuple[str, ...]:
         found = (*self._runtime.config.warnings, *self._runtime.notices)
@@ -267,28 +226,6 @@ class LocalBackend:
         return found
 
     async def close(self) -> None:
+        if self.daemon is not None:
+            await self.daemon.close()
         await self._stack.aclose()
-
-
-def _model_entry(runtime: Runtime, name: str) -> ListedModel:
-    model = runtime.model(name)
-    usd = price(model, Usage(input_tokens=1_000))
-    return ListedModel(
-        name=name,
-        reference=model.reference,
-        context_tokens=model.limits.context_tokens,
-        usd_per_million=None if usd is None else usd * 1_000,
-        note="" if _has_key(runtime, model) else f"no key: loom keys set {key_names(model.provider)[0]}",
-        **{column: _flag(model, flag) for column, flag in _FLAGS.items()},
-    )
-
-
-def _flag(model: Model, flag: str) -> str:
-    if model.capabilities.origins.get(flag, "declared") == "guessed":
-        return "?"
-    return "yes" if getattr(model.capabilities, flag) else "no"
-
-
-def _has_key(runtime: Runtime, model: Model) -> bool:
-    has_own = bool(model.alias) and bool(runtime.config.models[model.alias].api_key)
-    return has_own or not key_names(model.provider) or bool(key_for(model.provider, runtime.config))

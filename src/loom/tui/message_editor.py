@@ -29,13 +29,10 @@ class MessageEditor(TextArea):
     MessageEditor .text-area--placeholder { color: $dim; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("enter", "submit", "Send", show=False, priority=True),
-        Binding("shift+enter,ctrl+j,alt+enter", "newline", "New line", show=False, priority=True),
-        Binding("ctrl+v,alt+v", "paste_clipboard", "Paste", show=False, priority=True),
+        Binding("alt+v", "paste", "Paste", show=False),
         Binding("ctrl+g", "edit_outside", "Editor", show=False),
         Binding("up", "history_or_up", show=False),
         Binding("down", "history_or_down", show=False),
-        Binding("tab", "complete", show=False, priority=True),
     ]
 
     class Submitted(WidgetMessage):
@@ -157,16 +154,13 @@ class MessageEditor(TextArea):
         elif self.text.strip():
             self.post_message(self.Submitted(self.text))
 
-    def action_newline(self) -> None:
-        self.insert("\n")
-
     def action_complete(self) -> None:
         if self.is_completing:
             self.post_message(self.CompletionKey("tab"))
         else:
             self.screen.focus_next()
 
-    def action_paste_clipboard(self) -> None:
+    def action_paste(self) -> None:
         self.post_message(self.ClipboardWanted())
 
     def action_edit_outside(self) -> None:
@@ -200,12 +194,21 @@ class MessageEditor(TextArea):
         self.move_cursor(self.document.end)
 
     async def _on_key(self, event: events.Key) -> None:
-        if event.key == "escape" and self.is_completing:
-            event.stop()
-            event.prevent_default()
-            self.post_message(self.CompletionKey("escape"))
-            return
-        await super()._on_key(event)
+        """Handle these keys here and not as bindings of the screen: they must come after a paste that is on its way."""
+        match event.key:
+            case "enter":
+                self.action_submit()
+            case "shift+enter" | "ctrl+j" | "alt+enter" | "newline":
+                self.insert("\n")
+            case "tab":
+                self.action_complete()
+            case "escape" if self.is_completing:
+                self.post_message(self.CompletionKey("escape"))
+            case _:
+                await super()._on_key(event)
+                return
+        event.stop()
+        event.prevent_default()
 
     async def _on_paste(self, event: events.Paste) -> None:
         """A path is an attachment, a long text a chip, everything else text; never a message by itself."""

@@ -49,3 +49,10 @@ def _line_style(line: str) -> str:
             return "$secondary"
         case _:
             return "$text-muted"
+
+
+def sentence_of(message: str, hint: str) -> str:
+    """Return what happened and the next step."""
+    message = message.strip()
+    stop = "" if message.endswith((".", "!", "?", "…")) else "."
+    return f"{message}{stop} {hint}".strip()

@@ -7,8 +7,8 @@ thousands of messages opens at once.
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import ClassVar, Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import ClassVar, Final, TypeAlias
 
 from textual.binding import BindingType
 from textual.containers import VerticalScroll
@@ -64,8 +64,11 @@ from loom.tui.message_widgets import (
     media_label,
 )
 from loom.tui.pictures import LoadMedia, Picture
-from loom.tui.text_content import plain_text
+from loom.tui.text_content import plain_text, sentence_of
 from loom.tui.tool_card import ToolCard
+
+LoadPath: TypeAlias = Callable[[], Awaitable[Sequence[PathMessage]]]
+"""Reads the whole path."""
 
 _WINDOW: Final = 30
 _FLUSH_SECONDS: Final = 1 / 20
@@ -92,8 +95,11 @@ class TranscriptView(VerticalScroll):
     """
     BINDINGS: ClassVar[list[BindingType]] = []
 
-    def __init__(self, glyphs: Glyphs, protocol: ImageProtocol, load: LoadMedia) -> None:
+    def __init__(
+        self, glyphs: Glyphs, protocol: ImageProtocol, load: LoadMedia, load_path: LoadPath | None = None
+    ) -> None:
         super().__init__()
+        self._load_path = load_path
         self.glyphs = glyphs
         self._protocol: ImageProtocol = protocol
         self._load = load
@@ -115,7 +121,7 @@ class TranscriptView(VerticalScroll):
     # What is stored --------------------------------------------------------------------------------------------------
 
     async def load(self, path: Sequence[PathMessage]) -> None:
-        """Show a path from its end."""
+        """Show a path from its end. It may be the newest messages alone: the others are read when they are wanted."""
         await self.remove_children()
         self._cards.clear()
         self._parts.clear()
@@ -128,9 +134,16 @@ class TranscriptView(VerticalScroll):
 
     async def show_earlier(self) -> None:
         """Mount the messages before those that are shown, and stay where the reader is."""
-        if not self._earlier or self._is_loading_earlier:
+        if self._is_loading_earlier:
             return
         self._is_loading_earlier = True
+        if self._load_path is not None:
+            load_path, self._load_path = self._load_path, None
+            path = await load_path()
+            self._earlier = [*path[: len(path) - len(self._known)], *self._earlier]
+        if not self._earlier:
+            self._is_loading_earlier = False
+            return
         start = self._window_start(self._earlier, len(self._earlier))
         shown, self._earlier = self._earlier[start:], self._earlier[:start]
         height = self.virtual_size.height
@@ -156,7 +169,7 @@ class TranscriptView(VerticalScroll):
 
     def watch_scroll_y(self, old_value: float, new_value: float) -> None:
         super().watch_scroll_y(old_value, new_value)
-        if new_value <= 0 < old_value and self._earlier:
+        if new_value <= 0 < old_value and (self._earlier or self._load_path is not None):
             self.run_worker(self.show_earlier())
 
     def _earlier_line(self) -> list[Widget]:
@@ -291,10 +304,12 @@ class TranscriptView(VerticalScroll):
                 await self._store(event)
             case NoticeRaised() if event.code not in _HIDDEN_NOTICES:
                 await self.mount(NoticeLine(event.text))
+            case TurnFailed(code="turn.cancelled"):
+                await self._end_turn()
+                await self.mount(NoticeLine("Interrupted. What was said is kept."))
             case TurnFailed():
                 await self._end_turn()
-                hint = f" {event.hint}" if event.hint else ""
-                await self.mount(NoticeLine(f"{event.text}{hint}", kind="error"))
+                await self.mount(NoticeLine(sentence_of(event.text, event.hint), kind="error"))
             case TurnFinished():
                 await self._end_turn()
             case _:

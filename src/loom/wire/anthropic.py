@@ -10,8 +10,11 @@ from collections.abc import Iterator
 from typing import Any, Final, assert_never
 
 from loom.content.blocks import Citation, Opaque, TextBlock, ThinkingBlock, ToolCall
+from loom.content.json_values import sanitize_json
+from loom.content.provider_blocks import provider_block
 from loom.errors import ProviderError
 from loom.events import (
+    BlockAdded,
     CallDelta,
     CallFinished,
     CallStarted,
@@ -25,7 +28,8 @@ from loom.events import (
     UsageReported,
 )
 from loom.models import Model, Usage
-from loom.prompt import Embedded, Prompt, Sampling, ShownBlock, ShownMedia, ShownRaw, ShownResult
+from loom.prompt import Embedded, Prompt, ShownBlock, ShownMedia, ShownRaw, ShownResult
+from loom.sampling import Sampling, keep_supported
 from loom.wire import faults, options, shapes
 from loom.wire.framing import SseParser, get_int, get_object, get_str, not_an_answer, parse_object, wire_errors
 
@@ -44,7 +48,7 @@ def path(model: Model) -> str:  # noqa: ARG001 - the same question is asked of e
 
 def encode(prompt: Prompt) -> dict[str, Any]:
     model = prompt.model
-    sampling = options.keep_supported(model, prompt.sampling)
+    sampling = keep_supported(model, prompt.sampling)
     limits = model.limits
     max_tokens = sampling.max_tokens or limits.default_output_tokens or limits.max_output_tokens
     body: dict[str, Any] = {
@@ -55,12 +59,14 @@ def encode(prompt: Prompt) -> dict[str, Any]:
     }
     if said := options.system_text(prompt):
         system: dict[str, Any] = {"type": "text", "text": said}
-        body["system"] = [system | {"cache_control": _cache(prompt)} if model.cache.mode == "explicit" else system]
+        body["system"] = [system | {"cache_control": _cache(prompt)} if _is_marked(prompt) else system]
     if prompt.tools:
         body["tools"] = [
             {"name": tool.name, "description": tool.description, "input_schema": tool.parameters}
             for tool in prompt.tools
         ]
+    if sampling.server_tools:
+        body["tools"] = [*body.get("tools", ()), *(model.server_tools[name] for name in sampling.server_tools)]
     thinking = _thinking(model, sampling, max_tokens)
     if thinking is not None:
         body["thinking"] = thinking
@@ -82,8 +88,12 @@ def encode(prompt: Prompt) -> dict[str, Any]:
 
 
 def _cache(prompt: Prompt) -> dict[str, Any]:
-    is_long = options.keep_supported(prompt.model, prompt.sampling).cache_hour
+    is_long = keep_supported(prompt.model, prompt.sampling).cache == "1h"
     return {**_CACHE, "ttl": "1h"} if is_long else {**_CACHE}
+
+
+def _is_marked(prompt: Prompt) -> bool:
+    return prompt.model.cache.mode == "explicit" and prompt.sampling.cache != "off"
 
 
 def _thinking(model: Model, sampling: Sampling, max_tokens: int) -> dict[str, Any] | None:
@@ -125,8 +135,7 @@ def _tool_choice(sampling: Sampling, *, is_thinking: bool) -> dict[str, Any]:
 
 def _messages(prompt: Prompt) -> list[dict[str, Any]]:
     """Results and what follows them are one user message here, the results first."""
-    cached = prompt.model.cache.mode == "explicit"
-    marks = (prompt.stable_messages - 1, len(prompt.messages) - 1) if cached else ()
+    marks = (prompt.stable_messages - 1, len(prompt.messages) - 1) if _is_marked(prompt) else ()
     messages: list[dict[str, Any]] = []
     for position, message in enumerate(prompt.messages):
         content = [written for block in message.blocks if (written := _block(block)) is not None]
@@ -266,6 +275,8 @@ class Decoder:
         self._usage: dict[str, int] = {}
         self._stop: tuple[StopReason, str] | None = None
         self._closed_call: int | None = None
+        self._own: dict[int, tuple[dict[str, Any], list[str]]] = {}
+        """Blocks of the platform's own kind that are being written, with the pieces of their input."""
 
     def feed(self, data: bytes) -> Iterator[DecoderEvent]:
         with wire_errors(self._model):
@@ -306,6 +317,8 @@ class Decoder:
             case "content_block_stop":
                 if self._kinds.get(event["index"]) == "tool_use":
                     self._closed_call = event["index"]
+                elif event["index"] in self._own:
+                    yield self._own_block(event["index"])
             case "message_delta":
                 reason = get_str(event["delta"], "stop_reason")
                 if reason:
@@ -320,6 +333,12 @@ class Decoder:
                 raise fault(None, event, self._model)
             case _:
                 pass  # ping, and kinds that do not exist yet: the protocol says to skip them
+
+    def _own_block(self, index: int) -> DecoderEvent:
+        block, pieces = self._own.pop(index)
+        if pieces:
+            block = {**block, "input": parse_object("".join(pieces) or "{}", self._model)}
+        return BlockAdded(index=index, block=provider_block(self._model.opaque_owner, sanitize_json(block)))
 
     def _finish_call(self) -> Iterator[DecoderEvent]:
         """A block is also closed where the tokens ran out: the last call is whole only if that was not the reason."""
@@ -338,8 +357,10 @@ class Decoder:
                 yield ThinkingSealed(index=index, opaque=self._opaque({"data": block["data"]}), redacted=True)
             case "tool_use":
                 yield CallStarted(index=index, id=get_str(block, "id"), name=get_str(block, "name"))
-            case _:
+            case "text" | "thinking":
                 pass
+            case _:
+                self._own[index] = (block, [])  # of the platform's own kind: whole once it has ended
 
     def _delta(self, index: int, delta: dict[str, Any]) -> Iterator[DecoderEvent]:
         match delta["type"]:
@@ -351,6 +372,8 @@ class Decoder:
                 yield ThinkingSealed(index=index, opaque=self._opaque({"signature": delta["signature"]}))
             case "input_json_delta" if self._kinds.get(index) == "tool_use":
                 yield CallDelta(index=index, arguments=get_str(delta, "partial_json"))
+            case "input_json_delta" if index in self._own:
+                self._own[index][1].append(get_str(delta, "partial_json"))
             case "citations_delta":
                 yield Cited(index=index, citation=self._citation(delta["citation"]))
             case _:

@@ -14,8 +14,11 @@ from collections.abc import Iterator
 from typing import Any, Final, assert_never, cast
 
 from loom.content.blocks import NO_OUTPUT, Opaque, TextBlock, ThinkingBlock, ToolCall
+from loom.content.json_values import sanitize_json
+from loom.content.provider_blocks import provider_block
 from loom.errors import ProviderError
 from loom.events import (
+    BlockAdded,
     CallDelta,
     CallFinished,
     CallStarted,
@@ -31,7 +34,8 @@ from loom.events import (
     UsageReported,
 )
 from loom.models import Model, Usage
-from loom.prompt import Embedded, Prompt, Sampling, ShownBlock, ShownMedia, ShownMessage, ShownRaw, ShownResult
+from loom.prompt import Embedded, Prompt, ShownBlock, ShownMedia, ShownMessage, ShownRaw, ShownResult
+from loom.sampling import Sampling, keep_supported
 from loom.wire import faults, grounding, options, shapes
 from loom.wire.framing import SseParser, get_count, get_object, get_str, not_an_answer, parse_object, wire_errors
 
@@ -50,7 +54,7 @@ def path(model: Model) -> str:
 
 def encode(prompt: Prompt) -> dict[str, Any]:
     body: dict[str, Any] = {"contents": _contents(prompt)}
-    sampling = options.keep_supported(prompt.model, prompt.sampling)
+    sampling = keep_supported(prompt.model, prompt.sampling)
     if said := options.system_text(prompt):
         body["systemInstruction"] = {"parts": [{"text": said}]}
     if prompt.tools:
@@ -62,6 +66,9 @@ def encode(prompt: Prompt) -> dict[str, Any]:
         if sampling.tool_choice != "auto":
             named = {"allowedFunctionNames": [sampling.tool_name]} if sampling.tool_name else {}
             body["toolConfig"] = {"functionCallingConfig": {"mode": sampling.tool_choice.upper(), **named}}
+    if sampling.server_tools:
+        own = [prompt.model.server_tools[name] for name in sampling.server_tools]
+        body["tools"] = [*body.get("tools", ()), *own]
     generation = _generation(prompt, sampling)
     if generation:
         body["generationConfig"] = generation
@@ -163,7 +170,7 @@ def _model_part(block: ShownBlock, model: Model) -> dict[str, Any] | None:
         case ShownResult():
             return _response(block, block.name, {})
         case ShownRaw():
-            return {**block.data}
+            return {key: value for key, value in block.data.items() if key != "type"}
         case _:
             assert_never(block)
 
@@ -296,6 +303,9 @@ class Decoder:
             blob = part["inlineData"]
             data = b64decode(blob["data"], validate=True)
             yield MediaArrived(index=self._begin(""), media_type=get_str(blob, "mimeType"), data=data)
+        elif "executableCode" in part or "codeExecutionResult" in part:
+            block = provider_block(self._model.opaque_owner, sanitize_json(part))
+            yield BlockAdded(index=self._begin(""), block=block)
         elif part.get("thought"):
             yield from self._thinking_events(get_str(part, "text"), signed)
         elif "text" in part or signed:

@@ -14,6 +14,7 @@ from loom.errors import ProviderError, WireError
 from loom.events import CallDelta, CallFinished, CallStarted, DecoderEvent, Stopped, StopReason, UsageReported
 from loom.models import Model, Usage
 from loom.prompt import Embedded, Prompt, ShownBlock, ShownMessage, ShownResult
+from loom.sampling import keep_supported
 from loom.wire import faults, options, shapes
 from loom.wire.deltas import Deltas
 from loom.wire.framing import LineSplitter, get_count, get_object, get_str, parse_object, wire_errors
@@ -32,7 +33,7 @@ def path(model: Model) -> str:  # noqa: ARG001 - the same question is asked of e
 def encode(prompt: Prompt) -> dict[str, Any]:
     """`num_ctx` and `truncate` keep the server from dropping the oldest messages without a word."""
     model = prompt.model
-    sampling = options.keep_supported(model, prompt.sampling)
+    sampling = keep_supported(model, prompt.sampling)
     settings: dict[str, Any] = {"num_ctx": model.limits.context_tokens}
     if sampling.max_tokens is not None:
         settings["num_predict"] = sampling.max_tokens

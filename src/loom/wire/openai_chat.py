@@ -27,7 +27,8 @@ from loom.events import (
     UsageReported,
 )
 from loom.models import Model, Usage
-from loom.prompt import Embedded, Prompt, Sampling, ShownMessage, ShownResult
+from loom.prompt import Embedded, Prompt, ShownMessage, ShownResult
+from loom.sampling import Sampling, keep_supported
 from loom.wire import faults, options, shapes
 from loom.wire.deltas import Deltas
 from loom.wire.framing import SseParser, get_count, get_object, get_str, not_an_answer, parse_object, wire_errors
@@ -48,7 +49,7 @@ def path(model: Model) -> str:  # noqa: ARG001 - the same question is asked of e
 
 def encode(prompt: Prompt) -> dict[str, Any]:
     model, dialect = prompt.model, prompt.model.dialect
-    sampling = options.keep_supported(model, prompt.sampling)
+    sampling = keep_supported(model, prompt.sampling)
     body: dict[str, Any] = {"model": model.name, "messages": _messages(prompt), "stream": True}
     if dialect.stream_usage:
         body["stream_options"] = {"include_usage": True}

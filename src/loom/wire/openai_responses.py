@@ -15,8 +15,11 @@ from collections.abc import Iterator
 from typing import Any, Final, assert_never
 
 from loom.content.blocks import Citation, Opaque, TextBlock, ThinkingBlock, ToolCall
+from loom.content.json_values import sanitize_json
+from loom.content.provider_blocks import provider_block
 from loom.errors import ProviderError
 from loom.events import (
+    BlockAdded,
     CallDelta,
     CallFinished,
     CallStarted,
@@ -33,6 +36,7 @@ from loom.events import (
 )
 from loom.models import Model, Usage
 from loom.prompt import Prompt, ShownMedia, ShownMessage, ShownRaw, ShownResult
+from loom.sampling import keep_supported
 from loom.wire import faults, options, shapes
 from loom.wire.framing import SseParser, get_count, get_object, get_str, not_an_answer, parse_object, wire_errors
 
@@ -50,7 +54,7 @@ def path(model: Model) -> str:  # noqa: ARG001 - the same question is asked of e
 
 def encode(prompt: Prompt) -> dict[str, Any]:
     model = prompt.model
-    sampling = options.keep_supported(model, prompt.sampling)
+    sampling = keep_supported(model, prompt.sampling)
     body: dict[str, Any] = {"model": model.name, "input": _input(prompt), "stream": True, "store": False}
     if model.thinking.replay != "never":
         # A model that does not reason refuses to be asked for it.
@@ -74,6 +78,8 @@ def encode(prompt: Prompt) -> dict[str, Any]:
             body["tool_choice"] = "none" if sampling.tool_choice == "none" else "required"
         if sampling.parallel_calls is not None:
             body["parallel_tool_calls"] = sampling.parallel_calls
+    if sampling.server_tools:
+        body["tools"] = [*body.get("tools", ()), *(model.server_tools[name] for name in sampling.server_tools)]
     if sampling.max_tokens is not None:
         body["max_output_tokens"] = sampling.max_tokens
     body |= shapes.present(
@@ -309,6 +315,11 @@ class Decoder:
                 data = b64decode(item["result"], validate=True)
                 media_type = f"image/{get_str(item, 'output_format') or 'png'}"
                 yield MediaArrived(index=self._number(place, "image"), media_type=media_type, data=data)
+            case "web_search_call" | "file_search_call" | "code_interpreter_call" as kind if (
+                kind in self._model.own_blocks
+            ):
+                block = provider_block(self._model.opaque_owner, sanitize_json(item))
+                yield BlockAdded(index=self._number(place, "block"), block=block)
             case _:
                 pass
 

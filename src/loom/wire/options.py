@@ -1,4 +1,4 @@
-"""The options of a request: which of them a model's platform takes, and how the free ones are merged in. Pure."""
+"""Options that several protocols write alike: free fields, and the schema of an answer. Pure."""
 
 from __future__ import annotations
 
@@ -7,69 +7,18 @@ from typing import Any, Final, cast
 
 import msgspec
 
-from loom.models import Model
-from loom.prompt import Prompt, Sampling
+from loom.prompt import Prompt
+from loom.sampling import merge_objects
 
-COMMON: Final = ("max_tokens", "temperature", "extra_body", "extra_headers")
-"""Taken everywhere (a temperature where `Model.sampling` says so); the others are named in the catalogue."""
-_WARMTH: Final = ("temperature", "top_p", "seed")
 _KEPT: Final = frozenset(("messages", "input", "contents", "model", "stream"))
 """What a free field cannot replace: the conversation, and what its answer is read by."""
-_DEFAULT: Final = Sampling()
 _NOT_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
-
-
-def unsupported_options(model: Model, sampling: Sampling) -> tuple[str, ...]:
-    """Return the names of the fields of `sampling` that are set and that the model's platform does not take."""
-    return tuple(
-        name
-        for name in Sampling.__struct_fields__
-        if getattr(sampling, name) != getattr(_DEFAULT, name) and not _takes(model, sampling, name)
-    )
-
-
-def keep_supported(model: Model, sampling: Sampling) -> Sampling:
-    """Return the same options without those that the platform does not take."""
-    lacking = unsupported_options(model, sampling)
-    if not lacking:
-        return sampling
-    return msgspec.structs.replace(sampling, **{name: getattr(_DEFAULT, name) for name in lacking})
-
-
-def _takes(model: Model, sampling: Sampling, name: str) -> bool:
-    if name in _WARMTH and not model.sampling:
-        return False
-    if name == "thinking":
-        return model.thinking.request != "none"
-    if name in ("tool_choice", "tool_name") and sampling.tool_choice == "any" and _is_never_forced(model, sampling):
-        return False
-    if name == "tool_name":
-        return sampling.tool_choice == "any" and name in model.options
-    if name == "output_schema":
-        return True  # where there is no field for it, words ask for the JSON
-    if name == "tool_choice" and sampling.tool_choice == "none":
-        return True  # where there is no word for it, the tools are left out
-    return name in COMMON or name in model.options or (f"{name}:sampling" in model.options and model.sampling)
-
-
-def _is_never_forced(model: Model, sampling: Sampling) -> bool:
-    thinks = model.thinking.request == "always" or sampling.thinking not in ("", "off")
-    return model.thinking.refuses_forced_calls and thinks
 
 
 def with_extra(body: dict[str, Any], prompt: Prompt) -> dict[str, Any]:
     """Return the request with the user's own fields merged in, objects into objects."""
     extra = {key: value for key, value in prompt.sampling.extra_body.items() if key not in _KEPT}
-    return _merged(body, extra) if extra else body
-
-
-def _merged(body: dict[str, Any], extra: dict[str, Any]) -> dict[str, Any]:
-    merged = dict(body)
-    for key, value in extra.items():
-        inside: Any = merged.get(key)
-        both = isinstance(inside, dict) and isinstance(value, dict)
-        merged[key] = _merged(cast("dict[str, Any]", inside), cast("dict[str, Any]", value)) if both else value
-    return merged
+    return merge_objects(body, extra) if extra else body
 
 
 # Structured output -------------------------------------------------------------------------------------------------

@@ -45,6 +45,13 @@ export interface AuthMethods {
   password: boolean;
 }
 
+/** A block of the provider's own kind, whole: a call of a tool that it runs itself, or its result. */
+export interface BlockAdded {
+  type: "block";
+  index: number;
+  block: UnknownBlock;
+}
+
 /** A fragment of the arguments' JSON text. */
 export interface CallDelta {
   type: "call";
@@ -439,6 +446,8 @@ export interface MessageBody {
   parent?: string | null;
   n?: number;
   tools?: string[] | null;
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
+  options?: RequestChoices | null;
   steer?: boolean;
 }
 
@@ -536,6 +545,8 @@ export interface NewSession {
   model?: string;
   system?: string;
   workspace?: string;
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
+  options?: RequestChoices | null;
   agent?: string;
 }
 
@@ -565,6 +576,12 @@ export interface Opaque {
   data: unknown;
 }
 
+/** The JSON that the answer must be: a JSON Schema object, and a name for the services that ask for one. */
+export interface OutputSchema {
+  schema: Record<string, unknown>;
+  name?: string;
+}
+
 export interface PlanCell {
   rendition: "full" | "low" | "omitted" | "pages" | "text";
   tokens: number;
@@ -592,6 +609,8 @@ export interface PlanRequest {
   text?: string;
   blocks?: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ImageReference | MediaReference | FileReference)[];
   max_tokens?: number | null;
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
+  options?: RequestChoices | null;
   last?: boolean;
   sent?: boolean;
 }
@@ -674,6 +693,30 @@ export interface RegenerateBody {
   model?: string;
   n?: number;
   tools?: string[] | null;
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
+  options?: RequestChoices | null;
+}
+
+/** How to answer: what is set wins over the model's settings. What a platform lacks is not sent, and a notice names
+    it. */
+export interface RequestChoices {
+  max_tokens?: number | null;
+  temperature?: number | null;
+  top_p?: number | null;
+  seed?: number | null;
+  stop?: string[];
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
+  tool_choice?: "any" | "auto" | "none";
+  tool_name?: string;
+  parallel_calls?: boolean | null;
+  output_schema?: OutputSchema | null;
+  service_tier?: string;
+  user?: string;
+  server_tools?: string[];
+  cache_key?: string;
+  cache?: "" | "1h" | "off";
+  extra_body?: Record<string, unknown>;
+  extra_headers?: Record<string, string>;
 }
 
 export interface Running {
@@ -691,6 +734,27 @@ export interface SampleView {
   title: string;
   prompt: string;
   media: MediaView;
+}
+
+/** How the model is to answer. What a platform lacks is not sent; `unsupported_options` names it. */
+export interface Sampling {
+  max_tokens?: number | null;
+  temperature?: number | null;
+  top_p?: number | null;
+  seed?: number | null;
+  stop?: string[];
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
+  tool_choice?: "any" | "auto" | "none";
+  tool_name?: string;
+  parallel_calls?: boolean | null;
+  output_schema?: OutputSchema | null;
+  service_tier?: string;
+  user?: string;
+  server_tools?: string[];
+  cache_key?: string;
+  cache?: "" | "1h" | "off";
+  extra_body?: Record<string, unknown>;
+  extra_headers?: Record<string, string>;
 }
 
 export interface SearchQuery {
@@ -722,6 +786,8 @@ export interface SessionChangeBody {
   title?: string | null;
   model?: string | null;
   archived?: boolean | null;
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh" | null;
+  options?: RequestChoices | null;
   agent?: string | null;
 }
 
@@ -757,6 +823,7 @@ export interface SessionView {
   updated_at: number;
   last_seq: number;
   state: "idle" | "queued" | "running" | "waiting";
+  options: Sampling;
   snippet: string;
   thumb: string | null;
   agent?: string;
@@ -1021,6 +1088,7 @@ export interface WatchFailed {
 
 export interface WireQuery {
   model?: string;
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
 }
 
 /** The exact request body; each medium is shown as its digest and size. */
@@ -1040,6 +1108,7 @@ export interface EventData {
   call: CallDelta;
   call_finished: CallFinished;
   image: ImageShown;
+  block: BlockAdded;
   usage: UsageReported;
   stopped: Stopped;
   turn_started: TurnStarted;

@@ -12,6 +12,8 @@ from click.shell_completion import CompletionItem
 
 from loom.cli.shared.templates import Template, read_template
 from loom.cli.shared.terminal import PLAIN, is_plain
+from loom.models import THINKING_LEVELS
+from loom.sampling import Sampling, read_options, sampling_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 Option: TypeAlias = Callable[[Any], Any]
@@ -63,6 +65,8 @@ class MessageOptions(msgspec.Struct, frozen=True, kw_only=True):
     params: tuple[tuple[str, str], ...] = ()
     wishes: FileOptions = FileOptions()
     uses_daemon: bool = True
+    sampling: Sampling = Sampling()
+    """Thinking and options for the messages of this run."""
 
     @property
     def flags(self) -> dict[str, Any]:
@@ -160,6 +164,21 @@ def _how(tools: str) -> list[Option]:
             help="What to do when a tool needs approval; with plan the model describes what it would do instead."
             " Without a terminal, ask means deny.",
         ),
+        click.option(
+            "--think",
+            "thinking",
+            type=click.Choice([level for level in THINKING_LEVELS if level]),
+            default=None,
+            help="How much the model thinks first; a level that it does not have becomes the nearest one.",
+        ),
+        click.option(
+            "-o",
+            "--option",
+            "options",
+            multiple=True,
+            metavar="KEY=VALUE",
+            help="An option of the request, such as top_p=0.9, seed=7, max_tokens=2000 or extra_body.top_k=40.",
+        ),
         click.option("--plain", is_flag=True, help="No colours, boxes or images (also LOOM_PLAIN=1)."),
         click.option("-R", "--hide-reasoning", is_flag=True, help="Do not show the model's reasoning on stderr."),
         click.option("--no-daemon", is_flag=True, help="Answer in this process, even if `loom serve` is running."),
@@ -208,6 +227,7 @@ def message_options_from(given: dict[str, Any]) -> dict[str, Any]:
         "params": given["params"],
         "wishes": FileOptions(resizes=not given["no_resize"], pdf_password_file=given["pdf_password_file"]),
         "uses_daemon": not given["no_daemon"],
+        "sampling": sampling_of(read_options(given["options"]), thinking=given["thinking"] or ""),
     }
 
 

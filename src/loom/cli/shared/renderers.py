@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 import sys
 from collections.abc import Awaitable, Callable
@@ -11,6 +12,7 @@ from typing import Any, Final, Protocol, TextIO
 import click
 import msgspec
 
+from loom.agent.output import read_output
 from loom.cli.shared import terminal_images
 from loom.cli.shared.markdown import Markdown, Wrap
 from loom.cli.shared.terminal import Colors, one_line, print_line, safe_text, width
@@ -33,6 +35,7 @@ from loom.events import (
 from loom.formats import render
 from loom.models import Usage
 from loom.prompt import Receipt
+from loom.sampling import OutputSchema
 
 _ARGUMENTS_WIDTH: Final = 100
 _UNSEEN: Final = " gets "
@@ -361,6 +364,23 @@ def code_of(text: str, *, last: bool) -> str | None:
         return found[-1 if last else 0]
     _, opened, rest = text.partition("```")
     return rest.partition("\n")[2] if opened and "\n" in rest else None
+
+
+class OutputRenderer(TextRenderer):
+    """Prints nothing while the answer streams; at the end the JSON that the schema asked for."""
+
+    def __init__(self, schema: OutputSchema, *, shows_reasoning: bool = True) -> None:
+        super().__init__(streams=False, shows_reasoning=shows_reasoning)
+        self._schema = schema
+
+    async def finish(self, outcome: TurnOutcome) -> None:
+        self._whole.clear()
+        await super().finish(outcome)
+        if outcome.error is not None:
+            return
+        value = read_output(outcome.text, self._schema)
+        self.write(json.dumps(value, indent=2, ensure_ascii=False))
+        self.end_line()
 
 
 class CodeRenderer(TextRenderer):

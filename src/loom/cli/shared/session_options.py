@@ -7,10 +7,12 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
-from typing import Final, Literal, TypeAlias
+from pathlib import Path
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
+from loom.agent.output import schema_fault
 from loom.atomic_file import write_file_whole
 from loom.cli.shared import terminal
 from loom.cli.shared.attachments import MessageInput, add_password_hint, ingest_content, prepare_files
@@ -21,10 +23,11 @@ from loom.cli.shared.terminal import ProgressLine, has_colour, print_line, safe_
 from loom.config import load_config
 from loom.content.blocks import ContentBlock
 from loom.content.inputs import Attachment, Content
-from loom.errors import ConfigError
+from loom.errors import ConfigError, ContentError
 from loom.runtime import FIRST_CHOICES, Runtime, key_names
 from loom.runtime.agents import agent_model, find_agent
 from loom.runtime.attachments import limit_pages
+from loom.sampling import OutputSchema
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
 
@@ -54,6 +57,23 @@ async def requested_model(runtime: Runtime, speaking: MessageOptions) -> str:
             hint="List models: `loom models`. Use any other with -m platform/name.",
         )
     return found
+
+
+def read_schema(name: str) -> OutputSchema:
+    """Return the JSON Schema in a file; raise `ContentError` where it holds none."""
+    path = Path(name)
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise ContentError(f"Cannot read {name}: {error.strerror}.") from None
+    try:
+        schema = msgspec.json.decode(data, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise ContentError(f"{name} is not a JSON Schema: {error}", hint='Example: {"type": "object", …}') from None
+    problem = schema_fault(schema)
+    if problem:
+        raise ContentError(f"{name} is not a JSON Schema: {problem}")
+    return OutputSchema(schema=schema, name=str(schema.get("title") or path.stem))
 
 
 async def model_for(runtime: Runtime, asked: str) -> str:
@@ -97,7 +117,7 @@ def use_key(runtime: Runtime, speaking: MessageOptions, key: str, reference: str
         return
     model = runtime.model(reference)
     own = {"models": {model.alias: {"api_key": key}}} if model.alias else {}
-    runtime.config = load_config(flags={**speaking.flags, "keys": {key_names(model.provider)[0]: key}, **own})
+    runtime.reconfigure(load_config(flags={**speaking.flags, "keys": {key_names(model.provider)[0]: key}, **own}))
 
 
 async def ingest_input(
@@ -138,12 +158,11 @@ async def choose_tools(
     """`-T name`, repeatable; `all`, `safe` (those that only read) and `none` stand for themselves. Tools of MCP servers
     come with `all`, or by name.
 
-    Gives those that what is said now may call, None for all. The runtime itself has all: a turn that is taken up again
-    has its own choice.
+    Return the names of those that the next message may call, None for all. The runtime itself has all: a turn that is
+    continued keeps its own choice.
     """
     wanted = names or (default,)
-    built_in = runtime.tools = runtime.built_in_tools()
-    runtime.offers_mcp = bool(set(wanted) - {*built_in, "safe", "none"})
+    built_in = runtime.tools
     if set(wanted) - {*built_in, *_GROUPS}:
         await runtime.mcp.wait_ready()
     chosen: dict[str, None] = {}

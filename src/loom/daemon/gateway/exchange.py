@@ -26,8 +26,9 @@ from loom.errors import ContentError, LoomError, ProviderError
 from loom.events import Event, TextDelta, is_model_event
 from loom.importers.request_body import RequestBody, attribution_free, server_tool_names
 from loom.models import Model, Usage
-from loom.prompt import Receipt, Sampling
+from loom.prompt import Receipt
 from loom.runtime.conversations import INLINE_NOTICE
+from loom.sampling import Sampling
 from loom.store.gateway import GatewayAnswer
 from loom.wire.answer import AnswerHead, AnswerWriter
 from loom.wire.answer_errors import AnswerFault, fault_of, make_fault

@@ -1,0 +1,135 @@
+"""The terminal UI: first paint, a keystroke while an answer streams, and a conversation of 2,000 messages.
+
+python -m benchmarks.tui
+
+Budgets: first paint at most 400 ms above Python's own start; a keystroke at most 16 ms at the median while 100 tokens a
+second arrive; 2,000 messages open within a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pty
+import resource
+import select
+import statistics
+import struct
+import subprocess
+import sys
+import tempfile
+import time
+from fcntl import ioctl
+from pathlib import Path
+from termios import TIOCSWINSZ
+
+from textual import events
+
+from loom.config import load_config
+from loom.content.messages import assistant, user
+from loom.events import StepStarted, TextDelta, TurnStarted
+from loom.tui.app import LoomApp, OpenedLibrary
+from loom.tui.chat_screen import ChatScreen
+from loom.tui.local_backend import LocalBackend
+
+ROUNDS = 7
+KEYS = 150
+MESSAGES = 2_000
+BUDGETS_MS = {"first paint above Python": 400.0, "keystroke while streaming": 16.0, "open 2,000 messages": 1_000.0}
+
+
+def first_paint(home: str) -> float:
+    """Return milliseconds from the start of the process until its composer is on the terminal."""
+    master, slave = pty.openpty()
+    ioctl(slave, TIOCSWINSZ, struct.pack("HHHH", 34, 100, 0, 0))
+    loom = {"LOOM_HOME": home, "LOOM_MODEL": "loom/spark", "LOOM_OFFLINE": "1", "TERM": "xterm-256color"}
+    environ = {**os.environ, **loom}
+    began = time.perf_counter()
+    command = [sys.executable, "-m", "loom.cli.main"]
+    process = subprocess.Popen(command, stdin=slave, stdout=slave, stderr=slave, env=environ, start_new_session=True)
+    os.close(slave)
+    seen = b""
+    while b"drop files" not in seen:
+        select.select([master], [], [], 60)
+        seen += os.read(master, 65_536)
+    took = (time.perf_counter() - began) * 1_000
+    process.kill()
+    process.wait()
+    os.close(master)
+    return took
+
+
+def bare_python() -> float:
+    began = time.perf_counter()
+    subprocess.run([sys.executable, "-c", "pass"], check=True)
+    return (time.perf_counter() - began) * 1_000
+
+
+async def in_app(folder: Path) -> dict[str, float]:
+    config = load_config(cwd=folder, environ={"LOOM_HOME": str(folder), "LOOM_OFFLINE": "1"})
+    backend = await LocalBackend.start(config)
+
+    async def connect() -> OpenedLibrary:
+        return OpenedLibrary(backend=backend, model="loom/spark")
+
+    app = LoomApp(connect, protocol="off")
+    async with app.run_test(size=(100, 34)) as pilot:
+        chat = next(screen for screen in app.screen_stack if isinstance(screen, ChatScreen))
+        while not chat.query("TranscriptView"):
+            await pilot.pause(0.01)
+        opened = await _open_long(chat, backend)
+        keys = await _type_while_streaming(chat)
+    return {"keystroke while streaming": keys, "open 2,000 messages": opened}
+
+
+async def _open_long(chat: ChatScreen, backend: LocalBackend) -> float:
+    conversation = await backend.new(title="long", model="loom/spark")
+    roles = (user, assistant)
+    messages = [roles[n % 2](f"message {n} with **some** words\n\n- one\n- two") for n in range(MESSAGES)]
+    await backend.runtime.sessions.append_to_head(conversation.id, messages)
+    began = time.perf_counter()
+    await chat.open_session(conversation.id)
+    return (time.perf_counter() - began) * 1_000
+
+
+async def _type_while_streaming(chat: ChatScreen) -> float:
+    """Return the median of milliseconds from a key to its letter in the composer."""
+
+    async def stream() -> None:
+        await chat.transcript.apply(TurnStarted(turn="t", model="loom/spark"))
+        await chat.transcript.apply(StepStarted(step=1, model="loom/spark"))
+        for number in range(100_000):
+            await chat.transcript.apply(TextDelta(index=0, text=f"word{number} " if number % 40 else "\n\n"))
+            await asyncio.sleep(0.01)
+
+    streaming = asyncio.create_task(stream())
+    await asyncio.sleep(0.5)
+    times: list[float] = []
+    for _ in range(KEYS):
+        length = len(chat.composer.text)
+        began = time.perf_counter()
+        chat.app.post_message(events.Key("x", "x"))
+        while len(chat.composer.text) == length:  # noqa: ASYNC110  nothing but the text tells when it is there
+            await asyncio.sleep(0)
+        times.append((time.perf_counter() - began) * 1_000)
+        await asyncio.sleep(0.02)
+    streaming.cancel()
+    await asyncio.wait([streaming])
+    return statistics.median(times)
+
+
+def main() -> None:
+    with tempfile.TemporaryDirectory() as home:
+        pairs = [(first_paint(home), bare_python()) for _ in range(ROUNDS + 1)][1:]
+    above = statistics.median(paint for paint, _ in pairs) - statistics.median(bare for _, bare in pairs)
+    found = {"first paint above Python": above}
+    with tempfile.TemporaryDirectory() as folder:
+        found |= asyncio.run(in_app(Path(folder)))
+    for name, took in found.items():
+        over = "" if took <= BUDGETS_MS[name] else "   OVER"
+        print(f"{name:<28}{took:>9.1f} ms   budget {BUDGETS_MS[name]:.0f} ms{over}")
+    print(f"{'memory':<28}{resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1_024:>9.1f} MB")
+
+
+if __name__ == "__main__":
+    main()

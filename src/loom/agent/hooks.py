@@ -1,0 +1,95 @@
+"""Hooks: programs of the user that run before and after tool calls."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import tempfile
+from collections.abc import Awaitable, Callable, Sequence
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+import msgspec
+
+from loom.content.blocks import ToolCall, clean_text
+from loom.errors import ToolError
+from loom.tools.commands import SHELL
+from loom.tools.processes import start_program
+
+REFUSES: Final = 2
+"""The exit code that refuses a call, or that shows the model what was printed."""
+MAX_OUTPUT_BYTES: Final = 10_000
+
+HookNotice: TypeAlias = Callable[[str], Awaitable[None]]
+
+
+class HookProgram(msgspec.Struct, frozen=True, kw_only=True):
+    """A command line for the tools that `tool`, a pattern, names."""
+
+    tool: str
+    command: str
+    timeout_seconds: float
+
+
+class ToolHooks(msgspec.Struct, frozen=True, kw_only=True):
+    before: tuple[HookProgram, ...] = ()
+    after: tuple[HookProgram, ...] = ()
+
+    async def run_before(self, call: ToolCall, workspace: Path, session_id: str, notice: HookNotice) -> None:
+        """Run the hooks for a call that is about to run; raise ToolError if one of them refuses it."""
+        refused = await _run(self.before, call, _input("before_tool", call, workspace, session_id), notice)
+        if refused:
+            raise ToolError(f"a hook of the user refused this call: {refused}")
+
+    async def run_after(self, call: ToolCall, workspace: Path, session_id: str, notice: HookNotice) -> str:
+        """Run the hooks for a call that has succeeded; return what the model should read."""
+        return await _run(self.after, call, _input("after_tool", call, workspace, session_id), notice)
+
+
+def _input(event: str, call: ToolCall, workspace: Path, session_id: str) -> dict[str, Any]:
+    return {
+        "hook_event_name": event,
+        "session_id": session_id,
+        "cwd": str(workspace),
+        "tool_name": call.name,
+        "tool_input": call.arguments,
+    }
+
+
+async def _run(hooks: Sequence[HookProgram], call: ToolCall, given: dict[str, Any], notice: HookNotice) -> str:
+    """Return what the hooks that ended with `REFUSES` printed; one that fails in another way is only shown."""
+    workspace = Path(given["cwd"])
+    said: list[str] = []
+    for hook in hooks:
+        if not fnmatchcase(call.name, hook.tool):
+            continue
+        code, printed = await _run_program(hook, given, workspace)
+        if code == REFUSES:
+            said.append(printed or "it gave no reason")
+        elif code:
+            await notice(f"the hook {hook.command!r} failed ({code}): {printed}")
+    return "\n".join(said)
+
+
+async def _run_program(hook: HookProgram, given: dict[str, Any], workspace: Path) -> tuple[int, str]:
+    with tempfile.TemporaryFile() as stdin:
+        stdin.write(msgspec.json.encode(given))
+        stdin.seek(0)
+        async with start_program((SHELL, "-c", hook.command), folder=workspace, stdin=stdin.fileno()) as running:
+            try:
+                async with asyncio.timeout(hook.timeout_seconds):
+                    printed = await _read(running.output)
+                    code = await running.process.wait()
+            except TimeoutError:
+                return os.EX_TEMPFAIL, f"it did not end within {hook.timeout_seconds:g} s"
+    return code, clean_text(printed.decode("utf-8", "replace")).strip()
+
+
+async def _read(output: asyncio.StreamReader) -> bytes:
+    kept = b""
+    with contextlib.suppress(asyncio.IncompleteReadError):
+        while chunk := await output.read(65_536):
+            kept = (kept + chunk)[:MAX_OUTPUT_BYTES]
+    return kept

@@ -1,0 +1,142 @@
+"""Skills and own commands: folders with `SKILL.md`, and Markdown files that are slash commands.
+
+The folders are those that other agents share (`.claude`, `.agents`, `.opencode`), so that existing files work. What a
+project brings counts only in a trusted folder; the user's own always does.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, Final, cast
+
+import msgspec
+
+from loom.config import Config
+from loom.config.loader import user_folder
+from loom.content.blocks import ToolResult, clean_text
+from loom.errors import ConfigError, ToolError
+from loom.tools.base import Tool, ToolContext, text_result
+
+PROJECT_FOLDERS: Final = (".loom", ".claude", ".agents", ".opencode")
+SKILL_FILE: Final = "SKILL.md"
+MAX_SKILLS: Final = 100
+MAX_FILE_BYTES: Final = 200_000
+MAX_DESCRIPTION_CHARS: Final = 1_024
+
+
+class Skill(msgspec.Struct, frozen=True, kw_only=True):
+    """What an agent can read up on when it needs it."""
+
+    name: str
+    description: str
+    file: Path
+    text: str
+
+
+class OwnCommand(msgspec.Struct, frozen=True, kw_only=True):
+    """A slash command: its text is sent, with what is written behind the command in place of `$ARGUMENTS`."""
+
+    name: str
+    description: str
+    text: str
+
+    def fill(self, arguments: str) -> str:
+        """Return the message for these arguments."""
+        if "$ARGUMENTS" in self.text:
+            return self.text.replace("$ARGUMENTS", arguments)
+        return f"{self.text}\n\n{arguments}" if arguments else self.text
+
+
+def is_trusted(config: Config, folder: Path) -> bool:
+    """Return whether the user's own configuration trusts a folder, itself or above."""
+    place = folder.resolve()
+    return any(place.is_relative_to(Path(trusted).expanduser().resolve()) for trusted in config.trusted_folders)
+
+
+def find_skills(config: Config, workspace: Path) -> dict[str, Skill]:
+    """Return the skills by name; one of the workspace wins over one of the user's of the same name."""
+    found: dict[str, Skill] = {}
+    for place in _places(config, workspace, "skills"):
+        for folder in _entries(place):
+            if (folder / SKILL_FILE).is_file() and len(found) < MAX_SKILLS:
+                facts, text = _read(folder / SKILL_FILE)
+                name = str(facts.get("name") or folder.name)
+                description = " ".join(str(facts.get("description") or "").split())[:MAX_DESCRIPTION_CHARS]
+                found[name] = Skill(name=name, description=description, file=folder / SKILL_FILE, text=text)
+    return dict(sorted(found.items()))
+
+
+def find_commands(config: Config, workspace: Path) -> dict[str, OwnCommand]:
+    """Return the user's and the workspace's slash commands by name; a file `a/b.md` is the command `a:b`."""
+    found: dict[str, OwnCommand] = {}
+    for place in _places(config, workspace, "commands"):
+        for file in sorted(place.rglob("*.md"))[:MAX_SKILLS]:
+            if file.is_file():
+                facts, text = _read(file)
+                name = ":".join(file.relative_to(place).with_suffix("").parts)
+                found[name] = OwnCommand(name=name, description=str(facts.get("description") or ""), text=text.strip())
+    return dict(sorted(found.items()))
+
+
+def skill_lines(skills: Iterable[Skill]) -> str:
+    """Return what the system prompt says about skills; empty where there are none."""
+    lines = [f"- {skill.name}: {skill.description or 'no description'}" for skill in skills]
+    head = "# Skills\nInstructions for special tasks. Read one with use_skill before you do what it is for.\n"
+    return head + "\n".join(lines) if lines else ""
+
+
+def skill_tool(config: Config) -> Tool:
+    """Return the tool that reads a skill."""
+
+    async def use_skill(context: ToolContext, name: str) -> ToolResult:
+        """Read the instructions of a skill.
+
+        name: as the list of skills gives it
+        """
+        skills = find_skills(config, context.workspace)
+        found = skills.get(name)
+        if found is None:
+            raise ToolError(f"there is no skill {name[:80]!r}; there are: {', '.join(skills) or 'none'}")
+        return text_result(f"{found.text.strip()}\n\n[Other files of this skill are in {found.file.parent}]")
+
+    return Tool(use_skill, reads_only=True)
+
+
+def _places(config: Config, workspace: Path, kind: str) -> Iterator[Path]:
+    """Yield the folders of the user, then those of the workspace if it is trusted."""
+    environ: Mapping[str, str] = config.provenance.environ
+    yield user_folder(environ, workspace) / kind
+    if home := environ.get("HOME", ""):
+        yield from (Path(home) / name / kind for name in (".claude", ".agents"))
+    if is_trusted(config, workspace):
+        yield from (workspace / name / kind for name in PROJECT_FOLDERS)
+
+
+def _entries(place: Path) -> list[Path]:
+    try:
+        return sorted(Path(entry.path) for entry in os.scandir(place) if entry.is_dir())
+    except OSError:  # not there, or not ours to read
+        return []
+
+
+def _read(file: Path) -> tuple[dict[str, Any], str]:
+    """Return the facts between the two lines `---` at the beginning, and the text behind them."""
+    try:
+        with file.open("rb") as stream:
+            text = clean_text(stream.read(MAX_FILE_BYTES).decode("utf-8", "replace"))
+    except OSError:
+        return {}, ""
+    if not text.startswith("---"):
+        return {}, text
+    head, mark, rest = text.removeprefix("---").partition("\n---")
+    if not mark:
+        return {}, text
+    from loom.config import yaml_reader
+
+    try:
+        facts = cast("dict[str, Any]", yaml_reader.parse(head, file.name))
+    except ConfigError:  # written by hand, and meant for another reader: the text still counts
+        facts = {}
+    return facts, rest.lstrip("-").lstrip("\n")

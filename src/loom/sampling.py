@@ -1,0 +1,207 @@
+"""How a model is to answer: thinking, sampling and the other options of a request.
+
+Values only. A later layer wins over an earlier one, field by field: the model's settings, the session's, the message's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Annotated, Any, Final, Literal, TypeAlias, cast
+
+import msgspec
+from msgspec import Meta
+
+from loom.errors import ContentError
+from loom.models import Model, ThinkingLevel
+
+MAX_SCHEMA_BYTES: Final = 200_000
+CacheWish: TypeAlias = Literal["", "off", "1h"]
+ShortText: TypeAlias = Annotated[str, Meta(max_length=1_000)]
+
+
+class OutputSchema(msgspec.Struct, frozen=True, kw_only=True):
+    """The JSON that the answer must be: a JSON Schema object, and a name for the services that ask for one."""
+
+    schema: dict[str, Any]
+    name: Annotated[str, Meta(max_length=200)] = "answer"
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the model is to answer. What a platform lacks is not sent; `unsupported_options` names it."""
+
+    max_tokens: Annotated[int, Meta(ge=1, le=10_000_000)] | None = None
+    """None: as much as the platform allows."""
+    temperature: Annotated[float, Meta(ge=0, le=2)] | None = None
+    top_p: Annotated[float, Meta(ge=0, le=1)] | None = None
+    seed: Annotated[int, Meta(ge=-(2**63), le=2**63 - 1)] | None = None
+    stop: Annotated[tuple[Annotated[str, Meta(min_length=1, max_length=1_000)], ...], Meta(max_length=16)] = ()
+    thinking: ThinkingLevel = ""
+    """Empty leaves it to the model. A level that a family does not have becomes the nearest one that it has."""
+    tool_choice: Literal["auto", "none", "any"] = "auto"
+    tool_name: ShortText = ""
+    """The one tool that must be called; with `tool_choice` "any"."""
+    parallel_calls: bool | None = None
+    output_schema: OutputSchema | None = None
+    service_tier: ShortText = ""
+    user: ShortText = ""
+    """An id of the end user, for the platform's abuse reports."""
+    server_tools: Annotated[tuple[ShortText, ...], Meta(max_length=8)] = ()
+    """Tools that the platform runs itself: `web_search`, `web_fetch`, `code_execution`, `image_generation`."""
+    cache_key: ShortText = ""
+    """Requests with the same key are sent to the same cache."""
+    cache: CacheWish = ""
+    """`1h` keeps the prefix cached for an hour where the platform offers it, at a higher price; `off` caches nothing
+    where the platform lets us decide."""
+    extra_body: dict[str, Any] = {}
+    """Fields that are merged into the request as they are, deep; they cannot replace the conversation."""
+    extra_headers: dict[str, str] = {}
+
+    def override(self, other: Sampling) -> Sampling:
+        """Return these options with those that `other` sets; objects are merged, and its values win."""
+        changes: dict[str, Any] = {
+            name: value for name in OPTION_NAMES if (value := getattr(other, name)) != getattr(_DEFAULT, name)
+        }
+        for name in ("extra_body", "extra_headers"):
+            if name in changes:
+                changes[name] = merge_objects(getattr(self, name), changes[name])
+        return msgspec.structs.replace(self, **changes) if changes else self
+
+
+_DEFAULT: Final = Sampling()
+OPTION_NAMES: Final = Sampling.__struct_fields__
+Choices: TypeAlias = Sampling | Mapping[str, Any] | None
+"""Options as a caller writes them: `{"top_p": 0.9}`."""
+
+
+def merge_objects(base: Mapping[str, Any], over: Mapping[str, Any]) -> dict[str, Any]:
+    """Return `base` with the fields of `over`; objects inside are merged the same way."""
+    merged = dict(base)
+    for key, value in over.items():
+        inside: Any = merged.get(key)
+        both = isinstance(inside, dict) and isinstance(value, dict)
+        merged[key] = merge_objects(cast("dict[str, Any]", inside), cast("dict[str, Any]", value)) if both else value
+    return merged
+
+
+# What callers write ------------------------------------------------------------------------------------------------
+
+
+def sampling_of(options: Choices = None, *, thinking: str = "") -> Sampling:
+    """Return the options that a caller wrote as a mapping; raise `ContentError` that names what is wrong."""
+    found = options if isinstance(options, Sampling) else _convert(dict(options or {}))
+    if not thinking:
+        return found
+    return found.override(_convert({"thinking": thinking}))
+
+
+def stored_sampling(stored: Any) -> Sampling:
+    """Return options that were stored; what cannot be read sets nothing."""
+    try:
+        return msgspec.convert(stored or {}, Sampling)
+    except msgspec.ValidationError:
+        return _DEFAULT
+
+
+def read_options(written: Iterable[str]) -> Sampling:
+    """Return what `KEY=VALUE` texts set: `top_p=0.9`, `stop=END`, `extra_body.top_k=40`, `extra_headers.X-Team=a`.
+
+    A value is JSON where the option is not text. Raise `ContentError` for an unknown option or an invalid value.
+    """
+    values: dict[str, Any] = {}
+    for text in written:
+        key, equals, value = text.partition("=")
+        name, dot, inner = key.strip().partition(".")
+        if not equals or not name:
+            raise ContentError(f"not an option: {text!r}", hint="Write KEY=VALUE, such as -o top_p=0.9.")
+        if dot:
+            read: Any = value if name == "extra_headers" else _json_or_text(value)
+            for part in reversed(inner.split(".") if name == "extra_body" else [inner]):
+                read = {part: read}
+            values[name] = merge_objects(values.get(name, {}), read)
+        elif name == "stop" and not value.lstrip().startswith("["):
+            values["stop"] = [*values.get("stop", ()), value]
+        else:
+            values[name] = value if name in _TEXTS else _json_or_text(value)
+    return _convert(values)
+
+
+_TEXTS: Final = ("thinking", "tool_choice", "tool_name", "service_tier", "user", "cache_key", "cache")
+
+
+def _json_or_text(value: str) -> Any:
+    try:
+        return msgspec.json.decode(value)
+    except msgspec.DecodeError:
+        return value
+
+
+def _convert(values: dict[str, Any]) -> Sampling:
+    unknown = next((name for name in values if name not in OPTION_NAMES), None)
+    if unknown is not None:
+        from difflib import get_close_matches
+
+        near = get_close_matches(unknown, OPTION_NAMES, 1)
+        meant = f"Did you mean {near[0]}? " if near else ""
+        hint = f"{meant}Options: {', '.join(OPTION_NAMES)}. Other fields of a request go into extra_body."
+        raise ContentError(f"there is no option {unknown!r}", hint=hint)
+    for name, value in values.items():
+        try:
+            msgspec.convert({name: value}, Sampling)
+        except msgspec.ValidationError as error:
+            problem = str(error).split(" - at ")[0]
+            raise ContentError(f"the option {name} cannot be {value!r}: {problem}") from None
+    return msgspec.convert(values, Sampling)
+
+
+# What a platform takes ---------------------------------------------------------------------------------------------
+
+COMMON: Final = ("max_tokens", "temperature", "extra_body", "extra_headers")
+"""Taken everywhere (a temperature where `Model.sampling` says so); the others are named in the catalogue."""
+_WARMTH: Final = ("temperature", "top_p", "seed")
+
+
+def unsupported_options(model: Model, sampling: Sampling) -> tuple[str, ...]:
+    """Return the names of the fields of `sampling` that are set and that the model's platform does not take."""
+    return tuple(
+        name
+        for name in OPTION_NAMES
+        if getattr(sampling, name) != getattr(_DEFAULT, name) and not _takes(model, sampling, name)
+    )
+
+
+def keep_supported(model: Model, sampling: Sampling) -> Sampling:
+    """Return the same options without those that the platform does not take."""
+    lacking = unsupported_options(model, sampling)
+    if not lacking:
+        return sampling
+    kept = {name: getattr(_DEFAULT, name) for name in lacking}
+    if "server_tools" in lacking:
+        kept["server_tools"] = tuple(tool for tool in sampling.server_tools if tool in model.server_tools)
+    return msgspec.structs.replace(sampling, **kept)
+
+
+def _takes(model: Model, sampling: Sampling, name: str) -> bool:
+    if model.wire == "spark":
+        return name in ("max_tokens", "tool_choice", "thinking", "output_schema")
+    if name in _WARMTH and not model.sampling:
+        return False
+    if name == "thinking":
+        return model.thinking.request != "none"
+    if name in ("tool_choice", "tool_name") and sampling.tool_choice == "any" and _is_never_forced(model, sampling):
+        return False
+    if name == "tool_name":
+        return sampling.tool_choice == "any" and name in model.options
+    if name == "server_tools":
+        return all(tool in model.server_tools for tool in sampling.server_tools)
+    if name == "output_schema":
+        return True  # where there is no field for it, words ask for the JSON
+    if name == "tool_choice" and sampling.tool_choice == "none":
+        return True  # where there is no word for it, the tools are left out
+    if name == "cache" and sampling.cache == "off":
+        return model.cache.mode == "explicit"  # elsewhere the platform decides
+    return name in COMMON or name in model.options or (f"{name}:sampling" in model.options and model.sampling)
+
+
+def _is_never_forced(model: Model, sampling: Sampling) -> bool:
+    thinks = model.thinking.request == "always" or sampling.thinking not in ("", "off")
+    return model.thinking.refuses_forced_calls and thinks

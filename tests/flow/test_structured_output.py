@@ -1,0 +1,79 @@
+"""Structured output: the JSON that a schema asks for, on every protocol; checked, and asked for once more."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from flow.far_models import WIRES, far_model
+from loom.agent.output import parse_output
+from loom.errors import OutputInvalid
+from loom.events import NoticeRaised
+from loom.sampling import OutputSchema
+
+SCHEMA: dict[str, Any] = {
+    "type": "object",
+    "properties": {"city": {"type": "string"}, "people": {"type": "integer"}},
+    "required": ["city", "people"],
+    "additionalProperties": False,
+}
+GOOD = {"city": "Ulm", "people": 126_000}
+OPTIONS: dict[str, Any] = {"output_schema": {"schema": SCHEMA}}
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_good_answer_is_a_value_on_every_protocol(wire: str) -> None:
+    async with far_model(wire, json.dumps(GOOD)) as far:
+        session = await far.runtime.session(model="far")
+        reply = await session.send("Which city?", options=OPTIONS)
+        plain = await session.send("And now in words?")
+    assert reply.output == GOOD
+    assert plain.output is None
+    assert json.dumps(SCHEMA["required"]) in json.dumps(far.requests[0])
+    assert len(far.requests) == 2
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_an_answer_that_does_not_match_is_asked_for_once_more(wire: str) -> None:
+    async with far_model(wire, '{"city": "Ulm"}', json.dumps(GOOD)) as far:
+        session = await far.runtime.session(model="far")
+        reply = await session.send("Which city?", options=OPTIONS)
+        path = await session.path()
+    assert reply.output == GOOD
+    assert [message.role for message in path] == ["user", "assistant", "user", "assistant"]
+    assert "'people' is a required property" in path[2].text
+    assert "'people' is a required property" in far.texts(1)
+
+
+async def test_an_answer_that_never_matches_is_an_error_and_stays_in_the_session() -> None:
+    async with far_model("openai_chat", "no JSON at all") as far:
+        session = await far.runtime.session(model="far")
+        with pytest.raises(OutputInvalid, match="does not match"):
+            await session.send("Which city?", options=OPTIONS)
+        path = await session.path()
+        async with session.stream("again", options=OPTIONS) as events:
+            codes = [event.code async for event in events if isinstance(event, NoticeRaised)]
+    assert [message.role for message in path] == ["user", "assistant", "user", "assistant"]
+    assert codes == ["output.repair", "output.invalid"]
+    assert len(far.requests) == 4
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        json.dumps(GOOD),
+        f"```json\n{json.dumps(GOOD, indent=2)}\n```",
+        f"Here it is:\n```\n{json.dumps(GOOD)}\n```\nDone.",
+        f"The answer is {json.dumps(GOOD)}.",
+    ],
+)
+def test_the_value_is_found_in_what_models_put_around_it(text: str) -> None:
+    assert parse_output(text, OutputSchema(schema=SCHEMA)).value == GOOD
+
+
+def test_a_schema_that_refers_to_nothing_is_named_and_fetches_nothing() -> None:
+    found = parse_output("{}", OutputSchema(schema={"$ref": "http://127.0.0.1:9/none"}))
+    assert "the schema itself is not valid" in found.problem
+    assert "the schema itself" in parse_output("{}", OutputSchema(schema={"type": 7})).problem
