@@ -49,6 +49,15 @@ class Version(msgspec.Struct, frozen=True):
     api: int
 
 
+class RunningDaemon(msgspec.Struct, frozen=True):
+    """What a running daemon writes into its file, for clients of the same machine. `certificate` is the file of its TLS
+    certificate, which they trust."""
+
+    pid: int
+    url: str
+    certificate: str = ""
+
+
 # Sign in --------------------------------------------------------------------------------------------------------------
 
 
@@ -308,6 +317,7 @@ class SessionChangeBody(msgspec.Struct, frozen=True, kw_only=True):
     title: Name | None = None
     model: Name | None = None
     archived: bool | None = None
+    workspace: Annotated[str, Meta(max_length=4_096)] | None = None
     thinking: ThinkingLevel | None = None
     """Empty leaves it to the model again."""
     options: RequestChoices | None = None

@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Final
 
-from loom.atomic_file import write_file_whole
+from loom.atomic_file import create_file_once, write_file_whole
 from loom.daemon.problems import TooMany
 from loom.errors import ConfigError
 
@@ -31,7 +31,7 @@ class Auth:
         self._file = file
         self._links: dict[bytes, tuple[float, str]] = {}
         self.on_rotate: list[Callable[[], Awaitable[None]]] = []
-        """Called when the token has changed."""
+        """Called after the token changed, to close open connections."""
 
     @property
     def token(self) -> str:
@@ -71,12 +71,20 @@ class Auth:
 
 
 def open_auth(file: Path, *, password: str = "") -> Auth:
-    """Return the credentials with the token of this file; it is made the first time."""
+    """Return the authentication with the token in this file, which is created the first time."""
+    return Auth(ensure_token(file), password=password, file=file)
+
+
+def ensure_token(file: Path) -> str:
+    """Return the token in this file. Create it if there is none: a daemon and a client that do so at once agree."""
     token = read_token(file)
-    if not token:
-        token = new_token()
-        write_token(file, token)
-    return Auth(token, password=password, file=file)
+    if token:
+        return token
+    try:
+        create_file_once(file, f"{new_token()}\n")
+    except OSError as error:
+        raise ConfigError(f"The token file cannot be written: {os.strerror(error.errno or 0)}.") from None
+    return read_token(file)
 
 
 def new_token() -> str:
@@ -84,7 +92,7 @@ def new_token() -> str:
 
 
 def read_token(file: Path) -> str:
-    """Empty where there is none yet."""
+    """Return the token, empty if there is none yet."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:

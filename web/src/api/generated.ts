@@ -165,10 +165,10 @@ export interface DocumentLimits {
 
 /** A stored event with its number. `data` is the JSON of the event. */
 export interface EventEnvelope {
-  seq: number;
   type: string;
-  session: string;
   data: unknown;
+  seq?: number;
+  session?: string;
 }
 
 /** A picture in an event: a reference and something to show at once. */
@@ -467,7 +467,7 @@ export interface MessageQueued {
 export interface MessageView {
   node: string;
   parent: string | null;
-  role: string;
+  role: "assistant" | "tool" | "user";
   source: string;
   blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ThinkingBlock | ToolCall | ToolResult)[];
   model: string;
@@ -786,6 +786,7 @@ export interface SessionChangeBody {
   title?: string | null;
   model?: string | null;
   archived?: boolean | null;
+  workspace?: string | null;
   thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh" | null;
   options?: RequestChoices | null;
   agent?: string | null;
