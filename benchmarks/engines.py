@@ -41,10 +41,12 @@ async def measure(url: str, engine: str, steps: int) -> float:
     with tempfile.TemporaryDirectory() as folder:
         environ = {"LOOM_HOME": folder, "LOOM_STORE__URL": url, "LOOM_TURN__ENGINE": engine}
         environ["LOOM_TURN__MAX_STEPS"] = str(steps + 1)
-        async with Runtime.open(load_config(cwd=Path(folder), environ=environ)) as runtime:
-            calls = [[ToolCall(f"call-{at}", "snap", {"number": at})] for at in range(steps)]
-            runtime.providers["anthropic"] = ScriptedProvider(["warm", *calls, "done"])
-            runtime.tools = {"snap": snap}
+        calls = [[ToolCall(f"call-{at}", "snap", {"number": at})] for at in range(steps)]
+        async with Runtime.open(
+            load_config(cwd=Path(folder), environ=environ),
+            providers={"anthropic": ScriptedProvider(["warm", *calls, "done"])},
+            tools=[snap],
+        ) as runtime:
             session = await runtime.session(model=MODEL)
             await session.send("warm up")
             began = time.monotonic()

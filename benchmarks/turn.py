@@ -61,10 +61,10 @@ class Talker:
 
 
 @contextlib.asynccontextmanager
-async def opened(**settings: str) -> AsyncIterator[Runtime]:
+async def opened(provider: ScriptedProvider | Talker, **settings: str) -> AsyncIterator[Runtime]:
     with tempfile.TemporaryDirectory() as folder:
         config = load_config(cwd=Path(folder), environ={"LOOM_HOME": folder, **settings})
-        async with Runtime.open(config) as runtime:
+        async with Runtime.open(config, providers={"anthropic": provider}) as runtime:
             yield runtime
 
 
@@ -94,8 +94,7 @@ async def daemon_crossings() -> tuple[int, int]:
     """Modules and functions that a posted message crosses in the daemon, with a watcher."""
     recorder = Recorder()
     with recorder.attached():
-        async with opened() as runtime:
-            runtime.providers["anthropic"] = Talker()
+        async with opened(Talker()) as runtime:
             daemon = create_app(runtime, auth=Auth("a token")).daemon
             await daemon.start()
             session = await runtime.session(model=MODEL)
@@ -117,8 +116,8 @@ async def _idle(state: Callable[[str], Any], session_id: str) -> None:
 async def token_hops() -> int:
     """Functions between the model's events and a reader of the stream that are entered for every token."""
     counts: list[Recorder] = []
-    async with opened() as runtime:
-        talker = runtime.providers["anthropic"] = Talker()
+    talker = Talker()
+    async with opened(talker) as runtime:
         session = await runtime.session(model=MODEL)
         await session.send("warm up")
         for words in (100, 600):
@@ -135,8 +134,7 @@ async def token_hops() -> int:
 async def database_jobs() -> tuple[int, int]:
     """Jobs and commits of a short turn."""
     jobs = {"write": 0, "read": 0, "select": 0}
-    async with opened() as runtime:
-        runtime.providers["anthropic"] = Talker()
+    async with opened(Talker()) as runtime:
         session = await runtime.session(model=MODEL)
         await session.send("warm up")
         for name in jobs:
@@ -166,8 +164,7 @@ async def picture_work() -> tuple[int, float]:
 
     recorder = Recorder()
     with recorder.attached():
-        async with opened() as runtime:
-            runtime.providers["anthropic"] = ScriptedProvider(["warm", "a picture"])
+        async with opened(ScriptedProvider(["warm", "a picture"])) as runtime:
             session = await runtime.session(model=MODEL)
             await session.send("warm up")
             hashlib.sha256 = counting  # type: ignore[assignment]

@@ -1,24 +1,33 @@
-"""A rule instead of a person: nothing is deleted here."""
-
-from typing import Literal
+"""A function instead of a person: it sees every call once, and allows, changes or denies it."""
 
 import loom
+from loom import Allow, ApprovalRequest, Deny
 
 
 @loom.tool
 def delete(path: str) -> str:
     """Delete a file."""
-    raise AssertionError("never reached")
+    raise AssertionError(f"never reached: {path}")
 
 
-def gate(tool: str, action: str) -> Literal["allow", "ask", "deny"]:
-    print(f"{tool} wants to: {action}")
-    return "deny" if tool == "delete" else "allow"
+@loom.tool
+def write(path: str, text: str) -> str:
+    """Write a file."""
+    return f"{path}: {text}"
 
 
-with loom.Loom(model="spark", tools=[delete], approve=gate) as lm:
+def gate(request: ApprovalRequest) -> Allow | Deny:
+    print(f"{request.tool} wants to: {request.action}")
+    if request.tool == "delete":
+        return Deny("nothing is deleted here")
+    return Allow({**request.arguments, "path": f"drafts/{request.arguments['path']}"})
+
+
+with loom.Loom(model="spark", tools=[delete, write], approve=gate) as lm:
     session = lm.session()
     session.send('!tool delete {"path": "notes.txt"}')
-    (result,) = session.path()[2].results
-    print(loom.text_of(result))
-    assert result.is_error
+    session.send('!tool write {"path": "notes.txt", "text": "hello"}')
+    denied, changed = [result for message in session.path() for result in message.results]
+    print(loom.text_of(denied), loom.text_of(changed), sep="\n")
+    assert denied.is_error
+    assert "drafts/notes.txt: hello" in loom.text_of(changed)

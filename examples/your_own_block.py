@@ -12,11 +12,13 @@ class Map:
     lon: float
 
 
-loom.register_block(Map, fallback=lambda place: f"[map: {place.lat}, {place.lon}]", image=lambda _: sample_png(64, 64))
+drawn = loom.register_block(
+    Map, fallback=lambda place: f"[map: {place.lat}, {place.lon}]", image=lambda _: sample_png(64, 64)
+)
 
 with loom.Loom(model="spark") as lm:
     session = lm.session()
-    print(session.send("what is here?", Map(48.2, 16.4)))
+    print(session.send("what is here?", drawn(Map(48.2, 16.4))))
     stored = session.path()[0].blocks[1]
     assert isinstance(stored, loom.UnknownBlock)
     assert stored.data["lat"] == 48.2

@@ -12,7 +12,8 @@ class Echo:
 
     async def stream(self, prompt: loom.Prompt) -> AsyncIterator[str]:
         for block in prompt.messages[-1].blocks:
-            yield f"{loom.text_of(block).upper()} "
+            if isinstance(block, loom.TextBlock):
+                yield f"{block.text.upper()} "
 
 
 loom.register_provider(Echo())

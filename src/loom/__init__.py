@@ -9,7 +9,10 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from loom import errors, events
     from loom.agent.custom import register_block
+    from loom.agent.gate import Allow, ApprovalRequest, Ask, Deny
+    from loom.async_loom import AsyncLoom
     from loom.content.blocks import (
         AudioBlock,
         Block,
@@ -36,10 +39,12 @@ if TYPE_CHECKING:
     from loom.runtime.custom_provider import register_provider
     from loom.session import Reply, Session
     from loom.sync import Loom, ask, diff
-    from loom.tools.base import ToolContext, tool
+    from loom.tools.base import SyncToolContext, ToolContext, tool
 
 _HOMES = {
     "loom.agent.custom": ("register_block",),
+    "loom.agent.gate": ("Allow", "ApprovalRequest", "Ask", "Deny"),
+    "loom.async_loom": ("AsyncLoom",),
     "loom.content.blocks": (
         "AudioBlock",
         "Block",
@@ -66,11 +71,15 @@ _HOMES = {
     "loom.runtime": ("Runtime",),
     "loom.runtime.custom_provider": ("register_provider",),
     "loom.session": ("Reply", "Session"),
-    "loom.tools.base": ("ToolContext", "tool"),
+    "loom.tools.base": ("SyncToolContext", "ToolContext", "tool"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "Allow",
+    "ApprovalRequest",
+    "Ask",
+    "AsyncLoom",
     "Attachment",
     "AudioBlock",
     "Block",
@@ -78,6 +87,7 @@ __all__ = [
     "Citation",
     "Content",
     "ContentBlock",
+    "Deny",
     "DocumentBlock",
     "Event",
     "ImageBlock",
@@ -92,6 +102,7 @@ __all__ = [
     "Reply",
     "Runtime",
     "Session",
+    "SyncToolContext",
     "TextBlock",
     "ThinkingBlock",
     "ToolCall",
@@ -104,6 +115,8 @@ __all__ = [
     "audio",
     "diff",
     "document",
+    "errors",
+    "events",
     "image",
     "register_block",
     "register_provider",
@@ -113,6 +126,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name in ("errors", "events"):
+        return importlib.import_module(f"loom.{name}")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'loom' has no attribute {name!r}")

@@ -7,7 +7,7 @@ No event carries bytes: an image from a model is stored first and arrives as a m
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, assert_never, cast, get_args
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, TypeAlias, assert_never, cast, get_args
 
 import msgspec
 
@@ -37,15 +37,14 @@ StopReason: TypeAlias = Literal[
 
 
 class _Event(msgspec.Struct, frozen=True, kw_only=True, tag_field="type", omit_defaults=True):
-    @property
-    def type(self) -> str:
-        return cast("str", self.__struct_config__.tag)
+    """`type` is a literal of each class, so a checker narrows an `Event` by `event.type == "text"` and by `match`."""
 
 
 # Events from a decoder ----------------------------------------------------------------------------------------------
 
 
 class TextDelta(_Event, frozen=True, tag="text"):
+    type: ClassVar[Literal["text"]] = "text"
     text: str
     index: int = 0
 
@@ -53,16 +52,19 @@ class TextDelta(_Event, frozen=True, tag="text"):
 class TextSealed(_Event, frozen=True, tag="text_sealed"):
     """Opaque data to send back with this text."""
 
+    type: ClassVar[Literal["text_sealed"]] = "text_sealed"
     index: int
     opaque: Opaque
 
 
 class Cited(_Event, frozen=True, tag="cited"):
+    type: ClassVar[Literal["cited"]] = "cited"
     index: int
     citation: Citation
 
 
 class ThinkingDelta(_Event, frozen=True, tag="thinking"):
+    type: ClassVar[Literal["thinking"]] = "thinking"
     text: str
     index: int = 0
 
@@ -70,12 +72,14 @@ class ThinkingDelta(_Event, frozen=True, tag="thinking"):
 class ThinkingSealed(_Event, frozen=True, tag="thinking_sealed"):
     """The signature of a thinking block, or the content of a redacted one."""
 
+    type: ClassVar[Literal["thinking_sealed"]] = "thinking_sealed"
     index: int
     opaque: Opaque
     redacted: bool = False
 
 
 class CallStarted(_Event, frozen=True, tag="call_started"):
+    type: ClassVar[Literal["call_started"]] = "call_started"
     index: int
     id: str
     name: str
@@ -84,6 +88,7 @@ class CallStarted(_Event, frozen=True, tag="call_started"):
 class CallDelta(_Event, frozen=True, tag="call"):
     """A fragment of the arguments' JSON text."""
 
+    type: ClassVar[Literal["call"]] = "call"
     index: int
     arguments: str
 
@@ -91,11 +96,13 @@ class CallDelta(_Event, frozen=True, tag="call"):
 class CallFinished(_Event, frozen=True, tag="call_finished"):
     """The arguments are complete. A call without this event was cut off and must not run."""
 
+    type: ClassVar[Literal["call_finished"]] = "call_finished"
     index: int
     opaque: Opaque | None = None
 
 
 class ImageAdded(_Event, frozen=True, tag="image"):
+    type: ClassVar[Literal["image"]] = "image"
     index: int
     image: ImageBlock
 
@@ -110,12 +117,14 @@ class BlockAdded(_Event, frozen=True, tag="block"):
 class UsageReported(_Event, frozen=True, tag="usage"):
     """Cumulative for the step; the last one counts."""
 
+    type: ClassVar[Literal["usage"]] = "usage"
     usage: Usage
 
 
 class Stopped(_Event, frozen=True, tag="stopped"):
     """The provider's terminal event. A stream that ends without it is incomplete."""
 
+    type: ClassVar[Literal["stopped"]] = "stopped"
     reason: StopReason
     detail: str = ""
 
@@ -160,6 +169,7 @@ DecoderEvent: TypeAlias = ModelEvent | MediaArrived
 class TurnStarted(_Event, frozen=True, tag="turn_started"):
     """`message` is the id of the queued message that the turn answers; empty if it was not queued."""
 
+    type: ClassVar[Literal["turn_started"]] = "turn_started"
     turn: str
     model: str
     message: str = ""
@@ -168,11 +178,13 @@ class TurnStarted(_Event, frozen=True, tag="turn_started"):
 class MessageStored(_Event, frozen=True, tag="message_stored"):
     """The message is stored as this node. It equals what was streamed before."""
 
+    type: ClassVar[Literal["message_stored"]] = "message_stored"
     node: str
     message: Message
 
 
 class StepStarted(_Event, frozen=True, tag="step_started"):
+    type: ClassVar[Literal["step_started"]] = "step_started"
     step: int
     model: str
     tokens: int = 0
@@ -180,6 +192,7 @@ class StepStarted(_Event, frozen=True, tag="step_started"):
 
 
 class StepFinished(_Event, frozen=True, tag="step_finished"):
+    type: ClassVar[Literal["step_finished"]] = "step_finished"
     step: int
     usage: Usage
     stop: StopReason | None = None
@@ -188,10 +201,12 @@ class StepFinished(_Event, frozen=True, tag="step_finished"):
 
 
 class ToolStarted(_Event, frozen=True, tag="tool_started"):
+    type: ClassVar[Literal["tool_started"]] = "tool_started"
     call: ToolCall
 
 
 class ToolProgressed(_Event, frozen=True, tag="tool_progressed"):
+    type: ClassVar[Literal["tool_progressed"]] = "tool_progressed"
     call_id: str
     text: str
     fraction: float | None = None
@@ -207,6 +222,7 @@ class ToolProgressed(_Event, frozen=True, tag="tool_progressed"):
 
 
 class ToolFinished(_Event, frozen=True, tag="tool_finished"):
+    type: ClassVar[Literal["tool_finished"]] = "tool_finished"
     result: ToolResult
     seconds: float = 0.0
 
@@ -214,6 +230,7 @@ class ToolFinished(_Event, frozen=True, tag="tool_finished"):
 class ApprovalRequested(_Event, frozen=True, tag="approval_requested"):
     """`action` is the exact command or diff, with control characters escaped."""
 
+    type: ClassVar[Literal["approval_requested"]] = "approval_requested"
     approval: str
     call: ToolCall
     action: str
@@ -221,6 +238,7 @@ class ApprovalRequested(_Event, frozen=True, tag="approval_requested"):
 
 
 class ApprovalAnswered(_Event, frozen=True, tag="approval_answered"):
+    type: ClassVar[Literal["approval_answered"]] = "approval_answered"
     approval: str
     answer: Literal["once", "always", "deny"]
     reason: str = ""
@@ -229,6 +247,7 @@ class ApprovalAnswered(_Event, frozen=True, tag="approval_answered"):
 class NoticeRaised(_Event, frozen=True, tag="notice"):
     """A sentence for the user: something was reduced, repaired, retried or learned."""
 
+    type: ClassVar[Literal["notice"]] = "notice"
     text: str
     code: str = ""
 
@@ -236,11 +255,13 @@ class NoticeRaised(_Event, frozen=True, tag="notice"):
 class MessageQueued(_Event, frozen=True, tag="message_queued"):
     """`id` identifies it in the queue; empty if the sender waits for the turn instead."""
 
+    type: ClassVar[Literal["message_queued"]] = "message_queued"
     message: Message
     id: str = ""
 
 
 class TurnFinished(_Event, frozen=True, tag="turn_finished"):
+    type: ClassVar[Literal["turn_finished"]] = "turn_finished"
     turn: str
     node: str
     stop: StopReason | None
@@ -250,6 +271,7 @@ class TurnFinished(_Event, frozen=True, tag="turn_finished"):
 class TurnFailed(_Event, frozen=True, tag="turn_failed"):
     """`code`, `text` and `hint` are those of the error."""
 
+    type: ClassVar[Literal["turn_failed"]] = "turn_failed"
     turn: str
     code: str
     text: str

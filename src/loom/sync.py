@@ -15,35 +15,47 @@ import asyncio
 import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar
 
-import msgspec
-
+from loom.agent.event_stream import ReplyStream
+from loom.agent.gate import Approve, StringRule
+from loom.async_loom import AsyncLoom
 from loom.compile.ports import Provider
 from loom.config import Config, load_config
 from loom.content.inputs import Content
 from loom.content.messages import Message
-from loom.errors import ConfigError, LoomError
+from loom.errors import LoomError
 from loom.events import ApprovalRequested, Event
-from loom.runtime import Runtime
-from loom.runtime.custom_provider import Answering, CustomProvider
+from loom.runtime import Runtime, resolve_model
+from loom.runtime.custom_provider import CustomProvider
+from loom.runtime.options import ProviderChoice, ToolChoice
 from loom.runtime.plan import Plan, plan_request
 from loom.runtime.session import LocalSession
 from loom.sampling import Choices
 from loom.session import Reply
-from loom.tools.base import Tool, tool
+from loom.tools.base import Tool
 from loom.tools.diff import unified_diff
 
 T = TypeVar("T")
 _MAX_PATH_CHARS = 4_096
 
 
-def ask(*content: Content, model: str | CustomProvider = "", provider: Provider | None = None) -> Reply:
-    """One question, one answer. Strings after the first that name existing files are attached."""
-    with Loom(model=model, provider=provider) as loom:
-        return loom.ask(*content)
+def ask(
+    *content: Content,
+    model: str | CustomProvider = "",
+    n: int = 1,
+    thinking: str = "",
+    options: Choices = None,
+    system: str = "",
+    tools: ToolChoice = (),
+    approve: Approve | StringRule | None = None,
+    providers: ProviderChoice | None = None,
+    provider: Provider | None = None,
+) -> Reply:
+    """Ask one question and return the answer. Strings after the first that name existing files are attached."""
+    with Loom(model=model, tools=tools, approve=approve, providers=providers, system=system, provider=provider) as loom:
+        return loom.ask(*content, n=n, thinking=thinking, options=options)
 
 
 def diff(one: Reply | Message | str, other: Reply | Message | str) -> str:
@@ -53,62 +65,90 @@ def diff(one: Reply | Message | str, other: Reply | Message | str) -> str:
 
 
 class Loom:
-    """A runtime for code that does not await. Use it in a `with` block, or close it.
+    """`AsyncLoom` for code that does not await, with the same keywords. Use it in a `with` block, or close it.
 
-    `model` is a name or a provider of your own. `tools` are typed functions, or "all" for those that Loom comes with.
-    `provider` answers instead of the one that the model would have (a scripted one, in tests). `approve` decides on
-    calls instead of asking a person: it gets (tool, what it would do) and says "allow", "ask" or "deny". `store` and
-    `media` say where sessions and bytes are kept ("postgresql://…", "s3://bucket/prefix"); without them, and for all
-    the rest, the configuration does.
+    `provider` is the old form of `providers`: it answers for the platform of the model in use.
     """
 
     def __init__(
         self,
         *,
         model: str | CustomProvider = "",
-        tools: Iterable[Tool | Callable[..., Any]] | Literal["all"] = (),
-        approve: Callable[[str, str], Literal["allow", "ask", "deny"]] | None = None,
-        provider: Provider | None = None,
+        tools: ToolChoice = (),
+        approve: Approve | StringRule | None = None,
+        providers: ProviderChoice | None = None,
         store: str = "",
         media: str = "",
         config: Config | None = None,
+        system: str = "",
+        provider: Provider | None = None,
     ) -> None:
-        config = _load_config(config, store, media)
-        self._model = model if isinstance(model, str) else model.name
-        if self._model:
-            config = msgspec.structs.replace(config, model=self._model)
+        if provider is not None:
+            providers = {**(providers or {}), _platform(model, config): provider}
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="loom", daemon=True)
         self._thread.start()
         self._stack = AsyncExitStack()
         self._closed = False
         try:
-            self.runtime = self.run(self._stack.enter_async_context(Runtime.open(config)))
-            for found in self.runtime.built_in_tools().values() if tools == "all" else tools:
-                made = found if isinstance(found, Tool) else tool(found)
-                self.runtime.tools[made.name] = made
-            if not isinstance(model, str):
-                self.runtime.own_models[model.name] = Answering(model)
-            if provider is not None:
-                self.runtime.providers[self.runtime.model(self._model).provider] = provider
-            if approve is not None:
-                self.runtime.rule = approve
+            opening = AsyncLoom(
+                model=model,
+                tools=tools,
+                approve=approve,
+                providers=providers,
+                store=store,
+                media=media,
+                config=config,
+                system=system,
+            )
+            self._async_loom = self.run(self._stack.enter_async_context(opening))
         except BaseException:
             self.close()
             raise
 
-    def session(
-        self, title: str = "", *, session_id: str = "", model: str = "", system: str = "", agent: str = ""
-    ) -> SyncSession:
-        """Begin a session, or open an earlier one by its id. `agent` names an agent of the configuration."""
-        model = model or ("" if agent else self._model)
-        found = self.run(self.runtime.session(session_id, title=title, model=model, system=system, agent=agent))
-        return SyncSession(self, found)
+    @property
+    def runtime(self) -> Runtime:
+        return self._async_loom.runtime
 
-    def ask(self, *content: Content) -> Reply:
-        """One question in a session of its own."""
-        first, *rest = content
-        return self.session().send(first, *(_as_content(item) for item in rest))
+    def session(
+        self,
+        title: str = "",
+        *,
+        session_id: str = "",
+        model: str = "",
+        system: str = "",
+        workspace: str = "",
+        agent: str = "",
+        tools: Iterable[str | Tool | Callable[..., Any]] | None = None,
+    ) -> SyncSession:
+        """Begin a session, or open an earlier one by its id. `tools` are those that it may call; None means all that
+        this object was given."""
+        opening = self._async_loom.session(
+            title,
+            session_id=session_id,
+            model=model,
+            system=system,
+            workspace=workspace,
+            agent=agent,
+            tools=tools,
+        )
+        return SyncSession(self, self.run(opening))
+
+    def ask(
+        self,
+        *content: Content,
+        model: str = "",
+        n: int = 1,
+        thinking: str = "",
+        options: Choices = None,
+        system: str = "",
+        tools: Iterable[str | Tool | Callable[..., Any]] | None = None,
+    ) -> Reply:
+        """Ask one question in a session of its own. Strings after the first that name existing files are attached."""
+        asking = self._async_loom.ask(
+            *content, model=model, n=n, thinking=thinking, options=options, system=system, tools=tools
+        )
+        return self.run(asking)
 
     def close(self) -> None:
         if self._closed:
@@ -141,7 +181,7 @@ class Loom:
             future.cancel()
             raise
 
-    def iterate(self, events: AsyncIterator[Event]) -> Iterator[Event]:
+    def iterate(self, events: AsyncIterator[T]) -> Iterator[T]:
         """An async iterator, pulled from this side; leaving the loop early ends it there too."""
         try:
             while True:
@@ -153,6 +193,42 @@ class Loom:
             close = getattr(events, "aclose", None)
             if close is not None:
                 self.run(close())
+
+
+class SyncStream:
+    """The events of the turns that answer a message, their words (`text()`) and, at the end, the `reply`.
+
+    Leaving it early (`close`, `with`, or the end of a `for` loop by `break`) cancels the turn.
+    """
+
+    def __init__(self, loom: Loom, events: ReplyStream) -> None:
+        self._loom = loom
+        self._events = events
+        self._iterator = loom.iterate(events)
+
+    def __iter__(self) -> Iterator[Event]:
+        return self._iterator
+
+    def __next__(self) -> Event:
+        return next(self._iterator)
+
+    def text(self) -> Iterator[str]:
+        """Iterate the words of the answer alone; a turn that fails raises its error."""
+        return self._loom.iterate(self._events.text())
+
+    @property
+    def reply(self) -> Reply:
+        """The reply; reads the events that are left. Raises the error of a turn that failed."""
+        return self._loom.run(self._events.finish())
+
+    def close(self) -> None:
+        self._loom.run(self._events.aclose())
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
 
 
 class SyncSession:
@@ -187,10 +263,10 @@ class SyncSession:
         n: int = 1,
         thinking: str = "",
         options: Choices = None,
-    ) -> Iterator[Event]:
-        return self._loom.iterate(
-            self._session.stream(*content, model=model, parent=parent, n=n, thinking=thinking, options=options)
-        )
+    ) -> SyncStream:
+        """Send a message and iterate the events of its turn; `text()` gives its words, `reply` the whole answer."""
+        events = self._session.stream(*content, model=model, parent=parent, n=n, thinking=thinking, options=options)
+        return SyncStream(self._loom, events)
 
     def send(
         self,
@@ -207,8 +283,9 @@ class SyncSession:
 
     def regenerate(
         self, node: str | None = None, *, model: str = "", n: int = 1, thinking: str = "", options: Choices = None
-    ) -> Iterator[Event]:
-        return self._loom.iterate(self._session.regenerate(node, model=model, n=n, thinking=thinking, options=options))
+    ) -> SyncStream:
+        events = self._session.regenerate(node, model=model, n=n, thinking=thinking, options=options)
+        return SyncStream(self._loom, events)
 
     def set_options(self, options: Choices = None, *, thinking: str = "") -> None:
         """Set the options of all later messages; they replace those that were set before."""
@@ -262,7 +339,7 @@ class SyncNode:
 
     def stream(
         self, *content: Content, model: str = "", n: int = 1, thinking: str = "", options: Choices = None
-    ) -> Iterator[Event]:
+    ) -> SyncStream:
         return self._session.stream(*content, model=model, parent=self.node, n=n, thinking=thinking, options=options)
 
     def send(
@@ -271,24 +348,13 @@ class SyncNode:
         return self._session.send(*content, model=model, parent=self.node, n=n, thinking=thinking, options=options)
 
 
-def _load_config(config: Config | None, store: str, media: str) -> Config:
-    if config is None:
-        return load_config(flags={"store.url": store or None, "media.url": media or None})
-    if store or media:
-        raise ConfigError("a configuration says where things are kept.", hint="Give it store.url and media.url.")
-    return config
+def _platform(model: str | CustomProvider, config: Config | None) -> str:
+    """Return the platform whose models `provider` answers for: that of the model in use."""
+    if not isinstance(model, str):
+        return model.name
+    config = config or load_config()
+    return resolve_model(model or config.model or Runtime.BUILT_IN, config).provider
 
 
-async def _next(events: AsyncIterator[Event]) -> Event:
+async def _next(events: AsyncIterator[T]) -> T:
     return await anext(events)
-
-
-def _as_content(item: Content) -> Content:
-    """A string that names a file is that file; every other string is text."""
-    if not isinstance(item, str) or "\n" in item or not 0 < len(item) < _MAX_PATH_CHARS:
-        return item
-    path = Path(item).expanduser()
-    try:
-        return path if path.is_file() else item
-    except OSError:
-        return item

@@ -16,7 +16,7 @@ import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, Unpack
 
 import msgspec
 
@@ -27,6 +27,7 @@ from loom.events import CallDelta, CallFinished, CallStarted, DecoderEvent, Stop
 from loom.models import PDF, PLAIN_IMAGES, Capabilities, Usage
 from loom.prompt import Prompt
 from loom.runtime import Runtime
+from loom.runtime.options import RuntimeKeywords
 
 ScriptedAnswer: TypeAlias = "str | ToolCall | Sequence[str | ToolCall | DecoderEvent] | LoomError"
 
@@ -65,6 +66,10 @@ class ScriptedProvider:
     def __init__(self, answers: Iterable[ScriptedAnswer]) -> None:
         self._answers = list(answers)
         self.prompts: list[Prompt] = []
+
+    def add(self, *answers: ScriptedAnswer) -> None:
+        """Append to the script."""
+        self._answers += answers
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[DecoderEvent]:
         self.prompts.append(prompt)
@@ -114,16 +119,19 @@ def _part(index: int, part: str | ToolCall | DecoderEvent) -> list[DecoderEvent]
 
 
 @asynccontextmanager
-async def memory_runtime(settings: Mapping[str, Any] | None = None) -> AsyncGenerator[Runtime]:
-    """A runtime whose database is in memory and whose media are in a folder that vanishes with it.
+async def memory_runtime(
+    settings: Mapping[str, Any] | None = None, **options: Unpack[RuntimeKeywords]
+) -> AsyncGenerator[Runtime]:
+    """Open a runtime whose database is in memory and whose media are in a folder that vanishes with it.
 
-    `settings` are as in `loom.toml`; nothing of the user's own configuration or environment is read.
+    `settings` are as in `loom.toml`; nothing of the user's own configuration or environment is read. `options` are the
+    keywords of `Runtime.open`.
     """
     with tempfile.TemporaryDirectory(prefix="loom-test-") as folder:
         flags = {"store.url": "sqlite://:memory:", **(settings or {})}
         config = load_config(cwd=Path(folder), environ={"LOOM_HOME": folder}, flags=flags)
-        async with Runtime.open(config) as runtime:
-            runtime.reads_instructions = False
+        options.setdefault("instructions", False)
+        async with Runtime.open(config, **options) as runtime:
             yield runtime
 
 

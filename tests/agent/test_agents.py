@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -34,14 +35,19 @@ SETTINGS: dict[str, Any] = {
 }
 
 
+def opened(settings: dict[str, Any], **options: Any) -> AbstractAsyncContextManager[Runtime]:
+    return memory_runtime(settings, providers={"anthropic": ScriptedProvider([])}, tools="all", **options)
+
+
 def scripted(runtime: Runtime, *answers: Any) -> ScriptedProvider:
-    provider = runtime.providers["anthropic"] = ScriptedProvider(answers)
-    runtime.tools = runtime.built_in_tools()
+    provider = runtime.providers["anthropic"]
+    assert isinstance(provider, ScriptedProvider)
+    provider.add(*answers)
     return provider
 
 
 async def test_an_agent_has_its_model_prompt_tools_rules_and_vision(tmp_path: Path) -> None:
-    async with memory_runtime(SETTINGS) as runtime:
+    async with opened(SETTINGS) as runtime:
         calls = [
             ToolCall("a", "write_file", {"path": "x", "content": "y"}),
             ToolCall("b", "run_command", {"command": "echo no"}),
@@ -67,7 +73,7 @@ async def test_an_agent_has_its_model_prompt_tools_rules_and_vision(tmp_path: Pa
 
 
 async def test_an_agent_stays_with_its_session_and_one_that_was_removed_has_no_tools(tmp_path: Path) -> None:
-    async with memory_runtime(SETTINGS) as runtime:
+    async with opened(SETTINGS) as runtime:
         provider = scripted(runtime, "One.", "Two.", "Three.")
         session = await runtime.session(workspace=str(tmp_path))
         await session.send("hello")
@@ -80,11 +86,11 @@ async def test_an_agent_stays_with_its_session_and_one_that_was_removed_has_no_t
         await runtime.sessions.update(session.id, settings={"agent": "gone"})
         provider = scripted(runtime, "Four.")
         await (await runtime.session(session.id)).send("hello")
-        assert provider.prompts[0].tools == ()
+        assert provider.prompts[-1].tools == ()
 
 
 async def test_an_agent_that_is_not_configured_is_named_with_those_that_are() -> None:
-    async with memory_runtime(SETTINGS) as runtime:
+    async with opened(SETTINGS) as runtime:
         with pytest.raises(ConfigError, match="no agent 'x'") as caught:
             await runtime.session(agent="x")
         assert "reviewer" in caught.value.hint
@@ -96,8 +102,7 @@ async def test_a_session_with_tools_begins_with_the_default_prompt_unless_told_o
     (tmp_path / "AGENTS.md").write_text("Speak plainly.\n")
 
     async def system(settings: dict[str, Any], **options: Any) -> str:
-        async with memory_runtime(settings) as runtime:
-            runtime.reads_instructions = True
+        async with opened(settings, instructions=True) as runtime:
             provider = scripted(runtime, "One.")
             await (await runtime.session(model=MODEL, workspace=str(tmp_path), **options)).send("hello")
             return provider.prompts[0].system

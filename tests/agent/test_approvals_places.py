@@ -40,9 +40,11 @@ async def acted(
     calls: Sequence[ToolCall], rules: Sequence[dict[str, str]], workspace: Path, *, answer: Any = "deny", **more: Tool
 ) -> tuple[list[str], list[str]]:
     """What the calls gave, and what the user was asked."""
-    async with memory_runtime({"approval": {"rules": list(rules)}}) as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([list(calls), "done"])
-        runtime.tools = {**builtin_tools(), **more}
+    async with memory_runtime(
+        {"approval": {"rules": list(rules)}},
+        providers={"anthropic": ScriptedProvider([list(calls), "done"])},
+        tools={**builtin_tools(), **more},
+    ) as runtime:
         session = await runtime.session(model=MODEL, workspace=str(workspace))
         asked: list[str] = []
         async for event in session.stream("go"):

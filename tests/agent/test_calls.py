@@ -82,9 +82,9 @@ async def test_arguments_that_make_no_sense_are_answered_and_the_history_stays_v
     arguments: str, words: str
 ) -> None:
     """44."""
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([written(("c1", "double", arguments)), "I see."])
-        runtime.tools = {"double": double}
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider([written(("c1", "double", arguments)), "I see."])}, tools=[double]
+    ) as runtime:
         session = await runtime.session(model=MODEL)
         events = [event async for event in session.stream("go")]
         assert isinstance(events[-1], TurnFinished), events[-1]
@@ -103,9 +103,9 @@ async def test_unknown_tools_and_ids_that_come_twice_are_answered_one_by_one() -
         ("c4", "no such tool!", "{}"),
         ("c5", "", "{}"),
     )
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([calls, calls, "I see."])
-        runtime.tools = {"double": double}
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider([calls, calls, "I see."])}, tools=[double]
+    ) as runtime:
         session = await runtime.session(model=MODEL)
         await session.send("go")
         path = await session.path()
@@ -140,11 +140,12 @@ async def test_whatever_a_tool_raises_is_an_answer_to_the_model(raised: BaseExce
         """Fail."""
         raise raised
 
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(
-            [[ToolCall("a", "fails"), ToolCall("b", "double", {"number": 4})], "I see."]
-        )
-        runtime.tools = {"fails": fails, "double": double}
+    async with memory_runtime(
+        providers={
+            "anthropic": ScriptedProvider([[ToolCall("a", "fails"), ToolCall("b", "double", {"number": 4})], "I see."])
+        },
+        tools=[fails, double],
+    ) as runtime:
         session = await runtime.session(model=MODEL)
         events = [event async for event in session.stream("go")]
         assert isinstance(events[-1], TurnFinished)
@@ -161,9 +162,9 @@ async def test_a_tool_in_a_thread_that_ends_the_program_does_not() -> None:
         """Leave."""
         sys.exit("usage: leave")
 
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([ToolCall("a", "leave"), "Still here."])
-        runtime.tools = {"leave": leave}
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider([ToolCall("a", "leave"), "Still here."])}, tools=[leave]
+    ) as runtime:
         assert (await (await runtime.session(model=MODEL)).send("go")).text == "Still here."
 
 
@@ -177,10 +178,8 @@ async def test_what_a_tool_puts_into_the_conversation_stands_behind_its_result()
         await context.inject("on the wall:", sample_png(31, 17))
         return "done"
 
-    async with memory_runtime() as runtime:
-        provider = ScriptedProvider([ToolCall("a", "explore"), "Seen."])
-        runtime.providers["anthropic"] = provider
-        runtime.tools = {"explore": explore}
+    provider = ScriptedProvider([ToolCall("a", "explore"), "Seen."])
+    async with memory_runtime(providers={"anthropic": provider}, tools=[explore]) as runtime:
         session = await runtime.session(model=MODEL)
         events = [event async for event in session.stream("go")]
         assert [event.fraction for event in events if isinstance(event, ToolProgressed)] == [0.5]
@@ -192,22 +191,20 @@ async def test_what_a_tool_puts_into_the_conversation_stands_behind_its_result()
 
 
 async def test_a_store_that_is_full_ends_the_turn_and_whoever_watches_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([ToolCall("a", "fill"), "Room again.", "Hello."])
-        session = await runtime.session(model=MODEL)
+    async def full(work: Any) -> Any:
+        raise Full("No space is left.", hint="Make room.")
+
+    @tool
+    def fill() -> str:
+        """Fill the disk."""
+        monkeypatch.setattr(runtime.database, "write", full)
+        return "full"
+
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider([ToolCall("a", "fill"), "Room again.", "Hello."])}, tools=[fill]
+    ) as runtime:
         write = runtime.database.write
-
-        async def full(work: Any) -> Any:
-            raise Full("No space is left.", hint="Make room.")
-
-        @tool
-        def fill() -> str:
-            """Fill the disk."""
-            monkeypatch.setattr(runtime.database, "write", full)
-            return "full"
-
-        runtime.tools["fill"] = fill
-        session = await runtime.session(session.id)
+        session = await runtime.session(model=MODEL)
         events = [event async for event in session.stream("go")]
         assert isinstance(events[-1], TurnFailed)
         assert events[-1].hint == "Make room."
@@ -225,9 +222,11 @@ async def test_long_output_is_cut_at_the_configured_size_and_says_so() -> None:
         """Say much."""
         return "\n".join(f"line {at}" for at in range(10_000))
 
-    async with memory_runtime({"context.tool_output_bytes": 5_000}) as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([ToolCall("a", "much"), "I see."])
-        runtime.tools = {"much": much}
+    async with memory_runtime(
+        {"context.tool_output_bytes": 5_000},
+        providers={"anthropic": ScriptedProvider([ToolCall("a", "much"), "I see."])},
+        tools=[much],
+    ) as runtime:
         session = await runtime.session(model=MODEL)
         await session.send("go")
         (result,) = (await session.path())[2].results
@@ -242,10 +241,8 @@ async def test_parallel_calls_wait_for_their_own_approval_each() -> None:
         """Push."""
         return f"pushed to {to}"
 
-    async with memory_runtime() as runtime:
-        calls = [ToolCall("a", "push", {"to": "one"}), ToolCall("b", "push", {"to": "two"})]
-        runtime.providers["anthropic"] = ScriptedProvider([calls, "Done."])
-        runtime.tools = {"push": push}
+    calls = [ToolCall("a", "push", {"to": "one"}), ToolCall("b", "push", {"to": "two"})]
+    async with memory_runtime(providers={"anthropic": ScriptedProvider([calls, "Done."])}, tools=[push]) as runtime:
         session = await runtime.session(model=MODEL)
         asked: list[ApprovalRequested] = []
         results: list[ToolResult] = []
@@ -262,7 +259,7 @@ async def test_parallel_calls_wait_for_their_own_approval_each() -> None:
                 case _:
                     pass
         assert isinstance(event, TurnFinished)
-        assert {text_of(result) for result in results} == {"pushed to two", "the user said no: not there"}
+        assert {text_of(result) for result in results} == {"pushed to two", "the user denied it: not there"}
 
 
 async def test_a_path_is_taken_from_the_workspace_not_from_where_the_process_stands(tmp_path: Path) -> None:
@@ -273,9 +270,9 @@ async def test_a_path_is_taken_from_the_workspace_not_from_where_the_process_sta
         """Take a picture."""
         return ["here:", Path("shot.png"), TextBlock("there")]
 
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([ToolCall("a", "shoot"), "Seen."])
-        runtime.tools = {"shoot": shoot}
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider([ToolCall("a", "shoot"), "Seen."])}, tools=[shoot]
+    ) as runtime:
         session = await runtime.session(model=MODEL, workspace=str(tmp_path))
         await session.send("go")
         (result,) = (await session.path())[2].results

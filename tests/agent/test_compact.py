@@ -51,8 +51,7 @@ async def test_the_next_request_holds_the_summary_and_no_media_and_the_whole_is_
 
 async def test_what_was_shown_before_the_summary_can_be_looked_at_again(tmp_path: Path):
     answers = ["Blue.", "A picture was shown.", ToolCall("1", "look", {"media": "login.png"}), "Still blue."]
-    async with runtime_at(tmp_path, answers) as runtime:
-        runtime.tools = {"look": runtime.built_in_tools()["look"]}
+    async with runtime_at(tmp_path, answers, "look") as runtime:
         (tmp_path / "login.png").write_bytes(sample_png(64, 48))
         session = await runtime.session(model=MODEL)
         await session.send("what is it?", tmp_path / "login.png")

@@ -15,7 +15,6 @@ MODEL = "anthropic/claude-opus-5"
 
 async def shown(runtime: Runtime) -> tuple[str, ImageBlock]:
     """A session that holds a picture, and the picture."""
-    runtime.providers["anthropic"] = ScriptedProvider(["a", "b"])
     (block,) = (await runtime.ingest(sample_png(8, 8))).blocks
     assert isinstance(block, ImageBlock)
     session = await runtime.session(model=MODEL)
@@ -24,7 +23,7 @@ async def shown(runtime: Runtime) -> tuple[str, ImageBlock]:
 
 
 async def test_a_block_that_is_said_again_has_its_bytes_made_young() -> None:
-    async with memory_runtime() as runtime:
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(["a", "b"])}) as runtime:
         _, block = await shown(runtime)
         since = datetime.now(UTC)
         await ingest([block, block], runtime.media)
@@ -32,7 +31,7 @@ async def test_a_block_that_is_said_again_has_its_bytes_made_young() -> None:
 
 
 async def test_a_picture_that_is_said_while_its_session_is_deleted_stays() -> None:
-    async with memory_runtime() as runtime:
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(["a", "b"])}) as runtime:
         first, block = await shown(runtime)
         other = await runtime.session(model=MODEL)
         since = datetime.now(UTC)
@@ -44,7 +43,7 @@ async def test_a_picture_that_is_said_while_its_session_is_deleted_stays() -> No
 
 
 async def test_a_picture_that_is_about_to_be_said_stays_though_nobody_refers_to_it_yet() -> None:
-    async with memory_runtime() as runtime:
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(["a", "b"])}) as runtime:
         first, block = await shown(runtime)
         since = datetime.now(UTC)
         digests = await runtime.sessions.delete(first)

@@ -63,7 +63,7 @@ def test_without_a_repository_only_the_workspace_counts(tmp_path: Path) -> None:
 def test_a_picture_a_secret_and_a_link_that_leads_out_are_left_out_and_said(project: Path, tmp_path: Path) -> None:
     (project / "AGENTS.md").write_bytes(sample_png())
     found = read_instructions(project, None)
-    assert (found.files, found.notices) == ((), ("AGENTS.md is no text file and was not read as instructions",))
+    assert (found.files, found.notices) == ((), ("AGENTS.md is not a text file and was not read as instructions",))
     (tmp_path / "id_rsa").write_text("a key")
     (project / "AGENTS.md").unlink()
     (project / "AGENTS.md").symlink_to(tmp_path / "id_rsa")
@@ -93,9 +93,8 @@ async def test_a_session_begins_with_them_and_hears_of_changes(project: Path, tm
     config = load_config(cwd=project, environ={"LOOM_HOME": str(tmp_path / "home")})
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "AGENTS.md").write_text("Speak German.\n")
-    async with Runtime.open(config) as runtime:
-        provider = ScriptedProvider(["ja", "ja", "ja"])
-        runtime.providers["anthropic"] = provider
+    provider = ScriptedProvider(["ja", "ja", "ja"])
+    async with Runtime.open(config, providers={"anthropic": provider}) as runtime:
         session = await runtime.session(model=MODEL, system="You are helpful.", workspace=str(project / "part"))
         await session.send("hello")
         system = provider.prompts[0].system
@@ -116,9 +115,8 @@ async def test_instructions_swapped_for_a_link_later_are_not_followed(project: P
     (project / "AGENTS.md").write_text("Use tabs.\n")
     (tmp_path / "secret.txt").write_text("a secret\n")
     config = load_config(cwd=project, environ={"LOOM_HOME": str(tmp_path / "home")})
-    async with Runtime.open(config) as runtime:
-        provider = ScriptedProvider(["ja", "ja"])
-        runtime.providers["anthropic"] = provider
+    provider = ScriptedProvider(["ja", "ja"])
+    async with Runtime.open(config, providers={"anthropic": provider}) as runtime:
         session = await runtime.session(model=MODEL, workspace=str(project / "part"))
         await session.send("hello")
         (project / "AGENTS.md").unlink()

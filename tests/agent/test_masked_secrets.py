@@ -24,10 +24,8 @@ async def test_a_key_in_the_output_of_a_tool_is_masked(place: str, monkeypatch: 
     settings = {"keys": {"openai": KEY}} if place == "configuration" else {}
     if place == "environment":
         monkeypatch.setenv("SOME_API_KEY", KEY)
-    async with memory_runtime(settings) as runtime:
-        provider = ScriptedProvider([ToolCall("a", "print_keys"), "Done."])
-        runtime.providers["anthropic"] = provider
-        runtime.tools = {"print_keys": print_keys}
+    provider = ScriptedProvider([ToolCall("a", "print_keys"), "Done."])
+    async with memory_runtime(settings, providers={"anthropic": provider}, tools=[print_keys]) as runtime:
         session = await runtime.session(model="anthropic/claude-opus-5")
         events = [event async for event in session.stream("go")]
         (finished,) = [event for event in events if isinstance(event, ToolFinished)]

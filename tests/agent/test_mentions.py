@@ -16,8 +16,8 @@ MODEL = "anthropic/claude-opus-5"
 async def test_a_mentioned_file_is_tracked_from_text_and_from_blocks(tmp_path: Path, as_block: bool) -> None:
     file = tmp_path / "a.txt"
     file.write_text("alpha\n")
-    async with memory_runtime() as runtime:
-        provider = runtime.providers["anthropic"] = ScriptedProvider(["One.", "Two."])
+    provider = ScriptedProvider(["One.", "Two."])
+    async with memory_runtime(providers={"anthropic": provider}) as runtime:
         session = await runtime.session(model=MODEL, workspace=str(tmp_path))
         words = "what is in @a.txt?"
         await session.send(TextBlock(words) if as_block else words)

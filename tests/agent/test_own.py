@@ -76,8 +76,7 @@ async def test_a_provider_of_your_own_can_call_tools() -> None:
 
     call = [CallStarted(index=0, id="c", name="add"), CallDelta(index=0, arguments='{"a":1,"b":2}')]
     register_provider(Own("caller", *call, CallFinished(index=0), "three"))
-    async with memory_runtime() as runtime:
-        runtime.tools = {"add": add}
+    async with memory_runtime(tools=[add]) as runtime:
         session = await runtime.session(model="caller")
         assert (await session.send("1+2?")).text == "three"
         assert text_of((await session.path())[2].results[0]) == "3"
@@ -135,9 +134,9 @@ def said_of(spot: Spot) -> str:
 async def test_a_block_of_your_own_is_read_by_every_model_and_survives_where_nobody_knows_it() -> None:
     """Row 12."""
     custom.register_block(Spot, fallback=said_of, image=lambda _: sample_png(16, 16))
-    async with memory_runtime() as runtime:
-        seeing = runtime.providers["anthropic"] = ScriptedProvider(["Vienna"])
-        blind = runtime.providers["deepseek"] = ScriptedProvider(["Vienna, I guess"])
+    seeing = ScriptedProvider(["Vienna"])
+    blind = ScriptedProvider(["Vienna, I guess"])
+    async with memory_runtime(providers={"anthropic": seeing, "deepseek": blind}) as runtime:
         session = await runtime.session(model=MODEL)
         await session.send("where is this?", [Spot(48.2, 16.4)])
         (message, *_) = await session.path()
@@ -162,9 +161,9 @@ async def test_a_tool_can_return_and_inject_blocks_of_your_own() -> None:
         await context.inject(cast("Any", Spot(1, 2)))
         return [Spot(3, 4)]
 
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([ToolCall("a", "where"), "there"])
-        runtime.tools = {"where": where}
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider([ToolCall("a", "where"), "there"])}, tools=[where]
+    ) as runtime:
         session = await runtime.session(model=MODEL)
         await session.send("where?")
         path = await session.path()
@@ -207,8 +206,7 @@ async def test_blocks_that_cannot_be_kept_are_refused_with_a_reason() -> None:
 
 async def test_a_plan_shows_every_model_what_it_would_get_also_of_what_is_not_said_yet() -> None:
     """Rows 109, 115."""
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["fine"])
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(["fine"])}) as runtime:
         session = await runtime.session(model=MODEL)
         with pytest.raises(ContentError, match="no message"):
             await plan_request(session)
@@ -257,7 +255,7 @@ def test_the_head_of_a_session_is_set_to_a_reply_or_a_node() -> None:
 
 def test_all_tools_that_loom_comes_with_can_be_had_by_one_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOM_HOME", str(tmp_path))
-    with loom.Loom(model="spark", tools="all", approve=lambda _tool, _action: "deny") as lm:
+    with loom.Loom(model="spark", tools="all", approve=lambda _: loom.Deny()) as lm:
         assert {"read_file", "run_command", "look"} <= set(lm.runtime.tools)
         session = lm.session()
         session.send('!tool run_command {"command": "touch made"}')
@@ -270,8 +268,7 @@ def test_all_tools_that_loom_comes_with_can_be_had_by_one_word(tmp_path: Path, m
 async def test_who_waits_is_told_what_is_being_made_and_search_is_told_the_words() -> None:
     from loom.store.media_text import MediaTexts
 
-    async with memory_runtime() as runtime:
-        runtime.providers["deepseek"] = ScriptedProvider(["read", "read again"])
+    async with memory_runtime(providers={"deepseek": ScriptedProvider(["read", "read again"])}) as runtime:
         told: list[str] = []
         runtime.renditions.on_progress = told.append
         session = await runtime.session(model="deepseek/deepseek-v4-pro")

@@ -21,9 +21,9 @@ MODEL = "anthropic/claude-opus-5"
 
 async def asked(workspace: Path, call: ToolCall, answer: str = "once", meanwhile: bytes | None = None) -> list[str]:
     """What the user reads, and what the model is told afterwards."""
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([call, "done"])
-        runtime.tools = {"write_file": write_file, "edit_file": edit_file}
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider([call, "done"])}, tools=[write_file, edit_file]
+    ) as runtime:
         session = await runtime.session(model=MODEL, workspace=str(workspace))
         shown: list[str] = []
         async for event in session.stream("change @app.py"):
@@ -62,7 +62,7 @@ async def test_a_file_that_is_new_and_one_that_is_replaced_are_shown_as_diffs(tm
 
 async def test_looking_at_the_diff_changes_nothing(tmp_path: Path) -> None:
     _, result = await asked(tmp_path, ToolCall("a", "write_file", {"path": "a/b.txt", "content": "x"}), "deny")
-    assert result == "the user said no"
+    assert result == "the user denied it"
     assert not (tmp_path / "a").exists()
 
 
@@ -73,7 +73,7 @@ async def test_what_cannot_be_done_is_asked_as_it_was_written_and_tells_the_mode
     call = ToolCall("a", "edit_file", {"path": "app.py", "old": "guess", "new": "x"})
     shown, result = await asked(tmp_path, call, "deny")
     assert "old: guess" in shown
-    assert result == "the user said no"
+    assert result == "the user denied it"
     _, result = await asked(tmp_path, call)
     assert "app.py" in result
     outside = ToolCall("a", "write_file", {"path": "../outside.txt", "content": "x"})
@@ -100,8 +100,8 @@ async def test_a_tool_that_changed_after_it_was_approved_is_asked_about_whatever
     if rule == "allow":
         flags["approval.rules"] = [{"tool": "bad__*", "action": "allow"}]
     config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)}, flags=flags)
-    async with Runtime.open(config) as runtime:
-        provider = runtime.providers["anthropic"] = ScriptedProvider([])
+    provider = ScriptedProvider([])
+    async with Runtime.open(config, providers={"anthropic": provider}) as runtime:
         session = await runtime.session(model=MODEL)
         reads: list[str] = []
 

@@ -43,9 +43,9 @@ async def shown(value: Any, workspace: Path) -> ToolResult:
         """Give it."""
         return value
 
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([ToolCall("a", "give"), "Seen."])
-        runtime.tools = {"give": give}
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider([ToolCall("a", "give"), "Seen."])}, tools=[give]
+    ) as runtime:
         session = await runtime.session(model="anthropic/claude-opus-5", workspace=str(workspace))
         await session.send("go")
         return (await session.path())[2].results[0]
@@ -105,10 +105,8 @@ async def test_data_is_for_faces_and_never_for_the_model() -> None:
         """Give it."""
         return text_result("for the model", data={"for": "faces"})
 
-    async with memory_runtime() as runtime:
-        provider = ScriptedProvider([ToolCall("a", "give"), "Seen."])
-        runtime.providers["anthropic"] = provider
-        runtime.tools = {"give": give}
+    provider = ScriptedProvider([ToolCall("a", "give"), "Seen."])
+    async with memory_runtime(providers={"anthropic": provider}, tools=[give]) as runtime:
         session = await runtime.session(model="anthropic/claude-opus-5")
         await session.send("go")
         (result,) = (await session.path())[2].results

@@ -79,7 +79,7 @@ def test_whoever_opens_the_session_after_a_kill_answers_and_the_call_runs_at_mos
     if answer == "once":
         assert [text_of(result) for result in results] == ["left"] and (tmp_path / EFFECTS).read_text() == "x"
     else:
-        assert [text_of(result) for result in results] == ["the user said no: not today"]
+        assert [text_of(result) for result in results] == ["the user denied it: not today"]
         assert not (tmp_path / EFFECTS).exists()
 
 
@@ -115,8 +115,7 @@ async def test_a_call_that_had_ended_keeps_its_result_when_the_turn_is_resumed(t
 async def test_a_resumed_turn_ends_at_the_limit_that_it_began_with(tmp_path: Path):
     async with runtime_at(tmp_path, [ToolCall("1", "look_up"), ToolCall("2", "wipe")], wipe, look_up) as runtime:
         session_id = await left_waiting(runtime)
-    async with runtime_at(tmp_path, [], wipe, look_up) as runtime:
-        runtime.turn_limits = TurnLimits(steps=2)
+    async with runtime_at(tmp_path, [], wipe, look_up, limits=TurnLimits(steps=2)) as runtime:
         session = await runtime.session(session_id)
         await session.answer((await session.approvals())[0].approval, "once")
         (failed,) = [event async for event in session.resume() if isinstance(event, TurnFailed)]

@@ -43,9 +43,9 @@ async def test_two_holders_of_one_session_take_turns() -> None:
         await release.wait()
         return "waited"
 
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([ToolCall("a", "wait"), "first", "second"])
-        runtime.tools = {"wait": wait}
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider([ToolCall("a", "wait"), "first", "second"])}, tools=[wait]
+    ) as runtime:
         one = await runtime.session(model=MODEL)
         other = await runtime.session(one.id)
         watching = asyncio.create_task(one.send("one"))
@@ -69,9 +69,10 @@ async def test_a_fork_of_a_running_session_does_not_believe_that_it_runs() -> No
         await release.wait()
         return "waited"
 
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([ToolCall("a", "wait"), "in the fork", "in the original"])
-        runtime.tools = {"wait": wait}
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider([ToolCall("a", "wait"), "in the fork", "in the original"])},
+        tools=[wait],
+    ) as runtime:
         session = await runtime.session(model=MODEL)
         watching = asyncio.create_task(session.send("go"))
         await begun.wait()
@@ -85,8 +86,7 @@ async def test_a_fork_of_a_running_session_does_not_believe_that_it_runs() -> No
 
 
 async def test_a_turn_that_is_cancelled_before_it_begins_ends_the_stream() -> None:
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["never said", "hello"])
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(["never said", "hello"])}) as runtime:
         session = await runtime.session(model=MODEL)
         watching = asyncio.create_task(session.send("go"))
         while session._lock.turn is None:  # noqa: ASYNC110 - nothing tells of a task that has not begun
@@ -98,7 +98,7 @@ async def test_a_turn_that_is_cancelled_before_it_begins_ends_the_stream() -> No
 
 
 async def test_an_unknown_model_fails_the_turn_and_stores_nothing() -> None:
-    async with memory_runtime() as runtime:
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(["hi"])}) as runtime:
         session = await runtime.session(model=MODEL)
         with pytest.raises(ConfigError):
             await session.use("nonsense")
@@ -106,7 +106,6 @@ async def test_an_unknown_model_fails_the_turn_and_stores_nothing() -> None:
         events = [event async for event in session.stream("hello")]
         assert [type(event) for event in events] == [TurnFailed]
         assert await session.path() == ()
-        runtime.providers["anthropic"] = ScriptedProvider(["hi"])
         await session.use(MODEL)
         assert (await session.send("hello")).text == "hi"
 
@@ -114,9 +113,11 @@ async def test_an_unknown_model_fails_the_turn_and_stores_nothing() -> None:
 async def test_a_picture_by_address_is_fetched_for_the_user() -> None:
     """Row 33."""
     picture = sample_png(21, 12)
-    async with far_side(Reply(body=picture, content_type="image/png")) as server, memory_runtime() as runtime:
-        provider = ScriptedProvider(["seen"])
-        runtime.providers["anthropic"] = provider
+    provider = ScriptedProvider(["seen"])
+    async with (
+        far_side(Reply(body=picture, content_type="image/png")) as server,
+        memory_runtime(providers={"anthropic": provider}) as runtime,
+    ):
         session = await runtime.session(model=MODEL)
         await session.send("look", image(f"{server.url}/logo.png", alt="our logo"))
         (block,) = [block for block in (await session.path())[0].blocks if block.__class__.__name__ == "ImageBlock"]
@@ -126,8 +127,7 @@ async def test_a_picture_by_address_is_fetched_for_the_user() -> None:
 
 
 async def test_an_empty_answer_is_not_the_users_own_question() -> None:
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([[Stopped(reason="end")], "words"])
+    async with memory_runtime(providers={"anthropic": ScriptedProvider([[Stopped(reason="end")], "words"])}) as runtime:
         session = await runtime.session(model=MODEL)
         with pytest.raises(LoomError, match="empty answer"):
             await session.send("hello?")
@@ -142,8 +142,7 @@ async def test_what_a_model_sends_that_is_no_picture_is_said_and_the_words_stay(
         TextDelta(index=3, text="There."),
         Stopped(reason="end"),
     ]
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([drawn])
+    async with memory_runtime(providers={"anthropic": ScriptedProvider([drawn])}) as runtime:
         session = await runtime.session(model=MODEL)
         events = [event async for event in session.stream("draw")]
         assert isinstance(events[-1], TurnFinished)
@@ -155,8 +154,7 @@ async def test_a_stream_that_contradicts_itself_is_a_cut_answer_and_no_crash() -
     from loom.events import CallDelta
 
     spliced = [TextDelta(index=0, text="half "), CallDelta(index=0, arguments="{}"), Stopped(reason="end")]
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([spliced, "whole"])
+    async with memory_runtime(providers={"anthropic": ScriptedProvider([spliced, "whole"])}) as runtime:
         session = await runtime.session(model=MODEL)
         events = [event async for event in session.stream("go")]
         assert isinstance(events[-1], TurnFinished)
@@ -165,16 +163,14 @@ async def test_a_stream_that_contradicts_itself_is_a_cut_answer_and_no_crash() -
 
 
 async def test_the_receipt_of_a_reply_is_of_the_request_that_was_sent() -> None:
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["seen"])
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(["seen"])}) as runtime:
         session = await runtime.session(model=MODEL)
         reply = await session.send("look", sample_png())
         assert [row.kind for row in reply.receipt.rows] == ["text", "image"]
 
 
 async def test_a_long_answer_is_written_in_few_batches_and_shown_whole(tmp_path: Path) -> None:
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["word\n" * 2_000])
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(["word\n" * 2_000])}) as runtime:
         session = await runtime.session(model=MODEL)
         batches: list[int] = []
         append = runtime.events.append
@@ -262,8 +258,7 @@ async def test_an_event_that_cannot_be_written_is_an_error_for_whoever_waits_for
 
 
 async def test_a_session_is_called_by_the_first_words_or_the_first_files() -> None:
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["one", "two", "three"])
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(["one", "two", "three"])}) as runtime:
         spoken = await runtime.session(model=MODEL)
         await spoken.send("What  is\nwrong here?")
         await spoken.send("and now?")

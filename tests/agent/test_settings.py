@@ -23,10 +23,10 @@ def nothing() -> str:
 
 async def test_a_turn_ends_at_the_configured_number_of_steps_and_at_the_configured_price() -> None:
     for settings, calls in (({"turn.max_steps": 2}, 2), ({"turn.max_usd": 0.000_000_1}, 1)):
-        async with memory_runtime(settings) as runtime:
-            answers: list[ScriptedAnswer] = [ToolCall(f"c{number}", "nothing") for number in range(5)]
-            runtime.providers["anthropic"] = ScriptedProvider(answers)
-            runtime.tools = {"nothing": nothing}
+        answers: list[ScriptedAnswer] = [ToolCall(f"c{number}", "nothing") for number in range(5)]
+        async with memory_runtime(
+            settings, providers={"anthropic": ScriptedProvider(answers)}, tools=[nothing]
+        ) as runtime:
             session = await runtime.session(model=MODEL)
             events = [event async for event in session.stream("go")]
             assert isinstance(events[-1], TurnFailed)
@@ -41,9 +41,9 @@ async def test_a_turn_ends_after_the_configured_time() -> None:
         await asyncio.Event().wait()
         return "never"
 
-    async with memory_runtime({"turn.max_seconds": 1}) as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([ToolCall("a", "wait")])
-        runtime.tools = {"wait": wait}
+    async with memory_runtime(
+        {"turn.max_seconds": 1}, providers={"anthropic": ScriptedProvider([ToolCall("a", "wait")])}, tools=[wait]
+    ) as runtime:
         session = await runtime.session(model=MODEL)
         events = [event async for event in session.stream("go")]
         assert isinstance(events[-1], TurnFailed)
@@ -55,8 +55,8 @@ async def test_files_that_auto_context_matches_are_told_and_others_are_not(tmp_p
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "rules.md").write_text("Always say please.")
     (tmp_path / "docs" / "other.txt").write_text("Never say this.")
-    async with memory_runtime({"context.auto_context": ["docs/*.md"]}) as runtime:
-        provider = runtime.providers["anthropic"] = ScriptedProvider(["please", "please again"])
+    provider = ScriptedProvider(["please", "please again"])
+    async with memory_runtime({"context.auto_context": ["docs/*.md"]}, providers={"anthropic": provider}) as runtime:
         session = await runtime.session(model=MODEL, workspace=str(tmp_path))
         await session.send("hello")
         assert "Always say please." in str(provider.prompts[0].messages)
@@ -73,10 +73,11 @@ async def test_tools_reach_private_hosts_only_where_the_user_allows_them() -> No
             ({}, "not on the public internet"),
             ({"tools.allow_hosts": [place]}, "inside words"),
         ):
-            async with memory_runtime(settings) as runtime:
-                runtime.providers["anthropic"] = ScriptedProvider([ToolCall("a", "fetch_url", {"url": url}), "seen"])
-                runtime.tools = {"fetch_url": runtime.built_in_tools()["fetch_url"]}
-                runtime.rule = lambda _tool, _subject: "allow"
+            async with memory_runtime(
+                {**settings, "approval.default": "allow"},
+                providers={"anthropic": ScriptedProvider([ToolCall("a", "fetch_url", {"url": url}), "seen"])},
+                tools=["fetch_url"],
+            ) as runtime:
                 session = await runtime.session(model=MODEL)
                 await session.send("what is there?")
                 (result,) = (await session.path())[2].results
@@ -85,8 +86,10 @@ async def test_tools_reach_private_hosts_only_where_the_user_allows_them() -> No
 
 async def test_a_configured_model_answers_as_its_entry_says() -> None:
     settings = {"models.short.provider": "openai-chat", "models.short.model": "gpt-4.1", "models.short.max_tokens": 77}
-    async with memory_runtime({**settings, "models.short.temperature": 0.5}) as runtime:
-        provider = runtime.providers["openai-chat"] = ScriptedProvider(["brief", "free"])
+    provider = ScriptedProvider(["brief", "free"])
+    async with memory_runtime(
+        {**settings, "models.short.temperature": 0.5}, providers={"openai-chat": provider}
+    ) as runtime:
         session = await runtime.session(model="short")
         await session.send("hello")
         sampling = provider.prompts[0].sampling

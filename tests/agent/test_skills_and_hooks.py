@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -31,10 +32,15 @@ def write_skill(folder: Path, text: str = SKILL) -> None:
     (folder / "SKILL.md").write_text(text)
 
 
+def opened(settings: dict[str, Any], **options: Any) -> AbstractAsyncContextManager[Runtime]:
+    providers = {"anthropic": ScriptedProvider([])}
+    return memory_runtime({"approval.default": "allow", **settings}, providers=providers, tools="all", **options)
+
+
 def equip(runtime: Runtime, *answers: Any) -> ScriptedProvider:
-    provider = runtime.providers["anthropic"] = ScriptedProvider(answers)
-    runtime.tools = runtime.built_in_tools()
-    runtime.rule = lambda _tool, _subject: "allow"
+    provider = runtime.providers["anthropic"]
+    assert isinstance(provider, ScriptedProvider)
+    provider.add(*answers)
     return provider
 
 
@@ -62,8 +68,7 @@ def test_skills_of_a_project_count_only_in_a_trusted_folder(tmp_path: Path) -> N
 
 async def test_a_skill_is_listed_in_the_prompt_and_read_by_the_model(tmp_path: Path) -> None:
     write_skill(tmp_path / ".agents" / "skills" / "release")
-    async with memory_runtime({"trusted_folders": [str(tmp_path)]}) as runtime:
-        runtime.reads_instructions = True
+    async with opened({"trusted_folders": [str(tmp_path)]}, instructions=True) as runtime:
         calls = [ToolCall("a", "use_skill", {"name": "release"}), ToolCall("b", "use_skill", {"name": "x"})]
         provider = equip(runtime, calls, "Done.")
         session = await runtime.session(model=MODEL, workspace=str(tmp_path))
@@ -81,7 +86,7 @@ async def test_hooks_run_beside_calls_and_can_refuse_them(tmp_path: Path) -> Non
         "hooks.after_tool": [{"tool": "read_file", "command": "echo two lines too long; exit 2"}],
     }
     (tmp_path / "a.txt").write_text("alpha\n")
-    async with memory_runtime(hooks) as runtime:
+    async with opened(hooks) as runtime:
         calls = [
             ToolCall("a", "write_file", {"path": "new.txt", "content": "x"}),
             ToolCall("b", "read_file", {"path": "a.txt"}),

@@ -25,13 +25,16 @@ class Talk:
 
     def __init__(self, runtime: Runtime, workspace: Path) -> None:
         self.runtime = runtime
+        provider = runtime.providers["anthropic"]
+        assert isinstance(provider, ScriptedProvider)
+        self.provider = provider
         self.workspace = workspace
         self.session_id = ""
         self.notices: list[str] = []
 
     async def say(self, words: str, *calls: ToolCall) -> str:
         """One turn, in a session that is opened anew; gives what was told before the words, or nothing."""
-        self.runtime.providers["anthropic"] = ScriptedProvider([*calls, "all right"])
+        self.provider.add(*calls, "all right")
         session = await self.runtime.session(self.session_id, model=MODEL, workspace=str(self.workspace))
         self.session_id = session.id
         before = len(await session.path())
@@ -49,7 +52,7 @@ def workspace(tmp_path: Path) -> Path:
 
 async def test_a_mentioned_file_is_told_whole_once_then_as_a_diff_then_not_at_all(workspace: Path) -> None:
     app = workspace / "app.py"
-    async with memory_runtime() as runtime:
+    async with memory_runtime(providers={"anthropic": ScriptedProvider([])}) as runtime:
         talk = Talk(runtime, workspace)
         assert await talk.say("look at @app.py, please") == f"[file: app.py]\n{app.read_text()}"
         assert await talk.say("anything new?") == ""
@@ -68,19 +71,22 @@ async def test_a_mentioned_file_is_told_whole_once_then_as_a_diff_then_not_at_al
 
 async def test_what_the_agent_read_or_changed_itself_is_not_told_again(workspace: Path) -> None:
     app = workspace / "app.py"
-    async with memory_runtime({"approval": {"rules": [{"tool": "edit_file", "action": "allow"}]}}) as runtime:
-        runtime.tools = {"read_file": Tool(read_file), "edit_file": edit_file}
+
+    @tool
+    def touch() -> str:
+        """Change it in the middle of a turn."""
+        app.write_text(app.read_text() + "five\n")
+        return "done"
+
+    async with memory_runtime(
+        {"approval": {"rules": [{"tool": "edit_file", "action": "allow"}]}},
+        providers={"anthropic": ScriptedProvider([])},
+        tools=[Tool(read_file), edit_file, touch],
+    ) as runtime:
         talk = Talk(runtime, workspace)
         await talk.say("look at @app.py")
         app.write_text(app.read_text() + "four\n")
 
-        @tool
-        def touch() -> str:
-            """Change it in the middle of a turn."""
-            app.write_text(app.read_text() + "five\n")
-            return "done"
-
-        runtime.tools["touch"] = touch
         read = ToolCall("r", "read_file", {"path": "./app.py"})
         assert "+four" in await talk.say("go", ToolCall("t", "touch"), read)
         assert await talk.say("what is new?") == "", "it was read after the change"
@@ -92,7 +98,7 @@ async def test_what_the_agent_read_or_changed_itself_is_not_told_again(workspace
 
 
 async def test_a_fork_from_before_has_not_seen_the_file(workspace: Path) -> None:
-    async with memory_runtime() as runtime:
+    async with memory_runtime(providers={"anthropic": ScriptedProvider([])}) as runtime:
         talk = Talk(runtime, workspace)
         await talk.say("hello")
         session = await runtime.session(talk.session_id)
@@ -112,15 +118,16 @@ async def test_auto_context_follows_globs_and_leaves_out_what_git_ignores(worksp
     (workspace / "src" / "lib.py").write_text("lib\n")
     (workspace / "src" / "logo.py").write_bytes(sample_png())
     (workspace / "notes.txt").write_text("not asked for\n")
-    async with memory_runtime() as runtime:
-        runtime.auto_context = ("*.py",)
+    async with memory_runtime(
+        {"context.auto_context": ["*.py"]}, providers={"anthropic": ScriptedProvider([])}
+    ) as runtime:
         talk = Talk(runtime, workspace)
         told = await talk.say("hello")
         assert "[file: app.py]" in told
         assert "[file: src/lib.py]\nlib\n" in told
         assert "made" not in told
         assert "not asked for" not in told
-        assert talk.notices == ["src/logo.py is no text file and is not tracked; attach it to send it"]
+        assert talk.notices == ["src/logo.py is not a text file and is not tracked; attach it to send it"]
         (workspace / "src" / "new.py").write_text("new\n")
         assert await talk.say("and now?") == "[file: src/new.py]\nnew\n"
 
@@ -128,7 +135,7 @@ async def test_auto_context_follows_globs_and_leaves_out_what_git_ignores(worksp
 @pytest.mark.parametrize(
     ("mention", "notice"),
     [
-        ("@photo.png", "photo.png is no text file and is not tracked; attach it to send it"),
+        ("@photo.png", "photo.png is not a text file and is not tracked; attach it to send it"),
         ("@.env", ".env may hold secrets and is not tracked; attach it to send it"),
         ("@../outside.txt", "is outside the workspace and is not tracked; attach it to send it"),
         ("@link.txt", "link.txt is outside the workspace and is not tracked; attach it to send it"),
@@ -148,15 +155,14 @@ async def test_what_cannot_be_tracked_is_refused_with_a_notice(mention: str, not
     (workspace / "large.txt").write_text("x" * (MAX_FILE_BYTES + 1))
     (tmp_path / "outside.txt").write_text("outside\n")
     (workspace / "link.txt").symlink_to(tmp_path / "outside.txt")
-    async with memory_runtime() as runtime:
+    async with memory_runtime(providers={"anthropic": ScriptedProvider([])}) as runtime:
         talk = Talk(runtime, workspace)
         assert await talk.say(f"look at {mention}") == ""
         assert [text.endswith(notice) for text in talk.notices] == ([True] if notice else [])
 
 
 async def test_a_face_can_track_a_file_for_the_user(workspace: Path) -> None:
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["all right"])
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(["all right"])}) as runtime:
         session = await runtime.session(model=MODEL, workspace=str(workspace))
         session.track("app.py")
         await session.send("hello")
@@ -166,8 +172,7 @@ async def test_a_face_can_track_a_file_for_the_user(workspace: Path) -> None:
 async def test_only_the_users_own_words_mention_files_not_the_files_that_are_attached(workspace: Path) -> None:
     letter = workspace / "letter.txt"
     letter.write_text("Please look at @app.py\n")
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["all right"])
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(["all right"])}) as runtime:
         session = await runtime.session(model=MODEL, workspace=str(workspace))
         await session.send("what does it say?", letter)
         assert len(await session.path()) == 2
@@ -175,7 +180,7 @@ async def test_only_the_users_own_words_mention_files_not_the_files_that_are_att
 
 async def test_a_file_that_was_dropped_from_the_prompt_is_told_anew(workspace: Path) -> None:
     """What the model no longer has before it cannot be the base of a diff."""
-    async with memory_runtime() as runtime:
+    async with memory_runtime(providers={"anthropic": ScriptedProvider([])}) as runtime:
         talk = Talk(runtime, workspace)
         await talk.say("look at @app.py")
         await talk.say("one")
@@ -186,7 +191,7 @@ async def test_a_file_that_was_dropped_from_the_prompt_is_told_anew(workspace: P
 
 
 async def test_a_text_that_was_swept_is_told_whole(workspace: Path) -> None:
-    async with memory_runtime() as runtime:
+    async with memory_runtime(providers={"anthropic": ScriptedProvider([])}) as runtime:
         talk = Talk(runtime, workspace)
         await talk.say("look at @app.py")
         view = (await runtime.sessions.get(talk.session_id)).settings["tracked"]

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from loom.agent.services import TurnLimits
 from loom.config import load_config
 from loom.content.blocks import ToolCall
 from loom.content.messages import broken_pairs, text_of, user
@@ -44,12 +45,14 @@ MODEL = "anthropic/claude-opus-5"
 
 
 @asynccontextmanager
-async def runtime_at(folder: Path, answers: Sequence[ScriptedAnswer] = (), *tools: Tool) -> AsyncGenerator[Runtime]:
+async def runtime_at(
+    folder: Path, answers: Sequence[ScriptedAnswer] = (), *tools: Tool | str, limits: TurnLimits | None = None
+) -> AsyncGenerator[Runtime]:
     """One of several runtimes that share a data folder, as processes do."""
     config = load_config(cwd=folder, environ={"LOOM_HOME": str(folder)})
-    async with Runtime.open(config) as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(answers)
-        runtime.tools = {found.name: found for found in tools}
+    async with Runtime.open(
+        config, providers={"anthropic": ScriptedProvider(answers)}, tools=tools, limits=limits
+    ) as runtime:
         yield runtime
 
 
@@ -136,8 +139,7 @@ async def test_two_processes_that_speak_at_once_are_both_heard(tmp_path: Path) -
 
 
 async def test_a_message_whose_model_is_unknown_fails_and_does_not_wait_for_ever() -> None:
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["fine"])
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(["fine"])}) as runtime:
         session = await runtime.session(model=MODEL)
         await session.post("whom?", model="nowhere/at-all")
         await session.post("me")
@@ -148,8 +150,7 @@ async def test_a_message_whose_model_is_unknown_fails_and_does_not_wait_for_ever
 
 
 async def test_a_removed_message_is_not_said_and_the_others_are() -> None:
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["two!"])
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(["two!"])}) as runtime:
         session = await runtime.session(model=MODEL)
         first = await session.post("one")
         await session.post("two")
@@ -174,8 +175,8 @@ async def test_posting_tells_of_bad_media_before_anything_is_kept_and_of_odd_one
 
 async def test_tracked_files_that_a_posted_message_mentions_are_told(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("remember the milk")
-    async with memory_runtime() as runtime:
-        provider = runtime.providers["anthropic"] = ScriptedProvider(["noted"])
+    provider = ScriptedProvider(["noted"])
+    async with memory_runtime(providers={"anthropic": provider}) as runtime:
         session = await runtime.session(model=MODEL, workspace=str(tmp_path))
         await session.post("what do @notes.txt say?")
         await worked(session)
@@ -184,8 +185,7 @@ async def test_tracked_files_that_a_posted_message_mentions_are_told(tmp_path: P
 
 async def test_whoever_listens_hears_of_every_write(tmp_path: Path) -> None:
     heard: list[tuple[str, int]] = []
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["hello"])
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(["hello"])}) as runtime:
         runtime.events.subscribe(lambda session_id, seq, _: heard.append((session_id, seq)))
         session = await runtime.session(model=MODEL)
         await session.post("hi")
@@ -200,8 +200,7 @@ async def test_whoever_listens_hears_of_every_write(tmp_path: Path) -> None:
 
 async def test_several_answers_are_siblings_and_the_head_is_at_the_last() -> None:
     """Row 89."""
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["1", "3", "5"])
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(["1", "3", "5"])}) as runtime:
         session = await runtime.session(model=MODEL)
         reply = await session.send("roll a die", n=3)
         assert [reply.text, *(sibling.text for sibling in reply.siblings)] == ["5", "1", "3"]
@@ -212,8 +211,7 @@ async def test_several_answers_are_siblings_and_the_head_is_at_the_last() -> Non
 
 
 async def test_a_posted_message_gets_as_many_answers_as_it_asked_for() -> None:
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["1", "3", "5"])
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(["1", "3", "5"])}) as runtime:
         session = await runtime.session(model=MODEL)
         queued = await session.post("roll a die", n=3)
         events = await worked(session)
@@ -228,10 +226,8 @@ async def test_another_answer_stands_beside_the_first_whatever_the_turn_held() -
         """Show."""
         return sample_png(8, 8)
 
-    async with memory_runtime() as runtime:
-        answers: list[ScriptedAnswer] = [ToolCall("a", "show"), "blue", "navy", "teal", "green"]
-        provider = runtime.providers["anthropic"] = ScriptedProvider(answers)
-        runtime.tools = {"show": show}
+    provider = ScriptedProvider([ToolCall("a", "show"), "blue", "navy", "teal", "green"])
+    async with memory_runtime(providers={"anthropic": provider}, tools=[show]) as runtime:
         session = await runtime.session(model=MODEL)
         first = await session.send("which colour?")
         events = [event async for event in session.regenerate()]
@@ -249,8 +245,9 @@ async def test_another_answer_stands_beside_the_first_whatever_the_turn_held() -
 
 
 async def test_another_answer_that_does_not_come_leaves_the_first_in_its_place() -> None:
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["here", Overloaded("busy"), NotAuthorised("no")])
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider(["here", Overloaded("busy"), NotAuthorised("no")])}
+    ) as runtime:
         session = await runtime.session(model=MODEL)
         reply = await session.send("where?")
         events = [event async for event in session.regenerate(n=2)]
@@ -267,8 +264,8 @@ async def test_another_answer_that_does_not_come_leaves_the_first_in_its_place()
 
 async def test_another_answer_does_not_make_the_agent_forget_the_files_that_it_knows(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("one\ntwo\nthree\nfour\nfive\n")
-    async with memory_runtime() as runtime:
-        provider = runtime.providers["anthropic"] = ScriptedProvider(["a", "b", "c"])
+    provider = ScriptedProvider(["a", "b", "c"])
+    async with memory_runtime(providers={"anthropic": provider}) as runtime:
         session = await runtime.session(model=MODEL, workspace=str(tmp_path))
         await session.send("look at @notes.txt")
         [event async for event in session.regenerate()]
@@ -286,9 +283,9 @@ async def test_what_a_tool_put_into_the_conversation_is_no_question() -> None:
         await context.inject("injected", sample_png(8, 8))
         return "done"
 
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([ToolCall("a", "put"), "first", "second"])
-        runtime.tools = {"put": put}
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider([ToolCall("a", "put"), "first", "second"])}, tools=[put]
+    ) as runtime:
         session = await runtime.session(model=MODEL)
         await session.send("go")
         [event async for event in session.regenerate()]
@@ -296,8 +293,7 @@ async def test_what_a_tool_put_into_the_conversation_is_no_question() -> None:
 
 
 async def test_a_question_that_is_said_differently_is_a_sibling_of_the_first() -> None:
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["4", "6", "seven"])
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(["4", "6", "seven"])}) as runtime:
         session = await runtime.session(model=MODEL)
         first = await session.send("2+2?")
         other = await session.send("3+3?", parent=first.parent)
@@ -483,7 +479,7 @@ async def test_of_a_resumed_turn_only_the_calls_that_had_not_begun_run(tmp_path:
         await session.answer(asked.approval, "deny", "not today")
         await worked(session)
         results = [text_of(result) for message in await session.path() for result in message.results]
-        assert results == ["noted", "the user said no: not today"]
+        assert results == ["noted", "the user denied it: not today"]
         assert runs == ["note"]
         assert not mark.exists()
 
@@ -533,9 +529,8 @@ async def test_an_open_approval_can_be_given_up_by_cancelling_or_by_saying_somet
 
 
 async def test_a_turn_that_fails_raises_the_error_that_it_failed_with() -> None:
-    async with memory_runtime() as runtime:
-        failures: list[LoomError] = [RateLimited("slow down", hint="Wait."), NotAuthorised("no key"), ConfigError("x")]
-        runtime.providers["anthropic"] = ScriptedProvider(failures)
+    failures: list[LoomError] = [RateLimited("slow down", hint="Wait."), NotAuthorised("no key"), ConfigError("x")]
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(failures)}) as runtime:
         session = await runtime.session(model=MODEL)
         for failure in failures:
             with pytest.raises(type(failure)) as caught:
@@ -546,8 +541,7 @@ async def test_a_turn_that_fails_raises_the_error_that_it_failed_with() -> None:
 
 async def test_notices_of_the_door_reach_whoever_watches_a_posted_message(tmp_path: Path) -> None:
     (tmp_path / "photo.jpg").write_bytes(sample_png())
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["long"])
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(["long"])}) as runtime:
         session = await runtime.session(model=MODEL)
         queued = await session.post("read", tmp_path / "photo.jpg")
         assert queued.notices
@@ -558,8 +552,7 @@ async def test_notices_of_the_door_reach_whoever_watches_a_posted_message(tmp_pa
 async def test_a_message_that_is_cancelled_before_its_turn_has_begun_is_said_once_and_told_of() -> None:
     """F17: cancelled at every moment until the turn runs."""
     for moment in range(40):
-        async with memory_runtime() as runtime:
-            runtime.providers["anthropic"] = ScriptedProvider(["answer"] * 5)
+        async with memory_runtime(providers={"anthropic": ScriptedProvider(["answer"] * 5)}) as runtime:
             session = await runtime.session(model=MODEL)
             await session.post("one")
             working = asyncio.create_task(worked(session))

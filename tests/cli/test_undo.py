@@ -6,6 +6,7 @@ import asyncio
 from pathlib import Path
 
 from cli.loom_command import Loom
+from loom.agent.gate import Allow
 from loom.config import load_config
 from loom.content.blocks import ToolCall
 from loom.runtime import Runtime
@@ -14,17 +15,21 @@ from loom.testing import ScriptedProvider
 
 async def change_files(loom: Loom) -> None:
     config = load_config(cwd=loom.folder, environ={"LOOM_HOME": str(loom.home)})
-    async with Runtime.open(config) as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(
-            [
-                ToolCall("c1", "read_file", {"path": "a.txt"}),
-                ToolCall("c2", "edit_file", {"path": "a.txt", "old": "one", "new": "1"}),
-                ToolCall("c3", "write_file", {"path": "b.txt", "content": "new\n"}),
-                "Done.",
-            ]
-        )
-        runtime.tools = runtime.built_in_tools()
-        runtime.rule = lambda _tool, _subject: "allow"
+    async with Runtime.open(
+        config,
+        providers={
+            "anthropic": ScriptedProvider(
+                [
+                    ToolCall("c1", "read_file", {"path": "a.txt"}),
+                    ToolCall("c2", "edit_file", {"path": "a.txt", "old": "one", "new": "1"}),
+                    ToolCall("c3", "write_file", {"path": "b.txt", "content": "new\n"}),
+                    "Done.",
+                ]
+            )
+        },
+        tools="all",
+        approve=lambda _: Allow(),
+    ) as runtime:
         session = await runtime.session(model="anthropic/claude-opus-5", workspace=str(loom.folder))
         await session.send("go")
 

@@ -248,9 +248,10 @@ async def named(context: loom.ToolContext) -> Any:
 async def test_whatever_a_tool_returns_the_session_goes_on(
     function: Callable[..., Any], is_error: bool, said: str
 ) -> None:
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([ToolCall("a", "odd"), "Done.", "Still here."])
-        runtime.tools = {"odd": loom.tool(name="odd")(function)}
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider([ToolCall("a", "odd"), "Done.", "Still here."])},
+        tools={"odd": loom.tool(name="odd")(function)},
+    ) as runtime:
         session = await runtime.session(model="anthropic/claude-opus-5")
         await session.send(Markup("go"))
         again = await runtime.session(session.id)

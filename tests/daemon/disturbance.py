@@ -39,6 +39,7 @@ from postgres_server import PostgresServer
 
 RULES: Final = {"LOOM_APPROVAL__RULES": '[{"tool": "run_command", "action": "allow"}]', "LOOM_SANDBOX__MODE": "off"}
 Disturb: TypeAlias = Callable[[random.Random], Awaitable[None]]
+PROGRESS_SECONDS: Final = 5.0
 SETTLED_SECONDS: Final = 120.0
 """How long the last turns may take to end by themselves, on a machine that does other things."""
 
@@ -88,6 +89,7 @@ class Conversation:
         self.workspace = workspace
         self.accepted: list[int] = []
         self.seen: list[str] = []
+        self.events_seen = 0
         self._daemons = daemons
         self._chance = chance
 
@@ -132,6 +134,7 @@ class Conversation:
                     async for seq, event in session.events(after):
                         if isinstance(event, TextDelta):
                             self.seen.append(event.text)
+                        self.events_seen += 1
                         after = seq
             await asyncio.sleep(0.05)
 
@@ -186,6 +189,16 @@ class Conversation:
         outcome.words += len(seen.split())
 
 
+async def _wait_for_progress(talks: Sequence[Conversation]) -> None:
+    """Until watchers have seen something new, so that turns are disturbed however slow the machine is. Where that takes
+    long, all turns may stand still, which must be disturbed as well."""
+    before = sum(talk.events_seen for talk in talks)
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PROGRESS_SECONDS):
+            while sum(talk.events_seen for talk in talks) == before:  # noqa: ASYNC110  other tasks decide
+                await asyncio.sleep(0.02)
+
+
 def _check_prefix(found: str, whole: str, what: str, other: str) -> None:
     same = next((at for at, (one, two) in enumerate(zip(found, whole, strict=False)) if one != two), len(found))
     around = slice(max(0, same - 60), same + 60)
@@ -216,6 +229,7 @@ async def run_disturbed(
     watching = [asyncio.create_task(talk.watch()) for talk in talks]
     talking = [asyncio.create_task(talk.talk(is_over.is_set)) for talk in talks]
     for done in range(times):
+        await _wait_for_progress(talks)
         await disturb(chance)
         report(done + 1)
     is_over.set()
@@ -261,7 +275,7 @@ def _started(daemons: list[ForkedDaemon]) -> Iterator[list[ForkedDaemon]]:
             daemon.start()
         yield daemons
         for daemon in daemons:
-            assert "Traceback" not in daemon.log(), daemon.log()[-3000:]
+            assert "ERROR loom" not in daemon.log(), daemon.log()[-3000:]
     finally:
         for daemon in daemons:
             daemon.kill()

@@ -16,7 +16,7 @@ import sys
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack
 
 import uvicorn
 
@@ -25,6 +25,7 @@ from loom.daemon.app import App, create_app
 from loom.daemon.auth import Auth
 from loom.daemon.serve import listen
 from loom.runtime import Runtime
+from loom.runtime.options import RuntimeKeywords
 from loom.testing import memory_runtime
 from made import run
 
@@ -73,9 +74,12 @@ async def serving(runtime: Runtime) -> AsyncGenerator[Served]:
 
 
 @asynccontextmanager
-async def served(settings: Mapping[str, Any] | None = None) -> AsyncGenerator[Served]:
+async def served(
+    settings: Mapping[str, Any] | None = None, **options: Unpack[RuntimeKeywords]
+) -> AsyncGenerator[Served]:
     """With a database in memory."""
-    async with memory_runtime({"model": "loom/spark", **(settings or {})}) as runtime, serving(runtime) as found:
+    settings = {"model": "loom/spark", **(settings or {})}
+    async with memory_runtime(settings, **options) as runtime, serving(runtime) as found:
         yield found
 
 

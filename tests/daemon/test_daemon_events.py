@@ -78,8 +78,7 @@ async def test_a_damaged_event_is_told_as_such_and_the_rest_is_read() -> None:
 
 async def test_a_call_names_its_arguments_also_where_its_beginning_was_not_read(tmp_path: Path) -> None:
     (tmp_path / "shot.png").write_bytes(sample_png(32, 24))
-    async with served() as daemon, daemon.client() as client:
-        daemon.runtime.tools = daemon.runtime.built_in_tools()
+    async with served(tools="all") as daemon, daemon.client() as client:
         session = await client.session(workspace=str(tmp_path))
         await session.send("!tool read_file shot.png")
         events = await daemon.runtime.events.after(session.id, 0)
@@ -96,8 +95,7 @@ async def test_everything_that_is_sent_is_as_the_reference_says(tmp_path: Path) 
     (tmp_path / "shot.png").write_bytes(sample_png(32, 24))
     reference = document("1")
     messages = reference["components"]["messages"]
-    async with served() as daemon, daemon.client() as client:
-        daemon.runtime.tools = daemon.runtime.built_in_tools()
+    async with served(tools="all") as daemon, daemon.client() as client:
         session = await client.session(workspace=str(tmp_path))
         await session.send("!think 10ms\n!image bars 1 2\n!tool read_file shot.png")
         kinds: set[str] = set()

@@ -62,9 +62,8 @@ async def test_bad_joins_are_answered_with_what_is_wrong_and_nothing_breaks() ->
 
 
 async def test_pictures_arrive_as_references_with_a_preview_and_on_request_with_their_bytes() -> None:
-    async with served({"approval.default": "allow"}) as daemon, daemon.client() as client:
+    async with served({"approval.default": "allow"}, tools="all") as daemon, daemon.client() as client:
         (Path(daemon.runtime.config.home) / "shot.png").write_bytes(sample_png(48, 36))
-        daemon.runtime.tools = daemon.runtime.built_in_tools()
         session = await client.session(workspace=daemon.runtime.config.home)
         said = "!image bars 3 5 8\n!tool read_file shot.png"
         assert isinstance([event async for event in session.stream(said)][-1], TurnFinished)

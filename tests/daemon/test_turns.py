@@ -11,6 +11,7 @@ import httpx2
 import pytest
 
 from daemon.running import TOKEN, Served, served, serving, until
+from loom.agent.gate import Allow
 from loom.client import RemoteSession
 from loom.config import load_config
 from loom.content.messages import assistant, broken_pairs, user
@@ -95,9 +96,7 @@ async def test_the_same_message_sent_again_is_one_message() -> None:
 
 
 async def test_a_turn_is_cancelled_at_any_point_and_the_session_goes_on() -> None:
-    async with served() as daemon, daemon.client() as client:
-        daemon.runtime.tools = {"mark": mark}
-        daemon.runtime.rule = lambda tool, subject: "allow"
+    async with served(tools=[mark], approve=lambda _: Allow()) as daemon, daemon.client() as client:
         session = await client.session(workspace=daemon.runtime.config.home)
         points = random.Random(7)
         for number in range(25):
@@ -182,8 +181,7 @@ async def asked(session: RemoteSession) -> ApprovalRequested:
 
 
 async def test_an_approval_is_answered_once_and_only_while_somebody_waits() -> None:
-    async with served() as daemon, daemon.client() as client:
-        daemon.runtime.tools = {"mark": mark}
+    async with served(tools=[mark]) as daemon, daemon.client() as client:
         session = await client.session(workspace=daemon.runtime.config.home)
         await session.post("!tool mark yes")
         request = await asked(session)
@@ -200,8 +198,10 @@ async def test_an_approval_is_answered_once_and_only_while_somebody_waits() -> N
 
 
 async def test_more_answers_are_siblings_and_regenerating_survives_in_the_queue() -> None:
-    async with served() as daemon, daemon.client() as client:
-        daemon.runtime.providers["anthropic"] = ScriptedProvider(["one", "two", "three", "four", "five"])
+    async with (
+        served(providers={"anthropic": ScriptedProvider(["one", "two", "three", "four", "five"])}) as daemon,
+        daemon.client() as client,
+    ):
         session = await client.session(model="anthropic/claude-opus-5")
         reply = await session.send("count", n=3)
         assert [answer.text for answer in (*reply.siblings, reply)] == ["one", "two", "three"]
@@ -226,35 +226,35 @@ async def test_a_session_that_is_deleted_in_mid_turn_takes_nobody_down() -> None
 
 async def test_a_daemon_that_stops_leaves_approvals_open_and_hands_other_turns_over(tmp_path: Path) -> None:
     config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)}, flags={"model": "loom/spark"})
-    async with Runtime.open(config) as runtime:
-        runtime.tools = {"mark": mark}
-        async with serving(runtime) as daemon, daemon.client(patience_seconds=0) as client:
-            waiting = await client.session(workspace=str(tmp_path))
-            talking = await client.session()
-            await waiting.post("!tool mark late")
-            request = await asked(waiting)
-            await talking.post("!slow 20tps\n!tokens 80")
-            await talking.post("!echo after all")
-            await until(lambda: daemon.app.daemon.turns.active == 2)
-            await asyncio.sleep(0.3)
-            await daemon.app.daemon.turns.stop(0.1)
-            with pytest.raises(Draining):
-                await daemon.app.daemon.turns.post(talking.id, "too late")
-            assert not daemon.app.daemon.turns.active
-            assert not await runtime.leases.holder(waiting.id)
-            assert (await daemon.runtime.library.info(waiting.id)).state == "waiting"
-    async with Runtime.open(config) as runtime:
-        runtime.tools = {"mark": mark}
-        async with serving(runtime) as daemon, daemon.client() as client:
-            waiting = await client.session(waiting.id)
-            assert [open_.approval for open_ in await waiting.approvals()] == [request.approval]
-            await waiting.answer(request.approval, "once")
-            await idle(daemon, waiting.id)
-            await idle(daemon, talking.id)
-            assert (tmp_path / "marks").read_text() == "late\n"
-            path = await (await client.session(talking.id)).path()
-            assert [message.role for message in path] == ["user", "assistant", "assistant", "user", "assistant"]
-            assert path[-1].text == "after all"
-            assert f"{path[1].text}{path[2].text}".startswith("This is sentence 1 of a long answer"), "nothing is lost"
-            for session_id in (waiting.id, talking.id):
-                await check_ended(daemon, session_id)
+    async with (
+        Runtime.open(config, tools=[mark]) as runtime,
+        serving(runtime) as daemon,
+        daemon.client(patience_seconds=0) as client,
+    ):
+        waiting = await client.session(workspace=str(tmp_path))
+        talking = await client.session()
+        await waiting.post("!tool mark late")
+        request = await asked(waiting)
+        await talking.post("!slow 20tps\n!tokens 80")
+        await talking.post("!echo after all")
+        await until(lambda: daemon.app.daemon.turns.active == 2)
+        await asyncio.sleep(0.3)
+        await daemon.app.daemon.turns.stop(0.1)
+        with pytest.raises(Draining):
+            await daemon.app.daemon.turns.post(talking.id, "too late")
+        assert not daemon.app.daemon.turns.active
+        assert not await runtime.leases.holder(waiting.id)
+        assert (await daemon.runtime.library.info(waiting.id)).state == "waiting"
+    async with Runtime.open(config, tools=[mark]) as runtime, serving(runtime) as daemon, daemon.client() as client:
+        waiting = await client.session(waiting.id)
+        assert [open_.approval for open_ in await waiting.approvals()] == [request.approval]
+        await waiting.answer(request.approval, "once")
+        await idle(daemon, waiting.id)
+        await idle(daemon, talking.id)
+        assert (tmp_path / "marks").read_text() == "late\n"
+        path = await (await client.session(talking.id)).path()
+        assert [message.role for message in path] == ["user", "assistant", "assistant", "user", "assistant"]
+        assert path[-1].text == "after all"
+        assert f"{path[1].text}{path[2].text}".startswith("This is sentence 1 of a long answer"), "nothing is lost"
+        for session_id in (waiting.id, talking.id):
+            await check_ended(daemon, session_id)

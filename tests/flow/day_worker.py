@@ -9,6 +9,7 @@ import asyncio
 import sys
 from pathlib import Path
 
+from loom.agent.gate import Allow, ApprovalRequest, Ask
 from loom.config import load_config
 from loom.content.blocks import ToolCall
 from loom.events import ApprovalRequested
@@ -19,25 +20,23 @@ MODEL = "anthropic/claude-opus-5"
 TODOS = [{"text": "find the bug", "state": "in_progress"}, {"text": "fix it"}, {"text": "look at the page"}]
 
 
-def decide(tool: str, _subject: str) -> str | None:
-    return None if tool == "edit_file" else "allow"
+def decide(request: ApprovalRequest) -> Allow | Ask:
+    return Ask() if request.tool == "edit_file" else Allow()
 
 
 async def work(home: str, workspace: str) -> None:
-    async with Runtime.open(load_config(cwd=Path(workspace), environ={"LOOM_HOME": home})) as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(
-            [
-                ToolCall("a1", "update_todos", {"todos": TODOS}),
-                ToolCall("a2", "run_command", {"command": "python3 check.py"}),
-                [
-                    ToolCall("a3", "search_files", {"pattern": "def total", "around": 2}),
-                    ToolCall("a4", "read_file", {"path": "shop.py"}),
-                ],
-                ToolCall("a5", "edit_file", {"path": "shop.py", "old": "sum(prices) + 1", "new": "sum(prices)"}),
-            ]
-        )
-        runtime.tools = runtime.built_in_tools()
-        runtime.rule = decide
+    answers = [
+        ToolCall("a1", "update_todos", {"todos": TODOS}),
+        ToolCall("a2", "run_command", {"command": "python3 check.py"}),
+        [
+            ToolCall("a3", "search_files", {"pattern": "def total", "around": 2}),
+            ToolCall("a4", "read_file", {"path": "shop.py"}),
+        ],
+        ToolCall("a5", "edit_file", {"path": "shop.py", "old": "sum(prices) + 1", "new": "sum(prices)"}),
+    ]
+    config = load_config(cwd=Path(workspace), environ={"LOOM_HOME": home})
+    providers = {"anthropic": ScriptedProvider(answers)}
+    async with Runtime.open(config, providers=providers, tools="all", approve=decide) as runtime:
         session = await runtime.session(model=MODEL, workspace=workspace)
         async for event in session.stream("the check fails: fix it, then look at the page"):
             if isinstance(event, ApprovalRequested) and event.call.name == "edit_file":

@@ -14,13 +14,16 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import AsyncGenerator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import Any, Unpack
 
 from loom.content.blocks import ToolCall
+from loom.events import DecoderEvent
+from loom.prompt import Prompt
 from loom.providers.http import HttpProvider, Timeouts
 from loom.runtime import Runtime
+from loom.runtime.options import RuntimeKeywords
 from loom.testing import memory_runtime
 from providers.far_side import FarSide, Reply, Request, far_side, refusal
 from wire.streams import ndjson, sse
@@ -64,7 +67,11 @@ def is_question(request: Request) -> bool:
 
 @asynccontextmanager
 async def far_model(
-    wire: str, *answers: Answer, patience: Timeouts | None = None, given: bool = False
+    wire: str,
+    *answers: Answer,
+    patience: Timeouts | None = None,
+    given: bool = False,
+    **options: Unpack[RuntimeKeywords],
 ) -> AsyncGenerator[FarModel]:
     """A runtime whose model `far` is behind a socket; answers are given in order, the last one for ever.
 
@@ -80,18 +87,35 @@ async def far_model(
             return found
         return found(request) if callable(found) else speak(wire, found)
 
-    async with far_side(answer) as server, memory_runtime(settings(wire, server.url)) as runtime:
-        model = runtime.model("far")
-        if patience is not None or given:
-            runtime.providers[model.provider] = HttpProvider(
-                runtime.renditions, lambda _: "sk-far-away-0123", patience=patience or Timeouts(attempts=1)
-            )
+    provider = GivenProvider(patience or Timeouts(attempts=1))
+    if patience is not None or given:
+        options["providers"] = {PLATFORMS[wire][0]: provider}
+    async with (
+        far_side(answer) as server,
+        memory_runtime(settings(wire, server.url), **options) as runtime,
+        provider.open(runtime),
+    ):
+        yield FarModel(wire, server, runtime)
+
+
+class GivenProvider:
+    """A provider that is handed in, and that reads media from the runtime it is handed to."""
+
+    def __init__(self, patience: Timeouts) -> None:
+        self._patience = patience
+        self._http: HttpProvider | None = None
+
+    @asynccontextmanager
+    async def open(self, runtime: Runtime) -> AsyncGenerator[None]:
+        self._http = HttpProvider(runtime.renditions, lambda _: "sk-far-away-0123", patience=self._patience)
         try:
-            yield FarModel(wire, server, runtime)
+            yield
         finally:
-            provider = runtime.providers.get(model.provider)
-            if isinstance(provider, HttpProvider):
-                await provider.close()
+            await self._http.close()
+
+    def stream(self, prompt: Prompt) -> AsyncIterator[DecoderEvent]:
+        assert self._http is not None
+        return self._http.stream(prompt)
 
 
 def settings(wire: str, url: str, name: str = "far", **capabilities: bool) -> dict[str, Any]:

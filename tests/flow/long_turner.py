@@ -19,9 +19,8 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import NamedTuple
 
-import msgspec
-
 from flow.turner import MODEL, Fuse, config_of, say
+from loom.agent.services import TurnLimits
 from loom.config import load_config
 from loom.content.blocks import ToolCall
 from loom.content.messages import media_of
@@ -70,12 +69,14 @@ def page_tool(fuse: Fuse, steps: int, pictures: int) -> Tool:
 
 async def walk(folder: Path, session_id: str, length: int, steps: int, pictures: int) -> None:
     fuse = Fuse(length)
-    async with Runtime.open(config_of(folder)) as runtime:
-        runtime.turn_limits = msgspec.structs.replace(runtime.turn_limits, steps=steps + 1)
+    async with Runtime.open(
+        config_of(folder),
+        providers={"anthropic": Walker(fuse, steps)},
+        tools=[page_tool(fuse, steps, pictures)],
+        limits=TurnLimits(steps=steps + 1),
+    ) as runtime:
         runtime.database.write = fuse.around(runtime.database.write)
         runtime.media.put = fuse.around(runtime.media.put)
-        runtime.providers["anthropic"] = Walker(fuse, steps)
-        runtime.tools = {"turn_page": page_tool(fuse, steps, pictures)}
         session = await runtime.session(session_id)
         events = session.resume() if await session.path() else session.stream(QUESTION)
         async with events as found:

@@ -16,9 +16,11 @@ from loom.testing import ScriptedProvider
 
 
 async def main(folder: str) -> None:
-    async with Runtime.open(load_config(cwd=Path(folder), environ={"LOOM_HOME": folder})) as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([BOTH])
-        runtime.tools = {"pay": pay, "linger": linger}
+    async with Runtime.open(
+        load_config(cwd=Path(folder), environ={"LOOM_HOME": folder}),
+        providers={"anthropic": ScriptedProvider([BOTH])},
+        tools=[pay, linger],
+    ) as runtime:
         session = await runtime.session(model="anthropic/claude-opus-5")
         async for event in session.stream("pay bob"):
             if isinstance(event, ToolFinished):

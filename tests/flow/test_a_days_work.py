@@ -60,9 +60,9 @@ async def results(session: LocalSession) -> dict[str, ToolResult]:
 
 
 def script(runtime: Runtime, *answers: Any) -> None:
-    runtime.providers["anthropic"] = ScriptedProvider(answers)
-    runtime.tools = runtime.built_in_tools()
-    runtime.rule = decide
+    provider = runtime.providers["anthropic"]
+    assert isinstance(provider, ScriptedProvider)
+    provider.add(*answers)
 
 
 async def test_a_task_is_worked_through_with_a_kill_an_undo_and_a_summary(tmp_path: Path) -> None:
@@ -73,7 +73,8 @@ async def test_a_task_is_worked_through_with_a_kill_an_undo_and_a_summary(tmp_pa
 
     environ = {"LOOM_HOME": str(home), "PATH": os.environ["PATH"]}
     config = load_config(cwd=folder, environ=environ, flags={"sandbox.mode": "off"})
-    async with Runtime.open(config) as runtime:
+    providers = {"anthropic": ScriptedProvider([])}
+    async with Runtime.open(config, providers=providers, tools="all", approve=decide) as runtime:
         script(
             runtime,
             ToolCall("b1", "run_command", {"command": "python3 check.py"}),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +27,15 @@ def call(name: str, number: int = 1, **arguments: Any) -> ToolCall:
     return ToolCall(f"c{number}", name, arguments)
 
 
+def opened(settings: dict[str, Any] | None = None, **options: Any) -> AbstractAsyncContextManager[Runtime]:
+    given = {"providers": {"anthropic": ScriptedProvider([])}, "tools": "all", **options}
+    return memory_runtime({"approval.default": "allow", **(settings or {})}, **given)
+
+
 def equip(runtime: Runtime, *answers: Any) -> ScriptedProvider:
-    provider = runtime.providers["anthropic"] = ScriptedProvider(answers)
-    runtime.tools = runtime.built_in_tools()
-    runtime.rule = lambda _tool, _subject: "allow"
+    provider = runtime.providers["anthropic"]
+    assert isinstance(provider, ScriptedProvider)
+    provider.add(*answers)
     return provider
 
 
@@ -39,20 +45,17 @@ def words_in(prompt: Prompt) -> str:
 
 
 async def test_a_message_sent_during_a_turn_reaches_the_model_at_the_next_step(tmp_path: Path) -> None:
-    async with memory_runtime() as runtime:
+    @tool
+    async def wait() -> str:
+        """Give the user time to write."""
+        other = await runtime.session(session.id)
+        await other.steer("use tabs")
+        await other.post("a question of its own")
+        return "waited"
+
+    async with opened(tools=["all", wait]) as runtime:
         provider = equip(runtime, call("wait"), "As you wish.", "And now this.")
         session = await runtime.session(model=MODEL, workspace=str(tmp_path))
-
-        @tool
-        async def wait() -> str:
-            """Give the user time to write."""
-            other = await runtime.session(session.id)
-            await other.steer("use tabs")
-            await other.post("a question of its own")
-            return "waited"
-
-        runtime.tools["wait"] = wait
-        session = await runtime.session(session.id)
         await session.send("indent it")
         assert "use tabs" in words_in(provider.prompts[1])
         assert "a question of its own" not in words_in(provider.prompts[1])
@@ -64,7 +67,7 @@ async def test_a_message_sent_during_a_turn_reaches_the_model_at_the_next_step(t
 
 
 async def test_a_steering_message_without_a_running_turn_is_answered(tmp_path: Path) -> None:
-    async with memory_runtime() as runtime:
+    async with opened() as runtime:
         equip(runtime, "Hello.")
         session = await runtime.session(model=MODEL, workspace=str(tmp_path))
         await session.steer("hello")
@@ -73,7 +76,7 @@ async def test_a_steering_message_without_a_running_turn_is_answered(tmp_path: P
 
 
 async def test_the_todo_list_is_that_of_the_path(tmp_path: Path) -> None:
-    async with memory_runtime() as runtime:
+    async with opened() as runtime:
         first = call("update_todos", 1, todos=[{"text": "read"}, {"text": "write", "state": "in_progress"}])
         second = call("update_todos", 2, todos=[{"text": "read", "state": "done"}])
         wrong = call("update_todos", 3, todos=[{"text": " "}])
@@ -89,7 +92,7 @@ async def test_the_todo_list_is_that_of_the_path(tmp_path: Path) -> None:
 
 
 async def test_a_call_that_keeps_failing_is_named(tmp_path: Path) -> None:
-    async with memory_runtime() as runtime:
+    async with opened() as runtime:
         calls = [call("read_file", number, path="missing.txt") for number in range(4)]
         equip(runtime, *calls, call("read_file", 9, path="other.txt"), "I give up.")
         session = await runtime.session(model=MODEL, workspace=str(tmp_path))
@@ -99,7 +102,7 @@ async def test_a_call_that_keeps_failing_is_named(tmp_path: Path) -> None:
 
 
 async def test_a_background_process_lives_as_long_as_its_session(tmp_path: Path) -> None:
-    async with memory_runtime({"sandbox.mode": "off"}) as runtime:
+    async with opened({"sandbox.mode": "off"}) as runtime:
         server = "exec python3 -u -m http.server 0 --bind 127.0.0.1"
         equip(runtime, call("start_process", command=server, network=True), "Started.", call("read_output", 2), "Seen.")
         session = await runtime.session(model=MODEL, workspace=str(tmp_path))
@@ -129,7 +132,7 @@ async def test_a_background_process_lives_as_long_as_its_session(tmp_path: Path)
 
 
 async def test_processes_end_with_the_runtime(tmp_path: Path) -> None:
-    async with memory_runtime({"sandbox.mode": "off"}) as runtime:
+    async with opened({"sandbox.mode": "off"}) as runtime:
         equip(runtime, call("start_process", command="exec sleep 1000"), "Started.")
         session = await runtime.session(model=MODEL, workspace=str(tmp_path))
         await session.send("go")
@@ -139,7 +142,7 @@ async def test_processes_end_with_the_runtime(tmp_path: Path) -> None:
 
 
 async def test_a_screenshot_of_a_place_where_nothing_listens_says_so(tmp_path: Path) -> None:
-    async with memory_runtime() as runtime:
+    async with opened() as runtime:
         equip(runtime, call("screenshot", url="http://127.0.0.1:9/"), "Nothing there.")
         session = await runtime.session(model=MODEL, workspace=str(tmp_path))
         await session.send("look")
@@ -156,7 +159,7 @@ async def test_a_conversation_that_fills_the_window_is_summarised_by_itself_and_
     tmp_path: Path,
 ) -> None:
     long = "All work and no play. " * 800
-    async with memory_runtime({**SMALL, "context.compact_at": 0.1}) as runtime:
+    async with opened({**SMALL, "context.compact_at": 0.1}) as runtime:
         equip(runtime, "Noted: the code is 7719.", *["Yes."] * 3)
         session = await runtime.session(model="small", workspace=str(tmp_path))
         first = await session.send("the code word is OSPREY-7719", sample_png())
@@ -171,7 +174,7 @@ async def test_a_conversation_that_fills_the_window_is_summarised_by_itself_and_
         path = await session.path()
         assert "The user pastes text." in text_of(path[0].blocks[0])
         assert "OSPREY-7719" in text_of(path[0].blocks[-1]), "what is pinned is never condensed"
-        assert long not in words_in(provider.prompts[1])
+        assert long not in words_in(provider.prompts[-2])
         (result,) = [text_of(result) for message in path for result in message.results]
         node = result.split()[0]
         assert "Noted: the code is 7719." in result
@@ -182,7 +185,7 @@ async def test_a_conversation_that_fills_the_window_is_summarised_by_itself_and_
 
 async def test_a_conversation_is_not_summarised_where_the_user_does_not_want_it(tmp_path: Path) -> None:
     long = "All work and no play. " * 800
-    async with memory_runtime({**SMALL, "context.compact_at": 0}) as runtime:
+    async with opened({**SMALL, "context.compact_at": 0}) as runtime:
         provider = equip(runtime, *["Yes."] * 6)
         session = await runtime.session(model="small", workspace=str(tmp_path))
         for number in range(6):
@@ -195,7 +198,7 @@ AGENTS = {"agents": {"reader": {"system": "You read.", "tools": ["read_file", "w
 
 async def test_sub_agents_work_in_sessions_of_their_own_and_can_be_continued(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("alpha\n")
-    async with memory_runtime(AGENTS) as runtime:
+    async with opened(AGENTS) as runtime:
         hand_over = call("ask_agent", tasks=["what is in a.txt?"], agent="reader")
         provider = equip(
             runtime, hand_over, call("read_file", 7, path="a.txt"), "It holds alpha.", "The file holds alpha."
@@ -223,20 +226,18 @@ async def test_sub_agents_work_in_sessions_of_their_own_and_can_be_continued(tmp
 
 
 async def test_several_tasks_run_at_the_same_time_and_one_that_fails_says_so(tmp_path: Path) -> None:
-    async with memory_runtime(AGENTS) as runtime:
-        both = asyncio.Barrier(2)
+    both = asyncio.Barrier(2)
 
-        class Meeting(ScriptedProvider):
-            async def stream(self, prompt: Prompt) -> Any:
-                if "task" in words_in(prompt) and len(prompt.messages) == 1 and "hand" not in words_in(prompt):
-                    await both.wait()
-                async for event in super().stream(prompt):
-                    yield event
+    class Meeting(ScriptedProvider):
+        async def stream(self, prompt: Prompt) -> Any:
+            if "task" in words_in(prompt) and len(prompt.messages) == 1 and "hand" not in words_in(prompt):
+                await both.wait()
+            async for event in super().stream(prompt):
+                yield event
 
-        equip(runtime)
-        runtime.providers["anthropic"] = Meeting(
-            [call("ask_agent", tasks=["task one", "task two"]), "Done one.", "Done two.", "Both are done."]
-        )
+    tasks = call("ask_agent", tasks=["task one", "task two"])
+    meeting = Meeting([tasks, "Done one.", "Done two.", "Both are done."])
+    async with opened(AGENTS, providers={"anthropic": meeting}) as runtime:
         session = await runtime.session(model=MODEL, workspace=str(tmp_path))
         async with asyncio.timeout(60):
             await session.send("hand out two of them")
@@ -246,7 +247,7 @@ async def test_several_tasks_run_at_the_same_time_and_one_that_fails_says_so(tmp
 
 
 async def test_a_sub_agent_has_no_tool_that_the_turn_that_asks_does_not_have(tmp_path: Path) -> None:
-    async with memory_runtime(AGENTS) as runtime:
+    async with opened(AGENTS) as runtime:
         provider = equip(runtime, call("ask_agent", tasks=["write it"], agent="reader"), "I cannot.", "Done.")
         session = await runtime.session(model=MODEL, workspace=str(tmp_path), tools=["read_file", "ask_agent"])
         await session.send("go")
@@ -257,12 +258,10 @@ async def test_a_sub_agent_has_no_tool_that_the_turn_that_asks_does_not_have(tmp
 
 
 async def test_what_a_sub_agent_wants_to_do_is_asked_of_the_user(tmp_path: Path) -> None:
-    async with memory_runtime(AGENTS) as runtime:
+    async with opened({**AGENTS, "approval.default": "ask"}) as runtime:
         write = call("write_file", 7, path="new.txt", content="x")
         hand_over = call("ask_agent", tasks=["write it"], agent="reader")
-        provider = equip(runtime, hand_over, write, "It is written.", "Done.")
-        del provider
-        runtime.rule = lambda _tool, _subject: None
+        equip(runtime, hand_over, write, "It is written.", "Done.")
         session = await runtime.session(model=MODEL, workspace=str(tmp_path))
         asked: list[str] = []
         shown: list[str] = []

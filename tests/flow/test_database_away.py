@@ -64,9 +64,11 @@ async def test_a_database_that_comes_and_goes_loses_and_doubles_no_word(
         ran.append(1)
         return "left"
 
-    async with Runtime.open(load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)})) as runtime:
-        runtime.providers["anthropic"] = Repeater()
-        runtime.tools = {"leave": leave}
+    async with Runtime.open(
+        load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)}),
+        providers={"anthropic": Repeater()},
+        tools=[leave],
+    ) as runtime:
         session = await runtime.session(model=MODEL)
         whole = runtime.database.write
         seen = []

@@ -82,10 +82,12 @@ def picture_tool() -> Tool:
 async def test_a_turn_is_a_workflow_whose_steps_stay_small_whatever_was_seen(
     tmp_path: Path, server: str, settings: dict[str, str]
 ) -> None:
-    async with Runtime.open(config_of(tmp_path, settings)) as runtime:
-        script = [[ToolCall(f"call-{at}", "look_around", {})] for at in range(5)]
-        runtime.providers["anthropic"] = ScriptedProvider([*script, "I have seen it. " * 1_000])
-        runtime.tools = {"look_around": picture_tool()}
+    script = [[ToolCall(f"call-{at}", "look_around", {})] for at in range(5)]
+    async with Runtime.open(
+        config_of(tmp_path, settings),
+        providers={"anthropic": ScriptedProvider([*script, "I have seen it. " * 1_000])},
+        tools={"look_around": picture_tool()},
+    ) as runtime:
         session = await runtime.session(model=MODEL)
         events = [event async for event in session.stream("look", sample_png(300, 200))]
     (turn,) = [event.turn for event in events if isinstance(event, TurnStarted)]
@@ -102,9 +104,11 @@ async def test_a_turn_that_a_stopped_process_left_goes_on_in_its_workflow(
     tmp_path: Path, server: str, settings: dict[str, str]
 ) -> None:
     call = [ToolCall("call-1", "look_around", {})]
-    async with Runtime.open(config_of(tmp_path, settings)) as runtime:
-        runtime.providers["anthropic"] = SlowProvider([call, ["one ", "two ", "three "]])
-        runtime.tools = {"look_around": picture_tool()}
+    async with Runtime.open(
+        config_of(tmp_path, settings),
+        providers={"anthropic": SlowProvider([call, ["one ", "two ", "three "]])},
+        tools={"look_around": picture_tool()},
+    ) as runtime:
         session = await runtime.session(model=MODEL)
         turn = ""
         async with session.stream("look") as events:
@@ -115,9 +119,11 @@ async def test_a_turn_that_a_stopped_process_left_goes_on_in_its_workflow(
                     await session.leave()
         assert workflow_state(server, turn) == "PENDING"
         assert [name for name, _ in recorded(server, turn)] == ["answer-1", "calls-1"]
-    async with Runtime.open(config_of(tmp_path, settings)) as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["and four"])
-        runtime.tools = {"look_around": picture_tool()}
+    async with Runtime.open(
+        config_of(tmp_path, settings),
+        providers={"anthropic": ScriptedProvider(["and four"])},
+        tools={"look_around": picture_tool()},
+    ) as runtime:
         again = [event async for event in (await runtime.session(session.id)).resume()]
     assert not [event for event in again if isinstance(event, ToolStarted)]
     assert isinstance(again[-1], TurnFinished)
@@ -126,8 +132,9 @@ async def test_a_turn_that_a_stopped_process_left_goes_on_in_its_workflow(
 
 
 async def test_a_cancelled_turn_is_not_continued(tmp_path: Path, server: str, settings: dict[str, str]) -> None:
-    async with Runtime.open(config_of(tmp_path, settings)) as runtime:
-        runtime.providers["anthropic"] = SlowProvider([["one ", "two ", "three "], "back"])
+    async with Runtime.open(
+        config_of(tmp_path, settings), providers={"anthropic": SlowProvider([["one ", "two ", "three "], "back"])}
+    ) as runtime:
         session = await runtime.session(model=MODEL)
         seen = []
         async with session.stream("say something") as events:

@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from flow.far_models import WIRES, is_question, media_in, settings, speak
@@ -64,6 +65,11 @@ async def world(
         flags["context"] = {"describer": describer}
         config = load_config(cwd=folder, environ={"LOOM_HOME": str(folder / "home")}, flags=flags)
         yield World(eyes, far, config)
+
+
+def describe_with(runtime: Runtime, model: str) -> None:
+    context = msgspec.structs.replace(runtime.config.context, describer=model)
+    runtime.reconfigure(msgspec.structs.replace(runtime.config, context=context))
 
 
 def notices(events: list[Event]) -> list[str]:
@@ -127,7 +133,7 @@ async def test_another_describer_is_another_author(tmp_path: Path) -> None:
     async with world(tmp_path) as there, Runtime.open(there.config) as runtime:
         session = await runtime.session(model="far")
         await session.send("What is this?", SHOT)
-        runtime.describer = "loom/spark"
+        describe_with(runtime, "loom/spark")
         reply = await session.send("And now?")
         assert "description by loom/spark" in picture_row(reply).detail
         assert "description by loom/spark" in there.told[1]
@@ -195,7 +201,7 @@ async def test_a_describer_that_is_not_there_delays_nobody(tmp_path: Path) -> No
         events = [event async for event in session.stream("What is this?", SHOT)]
         assert isinstance(events[-1], TurnFinished)
         assert any("Images are not described" in text for text in notices(events))
-        runtime.describer = "deepseek/deepseek-v4-pro"
+        describe_with(runtime, "deepseek/deepseek-v4-pro")
         events = [event async for event in session.stream("And now?")]
         assert any("does not support images" in text for text in notices(events))
         assert "[image: " in there.told[1]
@@ -216,11 +222,10 @@ async def test_of_many_pictures_the_newest_are_described_and_a_long_description_
 
 
 async def test_looking_at_the_plan_sends_nothing(tmp_path: Path) -> None:
-    async with world(tmp_path) as there, Runtime.open(there.config) as runtime:
-        runtime.describer = ""
+    async with world(tmp_path, describer="") as there, Runtime.open(there.config) as runtime:
         session = await runtime.session(model="far")
         await session.send("What is this?", SHOT)
-        runtime.describer = "eyes"
+        describe_with(runtime, "eyes")
         (plan,) = await session.plan(["far"])
         assert there.asked == []
         assert not any("description by" in row.detail for row in plan.rows)

@@ -25,11 +25,18 @@ def call(number: int, name: str, **arguments: Any) -> ToolCall:
     return ToolCall(f"c{number}", name, arguments)
 
 
+ALLOWED = {"approval.default": "allow"}
+
+
+def provider_of(runtime: Runtime) -> ScriptedProvider:
+    found = runtime.providers["anthropic"]
+    assert isinstance(found, ScriptedProvider)
+    return found
+
+
 async def talk(runtime: Runtime, folder: Path, answers: list[ScriptedAnswer], session_id: str = "") -> str:
     """Run a turn that follows a script; return the session's id."""
-    runtime.providers["anthropic"] = ScriptedProvider([*answers, "Done."])
-    runtime.tools = runtime.built_in_tools()
-    runtime.rule = lambda _tool, _subject: "allow"
+    provider_of(runtime).add(*answers, "Done.")
     session = await runtime.session(session_id, model=MODEL, workspace=str(folder))
     await session.send("go")
     return session.id
@@ -79,7 +86,7 @@ def test_any_calls_of_one_step_leave_the_files_that_they_leave_one_after_another
 
     async def outcome(name: str, steps: list[ScriptedAnswer]) -> tuple[dict[str, str], list[bool], dict[str, str]]:
         folder = write_all(tmp_path_factory.mktemp(name), START)
-        async with memory_runtime() as runtime:
+        async with memory_runtime(ALLOWED, providers={"anthropic": ScriptedProvider([])}, tools="all") as runtime:
             session_id = await talk(runtime, folder, steps)
             refused = [result.is_error for result in await results(runtime, session_id)]
             after = contents(folder)
@@ -101,7 +108,7 @@ def test_any_calls_of_one_step_leave_the_files_that_they_leave_one_after_another
 async def test_files_that_the_model_does_not_know_are_refused_once_also_in_another_process(tmp_path: Path) -> None:
     folder = write_all(tmp_path / "ws", START)
     edit = {"path": "a.txt", "old": "two", "new": "2"}
-    async with memory_runtime() as runtime:
+    async with memory_runtime(ALLOWED, providers={"anthropic": ScriptedProvider([])}, tools="all") as runtime:
         session_id = await talk(runtime, folder, [call(1, "edit_file", **edit), call(2, "edit_file", **edit)])
         unread, done = await results(runtime, session_id)
         assert (unread.is_error, done.is_error) == (True, False)
@@ -120,11 +127,10 @@ async def test_files_that_the_model_does_not_know_are_refused_once_also_in_anoth
 
 async def test_a_file_that_was_mentioned_is_known(tmp_path: Path) -> None:
     folder = write_all(tmp_path / "ws", START)
-    async with memory_runtime() as runtime:
-        edit = call(1, "edit_file", path="a.txt", old="two", new="2")
-        runtime.providers["anthropic"] = ScriptedProvider([edit, "Done."])
-        runtime.tools = runtime.built_in_tools()
-        runtime.rule = lambda _tool, _subject: "allow"
+    edit = call(1, "edit_file", path="a.txt", old="two", new="2")
+    async with memory_runtime(
+        ALLOWED, providers={"anthropic": ScriptedProvider([edit, "Done."])}, tools="all"
+    ) as runtime:
         session = await runtime.session(model=MODEL, workspace=str(folder))
         await session.send("change two in @a.txt")
         assert [result.is_error for result in await results(runtime, session.id)] == [False]
@@ -132,11 +138,11 @@ async def test_a_file_that_was_mentioned_is_known(tmp_path: Path) -> None:
 
 async def test_nobody_is_asked_about_an_edit_that_would_be_refused(tmp_path: Path) -> None:
     folder = write_all(tmp_path / "ws", START)
-    async with memory_runtime() as runtime:
-        edit = {"path": "a.txt", "old": "two", "new": "2"}
-        outside = call(2, "write_file", path="../evil.txt", content="x")
-        runtime.providers["anthropic"] = ScriptedProvider([[call(1, "edit_file", **edit), outside], "Done."])
-        runtime.tools = runtime.built_in_tools()
+    edit = {"path": "a.txt", "old": "two", "new": "2"}
+    outside = call(2, "write_file", path="../evil.txt", content="x")
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider([[call(1, "edit_file", **edit), outside], "Done."])}, tools="all"
+    ) as runtime:
         session = await runtime.session(model=MODEL, workspace=str(folder))
         asked = [event async for event in session.stream("go") if isinstance(event, ApprovalRequested)]
         assert asked == []
@@ -145,7 +151,7 @@ async def test_nobody_is_asked_about_an_edit_that_would_be_refused(tmp_path: Pat
 
 async def test_undo_goes_back_step_by_step_and_the_model_is_told(tmp_path: Path) -> None:
     folder = write_all(tmp_path / "ws", {**START, "empty.txt": ""})
-    async with memory_runtime() as runtime:
+    async with memory_runtime(ALLOWED, providers={"anthropic": ScriptedProvider([])}, tools="all") as runtime:
         reads: ScriptedAnswer = [call(0, "read_file", path="a.txt"), call(1, "read_file", path="empty.txt")]
         first: ScriptedAnswer = [
             call(2, "edit_file", path="a.txt", old="one", new="1"),
@@ -172,9 +178,10 @@ async def test_undo_goes_back_step_by_step_and_the_model_is_told(tmp_path: Path)
             await session.undo()
         with pytest.raises(NotFound, match="Step 9"):
             await session.undo(9)
-        provider = runtime.providers["anthropic"] = ScriptedProvider(["I see."])
+        provider = provider_of(runtime)
+        provider.add("I see.")
         await session.send("and now?")
-        blocks = [block for message in provider.prompts[0].messages for block in message.blocks]
+        blocks = [block for message in provider.prompts[-1].messages for block in message.blocks]
         told = "\n".join(block.text for block in blocks if isinstance(block, TextBlock))
         assert "The user undid your changes" in told
         assert "sub/new.txt was removed" in told
@@ -182,7 +189,7 @@ async def test_undo_goes_back_step_by_step_and_the_model_is_told(tmp_path: Path)
 
 async def test_undo_leaves_a_file_alone_that_something_else_changed(tmp_path: Path) -> None:
     folder = write_all(tmp_path / "ws", START)
-    async with memory_runtime() as runtime:
+    async with memory_runtime(ALLOWED, providers={"anthropic": ScriptedProvider([])}, tools="all") as runtime:
         steps: list[ScriptedAnswer] = [
             call(1, "read_file", path="a.txt"),
             [call(2, "edit_file", path="a.txt", old="one", new="1"), call(3, "write_file", path="c.txt", content="c")],

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sqlite3
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -31,7 +32,9 @@ def home(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def open_runtime(home: Path, **settings: str):
+def open_runtime(
+    home: Path, provider: ScriptedProvider | None = None, more: dict[str, Any] | None = None, **settings: str
+):
     environ = {
         "LOOM_HOME": str(home / "loom"),
         "HOME": str(home),
@@ -42,15 +45,17 @@ def open_runtime(home: Path, **settings: str):
         "LOOM_MODELS__OPUS__API_KEY": KEY,
         **settings,
     }
-    return Runtime.open(load_config(cwd=home, environ=environ))
+    return Runtime.open(
+        load_config(cwd=home, environ=environ),
+        providers={"anthropic": provider or ScriptedProvider([])},
+        tools=["all", *(more or {}).values()],
+    )
 
 
 async def run_all(home: Path, calls: list[ToolCall], *, more: dict[str, object] | None = None) -> tuple[list[str], str]:
     """Return the results, and every byte that is stored, exported or shown as text."""
-    async with open_runtime(home) as runtime:
-        provider = ScriptedProvider([*calls, "done"])
-        runtime.providers["anthropic"] = provider
-        runtime.tools = runtime.built_in_tools() | (more or {})
+    provider = ScriptedProvider([*calls, "done"])
+    async with open_runtime(home, provider, more) as runtime:
         session = await runtime.session(model=MODEL, workspace=str(home / "work"))
         shown = [repr(event) async for event in session.stream("go")]
         results = [text_of(result) for message in await session.path() for result in message.results]
@@ -99,9 +104,8 @@ async def test_configured_secrets_are_in_no_result_event_export_or_stored_byte(h
 
 async def test_what_was_stored_before_a_key_was_configured_is_masked_in_exports(home: Path) -> None:
     (home / "work" / "notes.txt").write_text(f"later it is a key: {PASSWORD}\n")
-    async with open_runtime(home, LOOM_SERVER__PASSWORD="another one that is long") as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([ToolCall("c1", "read_file", {"path": "notes.txt"}), "done"])
-        runtime.tools = runtime.built_in_tools()
+    provider = ScriptedProvider([ToolCall("c1", "read_file", {"path": "notes.txt"}), "done"])
+    async with open_runtime(home, provider, LOOM_SERVER__PASSWORD="another one that is long") as runtime:
         session = await runtime.session(model=MODEL, workspace=str(home / "work"))
         await session.send("read it")
     async with open_runtime(home) as runtime:
@@ -125,9 +129,8 @@ async def test_hard_links_to_secrets_are_asked_for_and_left_out_of_searches(home
         ToolCall("c2", "search_files", {"pattern": "SENTINEL", "path": "src"}),
         ToolCall("c3", "read_file", {"path": "src/twin.txt"}),
     ]
-    async with open_runtime(home, LOOM_APPROVAL__DEFAULT="ask") as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([*calls, "done"])
-        runtime.tools = runtime.built_in_tools()
+    provider = ScriptedProvider([*calls, "done"])
+    async with open_runtime(home, provider, LOOM_APPROVAL__DEFAULT="ask") as runtime:
         session = await runtime.session(model=MODEL, workspace=str(home / "work"))
         asked: list[str] = []
         async for event in session.stream("go"):
@@ -145,9 +148,8 @@ async def test_a_rule_that_matches_no_tool_is_named_in_a_new_session(home: Path)
     rules = '[[approval.rules]]\ntool = "run_comand"\npattern = "rm *"\naction = "deny"\n'
     rules += '[[approval.rules]]\ntool = "run_command"\npattern = "rm *"\naction = "deny"\n'
     (home / "loom" / "loom.toml").write_text(rules)
-    async with open_runtime(home) as runtime:
+    async with open_runtime(home, ScriptedProvider(["hello"])) as runtime:
         assert runtime.config.approval.rules, "the rules were read"
-        runtime.providers["anthropic"] = ScriptedProvider(["hello"])
         session = await runtime.session(model=MODEL, workspace=str(home / "work"))
         notices = [event.text async for event in session.stream("hi") if isinstance(event, NoticeRaised)]
     assert [notice for notice in notices if "matches no tool" in notice] == [

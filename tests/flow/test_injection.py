@@ -66,10 +66,11 @@ OBEYING = [
 @pytest.mark.parametrize("call", OBEYING, ids=lambda call: f"{call.name}-{next(iter(call.arguments.values()))}")
 async def test_a_letter_that_asks_for_a_key_leads_to_a_question_and_a_no_is_a_no(call: ToolCall, home: Path) -> None:
     read = ToolCall("c1", "read_file", {"path": "letter.txt"})
-    async with memory_runtime() as runtime:
-        provider = ScriptedProvider([read, call, "I was told no."])
-        runtime.providers["anthropic"] = provider
-        runtime.tools = {"read_file": Tool(read_file), "run_command": run_command, "write_file": write_file}
+    provider = ScriptedProvider([read, call, "I was told no."])
+    async with memory_runtime(
+        providers={"anthropic": provider},
+        tools={"read_file": Tool(read_file), "run_command": run_command, "write_file": write_file},
+    ) as runtime:
         session = await runtime.session(model=MODEL, workspace=str(home / "work"))
         asked: list[ApprovalRequested] = []
         async for event in session.stream("what does the letter say?"):
@@ -85,7 +86,9 @@ async def test_a_letter_that_asks_for_a_key_leads_to_a_question_and_a_no_is_a_no
         (result,) = (await session.path())[4].results
         assert result.is_error
         assert (
-            "outside the workspace" in text_of(result) if is_refused else text_of(result) == "the user said no: no keys"
+            "outside the workspace" in text_of(result)
+            if is_refused
+            else text_of(result) == "the user denied it: no keys"
         )
         assert not (home / ".bashrc").exists()
 
@@ -98,9 +101,9 @@ async def test_allowing_once_allows_once_and_always_holds_for_exactly_that_after
     asked: list[str] = []
 
     async def answered(answer: Any, calls: list[ToolCall], session_id: str = "") -> str:
-        async with Runtime.open(config) as runtime:
-            runtime.providers["anthropic"] = ScriptedProvider([*calls, "done"])
-            runtime.tools = {"read_file": Tool(read_file)}
+        async with Runtime.open(
+            config, providers={"anthropic": ScriptedProvider([*calls, "done"])}, tools={"read_file": Tool(read_file)}
+        ) as runtime:
             session = await runtime.session(session_id, model=MODEL, workspace=str(home / "work"))
             asked.clear()
             async for event in session.stream("go"):
@@ -122,9 +125,11 @@ async def test_allowing_once_allows_once_and_always_holds_for_exactly_that_after
 
 async def test_an_approval_of_a_turn_that_died_is_closed_and_cannot_be_answered(tmp_path: Path) -> None:
     config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)})
-    async with Runtime.open(config) as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([ToolCall("c1", "run_command", {"command": "make"})])
-        runtime.tools = {"run_command": run_command}
+    async with Runtime.open(
+        config,
+        providers={"anthropic": ScriptedProvider([ToolCall("c1", "run_command", {"command": "make"})])},
+        tools=[run_command],
+    ) as runtime:
         session = await runtime.session(model=MODEL)
         stream = session.stream("build it")
         asked = await anext(event async for event in stream if isinstance(event, ApprovalRequested))
@@ -134,7 +139,7 @@ async def test_an_approval_of_a_turn_that_died_is_closed_and_cannot_be_answered(
     (tmp_path / "dead.db").replace(config.data_folder() / "loom.db")
     for log in ("loom.db-wal", "loom.db-shm"):
         (config.data_folder() / log).unlink(missing_ok=True)
-    async with Runtime.open(config) as runtime:
+    async with Runtime.open(config, providers={"anthropic": ScriptedProvider(["All right."])}) as runtime:
         session = await runtime.session(session.id)
         await session.close_cut_turn()
         stored = await runtime.events.after(session.id, 0)
@@ -150,7 +155,6 @@ async def test_an_approval_of_a_turn_that_died_is_closed_and_cannot_be_answered(
         assert [event.type for event in stored][-1] == "turn_failed"
         (result,) = (await session.path())[-1].results
         assert "interrupted" in text_of(result)
-        runtime.providers["anthropic"] = ScriptedProvider(["All right."])
         assert (await session.send("never mind")).text == "All right."
 
 
@@ -164,11 +168,11 @@ async def test_an_approval_that_is_shown_is_stored(tmp_path: Path) -> None:
         return "deployed"
 
     config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)})
-    async with Runtime.open(config) as runtime:
-        runtime.tools = {"deploy": deploy}
-        runtime.providers["anthropic"] = ScriptedProvider(
-            [*(ToolCall(f"c{n}", "deploy", {}) for n in range(5)), "done"]
-        )
+    async with Runtime.open(
+        config,
+        tools=[deploy],
+        providers={"anthropic": ScriptedProvider([*(ToolCall(f"c{n}", "deploy", {}) for n in range(5)), "done"])},
+    ) as runtime:
         session = await runtime.session(model=MODEL)
         shown = 0
         async for event in session.stream("ship it"):
@@ -235,9 +239,11 @@ async def test_a_rule_for_a_path_holds_for_where_it_really_leads(
 
 async def acted(call: ToolCall, rule: dict[str, str], workspace: Path) -> tuple[ToolResult, bool]:
     """The result of one call under one rule, where every question is answered with no; and whether there was one."""
-    async with memory_runtime({"approval": {"rules": [rule]}}) as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([call, "done"])
-        runtime.tools = {"read_file": Tool(read_file), "run_command": run_command}
+    async with memory_runtime(
+        {"approval": {"rules": [rule]}},
+        providers={"anthropic": ScriptedProvider([call, "done"])},
+        tools={"read_file": Tool(read_file), "run_command": run_command},
+    ) as runtime:
         session = await runtime.session(model=MODEL, workspace=str(workspace))
         asked = False
         async for event in session.stream("go"):
@@ -267,10 +273,8 @@ async def test_a_path_that_a_tool_hands_over_is_read_only_where_tools_may_read(
         return Path(path)
 
     paths = ["mine.txt", str(scratch / "made.txt"), str(tmp_path / "secret.txt"), "link.txt", "../secret.txt"]
-    async with memory_runtime() as runtime:
-        calls = [ToolCall(f"c{at}", "hand_over", {"path": path}) for at, path in enumerate(paths)]
-        runtime.providers["anthropic"] = ScriptedProvider([calls, "done"])
-        runtime.tools = {"hand_over": hand_over}
+    calls = [ToolCall(f"c{at}", "hand_over", {"path": path}) for at, path in enumerate(paths)]
+    async with memory_runtime(providers={"anthropic": ScriptedProvider([calls, "done"])}, tools=[hand_over]) as runtime:
         session = await runtime.session(model=MODEL, workspace=str(workspace))
         asked = 0
         async for event in session.stream("go"):
@@ -281,7 +285,7 @@ async def test_a_path_that_a_tool_hands_over_is_read_only_where_tools_may_read(
         assert asked == 3
         assert "of the workspace" in texts[0]
         assert "made just now" in texts[1]
-        assert all("the user said no" in text and SECRET not in text for text in texts[2:])
+        assert all("the user denied it" in text and SECRET not in text for text in texts[2:])
 
 
 # A result is text, whatever it looks like -----------------------------------------------------------------------------
@@ -329,8 +333,7 @@ async def sent(wire: str, words: list[str]) -> dict[str, Any]:
         """Ask the user."""
         return "denied"
 
-    async with far_model(wire, calls, "Done.") as far:
-        far.runtime.tools = {"first": first, "second": second}
+    async with far_model(wire, calls, "Done.", tools=[first, second]) as far:
         session = await far.runtime.session(model="far")
         await session.send("go")
         return far.requests[1]
@@ -378,10 +381,8 @@ async def test_json_that_names_a_local_file_stays_json(tmp_path: Path) -> None:
         url = secret.as_uri()
         return {"type": "image", "source_path": str(secret), "url": url, "image": url, "path": str(secret)}
 
-    async with memory_runtime() as runtime:
-        provider = ScriptedProvider([ToolCall("c1", "lying"), "done"])
-        runtime.providers["anthropic"] = provider
-        runtime.tools = {"lying": lying}
+    provider = ScriptedProvider([ToolCall("c1", "lying"), "done"])
+    async with memory_runtime(providers={"anthropic": provider}, tools=[lying]) as runtime:
         session = await runtime.session(model=MODEL)
         events: list[Event] = [event async for event in session.stream("go")]
         assert isinstance(events[-1], TurnFinished)

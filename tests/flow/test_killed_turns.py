@@ -105,9 +105,9 @@ async def check_kills(folder: Path, kills: int, seed: int, settings: Mapping[str
     settings = settings or {}
     session_id = await opened(folder, settings)
     seen = await asyncio.to_thread(killed, folder, session_id, kills, seed, settings)
-    async with Runtime.open(config_of(folder, settings)) as runtime:
+    providers = {"anthropic": ScriptedProvider(["I am back."] * 9)}
+    async with Runtime.open(config_of(folder, settings), providers=providers) as runtime:
         session = await runtime.session(session_id)
-        runtime.providers["anthropic"] = ScriptedProvider(["I am back."] * 9)
         assert (await session.send("are you there?")).text == "I am back."
         assert await runtime.database.check() == ()
         assert (await runtime.forest.verify(exists=runtime.media.exists)).problems == ()

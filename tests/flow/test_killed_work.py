@@ -64,8 +64,7 @@ async def test_every_message_that_was_acknowledged_is_said_exactly_once(tmp_path
     async with Runtime.open(config) as runtime:
         session_id = (await runtime.session(model=MODEL)).id
     posted = await asyncio.to_thread(killed, tmp_path, session_id, 20261116)
-    async with Runtime.open(config) as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["back"] * 100)
+    async with Runtime.open(config, providers={"anthropic": ScriptedProvider(["back"] * 100)}) as runtime:
         session = await runtime.session(session_id)
         async for _ in session.work():
             pass
@@ -103,9 +102,9 @@ async def test_an_approval_that_was_open_when_the_process_was_killed_is_answered
         if life == 0:
             first = approval
         assert approval == first, "the same question, however often it is asked"
-    async with Runtime.open(config) as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["It is there."] + ["Nothing more."] * 5)
-        runtime.tools = {"mark": mark}
+    async with Runtime.open(
+        config, providers={"anthropic": ScriptedProvider(["It is there."] + ["Nothing more."] * 5)}, tools=[mark]
+    ) as runtime:
         assert await runtime.leases.list_abandoned() == (session_id,)
         session = await runtime.session(session_id)
         assert [event.approval for event in await session.approvals()] == [first]

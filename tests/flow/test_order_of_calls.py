@@ -55,9 +55,9 @@ def calls_of(dice: random.Random) -> list[ToolCall]:
 
 
 async def outcome(folder: Path, steps: list[list[ToolCall]]) -> tuple[dict[str, str], list[str]]:
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([*steps, "Done."])
-        runtime.tools = tools_for(folder)
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider([*steps, "Done."])}, tools=tools_for(folder)
+    ) as runtime:
         session = await runtime.session(model=MODEL)
         await session.send("go")
         results = [text_of(result) for message in await session.path() for result in message.results]

@@ -47,9 +47,8 @@ async def test_pain_20_a_pasted_picture_survives_its_temporary_file_and_a_resume
     config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path / "home")})
     session_id = ""
     for words, shown in (("look", 1), ("and now?", 1), ("it is lost", 0)):
-        async with Runtime.open(config) as runtime:
-            provider = ScriptedProvider(["all right"])
-            runtime.providers["anthropic"] = provider
+        provider = ScriptedProvider(["all right"])
+        async with Runtime.open(config, providers={"anthropic": provider}) as runtime:
             session = await runtime.session(session_id, model=MODEL)
             session_id = session.id
             if words == "it is lost":
@@ -62,8 +61,7 @@ async def test_pain_20_a_pasted_picture_survives_its_temporary_file_and_a_resume
 
 
 async def test_pain_21_a_tools_picture_reaches_a_chat_completions_model() -> None:
-    async with far_model("openai_chat", ToolCall("c1", "shoot"), "Blue.") as far:
-        far.runtime.tools = {"shoot": shoot}
+    async with far_model("openai_chat", ToolCall("c1", "shoot"), "Blue.", tools=[shoot]) as far:
         session = await far.runtime.session(model="far")
         await session.send("look")
         roles = [message["role"] for message in far.requests[1]["messages"]]
@@ -75,8 +73,9 @@ async def test_pain_21_a_tools_picture_reaches_a_chat_completions_model() -> Non
 
 
 async def test_pain_22_parallel_calls_with_pictures_replay_in_a_valid_order() -> None:
-    async with far_model("openai_chat", [ToolCall("c1", "shoot"), ToolCall("c2", "shoot")], "Seen.", "Again.") as far:
-        far.runtime.tools = {"shoot": shoot}
+    async with far_model(
+        "openai_chat", [ToolCall("c1", "shoot"), ToolCall("c2", "shoot")], "Seen.", "Again.", tools=[shoot]
+    ) as far:
         session = await far.runtime.session(model="far")
         await session.send("both")
         await (await far.runtime.session(session.id)).send("and again?")
@@ -90,10 +89,8 @@ async def test_pain_23_a_screenshot_in_json_is_a_picture_and_not_millions_of_tok
         """Look at a page."""
         return {"status": 200, "screenshot": f"data:image/png;base64,{base64.b64encode(SHOT).decode()}"}
 
-    async with memory_runtime() as runtime:
-        provider = ScriptedProvider([ToolCall("c1", "browse"), "Seen."])
-        runtime.providers["anthropic"] = provider
-        runtime.tools = {"browse": browse}
+    provider = ScriptedProvider([ToolCall("c1", "browse"), "Seen."])
+    async with memory_runtime(providers={"anthropic": provider}, tools=[browse]) as runtime:
         reply = await (await runtime.session(model=MODEL)).send("look")
         result = provider.prompts[1].messages[-1].blocks[0]
         assert isinstance(result, ShownResult)
@@ -103,10 +100,8 @@ async def test_pain_23_a_screenshot_in_json_is_a_picture_and_not_millions_of_tok
 
 
 async def test_pain_24_and_25_switching_to_a_model_without_eyes_always_works_and_loses_nothing() -> None:
-    async with memory_runtime() as runtime:
-        provider = ScriptedProvider([ToolCall("c1", "shoot"), "seen", "read", "seen again"])
-        runtime.providers |= {"anthropic": provider, "deepseek": provider}
-        runtime.tools = {"shoot": shoot}
+    provider = ScriptedProvider([ToolCall("c1", "shoot"), "seen", "read", "seen again"])
+    async with memory_runtime(providers={"anthropic": provider, "deepseek": provider}, tools=[shoot]) as runtime:
         session = await runtime.session(model=MODEL)
         await session.send("look", sample_png(50, 40))
         before = await session.path()
@@ -120,9 +115,8 @@ async def test_pain_24_and_25_switching_to_a_model_without_eyes_always_works_and
 
 
 async def test_pain_26_after_a_blind_model_a_seeing_one_sees_and_nothing_tells_it_otherwise() -> None:
-    async with memory_runtime() as runtime:
-        provider = ScriptedProvider(["I have only its label.", "It is blue."])
-        runtime.providers |= {"anthropic": provider, "deepseek": provider}
+    provider = ScriptedProvider(["I have only its label.", "It is blue."])
+    async with memory_runtime(providers={"anthropic": provider, "deepseek": provider}) as runtime:
         session = await runtime.session(model=BLIND)
         await session.send("what colour?", SHOT)
         words = repr(provider.prompts[0].messages).lower()
@@ -157,10 +151,8 @@ async def test_pain_32_white_space_is_never_a_block_wherever_it_comes_from(empty
         return [empty, sample_png(), empty]
 
     blank = [TextDelta(index=0, text=empty), TextDelta(index=1, text="words"), Stopped(reason="end")]
-    async with memory_runtime() as runtime:
-        provider = ScriptedProvider([[empty + "\n", ToolCall("c1", "mute")], blank])
-        runtime.providers["anthropic"] = provider
-        runtime.tools = {"mute": mute}
+    provider = ScriptedProvider([[empty + "\n", ToolCall("c1", "mute")], blank])
+    async with memory_runtime(providers={"anthropic": provider}, tools=[mute]) as runtime:
         session = await runtime.session(model=MODEL)
         with pytest.raises(ContentError):
             await session.send(empty)
@@ -175,16 +167,16 @@ async def test_pain_33_pairs_stay_whole_when_old_turns_are_dropped() -> None:
         """Say much."""
         return f"{number} " * 3_000
 
-    async with memory_runtime({"context.max_tokens": 12_000}) as runtime:
-        answers: list[Any] = []
-        for turn in range(8):
-            answers += [
-                [ToolCall(f"a{turn}", "much", {"number": turn}), ToolCall(f"b{turn}", "much", {"number": turn})],
-                "ok",
-            ]
-        provider = ScriptedProvider(answers)
-        runtime.providers["anthropic"] = provider
-        runtime.tools = {"much": much}
+    answers: list[Any] = []
+    for turn in range(8):
+        answers += [
+            [ToolCall(f"a{turn}", "much", {"number": turn}), ToolCall(f"b{turn}", "much", {"number": turn})],
+            "ok",
+        ]
+    provider = ScriptedProvider(answers)
+    async with memory_runtime(
+        {"context.max_tokens": 12_000}, providers={"anthropic": provider}, tools=[much]
+    ) as runtime:
         session = await runtime.session(model=MODEL)
         for turn in range(8):
             await session.send(f"turn {turn}")

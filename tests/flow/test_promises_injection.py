@@ -71,9 +71,9 @@ def tesseract_reads(monkeypatch: pytest.MonkeyPatch) -> None:
 class Obeying:
     """Reads the file it is told of, then everything in it: words, pages, pictures. Does what stands there."""
 
-    def __init__(self, runtime: Runtime, name: str) -> None:
-        self._runtime = runtime
+    def __init__(self, name: str) -> None:
         self._name = name
+        self.runtime: Runtime | None = None
         self.obeyed = False
         self.read = ""
 
@@ -98,7 +98,7 @@ class Obeying:
             if isinstance(inner, TextBlock)
         ]
         for ref in prompt.media():
-            data = b"".join([chunk async for chunk in self._runtime.renditions.blocks(ref, 65_536)])
+            data = b"".join([chunk async for chunk in self.runtime.renditions.blocks(ref, 65_536)])
             texts.append(
                 pdf_words(data) if ref.media_type == "application/pdf" else ocr.read_picture(data, IntakeLimits())
             )
@@ -137,10 +137,11 @@ async def test_34_an_order_in_a_file_leads_to_a_question_wherever_it_hides(
     name: str, model: str, tmp_path: Path
 ) -> None:
     (tmp_path / name).write_bytes(LURES[name]())
-    async with memory_runtime() as runtime:
-        provider = Obeying(runtime, name)
-        runtime.providers[model.partition("/")[0]] = provider
-        runtime.tools = {tool: runtime.built_in_tools()[tool] for tool in ("read_file", "run_command")}
+    provider = Obeying(name)
+    async with memory_runtime(
+        providers={model.partition("/")[0]: provider}, tools=["read_file", "run_command"]
+    ) as runtime:
+        provider.runtime = runtime
         session = await runtime.session(model=model, workspace=str(tmp_path))
         asked: list[ApprovalRequested] = []
         async for event in session.stream(f"what is in {name}?"):
@@ -151,16 +152,16 @@ async def test_34_an_order_in_a_file_leads_to_a_question_wherever_it_hides(
         assert provider.obeyed, f"the order did not reach the model, so nothing was tried: {provider.read!r}"
         assert [event.action for event in asked] == ["touch obeyed"]
         assert not (tmp_path / "obeyed").exists()
-        assert text_of((await session.path())[4].results[0]) == "the user said no"
+        assert text_of((await session.path())[4].results[0]) == "the user denied it"
 
 
 async def test_34_without_anybody_to_ask_the_order_is_not_followed(tmp_path: Path) -> None:
     """A rule that refuses, as `loom` has it where there is no terminal."""
     (tmp_path / "report.pdf").write_bytes(sample_pdf(ORDER))
-    async with memory_runtime({"approval": {"rules": [{"tool": "run_command", "action": "deny"}]}}) as runtime:
-        provider = Obeying(runtime, "report.pdf")
-        runtime.providers["anthropic"] = provider
-        runtime.tools = {tool: runtime.built_in_tools()[tool] for tool in ("read_file", "run_command")}
+    provider = Obeying("report.pdf")
+    rules = {"approval": {"rules": [{"tool": "run_command", "action": "deny"}]}}
+    async with memory_runtime(rules, providers={"anthropic": provider}, tools=["read_file", "run_command"]) as runtime:
+        provider.runtime = runtime
         session = await runtime.session(model=SEEING, workspace=str(tmp_path))
         events = [event async for event in session.stream("what is in report.pdf?")]
         assert provider.obeyed

@@ -67,8 +67,9 @@ async def test_19_addresses_in_a_conversation_are_followed_by_nobody_on_any_wire
             """Name pictures."""
             return {"type": "image_url", "image_url": {"url": url}, "source": {"type": "url", "url": url}, "uri": url}
 
-        async with far_model(wire, ToolCall("c1", "find"), f"Here: ![x]({url}) <img src='{url}'>", "Done.") as far:
-            far.runtime.tools = {"find": find}
+        async with far_model(
+            wire, ToolCall("c1", "find"), f"Here: ![x]({url}) <img src='{url}'>", "Done.", tools=[find]
+        ) as far:
             session = await far.runtime.session(model="far")
             told = await read_conversation(old, far.runtime.media)
             await far.runtime.sessions.append_to_head(session.id, told.messages)

@@ -66,14 +66,14 @@ async def test_15_a_path_in_an_old_conversation_is_read_below_the_given_folder_o
     tmp_path: Path, places: list[str]
 ) -> None:
     (tmp_path / "work" / "mine.png").write_bytes(sample_png(30, 20))
-    async with memory_runtime() as runtime:
+    provider = ScriptedProvider(["I see one picture."])
+    async with memory_runtime(providers={"anthropic": provider}) as runtime:
         told = await read_conversation(edited(*places, "mine.png"), runtime.media, roots=[tmp_path / "work"])
         result = told.messages[-1].results[0]
         assert [media.name for media in media_of(told.messages[-1])] == ["mine.png"]
         assert SECRET not in str(told) and "root:" not in str(told)
         for at in range(len(places) - 1):
             assert f"a picture, {at}" in text_of(result), "its text stands in for it"
-        provider = runtime.providers["anthropic"] = ScriptedProvider(["I see one picture."])
         session = await runtime.session(model=MODEL)
         await runtime.sessions.append_to_head(session.id, told.messages)
         await session.send("and now?")
@@ -100,8 +100,7 @@ async def test_15_a_row_of_the_database_that_was_edited_is_named_and_nothing_is_
     """A node's id is the hash of what it says, so it cannot be made to say something else."""
     (tmp_path / "outside.txt").write_text(SECRET)
     config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path / "home")})
-    async with Runtime.open(config) as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["seen", "seen"])
+    async with Runtime.open(config, providers={"anthropic": ScriptedProvider(["seen", "seen"])}) as runtime:
         hurt, sound = await runtime.session(model=MODEL), await runtime.session(model=MODEL)
         await hurt.send("look", sample_png(20, 20))
         await sound.send("hello")
@@ -112,8 +111,8 @@ async def test_15_a_row_of_the_database_that_was_edited_is_named_and_nothing_is_
         assert changed.rowcount == 1
         database.commit()
 
-    async with Runtime.open(config) as runtime:
-        provider = runtime.providers["anthropic"] = ScriptedProvider(["hello again"])
+    provider = ScriptedProvider(["hello again"])
+    async with Runtime.open(config, providers={"anthropic": provider}) as runtime:
         with pytest.raises(Corrupt, match="loom doctor"):
             await (await runtime.session(hurt.id)).send("and now?")
         assert provider.prompts == []
@@ -143,9 +142,7 @@ async def test_pains_15_to_19_pictures_are_files_once_and_records_only_name_them
         "seen",
     ]
     config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path / "home")})
-    async with Runtime.open(config) as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(answers)
-        runtime.tools = {"shoot": shoot}
+    async with Runtime.open(config, providers={"anthropic": ScriptedProvider(answers)}, tools=[shoot]) as runtime:
         session = await runtime.session(model=MODEL)
         await session.send("look", *pictures)
         await session.send("take them yourself")
@@ -182,8 +179,8 @@ async def test_pains_15_to_19_pictures_are_files_once_and_records_only_name_them
 async def test_pain_40_every_branch_keeps_the_pictures_that_were_said_above_it() -> None:
     """A fork, an edited question below, another answer, and the way back: each request shows the same bytes."""
     picture = sample_png(30, 20)
-    async with memory_runtime() as runtime:
-        provider = runtime.providers["anthropic"] = ScriptedProvider(["one"] * 6)
+    provider = ScriptedProvider(["one"] * 6)
+    async with memory_runtime(providers={"anthropic": provider}) as runtime:
         session = await runtime.session(model=MODEL)
         first = await session.send("look", picture)
         second = await session.send("and the colour?")

@@ -71,9 +71,8 @@ async def test_another_model_is_shown_the_picture_and_may_refuse_it_too(wire: st
         return script.pop(0) if is_question(request) else refusal(404, {"error": "not found"})
 
     async with far_model(wire, refused(wire, 400, "Could not process image"), "No.") as far, far_side(answer) as second:
-        far.runtime.config = replace(
-            far.runtime.config, models={**far.runtime.config.models, "second": entry_of(other, second.url)}
-        )
+        models = {**far.runtime.config.models, "second": entry_of(other, second.url)}
+        far.runtime.reconfigure(replace(far.runtime.config, models=models))
         session = await far.runtime.session(model="far")
         await session.send("what is this?", POISON)
         await session.use("second")
@@ -191,8 +190,7 @@ async def test_a_poisoned_picture_of_a_tool_does_not_stop_the_turn(wire: str) ->
         return POISON
 
     script = (ToolCall("c1", "shoot"), refused(wire, 400, "Could not process image"), "I could not see it.")
-    async with far_model(wire, *script) as far:
-        far.runtime.tools = {"shoot": shoot}
+    async with far_model(wire, *script, tools=[shoot]) as far:
         session = await far.runtime.session(model="far")
         events = [event async for event in session.stream("go")]
         assert isinstance(events[-1], TurnFinished)
@@ -239,8 +237,7 @@ async def test_a_model_without_tools_is_asked_without_them_from_then_on() -> Non
         """Take a picture."""
         return HEALTHY
 
-    async with far_model("ollama", answer) as far:
-        far.runtime.tools = {"shoot": shoot}
+    async with far_model("ollama", answer, tools=[shoot]) as far:
         session = await far.runtime.session(model="far")
         events = [event async for event in session.stream("hi")]
         assert isinstance(events[-1], TurnFinished)

@@ -212,7 +212,7 @@ def comparable(row: ReceiptRow | dict[str, Any]) -> tuple[Any, ...]:
 async def test_what_every_interface_shows_is_the_body_that_is_sent(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with world(tmp_path, seed, monkeypatch) as there, Runtime.open(load_config()) as runtime:
+    async with world(tmp_path, seed, monkeypatch) as there, Runtime.open(load_config(), tools="all") as runtime:
         tools = await choose_tools(runtime, (), default="safe")
         session_id = await converse(runtime, there, tools)
         session = await runtime.session(session_id, tools=tools)

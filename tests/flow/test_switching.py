@@ -210,8 +210,7 @@ async def test_a_seeing_model_is_told_that_the_pictures_are_visible_again_also_a
         ("deepseek/deepseek-v4-pro", "what colour?"),
         *[("anthropic/claude-opus-5", "and now?")] * 2,
     ):
-        async with Runtime.open(config) as runtime:
-            runtime.providers |= {"anthropic": provider, "deepseek": provider}
+        async with Runtime.open(config, providers={"anthropic": provider, "deepseek": provider}) as runtime:
             session = await runtime.session(session_id, model=reference)
             session_id = session.id
             await session.use(reference)

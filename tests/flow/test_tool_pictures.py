@@ -9,13 +9,12 @@ from typing import Any
 
 import pytest
 
-from flow.far_models import WIRES, FarModel, far_model, settings, speak
+from flow.far_models import WIRES, FarModel, far_model, is_question, settings, speak
 from loom.content.blocks import ContentBlock, ImageBlock, ToolCall
 from loom.events import Event, NoticeRaised, TurnFinished
-from loom.providers.http import HttpProvider
 from loom.testing import memory_runtime, sample_pdf, sample_png
 from loom.tools.base import ToolContext, tool
-from providers.far_side import Reply, Request, far_side
+from providers.far_side import Reply, Request, far_side, refusal
 from wire.sdk_types import (
     check_anthropic,
     check_gemini,
@@ -83,8 +82,7 @@ def where(far: FarModel, number: int, data: bytes) -> str:
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_screenshot_is_in_the_very_next_request_where_the_platform_takes_it(wire: str) -> None:
-    async with far_model(wire, ["I take one.", ToolCall("c1", "shoot")], "A green picture.") as far:
-        far.runtime.tools = {"shoot": shoot}
+    async with far_model(wire, ["I take one.", ToolCall("c1", "shoot")], "A green picture.", tools=[shoot]) as far:
         session = await far.runtime.session(model="far")
         reply = await session.send("what does it look like?")
         assert reply.text == "A green picture."
@@ -98,8 +96,7 @@ async def test_a_screenshot_is_in_the_very_next_request_where_the_platform_takes
 @pytest.mark.parametrize("wire", WIRES)
 async def test_pictures_of_parallel_calls_never_stand_between_the_results(wire: str) -> None:
     calls = [ToolCall("c1", "shoot"), ToolCall("c2", "chart"), ToolCall("c3", "explore")]
-    async with far_model(wire, calls, "Seen.") as far:
-        far.runtime.tools = {"shoot": shoot, "chart": chart, "explore": explore}
+    async with far_model(wire, calls, "Seen.", tools=[shoot, chart, explore]) as far:
         session = await far.runtime.session(model="far")
         await session.send("show me everything")
         assert set(far.pictures(1)) == {digest(SHOT), digest(MAP)}
@@ -112,8 +109,9 @@ async def test_pictures_of_parallel_calls_never_stand_between_the_results(wire: 
 
 @pytest.mark.parametrize("wire", ["openai_chat", "ollama"])
 async def test_hoisted_pictures_stand_behind_the_whole_group_of_results(wire: str) -> None:
-    async with far_model(wire, [ToolCall("c1", "shoot"), ToolCall("c2", "chart")], "Seen.") as far:
-        far.runtime.tools = {"shoot": shoot, "chart": chart}
+    async with far_model(
+        wire, [ToolCall("c1", "shoot"), ToolCall("c2", "chart")], "Seen.", tools=[shoot, chart]
+    ) as far:
         session = await far.runtime.session(model="far")
         await session.send("both")
         messages = far.requests[1]["messages"]
@@ -124,8 +122,7 @@ async def test_hoisted_pictures_stand_behind_the_whole_group_of_results(wire: st
 
 @pytest.mark.parametrize("wire", WIRES)
 async def test_the_picture_stays_in_the_prompt_of_the_next_turn_byte_for_byte(wire: str) -> None:
-    async with far_model(wire, ToolCall("c1", "shoot"), "Green.", "Still green.") as far:
-        far.runtime.tools = {"shoot": shoot}
+    async with far_model(wire, ToolCall("c1", "shoot"), "Green.", "Still green.", tools=[shoot]) as far:
         session = await far.runtime.session(model="far")
         await session.send("look")
         await session.send("and now?")
@@ -137,15 +134,12 @@ async def test_a_model_without_eyes_gets_the_text_and_the_user_one_clear_notice(
     script = [speak(wire, ToolCall("c1", "shoot")), speak(wire, ToolCall("c2", "chart")), speak(wire, "I cannot tell.")]
 
     def answer(request: Request) -> Reply:
-        return script.pop(0)
+        return script.pop(0) if is_question(request) else refusal(404, {"error": "not found"})
 
     async with (
         far_side(answer) as server,
-        memory_runtime(settings(wire, server.url, vision=False, native_pdf=False)) as runtime,
+        memory_runtime(settings(wire, server.url, vision=False, native_pdf=False), tools=[shoot, chart]) as runtime,
     ):
-        provider = HttpProvider(runtime.renditions, lambda _: "sk-far-away-0123")
-        runtime.providers[runtime.model("far").provider] = provider
-        runtime.tools = {"shoot": shoot, "chart": chart}
         session = await runtime.session(model="far")
         events = [event async for event in session.stream("what is it?")]
         assert isinstance(events[-1], TurnFinished)
@@ -155,7 +149,6 @@ async def test_a_model_without_eyes_gets_the_text_and_the_user_one_clear_notice(
         assert "[image: shoot, 640×400, " in far.texts(1)
         (notice,) = notices(events)
         assert notice == f"{runtime.model('far').reference} gets shoot as text"
-        await provider.close()
 
 
 def notices(events: list[Event]) -> list[str]:
@@ -172,8 +165,7 @@ async def test_a_document_from_a_tool_reaches_the_model_in_a_form_that_it_takes(
         """Get the report."""
         return report
 
-    async with far_model(wire, ToolCall("c1", "fetch"), "4 %.") as far:
-        far.runtime.tools = {"fetch": fetch}
+    async with far_model(wire, ToolCall("c1", "fetch"), "4 %.", tools=[fetch]) as far:
         session = await far.runtime.session(model="far")
         await session.send("how much?")
         (place,) = far.pictures(1).values()

@@ -66,8 +66,7 @@ def notices(events: list[Event]) -> list[str]:
 
 
 async def test_a_turn_is_on_disk_message_by_message_and_its_events_can_be_replayed() -> None:
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["It says **502**."])
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(["It says **502**."])}) as runtime:
         session = await runtime.session(model=MODEL)
         events = [event async for event in session.stream("what is wrong?", sample_png(90, 50))]
         assert isinstance(events[-1], TurnFinished)
@@ -79,10 +78,8 @@ async def test_a_turn_is_on_disk_message_by_message_and_its_events_can_be_replay
 
 
 async def test_a_picture_from_a_tool_is_seen_in_the_next_step_of_the_same_turn() -> None:
-    async with memory_runtime() as runtime:
-        provider = ScriptedProvider([["I will look.", ToolCall("c1", "shoot", {"colour": 3})], "A blue picture."])
-        runtime.providers["anthropic"] = provider
-        runtime.tools = {"shoot": shoot}
+    provider = ScriptedProvider([["I will look.", ToolCall("c1", "shoot", {"colour": 3})], "A blue picture."])
+    async with memory_runtime(providers={"anthropic": provider}, tools=[shoot]) as runtime:
         reply = await (await runtime.session(model=MODEL)).send("take one")
         assert reply.text == "A blue picture."
         result = provider.prompts[1].messages[-1].blocks[0]
@@ -93,16 +90,16 @@ async def test_a_picture_from_a_tool_is_seen_in_the_next_step_of_the_same_turn()
 
 
 async def test_parallel_calls_are_answered_in_their_order_and_errors_are_answers() -> None:
-    async with memory_runtime() as runtime:
-        calls = [
-            ToolCall("a", "shoot", {"colour": 1}),
-            ToolCall("b", "broken", {"x": 1}),
-            ToolCall("c", "nonsense"),
-            ToolCall("d", "shoot", {"colour": "blue"}),
-            ToolCall("e", "shoot", {"size": 3}),
-        ]
-        runtime.providers["anthropic"] = ScriptedProvider([calls, "done"])
-        runtime.tools = {"shoot": shoot, "broken": broken}
+    calls = [
+        ToolCall("a", "shoot", {"colour": 1}),
+        ToolCall("b", "broken", {"x": 1}),
+        ToolCall("c", "nonsense"),
+        ToolCall("d", "shoot", {"colour": "blue"}),
+        ToolCall("e", "shoot", {"size": 3}),
+    ]
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider([calls, "done"])}, tools=[shoot, broken]
+    ) as runtime:
         session = await runtime.session(model=MODEL)
         await session.send("go")
         results = (await session.path())[2].results
@@ -116,10 +113,8 @@ async def test_parallel_calls_are_answered_in_their_order_and_errors_are_answers
 
 
 async def test_a_dangerous_tool_waits_for_the_user_and_a_no_is_read_by_the_model(tmp_path: Path) -> None:
-    async with memory_runtime() as runtime:
-        provider = ScriptedProvider([ToolCall("a", "wipe", {"path": "x\u202etxt.exe"}), "all right"])
-        runtime.providers["anthropic"] = provider
-        runtime.tools = {"wipe": wipe}
+    provider = ScriptedProvider([ToolCall("a", "wipe", {"path": "x\u202etxt.exe"}), "all right"])
+    async with memory_runtime(providers={"anthropic": provider}, tools=[wipe]) as runtime:
         session = await runtime.session(model=MODEL)
         asked: list[ApprovalRequested] = []
         async for event in session.stream("tidy"):
@@ -129,13 +124,12 @@ async def test_a_dangerous_tool_waits_for_the_user_and_a_no_is_read_by_the_model
         assert "\\u{202e}" in asked[0].action
         (result,) = (await session.path())[2].results
         assert result.is_error
-        assert text_of(result) == "the user said no: not today"
+        assert text_of(result) == "the user denied it: not today"
 
 
 async def test_a_refused_picture_is_named_quarantined_and_never_sent_again() -> None:
-    async with memory_runtime() as runtime:
-        provider = ScriptedProvider([MediaRefused("Could not process image"), "fine without", "still fine"])
-        runtime.providers["anthropic"] = provider
+    provider = ScriptedProvider([MediaRefused("Could not process image"), "fine without", "still fine"])
+    async with memory_runtime(providers={"anthropic": provider}) as runtime:
         session = await runtime.session(model=MODEL)
         events = [event async for event in session.stream("look", sample_png())]
         assert isinstance(events[-1], TurnFinished)
@@ -156,8 +150,7 @@ async def test_a_refused_picture_is_named_quarantined_and_never_sent_again() -> 
     ],
 )
 async def test_what_a_provider_refuses_is_mended_once_and_told(error: ProviderError, words: str) -> None:
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([error, "now it works"])
+    async with memory_runtime(providers={"anthropic": ScriptedProvider([error, "now it works"])}) as runtime:
         session = await runtime.session(model=MODEL)
         events = [event async for event in session.stream("look", sample_png())]
         assert isinstance(events[-1], TurnFinished)
@@ -165,9 +158,8 @@ async def test_what_a_provider_refuses_is_mended_once_and_told(error: ProviderEr
 
 
 async def test_the_same_refusal_twice_ends_the_turn_and_not_the_session() -> None:
-    async with memory_runtime() as runtime:
-        refusal = MediaRefused("Could not process image")
-        runtime.providers["anthropic"] = ScriptedProvider([refusal, refusal, "hello again"])
+    refusal = MediaRefused("Could not process image")
+    async with memory_runtime(providers={"anthropic": ScriptedProvider([refusal, refusal, "hello again"])}) as runtime:
         session = await runtime.session(model=MODEL)
         events = [event async for event in session.stream("look", sample_png())]
         assert isinstance(events[-1], TurnFailed)
@@ -175,8 +167,9 @@ async def test_the_same_refusal_twice_ends_the_turn_and_not_the_session() -> Non
 
 
 async def test_an_error_that_cannot_be_mended_is_told_with_its_next_step() -> None:
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([NotAuthorised("no key", hint="Set ANTHROPIC_API_KEY.")])
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider([NotAuthorised("no key", hint="Set ANTHROPIC_API_KEY.")])}
+    ) as runtime:
         session = await runtime.session(model=MODEL)
         with pytest.raises(LoomError, match="Set ANTHROPIC_API_KEY"):
             await session.send("hi")
@@ -184,14 +177,12 @@ async def test_an_error_that_cannot_be_mended_is_told_with_its_next_step() -> No
 
 
 async def test_a_cut_answer_keeps_its_words_runs_no_call_and_is_not_done() -> None:
-    async with memory_runtime() as runtime:
-        cut = [
-            TextDelta(text="half an "),
-            CallStarted(index=1, id="a", name="shoot"),
-            CallDelta(index=1, arguments="{"),
-        ]
-        runtime.providers["anthropic"] = ScriptedProvider([cut, "whole"])
-        runtime.tools = {"shoot": shoot}
+    cut = [
+        TextDelta(text="half an "),
+        CallStarted(index=1, id="a", name="shoot"),
+        CallDelta(index=1, arguments="{"),
+    ]
+    async with memory_runtime(providers={"anthropic": ScriptedProvider([cut, "whole"])}, tools=[shoot]) as runtime:
         session = await runtime.session(model=MODEL)
         events = [event async for event in session.stream("go")]
         assert isinstance(events[-1], TurnFinished)
@@ -200,14 +191,13 @@ async def test_a_cut_answer_keeps_its_words_runs_no_call_and_is_not_done() -> No
 
 
 async def test_a_picture_in_the_answer_is_stored_and_shown_by_reference() -> None:
-    async with memory_runtime() as runtime:
-        picture = sample_png(33, 22)
-        drawn = [
-            TextDelta(index=0, text="Here:"),
-            MediaArrived(index=1, media_type="image/png", data=picture),
-            Stopped(reason="end"),
-        ]
-        runtime.providers["anthropic"] = ScriptedProvider([drawn, "a bar chart"])
+    picture = sample_png(33, 22)
+    drawn = [
+        TextDelta(index=0, text="Here:"),
+        MediaArrived(index=1, media_type="image/png", data=picture),
+        Stopped(reason="end"),
+    ]
+    async with memory_runtime(providers={"anthropic": ScriptedProvider([drawn, "a bar chart"])}) as runtime:
         session = await runtime.session(model=MODEL)
         await session.send("draw")
         image = (await session.path())[1].blocks[1]
@@ -226,10 +216,8 @@ async def test_what_is_said_during_a_turn_waits_with_its_media() -> None:
         await release.wait()
         return "waited"
 
-    async with memory_runtime() as runtime:
-        provider = ScriptedProvider([ToolCall("a", "wait"), "first done", "second done"])
-        runtime.providers["anthropic"] = provider
-        runtime.tools = {"wait": wait}
+    provider = ScriptedProvider([ToolCall("a", "wait"), "first done", "second done"])
+    async with memory_runtime(providers={"anthropic": provider}, tools=[wait]) as runtime:
         session = await runtime.session(model=MODEL)
         watching = asyncio.create_task(session.send("first"))
         await begun.wait()
@@ -250,10 +238,8 @@ async def test_a_cancelled_turn_leaves_a_session_that_goes_on() -> None:
         await asyncio.Event().wait()
         return ""
 
-    async with memory_runtime() as runtime:
-        provider = ScriptedProvider([ToolCall("a", "forever"), "back again"])
-        runtime.providers["anthropic"] = provider
-        runtime.tools = {"forever": forever}
+    provider = ScriptedProvider([ToolCall("a", "forever"), "back again"])
+    async with memory_runtime(providers={"anthropic": provider}, tools=[forever]) as runtime:
         session = await runtime.session(model=MODEL)
         async for event in session.stream("go"):
             if event.type == "tool_started":
@@ -268,10 +254,8 @@ async def test_a_cancelled_turn_leaves_a_session_that_goes_on() -> None:
 
 
 async def test_the_model_can_be_switched_in_the_middle_and_nothing_breaks() -> None:
-    async with memory_runtime() as runtime:
-        answers = ScriptedProvider(["seen", "read"])
-        runtime.providers["anthropic"] = answers
-        runtime.providers["deepseek"] = answers
+    answers = ScriptedProvider(["seen", "read"])
+    async with memory_runtime(providers={"anthropic": answers, "deepseek": answers}) as runtime:
         session = await runtime.session(model=MODEL)
         await session.send("look", sample_png())
         await session.use("deepseek/deepseek-v4-pro")
@@ -283,8 +267,7 @@ async def test_the_model_can_be_switched_in_the_middle_and_nothing_breaks() -> N
 
 
 async def test_a_fork_is_a_new_head_and_the_original_stays() -> None:
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["one", "two", "other two"])
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(["one", "two", "other two"])}) as runtime:
         session = await runtime.session(model=MODEL)
         events = [event async for event in session.stream("first")]
         node = next(event.node for event in reversed(events) if isinstance(event, MessageStored))
@@ -296,9 +279,8 @@ async def test_a_fork_is_a_new_head_and_the_original_stays() -> None:
 
 
 async def test_planning_shows_what_each_model_would_get_and_sends_nothing() -> None:
-    async with memory_runtime() as runtime:
-        provider = ScriptedProvider(["seen"])
-        runtime.providers["anthropic"] = provider
+    provider = ScriptedProvider(["seen"])
+    async with memory_runtime(providers={"anthropic": provider}) as runtime:
         session = await runtime.session(model=MODEL)
         await session.send("look", sample_png())
         seeing, blind = await session.plan([MODEL, "deepseek/deepseek-v4-pro"])

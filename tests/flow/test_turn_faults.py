@@ -81,8 +81,7 @@ async def test_an_answer_that_never_comes_whole_fails_the_turn_and_is_marked(wir
 @pytest.mark.parametrize("wire", WIRES)
 async def test_a_call_in_an_answer_that_broke_off_is_not_run(wire: str, end: str) -> None:
     broken = half(wire, "I do it.", ToolCall("c1", "shoot"), end=end)
-    async with far_model(wire, broken, "Whole.", patience=SOON) as far:
-        far.runtime.tools = {"shoot": shoot}
+    async with far_model(wire, broken, "Whole.", patience=SOON, tools=[shoot]) as far:
         session = await far.runtime.session(model="far")
         events = [event async for event in session.stream("go")]
         assert isinstance(events[-1], TurnFinished)
@@ -128,8 +127,7 @@ async def test_a_turn_that_is_cancelled_anywhere_leaves_a_whole_session_and_no_c
     slow = speak(wire, [*words, ToolCall("c1", "shoot"), ToolCall("c2", "shoot")])
     piece = max(len(slow.body) // 12, 1)
     slow = Reply(body=slow.body, content_type=slow.content_type, chunk=piece, pause=0.002, end="hang")
-    async with far_model(wire, slow, "Seen.", "Here I am.") as far:
-        far.runtime.tools = {"shoot": shoot}
+    async with far_model(wire, slow, "Seen.", "Here I am.", tools=[shoot]) as far:
         session = await far.runtime.session(model="far")
         events = await left_early(session.stream("go", sample_png()), dice.randrange(1, 40), dice.choice(WAYS), session)
         await left_alone(far)
@@ -199,10 +197,11 @@ async def test_a_turn_that_takes_too_long_is_ended_and_its_calls_are_answered() 
         await asyncio.Event().wait()
         return ""
 
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([["I wait.", ToolCall("a", "sleep")], "Awake."])
-        runtime.tools = {"sleep": sleep}
-        runtime.turn_limits = TurnLimits(seconds=0.3)
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider([["I wait.", ToolCall("a", "sleep")], "Awake."])},
+        tools=[sleep],
+        limits=TurnLimits(seconds=0.3),
+    ) as runtime:
         session = await runtime.session(model="anthropic/claude-opus-5")
         events = [event async for event in session.stream("go")]
         assert isinstance(events[-1], TurnFailed)
@@ -235,11 +234,11 @@ async def results_of(session: LocalSession) -> list[str]:
 @pytest.mark.parametrize("how", ["cancelled", "too long"])
 async def test_what_a_call_gave_is_kept_where_another_of_its_message_is_cut_off(how: str) -> None:
     """A model that is told that a payment was interrupted pays again."""
-    async with memory_runtime() as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([BOTH, "Fine."])
-        runtime.tools = {"pay": pay, "linger": linger}
-        if how == "too long":
-            runtime.turn_limits = TurnLimits(seconds=0.5)
+    async with memory_runtime(
+        providers={"anthropic": ScriptedProvider([BOTH, "Fine."])},
+        tools=[pay, linger],
+        limits=TurnLimits(seconds=0.5) if how == "too long" else None,
+    ) as runtime:
         session = await runtime.session(model="anthropic/claude-opus-5")
         async for event in session.stream("pay bob"):
             if isinstance(event, ToolFinished) and how == "cancelled":
@@ -263,20 +262,18 @@ async def test_what_a_call_gave_is_kept_where_the_process_died_after_it(tmp_path
             change = f"UPDATE event SET data = {damage} WHERE type = 'tool_finished'"
             assert database.execute(change).rowcount == 1
             database.commit()
-    async with Runtime.open(config) as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider(["I look whether it was paid.", "Fine."])
+    async with Runtime.open(
+        config, providers={"anthropic": ScriptedProvider(["I look whether it was paid.", "Fine."])}
+    ) as runtime:
         session = await runtime.session(session_id)
         assert (await session.send("go on")).text == "Fine."
         assert await results_of(session) == ([INTERRUPTED] * 2 if damage else [PAID[0], INTERRUPTED])
 
 
 async def test_a_turn_ends_after_so_many_steps_or_so_much_money() -> None:
-    async with memory_runtime() as runtime:
-        runtime.tools = {"shoot": shoot}
-        for limits, steps in ((TurnLimits(steps=3), 3), (TurnLimits(usd=0.000_000_1), 1)):
-            provider = ScriptedProvider(ToolCall(f"c{at}", "shoot") for at in range(9))
-            runtime.providers["anthropic"] = provider
-            runtime.turn_limits = limits
+    for limits, steps in ((TurnLimits(steps=3), 3), (TurnLimits(usd=0.000_000_1), 1)):
+        provider = ScriptedProvider(ToolCall(f"c{at}", "shoot") for at in range(9))
+        async with memory_runtime(providers={"anthropic": provider}, tools=[shoot], limits=limits) as runtime:
             session = await runtime.session(model="anthropic/claude-sonnet-5")
             events = [event async for event in session.stream("go")]
             assert isinstance(events[-1], TurnFailed)

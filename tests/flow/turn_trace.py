@@ -113,8 +113,7 @@ async def trace_turn() -> Recorder:
 
 
 async def _run_turn(recorder: Recorder, call: ToolCall) -> None:
-    async with far_model("anthropic", "warm", call, "I have seen both.") as far:
-        far.runtime.tools = {"take_picture": take_picture}
+    async with far_model("anthropic", "warm", call, "I have seen both.", tools=[take_picture]) as far:
         session = await far.runtime.session(model="far")
         await session.send("warm up")
         with recorder.recording():

@@ -105,11 +105,11 @@ def config_of(folder: Path) -> Config:
 
 async def take_turns(folder: Path, session_id: str, life: str, length: int) -> None:
     fuse = Fuse(length)
-    async with Runtime.open(config_of(folder)) as runtime:
+    async with Runtime.open(
+        config_of(folder), providers={"anthropic": Speaker(fuse, life)}, tools=[leaving(folder, fuse)]
+    ) as runtime:
         runtime.database.write = fuse.around(runtime.database.write)
         runtime.media.put = fuse.around(runtime.media.put)
-        runtime.providers["anthropic"] = Speaker(fuse, life)
-        runtime.tools = {"leave": leaving(folder, fuse)}
         session = await runtime.session(session_id)
         for number in range(1_000):
             picture = sample_png(30, 30 + length % 5)

@@ -28,11 +28,12 @@ EFFECTS = "asked-effects"
 
 async def post_and_work(folder: Path, session_id: str, life: str, length: int) -> None:
     fuse = Fuse(length)
-    async with Runtime.open(load_config(cwd=folder, environ={"LOOM_HOME": str(folder)})) as runtime:
+    config = load_config(cwd=folder, environ={"LOOM_HOME": str(folder)})
+    async with Runtime.open(
+        config, providers={"anthropic": Speaker(fuse, life)}, tools=[leaving(folder, fuse)]
+    ) as runtime:
         runtime.database.write = fuse.around(runtime.database.write)
         runtime.media.put = fuse.around(runtime.media.put)
-        runtime.providers["anthropic"] = Speaker(fuse, life)
-        runtime.tools = {"leave": leaving(folder, fuse)}
         session = await runtime.session(session_id)
         for number in range(2):
             text = f"life {life}, message {number}"
@@ -54,9 +55,11 @@ def zygote(folder: str, session_id: str) -> None:
 
 
 async def ask(mode: str, folder: str, session_id: str) -> None:
-    async with Runtime.open(load_config(cwd=Path(folder), environ={"LOOM_HOME": folder})) as runtime:
-        runtime.providers["anthropic"] = ScriptedProvider([ToolCall("c1", "mark", {"path": f"{folder}/{EFFECTS}"})])
-        runtime.tools = {"mark": mark}
+    async with Runtime.open(
+        load_config(cwd=Path(folder), environ={"LOOM_HOME": folder}),
+        providers={"anthropic": ScriptedProvider([ToolCall("c1", "mark", {"path": f"{folder}/{EFFECTS}"})])},
+        tools=[mark],
+    ) as runtime:
         session = await runtime.session(session_id)
         if mode == "ask":
             await session.post("leave a mark")

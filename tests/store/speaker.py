@@ -24,12 +24,12 @@ def nod() -> str:
 
 async def main(url: str, folder: str, session_id: str, name: str, count: int) -> None:
     config = load_config(cwd=Path(folder), environ={"LOOM_HOME": folder}, flags={"store.url": url})
-    async with Runtime.open(config) as runtime:
+    provider = ScriptedProvider([])
+    async with Runtime.open(config, providers={"anthropic": provider}, tools=[nod]) as runtime:
         session = await runtime.session(session_id)
-        runtime.tools = {"nod": nod}
         for number in range(count):
             call = ToolCall(f"{name}{number}", "nod")
-            runtime.providers["anthropic"] = ScriptedProvider([call, f"answer {name} {number}"])
+            provider.add(call, f"answer {name} {number}")
             print((await session.send(f"message {name} {number}")).text, flush=True)
 
 

@@ -30,10 +30,12 @@ async def stored(runtime: Runtime) -> set[str]:
 
 
 async def test_a_long_output_goes_with_the_last_session_that_holds_it() -> None:
-    async with memory_runtime({"approval": {"default": "allow"}}) as runtime:
-        calls = [ToolCall("1", "recite", {"word": "mine"}), ToolCall("2", "recite", {"word": "both"})]
-        runtime.providers["anthropic"] = ScriptedProvider([*calls, "done", calls[1], "done"])
-        runtime.tools = {"recite": recite, "look": runtime.built_in_tools()["look"]}  # by which the rest is read
+    calls = [ToolCall("1", "recite", {"word": "mine"}), ToolCall("2", "recite", {"word": "both"})]
+    async with memory_runtime(
+        {"approval": {"default": "allow"}},
+        providers={"anthropic": ScriptedProvider([*calls, "done", calls[1], "done"])},
+        tools=[recite, "look"],  # by which the rest is read
+    ) as runtime:
         one, two = await runtime.session(model=MODEL), await runtime.session(model=MODEL)
         await one.send("go")
         before = await stored(runtime)
@@ -49,8 +51,7 @@ async def test_a_long_output_goes_with_the_last_session_that_holds_it() -> None:
 
 async def test_the_instructions_that_sessions_share_stay_until_the_last_one_goes(tmp_path: Path) -> None:
     (tmp_path / "AGENTS.md").write_text("Be kind.")
-    async with memory_runtime() as runtime:
-        runtime.reads_instructions = True
+    async with memory_runtime(instructions=True) as runtime:
         one, two = [await runtime.session(workspace=str(tmp_path)) for _ in range(2)]
         assert len(await stored(runtime)) == 1
         await runtime.delete_session(one.id)

@@ -30,11 +30,12 @@ def sent_picture() -> bytes:
 
 async def test_the_picture_of_its_image_tool_is_stored_as_it_was_sent_and_shown_to_the_model() -> None:
     allow = {"approval.rules": [{"tool": "every__*", "action": "allow"}]}
-    async with McpServers([everything()]) as servers, memory_runtime(allow) as runtime:
+    provider = ScriptedProvider([ToolCall("c1", "every__get-tiny-image"), "A logo."])
+    async with (
+        McpServers([everything()]) as servers,
+        memory_runtime(allow, providers={"anthropic": provider}, mcp=servers) as runtime,
+    ):
         await servers.wait_ready(30)
-        provider = ScriptedProvider([ToolCall("c1", "every__get-tiny-image"), "A logo."])
-        runtime.providers["anthropic"] = provider
-        runtime.tools = servers.tools
         session = await runtime.session(model="anthropic/claude-sonnet-4-5")
         assert (await session.send("show me")).text == "A logo."
         (result,) = (await session.path())[2].results
@@ -69,12 +70,13 @@ async def test_text_links_resources_structure_and_progress_arrive_in_their_forms
 
 async def test_killed_in_mid_call_it_is_an_error_result_and_the_next_call_works() -> None:
     allow = {"approval.rules": [{"tool": "every__*", "action": "allow"}]}
-    async with McpServers([everything()]) as servers, memory_runtime(allow) as runtime:
+    slow = ToolCall("c1", "every__trigger-long-running-operation", {"duration": 60, "steps": 60})
+    provider = ScriptedProvider([slow, ToolCall("c2", "every__echo", {"message": "again"}), "Done."])
+    async with (
+        McpServers([everything()]) as servers,
+        memory_runtime(allow, providers={"anthropic": provider}, mcp=servers) as runtime,
+    ):
         await servers.wait_ready(30)
-        slow = ToolCall("c1", "every__trigger-long-running-operation", {"duration": 60, "steps": 60})
-        provider = ScriptedProvider([slow, ToolCall("c2", "every__echo", {"message": "again"}), "Done."])
-        runtime.providers["anthropic"] = provider
-        runtime.tools = servers.tools
         session = await runtime.session(model="anthropic/claude-sonnet-4-5")
         process_id = servers.status()[0].process_id
         assert process_id is not None

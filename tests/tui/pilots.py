@@ -12,7 +12,6 @@ from textual import events
 from textual.pilot import Pilot
 
 from loom.config import load_config
-from loom.runtime.custom_provider import Answering
 from loom.testing import FakeModel, ScriptedAnswer
 from loom.tui.app import LoomApp, OpenedLibrary
 from loom.tui.chat_screen import ChatScreen
@@ -87,11 +86,10 @@ async def driven(
 ) -> AsyncGenerator[Driven]:
     """`answers` are those of a scripted model; without them the built-in model answers."""
     config = load_config(cwd=folder, environ={"LOOM_HOME": str(folder / "home"), "LOOM_OFFLINE": "1"})
-    backend = await LocalBackend.start(config)
-    backend.runtime.reads_instructions = False
     fake = FakeModel(answers) if answers is not None else None
-    if fake is not None:
-        backend.runtime.own_models.maps[0]["fake"] = Answering(fake)
+    backend = await LocalBackend.start(
+        config, instructions=False, providers={"fake": fake} if fake is not None else None
+    )
 
     async def connect() -> OpenedLibrary:
         chosen = model or ("fake" if fake is not None else "loom/spark")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from pathlib import Path
 
+import pytest
 from tests.tui.pilots import Driven, driven
 
 from loom.content.blocks import TextBlock, ToolCall
@@ -280,3 +281,14 @@ async def test_the_last_user_blocks_are_text(tmp_path: Path) -> None:
         await screen.say("hello")
         assert screen.chat.conversation is not None
         assert (await screen.chat.conversation.path())[0].message.blocks == (TextBlock("hello"),)
+
+
+async def test_what_the_agent_changed_in_files_is_undone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    call = ToolCall("c1", "write_file", {"path": "made.txt", "content": "new"})
+    async with driven(tmp_path, answers=[call, "written"], permission="auto") as screen:
+        await screen.say("write it")
+        assert (tmp_path / "made.txt").read_text() == "new"
+        await screen.type("/undo ")
+        await screen.press("enter")
+        await screen.wait(lambda: not (tmp_path / "made.txt").exists(), "the undo")

@@ -17,9 +17,10 @@ from typing import Any, Final, Literal, Protocol, TypeAlias, runtime_checkable
 
 import msgspec
 
+from loom.agent.gate import ApprovalRequest, Approve, Verdict, call_gate
 from loom.content.blocks import ToolCall
-from loom.errors import ToolError
-from loom.events import ApprovalAnswered, ApprovalRequested, Event
+from loom.errors import LoomError, ToolError
+from loom.events import ApprovalAnswered, ApprovalRequested, Event, NoticeRaised
 from loom.tools.command_subjects import CommandSubjects, command_subjects
 from loom.tools.egress import is_address
 
@@ -86,7 +87,7 @@ class ApprovalSubject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenApproval(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of a request while nobody has answered it."""
+    """What is stored of a pending request."""
 
     call: str
     action: str
@@ -99,8 +100,12 @@ class Approvals:
     """`store` writes `open` and `always` together with the event that changed them, and only then shows the event: an
     approval that an interface has shown survives a restart."""
 
-    def __init__(self, rule: Rule, store: Callable[[Event], Awaitable[None]]) -> None:
+    def __init__(
+        self, rule: Rule, store: Callable[[Event], Awaitable[None]], *, approve: Approve | None = None
+    ) -> None:
         self._rule = rule
+        self._approve = approve
+        self._gate = asyncio.Lock()
         self._store = store
         self._waiting: dict[str, asyncio.Future[tuple[ApprovalVerdict, str]]] = {}
         self.open: dict[str, OpenApproval] = {}
@@ -112,18 +117,39 @@ class Approvals:
         self.deadline: asyncio.Timeout | None = None
         """Of the running turn; it stands still while a person is asked."""
         self._left_seconds = 0.0
+        self._pauses = 0
 
     @property
     def left_seconds(self) -> float:
         """Until the turn's deadline, from where it stands still or goes on."""
-        if self.open or self.deadline is None:
+        if self._pauses or self.deadline is None:
             return self._left_seconds
         now = asyncio.get_running_loop().time()
         return (self.deadline.when() or now) - now
 
+    async def decide_by_code(self, request: ApprovalRequest) -> Verdict | None:
+        """Return what the program's own `approve` says of a call, asked once; None without such a function."""
+        if self._approve is None:
+            return None
+        async with self._gate:
+            with self._paused_deadline():
+                try:
+                    return await call_gate(self._approve, request)
+                except Exception as error:
+                    if isinstance(error, LoomError):
+                        raise ToolError(error.message, hint=error.hint) from error
+                    words = f"the approval function failed, and {request.tool} was not run"
+                    await self._store(NoticeRaised(text=f"{words}: {type(error).__name__}: {error}", code="approval"))
+                    raise ToolError(words) from error
+
+    def check_denied(self, call: ToolCall, about: ApprovalSubject) -> Action | None:
+        """Return what the rules say of what the call is about; raise `ToolError` if they deny it."""
+        if self.decide(call.name, about) == "deny":
+            raise _not_allowed(call)
+        return self.decide_subjects(call.name, about.subjects)
+
     async def ask(self, call: ToolCall, about: ApprovalSubject, *, needed: bool, is_gate: bool = False) -> bool:
-        """Returns when the call may go on, and says whether somebody was asked; a ToolError that the model reads
-        otherwise.
+        """Return whether the user was asked, as soon as the call may continue. Raise `ToolError` otherwise.
 
         `needed` is whether the tool itself asks; a rule of the user's can allow, ask or deny all the same. `is_gate`
         says that nothing of the call has happened yet.
@@ -145,7 +171,7 @@ class Approvals:
     async def _require(self, call: ToolCall, about: ApprovalSubject, *, is_gate: bool) -> None:
         answer, reason = await self._request(call, about, is_gate=is_gate)
         if answer == "deny":
-            raise ToolError(f"the user said no{f': {reason}' if reason else ''}")
+            raise ToolError(f"the user denied it{f': {reason}' if reason else ''}")
 
     def decide(self, tool: str, about: ApprovalSubject) -> Action | None:
         """Return what the user's rules say of a call, under every name that its subjects go by."""
@@ -192,9 +218,10 @@ class Approvals:
         self, approval: str, opened: OpenApproval
     ) -> Generator[asyncio.Future[tuple[ApprovalVerdict, str]]]:
         """People may take their time: the turn's deadline stands still while any request is open."""
-        if not self.open and self.deadline is not None:
-            self._left_seconds = self.left_seconds
-            self.deadline.reschedule(None)
+        with self._paused_deadline():
+            yield from self._wait_open(approval, opened)
+
+    def _wait_open(self, approval: str, opened: OpenApproval) -> Generator[asyncio.Future[tuple[ApprovalVerdict, str]]]:
         waiting = self._waiting[approval] = asyncio.get_running_loop().create_future()
         self.open[approval] = opened
         if approval in self._early:
@@ -203,11 +230,23 @@ class Approvals:
             yield waiting
         finally:
             del self.open[approval], self._waiting[approval]
-            if not self.open and self.deadline is not None and not self.deadline.expired():
+
+    @contextmanager
+    def _paused_deadline(self) -> Generator[None]:
+        """Let the turn's deadline stand still while anybody, a person or a function, is asked."""
+        if not self._pauses and self.deadline is not None:
+            self._left_seconds = self.left_seconds
+            self.deadline.reschedule(None)
+        self._pauses += 1
+        try:
+            yield
+        finally:
+            self._pauses -= 1
+            if not self._pauses and self.deadline is not None and not self.deadline.expired():
                 self.deadline.reschedule(asyncio.get_running_loop().time() + self._left_seconds)
 
     def answer(self, approval: str, answer: ApprovalVerdict, reason: str = "") -> bool:
-        """False where nobody waits for it any more."""
+        """Return False if the request is no longer pending."""
         waiting = self._waiting.get(approval)
         if waiting is None or waiting.done():
             return False

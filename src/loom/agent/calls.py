@@ -10,12 +10,13 @@ import time
 from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from itertools import groupby
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from loom.agent.approvals import Action, Approvals, ApprovalSubject, action_subject, path_label, subject_of
 from loom.agent.custom import expand_custom_blocks
+from loom.agent.gate import Allow, ApprovalRequest, Ask, Deny
 from loom.agent.hooks import ToolHooks
 from loom.agent.ingest import FileBytes, ingest
 from loom.agent.results import TEXT_CAP_BYTES, blocks_of, data_of, error_of, fit_text, kept_text, kept_texts, with_kept
@@ -41,6 +42,7 @@ LOOK: Final = "look"
 INTERRUPTED: Final = "Interrupted: it may or may not have happened. Check before you repeat it."
 """Answers a call that had begun when its process ended, where running it again could do harm."""
 READ: Final = "read_file"
+CHANGED: Final = "(The user changed the arguments of this call: {})"
 _ADDRESS: Final = re.compile(r" at 0x[0-9a-fA-F]+")
 
 
@@ -85,6 +87,8 @@ class CallContext:
         self.injected: list[ContentBlock] = []
         self.gate: Action | None = None
         """What the user's rules said of the call before it began."""
+        self.is_allowed = False
+        """Whether the program's own `approve` allowed the call, with all that it asks for on the way."""
 
     async def attach(
         self, data: bytes | Path, *, name: str = "", source: str = "", pages: str = ""
@@ -138,11 +142,12 @@ class CallContext:
             await self._ask(action_subject(self._call, self.workspace, action, why, file=opened.path))
 
     async def _ask(self, asked: ApprovalSubject) -> None:
-        await self._services.approvals.ask(self._call, asked, needed=True)
+        if not self.is_allowed:
+            await self._services.approvals.ask(self._call, asked, needed=True)
 
     def may_read(self, *places: Path) -> bool:
         subjects = {path_label(self._root, place) for place in places}
-        return self._services.approvals.covers(self.gate, self._call.name, subjects)
+        return self.is_allowed or self._services.approvals.covers(self.gate, self._call.name, subjects)
 
     async def confirm(self, action: str, *, why: str) -> None:
         await self._services.approvals.confirm(self._call, action_subject(self._call, self.workspace, action, why))
@@ -192,7 +197,7 @@ class CallContext:
 
 
 def _scratch() -> str:
-    """Where tools put files that nobody else needs."""
+    """Where tools put temporary files."""
     return os.path.realpath(tempfile.gettempdir())
 
 
@@ -291,33 +296,61 @@ async def _execute(call: ToolCall, services: CallServices, context: CallContext)
     arguments = found.check_arguments(call.arguments)
     if found.precheck is not None:  # what can only be refused is not asked for
         await asyncio.to_thread(found.precheck, context, arguments)
-    context.gate = await _check_approval(call, found, services)
+    changed = await _check_approval(call, found, services, context)
+    if changed is not None:
+        call = ToolCall(call.id, call.name, changed)
+        arguments = found.check_arguments(call.arguments)
+        if found.precheck is not None:
+            await asyncio.to_thread(found.precheck, context, arguments)
     await services.hooks.run_before(call, services.workspace, services.session_id, context.emit)
     value = await found.run(context, call.arguments)
     hint = await services.hooks.run_after(call, services.workspace, services.session_id, context.emit)
+    notes = [TextBlock(CHANGED.format(msgspec.json.encode(changed).decode()))] if changed is not None else []
+    hints = [TextBlock(f"[A hook of the user says: {hint}]")] if hint else []
     # masked before it is cut: the whole text is stored where it is long, and a cut could leave half of a key
     made = await blocks_of(value, context.ingest_content)
-    blocks = mask_blocks(
-        [*made, *([TextBlock(f"[A hook of the user says: {hint}]")] if hint else [])], services.secrets
-    )
+    blocks = mask_blocks([*notes, *made, *hints], services.secrets)
     keep = context.keep if LOOK in services.tools else None
     shown, kept = await fit_text(blocks, most_bytes=services.text_cap_bytes, keep=keep)
     return ToolResult(call.id, shown, name=call.name, is_error=error_of(value), data=with_kept(data_of(value), kept))
 
 
-async def _check_approval(call: ToolCall, found: Tool, services: CallServices) -> Action | None:
-    """What the user is shown is what would happen, where the tool can tell; and it is still that when they answer."""
+async def _check_approval(
+    call: ToolCall, found: Tool, services: CallServices, context: CallContext
+) -> dict[str, Any] | None:
+    """Return when the call may run, with other arguments if the program's `approve` gives them; raise `ToolError`
+    otherwise. What the user is shown is what would happen, and it is still that when they answer."""
     plain = subject_of(call, services.workspace, found.parameters)
     shown = await _describe_effect(call, found, services.workspace, plain.shown)
     asked = msgspec.structs.replace(plain, shown=shown)
-    was_asked = await services.approvals.ask(call, asked, needed=found.danger == "ask", is_gate=True)
+    approvals = services.approvals
+    context.gate = approvals.check_denied(call, asked)
+    request = ApprovalRequest(
+        tool=call.name,
+        arguments=call.arguments,
+        action=shown,
+        workspace=services.workspace,
+        danger=found.danger,
+        call=call.id,
+        session=services.session_id,
+    )
+    verdict = await approvals.decide_by_code(request)
+    match verdict:
+        case Deny(reason):
+            raise ToolError(f"{call.name} was denied{f': {reason}' if reason else ''}")
+        case Allow(arguments):
+            context.is_allowed = True
+            return dict(arguments) if arguments is not None and dict(arguments) != call.arguments else None
+        case Ask() | None:
+            needed = verdict is not None or found.danger == "ask"
+    was_asked = await approvals.ask(call, asked, needed=needed, is_gate=True)
     if was_asked and shown != await _describe_effect(call, found, services.workspace, plain.shown):
         raise ToolError("something else changed it while the user was asked", hint="Look at it again.")
-    return services.approvals.decide_subjects(call.name, asked.subjects)
+    return None
 
 
 async def _describe_effect(call: ToolCall, found: Tool, workspace: Path, arguments: str) -> str:
-    """Where it cannot be done the user still decides: what the model is told of a file, it is told with their word."""
+    """Where it cannot be done the user still decides: the model sees a file only with their approval."""
     if found.preview is None:
         return arguments
     try:
@@ -327,7 +360,7 @@ async def _describe_effect(call: ToolCall, found: Tool, workspace: Path, argumen
 
 
 def _describe_crash(call: ToolCall, error: BaseException) -> str:
-    """What a tool did not say well by itself; addresses of objects help nobody."""
+    """What a tool did not say well by itself; addresses of objects are left out."""
     return _ADDRESS.sub("", f"{call.name} failed: {type(error).__name__}: {error}")
 
 

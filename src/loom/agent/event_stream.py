@@ -3,13 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine, Sequence
 from typing import Any, Self, TypeAlias
 
-from loom.events import Event
+import msgspec
+
+from loom.agent.failures import CONTINUE_HINT, error_of
+from loom.errors import LoomError
+from loom.events import Event, MessageStored, TextDelta, TurnFailed, TurnFinished
+from loom.session import Reply
 
 Job: TypeAlias = Callable[[Callable[[Event], None]], Coroutine[Any, Any, None]]
 """Runs turns and hands their events to the function that it is given."""
+MakeReply: TypeAlias = Callable[[TurnFinished, Sequence[MessageStored]], Awaitable[Reply]]
+"""(the end of a turn, its answers) → the reply; raises `LoomError` if the answer is empty."""
 
 
 class EventStream:
@@ -66,3 +73,60 @@ class EventStream:
     def __del__(self) -> None:
         if self._task is not None and not self._task.done() and not self._task.get_loop().is_closed():
             self._task.cancel()
+
+
+class ReplyStream(EventStream):
+    """The events of the turns that answer a message, their words (`text()`) and, at the end, the `reply`."""
+
+    def __init__(self, job: Job, make_reply: MakeReply) -> None:
+        super().__init__(job)
+        self._make_reply = make_reply
+        self._answers: list[MessageStored] = []
+        self._replies: list[Reply] = []
+        self._failure: LoomError | None = None
+
+    async def __anext__(self) -> Event:
+        event = await super().__anext__()
+        match event:
+            case MessageStored(message=message):
+                self._answers = [*self._answers, event] if message.role == "assistant" else []
+            case TurnFailed():
+                self._failure = error_of(event.code, event.text, event.hint)
+            case TurnFinished():
+                try:
+                    self._replies.append(await self._make_reply(event, self._answers))
+                except LoomError as error:
+                    self._failure = error
+                self._answers = []
+            case _:
+                pass
+        return event
+
+    async def text(self) -> AsyncGenerator[str]:
+        """Iterate the words of the answer alone; a turn that fails raises its error. Leaving early cancels the turn."""
+        async with self:
+            async for event in self:
+                if isinstance(event, TextDelta):
+                    yield event.text
+        if self._failure is not None:
+            raise self._failure
+
+    @property
+    def reply(self) -> Reply:
+        """The reply, once all events were read; raise the error of a turn that failed."""
+        if self._failure is not None:
+            raise self._failure
+        if not self._is_closed:
+            raise LoomError("The turn has not ended yet.", hint="Read all events first, or `await stream.finish()`.")
+        if not self._replies:
+            raise LoomError("the turn was cancelled", hint=CONTINUE_HINT)
+        *others, last = self._replies
+        return msgspec.structs.replace(last, siblings=tuple(others))
+
+    async def finish(self) -> Reply:
+        """Read what is left and return the reply. Of several answers it is the last, with the others as `siblings`."""
+        async with self:
+            async for _ in self:
+                if self._failure is not None:
+                    break
+        return self.reply

@@ -55,5 +55,5 @@ def steps_to_undo(steps: Sequence[ChangedStep], step: int | None) -> tuple[Chang
 
 
 def undo_text(sentences: Sequence[str]) -> str:
-    """Return what the model is told."""
+    """Return the text for the model."""
     return "[The user undid your changes to files]\n" + "\n".join(f"- {sentence}" for sentence in sentences)

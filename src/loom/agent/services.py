@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal, TypeAlias
 import msgspec
 
 from loom.agent.approvals import Rule
+from loom.agent.gate import Approve
 from loom.agent.hooks import ToolHooks
 from loom.agent.ingest import Fetch
 from loom.agent.sink import WriteBatching
@@ -70,6 +71,8 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     auto_context: tuple[str, ...]
     tools: Mapping[str, Tool]
     rule: Rule
+    approve: Approve | None
+    """Decides on every call instead of rules and people."""
     resolve_model: Callable[[str], Awaitable[Model]]
     """Returns the model with everything that is known of it."""
     sampling: Callable[[Model], Sampling]

@@ -24,8 +24,7 @@ from loom.agent.checkpoint import (
     TurnRequest,
 )
 from loom.agent.custom import expand_custom_blocks
-from loom.agent.event_stream import EventStream
-from loom.agent.failures import CONTINUE_HINT, error_of
+from loom.agent.event_stream import EventStream, ReplyStream
 from loom.agent.file_undo import UNDONE, ChangedStep, UndoReport, changed_steps, steps_to_undo, undo_text
 from loom.agent.ingest import Ingested, ingest
 from loom.agent.output import read_output
@@ -47,7 +46,6 @@ from loom.events import (
     MessageQueued,
     MessageStored,
     NoticeRaised,
-    TurnFailed,
     TurnFinished,
 )
 from loom.prompt import Receipt
@@ -103,9 +101,9 @@ class SessionTurns:
         n: int = 1,
         thinking: str = "",
         options: Choices = None,
-    ) -> EventStream:
-        """Send a message and iterate the events of its turn; leaving early cancels it. While another turn runs, here or
-        in another process, the message waits.
+    ) -> ReplyStream:
+        """Send a message and iterate the events of its turn (`text()`: its words; at the end, `reply`); leaving early
+        cancels it. While another turn runs, here or in another process, the message waits.
 
         `model` answers this once; `parent` is the node to answer below; each of `n` answers is a turn of its own.
         `thinking` and `options` say how to answer this message, where that differs from the session and the settings.
@@ -114,7 +112,7 @@ class SessionTurns:
         wanted = self._options(model, parent, n, sampling_of(options, thinking=thinking))
         return self._stream(content, wanted, shows_left_turn=True)
 
-    def _stream(self, content: Sequence[Content], options: Options, *, shows_left_turn: bool) -> EventStream:
+    def _stream(self, content: Sequence[Content], options: Options, *, shows_left_turn: bool) -> ReplyStream:
         async def job(show: Show) -> None:
             message, mentioned, notices = await self._ingest(content)
             request = NewMessage(
@@ -129,11 +127,11 @@ class SessionTurns:
             show_left = show if shows_left_turn else _show_nothing
             await self._run_when_free(request, options.n, show, message, show_left)
 
-        return EventStream(job)
+        return ReplyStream(job, self._reply)
 
     def regenerate(
         self, node: str | None = None, *, model: str = "", n: int = 1, thinking: str = "", options: Choices = None
-    ) -> EventStream:
+    ) -> ReplyStream:
         """Answer the question above `node` (None: the last question) once more, beside the answers that are there."""
         wanted = self._options(model, node, n, sampling_of(options, thinking=thinking))
 
@@ -142,7 +140,7 @@ class SessionTurns:
             request = Regenerate(node=question, model=model, tools=wanted.tools, sampling=wanted.sampling)
             await self._run_when_free(request, n, show)
 
-        return EventStream(job)
+        return ReplyStream(job, self._reply)
 
     again = regenerate
     """The old name of `regenerate`."""
@@ -163,25 +161,8 @@ class SessionTurns:
     ) -> Reply:
         """The same as `stream`, folded into a reply; a turn that fails raises its error. Of `n` answers the last is
         returned, with the others as its `siblings`."""
-        replies: list[Reply] = []
-        answers: list[MessageStored] = []
         wanted = self._options(model, parent, n, sampling_of(options, thinking=thinking))
-        async with self._stream(content, wanted, shows_left_turn=False) as events:
-            async for event in events:
-                match event:
-                    case MessageStored(message=message):
-                        answers = [*answers, event] if message.role == "assistant" else []
-                    case TurnFailed():
-                        raise error_of(event.code, event.text, event.hint)
-                    case TurnFinished():
-                        replies.append(await self._reply(event, answers))
-                        answers = []
-                    case _:
-                        pass
-        if not replies:
-            raise LoomError("the turn was cancelled", hint=CONTINUE_HINT)
-        *others, last = replies
-        return msgspec.structs.replace(last, siblings=tuple(others))
+        return await self._stream(content, wanted, shows_left_turn=False).finish()
 
     async def _reply(self, finished: TurnFinished, answers: Sequence[MessageStored]) -> Reply:
         turn = self._last
@@ -443,7 +424,7 @@ class SessionTurns:
         return changed_steps(snapshot.path, snapshot.settings.get(UNDONE, ()))
 
     async def undo(self, step: int | None = None) -> UndoReport:
-        """Undo the file changes of the last step that has any, or of `step` and all later ones. The model is told.
+        """Undo the file changes of the last step that has any, or of `step` and all later ones. The model is informed.
 
         A file that something else changed since is left alone, which the report says. Raise `Conflict` while a turn
         runs, `NotFound` if there is nothing to undo.

@@ -92,7 +92,7 @@ class Turn:
         self.files = files
         self.notices = tuple(notices)
         self.sink = EventSink(record, show, services.batching)
-        self.approvals = Approvals(services.rule, self._store_approvals)
+        self.approvals = Approvals(services.rule, self._store_approvals, approve=services.approve)
         self.checkpoint = TurnCheckpoint(turn=secrets.token_hex(16))
         self.snapshot = Snapshot()
         self.input: RequestInput | None = None

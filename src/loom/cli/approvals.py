@@ -99,11 +99,11 @@ def approve_command(names: tuple[str, ...], always: bool, reason: str | None, as
 
 async def _approve(names: tuple[str, ...], given: ApprovalReply, form: OutputFormat) -> int:
     speaking = MessageOptions()
-    async with Runtime.open() as runtime:
+    async with Runtime.open(tools="all") as runtime:
         waiting, chosen = await _find_approvals(runtime, names)
         stored = waiting.session
         if await runs_elsewhere(runtime, speaking, stored):
-            session = await runtime.session(stored.id)
+            session = await runtime.session(stored.id, tools=())
             for asked in chosen:
                 await session.answer(asked.approval, *given)
             click.echo("Answered. The program that runs the turn continues it.", err=True)

@@ -186,7 +186,7 @@ def _save(name: str, asked: AskOptions) -> int:
 
 
 async def _ask(asked: AskOptions) -> int:
-    async with Runtime.open(load_config(flags=asked.flags)) as runtime:
+    async with Runtime.open(load_config(flags=asked.flags), tools="all") as runtime:
         said = read_message(asked.words, (*asked.template.attach, *asked.attached), runtime.config.media_limits())
         said, system = apply_template(asked, said)
         if not said.content:

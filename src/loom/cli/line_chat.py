@@ -66,7 +66,7 @@ def run_line_chat(options: MessageOptions) -> int:
     """Chat line by line until the input ends."""
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
-        runtime = runner.run(stack.enter_async_context(Runtime.open(load_config(flags=options.flags))))
+        runtime = runner.run(stack.enter_async_context(Runtime.open(load_config(flags=options.flags), tools="all")))
         try:
             return LocalChat(runner, runtime, options).run()
         finally:

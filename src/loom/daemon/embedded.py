@@ -25,8 +25,8 @@ class HasRuntime(Protocol):
 
 
 class EmbeddedDaemon:
-    """Opened by the first request, in the loop that serves it: a mounted application is not told when the outer one
-    starts. `await close()` where the outer one ends, or let it be told by a lifespan of its own."""
+    """Opened by the first request, in the loop that serves it: a mounted application gets no lifespan event when the
+    outer one starts. `await close()` when the outer one ends, or give it a lifespan of its own."""
 
     def __init__(self, like: HasRuntime | Config | None, auth: Auth | None) -> None:
         self._like = like
@@ -53,10 +53,8 @@ class EmbeddedDaemon:
 
     async def _open(self) -> ASGIApp:
         like = self._like
-        config = like if like is None or isinstance(like, Config) else like.runtime.config
-        runtime = await self._stack.enter_async_context(Runtime.open(config))
-        if like is not None and not isinstance(like, Config):
-            runtime.copy_from(like.runtime)
+        opening = Runtime.open(like) if like is None or isinstance(like, Config) else like.runtime.open_again()
+        runtime = await self._stack.enter_async_context(opening)
         app = create_app(runtime, auth=self._auth)
         self._stack.push_async_callback(app.daemon.stop)
         await app.daemon.start()

@@ -234,7 +234,7 @@ def _span(asked: re.Match[str], size: int) -> tuple[int, int] | None:
 
 
 def display_type(media_type: str) -> str:
-    """What a browser is told: a short list, and nothing that it could run."""
+    """The content type for browsers: from a short list, and nothing that they could run."""
     match category_of(media_type):
         case _ if media_type in _INLINE:
             return media_type

@@ -414,7 +414,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "POST",
         "/v1/media/{digest}/description",
         caption_routes.describe_media,
-        "What a picture shows, in a model's words.",
+        "Describe an image with a model.",
         body=s.NewDescription,
         answer=s.DescriptionView,
     ),

@@ -61,7 +61,7 @@ def run(
     on_listening: Callable[[Listening], None] | None = None,
     log_level: str = "warning",
 ) -> None:
-    """Until SIGTERM or SIGINT. `on_listening` is told the addresses; without it they are printed."""
+    """Serve until SIGTERM or SIGINT. `on_listening` gets the addresses; without it they are printed."""
     forbid_dumps()
     _log_without_secrets(config)
     _give_memory_back()
@@ -106,8 +106,7 @@ async def serve(
     password = config.secret("server", "password")
     check_bind(host, password)
     with _only_one(config), listen(host, port) as listener:
-        async with Runtime.open(config) as runtime:
-            runtime.tools = runtime.built_in_tools()
+        async with Runtime.open(config, tools="all") as runtime:
             app = create_app(runtime, auth=open_auth(config.token_file(), password=password))
             url = _url(listener)
             page = f"{_url(listener, from_elsewhere=True)}/?t={app.daemon.auth.new_link()}"
@@ -132,7 +131,7 @@ def check_bind(host: str, password: str) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Says when it listens, and drains before connections are closed: whoever watches sees the end of the turns."""
+    """Reports when it listens, and drains before connections are closed, so that watchers see the end of the turns."""
 
     def __init__(self, config: uvicorn.Config, app: App, on_started: Callable[[], None]) -> None:
         super().__init__(config)
@@ -229,7 +228,7 @@ def _own_address(family: socket.AddressFamily) -> str:
 
 @contextmanager
 def _only_one(config: Config) -> Generator[None]:
-    """A second daemon on the same folder is refused and told who has it. With PostgreSQL there may be many."""
+    """Refuse a second daemon on the same folder, and name the first. With PostgreSQL there may be many."""
     if config.secret("store", "url").startswith(("postgres://", "postgresql://")):
         yield
         return
@@ -305,7 +304,7 @@ async def _rotating(app: App) -> AsyncGenerator[None]:
 
 
 def _print(listening: Listening) -> None:
-    """The link goes to whoever started it, and nowhere else."""
+    """The link goes to the user who started it, and nowhere else."""
     sys.stdout.write(f"Loom listens on {listening.url}\nOpen it once with {listening.link}\n")
     sys.stdout.flush()
 

@@ -7,17 +7,18 @@ import asyncio
 import os
 import time
 from collections import ChainMap
-from collections.abc import AsyncGenerator, Callable, Collection, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
 from datetime import UTC, datetime
-from functools import cached_property
+from functools import cached_property, partial
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Final
 from weakref import WeakValueDictionary
 
 import msgspec
 
-from loom.agent.approvals import Rule
+from loom.agent.gate import Approve, StringRule
 from loom.agent.ingest import Ingested, ingest
 from loom.agent.instructions import Instructions, read_instructions, with_instructions
 from loom.agent.services import Services, SessionLock, TurnLimits
@@ -44,7 +45,7 @@ from loom.models import PDF, Model, Usage
 from loom.prompt import Prompt
 from loom.runtime.agents import AGENT, agent_model, agent_services, agent_tools, find_agent
 from loom.runtime.conversations import ClientConversations
-from loom.runtime.custom_provider import REGISTERED, Answering
+from loom.runtime.custom_provider import REGISTERED, Answering, CustomProvider
 from loom.runtime.dispatch import Dispatch
 from loom.runtime.event_log import EventLog
 from loom.runtime.library import LocalLibrary
@@ -56,6 +57,14 @@ from loom.runtime.model_resolution import (
     price,
     resolve_model,
     sampling_for,
+)
+from loom.runtime.options import (
+    ProviderChoice,
+    RuntimeOptions,
+    ToolChoice,
+    approval_of,
+    choose_tools,
+    split_providers,
 )
 from loom.runtime.record import SessionStores, StoredRecord
 from loom.runtime.servers import approval_rule, mcp_servers, sandbox_for, tool_hooks
@@ -79,6 +88,7 @@ from loom.store.sweep import SweepReport, forget, sweep
 from loom.store.uploads import UploadRecords as StoredUploads
 from loom.tools.background import BackgroundProcess, BackgroundProcesses
 from loom.tools.base import Tool
+from loom.tools.mcp import McpServers
 
 if TYPE_CHECKING:
     from loom.providers.connections import Connections
@@ -95,21 +105,35 @@ MEDIA = "media"
 
 
 class Runtime:
-    """Use it as `async with Runtime.open() as runtime`."""
+    """The composition root: it opens the store, the providers and the tools once, and hands out sessions.
+
+    Use it as `async with Runtime.open(...) as runtime`. Everything is a keyword of `open`; its attributes cannot be
+    assigned.
+    """
 
     BUILT_IN: Final = "loom/spark"
 
-    def __init__(self, config: Config, database: Database, media: MediaStore, *, steps: Steps | None = None) -> None:
-        self.config = config
-        self.database = database
-        self.media = media
-        self.forest = Forest(database)
-        self.sessions = Sessions(database)
-        self.events = EventLog(Events(database), self.forest)
-        self.queue = MessageQueue(database)
-        self.leases = Leases(database)
-        self.requests = Commands(database)
-        self.holder = ProcessIdentity()
+    def __init__(
+        self,
+        config: Config,
+        database: Database,
+        media: MediaStore,
+        options: RuntimeOptions,
+        *,
+        workers: WorkerPool,
+        steps: Steps,
+    ) -> None:
+        self._options = options
+        self._config = config
+        self.database: Final = database
+        self.media: Final = media
+        self.forest: Final = Forest(database)
+        self.sessions: Final = Sessions(database)
+        self.events: Final = EventLog(Events(database), self.forest)
+        self.queue: Final = MessageQueue(database)
+        self.leases: Final = Leases(database)
+        self.requests: Final = Commands(database)
+        self.holder: Final = ProcessIdentity()
         self._stores = SessionStores(
             sessions=self.sessions,
             forest=self.forest,
@@ -119,66 +143,103 @@ class Runtime:
             leases=self.leases,
             requests=self.requests,
         )
-        self.derived = DerivedCache(media.place, max_bytes=config.media.derived_max_bytes)
-        self.renditions = Renditions(
+        self.derived: Final = DerivedCache(media.place, max_bytes=config.media.derived_max_bytes)
+        self.renditions: Final = Renditions(
             media, self.derived, FormatRenderer(config.media_limits()), on_text=MediaTexts(database).save
         )
-        self.describer: str = config.context.describer
-        """The model that describes images for text-only models; empty: images are not described."""
-        self.settler = Settler(self.renditions, describer=self._describer, uploads=self._file_uploads())
-        self.tools: dict[str, Tool] = {}
-        self.providers: dict[str, Provider] = {}
-        self.own_models: ChainMap[str, Answering] = ChainMap({}, REGISTERED)
+        self.settler: Final = Settler(self.renditions, describer=self._describer, uploads=self._file_uploads())
+        self._providers, own_models = split_providers(options.providers)
+        if not isinstance(options.model, str):
+            own_models[options.model.name] = Answering(options.model)
+        self._own_models: ChainMap[str, Answering] = ChainMap(own_models, REGISTERED)
         """Providers that are no service: `NAME` and `NAME/MODEL` mean them. Those of all runtimes, and its own."""
-        self.rule: Rule = approval_rule(config)
-        limits = config.turn
-        self.turn_limits = TurnLimits(
-            steps=limits.max_steps,
-            seconds=limits.max_seconds,
-            usd=limits.max_usd,
-            answer_bytes=limits.max_answer_bytes,
+        self._rule, self._approve = approval_of(options.approve, config)
+        self.notices: Final[list[str]] = []
+        self.mcp: Final = (
+            mcp_servers(config, Path.cwd(), self.notices.append) if isinstance(options.mcp, bool) else options.mcp
         )
-        self.auto_context: tuple[str, ...] = config.context.auto_context
-        """Globs of text files that every session is kept informed of."""
-        self.reads_instructions = True
-        """Whether a new session begins with the default system prompt and what AGENTS.md says."""
-        self.notices: list[str] = []
-        self.mcp = mcp_servers(config, Path.cwd(), self.notices.append)
-        self.offers_mcp = True
-        """Whether sessions may use all tools of those servers; without it, only those that are among `tools`."""
-        self.workers: WorkerPool | None = None
+        self._chosen = choose_tools(options.tools, self.built_in_tools)
+        self.workers: Final = workers
         """The processes that decode files; they end with the last runtime that is open."""
         self._background: dict[str, BackgroundProcesses] = {}
         self._batching = WriteBatching()
-        self._steps: Steps = steps or DirectSteps()
+        self._steps = steps
         self._http: Provider | None = None
         self._discovery: Discovery | None = None
         self._connections: Connections | None = None
         self._uploads: ProviderUploads | None = None
         self._describers: dict[str, Describer] = {}
         self._locks: WeakValueDictionary[str, SessionLock] = WeakValueDictionary()
-        self.library = LocalLibrary(self, self._stores)
+        self.library: Final = LocalLibrary(self, self._stores)
         """What interfaces use: sessions, media, models and tools."""
-        self.dispatch = Dispatch(self._stores, self.library.usd)
+        self.dispatch: Final = Dispatch(self._stores, self.library.usd)
         """What a daemon uses besides."""
+        self._is_complete = True
+
+    def __setattr__(self, name: str, value: object) -> None:
+        if not name.startswith("_") and "_is_complete" in self.__dict__:
+            raise AttributeError(f"Runtime.{name} cannot be assigned: give it to Runtime.open(...) as a keyword")
+        super().__setattr__(name, value)
+
+    @classmethod
+    def open(
+        cls,
+        config: Config | None = None,
+        *,
+        model: str | CustomProvider = "",
+        tools: ToolChoice = (),
+        approve: Approve | StringRule | None = None,
+        providers: ProviderChoice | None = None,
+        store: str = "",
+        media: str = "",
+        system: str = "",
+        mcp: bool | McpServers = True,
+        instructions: bool = True,
+        limits: TurnLimits | None = None,
+    ) -> AbstractAsyncContextManager[Runtime]:
+        """Open a runtime; without `config`, with the user's configuration.
+
+        `model` is asked where a session names none: a name, or a provider of your own. `tools` are names of built-in
+        tools, typed functions and `Tool` objects, or "all". `approve` decides on every call, once, instead of the
+        configured rules: it gets an `ApprovalRequest` and returns `Allow()`, `Deny(reason)` or `Ask()`.
+        `providers` answer for the platforms that they are given for. `store` and `media` say where sessions and bytes
+        are kept ("postgresql://…", "s3://bucket/prefix"). `system` begins every new session that names no other.
+        `mcp=False` leaves out the configured MCP servers, a `McpServers` replaces them. Without `instructions`,
+        neither the default system prompt nor AGENTS.md begin a session. `limits` replace the configured ones of turns.
+        """
+        config = _configured(config, store, media)
+        name = model if isinstance(model, str) else model.name
+        if name:
+            config = msgspec.structs.replace(config, model=name)
+        options = RuntimeOptions(
+            model=model,
+            tools=tools if isinstance(tools, str | Mapping) else tuple(tools),
+            approve=approve,
+            providers=providers or {},
+            system=system,
+            mcp=mcp,
+            instructions=instructions,
+            limits=limits,
+        )
+        return cls._open(config, options)
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, config: Config | None = None) -> AsyncGenerator[Runtime]:
-        """With no configuration given, the user's; with none there either, everything is in one folder of theirs."""
-        config = config or load_config()
+    async def _open(cls, config: Config, options: RuntimeOptions) -> AsyncGenerator[Runtime]:
         folder = config.data_folder()
         database = await _opened(config.secret("store", "url"), folder / DATABASE)
         runtime: Runtime | None = None
         try:
             address = config.secret("media", "url") or folder / MEDIA
-            media = open_media(address, timeout_seconds=config.media.timeout_seconds)
-            async with _open_steps(config) as steps:
-                runtime = cls(config, database, media, steps=steps)
+            blobs = open_media(address, timeout_seconds=config.media.timeout_seconds)
+            async with AsyncExitStack() as stack:
+                steps = await stack.enter_async_context(_open_steps(config))
+                workers = stack.enter_context(hold_pool())
+                runtime = cls(config, database, blobs, options, workers=workers, steps=steps)
                 await steps.end_orphans(runtime._is_running)
-                with hold_pool() as runtime.workers:
-                    async with runtime.mcp:
-                        yield runtime
+                if isinstance(options.mcp, bool):
+                    await stack.enter_async_context(runtime.mcp)
+                yield runtime
         finally:
             if runtime is not None:
                 await runtime._end_processes()
@@ -195,23 +256,51 @@ class Runtime:
             return False
         return session.settings.get("running", {}).get("turn") == turn
 
-    def copy_from(self, other: Runtime) -> None:
-        """Have the tools, models and rules of another one, which may live in another thread."""
-        self.tools = dict(other.tools)
-        self.providers = dict(other.providers)
-        self.own_models.maps[0].update(other.own_models.maps[0])
-        self.rule = other.rule
-        self.describer = other.describer
-        self.turn_limits = other.turn_limits
-        self.auto_context = other.auto_context
-        self.reads_instructions = other.reads_instructions
+    def open_again(self) -> AbstractAsyncContextManager[Runtime]:
+        """Open another runtime with the same configuration and keywords, for another event loop."""
+        return self._open(self._config, self._options)
+
+    @property
+    def config(self) -> Config:
+        return self._config
+
+    def reconfigure(self, config: Config) -> None:
+        """Take keys, models and context settings from `config` from now on; stores, rules and tools stay."""
+        self._config = config
+
+    @property
+    def tools(self) -> Mapping[str, Tool]:
+        """The tools that sessions may use, besides those of MCP servers."""
+        return MappingProxyType(self._chosen.tools)
+
+    @property
+    def providers(self) -> Mapping[str, Provider]:
+        """Who answers for a platform, where that was given."""
+        return MappingProxyType(self._providers)
+
+    @property
+    def describer(self) -> str:
+        """The model that describes images for text-only models; empty: images are not described."""
+        return self._config.context.describer
+
+    @property
+    def turn_limits(self) -> TurnLimits:
+        if self._options.limits is not None:
+            return self._options.limits
+        found = self._config.turn
+        return TurnLimits(
+            steps=found.max_steps,
+            seconds=found.max_seconds,
+            usd=found.max_usd,
+            answer_bytes=found.max_answer_bytes,
+        )
 
     def model(self, reference: str = "") -> Model:
         """A configured name or `platform/name`; where nothing is said, the configured default or the built-in model."""
-        return resolve_model(reference or self.config.model or self.BUILT_IN, self.config, self.own_models)
+        return resolve_model(reference or self.config.model or self.BUILT_IN, self.config, self._own_models)
 
     async def default_model(self) -> str:
-        """Whom to ask where nobody says: the configured model, a service whose key is there, a server on this machine,
+        """Return the default model: the configured one, a service whose key is there, a server on this machine,
         the built-in model."""
         if self.config.model:
             return self.config.model
@@ -242,7 +331,7 @@ class Runtime:
 
     def available_tools(self, names: Collection[str] | None = None) -> Mapping[str, Tool]:
         """The tools that sessions may use, or those of them that have these names."""
-        found = ChainMap(self.tools, self.mcp.tools) if self.offers_mcp else self.tools
+        found = self._all_tools()
         if names is None:
             return found
         unknown = next((name for name in names if name not in found), None)
@@ -250,9 +339,25 @@ class Runtime:
             raise ConfigError(f"there is no tool {unknown!r}.", hint=f"These exist: {', '.join(sorted(found))}.")
         return {name: tool for name, tool in found.items() if name in names}
 
-    async def wait_tools(self) -> None:
-        """Wait until the tools of MCP servers are known."""
-        if self.offers_mcp:
+    def _all_tools(self) -> Mapping[str, Tool]:
+        tools = dict(self.tools)
+        if self._options.mcp is False:
+            return tools
+        of_servers, only = self.mcp.tools, self._chosen.mcp
+        if only is None:
+            return ChainMap(tools, of_servers)  # live: a server's tools may change while sessions are open
+        return tools | {name: it for name, it in of_servers.items() if name in only}
+
+    def resolve_tools(self, choice: Iterable[str | Tool | Callable[..., Any]]) -> tuple[str | Tool, ...]:
+        """Return what a session may call by this program's own word: names of its tools, and further tools."""
+        named = {item: None for item in choice if isinstance(item, str)}
+        mine = [item for item in named if item in self.tools or (item not in self.built_in_tools() and "__" in item)]
+        others = [item for item in choice if not isinstance(item, str) or item not in mine]
+        return (*mine, *choose_tools(others, self.built_in_tools).tools.values())
+
+    async def wait_tools(self, names: Collection[str] | None = None) -> None:
+        """Wait until the tools of MCP servers are known, if any of theirs may be among `names` (None: all tools)."""
+        if self._options.mcp is not False and (names is None or not self.tools.keys() >= set(names)):
             await self.mcp.wait_ready()
 
     async def known_tools(self) -> Mapping[str, Tool]:
@@ -281,38 +386,43 @@ class Runtime:
         model: str = "",
         system: str = "",
         workspace: str = "",
-        tools: Sequence[str] | None = None,
+        tools: Sequence[str | Tool] | None = None,
         agent: str = "",
     ) -> LocalSession:
         """Open an earlier session by its id, or begin a new one, in the working directory unless `workspace` is given.
 
-        `tools` are those that messages sent through this object may call; None means all of the runtime's. `agent`
+        `tools` are those that messages sent through this object may call: names of the runtime's tools, and `Tool`
+        objects of the session's own; None means all of the runtime's. `agent`
         names an agent of the configuration; an earlier session belongs to it from now on.
         """
-        if tools is not None:
-            await self.wait_tools()
-            self.available_tools(tools)
+        own = {item.name: item for item in tools or () if isinstance(item, Tool)}
+        names = None if tools is None else tuple(item if isinstance(item, str) else item.name for item in tools)
+        if names is not None:
+            shared = [name for name in names if name not in own]
+            await self.wait_tools(shared)
+            self.available_tools(shared)
         entry = find_agent(self.config, agent) if agent else None
-        services = self.services()
+        services = self.services(names, own)
         if session_id:
             stored = await self.sessions.get(session_id)
             if agent and stored.settings.get(AGENT) != agent:
                 stored = await self.sessions.update(session_id, settings={AGENT: agent})
             if name := str(stored.settings.get(AGENT, "")):
                 services = agent_services(services, self.config.agents.get(name), self.config)
-            return LocalSession(self.library, self._record(session_id), services, tools=tools)
+            return LocalSession(self.library, self._record(session_id), services, tools=names)
         if entry is not None:
             services = agent_services(services, entry, self.config)
             model = model or agent_model(entry)
-        resolved = self.model(model)  # before anything is stored
+        model = model or self.config.model or self.BUILT_IN
+        self.model(model)  # before anything is stored
         place = await asyncio.to_thread(_workspace, workspace)
         found = await self._instructions(place)
         view = {file.place: SeenFile(await self.media.put(file.text.encode()), is_own=True) for file in found.files}
         created = await self.sessions.create(
             title=title,
-            model=model or resolved.reference,
+            model=model,
             system=with_instructions(
-                system or await self.default_system(place, services.select_tools(tools), agent=agent), found.files
+                system or await self.default_system(place, services.select_tools(names), agent=agent), found.files
             ),
             workspace=str(place),
             settings={
@@ -322,7 +432,7 @@ class Runtime:
         )
         unmatched = [UNMATCHED_RULE.format(pattern) for pattern in self.unmatched_rules()]
         notices = (*found.notices, *unmatched)
-        return LocalSession(self.library, self._record(created.id), services, notices=notices, tools=tools)
+        return LocalSession(self.library, self._record(created.id), services, notices=notices, tools=names)
 
     @cached_property
     def conversations(self) -> ClientConversations:
@@ -349,9 +459,11 @@ class Runtime:
         return with_instructions(system, (await self._instructions(workspace)).files)
 
     async def default_system(self, workspace: Path, tools: Collection[str], *, agent: str = "") -> str:
-        """Return the system prompt of a session for which none is given: the agent's or the configured one, else the
-        default prompt where there are tools; and what the settings append to it."""
-        if not self.reads_instructions:
+        """Return the system prompt of a session for which none is given: the agent's, the runtime's or the configured
+        one, else the default prompt where there are tools; and what the settings append to it."""
+        if self._options.system and not agent:
+            return self._options.system
+        if not self._options.instructions:
             return self.config.system_prompt(agent) if agent else ""
         system, append = self.config.prompt_parts()
         if agent:
@@ -367,13 +479,13 @@ class Runtime:
         return skill_lines(find_skills(self.config, workspace).values())
 
     async def _instructions(self, workspace: Path) -> Instructions:
-        if not self.reads_instructions:
+        if not self._options.instructions:
             return Instructions()
         own = user_folder(self.config.provenance.environ, workspace)
         return await asyncio.to_thread(read_instructions, workspace, own)
 
-    def services(self) -> Services:
-        """Return what sessions are given."""
+    def services(self, tools: Collection[str] | None = None, own: Mapping[str, Tool] | None = None) -> Services:
+        """Return what sessions are given that may use `tools` (None: all), and `own` ones besides the runtime's."""
         return Services(
             media=self.media,
             settle=self.settler.settle,
@@ -387,9 +499,10 @@ class Runtime:
             tool_output_bytes=self.config.context.tool_output_bytes,
             compact_at=self.config.context.compact_at or None,
             secrets=self._secret_values,
-            auto_context=self.auto_context,
-            tools=self.available_tools(),
-            rule=self.rule,
+            auto_context=self.config.context.auto_context,
+            tools={**self.available_tools(), **own} if own else self.available_tools(),
+            rule=self._rule,
+            approve=self._approve,
             resolve_model=self.resolve_live,
             sampling=self._sampling,
             learn=self._learn,
@@ -398,7 +511,9 @@ class Runtime:
             forget_files=self._forget_files,
             price=self.cost,
             fetch=self.fetch,
-            wait_tools=self.wait_tools,
+            wait_tools=partial(
+                self.wait_tools, None if tools is None else [it for it in tools if it not in (own or {})]
+            ),
             lock=self._lock,
             hooks=tool_hooks(self.config),
             background=self.background,
@@ -431,9 +546,9 @@ class Runtime:
 
     def unmatched_rules(self) -> list[str]:
         """Return the tool patterns of approval rules that match no tool, so that they do nothing."""
-        if not isinstance(self.rule, ApprovalPolicy):
+        if not isinstance(self._rule, ApprovalPolicy):
             return []
-        return self.rule.unmatched_rules([*self.built_in_tools(), *self.tools, *self.mcp.tools])
+        return self._rule.unmatched_rules([*self.built_in_tools(), *self.tools, *self.mcp.tools])
 
     async def next_request(
         self,
@@ -496,7 +611,7 @@ class Runtime:
 
     def _is_given(self, model: Model) -> bool:
         """Whether there is no endpoint to ask: the built-in model, or a provider given by hand."""
-        return model.provider in ("loom", *self.providers, *self.own_models)
+        return model.provider in ("loom", *self._providers, *self._own_models)
 
     def _discover(self) -> Discovery:
         if self._discovery is None:
@@ -524,8 +639,8 @@ class Runtime:
         return own or key_for(model.provider, self.config)
 
     def provider(self, model: Model) -> Provider:
-        """Who answers for a model: one given by hand, the built-in one, or the network."""
-        given = self.providers.get(model.provider) or self.own_models.get(model.provider)
+        """Return the provider of a model: one given by the caller, the built-in one, or HTTP."""
+        given = self._providers.get(model.provider) or self._own_models.get(model.provider)
         if given is not None:
             return given
         if model.provider == "loom":
@@ -613,6 +728,17 @@ def _lost_files(error: ProviderError, prompt: Prompt) -> tuple[str, ...]:
     from loom.providers.files import lost_files
 
     return lost_files(error, prompt)
+
+
+def _configured(config: Config | None, store: str, media: str) -> Config:
+    if config is None:
+        return load_config(flags={"store.url": store or None, "media.url": media or None})
+    if store or media:
+        raise ConfigError(
+            "config= says where things are kept.",
+            hint="Set store.url and media.url there, or leave it out.",
+        )
+    return config
 
 
 async def _opened(url: str, own: Path) -> Database:

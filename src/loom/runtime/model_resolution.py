@@ -1,4 +1,4 @@
-"""Choices: which model a name means, whom to ask where nobody says, with which key, and at what price."""
+"""Model resolution: which model a name means, the default model, its key and its price."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CONFIGURED: Final = tuple(name for name in OPTION_NAMES if name in ModelEntry._
 
 
 def resolve_model(reference: str, config: Config, own: Mapping[str, Answering] = REGISTERED) -> Model:
-    """Configured names first, then providers of somebody's own; `spark` alone means the built-in model."""
+    """Configured names first, then custom providers; `spark` alone means the built-in model."""
     if reference == "spark":
         reference = "loom/spark"
     entry = config.models.get(reference)

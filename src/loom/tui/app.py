@@ -52,6 +52,7 @@ class LoomApp(App[int]):
     COMMAND_PALETTE_BINDING = "ctrl+p"
     CSS = """
     Toast { background: $panel; }
+    ToastRack { dock: top; align: right top; margin: 1 0 0 0; }
     .-ascii * { border: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [

@@ -6,18 +6,20 @@ The screens see these two protocols and nothing of the stores behind them.
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
-from typing import Literal, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Literal, Protocol, TypeAlias
 
 import msgspec
 
-from loom.compile.policy import Override
 from loom.content.blocks import ContentBlock
 from loom.content.inputs import Content
 from loom.content.messages import Message
 from loom.events import ApprovalRequested, Event
 from loom.models import Usage
 from loom.prompt import Receipt, ReceiptRow
-from loom.session import Queued
+
+if TYPE_CHECKING:  # the first paint does not wait for these
+    from loom.compile.policy import Override
+    from loom.session import Queued
 
 AnswerChoice: TypeAlias = Literal["once", "always", "deny"]
 ActivityState: TypeAlias = Literal["idle", "running", "waiting", "queued"]
@@ -127,6 +129,11 @@ class OpenConversation(Protocol):
 
     async def fork(self, node: str | None = None) -> str:
         """Return the id of a new session that continues from `node` (None: from the head)."""
+        ...
+
+    async def undo(self, step: int | None = None) -> tuple[str, ...]:
+        """Undo file changes of the last step that has any, or of `step` and all later ones; return what became of each
+        file."""
         ...
 
     async def plan(self, models: Sequence[str] = ()) -> tuple[Receipt, ...]: ...

@@ -92,6 +92,7 @@ class BranchPane(OptionList):
         width: 36; height: 100%; border: none; border-right: solid $line; background: $surface; padding: 0;
         scrollbar-size-vertical: 1; display: none;
     }
+    BranchPane:focus { border: none; border-right: solid $primary; }
     """
 
     class NodeChosen(WidgetMessage):

@@ -226,6 +226,12 @@ class ChatCommands:
             if token not in self.composer.text:
                 self.composer.insert(f"{token} ", (0, 0))
 
+    async def command_undo(self, step: str) -> None:
+        if step and not step.isdigit():
+            raise LoomError("A step is a number.", hint="Example: /undo, or /undo 2 for that step and all later ones.")
+        for line in await self._opened().undo(int(step) if step else None):
+            await self.transcript.notice(line)
+
     async def command_retry(self, model: str) -> None:
         conversation = self._opened()
         path = await conversation.path()

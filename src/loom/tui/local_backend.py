@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
+from typing import Unpack
 
 from loom.compile.policy import Override, override_key
 from loom.config import Config
@@ -16,6 +17,7 @@ from loom.models import Usage
 from loom.prompt import Receipt, ReceiptRow
 from loom.runtime import Runtime
 from loom.runtime.attachments import limit_pages
+from loom.runtime.options import RuntimeKeywords
 from loom.runtime.session import LocalSession
 from loom.session import EventIterator, Queued
 from loom.tui.backend import (
@@ -141,6 +143,9 @@ class LocalConversation:
     async def fork(self, node: str | None = None) -> str:
         return (await self._session.fork(node)).id
 
+    async def undo(self, step: int | None = None) -> tuple[str, ...]:
+        return (await self._session.undo(step)).files
+
     async def plan(self, models: Sequence[str] = ()) -> tuple[Receipt, ...]:
         return await self._session.plan(models)
 
@@ -164,11 +169,13 @@ class LocalBackend:
         """Those that messages may call; None means all."""
 
     @classmethod
-    async def start(cls, config: Config, *, system: str = "", agent: str = "") -> LocalBackend:
-        """Open the store of `config` with every built-in tool."""
+    async def start(
+        cls, config: Config, *, system: str = "", agent: str = "", **options: Unpack[RuntimeKeywords]
+    ) -> LocalBackend:
+        """Open the store of `config` with every built-in tool; `options` are keywords of `Runtime.open`."""
         stack = AsyncExitStack()
-        runtime = await stack.enter_async_context(Runtime.open(config))
-        runtime.tools = runtime.built_in_tools()
+        options.setdefault("tools", "all")
+        runtime = await stack.enter_async_context(Runtime.open(config, **options))
         return cls(runtime, stack, system=system, agent=agent)
 
     @property

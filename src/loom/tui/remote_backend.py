@@ -135,6 +135,9 @@ class RemoteConversation:
     async def fork(self, node: str | None = None) -> str:
         return (await self._session.fork(node)).id
 
+    async def undo(self, step: int | None = None) -> tuple[str, ...]:
+        return (await self._session.undo(step)).files
+
     async def plan(self, models: Sequence[str] = ()) -> tuple[Receipt, ...]:
         return await self._session.plan(models)
 

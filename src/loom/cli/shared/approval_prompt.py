@@ -47,8 +47,7 @@ async def answer_in(
     permission: ApprovalMode,
     given: ApprovalReply | None = None,
 ) -> None:
-    """Answer what a turn that is watched asks; whoever answers elsewhere meanwhile ends the question here. `given` is
-    what was said in advance."""
+    """Answer an approval of a watched turn; an answer from elsewhere ends the prompt. `given` was given in advance."""
     said = given or await events.wait_for_answer(_answer_without_prompt(event, permission), event.approval)
     if said is None:
         sys.stderr.write("\n")
@@ -160,8 +159,8 @@ class EventLookahead:
         return event
 
     async def wait_for_answer(self, asking: Coroutine[Any, Any, T], approval: str) -> T | None:
-        """Wait for an answer that is asked for here; None where one came from elsewhere first. What happens meanwhile
-        is told afterwards."""
+        """Wait for an answer that is asked for here; None if one came from elsewhere first. Events that arrive
+        meanwhile are kept for afterwards."""
         answering = asyncio.create_task(asking)
         try:
             while not answering.done():

@@ -19,7 +19,7 @@ from loom.runtime import Runtime, key_for
 from loom.runtime.session import LocalSession
 
 _RESOLVED_HERE: Final = ("home", "model", "prompt")
-"""Settings that are told with every message, or that the daemon was found by."""
+"""Settings that are sent with every message, or that the daemon was found by."""
 
 
 async def running_daemon(config: Config) -> DaemonConnection | None:
@@ -39,7 +39,7 @@ async def open_session(
     """The session to speak in: through the daemon where one runs and would mean the same by it, else the one here.
     `tools` are those that the session here was opened with."""
     model = runtime.model((await runtime.sessions.get(session.id)).model)
-    client = await find(runtime.config) if may_use_daemon(runtime, speaking, model) else None
+    client = await find(runtime.config) if may_use_daemon(runtime, speaking, model, tools) else None
     if client is None:
         yield session
         return
@@ -47,10 +47,11 @@ async def open_session(
         yield await client.session(session.id, tools=tools)
 
 
-def may_use_daemon(runtime: Runtime, options: MessageOptions, model: Model) -> bool:
-    """Return whether a daemon would answer as this process does."""
+def may_use_daemon(runtime: Runtime, options: MessageOptions, model: Model, tools: Sequence[str] | None = None) -> bool:
+    """Return whether a daemon would answer as this process does, with `tools` (None: all)."""
     may = options.uses_daemon and not options.key and has_same_settings(runtime.config, model)
-    return may and not (runtime.offers_mcp and _has_own_servers(runtime))
+    uses_servers = tools is None or not runtime.tools.keys() >= set(tools)
+    return may and not (uses_servers and _has_own_servers(runtime))
 
 
 def _has_own_servers(runtime: Runtime) -> bool:

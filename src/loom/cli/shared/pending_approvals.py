@@ -34,8 +34,7 @@ class PendingApprovals(msgspec.Struct, frozen=True):
 async def pending_in(runtime: Runtime, stored: StoredSession) -> tuple[ApprovalRequested, ...]:
     if not stored.settings.get("running", {}).get("approvals"):
         return ()
-    runtime.offers_mcp = False  # to look needs no server
-    return await (await runtime.session(stored.id)).approvals()
+    return await (await runtime.session(stored.id, tools=())).approvals()  # waits for no MCP server
 
 
 async def all_pending(runtime: Runtime) -> AsyncIterator[PendingApprovals]:
@@ -62,7 +61,7 @@ async def answer_pending(runtime: Runtime, speaking: MessageOptions, place: Mess
         if outcome.error is not None:
             print_line(sentence(outcome.error))
         return
-    session = await runtime.session(stored.id)
+    session = await runtime.session(stored.id, tools=())
     for asked in approvals:
         await answer(session, asked, speaking.permission)
 
@@ -71,7 +70,7 @@ async def runs_elsewhere(runtime: Runtime, speaking: MessageOptions, stored: Sto
     """Whether another process runs the turn, and no daemon through which it could be watched."""
     if not await runtime.leases.holder(stored.id):
         return False
-    session = await runtime.session(stored.id)
+    session = await runtime.session(stored.id, tools=())
     async with open_session(runtime, speaking, session) as speaker:
         return isinstance(speaker, LocalSession)
 
@@ -86,8 +85,6 @@ async def continue_turn(
     beside: bool = False,
 ) -> TurnOutcome:
     """The rest of the turn, shown. The tools are those that it had; `beside` keeps it away from stdout."""
-    runtime.tools = runtime.built_in_tools()
-    runtime.offers_mcp = True
     session = await runtime.session(stored.id)
     face = renderer_for(runtime, form, shows_reasoning=speaking.shows_reasoning, plain=speaking.plain)
     if beside:

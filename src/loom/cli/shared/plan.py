@@ -132,7 +132,7 @@ async def _from_file(file: Path) -> AsyncGenerator[CompileSource]:
 
 @asynccontextmanager
 async def _from_session(wanted: str) -> AsyncGenerator[CompileSource]:
-    async with Runtime.open() as runtime:
+    async with Runtime.open(tools="all") as runtime:
         tools = await choose_tools(runtime, (), default="safe")
         stored = await (find_session(runtime, wanted) if wanted else last_session(runtime, here=True))
         found = await compile_session(runtime, stored, tools=tools)

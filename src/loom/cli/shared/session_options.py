@@ -117,7 +117,7 @@ def use_key(runtime: Runtime, speaking: MessageOptions, key: str, reference: str
         return
     model = runtime.model(reference)
     own = {"models": {model.alias: {"api_key": key}}} if model.alias else {}
-    runtime.config = load_config(flags={**speaking.flags, "keys": {key_names(model.provider)[0]: key}, **own})
+    runtime.reconfigure(load_config(flags={**speaking.flags, "keys": {key_names(model.provider)[0]: key}, **own}))
 
 
 async def ingest_input(
@@ -158,12 +158,11 @@ async def choose_tools(
     """`-T name`, repeatable; `all`, `safe` (those that only read) and `none` stand for themselves. Tools of MCP servers
     come with `all`, or by name.
 
-    Gives those that what is said now may call, None for all. The runtime itself has all: a turn that is taken up again
-    has its own choice.
+    Return the names of those that the next message may call, None for all. The runtime itself has all: a turn that is
+    continued keeps its own choice.
     """
     wanted = names or (default,)
-    built_in = runtime.tools = runtime.built_in_tools()
-    runtime.offers_mcp = bool(set(wanted) - {*built_in, "safe", "none"})
+    built_in = runtime.tools
     if set(wanted) - {*built_in, *_GROUPS}:
         await runtime.mcp.wait_ready()
     chosen: dict[str, None] = {}
