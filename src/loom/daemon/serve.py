@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 import uvicorn
 
+from loom.api_types import RunningDaemon
 from loom.config import Config, load_config, redact
 from loom.daemon.app import App, create_app
 from loom.daemon.auth import open_auth
@@ -37,13 +38,6 @@ _EVERYWHERE: Final = {"0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104  what m
 _SOMEWHERE: Final = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"}
 """Addresses that are set aside for documentation."""
 _TCP_USER_TIMEOUT: Final = getattr(socket, "TCP_USER_TIMEOUT", 18)
-
-
-class RunningDaemon(msgspec.Struct, frozen=True):
-    """A daemon that runs."""
-
-    pid: int
-    url: str
 
 
 class Listening(msgspec.Struct, frozen=True):
