@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # More than cores: many tests wait for programs.
 WORKERS ?= 4
 
-.PHONY: run check check-tests test lint bench docs clean packages
+.PHONY: run check check-tests test coverage lint bench docs clean packages
 # What runs in about a minute and needs no other program.
 FAST := tests/content tests/$(if $(wildcard src/loom/compile),compile,context) tests/wire tests/agent tests/test_*.py
 .DEFAULT_GOAL := run
@@ -32,6 +32,13 @@ lint: $(VENV)/.test
 	$(BIN)/ruff format --check .
 	$(BIN)/lint-imports --no-cache
 	$(BIN)/pyright --warnings
+
+# One figure for all of src, subprocesses included. TESTS limits it: `make coverage TESTS=tests/wire`.
+coverage: $(VENV)/.test
+	$(BIN)/coverage erase
+	$(BIN)/coverage run -m pytest -n $(WORKERS) --dist loadgroup $(TESTS)
+	$(BIN)/coverage combine -q
+	$(BIN)/coverage report --skip-covered --sort=cover | tail -40
 
 bench: $(VENV)/.bench
 	$(BIN)/python -m benchmarks

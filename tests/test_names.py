@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -75,6 +77,11 @@ RETIRED: Final = {
     r"\bit does not reason\b": "not a language model",
     r"\bevery face\b|\ball faces\b|\bfor faces\b|\bthe door\b": "interface, intake",
     r"\bconversation on the line\b": "interactive chat",
+    r"(?<!there )\bis no (?:text|conversation|message|tree|node|platform|key|office|HTML|XML|RTF)\b": "is not a …",
+    r"\bthere is no such\b": "not found",
+    r"\bsaid no\b": "denied",
+    r"\bso many\b|\bwhom\b|\bwhomever\b": "plain words",
+    r"\bpicture program\b|\bHEIC pictures\b|\bdescribes pictures\b": "image",
 }
 """What users do not read any more, and what they read instead."""
 
@@ -110,6 +117,31 @@ def test_users_read_no_retired_words() -> None:
         if (found := words.search(text))
     ]
     assert found == []
+
+
+BANNED_IN_DOCSTRINGS: Final = re.compile(
+    r"\b(?:whoever|whomever|whom|nobody|somebody|so many)\b|\b(?:is|are|was|were|be|been) told\b", re.IGNORECASE
+)
+"""The old voice: a program has no persons in it. Name the process, the caller, the model or the user."""
+
+
+def test_docstrings_and_comments_speak_plainly() -> None:
+    found = [f"{where}: {text[:80]}" for where, text in _documentation() if BANNED_IN_DOCSTRINGS.search(text)]
+    assert found == []
+
+
+def _documentation() -> Iterator[tuple[str, str]]:
+    """Docstrings of modules, classes, functions and fields, and comments."""
+    for path in sorted(SOURCE.rglob("*.py")):
+        text = path.read_text("utf-8")
+        tree = ast.parse(text)
+        helps = {id(node.body[0]) for node in ast.walk(tree) if _is_command(node)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant) and id(node) not in helps:
+                yield f"{path.relative_to(ROOT)}:{node.lineno}", str(node.value.value)
+        for token in tokenize.generate_tokens(io.StringIO(text).readline):
+            if token.type == tokenize.COMMENT:
+                yield f"{path.relative_to(ROOT)}:{token.start[0]}", token.string
 
 
 def _top_level() -> Iterator[tuple[str, ast.stmt]]:

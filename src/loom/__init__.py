@@ -39,7 +39,7 @@ if TYPE_CHECKING:
     from loom.runtime.custom_provider import register_provider
     from loom.session import Reply, Session
     from loom.sync import Loom, ask, diff
-    from loom.tools.base import ToolContext, tool
+    from loom.tools.base import SyncToolContext, ToolContext, tool
 
 _HOMES = {
     "loom.agent.custom": ("register_block",),
@@ -71,7 +71,7 @@ _HOMES = {
     "loom.runtime": ("Runtime",),
     "loom.runtime.custom_provider": ("register_provider",),
     "loom.session": ("Reply", "Session"),
-    "loom.tools.base": ("ToolContext", "tool"),
+    "loom.tools.base": ("SyncToolContext", "ToolContext", "tool"),
 }
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
@@ -102,6 +102,7 @@ __all__ = [
     "Reply",
     "Runtime",
     "Session",
+    "SyncToolContext",
     "TextBlock",
     "ThinkingBlock",
     "ToolCall",

@@ -46,6 +46,13 @@ class Version(msgspec.Struct, frozen=True):
     api: int
 
 
+class RunningDaemon(msgspec.Struct, frozen=True):
+    """What a running daemon writes into its file, for clients of the same machine."""
+
+    pid: int
+    url: str
+
+
 # Sign in --------------------------------------------------------------------------------------------------------------
 
 
@@ -282,6 +289,7 @@ class SessionChangeBody(msgspec.Struct, frozen=True, kw_only=True):
     title: Name | None = None
     model: Name | None = None
     archived: bool | None = None
+    workspace: Annotated[str, Meta(max_length=4_096)] | None = None
     thinking: ThinkingLevel | None = None
     """Empty leaves it to the model again."""
     options: RequestChoices | None = None

@@ -6,6 +6,7 @@ import contextlib
 import os
 import secrets
 import stat
+from collections.abc import Generator
 from pathlib import Path
 
 
@@ -26,21 +27,39 @@ def write_file_whole(file: Path, data: str | bytes, *, mode: int = 0o600, privat
     if facts is not None and not private and not stat.S_ISREG(facts.st_mode):
         target.write_bytes(raw)
         return
+    mode_kept = stat.S_IMODE(facts.st_mode) if facts is not None and not private else None
+    with _fresh_file(target, raw, mode, mode_kept) as fresh:
+        fresh.replace(target)
+    sync_folder(target.parent)
+
+
+def create_file_once(file: Path, data: str, *, mode: int = 0o600) -> bool:
+    """Create `file` with `data`. Return False, and change nothing, if it exists: of several processes one wins."""
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with _fresh_file(file, data.encode(), mode, None) as fresh:
+        try:
+            os.link(fresh, file)
+        except FileExistsError:
+            return False
+    sync_folder(file.parent)
+    return True
+
+
+@contextlib.contextmanager
+def _fresh_file(target: Path, raw: bytes, mode: int, mode_kept: int | None) -> Generator[Path]:
+    """A synced file with these bytes beside `target`; removed in the end unless it was renamed."""
     fresh = target.with_name(f".{target.name[:100]}-{secrets.token_hex(6)}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:
         with os.fdopen(descriptor, "wb") as opened:
-            if facts is not None and not private:
-                os.fchmod(opened.fileno(), stat.S_IMODE(facts.st_mode))
+            if mode_kept is not None:
+                os.fchmod(opened.fileno(), mode_kept)
             opened.write(raw)
             opened.flush()
             os.fsync(opened.fileno())
-        fresh.replace(target)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            fresh.unlink()
-        raise
-    sync_folder(target.parent)
+        yield fresh
+    finally:
+        fresh.unlink(missing_ok=True)
 
 
 def sync_folder(folder: Path) -> None:

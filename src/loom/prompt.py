@@ -37,7 +37,7 @@ Reason: TypeAlias = Literal[
 
 
 class ToolSpec(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool as a model is told of it: a JSON Schema object for its arguments."""
+    """A tool as a model sees it: a JSON Schema object for its arguments."""
 
     name: str
     description: str
@@ -83,7 +83,7 @@ class ShownResult(msgspec.Struct, frozen=True, kw_only=True, tag="result"):
 
 class ShownRaw(msgspec.Struct, frozen=True, kw_only=True, tag="raw"):
     """A block of the platform's own kind (`Model.own_blocks`), such as a call of a tool that the platform runs: it goes
-    back as it came. Whoever puts it into a prompt keeps calls and results of such tools together."""
+    back as it came. A prompt must keep calls and results of such tools together."""
 
     data: dict[str, Any]
 

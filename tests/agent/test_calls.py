@@ -259,7 +259,7 @@ async def test_parallel_calls_wait_for_their_own_approval_each() -> None:
                 case _:
                     pass
         assert isinstance(event, TurnFinished)
-        assert {text_of(result) for result in results} == {"pushed to two", "the user said no: not there"}
+        assert {text_of(result) for result in results} == {"pushed to two", "the user denied it: not there"}
 
 
 async def test_a_path_is_taken_from_the_workspace_not_from_where_the_process_stands(tmp_path: Path) -> None:

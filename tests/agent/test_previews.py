@@ -62,7 +62,7 @@ async def test_a_file_that_is_new_and_one_that_is_replaced_are_shown_as_diffs(tm
 
 async def test_looking_at_the_diff_changes_nothing(tmp_path: Path) -> None:
     _, result = await asked(tmp_path, ToolCall("a", "write_file", {"path": "a/b.txt", "content": "x"}), "deny")
-    assert result == "the user said no"
+    assert result == "the user denied it"
     assert not (tmp_path / "a").exists()
 
 
@@ -73,7 +73,7 @@ async def test_what_cannot_be_done_is_asked_as_it_was_written_and_tells_the_mode
     call = ToolCall("a", "edit_file", {"path": "app.py", "old": "guess", "new": "x"})
     shown, result = await asked(tmp_path, call, "deny")
     assert "old: guess" in shown
-    assert result == "the user said no"
+    assert result == "the user denied it"
     _, result = await asked(tmp_path, call)
     assert "app.py" in result
     outside = ToolCall("a", "write_file", {"path": "../outside.txt", "content": "x"})

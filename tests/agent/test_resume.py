@@ -79,7 +79,7 @@ def test_whoever_opens_the_session_after_a_kill_answers_and_the_call_runs_at_mos
     if answer == "once":
         assert [text_of(result) for result in results] == ["left"] and (tmp_path / EFFECTS).read_text() == "x"
     else:
-        assert [text_of(result) for result in results] == ["the user said no: not today"]
+        assert [text_of(result) for result in results] == ["the user denied it: not today"]
         assert not (tmp_path / EFFECTS).exists()
 
 

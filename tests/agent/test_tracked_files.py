@@ -127,7 +127,7 @@ async def test_auto_context_follows_globs_and_leaves_out_what_git_ignores(worksp
         assert "[file: src/lib.py]\nlib\n" in told
         assert "made" not in told
         assert "not asked for" not in told
-        assert talk.notices == ["src/logo.py is no text file and is not tracked; attach it to send it"]
+        assert talk.notices == ["src/logo.py is not a text file and is not tracked; attach it to send it"]
         (workspace / "src" / "new.py").write_text("new\n")
         assert await talk.say("and now?") == "[file: src/new.py]\nnew\n"
 
@@ -135,7 +135,7 @@ async def test_auto_context_follows_globs_and_leaves_out_what_git_ignores(worksp
 @pytest.mark.parametrize(
     ("mention", "notice"),
     [
-        ("@photo.png", "photo.png is no text file and is not tracked; attach it to send it"),
+        ("@photo.png", "photo.png is not a text file and is not tracked; attach it to send it"),
         ("@.env", ".env may hold secrets and is not tracked; attach it to send it"),
         ("@../outside.txt", "is outside the workspace and is not tracked; attach it to send it"),
         ("@link.txt", "link.txt is outside the workspace and is not tracked; attach it to send it"),

@@ -479,7 +479,7 @@ async def test_of_a_resumed_turn_only_the_calls_that_had_not_begun_run(tmp_path:
         await session.answer(asked.approval, "deny", "not today")
         await worked(session)
         results = [text_of(result) for message in await session.path() for result in message.results]
-        assert results == ["noted", "the user said no: not today"]
+        assert results == ["noted", "the user denied it: not today"]
         assert runs == ["note"]
         assert not mark.exists()
 

@@ -8,7 +8,7 @@ import stat
 import subprocess
 from pathlib import Path
 
-from cli.loom_command import COMMAND, Loom
+from cli.loom_command import COMMAND, Loom, Terminal
 from cli.model_server import model_server
 from loom.testing import sample_pdf, sample_png, sample_wav
 
@@ -336,7 +336,7 @@ def test_a_switch_to_another_model_says_what_it_will_be_shown(tmp_path: Path):
         stayed = loom("-c", "-m", "local", "go on")
 
     assert "[openai-compatible/scripted · media 1" in switched.err
-    assert "1 of another model's thoughts left out" in switched.err
+    assert "1 thinking blocks of another model left out" in switched.err
     assert "≈ $0]" in switched.err
     assert stayed.err == ""
 
@@ -377,3 +377,19 @@ def test_pages_that_are_written_wrongly_are_no_words_to_send(tmp_path: Path):
     assert "not '0'; sent as text" in talked.err and "file not found" not in talked.err
     loom.file("notes#x", "a file whose name has a #")
     assert loom("-R", "notes#x", "what?").code == loom("-R", "nobody.pdf#x", "what?").code == 0
+
+
+def test_a_mistyped_file_name_is_not_sent_as_a_question(tmp_path: Path):
+    loom = Loom(tmp_path)
+    loom.file("login.png", sample_png())
+
+    piped = loom("-R", "what is wrong here?", "logn.png")
+    inside = loom("-R", "!echo what is logn.png?")
+    with Terminal(loom, "-R", "!echo hello", "logn.png") as terminal:
+        terminal.wait_for("Send the name as text?")
+        terminal.type("n\n")
+        code = terminal.end()
+
+    assert piped.code == 5 and "File not found: logn.png" in piped.err and not piped.out
+    assert inside.code == 0 and "what is logn.png?" in inside.out
+    assert code == 5

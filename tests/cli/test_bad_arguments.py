@@ -204,7 +204,7 @@ def test_a_full_disk_is_said_and_what_was_there_stays(tmp_path: Path):
 )
 def test_a_locale_that_lacks_characters_ends_no_answer(used: Loom, locale: dict[str, str]):
     said = used.process("-R", "--no-daemon", "hello", **locale)
-    told = used.process("--json", "--no-daemon", "what about \u6f22\u5b57?", **{**locale, "PYTHONUTF8": "1"})
+    told = used.process("--json", "--no-daemon", "!echo \u6f22\u5b57", **{**locale, "PYTHONUTF8": "1"})
 
     assert said.code == 0 and said.out.endswith("choose another model.\n") and "?read a.png?" in said.out
     assert "\u6f22\u5b57" in told.rows[0]["text"]

@@ -127,7 +127,7 @@ def test_a_person_presses_tab(tmp_path: Path, shell: list[str], begin: str):
 
 
 def test_fish_gets_a_script_too(tmp_path: Path):
-    assert "complete --no-files --command loom" in Loom(tmp_path)("completion", "fish").out
+    assert "complete --command loom" in Loom(tmp_path)("completion", "fish").out
 
 
 def _in_shell(command: list[str], folder: Path) -> str:
@@ -142,3 +142,24 @@ def _program(folder: Path) -> Path:
     program.write_text(f'#!/bin/sh\nexec {" ".join(COMMAND)} "$@"\n')
     program.chmod(0o755)
     return program.parent
+
+
+@pytest.mark.parametrize(
+    ("words", "page"), [(["help"], "Usage: loom [OPTIONS]"), (["help", "keys"], "Usage: loom keys")]
+)
+def test_help_is_a_command_and_no_question(tmp_path: Path, words: list[str], page: str):
+    ran = Loom(tmp_path)(*words)
+
+    assert ran.code == 0 and ran.out.startswith(page)
+
+
+def test_bash_completes_names_of_files_where_loom_offers_nothing(tmp_path: Path):
+    script = Loom(tmp_path)("completion", "bash").out
+    line = (
+        f"{script}\nCOMP_WORDS=(loom ask -a report-o); COMP_CWORD=3\n"
+        "_loom_completion loom; printf '%s\\n' \"offered: ${#COMPREPLY[@]}\"; complete -p loom"
+    )
+
+    ran = _in_shell(["bash", "--norc", "-c", line], tmp_path)
+
+    assert "offered: 0" in ran and "-o bashdefault -o default" in ran

@@ -68,7 +68,7 @@ def test_a_denial_is_read_by_the_model(tmp_path: Path):
 
     ran = loom("approve", approval, "--deny", "not on a Monday")
 
-    assert ran.out == "run_command failed: the user said no: not on a Monday\n" and not marks(loom)
+    assert ran.out == "run_command failed: the user denied it: not on a Monday\n" and not marks(loom)
 
 
 @pytest.mark.parametrize("words", [["chat", "-c"], ["-c", "and now?"]], ids=["chat", "ask"])
@@ -114,7 +114,7 @@ def test_whoever_attaches_to_the_daemon_is_asked_first(tmp_path: Path):
             terminal.wait_for("approve run_command\n  echo x >> mark\n")
             terminal.wait_for(PROMPT)
             terminal.type("n too risky\n")
-            terminal.wait_for("the user said no: too risky")
+            terminal.wait_for("the user denied it: too risky")
             terminal.wait_for("› ")
             terminal.type("/quit\n")
             assert terminal.end() == 0

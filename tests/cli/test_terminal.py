@@ -308,7 +308,7 @@ def test_an_approval_is_asked_and_answered_on_the_terminal(tmp_path: Path):
     outside.write_text("the secret plan")
     call = {"name": "read_file", "arguments": {"path": str(outside)}}
 
-    for typed, expected in (("what\ny\n", "the secret plan"), ("n not now\n", "the user said no: not now")):
+    for typed, expected in (("what\ny\n", "the secret plan"), ("n not now\n", "the user denied it: not now")):
         with model_server(call, "done") as server:
             (loom.home / "loom.toml").write_text(server.config)
             with Terminal(loom, "-m", "local", "read it") as terminal:

@@ -86,7 +86,9 @@ async def test_a_letter_that_asks_for_a_key_leads_to_a_question_and_a_no_is_a_no
         (result,) = (await session.path())[4].results
         assert result.is_error
         assert (
-            "outside the workspace" in text_of(result) if is_refused else text_of(result) == "the user said no: no keys"
+            "outside the workspace" in text_of(result)
+            if is_refused
+            else text_of(result) == "the user denied it: no keys"
         )
         assert not (home / ".bashrc").exists()
 
@@ -283,7 +285,7 @@ async def test_a_path_that_a_tool_hands_over_is_read_only_where_tools_may_read(
         assert asked == 3
         assert "of the workspace" in texts[0]
         assert "made just now" in texts[1]
-        assert all("the user said no" in text and SECRET not in text for text in texts[2:])
+        assert all("the user denied it" in text and SECRET not in text for text in texts[2:])
 
 
 # A result is text, whatever it looks like -----------------------------------------------------------------------------

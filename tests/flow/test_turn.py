@@ -124,7 +124,7 @@ async def test_a_dangerous_tool_waits_for_the_user_and_a_no_is_read_by_the_model
         assert "\\u{202e}" in asked[0].action
         (result,) = (await session.path())[2].results
         assert result.is_error
-        assert text_of(result) == "the user said no: not today"
+        assert text_of(result) == "the user denied it: not today"
 
 
 async def test_a_refused_picture_is_named_quarantined_and_never_sent_again() -> None:

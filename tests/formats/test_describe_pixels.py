@@ -13,9 +13,8 @@ from formats.made_images import CONVERT
 from loom.errors import ContentError, LoomError, TooLarge, Unreadable, Unsupported
 from loom.formats.facts import IntakeLimits
 from loom.formats.image.bar_chart import MAX_BARS, draw_bars
-from loom.formats.image.describe_pixels import AccentColor, ColorShare, compare, describe
+from loom.formats.image.describe_pixels import ColorShare, compare, describe
 from loom.formats.image.describe_pixels.colours import colour_name
-from loom.formats.image.describe_pixels.measure import place_name
 from loom.providers.samples import samples
 from made import made, run
 
@@ -47,8 +46,6 @@ def test_the_login_screenshot_is_seen_as_it_is() -> None:
     assert (seen.kind, seen.tone) == ("screenshot or diagram", "bright")
     assert [share.name for share in seen.palette] == ["white", "navy"]
     assert 78 <= seen.palette[0].percent <= 88
-    assert seen.accents == (AccentColor("red", "bottom centre"),)
-    assert seen.detail == "centre"
 
 
 def test_the_receipt_is_seen_as_a_photograph() -> None:
@@ -56,7 +53,6 @@ def test_the_receipt_is_seen_as_a_photograph() -> None:
 
     assert (seen.kind, seen.tone) == ("photograph", "mid-toned")
     assert seen.palette[0].name == "brown"
-    assert seen.accents == ()
 
 
 @pytest.mark.parametrize(
@@ -66,13 +62,10 @@ def test_the_receipt_is_seen_as_a_photograph() -> None:
         ("rose-large.jpg", ("rose:", "-resize", "900x"), "photograph"),
         ("granite.png", ("granite:",), "photograph"),
         ("plasma.png", ("-size", "600x400", "-seed", "5", "plasma:fractal", "-depth", "8"), "photograph"),
-        ("logo.png", ("logo:",), "drawing"),
-        ("wizard.png", ("wizard:",), "drawing"),
         ("text.png", ("-size", "600x300", "-pointsize", "24", "caption:The brown fox " * 9), "screenshot or diagram"),
         ("table.png", ("-size", "400x300", "pattern:gray50", "-scale", "400%"), "screenshot or diagram"),
-        ("gradient.png", ("-size", "300x200", "gradient:navy-white"), "plain picture"),
-        ("teal.png", ("-size", "300x200", "xc:teal"), "plain picture"),
-        ("small.png", ("logo:", "-resize", "48x48!"), "icon"),
+        ("gradient.png", ("-size", "300x200", "gradient:navy-white"), "plain image"),
+        ("teal.png", ("-size", "300x200", "xc:teal"), "plain image"),
     ],
 )  # fmt: skip
 def test_kinds_are_told_apart(name: str, arguments: tuple[str, ...], kind: str) -> None:
@@ -101,34 +94,6 @@ def test_every_colour_has_a_name() -> None:
     assert all(colour_name(r, g, b) for r in levels for g in levels for b in levels)
 
 
-@pytest.mark.parametrize(
-    ("name", "corners", "place"),
-    [
-        ("top-left.png", "20,20 200,150", "top left"),
-        ("middle.png", "350,250 550,350", "centre"),
-        ("bottom-right.png", "700,450 880,580", "bottom right"),
-        ("row.png", "30,20 870,180", "upper third"),
-        ("column.png", "640,30 860,570", "right third"),
-        ("frame.png", "1,1 898,598", ""),
-    ],
-)
-def test_detail_is_found_where_it_is(name: str, corners: str, place: str) -> None:
-    left_top, right_bottom = corners.split()
-    (left, top), (right, bottom) = (map(int, corner.split(",")) for corner in (left_top, right_bottom))
-    stripes = [f"black {x},{top} {min(x + 5, right)},{bottom}" for x in range(left, right, 12)]
-
-    assert describe(boxed(f"detail-{name}", *stripes)).detail == place
-
-
-def test_a_thin_red_line_stands_out_and_a_large_red_area_is_part_of_the_palette() -> None:
-    thin = describe(boxed("thin.png", "black 30,30 860,40", "red 30,560 200,568"))
-    large = describe(boxed("large.png", "red 0,0 899,299"))
-
-    assert thin.accents == (AccentColor("red", "bottom left"),)
-    assert large.accents == ()
-    assert {share.name for share in large.palette} == {"red", "white"}
-
-
 def test_shares_add_up_and_a_single_colour_is_all_of_it() -> None:
     assert describe(boxed("one.png")).palette == (ColorShare("white", 100),)
     halves = describe(boxed("halves.png", "black 0,0 449,599")).palette
@@ -146,7 +111,6 @@ def test_transparency_and_frames_are_noticed() -> None:
     )
     moving = describe(drawn("moving.gif", "-size", "90x80", "xc:red", "xc:lime", "xc:blue"))
 
-    assert clear.kind == "drawing"
     assert 65 <= clear.clear_percent <= 80
     assert clear.palette[0] == ColorShare("white", clear.palette[0].percent)
     assert moving.frames == 3
@@ -166,7 +130,7 @@ def test_a_picture_is_looked_at_upright() -> None:
 def test_tiff_is_looked_at_through_the_worker() -> None:
     seen = describe(drawn("page.tif", "logo:", "-compress", "LZW"))
 
-    assert (seen.media_type, seen.kind, seen.width) == ("image/tiff", "drawing", 640)
+    assert (seen.media_type, seen.width) == ("image/tiff", 640)
 
 
 @pytest.mark.parametrize("size", ["1x1", "1x40", "40x1", "2x2", "3x5", "9x9"])
@@ -174,7 +138,7 @@ def test_tiny_pictures_are_no_trouble(size: str) -> None:
     data = drawn(f"tiny-{size}.png", "-size", size, "-seed", "4", "plasma:red-blue", "-depth", "8")
 
     assert describe(data).palette
-    assert compare(data, data).changed_percent == 0.0
+    assert compare(data, data) == 0
 
 
 @pytest.mark.parametrize(
@@ -209,15 +173,11 @@ def test_a_changed_corner_is_found() -> None:
     before = boxed("before.png", "black 30,30 860,40")
     found = compare(before, boxed("after.png", "black 30,30 860,40", "green 780,480 859,559"))
 
-    assert found.region == "bottom right"
-    assert found.box == (780, 480, 860, 560)
-    assert found.changed_percent == pytest.approx(100 * 80 * 80 / (900 * 600), rel=0.01)
+    assert found == pytest.approx(100 * 80 * 80 / (900 * 600), rel=0.01)
 
 
 def test_the_same_picture_does_not_differ() -> None:
-    found = compare(SAMPLES["login.png"], SAMPLES["login.png"])
-
-    assert (found.changed_percent, found.box, found.gained, found.lost) == (0.0, None, (), ())
+    assert compare(SAMPLES["login.png"], SAMPLES["login.png"]) == 0
 
 
 def test_a_smaller_copy_differs_in_size_and_hardly_in_pixels() -> None:
@@ -225,33 +185,13 @@ def test_a_smaller_copy_differs_in_size_and_hardly_in_pixels() -> None:
     smaller = drawn(
         "blocks-small.png", "-size", "300x200", "xc:white", "-fill", "navy", "-draw", "rectangle 0,0 149,99"
     )
-    found = compare(data, smaller)
+    changed = compare(data, smaller)
 
-    assert (found.first.width, found.second.width) == (900, 300)
-    assert found.changed_percent is not None
-    assert found.changed_percent < 2
+    assert changed is not None and changed < 2
 
 
 def test_pictures_of_different_shapes_are_not_laid_over_each_other() -> None:
-    found = compare(SAMPLES["login.png"], SAMPLES["receipt.jpg"])
-
-    assert found.changed_percent is None
-    assert "navy" in found.lost
-    assert "brown" in found.gained
-
-
-@pytest.mark.parametrize(
-    ("cells", "name"),
-    [
-        ([9, 0, 0, 0, 0, 0, 0, 0, 0], "top left"),
-        ([3, 3, 3, 0, 0, 0, 0, 0, 0], "upper third"),
-        ([0, 0, 3, 0, 0, 3, 0, 0, 3], "right third"),
-        ([1, 1, 1, 1, 1, 1, 1, 1, 1], ""),
-        ([0, 0, 0, 0, 0, 0, 0, 0, 0], ""),
-    ],
-)
-def test_places_have_names(cells: list[float], name: str) -> None:
-    assert place_name(cells, least=0.5) == name
+    assert compare(SAMPLES["login.png"], SAMPLES["receipt.jpg"]) is None
 
 
 # ── bars ─────────────────────────────────────────────────────────────────────────────────────────────────────────────

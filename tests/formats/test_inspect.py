@@ -87,7 +87,7 @@ def test_a_whole_file_is_let_in_under_any_name(name: str) -> None:
     data, category = content(name), CATEGORIES[name]
     for given in names(name):
         if category == "unsupported":
-            with pytest.raises(Unsupported, match="Loom takes text, pictures, PDF, office files and sound"):
+            with pytest.raises(Unsupported, match="Loom takes text, images, PDF, office files and audio"):
                 inspect(data, given)
             continue
         found = inspect(data, given)
@@ -179,7 +179,7 @@ def test_a_binary_is_described_and_not_shown() -> None:
     with pytest.raises(Unsupported) as caught:
         inspect(b"\x7fELF\2\1\1" + bytes(2000), "a.out")
     assert str(caught.value) == (
-        "a.out is an ELF program (application/x-elf, 2 KB); Loom takes text, pictures, PDF, office files and sound. "
+        "a.out is an ELF program (application/x-elf, 2 KB); Loom takes text, images, PDF, office files and audio. "
         "Describe what you want to know of it; commands such as strings or objdump show its content."
     )
     with pytest.raises(Unsupported, match=r"is a 7-Zip archive \(application/x-7z-compressed, 26 bytes\).*Unpack it"):

@@ -114,7 +114,7 @@ def test_a_legacy_file_that_is_none_is_refused_at_once() -> None:
 
 
 def test_a_type_that_is_no_office_type_is_refused() -> None:
-    with pytest.raises(Unsupported, match=r"a\.rtf \(text/rtf\) is no office file"):
+    with pytest.raises(Unsupported, match=r"a\.rtf \(text/rtf\) is not an office file"):
         inspect_office(b"{rtf1}", "text/rtf", "a.rtf", LIMITS)
     data = word(paragraph("x"))
     with pytest.raises(Unsupported, match="has no pictures; there is no picture 1"):

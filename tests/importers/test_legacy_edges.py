@@ -54,7 +54,7 @@ def nested(levels: int) -> Any:
     ],
 )
 def test_what_is_no_conversation_is_refused_and_named(data: Any, described: str) -> None:
-    with pytest.raises(ContentError, match=f"this is no conversation but {described}.*Expected a list of messages"):
+    with pytest.raises(ContentError, match=f"not a conversation but {described}.*Expected a list of messages"):
         read(data)
 
 
@@ -127,7 +127,7 @@ def test_blocks_of_ours_that_are_out_of_shape_still_say_what_they_say(blocks: An
 def test_what_is_no_message_among_messages_is_kept_as_text() -> None:
     found = read([{"role": "user", "content": "hi"}, "loose words", None, 7, {"content": "no role"}])
     assert found.messages == (user("hi"), user("loose words"), user("7"), user("no role"))
-    assert "message 2: this is no message; it is kept as text of the user" in found.notices
+    assert "message 2: not a message; kept as text of the user" in found.notices
     assert "message 5: a message without a role is read as the user's" in found.notices
 
 

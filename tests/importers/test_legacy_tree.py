@@ -66,7 +66,7 @@ def test_a_real_tree_is_read_parents_first_with_its_faults_named() -> None:
     assert tree.head == "n8"
     assert tree.notices == (
         "node 'n9' is there twice; the first one counts",
-        "entry 13 is no node and is ignored",
+        "entry 13 is not a node and is ignored",
         "node 'n9' names a child 'nowhere' that is not there",
         "node 'n9' has lost its parent 'lost' and becomes a root",
         "node 'c2' is its own ancestor; it becomes a root",

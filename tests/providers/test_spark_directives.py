@@ -209,14 +209,14 @@ async def test_directives_and_a_question_combine() -> None:
         shelf, user("!think 10ms\n!slow 5000tps\n!echo first\nwhat is this?", shelf.attach(LOGIN.data, "login.png"))
     )
 
-    assert message.text.startswith("first\n\nA bright landscape screenshot")
+    assert message.text.startswith("first\n\nA bright screenshot")
 
 
 async def test_an_unknown_directive_is_answered_with_those_that_exist() -> None:
     message = await answered(Shelf(), user("!dance wildly"))
 
     assert message.text == (
-        "I do not know !dance. The directives are !think, !tool, !image, !cite, !echo, !tokens, !slow and !fail."
+        "Unknown directive !dance. There are !think, !tool, !image, !cite, !echo, !tokens, !slow, !fail."
     )
 
 

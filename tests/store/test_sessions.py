@@ -59,7 +59,7 @@ async def test_what_is_not_an_id_is_not_found(sessions: Sessions, events: Events
             events.after(wrong, 0),
             events.head(wrong),
         ):
-            with pytest.raises(NotFound, match="no such session"):
+            with pytest.raises(NotFound, match="Session not found"):
                 await attempt
     assert len(await sessions.list()) == 1
 

@@ -56,7 +56,7 @@ class Context:
     async def approve(self, action: str, *, why: str) -> None:
         self.asked.append(f"{action} ({why})")
         if not self._allow:
-            raise ToolError("the user said no")
+            raise ToolError("the user denied it")
 
     async def inject(self, *content: Any) -> None:
         raise AssertionError("nothing is injected")

@@ -229,7 +229,7 @@ async def test_secrets_and_what_git_runs_need_a_second_word(tmp_path: Path, name
     (tmp_path / "disguised").symlink_to(".env")
     (tmp_path / ".env").write_text("A=1\n")
     context = Context(tmp_path)
-    with pytest.raises(ToolError, match="said no"):
+    with pytest.raises(ToolError, match="denied it"):
         await write_file.run(context, {"path": name, "content": "x"})
     assert context.asked
     assert (tmp_path / ".env").read_text() == "A=1\n"

@@ -88,7 +88,7 @@ async def test_a_page_comes_as_text_with_its_address_and_the_host_is_asked_for(t
 
 async def test_without_the_users_word_nobody_is_asked(tmp_path: Path) -> None:
     with serving({"*": page("x")}) as server:
-        with pytest.raises(ToolError, match="said no"):
+        with pytest.raises(ToolError, match="denied it"):
             await said(FETCH, Context(tmp_path), url=f"http://127.0.0.1:{server.port}/?q=what-i-read")
         assert server.connections == 0
 
@@ -110,7 +110,7 @@ async def test_a_redirect_to_another_host_needs_the_users_word_before_anything_i
 
     with serving({"*": page("x")}) as far, serving({"*": redirect(f"http://far.example:{far.port}/?key")}) as near:
         context = Once(tmp_path)
-        with pytest.raises(ToolError, match="said no"):
+        with pytest.raises(ToolError, match="denied it"):
             await said(NAMED, context, url=f"http://near.example:{near.port}/")
         hosts = [f"near.example:{near.port}", f"far.example:{far.port}"]
         assert context.asked == [f"fetch from {host}: what is in the address is told to that host" for host in hosts]
@@ -208,7 +208,7 @@ async def test_x1_no_name_is_resolved_before_the_user_agrees(tmp_path: Path) -> 
 
     with serving({"*": page("far words")}) as far, serving({"*": redirect(f"http://far.example:{far.port}/")}) as near:
         gate = fetch_tool(Egress(allow=("127.0.0.0/8",), resolve=spy))
-        with pytest.raises(ToolError, match="said no"):
+        with pytest.raises(ToolError, match="denied it"):
             await said(gate, Asking(tmp_path), url=f"http://near.example:{near.port}/")
         assert order == ["fetch from near.example"]
         assert near.connections == 0

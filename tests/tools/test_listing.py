@@ -84,7 +84,7 @@ async def test_folders_outside_and_folders_of_secrets_need_approval(tmp_path: Pa
     (workspace / "out").symlink_to(tmp_path)
     for asked in ("..", "/", "out", ".ssh", "~"):
         context = Context(workspace)
-        with pytest.raises(ToolError, match="said no"):
+        with pytest.raises(ToolError, match="denied it"):
             await said(LIST, context, path=asked)
         assert context.asked
 

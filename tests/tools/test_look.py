@@ -200,7 +200,7 @@ async def test_files_outside_and_secrets_need_approval_here_as_well(tmp_path: Pa
     (workspace / "token").write_text("abc")
     for asked in ("../outside.png", "token", "/etc/passwd"):
         context = Context(workspace)
-        with pytest.raises(ToolError, match="said no"):
+        with pytest.raises(ToolError, match="denied it"):
             await see(context, asked)
         assert len(context.asked) == 1
 

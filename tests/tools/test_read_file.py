@@ -35,7 +35,7 @@ class Context:
     async def approve(self, action: str, *, why: str) -> None:
         self.asked.append(f"{action}: {why}")
         if not self._allow:
-            raise ToolError("the user said no")
+            raise ToolError("the user denied it")
 
 
 async def test_text_comes_with_line_numbers_and_says_how_to_go_on(tmp_path: Path) -> None:
@@ -161,7 +161,7 @@ async def test_rows_of_a_sheet_are_paged(tmp_path: Path) -> None:
 async def test_a_large_file_needs_approval(tmp_path: Path) -> None:
     (tmp_path / "big.log").write_text("a line of a log\n" * 700_000)
     context = Context(tmp_path)
-    with pytest.raises(ToolError, match="said no"):
+    with pytest.raises(ToolError, match="denied it"):
         await read_file(context, "big.log")
     assert context.asked == ["read big.log: it is large (11 MB)"]
     (block,) = await read_file(Context(tmp_path, allow=True), "big.log", offset=700_000)
@@ -244,7 +244,7 @@ async def test_a_file_outside_the_workspace_needs_approval(
     (workspace / "linked-folder").symlink_to(tmp_path)
     monkeypatch.setenv("HOME", str(tmp_path))
     context = Context(workspace)
-    with pytest.raises(ToolError, match="said no"):
+    with pytest.raises(ToolError, match="denied it"):
         await read_file(context, asked)
     assert "outside the workspace" in context.asked[0]
 
@@ -253,7 +253,7 @@ async def test_a_sibling_folder_with_the_same_beginning_is_outside(tmp_path: Pat
     (tmp_path / "ws").mkdir()
     (tmp_path / "ws-secret").mkdir()
     (tmp_path / "ws-secret" / "a.txt").write_text("hidden")
-    with pytest.raises(ToolError, match="said no"):
+    with pytest.raises(ToolError, match="denied it"):
         await read_file(Context(tmp_path / "ws"), "../ws-secret/a.txt")
 
 
@@ -270,7 +270,7 @@ async def test_a_file_that_may_hold_secrets_needs_approval_under_any_name(tmp_pa
     (tmp_path / "harmless.txt").symlink_to(name)
     for asked in (name, "harmless.txt"):
         context = Context(tmp_path)
-        with pytest.raises(ToolError, match="said no"):
+        with pytest.raises(ToolError, match="denied it"):
             await read_file(context, asked)
         assert "secrets" in context.asked[0]
 

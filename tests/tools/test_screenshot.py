@@ -68,7 +68,7 @@ async def test_a_page_of_this_machine_is_drawn_after_the_user_agreed(
     body = f"<title>Hello</title><body style='margin:0;height:1500px;background:rgb{RED}'><img src=/probe>"
     with serving({"/": page(body), "/probe": probe}) as server:
         refused = Context(tmp_path)
-        with pytest.raises(ToolError, match="said no"):
+        with pytest.raises(ToolError, match="denied it"):
             await SHOOT.run(refused, {"url": f"http://localhost:{server.port}/"})
         assert refused.asked == [f"open localhost:{server.port}: it is on this machine"]
         assert server.connections == 0
@@ -281,7 +281,7 @@ async def test_x1_no_name_is_resolved_before_the_user_agrees(tmp_path: Path) -> 
         return ["127.0.0.1"]
 
     context = Context(tmp_path)
-    with pytest.raises(ToolError, match="said no"):
+    with pytest.raises(ToolError, match="denied it"):
         await screenshot_tool(Egress(resolve=spy)).run(context, {"url": "http://secret.evil.example/"})
     assert context.asked == ["open secret.evil.example: what is in the address is told to that host"]
     assert resolved == []

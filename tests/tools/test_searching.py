@@ -110,7 +110,7 @@ async def test_files_of_secrets_are_skipped_and_said_and_a_named_one_needs_appro
     assert "abc" not in found
     assert "1 file skipped that may hold secrets" in found
     context = Context(tmp_path)
-    with pytest.raises(ToolError, match="said no"):
+    with pytest.raises(ToolError, match="denied it"):
         await said(SEARCH, context, pattern="TOKEN", path=".env")
     assert "abc" in await said(SEARCH, Context(tmp_path, allow=True), pattern="TOKEN", path=".env")
 
@@ -122,7 +122,7 @@ async def test_links_that_lead_out_are_not_followed(tmp_path: Path) -> None:
     (workspace / "link.txt").symlink_to("../secret.txt")
     (workspace / "folder").symlink_to("..")
     assert "no match" in await said(SEARCH, Context(workspace), pattern="hidden")
-    with pytest.raises(ToolError, match="said no"):
+    with pytest.raises(ToolError, match="denied it"):
         await said(SEARCH, Context(workspace), pattern="hidden", path="folder")
 
 

@@ -50,7 +50,7 @@ class Context:
     async def approve(self, action: str, *, why: str, url: str = "") -> None:
         self.asked.append(f"{action}: {why}")
         if not self._allow:
-            raise ToolError("the user said no")
+            raise ToolError("the user denied it")
 
     async def media(self) -> Sequence[Media]:
         return list(self.stored)

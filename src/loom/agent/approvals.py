@@ -87,7 +87,7 @@ class ApprovalSubject(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OpenApproval(msgspec.Struct, frozen=True, kw_only=True):
-    """What is kept of a request while nobody has answered it."""
+    """What is stored of a pending request."""
 
     call: str
     action: str
@@ -149,8 +149,7 @@ class Approvals:
         return self.decide_subjects(call.name, about.subjects)
 
     async def ask(self, call: ToolCall, about: ApprovalSubject, *, needed: bool, is_gate: bool = False) -> bool:
-        """Returns when the call may go on, and says whether somebody was asked; a ToolError that the model reads
-        otherwise.
+        """Return whether the user was asked, as soon as the call may continue. Raise `ToolError` otherwise.
 
         `needed` is whether the tool itself asks; a rule of the user's can allow, ask or deny all the same. `is_gate`
         says that nothing of the call has happened yet.
@@ -172,7 +171,7 @@ class Approvals:
     async def _require(self, call: ToolCall, about: ApprovalSubject, *, is_gate: bool) -> None:
         answer, reason = await self._request(call, about, is_gate=is_gate)
         if answer == "deny":
-            raise ToolError(f"the user said no{f': {reason}' if reason else ''}")
+            raise ToolError(f"the user denied it{f': {reason}' if reason else ''}")
 
     def decide(self, tool: str, about: ApprovalSubject) -> Action | None:
         """Return what the user's rules say of a call, under every name that its subjects go by."""
@@ -247,7 +246,7 @@ class Approvals:
                 self.deadline.reschedule(asyncio.get_running_loop().time() + self._left_seconds)
 
     def answer(self, approval: str, answer: ApprovalVerdict, reason: str = "") -> bool:
-        """False where nobody waits for it any more."""
+        """Return False if the request is no longer pending."""
         waiting = self._waiting.get(approval)
         if waiting is None or waiting.done():
             return False

@@ -197,7 +197,7 @@ class CallContext:
 
 
 def _scratch() -> str:
-    """Where tools put files that nobody else needs."""
+    """Where tools put temporary files."""
     return os.path.realpath(tempfile.gettempdir())
 
 
@@ -350,7 +350,7 @@ async def _check_approval(
 
 
 async def _describe_effect(call: ToolCall, found: Tool, workspace: Path, arguments: str) -> str:
-    """Where it cannot be done the user still decides: what the model is told of a file, it is told with their word."""
+    """Where it cannot be done the user still decides: the model sees a file only with their approval."""
     if found.preview is None:
         return arguments
     try:
@@ -360,7 +360,7 @@ async def _describe_effect(call: ToolCall, found: Tool, workspace: Path, argumen
 
 
 def _describe_crash(call: ToolCall, error: BaseException) -> str:
-    """What a tool did not say well by itself; addresses of objects help nobody."""
+    """What a tool did not say well by itself; addresses of objects are left out."""
     return _ADDRESS.sub("", f"{call.name} failed: {type(error).__name__}: {error}")
 
 

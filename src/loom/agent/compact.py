@@ -52,7 +52,7 @@ def pinned_blocks(path: Sequence[Placed], overrides: Mapping[str, Override]) -> 
 
 
 def is_due(tokens: int, window: int, threshold: float | None) -> bool:
-    """Return whether a request of so many tokens is to be summarised before the next message."""
+    """Return whether a request of this many tokens is to be summarised before the next message."""
     return threshold is not None and tokens >= threshold * window
 
 

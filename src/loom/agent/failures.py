@@ -8,7 +8,7 @@ from typing import Final
 from loom.errors import Conflict, LoomError
 from loom.events import TurnFailed
 
-CONTINUE_HINT: Final = "What was said is kept; send a message to continue."
+CONTINUE_HINT: Final = "Your conversation is saved; send a message to continue."
 
 
 def turn_failed(turn: str, error: LoomError) -> TurnFailed:

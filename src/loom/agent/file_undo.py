@@ -25,6 +25,10 @@ class ChangedStep(msgspec.Struct, frozen=True, kw_only=True):
     is_undone: bool = False
 
 
+class ChangeList(msgspec.Struct, frozen=True):
+    steps: tuple[ChangedStep, ...]
+
+
 class UndoReport(msgspec.Struct, frozen=True, kw_only=True):
     """What became of each file, in sentences, and the steps that are undone now."""
 
@@ -55,5 +59,5 @@ def steps_to_undo(steps: Sequence[ChangedStep], step: int | None) -> tuple[Chang
 
 
 def undo_text(sentences: Sequence[str]) -> str:
-    """Return what the model is told."""
+    """Return the text for the model."""
     return "[The user undid your changes to files]\n" + "\n".join(f"- {sentence}" for sentence in sentences)

@@ -33,7 +33,7 @@ class FileBytes(msgspec.Struct, frozen=True):
 
 
 ReadFile: TypeAlias = Callable[[Path], Awaitable[FileBytes]]
-"""How a path becomes bytes; whoever may not read it is refused here."""
+"""How a path becomes bytes; raises if reading it is not allowed."""
 Fetch: TypeAlias = Callable[[str], Awaitable[Attachment]]
 """How an address becomes bytes."""
 

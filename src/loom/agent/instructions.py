@@ -1,7 +1,7 @@
 """Project instructions: what `AGENTS.md` files say to every agent that works here, as a part of the system prompt.
 
 From the outermost folder of the project to the workspace, the user's own before all of them. They are read when a
-session begins; what changes later is told as of any tracked file.
+session begins; later changes are reported like those of any tracked file.
 """
 
 from __future__ import annotations
@@ -94,6 +94,6 @@ def _read(root: Path, path: Path) -> tuple[str, str]:
     except MediaError as error:
         return "", error.message
     if data and encoding_of(data) is None:
-        return "", f"{name} is no text file and was not read as instructions"
+        return "", f"{name} is not a text file and was not read as instructions"
     said = f"{name} has {size_label(size)}; only its beginning is in the instructions" if size > MAX_FILE_BYTES else ""
     return clean_text(decode_text(data, name)[0]) if data else "", said

@@ -1,4 +1,4 @@
-"""Repeated failing calls: the model is told that the same call has failed in the same way before. Pure."""
+"""Repeated failing calls: the model learns that the same call has failed in the same way before. Pure."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from loom.content.blocks import TextBlock, ToolCall, ToolResult
 from loom.content.messages import Message, text_of
 
 ALLOWED_REPEATS: Final = 2
-"""A call may fail this often with the same arguments before the model is told."""
+"""A call may fail this often with the same arguments before the model learns of it."""
 _LOOK_BACK: Final = 40
 """Messages in which earlier calls are looked for."""
 

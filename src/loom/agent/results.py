@@ -164,7 +164,7 @@ def _cut(text: str, most_bytes: int, whole: str, lines_before: int, kept: Media 
 
 
 def with_kept(data: Any, kept: Media | None) -> Any:
-    """What faces are told of a text that was cut; `look` finds it there again. A tool cannot say this itself."""
+    """What interfaces get about a truncated text; `look` finds it there again. A tool cannot say this itself."""
     if isinstance(data, dict):
         data = {key: value for key, value in cast("dict[str, Any]", data).items() if key != _KEPT}
     if kept is None:

@@ -424,7 +424,7 @@ class SessionTurns:
         return changed_steps(snapshot.path, snapshot.settings.get(UNDONE, ()))
 
     async def undo(self, step: int | None = None) -> UndoReport:
-        """Undo the file changes of the last step that has any, or of `step` and all later ones. The model is told.
+        """Undo the file changes of the last step that has any, or of `step` and all later ones. The model is informed.
 
         A file that something else changed since is left alone, which the report says. Raise `Conflict` while a turn
         runs, `NotFound` if there is nothing to undo.

@@ -1,5 +1,5 @@
-"""Tracked files: text files that the user mentions (`@src/app.py`) or that `auto_context` globs match. The agent is
-told the whole text once, and from then on what has changed since it last saw it, through whatever tool; nothing else.
+"""Tracked files: text files that the user mentions (`@src/app.py`) or that `auto_context` globs match. The agent
+gets the whole text once, and from then on what has changed since it last saw it, through whatever tool; nothing else.
 
 The view (path → the text last seen, by digest, and the message that showed it) is kept with the session. It counts only
 while that message is on the path: a fork from before it has not seen the file.
@@ -31,9 +31,9 @@ from loom.tools.workspace import is_folder, open_file, open_folder, visible_name
 
 MAX_FILE_BYTES: Final = 200_000
 MAX_MATCHED: Final = 200
-"""So many files do globs bring in at most."""
+"""The most files that globs bring in."""
 MAX_TOLD_BYTES: Final = 400_000
-"""So much text is told at the beginning of one turn; the rest waits for the next."""
+"""The most text shown at the beginning of one turn; the rest waits for the next."""
 TRACKED: Final = "tracked"
 KNOWN_FILES: Final = "known_files"
 """The settings of a session that hold tracked files, and the files that the model has read."""
@@ -136,7 +136,7 @@ def read_tracked(workspace: Path, name: str, *, is_own: bool = False) -> Tracked
         return TrackedText(why="is too large to be shown", notice=f"{shown} has {size_label(size)} and is not tracked")
     if data and encoding_of(data) is None:
         return TrackedText(
-            why="is no text file", notice=f"{shown} is no text file and is not tracked; attach it to send it"
+            why="is not a text file", notice=f"{shown} is not a text file and is not tracked; attach it to send it"
         )
     return TrackedText(text=clean_text(decode_text(data, shown)[0]) if data else "", data=data, path=opened.path)
 
@@ -226,7 +226,7 @@ class TrackedFiles:
             return None
         try:
             return "" if known.digest == _EMPTY else (await self._shelf.load(known.digest)).decode()
-        except (NotFound, Corrupt):  # swept: then the whole text is told anew
+        except (NotFound, Corrupt):  # swept: then the whole text is shown again
             return None
 
     async def note_call(self, workspace: Path, call: ToolCall, result: ToolResult, cap_bytes: int) -> None:

@@ -20,4 +20,7 @@ def completion_command(shell: str) -> None:
 
     found = get_completion_class(shell)
     assert found is not None
-    click.echo(found(loom, {}, "loom", "_LOOM_COMPLETE").source())
+    script = found(loom, {}, "loom", "_LOOM_COMPLETE").source()
+    # Where Loom has nothing to offer, bash and fish complete file names as they do for other commands.
+    script = script.replace("complete -o nosort -F", "complete -o nosort -o bashdefault -o default -F")
+    click.echo(script.replace("complete --no-files", "complete"))

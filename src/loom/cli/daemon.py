@@ -10,7 +10,6 @@ import shutil
 import socket
 import subprocess
 import sys
-import time
 import webbrowser
 from pathlib import Path
 from typing import Any, Final
@@ -167,10 +166,6 @@ def in_network(link: str) -> str:
     return urlunsplit(parts._replace(netloc=f"{address}:{parts.port}"))
 
 
-_PATIENCE_SECONDS: Final = 5.0
-_PAUSE_SECONDS: Final = 0.05
-
-
 class _Token(msgspec.Struct):
     token: str
 
@@ -178,20 +173,13 @@ class _Token(msgspec.Struct):
 @click.command("token")
 @click.option("--rotate", is_flag=True, help="Create a new token; the old one stops working at once.")
 def token_command(rotate: bool) -> None:
-    """Print the access token of the local daemon: `curl -H "Authorization: Bearer $(loom token)" …`"""
-    click.echo(asyncio.run(_rotate_token()) if rotate else _read(load_config().token_file()))
+    """Print the access token of the local daemon: `curl -H "Authorization: Bearer $(loom token)" …`
 
+    The token is created the first time, by this command or by the daemon.
+    """
+    from loom.daemon.auth import ensure_token
 
-def _read(file: Path) -> str:
-    """A daemon that is being started (`loom serve & loom token`) is given time to write it. It is never made here: two
-    that make one at once would disagree."""
-    deadline = time.monotonic() + _PATIENCE_SECONDS
-    while not file.exists() and time.monotonic() < deadline:
-        time.sleep(_PAUSE_SECONDS)
-    try:
-        return file.read_text(encoding="ascii").strip()
-    except (OSError, UnicodeDecodeError):
-        raise NotFound("There is no token yet.", hint="The daemon creates it: loom serve") from None
+    click.echo(asyncio.run(_rotate_token()) if rotate else ensure_token(load_config().token_file()))
 
 
 async def _rotate_token() -> str:

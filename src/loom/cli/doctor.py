@@ -184,7 +184,7 @@ def _is_damaged(file: Path) -> bool:
 
 
 _EXTRAS: Final = {
-    "heif": ("pillow_heif", "HEIC pictures"),
+    "heif": ("pillow_heif", "HEIC images"),
     "svg": ("resvg_py", "SVG rendered as images"),
     "s3": ("obstore", "media in a bucket"),
     "postgres": ("psycopg", "PostgreSQL"),
@@ -329,7 +329,7 @@ async def check_models(runtime: Runtime) -> list[Finding]:
 
 
 def _answering(runtime: Runtime, name: str) -> Finding:
-    """Who answers where nobody is named, if there is such a model and its service has a key."""
+    """Return the default model, if it exists and its service has a key."""
     try:
         service = service_without_key(runtime.model(name), runtime.config)
     except LoomError as error:

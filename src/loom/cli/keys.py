@@ -193,7 +193,7 @@ def _list_path(model: Model) -> str:
 
 
 def _names(raw: bytes) -> list[str] | None:
-    """None for what is no list of models: somebody else may have answered, such as the sign-in page of a network."""
+    """Return None if the answer is not a list of models; it may come from the sign-in page of a network."""
     try:
         listed = msgspec.json.decode(raw, type=dict[str, Any])
     except msgspec.DecodeError:

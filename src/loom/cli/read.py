@@ -32,7 +32,7 @@ class _Context:
         self.data: dict[str, bytes] = {}
         self.notices: list[str] = []
         self.refused: Unsupported | None = None
-        """A model is told in words what a binary is; for a person it is an error, as when it is attached."""
+        """A model gets a text about a binary file; for a user it is an error, as for an attachment."""
 
     async def attach(self, data: bytes, *, name: str, source: str, pages: str = "") -> Sequence[ContentBlock]:
         try:

@@ -84,6 +84,8 @@ class LazyGroup(click.Group):
             formatter.write_dl(list(COMMANDS.items()))
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if args[:1] == ["help"] and len(args) <= 2 and set(args[1:]) <= set(COMMANDS):
+            args = [*args[1:], "--help"]
         if args and args[0] not in COMMANDS and args[0] not in _OWN_OPTIONS:
             _refuse_typing_error(args)
             args = [_DEFAULT, *args]
@@ -138,7 +140,7 @@ def loom() -> None:
 
 
 def _invoke(arguments: list[str]) -> object:
-    """As click's own `main` does, which would end the process by itself where nobody reads what it writes."""
+    """Run like click's own `main`, which would end the process by itself on a closed pipe."""
     if COMPLETING in os.environ:
         return loom.main(args=arguments, prog_name="loom", standalone_mode=False)
     with loom.make_context("loom", arguments) as context:
@@ -158,7 +160,7 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
         click.echo("loom: interrupted", err=True)
         return exit_codes.INTERRUPTED
     except BrokenPipeError:
-        # Whoever read us has gone (`| head`): nothing is wrong, and Python must not complain when it closes stdout.
+        # The reader of our output is gone (`| head`): no error, and Python must not complain when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return exit_codes.OK
     except Exception as error:

@@ -338,7 +338,7 @@ def _without_caption(block: MediaBlock) -> MediaBlock:
 
 
 def _image_text(media: Media, reason: Reason, target: RenderTarget) -> tuple[str, str, tuple[Need, ...]]:
-    """The words for a picture that nobody gave any to, whose they are, and what could still be read in it."""
+    """Return the text for an image without a text alternative, its origin, and whether OCR could still add to it."""
     described = target.known.descriptions.get(media.digest)
     if described is not None:
         author = f"description by {described.by}"

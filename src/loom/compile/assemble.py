@@ -271,7 +271,7 @@ class _Assembly:
             self.out.append(ShownMessage(role, tuple(blocks)))
 
     def _add_borders(self) -> list[ShownMessage]:
-        """A conversation begins and ends with somebody other than the assistant."""
+        """A conversation begins and ends with a message that is not the assistant's."""
         if not self.out or self.out[0].role != "user":
             self.out.insert(0, ShownMessage("user", (TextBlock(BEGINNING),)))
             self.repairs.append("added a user message so that the request begins with one")

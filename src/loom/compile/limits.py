@@ -65,7 +65,7 @@ def page_images(target: RenderTarget) -> int:
 
 
 def native_pages(pages: int, target: RenderTarget) -> int:
-    """How many of so many pages of one document are sent: all of them, or as many as one reads at once."""
+    """How many pages of one document are sent: all of them, or as many as one reads at once."""
     each = cost.page_tokens(target.model.tokens) + PAGE_TEXT_TOKENS
     counts = (target.model.limits.max_pages, target.policy.max_pages)
     allowed = min(count for count in (_affordable(each, target), *counts) if count is not None)

@@ -36,7 +36,7 @@ class Measure(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class RenderTarget(msgspec.Struct, frozen=True, kw_only=True):
-    """For whom, by whose wishes, with what knowledge."""
+    """The model, the policy and the known facts."""
 
     model: Model
     policy: Policy

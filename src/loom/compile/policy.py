@@ -1,4 +1,4 @@
-"""What `prepare` is told besides the path and the model: wishes, budgets, the stored watermark, known facts. Values."""
+"""What `prepare` gets besides the path and the model: overrides, budgets, the stored watermark, known facts. Values."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ class Watermark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Thinking before this was made behind another prefix."""
     sent_blocks: int = 0
     sent_hash: str = ""
-    """What the last prompt held, where a platform binds thinking to it: so many blocks, and their hash."""
+    """What the last prompt held, where a platform binds thinking to it: the number of blocks, and their hash."""
     sent_messages: int = 0
     sent_path: str = ""
     """How many messages of the path the last request was made of, and a hash of which they were."""
@@ -133,9 +133,9 @@ class Known(msgspec.Struct, frozen=True, kw_only=True):
     descriptions: Mapping[str, Description] = msgspec.field(default_factory=dict[str, Description])
     """By digest."""
     describes: bool = False
-    """Somebody describes pictures on demand: what lacks a description is named in `Prepared.undescribed`."""
+    """Images are described on demand: those without a description are listed in `Prepared.undescribed`."""
     indescribable: frozenset[str] = frozenset()
-    """Digests of pictures that nobody could describe."""
+    """Digests of images whose description failed."""
     failed: Mapping[tuple[str, str], str] = msgspec.field(default_factory=dict[tuple[str, str], str])
     """Recipes that could not be made, and why."""
     missing: frozenset[str] = frozenset()

@@ -37,7 +37,7 @@ _MIN_BUDGET_TOKENS: Final = 1_024
 _MAX_TOLD: Final = 64
 
 _READ_PICTURES: Final = 20
-"""Reading the words of a picture takes seconds: who cannot see gets those of so many, the newest. The others keep their
+"""OCR of an image takes seconds: a text-only model gets the words of this many, the newest. The others keep their
 labels, on this request and on all that follow it."""
 
 

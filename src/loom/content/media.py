@@ -119,7 +119,7 @@ class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
 
     @property
     def label(self) -> str:
-        """What a text-only reader is told: `photo.png, 640×480, 24 KB`."""
+        """The label for a text-only reader: `photo.png, 640×480, 24 KB`."""
         return _label(self)
 
 

@@ -132,7 +132,7 @@ def sources_of(message: Message) -> tuple[str, ...]:
 
 
 def text_of(block: Block) -> str:
-    """The text form that every block has: somebody's words if there are any, else the label."""
+    """The text form of any block: its text alternative if there is one, else the label."""
     match block:
         case TextBlock():
             return block.text
@@ -165,7 +165,7 @@ def text_of(block: Block) -> str:
 
 
 class BrokenPair(msgspec.Struct, frozen=True):
-    """A call that nobody answered, or a result that nobody asked for, at a position in the path."""
+    """A call without a result, or a result without a call, at a position in the path."""
 
     message: int
     call_id: str

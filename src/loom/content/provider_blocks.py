@@ -22,7 +22,7 @@ def provider_block(provider: str, block: dict[str, Any]) -> UnknownBlock:
 
 def block_for(provider: str, own_types: tuple[str, ...], block: UnknownBlock) -> dict[str, Any] | None:
     """Return the block as `provider` takes it back; None where it is not its own. `own_types` are the types that it
-    takes back, `*` for all that it made; blocks that were stored without their owner are told by these names."""
+    takes back, `*` for all that it made; blocks that were stored without their owner are recognised by these names."""
     if block.kind != PROVIDER_BLOCK:
         return block.data if block.kind in own_types else None
     inner = _object(block.data.get("block"))

@@ -107,7 +107,7 @@ class EmbeddedImage(msgspec.Struct, frozen=True, tag="picture"):
 
 
 class Describe(msgspec.Struct, frozen=True, tag="describe"):
-    """What a picture shows, in a model's words. That model writes it; `formats.render` cannot."""
+    """Describe an image with a model. That model writes it; `formats.render` cannot."""
 
     by: str
     """The model's reference."""

@@ -1,4 +1,4 @@
-"""Text that cannot harm whoever shows it: model output and file names hold no escapes for a terminal."""
+"""Text that is safe to show: model output and file names hold no escapes for a terminal."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ from loom.runtime import Runtime
 
 
 class App:
-    """What `create_app` gives: call it as ASGI. `daemon` is for whoever runs it."""
+    """What `create_app` gives: call it as ASGI. `daemon` is for the program that runs it."""
 
     def __init__(self, daemon: Daemon, asgi: ASGIApp) -> None:
         self.daemon = daemon
@@ -32,7 +32,7 @@ class App:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan":
-            await self.daemon.start()  # mounted in another application, it is not told when that one starts
+            await self.daemon.start()  # a mounted application gets no lifespan event when the outer one starts
         await self._asgi(scope, receive, send)
 
 
@@ -55,8 +55,8 @@ def create_app(runtime: Runtime, *, auth: Auth | None = None) -> App:
 
 
 def _routes(daemon: Daemon) -> list[StarletteRoute]:
-    """One for each address, so that whoever asks in a wrong way is told all right ones. Where no row says what HEAD
-    means, it is GET without a body."""
+    """Return one route for each path, so that an error about the method can list all that are allowed. Without a row of
+    its own, HEAD is GET without a body."""
     places: dict[str, dict[str, AsgiEndpoint]] = {}
     for row in ROUTES:
         places.setdefault(row.path, {})[row.method] = endpoint(daemon, row)

@@ -18,7 +18,7 @@ _SUMMARY: Final = {
     "text": "A piece of the answer. Pieces that follow each other are joined; `seq` is that of the last.",
     "thinking": "A piece of the model's reasoning, joined in the same way.",
     "call": "A piece of the JSON text of a call's arguments, joined in the same way.",
-    "image": "The model drew a picture.",
+    "image": "The model generated an image.",
     "message_stored": "A message is on disk as this node.",
     "turn_finished": "The turn is over.",
     "turn_failed": "The turn ended otherwise; what was said is kept.",

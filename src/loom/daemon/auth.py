@@ -15,7 +15,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Final
 
-from loom.atomic_file import write_file_whole
+from loom.atomic_file import create_file_once, write_file_whole
 from loom.daemon.problems import Forbidden, TooMany, Unauthorised
 from loom.daemon.rate_limits import Rate, RateBuckets
 from loom.errors import ConfigError
@@ -39,7 +39,7 @@ class Auth:
         self._links: dict[bytes, float] = {}
         self._attempts = RateBuckets(ATTEMPTS)
         self.on_rotate: list[Callable[[], Awaitable[None]]] = []
-        """Called when the token has changed: whoever holds a connection open drops it."""
+        """Called after the token changed, to close open connections."""
 
     @property
     def token(self) -> str:
@@ -52,7 +52,7 @@ class Auth:
     # What a request shows --------------------------------------------------------------------------------------------
 
     def is_allowed(self, headers: Mapping[str, str], *, token: str = "", client: str = "") -> bool:
-        """Whether these headers (names in lower case) or the token that was given apart from them let somebody in."""
+        """Return whether these headers (names in lower case), or the separate token, authenticate a client."""
         given = token or _bearer(headers)
         if given:
             return self._is_token(given) or (self.has_password and self.is_password(given, client))
@@ -125,12 +125,20 @@ class Auth:
 
 
 def open_auth(file: Path, *, password: str = "") -> Auth:
-    """With the token in this file, made the first time."""
+    """Return the authentication with the token in this file, which is created the first time."""
+    return Auth(ensure_token(file), password=password, file=file)
+
+
+def ensure_token(file: Path) -> str:
+    """Return the token in this file. Create it if there is none: a daemon and a client that do so at once agree."""
     token = read_token(file)
-    if not token:
-        token = new_token()
-        write_token(file, token)
-    return Auth(token, password=password, file=file)
+    if token:
+        return token
+    try:
+        create_file_once(file, f"{new_token()}\n")
+    except OSError as error:
+        raise ConfigError(f"The token file cannot be written: {os.strerror(error.errno or 0)}.") from None
+    return read_token(file)
 
 
 def new_token() -> str:
@@ -138,7 +146,7 @@ def new_token() -> str:
 
 
 def read_token(file: Path) -> str:
-    """Empty where there is none yet."""
+    """Return the token, empty if there is none yet."""
     try:
         descriptor = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_CLOEXEC | os.O_NONBLOCK)
     except FileNotFoundError:

@@ -1,5 +1,5 @@
-"""Lingering: who is answered before everything was said is heard out for a while, so that the answer can be read, and
-then the connection is closed. Left alone, the server would read a body without an end for ever, from anybody.
+"""After an early response, drain the request body for a while, so that the client can read the response, then close the
+connection. Otherwise the server would read an endless body for ever.
 """
 
 from __future__ import annotations
@@ -11,10 +11,10 @@ from typing import Final
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 HERE_SECONDS: Final = 0.05
-"""A small body that nobody wanted to read has arrived by then; its connection stays open."""
+"""A small unread body has arrived by then; its connection stays open."""
 LINGER_SECONDS: Final = 30.0
 SILENT_SECONDS: Final = 2.0
-"""Who has stopped sending has read the answer, or is not going to."""
+"""A client that stopped sending has read the response, or never will."""
 _CLOSE: Final = (b"connection", b"close")
 
 

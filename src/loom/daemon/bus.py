@@ -1,7 +1,7 @@
 """Bus: daemons tell each other that a session moved. Only ids and numbers travel; what happened is read from the store.
 
-So a word that is lost costs time and nothing else: whoever waits looks at the store now and then, and every second
-while the bus is down.
+So a lost message costs time and nothing else: subscribers poll the store now and then, and every second while the bus
+is down.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import asyncio
 import logging
 import secrets
 from collections.abc import Awaitable, Callable
+from functools import partial
 from importlib import import_module
 from typing import Any, ClassVar, Final, Literal, TypeAlias
 
@@ -45,7 +46,7 @@ Listener: TypeAlias = Callable[[BusMessage], None]
 
 
 class Bus:
-    """Within one process; what is told is heard at once."""
+    """The bus within one process: messages are delivered at once."""
 
     def __init__(self) -> None:
         self.listeners: list[Listener] = []
@@ -79,7 +80,7 @@ class RedisBus(Bus):
 
     def __init__(self, url: str) -> None:
         super().__init__()
-        self._url = url
+        self._connect = _connector(url)
         self._me = secrets.token_hex(8)
         self._waiting: dict[tuple[BusTopic, str], BusMessage] = {}
         self._is_waiting = asyncio.Event()
@@ -94,7 +95,7 @@ class RedisBus(Bus):
         return self._hears
 
     async def start(self) -> None:
-        self._redis = _connect(self._url)
+        self._redis = self._connect()
         self._tasks = [asyncio.create_task(self._kept_up(self._listen)), asyncio.create_task(self._kept_up(self._send))]
 
     async def stop(self) -> None:
@@ -191,16 +192,23 @@ def open_bus(config: Config) -> Bus:
     return RedisBus(url) if url else Bus()
 
 
-def _connect(url: str) -> Any:
+def _connector(url: str) -> Callable[[], Any]:
+    """Return what opens the client. Raises `ExtraMissing` or `ConfigError` before the daemon starts to listen."""
     try:
         redis: Any = import_module("redis.asyncio")
     except ModuleNotFoundError:
         raise ExtraMissing(
             "A bus between daemons needs redis, which is not installed.", hint="Run: pip install 'loom-runtime[redis]'"
         ) from None
+    connect = partial(
+        redis.Redis.from_url,
+        url,
+        socket_connect_timeout=_HEALTH_SECONDS,
+        socket_keepalive=True,
+        health_check_interval=_HEALTH_SECONDS,
+    )
     try:
-        return redis.Redis.from_url(
-            url, socket_connect_timeout=_HEALTH_SECONDS, socket_keepalive=True, health_check_interval=_HEALTH_SECONDS
-        )
+        connect()
     except ValueError:  # its words would show the password in the address
         raise ConfigError("is not a Redis URL.", key="bus.url", hint="redis://HOST:6379/0") from None
+    return connect

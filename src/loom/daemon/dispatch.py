@@ -19,7 +19,7 @@ from loom.errors import ContentError, LoomError
 
 MAX_JSON_BYTES: Final = 4_000_000
 _GONE: Final = 499
-"""What is counted where a client left before its answer; nobody is sent it."""
+"""The status that is counted when a client left before its response; it is never sent."""
 _log = logging.getLogger(__name__)
 
 Q = TypeVar("Q")
@@ -103,7 +103,7 @@ async def _dispatch_guarded(daemon: Daemon, route: Route, request: Request) -> R
         return error_response(error)
     except ClientDisconnect:
         return Response(status_code=_GONE)
-    except Exception:  # noqa: BLE001  the last line: a bug is logged, and the client is told that it is one
+    except Exception:  # noqa: BLE001  the last line: a bug is logged, and the client gets `internal`
         _log.exception("%s %s failed", route.method, route.path)
         return internal_error()
 

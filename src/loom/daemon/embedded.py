@@ -25,8 +25,8 @@ class HasRuntime(Protocol):
 
 
 class EmbeddedDaemon:
-    """Opened by the first request, in the loop that serves it: a mounted application is not told when the outer one
-    starts. `await close()` where the outer one ends, or let it be told by a lifespan of its own."""
+    """Opened by the first request, in the loop that serves it: a mounted application gets no lifespan event when the
+    outer one starts. `await close()` when the outer one ends, or give it a lifespan of its own."""
 
     def __init__(self, like: HasRuntime | Config | None, auth: Auth | None) -> None:
         self._like = like

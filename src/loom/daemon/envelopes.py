@@ -1,6 +1,6 @@
 """Envelopes: stored events as clients see them. Pieces of words are joined, pictures become references with a preview.
 
-An envelope is `{"seq", "type", "session", "data"}`; its JSON is made once, whoever is sent it. `data` is the event as
+An envelope is `{"seq", "type", "session", "data"}`; its JSON is made once for all clients. `data` is the event as
 it is stored, and more where a client would otherwise have to ask:
 
     tool_finished    is sent as `tool_call`, with the call's arguments and its pictures
@@ -59,7 +59,7 @@ class EncodedEnvelope(msgspec.Struct, frozen=True, dict=True):
 
     @cached_property
     def socket_json(self) -> str:
-        """The same as Socket.IO has it, with its type in front; made once, whoever is sent it."""
+        """The same for Socket.IO, with its type in front; made once for all clients."""
         return f'["{self.type}",{self.json.decode()}]'
 
 

@@ -4,7 +4,7 @@ Each watched session has one reader, whatever the number of its watchers. It rea
 that pieces of words gather, and keeps the last envelopes at hand. What was written by this process it is handed, the
 rest it reads from the store. A watcher has no queue, only a place in the sequence:
 it takes what comes next when it can use it, from what is at hand or, where it is late, from the store. So a watcher
-that stands still holds up nobody and costs next to nothing.
+that stands still delays no other and costs next to nothing.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ LOOK_SELDOM_SECONDS: Final = 5.0
 
 
 class Feed:
-    """One session that somebody watches."""
+    """One watched session."""
 
     def __init__(
         self, dispatch: Dispatch, previews: Previews, session_id: str, seq: int, pause_seconds: Callable[[], float]
@@ -82,7 +82,7 @@ class Feed:
         self.on_bus_message(events[-1].seq)
 
     def end(self, error: LoomError | None = None) -> None:
-        """Nothing follows; with an error, whoever waits is told so."""
+        """End the feed; with an error, raise it in the waiting watchers."""
         self._is_over, self._error = True, error
         self._reader.cancel()
         self._moved.set()
@@ -203,12 +203,12 @@ class Feeds:
 
     async def turn(self) -> None:
         """To be waited for before a few envelopes, or one with bytes, are sent: what is for a hundred watchers goes out
-        in many short rounds, and whoever wants something else of the daemon waits for one of them only."""
+        in many short rounds, and other requests to the daemon wait for one of them only."""
         async with self._served:
             await asyncio.sleep(0)
 
     def end_all(self) -> None:
-        """Whoever watches has to come again, and to show again that they may."""
+        """Disconnect the watchers: they have to reconnect and authenticate again."""
         for feed in self._feeds.values():
             feed.end()
         self._feeds.clear()

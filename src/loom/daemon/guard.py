@@ -79,7 +79,7 @@ class Guard:
         if host in self._hosts or (port is not None and f"{host}:{port}" in self._hosts):
             return True
         server: Any = scope.get("server")
-        if not server:  # a socket without a port: whoever reaches it is on this machine
+        if not server:  # a socket without a port: its clients are on this machine
             return host in _LOOPBACK_NAMES
         address, own_port = str(server[0]).lower(), server[1]
         if own_port is not None and (port or _PORTS[scope["scheme"]]) != own_port:

@@ -134,6 +134,12 @@ async def image_of_session(call: Call[MediaForm, None]) -> Response:
     return _response(call, await session.open_media(call.path("digest"), call.query.v))
 
 
+async def text_of_session(call: Call[MediaPage, None]) -> MediaText:
+    """The same, for media that this session refers to."""
+    session = await call.daemon.library.open(call.path("session"))
+    return await session.media_text(call.path("digest"), page=call.query.page)
+
+
 async def text(call: Call[MediaPage, None]) -> MediaText:
     return await call.daemon.library.media_text(call.path("digest"), page=call.query.page)
 
@@ -234,7 +240,7 @@ def _span(asked: re.Match[str], size: int) -> tuple[int, int] | None:
 
 
 def display_type(media_type: str) -> str:
-    """What a browser is told: a short list, and nothing that it could run."""
+    """The content type for browsers: from a short list, and nothing that they could run."""
     match category_of(media_type):
         case _ if media_type in _INLINE:
             return media_type

@@ -44,7 +44,7 @@ from loom.store.events import StoredEvent
 
 MAX_KEY_CHARACTERS: Final = 200
 MAX_FORM_FILES: Final = 4
-"""So many of the largest uploads fit into one form."""
+"""How many of the largest uploads fit into one form."""
 _FIELDS: Final = ("message", "text", "model", "workspace", "parent", "n", "thinking")
 
 

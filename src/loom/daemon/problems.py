@@ -1,5 +1,5 @@
 """Errors as answers: every LoomError has a status and one shape that clients read,
-`{"error": {"code", "message", "hint"}}`. Anything that is no LoomError is a bug: the client is told just that."""
+`{"error": {"code", "message", "hint"}}`. Any other exception is a bug: the client gets `internal`."""
 
 from __future__ import annotations
 

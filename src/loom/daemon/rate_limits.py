@@ -1,4 +1,4 @@
-"""Rate limits: so many at once and so many a second, for each client."""
+"""Rate limits: concurrent requests and requests per second, for each client."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from loom import api_types as s
 from loom import message_types as m
-from loom.agent.file_undo import UndoReport
+from loom.agent.file_undo import ChangeList, UndoReport
 from loom.daemon import (
     asyncapi,
     caption_routes,
@@ -230,7 +230,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Background processes of all sessions.",
         answer=w.ProcessList,
     ),
-    _row("GET", SESSION + "/changes", work_routes.list_changes, "Steps that changed files.", answer=w.ChangeList),
+    _row("GET", SESSION + "/changes", work_routes.list_changes, "Steps that changed files.", answer=ChangeList),
     _row(
         "POST",
         SESSION + "/undo",
@@ -414,7 +414,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "POST",
         "/v1/media/{digest}/description",
         caption_routes.describe_media,
-        "What a picture shows, in a model's words.",
+        "Describe an image with a model.",
         body=s.NewDescription,
         answer=s.DescriptionView,
     ),
@@ -427,6 +427,14 @@ ROUTES: Final[tuple[Route, ...]] = (
         given=_BINARY,
         also={206: "A part.", 304: "You have it.", 416: "No such part."},
         headers=("If-None-Match", "Range"),
+    ),
+    _row(
+        "GET",
+        SESSION + "/images/{digest}/text",
+        media_routes.text_of_session,
+        "The text of a medium of this session.",
+        query=s.MediaPage,
+        answer=s.MediaText,
     ),
     # this document
     _row("GET", "/openapi.json", openapi_json, "This document.", given=_ANY_JSON),

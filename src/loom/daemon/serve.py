@@ -20,6 +20,7 @@ from typing import Final
 import msgspec
 import uvicorn
 
+from loom.api_types import RunningDaemon
 from loom.config import Config, load_config, redact
 from loom.daemon.app import App, create_app
 from loom.daemon.auth import open_auth
@@ -39,13 +40,6 @@ _SOMEWHERE: Final = {socket.AF_INET: "192.0.2.1", socket.AF_INET6: "2001:db8::1"
 _TCP_USER_TIMEOUT: Final = getattr(socket, "TCP_USER_TIMEOUT", 18)
 
 
-class RunningDaemon(msgspec.Struct, frozen=True):
-    """A daemon that runs."""
-
-    pid: int
-    url: str
-
-
 class Listening(msgspec.Struct, frozen=True):
     """`url` is for this machine; `link` opens the web client in a browser, once, from wherever it may be opened."""
 
@@ -61,7 +55,7 @@ def run(
     on_listening: Callable[[Listening], None] | None = None,
     log_level: str = "warning",
 ) -> None:
-    """Until SIGTERM or SIGINT. `on_listening` is told the addresses; without it they are printed."""
+    """Serve until SIGTERM or SIGINT. `on_listening` gets the addresses; without it they are printed."""
     forbid_dumps()
     _log_without_secrets(config)
     _give_memory_back()
@@ -131,7 +125,7 @@ def check_bind(host: str, password: str) -> None:
 
 
 class _Server(uvicorn.Server):
-    """Says when it listens, and drains before connections are closed: whoever watches sees the end of the turns."""
+    """Reports when it listens, and drains before connections are closed, so that watchers see the end of the turns."""
 
     def __init__(self, config: uvicorn.Config, app: App, on_started: Callable[[], None]) -> None:
         super().__init__(config)
@@ -228,7 +222,7 @@ def _own_address(family: socket.AddressFamily) -> str:
 
 @contextmanager
 def _only_one(config: Config) -> Generator[None]:
-    """A second daemon on the same folder is refused and told who has it. With PostgreSQL there may be many."""
+    """Refuse a second daemon on the same folder, and name the first. With PostgreSQL there may be many."""
     if config.secret("store", "url").startswith(("postgres://", "postgresql://")):
         yield
         return
@@ -304,7 +298,7 @@ async def _rotating(app: App) -> AsyncGenerator[None]:
 
 
 def _print(listening: Listening) -> None:
-    """The link goes to whoever started it, and nowhere else."""
+    """The link goes to the user who started it, and nowhere else."""
     sys.stdout.write(f"Loom listens on {listening.url}\nOpen it once with {listening.link}\n")
     sys.stdout.flush()
 

@@ -38,7 +38,7 @@ class Daemon:
         self._stopping: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
-        """Once; whoever comes meanwhile waits for it."""
+        """Start once; concurrent callers wait for it."""
         if self._starting is None:
             self._starting = asyncio.create_task(self._start())
         if not self._starting.done():
@@ -54,7 +54,7 @@ class Daemon:
         return self._starting is not None and self._starting.done() and self._stopping is None
 
     async def stop(self) -> None:
-        """Whoever watches sees the turns end; then their connections do. The second call waits for the first."""
+        """End the turns, then the connections of their watchers. A second call waits for the first."""
         if self._starting is not None:
             self._stopping = self._stopping or asyncio.create_task(self._stop())
             await asyncio.shield(self._stopping)

@@ -1,4 +1,4 @@
-"""Roll: the list of sessions as it changes, for faces that show it. One that moves often is told of now and then."""
+"""The list of sessions as it changes, for clients that show it. Frequent changes of one session are coalesced."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from loom.runtime.dispatch import Dispatch
 
 TOLD_SECONDS: Final = 0.25
 LINES_PER_SECOND: Final = 200
-"""Where hundreds of sessions move at once, each is told of a little later."""
+"""When hundreds of sessions change at once, their changes are sent a little later."""
 _REMEMBERED: Final = 1_000
 _log = logging.getLogger(__name__)
 
@@ -44,7 +44,7 @@ class SessionList:
         self._teller: asyncio.Task[None] | None = None
 
     def start(self) -> None:
-        """From now on changes are shown; what is there already is asked for otherwise."""
+        """Subscribe to changes; the present list is read separately."""
         if self._teller is None:
             self._bus.listeners.append(self._hear)
             self._teller = asyncio.create_task(self._tell_on())
@@ -55,7 +55,7 @@ class SessionList:
             return
         self._bus.listeners.remove(self._hear)
         teller.cancel()
-        if teller is not asyncio.current_task():  # the last who listened may have been dropped by what it was told
+        if teller is not asyncio.current_task():  # the last subscriber may have been dropped while it was called
             await asyncio.gather(teller, return_exceptions=True)
 
     def _hear(self, told: BusMessage) -> None:

@@ -118,7 +118,7 @@ def _keys(runtime: Runtime) -> KeyList:
 async def set_key(call: Call[None, NewKey]) -> KeyList:
     provider, key = _provider(call.path("provider")), call.body.key.strip()
     if not key or not key.isascii() or not key.isprintable() or " " in key:
-        raise ConfigError("That is no key: a key is one word of plain characters.", hint="Nothing was stored.")
+        raise ConfigError("Not a key: a key is one word of ASCII characters.", hint="Nothing was stored.")
     return await _keep(call.daemon, {provider: key})
 
 
@@ -128,7 +128,7 @@ async def remove_key(call: Call[None, None]) -> KeyList:
 
 def _provider(name: str) -> str:
     if name not in services():
-        raise NotFound("There is no service of that name that needs a key.", hint=f"Known: {', '.join(services())}.")
+        raise NotFound("No service of that name needs a key.", hint=f"Known: {', '.join(services())}.")
     return name
 
 

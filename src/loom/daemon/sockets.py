@@ -4,8 +4,8 @@
     join {"sessions": true}                 → changes of the list of sessions
     leave {"session"} or {"sessions": true}
 
-The guard has checked Host and Origin before anything arrives here. Whoever sends what no client of ours would send is
-disconnected, and nobody else notices.
+The guard has checked Host and Origin before anything arrives here. A connection that violates the
+protocol is closed; others are not affected.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ SLOW_SECONDS: Final = 10.0
 """A client whose packets wait for so long is dropped."""
 QUEUED_PACKETS: Final = 16
 UNREAD_PACKETS: Final = 1_000
-"""Whoever asks on and on and reads no answers is disconnected."""
+"""A client that keeps sending and reads no answers is disconnected."""
 QUEUED_BYTES: Final = 2 * INLINE_BYTES
 STRANGER_SECONDS: Final = 20.0
 """A connection that has not joined the namespace by then is closed."""
@@ -240,7 +240,7 @@ class Sockets:
         return {"ok": True}
 
     async def _rest(self) -> None:
-        """Nobody asks for the list any more: nobody reads it."""
+        """Unsubscribe from the list when its last reader left."""
         if not any(seat.is_listening for seat in self._seats.values()):
             await self._roll.stop()
 
@@ -260,7 +260,7 @@ class Sockets:
                 await self._shut(sid)
 
     async def _shut(self, transport: str) -> None:
-        """Close it from our side, too: whoever does not answer would keep it open."""
+        """Close it from our side, too: a client that does not answer would keep it open."""
         if found := self._server.eio.sockets.get(transport):
             await found.close(wait=False)
             await found.queue.put(None)
@@ -296,7 +296,7 @@ class Sockets:
             try:
                 if self._has_room(seat):
                     await self._say(seat, "session", msgspec.to_builtins(line))
-                else:  # this room has no numbers to go on from: whoever comes back reads the list anew
+                else:  # this room has no sequence numbers: a client that reconnects reads the list again
                     await self._drop(seat, "", 0)
             except EngineIOError:  # it has just gone
                 continue

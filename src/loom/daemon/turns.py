@@ -1,4 +1,4 @@
-"""Turns: every session that has something to do is worked on by one daemon, whoever was asked.
+"""Turns: every session with queued work is run by one daemon, whichever received the message.
 
 What is posted is on disk before it is acknowledged. A worker takes the session's lease, runs what waits and lets go. It
 is begun by a post, by a word on the bus, and by looking: a session whose daemon died is taken up by another.
@@ -33,7 +33,7 @@ before all are begun."""
 BEGINNING_SECONDS: Final = 0.1
 """One that takes longer (its provider is asked what the model can do) lets the next begin."""
 LOOK_SECONDS: Final = 2.0
-"""How often the store is asked for sessions that nobody works on."""
+"""How often the store is polled for sessions without a worker."""
 _log = logging.getLogger(__name__)
 
 
@@ -85,7 +85,7 @@ class Turns:
 
     async def stop(self, seconds: float = 10.0) -> None:
         """Begin nothing new; turns that run have so long to end, and are then left: those that wait for approvals as
-        they are, for whoever works on the session next, the others closed."""
+        they are, for the next worker of the session, the others closed."""
         self.draining = True
         if self._looker is None:
             return
@@ -171,7 +171,7 @@ class Turns:
         self._begin(session)  # where its turn was left open, it goes on
 
     async def announce_change(self, session_id: str, *, deleted: bool = False) -> None:
-        """The record of a session was changed by somebody who tells us."""
+        """Handle a change of the session's record by another process."""
         self._bus.publish(BusMessage("deleted" if deleted else "changed", session_id))
 
     # Workers -------------------------------------------------------------------------------------------------------
@@ -181,7 +181,7 @@ class Turns:
             raise Draining("The daemon is stopping.", hint="Try again in a moment.")
 
     async def _accept(self, session: LocalSession, queued: Queued, seq: int) -> AcceptedMessage:
-        """Where nothing else runs, its turn begins now, and whoever asked wants to know which it is. Where many begin
+        """If nothing else runs, its turn begins now, and its id is part of the response. Where many begin
         at once, that would be waiting for the turns of others."""
         is_next = queued.is_new and not self._beginning.locked() and await self._is_free(session.id)
         with self._listening(session.id) if is_next else contextlib.nullcontext() as moved:
@@ -236,7 +236,7 @@ class Turns:
         return None
 
     def _begin(self, session: LocalSession) -> None:
-        """See to it that what waits is worked on. Whoever works already looks again before going."""
+        """Make sure that queued work is run. A running worker checks the queue again before it ends."""
         if self.draining:
             return
         worker = self._workers.setdefault(session.id, _Worker(session))
@@ -302,7 +302,7 @@ class Turns:
             _log.warning("session %s could not be taken up: %s", session_id, error.code)
 
     async def _look_on(self) -> None:
-        """Sessions that nobody works on: posted to a daemon that died, or left in the middle of a turn."""
+        """Sessions without a worker: posted to a daemon that died, or left in the middle of a turn."""
         while True:
             try:
                 for session_id in await self._unfinished_sessions():

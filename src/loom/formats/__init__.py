@@ -48,14 +48,14 @@ _ATTACHED_AS: Final[dict[Category, str]] = {
 _ADVICE: Final = {
     "archive": "Unpack it and attach the files inside.",
     "package": "Unpack it and attach the files inside.",
-    "video": "Attach single pictures or the sound track of it.",
+    "video": "Attach single frames or its sound track.",
     "Visio": "Save it as .vsdx or PDF and attach that.",
     "OpenDocument drawing": "Save it as PDF and attach that.",
     "DjVu": "Convert it to PDF and attach that.",
     "picture": "Save it as PNG or JPEG and attach that.",
     "audio": "Save it as WAV or MP3 and attach that.",
     "MIDI": "Save it as WAV or MP3 and attach that.",
-    "font": "Attach a picture of it, or name it in words.",
+    "font": "Attach a screenshot of it, or describe it.",
     "data": "Export what matters as CSV, JSON or Parquet and attach that.",
     "array": "Export what matters as CSV, JSON or Parquet and attach that.",
     "capture": "Export what matters as text (for instance with tshark) and attach that.",
@@ -129,7 +129,7 @@ def unsupported_error(media_type: str, size_bytes: int, name: str) -> Unsupporte
     advice = next((words for word, words in _ADVICE.items() if word in label), general)
     return Unsupported(
         f"{name or 'The file'} is {label} ({media_type}, {size_label(size_bytes)}); "
-        "Loom takes text, pictures, PDF, office files and sound.",
+        "Loom takes text, images, PDF, office files and audio.",
         name=name,
         hint=advice,
     )

@@ -36,7 +36,7 @@ class _Builtin:
         return {media_type: kind for media_type, kind in KINDS.items() if kind.category == self._category}
 
     def detect(self, data: bytes, name: str) -> str | None:
-        """Built-in types are told apart by `sniff`."""
+        """`sniff` detects built-in types."""
         return None
 
 

@@ -135,7 +135,7 @@ def _collect(found: Iterable[EntryPoint]) -> _Installed:
 def _checked(entry: EntryPoint, taken: Mapping[str, Format]) -> Format:
     offered = entry.load()
     if not isinstance(offered, Format):
-        raise TypeError(f"{entry.value} is no Format: it lacks kinds, recipes, detect, inspect or render")
+        raise TypeError(f"{entry.value} is not a Format: it lacks kinds, recipes, detect, inspect or render")
     unsupported = {media_type for media_type, kind in KINDS.items() if kind.category == "unsupported"}
     double = (set(offered.kinds) & set(KINDS) - unsupported) | (set(offered.kinds) & set(taken))
     if double:

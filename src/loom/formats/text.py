@@ -94,7 +94,7 @@ def decode_text(data: bytes, name: str = "") -> tuple[str, str, tuple[str, ...]]
     codec = encoding_of(data)
     if codec is None:
         raise Unreadable(
-            f"{name or 'The data'} is no text in any encoding that Loom knows.",
+            f"{name or 'The data'} is not text in any encoding that Loom knows.",
             name=name,
             hint="Save it as UTF-8 and attach it again.",
         )
@@ -125,7 +125,7 @@ def _decode(data: bytes, codec: str, shown: str) -> tuple[str, str, tuple[str, .
 
 
 def _decode_other(data: bytes, codec: str, shown: str) -> tuple[str, str, tuple[str, ...]]:
-    """What is not Unicode. A declared encoding is what the author says; a detected one is told to the reader."""
+    """What is not Unicode. A declared encoding is what the author says; a detected one is reported in a notice."""
     text = data.decode(codec, "replace")
     notices: list[str] = []
     if codec != "iso2022_jp" and declared_encoding(data) != codec:

@@ -105,7 +105,7 @@ def _items(data: Any) -> list[Any]:
     if isinstance(items, list) and (not items or any(is_message(item) for item in get_list(items))):
         return get_list(items)
     raise ContentError(
-        f"this is no conversation but {_describe_shape(data)}.",
+        f"not a conversation but {_describe_shape(data)}.",
         hint="Expected a list of messages with roles, or an object with messages, input or contents.",
     )
 

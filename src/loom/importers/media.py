@@ -144,7 +144,7 @@ def _store_bytes(data: bytes | None, about: LegacyMediaFacts, reading: LegacyRea
 
 
 def _with_words(block: ContentBlock, about: LegacyMediaFacts, reading: LegacyReader) -> ContentBlock:
-    """What somebody said about the bytes goes with them."""
+    """Text that came with the bytes stays with them."""
     match block:
         case ImageBlock():
             return msgspec.structs.replace(

@@ -53,7 +53,7 @@ def read_message(item: Any, reading: LegacyReader) -> MessageDraft:
     if not facts:
         text = get_text(item) or ("" if item in (None, {}, []) else json_text(item))
         if text:
-            reading.note("this is no message; it is kept as text of the user")
+            reading.note("not a message; kept as text of the user")
         return MessageDraft("user", tuple(_text(text)))
     facts = _unwrap(facts)
     model = reading.model

@@ -1,6 +1,6 @@
 """The request body of a foreign protocol, besides its conversation: model, tools, and how the answer is wanted.
 
-Three protocols are told apart by their fields: Anthropic Messages (`messages`, with `max_tokens` and `system`), OpenAI
+Three protocols differ by their fields: Anthropic Messages (`messages`, with `max_tokens` and `system`), OpenAI
 Chat Completions (`messages`) and OpenAI Responses (`input`). What is not understood is kept in `extra`, for the
 protocol's own provider, and named in `notices` for the others.
 """

@@ -113,7 +113,7 @@ def _index_nodes(nodes: Iterable[Any], reading: LegacyReader) -> dict[str, _Raw]
     for serial, node in enumerate(nodes, 1):
         data = get_object(sanitize_json(node, MAX_INPUT_DEPTH))
         if not ident(data.get("id")) and not is_message(data):
-            reading.note(f"entry {serial} is no node and is ignored")
+            reading.note(f"entry {serial} is not a node and is ignored")
             continue
         node_id = ident(data.get("id")) or f"node_{serial}"
         if node_id in known:
@@ -122,7 +122,7 @@ def _index_nodes(nodes: Iterable[Any], reading: LegacyReader) -> dict[str, _Raw]
         known[node_id] = _Raw(node_id, serial, data)
     if serial and not known:
         raise ContentError(
-            "this is no tree: none of its entries is a node.",
+            "not a tree: none of its entries is a node.",
             hint="Expected objects with id, parent_id, child_ids and a message.",
         )
     return known

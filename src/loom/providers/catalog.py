@@ -71,7 +71,7 @@ def model(reference: str, overrides: ModelOverrides | None = None) -> Model:
         near = ", ".join(near_names(reference))
         known = f"Known: {', '.join(platforms())}."
         raise ConfigError(
-            f"{platform!r} is no platform that Loom knows.", hint=f"Did you mean {near}? {known}" if near else known
+            f"{platform!r} is not a known platform.", hint=f"Did you mean {near}? {known}" if near else known
         )
     names = platforms()[platform].get("names", [name])
     if name not in names:

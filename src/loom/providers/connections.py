@@ -163,7 +163,7 @@ def is_local(url: str) -> bool:
 
 
 def authorisation(model: Model, key: str | None) -> dict[str, str]:
-    """The header that carries the key. A service that needs one and has none is told apart before anything is sent."""
+    """The header that carries the key. A missing key is an error before anything is sent."""
     if not key:
         variable = key_env(model.provider)
         if variable:

@@ -194,7 +194,7 @@ def apply_facts(model: Model, facts: EndpointFacts, origin: FactOrigin) -> Model
 
 
 async def local_servers(places: Sequence[tuple[ServerKind, str]] = USUAL_PLACES) -> tuple[LocalServer, ...]:
-    """The model servers that run on this machine, for somebody who has no key."""
+    """Return the model servers that run on this machine, for users without an API key."""
     connections = Connections()
     try:
         return await running_servers(lambda base_url: probe_request(connections, base_url, {}), places)

@@ -1,6 +1,6 @@
 """The Files APIs: how Anthropic, OpenAI and Gemini take bytes and give an id. Uploads are streamed in constant memory.
 
-Everything that is uploaded is told to expire there, so that nothing of a user's stays with a provider for ever.
+Every upload has an expiry, so that no data stays with a provider for ever.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Upload once: a large medium that is said again goes by the provider's own id instead of its bytes.
 
 A medium is uploaded when it is large and an earlier request has already carried it: what is said once is cheaper
-inline. An id belongs to the bytes, the provider and the account (address and key); nobody else is ever given it. Where
+inline. An id belongs to the bytes, the provider and the account (address and key); it is never used with another. Where
 a provider no longer knows an id, the id is forgotten and the bytes are sent inline once more. Whatever goes wrong with
 an upload, the conversation goes on inline.
 """

@@ -52,7 +52,7 @@ class HttpProvider:
         connections: Connections | None = None,
         on_progress: Callable[[str], None] | None = None,
     ) -> None:
-        """`on_progress` is told now and then how much of a long request has left."""
+        """`on_progress` is called now and then with how much of a long request was sent."""
         self._source = source
         self._key = key
         self._on_progress = on_progress

@@ -1,6 +1,6 @@
 """What a step costs, in US dollars, from the price list that ships with genai-prices. Nothing is ever fetched.
 
-None means that nobody knows; a model on this machine costs nothing.
+None means unknown; a model on this machine costs nothing.
 """
 
 from __future__ import annotations

@@ -300,7 +300,7 @@ class Runtime:
         return resolve_model(reference or self.config.model or self.BUILT_IN, self.config, self._own_models)
 
     async def default_model(self) -> str:
-        """Whom to ask where nobody says: the configured model, a service whose key is there, a server on this machine,
+        """Return the default model: the configured one, a service whose key is there, a server on this machine,
         the built-in model."""
         if self.config.model:
             return self.config.model
@@ -639,7 +639,7 @@ class Runtime:
         return own or key_for(model.provider, self.config)
 
     def provider(self, model: Model) -> Provider:
-        """Who answers for a model: one given by hand, the built-in one, or the network."""
+        """Return the provider of a model: one given by the caller, the built-in one, or HTTP."""
         given = self._providers.get(model.provider) or self._own_models.get(model.provider)
         if given is not None:
             return given

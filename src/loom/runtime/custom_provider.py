@@ -66,7 +66,7 @@ def custom_model(reference: str, own: Mapping[str, Answering]) -> Model | None:
 
 
 class Answering:
-    """A provider of somebody's own as the agent knows them."""
+    """A custom provider behind the agent's interface."""
 
     def __init__(self, own: CustomProvider) -> None:
         self.own = own

@@ -28,7 +28,7 @@ class EventLog:
         self._forest = forest
         self._subscribers: list[OnEvents] = []
         self._recent: OrderedDict[str, Message] = OrderedDict()
-        """Messages that were stored a moment ago: whoever follows a session reads them first from the log."""
+        """Messages that were stored a moment ago: followers of a session read them first from the log."""
 
     def subscribe(self, subscriber: OnEvents) -> None:
         """Call `subscriber` with all events that are written in this process."""

@@ -2,7 +2,7 @@
 zip of these with every medium.
 
 The HTML page holds no script and asks no server for anything; every word in it is escaped. In the zip, media are named
-by their digest: a name that somebody gave a file never becomes a path.
+by their digest: the name of a file never becomes a path.
 """
 
 from __future__ import annotations

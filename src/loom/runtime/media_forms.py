@@ -56,7 +56,7 @@ class MediaForms:
         if kind == "full" and category != "image":
             return await self._open_original(digest, media_type)
         if category == "audio" or (category == "text" and media_type != SVG):
-            raise Unsupported("Sound and text have no picture.", hint="Ask for v=full, or for the text.")
+            raise Unsupported("Audio and text have no preview image.", hint="Ask for v=full, or for the text.")
         return await self.derive(digest, media_type, self._recipe(kind, int(rest or 0)))
 
     async def check_exists(self, digest: str) -> None:
@@ -151,4 +151,4 @@ class MediaForms:
 
 
 def no_media() -> NotFound:
-    return NotFound("There is no such file in the store.", hint="Upload it: POST /v1/media.")
+    return NotFound("File not found in the store.", hint="Upload it: POST /v1/media.")

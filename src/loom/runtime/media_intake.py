@@ -95,7 +95,7 @@ class MediaIntake:
     async def keep(self, digest: str) -> None:
         """Keep stored bytes from the next sweep; raise `NotFound` if there are none."""
         if not is_digest(digest) or not await self._media.refresh(digest):
-            raise NotFound("There is no such file in the store.", hint="Upload it: POST /v1/media.")
+            raise NotFound("File not found in the store.", hint="Upload it: POST /v1/media.")
 
     async def file(self, workspace: Path, path: str) -> StoredUpload:
         """Store a file of a workspace. Files outside it, and files that hold keys by their name, are refused."""

@@ -281,7 +281,7 @@ class LocalSession(SessionTurns):
             if text.strip():
                 await self._library.forms.check_exists(digest)
             elif not is_digest(digest):
-                raise NotFound("There is no such medium.", hint="A caption belongs to the digest of a stored medium.")
+                raise NotFound("Media not found.", hint="A caption belongs to the digest of a stored medium.")
             merged[alt_key(digest)] = text.strip() or None
         return await self._merge(merged, rev)
 

@@ -1,4 +1,4 @@
-"""Requests: what other processes ask of a turn that runs. Whoever runs it takes them."""
+"""Commands: what other processes send to a running turn. The holder of the lease receives them."""
 
 from __future__ import annotations
 
@@ -42,8 +42,8 @@ class Commands:
         await self._database.write(work)
 
     async def take(self, session_id: str, *, fence: int) -> tuple[StoredCommand, ...]:
-        """All that was asked since, oldest first; only the holder of the session may. They are not there any more. What
-        is damaged is left out: whoever asked still waits, and asks again."""
+        """Pop pending commands, oldest first. Requires the lease; raises `Conflict` otherwise. A damaged command is
+        skipped: its sender still waits, and sends it again."""
         check_session_id(session_id)
 
         def is_empty(tx: Transaction) -> bool:

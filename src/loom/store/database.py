@@ -140,7 +140,7 @@ def rows_among(tx: Transaction, select: str, values: Sequence[str]) -> list[Row]
     rows: list[Row] = []
     for first in range(0, len(values), _MOST_VALUES):
         part = values[first : first + _MOST_VALUES]
-        # Whoever is named twice is found once; so only a few lengths of statements have to be prepared and kept.
+        # A value that is named twice is found once; so only a few lengths of statements have to be prepared and kept.
         count = 1 << (len(part) - 1).bit_length()
         params = {f"v{at}": value for at, value in enumerate([*part, *[part[-1]] * (count - len(part))])}
         rows += tx.execute(f"{select} IN ({', '.join(f':{name}' for name in params)})", params)

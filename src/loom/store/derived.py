@@ -112,7 +112,7 @@ class DerivedCache:
         self._known.move_to_end(key)
         known.used_at = datetime.now(UTC)
         if known.used_at - known.touched_at > TOUCH_AFTER:
-            with suppress(ReadOnly):  # then nobody cleans up there either
+            with suppress(ReadOnly):  # then there is nothing to clean up either
                 await self._place.touch(key)
             known.touched_at, known.mark = known.used_at, self._place.file_stamp(key) or ()
         return known.derived
@@ -256,7 +256,7 @@ class DerivedCache:
 
     @asynccontextmanager
     async def _open_entry(self, derived: Derived) -> AsyncGenerator[tuple[str, Checksum]]:
-        """The key and seal of an entry; whoever finds it damaged or gone makes the cache forget it."""
+        """Return key and checksum of an entry. A reader that finds it damaged or missing removes it from the cache."""
         key = _entry_key(derived.digest, derived.recipe)
         try:
             known = self._known.get(key) or await self._learn(key)

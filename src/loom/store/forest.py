@@ -3,7 +3,7 @@
     root ─ node ─ node ─ node
               └── node ─ node         two conversations share the nodes up to where they part
 
-Appending the same messages again finds the same nodes, whoever wrote them first. Which of them a session keeps, and
+Appending the same messages again finds the same nodes. Which of them a session keeps, and
 when they are deleted, is the business of `sessions`.
 """
 
@@ -190,7 +190,7 @@ class Forest:
         select = {"session": plain_text(session_id, "an id")}
         rows = await self._database.read(lambda tx: tx.execute(_SELECT_TREE, select))
         if not rows:
-            raise NotFound("There is no such session.", hint="List them: `loom sessions`.")
+            raise NotFound("Session not found.", hint="List them: `loom sessions`.")
         try:
             return NodeTree(_nodes(rows))
         except Corrupt:

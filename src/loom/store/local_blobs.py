@@ -188,7 +188,7 @@ class LocalBlobs:
                 if there is None or not os.path.samestat(there, os.fstat(file.fileno())):
                     return False
                 _make_young(file.fileno())
-            if durable and not known:  # whoever wrote them may not have come to it yet
+            if durable and not known:  # the writer may not have come to it yet
                 with self.tree.directory_of(key) as (directory, _):
                     self.tree.sync(directory, key)
             self.remember(file.fileno(), key, frozenset({seal}))
@@ -317,7 +317,7 @@ class LocalBlobs:
         return entries
 
     def _clear_leftovers(self) -> None:
-        """A killed process leaves its temporary files; they are nobody's after an hour."""
+        """A killed process leaves its temporary files; they are deleted after an hour."""
         oldest = time.time() - LEFTOVER_SECONDS
         try:
             with self.tree.directory([TEMPORARY]) as directory, os.scandir(directory) as files:

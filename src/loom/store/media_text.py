@@ -36,7 +36,7 @@ class MediaTexts:
         self._clock = clock
 
     async def put(self, digest: str, kind: MediaTextKind, text: str) -> None:
-        """Takes the place of what was known. An empty text says that there are no words, so nobody looks again."""
+        """Takes the place of what was known. An empty text means that there are no words."""
         kept = clean_text(text[:MAX_CHARACTERS]).replace("\0", "")
         values = {"digest": digest, "kind": kind, "text": kept, "now": self._clock()}
 
@@ -47,7 +47,7 @@ class MediaTexts:
         await self._database.write(work)
 
     async def save(self, digest: str, recipe: Recipe, text: str) -> None:
-        """Somebody needed the words of a whole medium: then search has them, too."""
+        """The words of a whole medium were needed: then search has them, too."""
         match recipe:
             case Text(pages=""):
                 await self.put(digest, "document", text)
@@ -58,7 +58,7 @@ class MediaTexts:
 
     async def list_unread(self, *, pictures: bool = True) -> tuple[str, ...]:
         """Media of any conversation whose words are not known, the newest first; without `pictures`, only those that
-        nobody has looked at yet."""
+        were not looked at yet."""
         rows = await self._database.read(lambda tx: tx.execute(_SELECT_UNREAD, {"pictures": int(pictures)}))
         return tuple(row[0] for row in rows)
 

@@ -67,7 +67,7 @@ def pending(applied: Sequence[Row], known: Sequence[Migration], label: str) -> t
 
 
 def apply_pending(tx: Transaction, words: Mapping[str, str], label: str) -> None:
-    """Bring the schema up to date. The caller has made sure that nobody else is doing the same."""
+    """Bring the schema up to date. The caller must hold the migration lock."""
     tx.execute(
         "CREATE TABLE IF NOT EXISTS migration (version INTEGER PRIMARY KEY, name TEXT NOT NULL,"
         " checksum TEXT NOT NULL, applied_at DOUBLE PRECISION NOT NULL)"

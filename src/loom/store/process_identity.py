@@ -1,4 +1,4 @@
-"""Holders: who holds a lease, and whether that process is surely gone, so that nobody waits for the dead.
+"""The identity of a process that holds a lease, and whether it surely ended, so that its lease need not expire.
 
 A name says the machine's boot, the process namespace, the process and when it began. It is only a hint: that a lease is
 taken over too early costs the old holder its turn, never the session; the fence sees to that.
@@ -35,7 +35,7 @@ class ProcessIdentity:
 
 
 def is_gone(name: str) -> bool:
-    """Whether the process of that name has ended; False where it cannot be told from here."""
+    """Return whether the process of that name has ended; False if that is unknown here."""
     if name in _living:
         return False
     place, _, rest = name.rpartition(_SEPARATOR)[0].partition(_SEPARATOR)

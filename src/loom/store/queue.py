@@ -1,8 +1,8 @@
 """Queue: what waits to be said, kept until its turn comes, said once.
 
 A message leaves the queue in the very transaction that puts it below the head, so a process that dies has either said
-it or still has it waiting. Its row stays for a while: whoever sends the same key again, because an acknowledgement got
-lost, gets the first one back.
+it or still has it waiting. Its row stays for a while: sending the same key again, because an acknowledgement got lost,
+returns the first one.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def pop_queued(tx: Transaction, session_key: int, queued_id: str, head: NodeRef,
 
 
 def _settle(tx: Transaction, queued_id: str, *, node: str, answers_left: int) -> None:
-    """What a message says is not kept twice: the forest has it now, or nobody wants it."""
+    """What a message says is not kept twice: the forest has it now, or it was removed."""
     tx.execute(_UPDATE, {"id": queued_id, "message": "", "node": node, "answers_left": answers_left})
     tx.execute(_DELETE_MEDIA, {"id": queued_id})
 

@@ -152,7 +152,7 @@ def _find(tx: Transaction, words: Sequence[str], limit: int, per_session: int) -
 
 
 def _candidates(tx: Transaction, words: Sequence[str]) -> Iterator[int]:
-    """Keys of messages, each once, at most so many."""
+    """Return keys of messages, each once, up to the limit."""
     seen: set[int] = set()
     for key in _all_candidates(tx, words):
         if key not in seen:

@@ -2,7 +2,7 @@
 
 A session keeps its head, its *tips* (the ends of the branches that the head has left) and everything above them. As
 the head goes on, nothing else changes; when it jumps elsewhere, the end that it leaves becomes a tip. Nodes are deleted
-only under the lock `PRUNE`; whoever begins to keep a node that exists already takes the same lock, so that it stays.
+only under the lock `PRUNE`; a writer that refers to an existing node takes the same lock, so that it stays.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ class _SessionRow(msgspec.Struct, frozen=True, array_like=True):
 
 
 def new_session_id(now: float) -> str:
-    """A ULID: 48 bits of time, so that ids sort by age, and 80 bits that nobody can guess."""
+    """A ULID: 48 bits of time, so that ids sort by age, and 80 random bits."""
     value = (int(now * 1000) & (2**48 - 1)) << 80 | secrets.randbits(80)
     return "".join(_ALPHABET[value >> shift & 31] for shift in range(125, -1, -5))
 
@@ -149,7 +149,7 @@ SELECT_DIGESTS: Final = "".join(
 SELECT_TIPS: Final = (
     "SELECT n.id FROM tip t JOIN node n ON n.key = t.node_key WHERE t.session_key = :key ORDER BY n.key"
 )
-# Up from an end that nobody keeps any more, to the first node that somebody does, or that has another child.
+# Up from an end without references, to the first node that is referenced or has another child.
 _SELECT_DOOMED: Final = (
     "WITH RECURSIVE kept (key) AS (SELECT node_key FROM tip UNION SELECT head_key FROM session),"
     " doomed (key, parent_key, depth) AS ("
@@ -183,7 +183,7 @@ def check_session_id(session_id: str) -> str:
 
 
 def session_not_found() -> NotFound:
-    return NotFound("There is no such session.", hint="List them: `loom sessions`.")
+    return NotFound("Session not found.", hint="List them: `loom sessions`.")
 
 
 def stale_head() -> Conflict:
@@ -206,7 +206,7 @@ def is_running() -> Conflict:
 
 
 def lock_session(tx: Transaction, session_id: str, *, fence: int | None = None) -> tuple[int, int, int]:
-    """Key, key of the head and revision of a session that nobody else can change until we are done.
+    """Lock a session; return its key, the key of its head and its revision.
 
     With the `fence` of a lease, only if that lease still holds (else `Conflict`).
     """
@@ -410,7 +410,7 @@ def is_above(tx: Transaction, above: NodeRef, node: NodeRef) -> bool:
 
 
 def prune(tx: Transaction, end_key: int) -> set[str]:
-    """Delete a branch from its end upwards, as far as nobody keeps it; gives the digests that it referred to, and
+    """Delete a branch from its end upwards, as far as it is not referenced; gives the digests that it referred to, and
     those of the texts that were cut in it."""
     rows = tx.execute(_SELECT_DOOMED, {"end": end_key, "kept": KEPT})
     doomed = dict.fromkeys(row[0] for row in rows)

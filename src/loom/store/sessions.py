@@ -115,8 +115,8 @@ class Sessions:
         archived: bool | None = None,
         fence: int | None = None,
     ) -> StoredSession:
-        """Change what is given; of `settings` those that are named, and None takes one away. With `rev`, only if nobody
-        has changed the session since (else `Stale`); with the `fence` of a lease, only while that holds."""
+        """Change what is given; of `settings` those that are named, and None takes one away. With `rev`, only if the
+        session was not changed since (else `Stale`); with the `fence` of a lease, only while that holds."""
         changes = {
             "title": None if title is None else one_line(title),
             "model": None if model is None else plain_text(model, "the name of a model"),

@@ -368,7 +368,7 @@ class SqliteDatabase:
         retry_while_locked(self._busy_seconds, functools.partial(self._connection.execute, "BEGIN IMMEDIATE"))
 
     def _give_up(self, batch: list[_Job], error: sqlite3.Error) -> None:
-        """Nothing of this batch was committed: everyone in it is told, and those who would only wait in vain, too."""
+        """Nothing of this batch was committed: fail all its writers, and those that would wait in vain."""
         self._transaction.roll_back()
         cause = (error.__cause__ if isinstance(error, _BatchLost) else None) or error
         if primary_code(error) in BUSY_CODES:
@@ -397,7 +397,7 @@ def _copy(source: sqlite3.Connection, file: Path) -> None:
     with contextlib.closing(sqlite3.connect(file)) as target:
         file.chmod(0o600)
         source.backup(target)
-        target.execute("PRAGMA journal_mode = DELETE")  # one file, that can be read from where nobody may write
+        target.execute("PRAGMA journal_mode = DELETE")  # one file, readable in a folder without write permission
 
 
 def _answer(jobs: Iterable[_Job]) -> None:
@@ -406,7 +406,7 @@ def _answer(jobs: Iterable[_Job]) -> None:
     for job in jobs:
         by_loop.setdefault(job.loop, []).append(job)
     for loop, answered in by_loop.items():
-        with contextlib.suppress(RuntimeError):  # the loop was closed: nobody waits any more
+        with contextlib.suppress(RuntimeError):  # the loop was closed: there is no waiter any more
             loop.call_soon_threadsafe(_settle, answered)
 
 

@@ -76,7 +76,7 @@ class SqliteTransaction:
         return self._execute_damaged(sql, params)
 
     def _execute_damaged(self, sql: str, params: Params) -> list[Row]:
-        """Read text that is no longer UTF-8, so that whoever knows the row can say which one it is."""
+        """Read text that is no longer UTF-8, so that the caller can name the damaged row."""
         self._connection.text_factory = functools.partial(str, encoding="utf-8", errors="surrogateescape")
         try:
             return self._cursor.execute(_spelled(sql), params).fetchall()
@@ -118,8 +118,8 @@ def label_of(path: Path | None) -> str:
 
 
 def open_file(path: Path | None, busy_seconds: float) -> tuple[sqlite3.Connection, bool]:
-    """A connection to a file of ours with today's schema, and whether the file is frozen: it lies where nobody can
-    write. Any other file stays as it is."""
+    """A connection to a file of ours with today's schema, and whether the file is frozen: its folder is not
+    writable. Any other file stays as it is."""
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
         raise ExtraMissing(
             f"Loom needs SQLite 3.35 or newer; this Python brings {sqlite3.sqlite_version}.",
@@ -227,7 +227,7 @@ def _migrate(connection: sqlite3.Connection, tx: SqliteTransaction, path: Path |
 
 
 def retry_while_locked(seconds: float, attempt: Callable[[], object]) -> None:
-    """Try until another process lets go of the file. Short naps at random, so that nobody starves."""
+    """Try until another process lets go of the file. Short random pauses, so that no process starves."""
     deadline = time.monotonic() + seconds
     nap = 0.0005
     while True:

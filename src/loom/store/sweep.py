@@ -1,8 +1,8 @@
-"""Sweep: delete what nobody refers to any more.
+"""Sweep: delete media without references.
 
 Three rules keep a medium that is about to be said: it is never deleted while it is referenced, the references are read
-again right before a deletion, and what was put or refreshed within the last hour stays. So whoever puts (or refreshes)
-first and references afterwards cannot lose bytes to a sweep that runs at the same time.
+again right before a deletion, and what was put or refreshed within the last hour stays. So a writer that puts (or
+refreshes) first and references afterwards cannot lose bytes to a concurrent sweep.
 """
 
 from __future__ import annotations

@@ -37,7 +37,7 @@ async def index_media(
     seconds: float | None = None,
     told: Callable[[int, int], None] | None = None,
 ) -> IndexReport:
-    """Read what is not known yet, the newest first, for at most so many seconds. `pictures` False reads only those
+    """Read what is not known yet, the newest first, for at most `seconds`. `pictures` False reads only those
     whose words were needed before. `told` hears how many of how many are done."""
     unread = await texts.list_unread(pictures=pictures)
     until = None if seconds is None else time.monotonic() + seconds

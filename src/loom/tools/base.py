@@ -14,6 +14,7 @@ is wrong with the arguments that a model wrote becomes an answer that says what 
 
 from __future__ import annotations
 
+import asyncio
 import inspect
 import re
 import typing
@@ -30,6 +31,7 @@ from loom.errors import ContentError, ToolError
 from loom.formats.facts import IntakeLimits
 from loom.models import Capabilities
 from loom.prompt import ToolSpec
+from loom.tools.docstrings import parse_docstring
 from loom.tools.workspace import OpenFile
 
 Danger: TypeAlias = Literal["none", "ask"]
@@ -41,11 +43,10 @@ Precheck: TypeAlias = "Callable[[FileContext, dict[str, Any]], None]"
 """(context, arguments) → nothing, or a ToolError for a call that no approval can make possible."""
 
 _LEGAL_NAME: Final = re.compile(r"[a-zA-Z0-9_-]{1,64}")
-_PARAMETER: Final = re.compile(r"^\s*(\w+):\s+(\S.*)$")
 
 
 class FileContext(Protocol):
-    """What reading a file needs: where the workspace is, how bytes become blocks, whom to ask."""
+    """What reading a file needs: the workspace, how bytes become blocks, and approvals."""
 
     @property
     def workspace(self) -> Path: ...
@@ -82,7 +83,8 @@ class ToolContext(FileContext, Protocol):
     async def attach(
         self, data: bytes | Path, *, name: str = "", source: str = "", pages: str = ""
     ) -> Sequence[ContentBlock]:
-        """Store bytes, or a file of the workspace, and get the block that shows them."""
+        """Store bytes, or a file of the workspace, and get the blocks that show them. Return them from the tool, or
+        `inject` them, to put them into the conversation."""
         ...
 
     async def approve(self, action: str, *, why: str, url: str = "") -> None:
@@ -114,13 +116,57 @@ class ToolContext(FileContext, Protocol):
         ...
 
 
+class SyncToolContext(Protocol):
+    """The same for a plain `def` tool, which runs in a thread: its methods return when they are done."""
+
+    @property
+    def workspace(self) -> Path: ...
+
+    @property
+    def capabilities(self) -> Capabilities: ...
+
+    def attach(
+        self, data: bytes | Path, *, name: str = "", source: str = "", pages: str = ""
+    ) -> Sequence[ContentBlock]: ...
+
+    def inject(self, *content: Content) -> None: ...
+
+    def emit(self, text: str, *, fraction: float | None = None) -> None: ...
+
+    def approve(self, action: str, *, why: str, url: str = "") -> None: ...
+
+    def confirm(self, action: str, *, why: str) -> None: ...
+
+    def media(self) -> Sequence[Media]: ...
+
+    def load(self, digest: str) -> bytes: ...
+
+
+class _ThreadContext:
+    """A `ToolContext` for a thread: what must be awaited is run by the loop, and waited for."""
+
+    def __init__(self, context: ToolContext, loop: asyncio.AbstractEventLoop) -> None:
+        self._context = context
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        found = getattr(self._context, name)
+        if not inspect.iscoroutinefunction(found):
+            return found
+
+        def call(*given: Any, **named: Any) -> Any:
+            return asyncio.run_coroutine_threadsafe(found(*given, **named), self._loop).result()
+
+        return call
+
+
 class Tool:
-    """A function with its description. Call it with `run`; `spec` is what models are told.
+    """A function with its description. Call it with `run`; `spec` is what models see.
 
     `reads_only` states that a call changes nothing, so it may run together with other reading calls. `repeatable`
     states that running a call a second time does no more than running it once, so a call whose outcome a crash hid
     may be run again; every reading tool is repeatable. `precheck` raises ToolError for a call that can only be refused,
-    so that nobody is asked about it.
+    so that no approval is requested for it.
     """
 
     def __init__(
@@ -140,12 +186,12 @@ class Tool:
         self.preview = preview
         self.reads_only = reads_only
         self.repeatable = repeatable or reads_only
-        summary, described = _parse_docstring(inspect.getdoc(function) or "")
+        docs = parse_docstring(inspect.getdoc(function) or "", inspect.signature(function).parameters)
         chosen = name or function.__name__
         if _LEGAL_NAME.fullmatch(chosen) is None:
             raise ContentError(f"a tool's name has letters, digits, _ and -, 64 at most, not {chosen!r}")
-        self._context_name, self._arguments = _arguments_of(function, chosen, described)
-        self.spec = ToolSpec(name=chosen, description=summary, parameters=_schema(self._arguments))
+        self._context_name, self._arguments = _arguments_of(function, chosen, docs.parameters)
+        self.spec = ToolSpec(name=chosen, description=docs.summary, parameters=_schema(self._arguments))
 
     @property
     def name(self) -> str:
@@ -168,12 +214,11 @@ class Tool:
 
     async def run(self, context: ToolContext, arguments: dict[str, Any]) -> Any:
         values = self.check_arguments(arguments)
+        is_async = inspect.iscoroutinefunction(self.function)
         if self._context_name:
-            values[self._context_name] = context
-        if inspect.iscoroutinefunction(self.function):
+            values[self._context_name] = context if is_async else _ThreadContext(context, asyncio.get_running_loop())
+        if is_async:
             return await self.function(**values)
-        import asyncio
-
         return await asyncio.to_thread(self.function, **values)
 
     def _describe_parameters(self) -> str:
@@ -235,19 +280,6 @@ def text_result(text: str, *, data: Any = None) -> ToolResult:
     return ToolResult("-", (TextBlock(clean_text(text)),), data=data)
 
 
-def _parse_docstring(text: str) -> tuple[str, dict[str, str]]:
-    """The description, and what is said of each parameter (lines such as `path: the file to read`)."""
-    described: dict[str, str] = {}
-    rest: list[str] = []
-    for line in text.splitlines():
-        found = _PARAMETER.match(line)
-        if found and found[1].lower() not in ("args", "returns", "raises", "note"):
-            described[found[1]] = found[2]
-        elif line.strip().rstrip(":").lower() not in ("args", "arguments", "parameters"):
-            rest.append(line)
-    return "\n".join(rest).strip(), described
-
-
 def _arguments_of(
     function: Callable[..., Any], name: str, described: dict[str, str]
 ) -> tuple[str, type[msgspec.Struct]]:
@@ -261,7 +293,7 @@ def _arguments_of(
         annotation = hints.get(parameter.name)
         if annotation is None:
             raise ContentError(f"the parameter {parameter.name} of the tool {name} needs a type")
-        if annotation in (ToolContext, FileContext):
+        if annotation in (ToolContext, FileContext, SyncToolContext):
             context_name = parameter.name
             continue
         if parameter.name in described:

@@ -152,7 +152,7 @@ class Leftovers:
 
 
 def quiet_variables(names: Sequence[str]) -> dict[str, str]:
-    """Return what programs are told besides the usual environment: to print plainly, and the variables of ours that
+    """Return what programs get besides the usual environment: to print plainly, and the variables of ours that
     the user named."""
     return {**_QUIET, **{name: os.environ[name] for name in names if name in os.environ}}
 

@@ -51,7 +51,7 @@ async def download(
     moved: Callable[[Destination], Awaitable[None]] | None = None,
 ) -> Download:
     """Unsupported, Unreadable or TooLarge where that cannot or must not be. `moved` may refuse a host that a redirect
-    leads to, before anything is told to it; the time that it takes does not count."""
+    leads to, before anything is sent to it; the time that it takes does not count."""
     import httpcore2
 
     place = destination_of(url)

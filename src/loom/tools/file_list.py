@@ -85,7 +85,7 @@ def _is_wanted(entry: FileEntry, wanted: Pattern | None) -> bool:
 
 
 def _line(entry: FileEntry, *, by_name: bool) -> ListingLine:
-    """`find_by_name`: there are so many that opening each of them would take too long."""
+    """`find_by_name`: there are too many to open each of them."""
     match entry.kind:
         case "folder":
             kind = "folder"

@@ -304,7 +304,7 @@ def _search(search: FileSearch, batches: Iterator[FileBatch]) -> None:
 
 
 def _search_batch(job: SearchJob, data: bytes, limits: IntakeLimits, seconds: float) -> FoundMatches:
-    """The worker is told nothing about earlier batches, so every one has an identity of its own."""
+    """The worker knows nothing about earlier batches, so every one has an identity of its own."""
     try:
         result, _ = text_worker_pool().call(
             msgspec.msgpack.encode(job),

@@ -259,7 +259,7 @@ def _folder(workspace: Path, wanted: Path, asked: str) -> Generator[int]:
 
 def _make_folder(name: str, above: int, asked: str) -> int:
     try:
-        with contextlib.suppress(FileExistsError):  # somebody was quicker; if it is a folder, it will do
+        with contextlib.suppress(FileExistsError):  # another process was quicker; if it is a folder, it will do
             os.mkdir(name, dir_fd=above)
         return os.open(name, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC, dir_fd=above)
     except OSError as error:

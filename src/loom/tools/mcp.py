@@ -1,7 +1,7 @@
 """Tools from MCP servers: `async with McpServers(specs) as servers`, and `servers.tools` are tools like any other.
 
 Servers are started when tools are first wanted (`ready`), so that looking at old sessions starts nothing; they connect
-in the background, so that one that is dead or hangs keeps nobody waiting for long. One that dies is started again by
+in the background, so that one that is dead or hangs delays nothing for long. One that dies is started again by
 the next call of one of its tools. Every call needs the user's word unless a rule of the user's allows
 it: what a server promises about its tools ("read-only") is believed only of one that the user calls `trusted`, and
 then decides how calls are scheduled, not whether the user is asked.

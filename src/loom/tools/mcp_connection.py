@@ -1,6 +1,6 @@
 """One live connection to an MCP server. A single task owns the SDK's client, from its first word to its last; everyone
 else hands it jobs through a queue and waits for a future. So no cancellation of a turn can reach into the connection,
-and whatever ends the connection is told to all who wait for it.
+and whatever ends the connection reaches all waiting callers.
 """
 
 from __future__ import annotations
@@ -180,14 +180,14 @@ class McpConnection:
             group.cancel_scope.cancel()
 
     async def _do(self, client: Client, job: _Job) -> None:
-        """A caller that gives up cancels its own job, and the server is told so."""
+        """A caller that gives up cancels its own job, and the server is notified."""
         import anyio
 
         with anyio.CancelScope() as scope:
             job.answer.add_done_callback(lambda answer: scope.cancel() if answer.cancelled() else None)
             try:
                 found = await job.run(client)
-            except Exception as error:  # noqa: BLE001  it goes to whoever asked, who knows what to make of it
+            except Exception as error:  # noqa: BLE001  it goes to the caller, which handles it
                 if self._is_the_end(error):
                     self._stop()  # everyone who waits is answered when it is known how the server ended
                 else:

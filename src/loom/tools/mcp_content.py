@@ -1,5 +1,5 @@
-"""What a server answered → blocks. Bytes are decoded within a budget and go through the door like any file: what they
-are is told by themselves, not by the server. Links are named, never followed, and no path in them is ever read.
+"""What a server answered → blocks. Bytes are decoded within a budget and go through intake like any file: their bytes
+decide what they are, not the server. Links are named, never followed, and no path in them is ever read.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ async def result_of(answer: CallToolResult, context: ToolContext, server: str) -
         unpacking.say(f"[{left_out} more items are left out: at most {MAX_ITEMS} are shown]")
     data = await unpacking.add_structured(answer.structured_content)
     if not unpacking.blocks:
-        unpacking.say("it failed and said nothing" if answer.is_error else NO_OUTPUT)
+        unpacking.say("it failed without a message" if answer.is_error else NO_OUTPUT)
     return ToolResult("-", tuple(unpacking.blocks), is_error=answer.is_error, data=data)
 
 
@@ -77,7 +77,7 @@ class _Unpacking:
                 assert_never(item)
 
     async def add_structured(self, value: Any) -> Any:
-        """What faces get as data. Where no text says the same, the model is told it as JSON."""
+        """What interfaces get as data. If no text says the same, the model gets it as JSON."""
         if value is None:
             return None
         self._is_structured = True

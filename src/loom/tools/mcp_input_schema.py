@@ -1,4 +1,4 @@
-"""Form: what a tool of a server takes. Models are told of one plain object, in names that every platform takes: a
+"""Form: what a tool of a server takes. Models see one plain object, in names that every platform takes: a
 platform that refuses the schema of one tool refuses every request. Arguments are checked by what the server says, its
 alternatives included, and reach it under its own names."""
 
@@ -52,7 +52,7 @@ class InputSchema(msgspec.Struct, frozen=True, kw_only=True):
     """What a model calls differently → what the server calls it."""
 
     def check_arguments(self, tool: str, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments as a model is told of them, if their names and kinds are what the schema says; the rest is the
+        """The arguments as a model sees them, if their names and kinds are what the schema says; the rest is the
         server's to judge. Its own names, which a description may tell, are understood."""
         renamed = {own: name for name, own in self.names.items()}
         found = {renamed.get(key, key): value for key, value in arguments.items()}
@@ -170,7 +170,7 @@ def _names(schema: dict[str, Any]) -> Iterator[str]:
 
 
 def _legal_names(names: Iterable[str]) -> dict[str, str]:
-    """The server's names → those that models are told, the same whatever order they come in."""
+    """The server's names → those that models see, the same whatever order they come in."""
     all_names = set(names)
     legal = {name: name for name in all_names if _LEGAL.fullmatch(name)}
     taken = set(legal)

@@ -1,5 +1,5 @@
-"""A server's tools as models are told of them: legal names, and a fingerprint that changes with anything that a user or
-a model was told."""
+"""A server's tools as models see them: legal names, and a fingerprint that changes with anything that a user or
+a model saw."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """Loom as an MCP server: `read_file` and `look` for any MCP client. Pictures come as image contents, documents as their
 text; `look` shows pages, parts and pictures of them.
 
-Nobody sits at this end to be asked, so what would need a person's word is refused: files outside the workspace (unless
+There is no user at this end, so what would need an approval is refused: files outside the workspace (unless
 the person who started the server allowed them) and files that may hold secrets (always).
 """
 
@@ -120,7 +120,7 @@ class ServedCall:
         raise ToolError("there is no conversation at this end")
 
     async def emit(self, text: str, *, fraction: float | None = None) -> None:
-        """Nobody watches."""
+        """There is no listener."""
 
     async def media(self) -> Sequence[Media]:
         return self._kept.media()

@@ -154,7 +154,7 @@ class ChildServer:
             async for message in leaving:
                 process.stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
                 await process.stdin.drain()
-        except OSError:  # it closed its input: whoever waits for an answer is told by the end of the other stream
+        except OSError:  # it closed its input: the end of the other stream fails the waiting calls
             self._finish(arriving)
 
     async def _listen_to_stderr(self, process: asyncio.subprocess.Process) -> None:

@@ -112,7 +112,7 @@ async def _pipe() -> AsyncGenerator[tuple[asyncio.StreamReader, int]]:
 async def _wait_for_exit(running: RunningProgram) -> None:
     """Killed processes still take a moment to let go of their files."""
     until = time.monotonic() + _GONE_SECONDS
-    while members(running.mark, running.groups) and time.monotonic() < until:  # noqa: ASYNC110  nobody tells of processes that are not our own
+    while members(running.mark, running.groups) and time.monotonic() < until:  # noqa: ASYNC110  there is no event for processes that are not our own
         await asyncio.sleep(0.01)
 
 
@@ -155,7 +155,7 @@ def _marks() -> set[str]:
     prefix = f"{_MARK}=".encode()
     found: set[str] = set()
     for folder in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):  # it has ended meanwhile, or is somebody else's
+        with contextlib.suppress(OSError):  # it has ended meanwhile, or belongs to another user
             variables = (folder / "environ").read_bytes().split(b"\0")
             found |= {os.fsdecode(it.removeprefix(prefix)) for it in variables if it.startswith(prefix)}
     return found
@@ -201,7 +201,7 @@ def members(mark: str, groups: set[int]) -> set[int]:
             if state in (b"Z", b"X"):
                 continue
             is_marked = wanted in (folder / "environ").read_bytes().split(b"\0")
-        except OSError:  # it has ended meanwhile, or is somebody else's
+        except OSError:  # it has ended meanwhile, or belongs to another user
             continue
         if is_marked:
             groups.add(int(group))

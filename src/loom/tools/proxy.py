@@ -1,7 +1,7 @@
 """The proxy that a browser is shut up behind: every connection of every page goes through the egress gate.
 
 A page loads pictures, scripts and frames, follows redirects and opens sockets by itself; checking the address that a
-model gave is not enough. The browser is told to use this proxy for everything, loopback included, so nothing that a
+model gave is not enough. The browser uses this proxy for everything, loopback included, so nothing that a
 page does reaches an address that was not judged. Files of the workspace are served here too, under a host that does
 not exist.
 """

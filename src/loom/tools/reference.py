@@ -1,4 +1,4 @@
-"""`docs/tools.md`, made from what models are told: `python -m loom.tools.reference docs/tools.md` writes it anew."""
+"""`docs/tools.md`, made from what models see: `python -m loom.tools.reference docs/tools.md` writes it anew."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ class Candidates:
         return frozenset(name.removeprefix("./") for name in names if name)
 
     def close(self) -> None:
-        """End it, also where nobody waited for it."""
+        """End it, also if it was never waited for."""
         if self._process is not None and self._process.poll() is None:
             self._process.kill()
             self._process.communicate()

@@ -160,7 +160,7 @@ def _page(workspace: Path, path: str) -> tuple[Path, Path, bool]:
             raise ToolError(f"{path} is outside the workspace, and only pages inside are opened")
         kind = sniff(opened.file.read(_HEAD_BYTES), opened.path.name).media_type
     if kind not in ("text/html", "text/xml", SVG):
-        raise ToolError(f"{path} is no HTML page", hint="read_file shows other files.")
+        raise ToolError(f"{path} is not an HTML page", hint="read_file shows other files.")
     return root, opened.path, opened.sensitive
 
 
@@ -221,7 +221,7 @@ def _variables(folder: str) -> dict[str, str]:
 
 
 def _own_browsers() -> str:
-    """Where Playwright keeps browsers of its own; it looks below HOME, which it is not told."""
+    """Where Playwright keeps browsers of its own; it looks below HOME, which it does not get."""
     named = os.environ.get("PLAYWRIGHT_BROWSERS_PATH")
     return named or str(Path("~/.cache/ms-playwright").expanduser())
 

@@ -1,4 +1,4 @@
-"""What can be told of a regular expression before a file is read: a text that every match must contain. Pure."""
+"""Facts of a regular expression before a file is read: a text that every match must contain. Pure."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def parse_shell(command: str, variables: Mapping[str, str] | None = None) -> She
 
 
 class _TooHard(Exception):
-    """The tree holds something whose words cannot be told."""
+    """The tree holds something whose words are unknown."""
 
 
 def _leaves(node: Node) -> Iterator[Node]:

@@ -126,7 +126,7 @@ def open_folder(workspace: Path, asked: str) -> Generator[OpenFolder]:
 
 
 def is_folder(workspace: Path, asked: str) -> bool:
-    """Only to choose what to do with it: whoever opens it looks again."""
+    """Only to choose what to do with it: opening it checks again."""
     try:
         return (workspace / Path(asked).expanduser()).is_dir()
     except (OSError, ValueError, RuntimeError):  # not a path at all: opening it will say so

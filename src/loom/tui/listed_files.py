@@ -8,7 +8,7 @@ from loom.errors import LoomError
 
 
 def listed_files(folder: Path, most: int) -> list[str]:
-    """Return paths below the folder, at most so many; empty if it cannot be read."""
+    """Return paths below the folder, up to the limit; empty if it cannot be read."""
     from loom.tools.file_walk import Walk
     from loom.tools.workspace import open_folder
 

@@ -23,7 +23,7 @@ _BYTES: Final = 6
 
 
 class EventFrame(msgspec.Struct, frozen=True):
-    """Headers that are no text are left out: nobody asks for them."""
+    """Headers that are not text are left out: they are never used."""
 
     headers: dict[str, str]
     payload: bytes

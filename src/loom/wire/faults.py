@@ -1,7 +1,7 @@
 """What a refusal means, from its status and words: bytes, tokens, one picture, a missing capability, or the service.
 
-Every wire says how its error kinds translate to a status and asks here, so that one situation is one error whoever
-reports it.
+Every wire says how its error kinds translate to a status and asks here, so that one situation is one error
+whichever provider reports it.
 """
 
 from __future__ import annotations
@@ -116,7 +116,7 @@ def classify(
 
 
 _REDUCED: Final = "Older turns are reduced until the request fits."
-_SET_ASIDE: Final = "The picture or document is set aside and its text is sent instead."
+_SET_ASIDE: Final = "The image or document is set aside and its text is sent instead."
 
 
 def _situation(status: int | None, words: str, points_at_media: bool) -> tuple[type[ProviderError], str]:
@@ -137,7 +137,7 @@ def _situation(status: int | None, words: str, points_at_media: bool) -> tuple[t
     if status != 413 and _OVERFLOW.search(words):
         return ContextOverflow, _REDUCED
     if status == 413 or _BYTES.search(words):
-        return TooManyBytes, "Older pictures and documents are reduced until the request fits."
+        return TooManyBytes, "Older images and documents are reduced until the request fits."
     if status is None or status >= 500 or status in (408, 409, 425):
         return Unavailable, "Try again shortly."
     if status == 404:

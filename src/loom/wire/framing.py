@@ -195,7 +195,7 @@ def wire_errors(model: Model) -> Generator[None]:
 def not_an_answer(model: Model, what: str) -> WireError:
     """JSON of another kind than the protocol's: most often an address that belongs to something else."""
     return WireError(
-        f"{model.reference}: the server sent JSON that is no answer of this protocol ({what})",
+        f"{model.reference}: the server sent JSON that is not an answer of this protocol ({what})",
         provider=model.provider,
         model=model.name,
         hint="Check base_url: it must be the address of the API, with its version.",

@@ -12,7 +12,7 @@ from loom.wire.framing import get_count, get_object, get_str
 def citations(sources: list[dict[str, Any]], texts: dict[int, str]) -> Iterator[tuple[int, Citation]]:
     """(block, citation) out of `groundingMetadata` and `citationMetadata`, each once.
 
-    They are read when the answer is whole, because they count in its text, and some are told again in every event.
+    They are read when the answer is whole, because they count in its text, and some are repeated in every event.
     """
     seen: set[tuple[str, str, tuple[int, int, int]]] = set()
     for source in sources:

@@ -226,7 +226,7 @@ class _Call(msgspec.Struct):
     id: str = ""
     name: str = ""
     pieces: list[str] = msgspec.field(default_factory=list[str])
-    """Of the arguments; joined only where somebody asks, because there may be very many."""
+    """Of the arguments; joined only when needed, because there may be very many."""
     index: int = -1
     finished: bool = False
     extra: Any = None

@@ -44,6 +44,13 @@ export interface AuthMethods {
   password: boolean;
 }
 
+/** A block of the provider's own kind, whole: a call of a tool that it runs itself, or its result. */
+export interface BlockAdded {
+  type: "block";
+  index: number;
+  block: UnknownBlock;
+}
+
 /** A fragment of the arguments' JSON text. */
 export interface CallDelta {
   type: "call";
@@ -157,10 +164,10 @@ export interface DocumentLimits {
 
 /** A stored event with its number. `data` is the JSON of the event. */
 export interface EventEnvelope {
-  seq: number;
   type: string;
-  session: string;
   data: unknown;
+  seq?: number;
+  session?: string;
 }
 
 /** A picture in an event: a reference and something to show at once. */
@@ -423,6 +430,9 @@ export interface MessageBody {
   parent?: string | null;
   n?: number;
   tools?: string[] | null;
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
+  options?: RequestChoices | null;
+  steer?: boolean;
 }
 
 export interface MessageQuery {
@@ -441,7 +451,7 @@ export interface MessageQueued {
 export interface MessageView {
   node: string;
   parent: string | null;
-  role: string;
+  role: "assistant" | "tool" | "user";
   source: string;
   blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ThinkingBlock | ToolCall | ToolResult)[];
   model: string;
@@ -519,6 +529,8 @@ export interface NewSession {
   model?: string;
   system?: string;
   workspace?: string;
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
+  options?: RequestChoices | null;
   agent?: string;
 }
 
@@ -548,6 +560,12 @@ export interface Opaque {
   data: unknown;
 }
 
+/** The JSON that the answer must be: a JSON Schema object, and a name for the services that ask for one. */
+export interface OutputSchema {
+  schema: Record<string, unknown>;
+  name?: string;
+}
+
 export interface PlanCell {
   rendition: "full" | "low" | "omitted" | "pages" | "text";
   tokens: number;
@@ -575,6 +593,8 @@ export interface PlanRequest {
   text?: string;
   blocks?: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ImageReference | MediaReference | FileReference)[];
   max_tokens?: number | null;
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
+  options?: RequestChoices | null;
   last?: boolean;
   sent?: boolean;
 }
@@ -626,6 +646,21 @@ export interface ProblemText {
   hint?: string;
 }
 
+export interface ProcessList {
+  processes: ProcessView[];
+}
+
+/** A background process of a session. `ports` are those on which it answers. */
+export interface ProcessView {
+  session: string;
+  process: string;
+  command: string;
+  is_running: boolean;
+  exit_code: number | null;
+  ports: number[];
+  seconds: number;
+}
+
 export interface QueueView {
   queue: QueuedView[];
 }
@@ -642,6 +677,30 @@ export interface RegenerateBody {
   model?: string;
   n?: number;
   tools?: string[] | null;
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
+  options?: RequestChoices | null;
+}
+
+/** How to answer: what is set wins over the model's settings. What a platform lacks is not sent, and a notice names
+    it. */
+export interface RequestChoices {
+  max_tokens?: number | null;
+  temperature?: number | null;
+  top_p?: number | null;
+  seed?: number | null;
+  stop?: string[];
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
+  tool_choice?: "any" | "auto" | "none";
+  tool_name?: string;
+  parallel_calls?: boolean | null;
+  output_schema?: OutputSchema | null;
+  service_tier?: string;
+  user?: string;
+  server_tools?: string[];
+  cache_key?: string;
+  cache?: "" | "1h" | "off";
+  extra_body?: Record<string, unknown>;
+  extra_headers?: Record<string, string>;
 }
 
 export interface Running {
@@ -659,6 +718,27 @@ export interface SampleView {
   title: string;
   prompt: string;
   media: MediaView;
+}
+
+/** How the model is to answer. What a platform lacks is not sent; `unsupported_options` names it. */
+export interface Sampling {
+  max_tokens?: number | null;
+  temperature?: number | null;
+  top_p?: number | null;
+  seed?: number | null;
+  stop?: string[];
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
+  tool_choice?: "any" | "auto" | "none";
+  tool_name?: string;
+  parallel_calls?: boolean | null;
+  output_schema?: OutputSchema | null;
+  service_tier?: string;
+  user?: string;
+  server_tools?: string[];
+  cache_key?: string;
+  cache?: "" | "1h" | "off";
+  extra_body?: Record<string, unknown>;
+  extra_headers?: Record<string, string>;
 }
 
 export interface SearchQuery {
@@ -690,6 +770,9 @@ export interface SessionChangeBody {
   title?: string | null;
   model?: string | null;
   archived?: boolean | null;
+  workspace?: string | null;
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh" | null;
+  options?: RequestChoices | null;
   agent?: string | null;
 }
 
@@ -725,6 +808,7 @@ export interface SessionView {
   updated_at: number;
   last_seq: number;
   state: "idle" | "queued" | "running" | "waiting";
+  options: Sampling;
   snippet: string;
   thumb: string | null;
   agent?: string;
@@ -798,6 +882,16 @@ export interface ThinkingSealed {
   index: number;
   opaque: Opaque;
   redacted?: boolean;
+}
+
+/** One item of the list. */
+export interface Todo {
+  text: string;
+  state?: "done" | "in_progress" | "pending";
+}
+
+export interface TodoList {
+  todos: Todo[];
 }
 
 export interface Token {
@@ -971,6 +1065,7 @@ export interface WatchFailed {
 
 export interface WireQuery {
   model?: string;
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
 }
 
 /** The exact request body; each medium is shown as its digest and size. */
@@ -990,6 +1085,7 @@ export interface EventData {
   call: CallDelta;
   call_finished: CallFinished;
   image: ImageShown;
+  block: BlockAdded;
   usage: UsageReported;
   stopped: Stopped;
   turn_started: TurnStarted;

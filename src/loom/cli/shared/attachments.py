@@ -10,6 +10,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeAlias
 
+import click
 import msgspec
 
 from loom.agent.ingest import Ingested, read_own_file
@@ -27,6 +28,8 @@ from loom.runtime import Runtime
 from loom.runtime.attachments import PIPED, attachment, attachment_from_word
 
 _RANGE: Final = r"#([1-9][0-9]{0,6}(?:-[1-9][0-9]{0,6})?)"
+_FILE_NAME: Final = re.compile(r"(?!\w+://)[^\s?!]*[^\s?!/.]\.(?:[A-Za-z][A-Za-z0-9]{0,4}|7z)(?:#[\d-]+)?", re.ASCII)
+"""One word with the ending of a file. A sentence has spaces, an address a scheme."""
 _STDIN: Final = re.compile(f"-(?:{_RANGE})?")
 
 
@@ -73,9 +76,22 @@ def read_message(words: Sequence[str], attached: Sequence[str], limits: IntakeLi
 
 
 def named_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Words, and those of them that name an existing file."""
+    """Return the words, and those of them that name an existing file. Raises `Unreadable` for a word that looks like
+    the name of a file that does not exist, unless the user wants to send it as text."""
     names = [word for word in words if attachment_from_word(word) is not None]
+    for word in words:
+        if word not in names and _FILE_NAME.fullmatch(word):
+            _confirm_text(word)
     return [word for word in words if word not in names], names
+
+
+def _confirm_text(word: str) -> None:
+    """A mistyped file name must not become a paid question without its file."""
+    hint = f'Check the name. To send it as text, put it into a sentence: "what is {word}?"'
+    if not (sys.stdin.isatty() and sys.stderr.isatty()):
+        raise Unreadable(f"File not found: {word}", name=word, hint=hint)
+    if not click.confirm(f"File not found: {word}. Send the name as text?", default=False, err=True):
+        raise Unreadable(f"File not found: {word}", name=word, hint=hint)
 
 
 def _name_of(file: Attachment) -> str:

@@ -19,7 +19,7 @@ from loom.runtime import Runtime, key_for
 from loom.runtime.session import LocalSession
 
 _RESOLVED_HERE: Final = ("home", "model", "prompt")
-"""Settings that are told with every message, or that the daemon was found by."""
+"""Settings that are sent with every message, or that the daemon was found by."""
 
 
 async def running_daemon(config: Config) -> DaemonConnection | None:

@@ -37,7 +37,7 @@ _BY_CODE: Final = (
 
 
 class TurnError(LoomError):
-    """A turn that failed, as a face was told of it: the error's own code travels in the event."""
+    """A turn that failed, as an interface gets it: the error's own code travels in the event."""
 
     def __init__(self, code: str, message: str, *, hint: str = "") -> None:
         super().__init__(message, hint=hint)

@@ -16,7 +16,7 @@ from loom.runtime import FIRST_CHOICES, Runtime, key_for
 
 _MOST_NAMED: Final = 3
 _LEAST_PARTS: Final = 3
-"""Who, for how much, how fast."""
+"""Model, cost, time."""
 _RULES: Final = 6
 
 
@@ -54,7 +54,7 @@ def switch_preview(receipt: Receipt, usd: float | None) -> str:
             counts[GLYPHS[row.rendition]] = counts.get(GLYPHS[row.rendition], 0) + 1
     unsaid = sum(row.rendition == "omitted" and not row.digest for row in receipt.rows)
     media = "media " + " ".join(f"{count}{glyph}" for glyph, count in counts.items()) if counts else ""
-    left_out = f"{unsaid} of another model's thoughts left out" if unsaid else ""
+    left_out = f"{unsaid} thinking blocks of another model left out" if unsaid else ""
     size = f"{tokens_label(receipt.totals.tokens)} tok ≈ {money_label(usd)}"
     return f"[{' · '.join(part for part in (receipt.model, media, left_out, size) if part)}]"
 
@@ -121,7 +121,7 @@ def _seeing(runtime: Runtime) -> str:
 
 
 def _is_blind(row: ReceiptRow) -> bool:
-    """It lies with the model, and nobody described the picture."""
+    """Return whether the model cannot see images and there is no description."""
     return row.reason == "capability" and "description by" not in row.detail
 
 

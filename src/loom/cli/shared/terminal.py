@@ -187,7 +187,7 @@ class ProgressLine:
         self._what = ""
 
     def step_aside(self) -> None:
-        """Make room for a line of somebody else's."""
+        """Make room for another line."""
         if self._is_drawn:
             sys.stderr.write(_ERASED)
             sys.stderr.flush()

@@ -183,4 +183,4 @@ def _parse(data: bytes, *, start: Any = None, end: Any = None, say: Any = None) 
     try:
         parser.Parse(data, True)  # noqa: FBT003 - the parser of the standard library takes it so
     except ExpatError:
-        raise Unreadable("is damaged: it is no XML") from None
+        raise Unreadable("is damaged: it is not XML") from None

@@ -22,7 +22,7 @@ def read_epub(data: bytes, context: ReadContext) -> ReadDocument:
     archive = Archive(data, name="", limits=context.limits)
     roots = [attributes for tag, attributes in _elements(archive.read(_CONTAINER)) if tag == "rootfile"]
     if not roots:
-        raise Unreadable("is no EPUB book: it does not name its content")
+        raise Unreadable("is not an EPUB book: it does not name its content")
     main = roots[0].get("full-path", "")
     folder = posixpath.dirname(main)
     package = archive.read(main)
@@ -65,7 +65,7 @@ def _elements(data: bytes) -> list[Element]:
     try:
         parser.Parse(data, True)  # noqa: FBT003 - the parser of the standard library takes it so
     except ExpatError:
-        raise Unreadable("is damaged: its list of contents is no XML") from None
+        raise Unreadable("is damaged: its list of contents is not XML") from None
     return found
 
 

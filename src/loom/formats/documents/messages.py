@@ -65,7 +65,7 @@ class StoredPicture(msgspec.Struct, frozen=True):
 class ReadDocument(msgspec.Struct, frozen=True, kw_only=True):
     """What a reader gives: its text by pages (or as one piece), its pictures, and how to get a file inside it.
 
-    `sections` may be a lazy sequence, for a document of which nobody wants all pages at once.
+    `sections` may be a lazy sequence, for a document whose pages are rarely all needed at once.
     """
 
     sections: Sequence[str]

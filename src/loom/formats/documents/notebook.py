@@ -23,7 +23,7 @@ def read_notebook(data: bytes, _context: ReadContext) -> ReadDocument:
     try:
         book = _mapping(msgspec.json.decode(data.removeprefix(b"\xef\xbb\xbf")))
     except msgspec.DecodeError:
-        raise Unreadable("is no notebook: its JSON is damaged") from None
+        raise Unreadable("is not a notebook: its JSON is damaged") from None
     pictures = PictureList()
     language = str(_mapping(_mapping(book.get("metadata")).get("kernelspec")).get("language") or "python")
     cells = _items(book.get("cells"))

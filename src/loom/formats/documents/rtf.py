@@ -84,7 +84,7 @@ def read_rtf(data: bytes, _context: ReadContext) -> ReadDocument:
 def rtf_text(data: bytes, pictures: PictureList) -> str:
     """Raise `Unreadable` where the bytes are no RTF."""
     if not data.lstrip().startswith(b"{\\rtf"):
-        raise Unreadable("is no RTF: it does not begin with {\\rtf")
+        raise Unreadable("is not RTF: it does not begin with {\\rtf")
     return _Reader(pictures).read(data)
 
 

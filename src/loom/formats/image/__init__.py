@@ -116,9 +116,7 @@ def ask_worker(
     job: PictureJob, data: bytes, media_type: str, limits: IntakeLimits, name: str = ""
 ) -> tuple[msgspec.Raw, bytes]:
     if media_type == HEIC and importlib.util.find_spec("pillow_heif") is None:
-        raise ExtraMissing(
-            "HEIC pictures need a decoder that is not installed.", hint="pip install 'loom-runtime[heif]'"
-        )
+        raise ExtraMissing("HEIC images need a decoder that is not installed.", hint="pip install 'loom-runtime[heif]'")
     return current_pool().call(
         IMAGE_WORKER,
         msgspec.msgpack.encode((media_type, job)),

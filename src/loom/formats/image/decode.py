@@ -101,7 +101,7 @@ def decoder_errors(media_type: str, name: str = "") -> Generator[None]:
         raise Unreadable(
             f"{name or 'The picture'} is damaged {label_of(media_type)}: {what}.",
             name=name,
-            hint="Open it in a picture program, save it again and attach the new file.",
+            hint="Open it in an image editor, save it again and attach the new file.",
         ) from fault
 
 

@@ -27,7 +27,7 @@ SMALLEST_DRAWING_PX: Final = 512
 """An icon of 24 px is drawn larger, because a drawing has no pixels of its own to respect."""
 _SMALLER: Final = 8
 _DEADLINE_SHARE: Final = 5
-"""Nearly every drawing is done in a twentieth of a second; nobody waits long for one that is not."""
+"""Nearly every drawing is done in a twentieth of a second; others are cut off early."""
 MAX_DEPTH: Final = 256
 MAX_ELEMENTS: Final = 100_000
 _MAX_ENTITIES: Final = 64
@@ -89,7 +89,7 @@ def remove_external_references(source: str) -> Drawing:
 
 
 class _Copy:
-    """Writes what it is told by the parser, less what must not be there."""
+    """Writes what the parser reports, less what must not be there."""
 
     def __init__(self) -> None:
         self.written: list[str] = []

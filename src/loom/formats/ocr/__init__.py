@@ -57,7 +57,7 @@ def read_picture(data: bytes, limits: IntakeLimits) -> str:
     """
     engine = is_available()
     if not engine:
-        raise ExtraMissing("Reading text in pictures needs an OCR engine.", hint="pip install 'loom-runtime[ocr]'")
+        raise ExtraMissing("Reading text in images needs an OCR engine.", hint="pip install 'loom-runtime[ocr]'")
     if not data:
         raise Unreadable("The picture is empty.")
     key = (engine, digest_of(data))

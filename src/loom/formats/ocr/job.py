@@ -112,7 +112,7 @@ def _tesseract(image: Any) -> str:
 
 @cache
 def _languages(program: str) -> str:
-    """Those that are installed: whoever installed them wants them read."""
+    """The installed languages."""
     listed = subprocess.run([program, "--list-langs"], check=True, capture_output=True, text=True).stdout.splitlines()
     names = [name for name in listed[1:] if name not in ("osd", "equ")]
     names.sort(key=lambda name: name != "eng")

@@ -180,7 +180,7 @@ def _picture(data: bytes, media: Media, number: int, limits: IntakeLimits) -> Re
 def _open(data: bytes, media_type: str, name: str, limits: IntakeLimits) -> OfficeDocument:
     family = _FAMILIES.get(media_type)
     if family is None:
-        raise Unsupported(f"{name or 'The file'} ({media_type}) is no office file that Loom reads.", name=name)
+        raise Unsupported(f"{name or 'The file'} ({media_type}) is not an office file that Loom reads.", name=name)
     if family != "xls" and data.startswith(_OLE):
         _check_unlocked(data, name)
         raise Unreadable(f"{name or 'The document'} is not what its name says.", name=name, hint=SAVE_AGAIN)

@@ -39,7 +39,7 @@ _DAMAGE: Final = (
     ExpatError,
     struct.error,
     EOFError,
-    LookupError,  # a part that the document refers to, an encoding that nobody knows
+    LookupError,  # a part that the document refers to, an unknown encoding
     ValueError,  # numbers and text that are none (UnicodeDecodeError is one)
     OverflowError,
     RecursionError,

@@ -73,7 +73,7 @@ def _span(found: re.Match[bytes]) -> bytes:
 
 
 def ods_extras(package: Package, sheets: int) -> list[SheetExtras]:
-    """What follows the cells of each of so many sheets."""
+    """What follows the cells of each sheet."""
     nothing = [SheetExtras([], [])] * sheets
     content = package.archive.read(_CONTENT)
     if not any(mark in content for mark in _EXTRAS):

@@ -131,7 +131,7 @@ class Fields:
             self._open[-1].chosen = whole_number(value(attributes, _W_VAL))
 
     def _default(self, attributes: Attributes) -> None:
-        """What a field of a form holds until somebody fills it in: before the tick, but after the choice."""
+        """What a form field holds until it is filled in: before the tick, but after the choice."""
         if self._open and self._open[-1].is_ticked is not None:
             self._read_checkbox(attributes)
         elif self._open and self._open[-1].chosen is None:

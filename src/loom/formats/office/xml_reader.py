@@ -48,9 +48,9 @@ class XmlReader:
     `starts` and `opens` are called where an element begins (`opens` without its attributes), `ends` where it ends,
     `words` with the text of an element that holds nothing else. `skipped` are tags at whose start `skip` may be
     called. Not to stop in vain: `telling` are tags that say nothing without one of these attributes (`name|other`),
-    `beside` are those that matter only in parts that hold this other tag, and `trim` takes whole elements that nobody
-    will ask for out of a part of the plain kind.
-    `is_mixed`: words stand between elements that nobody asked for, and go where `capture` sends them.
+    `beside` are those that matter only in parts that hold this other tag, and `trim` takes whole elements that are
+    not needed out of a part of the plain kind.
+    `is_mixed`: words stand between elements that were not requested, and go where `capture` sends them.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class XmlReader:
             raise Unreadable(f"{name or 'The document'} declares XML entities, as no office program does.", name=name)
 
         def document_type(_root: str, _system: str | None, _public: str | None, has_declarations: bool) -> None:
-            """The first OpenOffice named a type, which nobody fetches; declarations of its own are an attack."""
+            """The first OpenOffice named a type, which is never fetched; declarations of its own are an attack."""
             if has_declarations:
                 refused()
 

@@ -1,7 +1,7 @@
-"""XML read with one regular expression that stops only at the tags that somebody asked for.
+"""XML read with one regular expression that stops only at the requested tags.
 
 Formatting is most of a document, and a call for each of its tags is what costs time; here they are passed over in C.
-What a reader is told is what a parser would tell it: tags of its choice, in order, and the words inside them. A part
+A reader gets what a parser would give it: tags of its choice, in order, and the words inside them. A part
 that is not of the plain kind (comments, CDATA, processing instructions, a document type, elements between words,
 unusual prefixes, encodings or characters) is left to the parser. Characters that XML does not allow are not looked
 for: they cannot do harm, and do not get out (`office`).
@@ -100,9 +100,9 @@ def plain_prefix(data: bytes) -> str | None:
 
 
 class Scan:
-    """A way through parts of one kind. `opens` are starts whose attributes nobody reads.
+    """A way through parts of one kind. `opens` are starts whose attributes are not read.
 
-    Ends are looked for where somebody asked for them, and for `skipped`: tags at whose start `skip` may be called.
+    Ends are looked for where they were requested, and for `skipped`: tags at whose start `skip` may be called.
     `telling` are attributes without which a tag says nothing, so that it need not be stopped at.
     """
 
@@ -266,7 +266,7 @@ def _attributes(raw: bytes) -> Attributes:
 
 @lru_cache(maxsize=2_048)
 def _usual_attributes(raw: bytes) -> Attributes:
-    """A style or a level is named again and again. Nobody changes what is given out."""
+    """A style or a level is named again and again. The returned values are never changed."""
     return _read_attributes(raw)
 
 

@@ -93,8 +93,8 @@ def _encodings(image: Any, formats: tuple[str, ...], *, flat: bool) -> Iterator[
 
 
 def _to_palette(image: Any) -> Any:
-    """With a palette, which halves time and bytes: exact for gray, within 8 of 255 levels for most colours. None where
-    there are so many colours (shading) that a palette would show steps."""
+    """With a palette, which halves time and bytes: exact for gray, within 8 of 255 levels for most colours. None if
+    there are too many colours (shading) for a palette."""
     if image.mode == "L":
         return image.convert("P")
     counted = image.getcolors(_MANY_COLOURS)

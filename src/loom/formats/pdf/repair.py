@@ -12,7 +12,7 @@ from loom.formats.worker import WorkerKind, current_pool
 
 REPAIR_WORKER: Final = WorkerKind("loom.formats.pdf.repair_job")
 _SHARE: Final = 1 / 3
-"""Of the deadline of a document: this is a second attempt, and somebody waits."""
+"""Of the deadline of a document: this is a second attempt, and the caller waits."""
 
 
 def repair_pdf(data: bytes, *, name: str = "", limits: IntakeLimits = IntakeLimits()) -> bytes | None:

@@ -1,4 +1,4 @@
-"""A PDF with a password becomes the same PDF without one: what is kept can then be read by whoever may read the store,
+"""A PDF with a password becomes the same PDF without one: the stored file can then be read with access to the store,
 and the password itself is kept nowhere."""
 
 from __future__ import annotations

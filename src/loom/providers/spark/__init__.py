@@ -1,18 +1,14 @@
-"""loom/spark: the built-in model. It looks at pixels and reads pages; it does not reason, and says so.
+"""loom/spark: the built-in demo model. It describes pixels and quotes documents; it is not a language model.
 
-No weights, no network, the same answer to the same prompt. It stands behind the same interface as every other model,
-so a newcomer without a key sees every kind of block flow, and tests and demonstrations can ask for any of them by name.
+No weights, no network, the same answer to the same prompt. It stands behind the same interface as every other model, so
+a newcomer without an API key can try every kind of block, and tests can ask for any behaviour with directives.
 
-    turn        what the prompt asks: words, pictures, documents, results
-    directives  lines such as `!fail 529`, for tests and demonstrations
-    intents     plain wishes that a tool can fulfil: "read a.png"
-    desk        reads bytes, pixels and pages, away from the event loop
-    pictures    sentences about what can be seen
-    sentences   a document as pages, headings and sentences
-    quotes      which sentences answer a question, word for word, with their pages
-    script      directives → parts
-    answer      the parts of an answer, in order
-    provider    parts → events
+    turn          the last message of a prompt: words, media, tool results
+    directives    lines such as `!fail 529`, for tests and demonstrations
+    media_reader  bytes → pixel facts, words, pages
+    documents     which sentences or rows of a document answer a question
+    answer        the parts of an answer, in order
+    provider      parts → events
 """
 
 from loom.providers.spark.provider import SparkProvider

@@ -1,292 +1,245 @@
-"""The answer of one step, part by part: what directives ask for, then calls, then what can be seen and read, else plain
-words about what this model is."""
+"""The answer of one step: first what directives ask for, then tool calls, then what the media show, else a greeting."""
 
 from __future__ import annotations
 
 import asyncio
 import re
-from collections import Counter
 from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from loom.content.blocks import TextBlock
-from loom.formats.image.describe_pixels import ImageDifference, PixelFacts
-from loom.prompt import Prompt, ShownResult
+from loom.formats.image.describe_pixels import PixelFacts
+from loom.prompt import Prompt, ShownResult, ToolSpec
+from loom.providers.samples import samples
 from loom.providers.spark.answer_parts import AnswerPart, CallPart, TextPart, ThinkingPart
-from loom.providers.spark.intents import chart_numbers, fill_arguments, tool_intents
-from loom.providers.spark.media_reader import NO_ENGINE, SparkReader, UnreadableMedia
-from loom.providers.spark.pictures import describe_image, differences, join_words, read_aloud
-from loom.providers.spark.quotes import QuotedDocument, about, lookup_summary, shares_words
-from loom.providers.spark.script import draw_chart, run_directive, says_something, steps_of
-from loom.providers.spark.sentences import question_terms
+from loom.providers.spark.directives import (
+    answers_by_itself,
+    draw_chart,
+    fill_arguments,
+    numbers_in,
+    run_directive,
+    steps_of,
+)
+from loom.providers.spark.documents import QuotedDocument, answer_from, cite, shares_words
+from loom.providers.spark.media_reader import NO_ENGINE, SparkReader, UnreadableMedia, describe_image
 from loom.providers.spark.turn import ShownDocument, ShownImage, ShownLabel, ShownThing, SparkTurn, thing_in
 
-WHO: Final = "I am loom/spark, the model built into Loom: I look at pictures and read documents, but I do not reason."
+WHO: Final = "I am loom/spark, Loom's built-in demo model: no API key needed, not a language model."
 CAN: Final = (
-    "I describe a picture, compare two, quote a document with its pages, and call a tool when you ask plainly: "
-    "“read a.png”, “list the files”, “make a chart of 3, 5, 8”. For an answer that needs thought, choose another model."
+    "I describe images, compare two, quote documents with their pages, summarise tables, and call tools: "
+    "“read a.png”, “list the files”, “make a chart of 3, 5, 8”. For anything else, choose another model."
 )
-_ASKS_ME: Final = re.compile(
-    r"\b(?:who|what) are you\b|\bwhat can you\b|\bhelp\b|\bhow do you work\b|^\W*(?:hi|hello|hey|good \w+)\b",
-    re.IGNORECASE,
+_COMPARES: Final = re.compile(r"\b(?:compar|differ|chang|same\b|versus\b|vs\b)", re.IGNORECASE)
+_MEANS_IMAGE: Final = re.compile(r"\b(?:picture|image|photo|screenshot|drawing|chart|colou?r)", re.IGNORECASE)
+_MEANS_DOCUMENT: Final = re.compile(
+    r"\b(?:document|pdf|page|report|file|manual|table|summar|quote|slide)", re.IGNORECASE
 )
-_COMPARE: Final = re.compile(r"\b(?:compar|differ|chang|same\b|before\b|versus\b|vs\b)", re.IGNORECASE)
-_PICTURE: Final = re.compile(r"\b(?:picture|image|photo|screenshot|drawing|chart|colou?r|see\b)", re.IGNORECASE)
-_PAPER: Final = re.compile(
-    r"\b(?:documents?|pdf|pages?|report|file|manual|text|summar\w*|outline|quotes?|slides?)\b", re.IGNORECASE
+_POINTS_BACK: Final = re.compile(r"\b(?:it|this|that|these|those|again)\b", re.IGNORECASE)
+_CHART: Final = re.compile(r"\b(?:chart|plot|graph|bars?)\b", re.IGNORECASE)
+_LIST: Final = re.compile(
+    r"^\s*ls\b|\b(?:list|show|what|which)\b[^.?!\n]*\b(?:files|folder|directory|workspace)\b", re.IGNORECASE
 )
-_POINTS: Final = re.compile(r"\b(?:it|this|that|these|those|again|more)\b", re.IGNORECASE)
+_READ: Final = re.compile(
+    r"\b(?:read|open|show|view|look at|describe|summari[sz]e|check|what(?: i|')s in)\b", re.IGNORECASE
+)
+_FILE: Final = re.compile(
+    r"[`\"“']([^`\"”'\n]+\.\w{1,6})[`\"”']|((?!e\.g|i\.e)[^\s,;()<>|`\"“”']*\w\.[A-Za-z]\w{0,5})(?=$|[\s,;:!?.)])"
+)
+_FOLDER: Final = re.compile(r"\b(?:in|of|under)\s+([\w.~-]*/[\w./-]*[\w/])")
+_URL: Final = re.compile(r"https?://[^\s<>\"'`)\]]+")
 _ORDER: Final = ("first", "second", "third", "fourth", "fifth")
-_READ_PICTURES: Final = 4
+_MAX_CALLS: Final = 4
+_OCR_IMAGES: Final = 4
 _SHORT_LINES: Final = 15
 _SHORT_CHARS: Final = 800
 
 
-class ExaminedMedia(msgspec.Struct, frozen=True):
-    """A thing and what was found in it; nothing was found in a label."""
-
-    thing: ShownThing
-    found: PixelFacts | QuotedDocument | UnreadableMedia | None
-
-
-async def answer(turn: SparkTurn, prompt: Prompt, desk: SparkReader) -> AsyncIterator[AnswerPart]:
+async def answer(turn: SparkTurn, prompt: Prompt, reader: SparkReader) -> AsyncIterator[AnswerPart]:
+    """Yield the parts of this step's answer."""
     groups = steps_of(turn.directives)
     here = groups[turn.steps] if turn.steps < len(groups) else ()
     for directive in here:
-        async for part in run_directive(directive, turn, prompt, desk):
+        if directive.name == "cite":
+            yield await _cite_document(turn, reader)
+        async for part in run_directive(directive, prompt):
             yield part
     if turn.steps < len(groups) - 1:
         return
-    if turn.words or turn.things or turn.results or not says_something(here):
-        may_call = turn.steps == 0 and prompt.sampling.tool_choice != "none"
-        async for part in _plain(turn, prompt, desk, may_call=may_call):
+    if turn.words or turn.things or turn.results or not answers_by_itself(here):
+        async for part in _plain_answer(turn, prompt, reader):
             if not (isinstance(part, ThinkingPart) and prompt.sampling.thinking == "off"):
                 yield part
 
 
-async def _plain(turn: SparkTurn, prompt: Prompt, desk: SparkReader, *, may_call: bool) -> AsyncIterator[AnswerPart]:
+async def _plain_answer(turn: SparkTurn, prompt: Prompt, reader: SparkReader) -> AsyncIterator[AnswerPart]:
     yield ThinkingPart(_inventory(turn, prompt))
-    calls = tool_intents(turn, prompt.tools) if may_call else ()
-    numbers = () if turn.things or turn.results else chart_numbers(turn.words)
+    may_call = turn.steps == 0 and prompt.sampling.tool_choice != "none"
+    calls = _tool_calls(turn, prompt.tools) if may_call else []
+    numbers = numbers_in(turn.words) if _CHART.search(turn.words) and not turn.things else ()
     if turn.results:
-        async for part in _outcomes(turn, desk):
-            yield part
+        for result in turn.results:
+            async for part in _result_parts(result, turn.words, reader):
+                yield part
     elif calls:
-        for wish in calls:
-            yield TextPart(wish.announcement)
-        for wish in calls:
-            yield CallPart(wish.tool, msgspec.json.encode(wish.arguments).decode())
+        yield TextPart(f"I will call {', '.join(dict.fromkeys(name for name, _ in calls))}.")
+        for name, arguments in calls:
+            yield CallPart(name, msgspec.json.encode(arguments).decode())
     elif may_call and prompt.sampling.tool_choice == "any" and prompt.tools:
         tool = prompt.tools[0]
         yield CallPart(tool.name, msgspec.json.encode(fill_arguments(tool, turn.words or ".")).decode())
-    elif numbers:
-        yield TextPart(f"A chart of {join_words([f'{number:g}' for number in numbers])}, which I drew myself:")
+    elif len(numbers) > 1:
+        yield TextPart(f"A chart of {', '.join(f'{number:g}' for number in numbers)}:")
         yield await draw_chart(numbers)
     else:
-        async for part in _answer_about_media(turn, desk):
+        things = turn.things or await _things_meant(turn, reader)
+        before = [one for one in turn.earlier if isinstance(one, ShownImage)]
+        if len(things) == 1 and isinstance(things[0], ShownImage) and before and _COMPARES.search(turn.words):
+            things = (before[-1], *things)
+        async for part in _describe(things, turn.words, reader):
             yield part
+        if not things:
+            names = list(dict.fromkeys(thing.name for thing in turn.earlier))[-4:]
+            yield TextPart(f"{WHO} You can ask about {', '.join(names)}." if names else f"{WHO} {CAN}")
 
 
-async def _answer_about_media(turn: SparkTurn, desk: SparkReader) -> AsyncIterator[AnswerPart]:
-    """What the message shows, else what it means of what was shown earlier, else who is speaking."""
-    things = turn.things or _referenced_media(turn)
-    earlier = [thing for thing in turn.earlier if isinstance(thing, ShownImage)]
-    if len(things) == 1 and isinstance(things[0], ShownImage) and earlier and _COMPARE.search(turn.words):
-        others = [picture for picture in earlier if picture.media.ref.digest != things[0].media.ref.digest]
-        things = (*others[-1:], *things)
-    if not things and not _ASKS_ME.search(turn.words):
-        sources = [await desk.read(thing) for thing in turn.earlier if isinstance(thing, ShownDocument)]
-        for source in sources:
-            if isinstance(source, QuotedDocument) and shares_words(source, turn.words):
-                yield ThinkingPart(lookup_summary(source, turn.words))
-                yield await asyncio.to_thread(about, source, turn.words)
-                return
-    if not things:
-        yield TextPart(_introduction(turn))
-        return
-    examined = [await _examine(thing, desk) for thing in things]
-    for one in examined:
-        yield ThinkingPart(_record(one, turn.words))
-    async for part in _report(examined, turn.words, desk):
-        yield part
+def _inventory(turn: SparkTurn, prompt: Prompt) -> str:
+    kinds = [type(thing) for thing in turn.things]
+    shown = [
+        f"{kinds.count(kind)} {word}{'' if kinds.count(kind) == 1 else 's'}"
+        for kind, word in ((ShownImage, "image"), (ShownDocument, "document"), (ShownLabel, "label"))
+        if kind in kinds
+    ]
+    tools = f"{len(prompt.tools)} tool{'' if len(prompt.tools) == 1 else 's'}"
+    results = f", {len(turn.results)} result(s)" if turn.results else ""
+    names = f" ({', '.join(thing.name for thing in turn.things)})" if turn.things else ""
+    return f"Shown: {', '.join(shown) or 'no media'}{names}; {tools}{results}."
 
 
-def _referenced_media(turn: SparkTurn) -> tuple[ShownThing, ...]:
-    """Which of the things shown earlier the words are about."""
+async def _things_meant(turn: SparkTurn, reader: SparkReader) -> tuple[ShownThing, ...]:
+    """Return the media shown earlier that the words are about."""
     words = turn.words.lower()
-    named = [thing for thing in turn.earlier if thing.name.lower() in words or _stem(thing.name) in words.split()]
-    if named:
-        return (named[-1],)
-    pictures = [
+    images = [
         one
         for one in turn.earlier
         if isinstance(one, ShownImage) or (isinstance(one, ShownLabel) and one.kind == "image")
     ]
-    papers = [one for one in turn.earlier if isinstance(one, ShownDocument)]
-    if pictures and _COMPARE.search(words) and _PICTURE.search(words) and len(pictures) > 1:
-        return tuple(pictures[-2:])
-    for candidates, hint in ((pictures, _PICTURE), (papers, _PAPER), (list(turn.earlier), _POINTS)):
+    documents = [one for one in turn.earlier if isinstance(one, ShownDocument)]
+    named = [one for one in turn.earlier if one.name.lower() in words]
+    if named:
+        return (named[-1],)
+    if len(images) > 1 and _COMPARES.search(words) and _MEANS_IMAGE.search(words):
+        return tuple(images[-2:])
+    for candidates, hint in ((images, _MEANS_IMAGE), (documents, _MEANS_DOCUMENT), (turn.earlier, _POINTS_BACK)):
         if candidates and hint.search(words):
-            place = next((at for at, word in enumerate(_ORDER) if re.search(rf"\b{word}\b", words)), -1)
-            return (candidates[place] if place < len(candidates) else candidates[-1],)
+            at = next((at for at, word in enumerate(_ORDER) if word in words.split()), len(candidates) - 1)
+            return (candidates[min(at, len(candidates) - 1)],)
+    for document in documents:
+        read = await reader.read(document)
+        if isinstance(read, QuotedDocument) and shares_words(read, turn.words):
+            return (document,)
     return ()
 
 
-def _stem(name: str) -> str:
-    return name.lower().rpartition(".")[0] or name.lower()
+async def _describe(things: Sequence[ShownThing], question: str, reader: SparkReader) -> AsyncIterator[AnswerPart]:
+    """Yield what each thing shows, the difference of two images, and last the words in images, which takes seconds."""
+    seen: list[ShownImage] = []
+    readable: list[ShownImage] = []
+    for thing in things:
+        prefix = f"{thing.name}: " if len(things) > 1 else ""
+        match thing:
+            case ShownImage():
+                found = await reader.look(thing)
+                if isinstance(found, PixelFacts):
+                    seen.append(thing)
+                    readable += [thing] if found.kind != "plain image" else []
+                    small = " I was shown a small copy of it." if thing.media.detail == "low" else ""
+                    yield TextPart(f"{prefix}{describe_image(found)}{small}")
+                else:
+                    yield TextPart(f"I cannot read {thing.name}: {found}")
+            case ShownDocument():
+                read = await reader.read(thing)
+                if isinstance(read, UnreadableMedia):
+                    yield TextPart(f"I cannot read {thing.name}: {read}")
+                else:
+                    yield await asyncio.to_thread(answer_from, read, question)
+            case ShownLabel():
+                fewer = " Show me fewer of its pages, such as 1-20." if thing.kind == "document" else ""
+                yield TextPart(f"I was given {thing.name} only as text: {thing.text}.{fewer}")
+    if len(seen) == 2:
+        percent = await reader.changed_percent(seen[0], seen[1])
+        if not isinstance(percent, UnreadableMedia):
+            yield TextPart(_difference(percent))
+    if readable and reader.reads_text and not reader.engine:
+        yield TextPart(NO_ENGINE)
+    for image in readable[:_OCR_IMAGES] if reader.engine else ():
+        words = await reader.words_in(image)
+        lines = [" ".join(line.split()) for line in words.splitlines() if line.strip()]
+        prefix = f"{image.name}: " if len(things) > 1 else ""
+        if isinstance(words, UnreadableMedia):
+            yield TextPart(f"{prefix}Reading its text failed: {words}")
+        elif lines:
+            yield TextPart(f"{prefix}Text I can read: {' · '.join(lines)[:2000]}")
 
 
-# ── looking and telling ──────────────────────────────────────────────────────────────────────────────────────────────
+def _difference(percent: float | None) -> str:
+    if percent is None:
+        return "Their shapes differ, so I did not compare their pixels."
+    if percent == 0:
+        return "No pixel differs visibly."
+    return f"They differ in {'less than 0.1' if percent < 0.1 else f'{percent:.1f}'}% of the area."
 
 
-async def _examine(thing: ShownThing, desk: SparkReader) -> ExaminedMedia:
-    match thing:
-        case ShownImage():
-            return ExaminedMedia(thing, await desk.look(thing))
-        case ShownDocument():
-            return ExaminedMedia(thing, await desk.read(thing))
-        case _:
-            return ExaminedMedia(thing, None)
-
-
-def _inventory(turn: SparkTurn, prompt: Prompt) -> str:
-    kinds = Counter(type(thing) for thing in turn.things)
-    counts = [
-        _count(kinds[kind], word)
-        for kind, word in ((ShownImage, "picture"), (ShownDocument, "document"), (ShownLabel, "label"))
-    ]
-    shown = ", ".join(filter(None, counts)) or "no pictures and no documents"
-    tools = _count(len(prompt.tools), "tool") or "no tools"
-    came = f" {_count(len(turn.results), 'result')} came back from tools." if turn.results else ""
-    return f"The message shows {shown}; I was offered {tools}.{came}"
-
-
-def _count(number: int, word: str) -> str:
-    return "" if not number else f"1 {word}" if number == 1 else f"{number} {word}s"
-
-
-def _record(one: ExaminedMedia, question: str) -> str:
-    match one.found:
-        case UnreadableMedia():
-            return f"{one.thing.name}: could not be read."
-        case PixelFacts():
-            return f"{one.thing.name}: decoded it, counted its colours, measured its edges in nine parts."
-        case QuotedDocument():
-            return lookup_summary(one.found, question)
-        case None:
-            return f"{one.thing.name}: only a line of text stands for it."
-
-
-async def _report(examined: Sequence[ExaminedMedia], question: str, desk: SparkReader) -> AsyncIterator[AnswerPart]:
-    alone = len(examined) == 1
-    for one in examined:
-        yield await _saying(one, question, alone=alone)
-    pictures = [
-        one.thing for one in examined if isinstance(one.thing, ShownImage) and isinstance(one.found, PixelFacts)
-    ]
-    if len(pictures) == 2:
-        difference = await desk.compare(pictures[0], pictures[1])
-        if isinstance(difference, ImageDifference):
-            names = (
-                ("the first", "the second")
-                if pictures[0].name == pictures[1].name
-                else (pictures[0].name, pictures[1].name)
-            )
-            yield TextPart(differences(difference, names))
-    async for part in _read(examined, question, desk, alone=alone):
+async def _result_parts(result: ShownResult, question: str, reader: SparkReader) -> AsyncIterator[AnswerPart]:
+    """Yield what a tool returned: errors and short text as they are, long text searched, media described."""
+    things = [thing for block in result.blocks if (thing := thing_in(block)) is not None]
+    text = "\n".join(block.text for block in result.blocks if isinstance(block, TextBlock) and thing_in(block) is None)
+    text = text.strip("\n")
+    lines = text.splitlines()
+    if result.is_error and text:
+        yield TextPart(f"{result.name} failed: {text[:_SHORT_CHARS]}")
+    elif len(lines) == 1 and len(text) <= _SHORT_CHARS:
+        yield TextPart(f"{result.name} says: {text.strip()}")
+    elif text and len(lines) <= _SHORT_LINES and len(text) <= _SHORT_CHARS:
+        fence = "```" if "```" not in text else "````"
+        yield TextPart(f"{result.name} returned {len(lines)} lines:\n\n{fence}text\n{text}\n{fence}")
+    elif text:
+        things = [ShownDocument(f"The result of {result.name}", text=text), *things]
+    async for part in _describe(things, question, reader):
         yield part
 
 
-async def _saying(one: ExaminedMedia, question: str, *, alone: bool) -> TextPart:
-    name = one.thing.name
-    match one.found:
-        case QuotedDocument():
-            return await asyncio.to_thread(about, one.found, question)
-        case UnreadableMedia():
-            return TextPart(f"I cannot look at {name}: {one.found}")
-        case PixelFacts():
-            words = describe_image(one.found)
-            small = isinstance(one.thing, ShownImage) and one.thing.media.detail == "low"
-            words += " I was shown a small copy of it." if small else ""
-            return TextPart(words if alone else f"{name}: {words[0].lower()}{words[1:]}")
-        case None:
-            label = one.thing if isinstance(one.thing, ShownLabel) else None
-            fewer = ". Show me fewer of its pages, such as 1-20." if label and label.kind == "document" else ""
-            return TextPart(f"I was given {name} as a line of text only: {label.text if label else ''}{fewer}")
+def _tool_calls(turn: SparkTurn, tools: Sequence[ToolSpec]) -> list[tuple[str, dict[str, Any]]]:
+    """Return the calls that plain words ask for, if such a tool is offered. Media that are shown are not read again."""
+    offered = {tool.name: tool for tool in tools}
+    words = turn.words
+    if (chart := offered.get("make_chart")) and _CHART.search(words) and len(numbers_in(words)) > 1:
+        numbers = [int(number) if number.is_integer() else number for number in numbers_in(words)]
+        return [(chart.name, fill_arguments(chart, numbers))]
+    labels = [thing for thing in (turn.things or turn.earlier) if isinstance(thing, ShownLabel) and thing.look]
+    if labels and _MEANS_IMAGE.search(words):
+        named = [label for label in labels if label.name.lower() in words.lower()]
+        chosen = named[0] if named else labels[0] if "first" in words.lower() else labels[-1]
+        if chosen.look and chosen.look[0] in offered:
+            return [(chosen.look[0], {"media": chosen.look[1]})]
+    if (lister := offered.get("list_files")) and _LIST.search(words):
+        folder = _FOLDER.search(words)
+        return [(lister.name, fill_arguments(lister, folder[1]) if folder else {})]
+    known = {thing.name for thing in (*turn.things, *turn.earlier)}
+    found = dict.fromkeys(quoted or bare for quoted, bare in _FILE.findall(_URL.sub(" ", words)))
+    paths = [path for path in found if path.rpartition("/")[2] not in known]
+    if (read := offered.get("read_file")) and _READ.search(words):
+        return [(read.name, fill_arguments(read, path)) for path in paths[:_MAX_CALLS]]
+    return []
 
 
-async def _read(
-    examined: Sequence[ExaminedMedia], question: str, desk: SparkReader, *, alone: bool
-) -> AsyncIterator[AnswerPart]:
-    """The words in pictures, where an engine is there to read them: slow, so they come last."""
-    worth = [
-        one.thing
-        for one in examined
-        if isinstance(one.thing, ShownImage)
-        and isinstance(one.found, PixelFacts)
-        and one.found.kind in ("photograph", "screenshot or diagram", "drawing")
-    ]
-    if not worth or not desk.reads_text:
-        return
-    if not desk.engine:
-        yield TextPart(NO_ENGINE)
-        return
-    for picture in worth[:_READ_PICTURES]:
-        words = await desk.words_in(picture)
-        said = (
-            f"Reading its text failed: {words}" if isinstance(words, UnreadableMedia) else read_aloud(words, question)
-        )
-        yield TextPart(said if alone else f"{picture.name}: {said[0].lower()}{said[1:]}")
-
-
-# ── results ──────────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-async def _outcomes(turn: SparkTurn, desk: SparkReader) -> AsyncIterator[AnswerPart]:
-    """What tools gave, one result after another."""
-    read: list[tuple[ShownResult, list[ExaminedMedia]]] = []
-    for result in turn.results:
-        things = [thing for block in result.blocks if (thing := thing_in(block)) is not None]
-        read.append((result, [await _examine(thing, desk) for thing in things]))
-    for examined in read:
-        for one in examined[1]:
-            yield ThinkingPart(_record(one, turn.words))
-    for result, examined in read:
-        words = [block.text for block in result.blocks if isinstance(block, TextBlock) and thing_in(block) is None]
-        if words:
-            yield await _result_sentence(result, "\n".join(words), turn.words, desk)
-        if examined:
-            yield TextPart(f"{result.name} shows {join_words([one.thing.name for one in examined])}.")
-            async for part in _report(examined, turn.words, desk):
-                yield part
-
-
-async def _result_sentence(result: ShownResult, text: str, question: str, desk: SparkReader) -> TextPart:
-    text = text.strip("\n")
-    lines = text.splitlines()
-    if result.is_error:
-        return TextPart(f"{result.name} failed: {text[:_SHORT_CHARS]}")
-    if len(lines) == 1 and len(text) <= _SHORT_CHARS:
-        return TextPart(f"{result.name} says: {text.strip()}")
-    if len(lines) <= _SHORT_LINES and len(text) <= _SHORT_CHARS:
-        fence = "```" if "```" not in text else "````"
-        return TextPart(f"{result.name} gave {len(lines)} lines:\n\n{fence}text\n{text}\n{fence}")
-    return await _saying(
-        await _examine(ShownDocument(f"The result of {result.name}", text=text), desk), question, alone=True
-    )
-
-
-# ── words alone ──────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def _introduction(turn: SparkTurn) -> str:
-    if not turn.words or _ASKS_ME.search(turn.words):
-        return f"{WHO} {CAN}"
-    terms = [f"“{word}”" for word in list(question_terms(turn.words).values())[:4]]
-    topic = f" about {join_words(terms)}" if terms else ""
-    names = list(dict.fromkeys(thing.name for thing in turn.earlier))
-    if names:
-        return f"{WHO} I cannot say anything{topic}, but you can ask about {join_words(names[-4:])}."
-    return f"{WHO} So I cannot say anything{topic}: attach a picture or a document, and I will tell you what is in it."
+async def _cite_document(turn: SparkTurn, reader: SparkReader) -> TextPart:
+    """Quote a document of the conversation, else the leaflet that ships with Loom."""
+    for thing in (*turn.things, *reversed(turn.earlier)):
+        if isinstance(thing, ShownDocument):
+            read = await reader.read(thing)
+            if isinstance(read, QuotedDocument) and read.sentences:
+                return cite(read, turn.words)
+    leaflet = next(sample for sample in samples() if sample.media_type == "application/pdf")
+    return cite(await reader.read_sample(leaflet), turn.words)

@@ -1,4 +1,4 @@
-"""The parts of an answer before they are events: what is thought, said, quoted, drawn, called."""
+"""The parts of an answer before they become events."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class ThinkingPart(msgspec.Struct, frozen=True):
 
 
 class TextPart(msgspec.Struct, frozen=True):
-    """`citations` count from the beginning of this text."""
+    """Citations count from the beginning of this text."""
 
     text: str
     citations: tuple[Citation, ...] = ()
@@ -28,7 +28,7 @@ class ImagePart(msgspec.Struct, frozen=True):
 
 
 class CallPart(msgspec.Struct, frozen=True):
-    """`arguments` is JSON text, or whatever a directive asked for in its place."""
+    """`arguments` is JSON text, or the text of a directive as it is."""
 
     name: str
     arguments: str
@@ -47,27 +47,3 @@ class CutOffPart(msgspec.Struct, frozen=True):
 
 
 AnswerPart: TypeAlias = ThinkingPart | TextPart | ImagePart | CallPart | PausePart | ErrorPart | CutOffPart
-
-
-class TextBuilder:
-    """Text in the making: quotes know where they stand."""
-
-    def __init__(self) -> None:
-        self._pieces: list[str] = []
-        self._citations: list[Citation] = []
-        self._length = 0
-
-    def add(self, text: str) -> None:
-        self._pieces.append(text)
-        self._length += len(text)
-
-    def quote(self, citation: Citation) -> None:
-        """The quoted words, between quotation marks that are not part of them."""
-        self.add("“")
-        start = self._length
-        self.add(citation.quote)
-        self._citations.append(msgspec.structs.replace(citation, start=start, end=self._length))
-        self.add("”")
-
-    def build(self) -> TextPart:
-        return TextPart("".join(self._pieces), tuple(self._citations))

@@ -1,4 +1,4 @@
-"""Parts of an answer → model events, in small deltas, at a pace, within the limit of tokens, with usage at the end."""
+"""Turn the parts of an answer into model events: small deltas, at a pace, up to the token limit, with usage."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ from loom.providers.spark.answer_parts import (
     TextPart,
     ThinkingPart,
 )
+from loom.providers.spark.directives import pace_of
 from loom.providers.spark.media_reader import SparkReader
-from loom.providers.spark.script import pace_of
 from loom.providers.spark.turn import read_turn
 
 DELTA_CHARS: Final = 24
 _PAGE_TEXT_TOKENS: Final = 500
-"""A page that nobody has read yet, as `prepare` estimates it."""
+"""A page that was not read yet, as `prepare` estimates it."""
 _LONGEST_WORD: Final = 80
 _WORDS: Final = re.compile(r"\s*\S+\s*")
 
 
 class SparkProvider:
-    """Answers prompts for loom/spark. Without `reads_text` the words in pictures are not read, which saves seconds."""
+    """Answers prompts for loom/spark. Without `reads_text` there is no OCR, which saves seconds."""
 
     def __init__(self, source: MediaSource, *, reads_text: bool = True) -> None:
         self._source = source
@@ -75,9 +75,9 @@ class SparkProvider:
 
     async def _answer(self, prompt: Prompt) -> AsyncIterator[DecoderEvent]:
         turn = read_turn(prompt)
-        desk = SparkReader(self._source, reads_text=self._reads_text)
+        reader = SparkReader(self._source, reads_text=self._reads_text)
         speech = _Speech(prompt, pace_of(turn.directives))
-        async for part in answer(turn, prompt, desk):
+        async for part in answer(turn, prompt, reader):
             match part:
                 case ErrorPart():
                     raise part.error
@@ -92,11 +92,11 @@ class SparkProvider:
                 yield event
             if speech.is_full:
                 break
-        for event in speech.end(desk):
+        for event in speech.end(reader):
             yield event
 
     async def close(self) -> None:
-        """Nothing is held open."""
+        """Close nothing: no connection is held open."""
 
 
 def _split_cut_answer(prompt: Prompt) -> tuple[Prompt, str]:
@@ -112,7 +112,7 @@ def _split_cut_answer(prompt: Prompt) -> tuple[Prompt, str]:
 
 
 class _Speech:
-    """Keeps the index of the open block, how long it is, and what was spent."""
+    """Tracks the open block, its length, and the tokens spent."""
 
     def __init__(self, prompt: Prompt, tokens_per_second: float | None) -> None:
         self._prompt = prompt
@@ -154,9 +154,9 @@ class _Speech:
                     yield event
                     await asyncio.sleep(0)
 
-    def end(self, desk: SparkReader) -> Iterator[DecoderEvent]:
+    def end(self, reader: SparkReader) -> Iterator[DecoderEvent]:
         yield from self._seal()
-        yield UsageReported(usage=self._usage(desk))
+        yield UsageReported(usage=self._usage(reader))
         reason: StopReason = "max_tokens" if self.is_full else "tool_calls" if self._calls else "end"
         yield Stopped(reason=reason)
 
@@ -214,10 +214,10 @@ class _Speech:
                 self._text_tokens += tokens
             yield piece
 
-    def _usage(self, desk: SparkReader) -> Usage:
+    def _usage(self, reader: SparkReader) -> Usage:
         spent = self._text_tokens + self._thinking_tokens
         return Usage(
-            input_tokens=_input_tokens(self._prompt, desk),
+            input_tokens=_input_tokens(self._prompt, reader),
             output_tokens=round(spent),
             thinking_tokens=round(self._thinking_tokens),
         )
@@ -249,15 +249,15 @@ def _digest(prompt: Prompt) -> str:
     return hashlib.sha256(msgspec.json.encode(prompt.messages)).hexdigest()[:12]
 
 
-def _input_tokens(prompt: Prompt, desk: SparkReader) -> int:
+def _input_tokens(prompt: Prompt, reader: SparkReader) -> int:
     rule = prompt.model.tokens
     tools = "".join(msgspec.json.encode(tool).decode() for tool in prompt.tools)
-    blocks = sum(_block_tokens(block, prompt, desk) for message in prompt.messages for block in message.blocks)
+    blocks = sum(_block_tokens(block, prompt, reader) for message in prompt.messages for block in message.blocks)
     around = len(prompt.messages) * cost.message_tokens()
     return cost.text_tokens(prompt.system, rule) + cost.text_tokens(tools, rule) + blocks + around
 
 
-def _block_tokens(block: ShownBlock, prompt: Prompt, desk: SparkReader) -> int:
+def _block_tokens(block: ShownBlock, prompt: Prompt, reader: SparkReader) -> int:
     rule = prompt.model.tokens
     match block:
         case TextBlock() | ThinkingBlock():
@@ -265,12 +265,12 @@ def _block_tokens(block: ShownBlock, prompt: Prompt, desk: SparkReader) -> int:
         case ToolCall():
             return cost.text_tokens(text_of(block), rule)
         case ShownResult():
-            return sum(_block_tokens(inner, prompt, desk) for inner in block.blocks)
+            return sum(_block_tokens(inner, prompt, reader) for inner in block.blocks)
         case ShownMedia(kind="image"):
             return cost.image_tokens(block.ref.width or 1, block.ref.height or 1, rule, block.detail)
         case ShownMedia():
             pages = block.ref.pages or 1
-            words = desk.texts.get(block.ref)
+            words = reader.texts.get(block.ref)
             text = cost.text_tokens(words, rule) if words is not None else pages * _PAGE_TEXT_TOKENS
             return pages * cost.page_tokens(rule) + text
         case ShownRaw():

@@ -1,4 +1,4 @@
-"""What a prompt asks of the built-in model: the words of the last turn, what is shown with them, what tools gave."""
+"""Read a prompt: the words of the last message, the media shown with them, the results of tools."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _NAME: Final = re.compile(r"(.+?), (?:\d|[\d.]+ s\b)")
 _PART: Final = re.compile(r", pages ([\d-]+)$")
 _LOOK: Final = re.compile(r'; (\w+)\(media="([0-9a-f]+)"\) shows it\]$')
 PASTED_CHARS: Final = 1_200
-"""Words beyond this are not a question but a text to be read."""
+"""A longer message is a text to be read rather than a question."""
 
 
 class ShownImage(msgspec.Struct, frozen=True):

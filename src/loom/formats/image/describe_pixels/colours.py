@@ -45,12 +45,6 @@ def colour_name(red: int, green: int, blue: int) -> str:
     return names[0] if lightness < dark else names[1] if lightness < light else names[2]
 
 
-def is_strong(red: int, green: int, blue: int) -> bool:
-    """Whether a colour catches the eye on a grey ground."""
-    lightness, chroma, _ = oklch(red, green, blue)
-    return chroma >= 0.13 and 0.35 <= lightness <= 0.92
-
-
 @lru_cache(maxsize=8192)
 def oklch(red: int, green: int, blue: int) -> tuple[float, float, float]:
     """sRGB bytes → lightness 0–1, chroma, hue in degrees (Björn Ottosson's OKLab, in polar form)."""
