@@ -117,7 +117,7 @@ class MessageQuery(msgspec.Struct, frozen=True, kw_only=True):
 class MessageView(msgspec.Struct, frozen=True, kw_only=True):
     node: str
     parent: str | None
-    role: str
+    role: Role
     source: str
     blocks: tuple[Block, ...]
     model: str
@@ -189,10 +189,11 @@ class ApprovalOverview(msgspec.Struct, frozen=True):
 class EventEnvelope(msgspec.Struct, frozen=True, kw_only=True):
     """A stored event with its number. `data` is the JSON of the event."""
 
-    seq: int
     type: str
-    session: str
     data: msgspec.Raw
+    seq: int = 0
+    """Zero for an error, which is not stored."""
+    session: str = ""
 
 
 class Running(msgspec.Struct, frozen=True, kw_only=True):

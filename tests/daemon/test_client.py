@@ -295,7 +295,7 @@ async def test_the_daemon_of_this_machine_is_found_and_one_that_died_is_not(tmp_
         async with client:
             assert client.url == house.url
             session = await client.session(title="found")
-            assert [line.title for line in await client.sessions()] == ["found"]
+            assert [line.title for line in (await client.sessions()).sessions] == ["found"]
             fork = await session.fork()
             await session.use("spark")
             assert (await session.info()).model == "spark"

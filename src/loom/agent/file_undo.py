@@ -25,6 +25,10 @@ class ChangedStep(msgspec.Struct, frozen=True, kw_only=True):
     is_undone: bool = False
 
 
+class ChangeList(msgspec.Struct, frozen=True):
+    steps: tuple[ChangedStep, ...]
+
+
 class UndoReport(msgspec.Struct, frozen=True, kw_only=True):
     """What became of each file, in sentences, and the steps that are undone now."""
 

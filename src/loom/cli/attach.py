@@ -11,7 +11,7 @@ from pathlib import Path
 import click
 
 from loom.cli.line_chat import Chat
-from loom.cli.shared.approval_prompt import AnySession, is_interactive
+from loom.cli.shared.approval_prompt import is_interactive
 from loom.cli.shared.attachments import MessageInput
 from loom.cli.shared.options import MessageOptions
 from loom.cli.shared.pending_approvals import approval_line
@@ -21,6 +21,7 @@ from loom.client import Client, RemoteSession, find
 from loom.config import load_config
 from loom.errors import ConfigError, LoomError, NotFound
 from loom.models import Usage
+from loom.session import Session
 
 _PATIENCE_SECONDS = 5.0
 _REFUSED = "auth.required"
@@ -110,7 +111,7 @@ def _sendable(written: str, where: str) -> str:
 
 async def _session(client: Client, *, last: bool, session_id: str, model: str) -> RemoteSession:
     if last and not session_id:
-        newest = await client.sessions(limit=1)
+        newest = (await client.sessions(limit=1)).sessions
         if not newest:
             raise NotFound("The daemon has no sessions yet.", hint="Start one: loom attach")
         session_id = newest[0].id
@@ -149,8 +150,11 @@ class RemoteChat(Chat):
 
     def _renderer(self) -> TurnRenderer:
         if has_colour(sys.stdout):
-            return TerminalRenderer(self._client.media, shows_reasoning=self._options.shows_reasoning)
+            return TerminalRenderer(self._load_media, shows_reasoning=self._options.shows_reasoning)
         return TextRenderer(shows_reasoning=self._options.shows_reasoning)
+
+    async def _load_media(self, digest: str) -> bytes:
+        return await (await self._client.open_media(digest)).read()
 
     async def _use_model(self, name: str) -> str:
         if name:
@@ -161,11 +165,11 @@ class RemoteChat(Chat):
 class DaemonHost:
     """The host of sessions in a daemon. Prices and renditions are the daemon's, which does not report them."""
 
-    async def model_of(self, session: AnySession) -> str:
+    async def model_of(self, session: Session) -> str:
         assert isinstance(session, RemoteSession)
         return (await session.info()).model
 
-    async def cost(self, session: AnySession, usage: Usage) -> float | None:
+    async def cost(self, session: Session, usage: Usage) -> float | None:
         return None
 
     def follow_renditions(self, show: Callable[[str], None] | None) -> None:

@@ -21,7 +21,6 @@ import msgspec
 
 from loom.cli.context import print_table
 from loom.cli.log import draw_tree
-from loom.cli.shared.approval_prompt import AnySession
 from loom.cli.shared.attachments import MessageInput
 from loom.cli.shared.daemon_lookup import open_session
 from loom.cli.shared.footer import footer, media_hints
@@ -54,7 +53,7 @@ from loom.runtime.attachments import attachment, read_clipboard
 from loom.runtime.session import LocalSession
 from loom.runtime.skills import OwnCommand, find_commands
 from loom.sampling import sampling_of
-from loom.session import EventIterator
+from loom.session import EventIterator, Session
 from loom.tools.todos import todo_lines
 from loom.tui.dropped_paths import parse_dropped_paths
 
@@ -87,7 +86,7 @@ class Chat(ABC):
         self._host = host
         self._options = options
         self._sampling = options.sampling
-        self._session: AnySession | None = None
+        self._session: Session | None = None
         self._attachments = [attachment(name) for name in options.template.attach]
         self._ink = Colors(sys.stdout)
 
@@ -172,7 +171,7 @@ class Chat(ABC):
 
     async def _render_turn(
         self,
-        session: AnySession,
+        session: Session,
         turn: EventIterator,
         progress: ProgressLine,
         *,

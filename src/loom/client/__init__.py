@@ -8,51 +8,64 @@ async for event in session.stream("what is wrong here?", Path("error.png")): ...
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from types import TracebackType
-from typing import Final
+from typing import Final, TypeVar
+from urllib.parse import quote
 
 import msgspec
 
+from loom.api_types import (
+    ConfigView,
+    DescriptionView,
+    MediaText,
+    MediaView,
+    ModelList,
+    RunningDaemon,
+    SearchResult,
+    SearchResults,
+    SessionPage,
+    SessionView,
+    ToolList,
+    ToolView,
+    Version,
+)
 from loom.client.connection import PATIENCE_SECONDS, DaemonConnection
-from loom.client.session import RemoteSession, SessionLine
-from loom.client.uploads import upload
+from loom.client.session import RemoteSession
+from loom.client.uploads import upload, upload_attachment
 from loom.config import Config
 from loom.content.blocks import ContentBlock
-from loom.content.inputs import Content
+from loom.content.inputs import Attachment, Content
+from loom.content.messages import Message
 from loom.errors import LoomError
 from loom.formats.facts import IntakeLimits
+from loom.library import find_session
+from loom.message_types import ApprovalOverview, ConversationMessage, ImportView, NewImport, SessionApprovals
+from loom.session import MediaBytes
 
-__all__ = ["Client", "RemoteSession", "SessionLine", "find"]
+__all__ = ["Client", "RemoteLibrary", "RemoteSession", "find"]
 
 _FIND_SECONDS: Final = 2.0
+T = TypeVar("T")
 
 
-class _Running(msgspec.Struct):
-    pid: int
-    url: str
-
-
-class _Page(msgspec.Struct):
-    sessions: tuple[SessionLine, ...]
-    next: str | None
-
-
-class _Version(msgspec.Struct):
-    version: str
-    api: int
-
-
-class Client:
-    """A client of one daemon. Use `async with Client(url, token) as client`, or call `close`."""
+class RemoteLibrary:
+    """The library of a daemon. Use `async with RemoteLibrary(url, token) as library`, or call `close`."""
 
     def __init__(
-        self, url: str, token: str, *, limits: IntakeLimits = IntakeLimits(), patience_seconds: float = PATIENCE_SECONDS
+        self,
+        url: str,
+        token: str,
+        *,
+        limits: IntakeLimits = IntakeLimits(),
+        patience_seconds: float = PATIENCE_SECONDS,
+        certificate: str = "",
     ) -> None:
-        self._link = DaemonConnection(url, token, patience_seconds=patience_seconds)
+        """`certificate` is a file with the one TLS certificate to trust; empty: those that the system trusts."""
+        self._link = DaemonConnection(url, token, patience_seconds=patience_seconds, certificate=certificate)
         self._limits = limits
 
-    async def __aenter__(self) -> Client:
+    async def __aenter__(self) -> RemoteLibrary:
         return self
 
     async def __aexit__(
@@ -67,9 +80,16 @@ class Client:
     def url(self) -> str:
         return self._link.url
 
+    @property
+    def connection(self) -> DaemonConnection:
+        """The connection for requests that no method here sends."""
+        return self._link
+
     async def version(self) -> str:
         """Return the daemon's version; this also checks the connection and the token."""
-        return msgspec.json.decode(await self._link.ask("GET", "/v1/version"), type=_Version).version
+        return msgspec.json.decode(await self._link.ask("GET", "/v1/version"), type=Version).version
+
+    # Sessions --------------------------------------------------------------------------------------------------------
 
     async def session(
         self,
@@ -79,48 +99,107 @@ class Client:
         model: str = "",
         system: str = "",
         workspace: str = "",
+        agent: str = "",
         tools: Sequence[str] | None = None,
     ) -> RemoteSession:
         """Open a session by its id, or create one. `tools` limits the tools for messages sent through this object; by
         default, all of the daemon's."""
         if session_id:
-            answer = await self._link.ask("GET", f"/v1/sessions/{session_id}")
-        else:
-            wanted = {"title": title, "model": model, "system": system, "workspace": workspace}
-            answer = await self._link.ask("POST", "/v1/sessions", json=wanted, repeats=False)
-        found = msgspec.json.decode(answer, type=SessionLine)
+            return await self.open(session_id, tools=tools)
+        return await self.create(title=title, model=model, system=system, workspace=workspace, agent=agent, tools=tools)
+
+    async def open(self, session_id: str, *, tools: Sequence[str] | None = None) -> RemoteSession:
+        found = await self._get(f"/v1/sessions/{quote(session_id, safe='')}", SessionView)
         return RemoteSession(self._link, found.id, self._limits, tools=tools)
+
+    async def create(
+        self,
+        *,
+        title: str = "",
+        model: str = "",
+        system: str = "",
+        workspace: str = "",
+        agent: str = "",
+        tools: Sequence[str] | None = None,
+    ) -> RemoteSession:
+        wanted = {"title": title, "model": model, "system": system, "workspace": workspace, "agent": agent}
+        answer = await self._link.ask("POST", "/v1/sessions", json=wanted, repeats=False)
+        found = msgspec.json.decode(answer, type=SessionView)
+        return RemoteSession(self._link, found.id, self._limits, tools=tools)
+
+    async def sessions(
+        self, *, query: str = "", archived: bool = False, limit: int = 50, before: str = ""
+    ) -> SessionPage:
+        params: dict[str, str | int] = {"q": query, "archived": str(archived).lower(), "limit": limit, "before": before}
+        return await self._get("/v1/sessions", SessionPage, params)
+
+    async def find(self, text: str) -> SessionView:
+        return await find_session(self, text)
+
+    async def import_messages(
+        self, messages: Sequence[Message], *, title: str = "", model: str = "", system: str = "", workspace: str = ""
+    ) -> ImportView:
+        said = tuple(ConversationMessage(role=message.role, blocks=message.blocks) for message in messages)
+        body = NewImport(messages=said, title=title, model=model, system=system, workspace=workspace)
+        return msgspec.json.decode(await self._link.ask("POST", "/v1/import", json=body), type=ImportView)
+
+    async def delete(self, session_id: str) -> int:
+        await self._link.ask("DELETE", f"/v1/sessions/{quote(session_id, safe='')}")
+        return 0
+
+    async def search(self, text: str, *, limit: int = 20) -> tuple[SearchResult, ...]:
+        return (await self._get("/v1/search", SearchResults, {"q": text, "limit": limit})).results
+
+    async def approvals(self) -> tuple[SessionApprovals, ...]:
+        return (await self._get("/v1/approvals", ApprovalOverview)).sessions
+
+    # Media -----------------------------------------------------------------------------------------------------------
 
     async def upload(self, *content: Content) -> tuple[ContentBlock, ...]:
         """Upload content and return blocks that can be sent in any session."""
         return (await upload(self._link, content, self._limits)).blocks
 
-    async def media(self, digest: str) -> bytes:
-        """Return the bytes of a medium."""
-        return await self._link.ask("GET", f"/v1/media/{digest}")
+    async def add_media(self, data: bytes, name: str = "") -> MediaView:
+        return await upload_attachment(self._link, Attachment(source=data, name=name), self._limits)
 
-    async def sessions(self, *, query: str = "", archived: bool = False, limit: int = 50) -> tuple[SessionLine, ...]:
-        """Return the sessions, newest first."""
-        found: list[SessionLine] = []
-        place: dict[str, str | int] = {"q": query, "archived": str(archived).lower()}
-        while len(found) < limit:
-            params = {**place, "limit": min(limit - len(found), 200)}
-            page = msgspec.json.decode(await self._link.ask("GET", "/v1/sessions", params=params), type=_Page)
-            found += page.sessions
-            if page.next is None:
-                break
-            place["before"] = page.next
-        return tuple(found)
+    async def open_media(self, digest: str, form: str = "full") -> MediaBytes:
+        kind, size, blocks = await self._link.open(f"/v1/media/{quote(digest)}", {"v": form})
+        return MediaBytes(media_type=kind, size_bytes=size, blocks=blocks)
+
+    async def media_text(self, digest: str, *, page: int = 0) -> MediaText:
+        return await self._get(f"/v1/media/{quote(digest)}/text", MediaText, {"page": page})
+
+    async def describe(self, digest: str, model: str = "") -> DescriptionView:
+        answer = await self._link.ask("POST", f"/v1/media/{quote(digest)}/description", json={"model": model})
+        return msgspec.json.decode(answer, type=DescriptionView)
+
+    # What sessions can use -------------------------------------------------------------------------------------------
+
+    async def models(self) -> ModelList:
+        return await self._get("/v1/models", ModelList)
+
+    async def tools(self) -> tuple[ToolView, ...]:
+        return (await self._get("/v1/tools", ToolList)).tools
+
+    async def limits(self) -> ConfigView:
+        return await self._get("/v1/config", ConfigView)
+
+    async def _get(self, path: str, kind: type[T], params: Mapping[str, str | int] | None = None) -> T:
+        return msgspec.json.decode(await self._link.ask("GET", path, params=params), type=kind)
 
 
-async def find(config: Config) -> Client | None:
+Client = RemoteLibrary
+"""The old name of `RemoteLibrary`."""
+
+
+async def find(config: Config) -> RemoteLibrary | None:
     """Return a client of the local daemon for this configuration; None if none is running."""
     running = await asyncio.to_thread(_running, config)
     if running is None:
         return None
     found, token = running
-    client = Client(found.url, token, limits=config.media_limits())
-    probe = Client(found.url, token, patience_seconds=0.0)
+    client = RemoteLibrary(found.url, token, limits=config.media_limits(), certificate=found.certificate)
+    probe = RemoteLibrary(found.url, token, patience_seconds=0.0, certificate=found.certificate)
     try:
         async with asyncio.timeout(_FIND_SECONDS), probe:
             await probe.version()
@@ -129,9 +208,9 @@ async def find(config: Config) -> Client | None:
     return client
 
 
-def _running(config: Config) -> tuple[_Running, str] | None:
+def _running(config: Config) -> tuple[RunningDaemon, str] | None:
     try:
-        found = msgspec.json.decode(config.daemon_file().read_bytes(), type=_Running)
+        found = msgspec.json.decode(config.daemon_file().read_bytes(), type=RunningDaemon)
         token = config.token_file().read_text(encoding="ascii").strip()
     except (OSError, ValueError, msgspec.DecodeError):  # missing, or half written by another process
         return None

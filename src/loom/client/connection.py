@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -11,8 +12,10 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from loom.agent.failures import error_of
+from loom.api_types import ProblemBody, ProblemText
 from loom.errors import ContentError, LoomError, Unreachable
 from loom.events import Event, ToolFinished, decode_event
+from loom.message_types import EventEnvelope
 from loom.wire.framing import SseParser
 
 if TYPE_CHECKING:
@@ -28,22 +31,6 @@ _LOOPBACK: Final = ("all://localhost", "all://127.0.0.1", "all://[::1]")
 _COMES_BACK: Final = ("daemon.draining", "store.unreachable", "rate.limited")
 
 
-class _Problem(msgspec.Struct):
-    code: str
-    message: str
-    hint: str = ""
-
-
-class _Refusal(msgspec.Struct):
-    error: _Problem
-
-
-class _Envelope(msgspec.Struct):
-    type: str
-    data: msgspec.Raw
-    seq: int = 0
-
-
 class _ToolCallBody(msgspec.Struct):
     """The fields of a `tool_call` that are used."""
 
@@ -52,9 +39,13 @@ class _ToolCallBody(msgspec.Struct):
 
 
 class DaemonConnection:
-    def __init__(self, url: str, token: str, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(
+        self, url: str, token: str, *, patience_seconds: float = PATIENCE_SECONDS, certificate: str = ""
+    ) -> None:
+        """`certificate` is a file with the one TLS certificate to trust, under whatever name; empty: the system's."""
         self.url = url.rstrip("/")
         self._token = token
+        self._certificate = certificate
         self._patience = patience_seconds
         self._http: httpx2.AsyncClient | None = None
 
@@ -92,6 +83,31 @@ class DaemonConnection:
             if error.code not in _COMES_BACK or not repeats:
                 raise error
             await waiting.pause(error)
+
+    async def open(self, path: str, params: Mapping[str, str | int]) -> tuple[str, int, AsyncGenerator[bytes]]:
+        """Return the content type, the length and the blocks of a response that is read as it arrives."""
+        client = self._client()
+        waiting = _Waiting(self._patience)
+        while True:
+            try:
+                response = await client.send(client.build_request("GET", path, params=dict(params)), stream=True)
+                break
+            except self._connection_errors() as error:
+                await waiting.pause(self._away(error))
+        if not response.is_success:
+            raise _error(await response.aread(), response.status_code)
+
+        async def blocks() -> AsyncGenerator[bytes]:
+            try:
+                async for block in response.aiter_raw():
+                    yield block
+            except self._connection_errors() as error:
+                raise self._away(error) from error
+            finally:
+                await response.aclose()
+
+        kind = response.headers.get("content-type", "").partition(";")[0]
+        return kind, int(response.headers.get("content-length", "0")), blocks()
 
     async def events(self, session_id: str, after: int) -> AsyncGenerator[tuple[int, Event]]:
         """Yield events without end, each once and in order; reconnect when the connection is lost."""
@@ -135,6 +151,7 @@ class DaemonConnection:
                 timeout=httpx2.Timeout(60.0, connect=5.0),
                 mounts=dict.fromkeys(_LOOPBACK),
                 limits=httpx2.Limits(max_connections=None),
+                verify=_trust(self._certificate) if self._certificate else True,
             )
         return self._http
 
@@ -159,6 +176,12 @@ class _Later(Exception):
         self.error = error
 
 
+def _trust(certificate: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=certificate)
+    context.check_hostname = False  # it is reached by its address; the certificate itself says that it is ours
+    return context
+
+
 class _Waiting:
     """Backoff with a deadline."""
 
@@ -180,7 +203,7 @@ class _Waiting:
 
 def _error(content: bytes, status: int) -> LoomError:
     try:
-        found = msgspec.json.decode(content, type=_Refusal).error
+        found = msgspec.json.decode(content, type=ProblemBody).error
     except msgspec.DecodeError:
         return Unreachable(f"The server is not a Loom daemon (status {status}).", hint="Check the URL.")
     return error_of(found.code, found.message, found.hint)
@@ -188,15 +211,20 @@ def _error(content: bytes, status: int) -> LoomError:
 
 def _event(text: str) -> tuple[int, Event | None]:
     """Return the event of an envelope; None if this version does not know its type."""
-    envelope = msgspec.json.decode(text, type=_Envelope)
+    envelope = msgspec.json.decode(text, type=EventEnvelope)
+    return envelope.seq, event_of(envelope)
+
+
+def event_of(envelope: EventEnvelope) -> Event | None:
+    """Return the event of an envelope; None if this version does not know its type. Raise an error that it reports."""
     if envelope.type == "error":
-        found = msgspec.json.decode(envelope.data, type=_Problem)
+        found = msgspec.json.decode(envelope.data, type=ProblemText)
         raise error_of(found.code, found.message, found.hint)
     try:
         if envelope.type == "tool_call":
             called = msgspec.json.decode(envelope.data, type=_ToolCallBody)
             whole = {"type": "tool_finished", "result": called.result, "seconds": called.seconds}
-            return envelope.seq, msgspec.convert(whole, ToolFinished)
-        return envelope.seq, decode_event(bytes(envelope.data))
+            return msgspec.convert(whole, ToolFinished)
+        return decode_event(bytes(envelope.data))
     except (ContentError, msgspec.ValidationError):
-        return envelope.seq, None
+        return None

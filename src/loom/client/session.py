@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, TypeVar
 from urllib.parse import quote
 
 import msgspec
 
 from loom.agent.failures import CONTINUE_HINT, error_of
-from loom.agent.file_undo import ChangedStep, UndoReport
+from loom.agent.file_undo import ChangedStep, ChangeList, UndoReport
 from loom.agent.output import read_output
+from loom.api_types import FileList, MediaText, OverrideChoice, SessionUsage, SessionView, TreeView
 from loom.client.connection import DaemonConnection
-from loom.client.receipts import RemotePlan, receipt_of
+from loom.client.receipts import receipt_of
 from loom.client.uploads import upload
-from loom.content.blocks import Block
 from loom.content.inputs import Content
-from loom.content.messages import Message, Role
-from loom.errors import LoomError, NotFound
+from loom.content.messages import Message
+from loom.errors import ContentError, LoomError, NotFound
 from loom.events import (
     ApprovalRequested,
     Event,
@@ -32,61 +32,16 @@ from loom.events import (
     TurnStarted,
 )
 from loom.formats.facts import IntakeLimits
+from loom.message_types import Children, History, MessageView, PlanView, PostedMessage, QueueView, WireView
 from loom.prompt import Receipt
 from loom.sampling import Choices, Sampling, sampling_of
-from loom.session import Queued, Reply
+from loom.session import ExportFormat, MediaBytes, NumberedEvent, Queued, Reply
+
+T = TypeVar("T")
 
 _PAGE: Final = 1_000
 _BEGIN_SECONDS: Final = 5.0
 """How long the start event of a turn may take after its message has left the queue."""
-
-
-class _Posted(msgspec.Struct):
-    message: str
-    node: str | None
-    queued: bool
-    turn: str | None = None
-    notices: tuple[str, ...] = ()
-
-
-class SessionLine(msgspec.Struct, frozen=True, kw_only=True):
-    """A session in the daemon's list."""
-
-    id: str
-    title: str
-    model: str
-    workspace: str
-    head: str
-    rev: int
-    archived: bool
-    created_at: float
-    updated_at: float
-    last_seq: int
-    state: Literal["idle", "running", "waiting", "queued"]
-    snippet: str = ""
-
-
-class _Line(msgspec.Struct):
-    node: str
-    parent: str | None
-    role: Role
-    blocks: tuple[Block, ...]
-
-
-class _OpenTurn(msgspec.Struct):
-    turn: str
-
-
-class _History(msgspec.Struct):
-    messages: tuple[_Line, ...]
-    more: bool
-    seq: int = 0
-    approvals: tuple[ApprovalRequested, ...] = ()
-    running: _OpenTurn | None = None
-
-
-class _Changes(msgspec.Struct):
-    steps: tuple[ChangedStep, ...]
 
 
 class RemoteSession:
@@ -129,6 +84,11 @@ class RemoteSession:
         """Generate an alternative answer to the message above `node`."""
         body = {"node": node, **self._options(model, n, sampling_of(options, thinking=thinking))}
         async with aclosing(self._post_and_stream("regenerate", body, n)) as events:
+            async for event in events:
+                yield event
+
+    async def compact(self, *, model: str = "") -> AsyncGenerator[Event]:
+        async with aclosing(self._post_and_stream("compact", {"model": model}, 1)) as events:
             async for event in events:
                 yield event
 
@@ -216,7 +176,7 @@ class RemoteSession:
                         break
         finally:
             if not is_over:
-                await self._cancel(turn)
+                await self.cancel(turn)
 
     def _options(self, model: str, n: int, sampling: Sampling) -> dict[str, Any]:
         chosen: dict[str, Any] = {} if self._tools is None else {"tools": self._tools}
@@ -224,11 +184,15 @@ class RemoteSession:
             chosen["options"] = sampling
         return {"model": model, "n": n, **chosen}
 
-    async def events(self, after: int = 0) -> AsyncGenerator[tuple[int, Event]]:
-        """Yield all events of the session after this number, without end, each with its number."""
-        async with aclosing(self._link.events(self.id, after)) as events:
+    async def watch(self, after: int | None = None) -> AsyncGenerator[NumberedEvent]:
+        seq = (await self.info()).last_seq if after is None else after
+        async with aclosing(self._link.events(self.id, seq)) as events:
             async for numbered in events:
                 yield numbered
+
+    def events(self, after: int = 0) -> AsyncGenerator[NumberedEvent]:
+        """The old name of `watch`."""
+        return self.watch(after)
 
     async def _post_and_stream(
         self, route: str, body: dict[str, Any], n: int, message: Message | None = None
@@ -255,7 +219,7 @@ class RemoteSession:
         if posted.node is None and not posted.queued:
             raise LoomError("the message was removed from the queue", hint="Send it again.")
 
-    async def _give_up(self, posting: asyncio.Task[_Posted], turns: _Turns) -> None:
+    async def _give_up(self, posting: asyncio.Task[PostedMessage], turns: _Turns) -> None:
         """Remove the message from the queue, or cancel its turn. A message that was never accepted needs neither."""
         await asyncio.wait([posting])
         if posting.cancelled() or posting.exception() is not None:
@@ -267,7 +231,7 @@ class RemoteSession:
         except NotFound:  # it does not wait any more
             turn = turn or await self._wait_for_turn(posted.message, turns.seen)
         if turn:
-            await self._cancel(turn)
+            await self.cancel(turn)
 
     async def _wait_for_turn(self, queued: str, after: int) -> str:
         """Return the turn of a message that has left the queue; its event arrives a moment later. Empty if it
@@ -281,9 +245,9 @@ class RemoteSession:
                         return event.turn
         return ""
 
-    async def _post(self, route: str, body: dict[str, Any], key: str) -> _Posted:
+    async def _post(self, route: str, body: dict[str, Any], key: str) -> PostedMessage:
         answer = await self._link.ask("POST", self._path(f"/{route}"), json=body, headers={"idempotency-key": key})
-        return msgspec.json.decode(answer, type=_Posted)
+        return msgspec.json.decode(answer, type=PostedMessage)
 
     async def _reply(self, finished: TurnFinished, answers: Sequence[MessageStored], model: str) -> Reply:
         if not answers:
@@ -303,8 +267,8 @@ class RemoteSession:
 
     # Look and change -------------------------------------------------------------------------------------------------
 
-    async def info(self) -> SessionLine:
-        return msgspec.json.decode(await self._link.ask("GET", self._path()), type=SessionLine)
+    async def info(self) -> SessionView:
+        return msgspec.json.decode(await self._link.ask("GET", self._path()), type=SessionView)
 
     async def path(self) -> tuple[Message, ...]:
         return tuple(Message(line.role, line.blocks) for line in await self._lines())
@@ -322,74 +286,173 @@ class RemoteSession:
         await self._link.ask("PATCH", self._path(), json={"options": msgspec.to_builtins(wanted)})
 
     async def rename(self, title: str) -> None:
-        await self._link.ask("PATCH", self._path(), json={"title": title})
+        await self.change(title=title)
 
-    async def go(self, node: str) -> None:
-        """Move the head to any node of the session."""
-        await self._link.ask("POST", self._path("/head"), json={"node": node})
+    async def change(
+        self,
+        *,
+        title: str | None = None,
+        model: str | None = None,
+        workspace: str | None = None,
+        archived: bool | None = None,
+        agent: str | None = None,
+        rev: int | None = None,
+    ) -> SessionView:
+        wanted = {"title": title, "model": model, "workspace": workspace, "archived": archived, "agent": agent}
+        given = {name: value for name, value in wanted.items() if value is not None}
+        answer = await self._link.ask("PATCH", self._path(), json=given, headers=_if_match(rev))
+        return msgspec.json.decode(answer, type=SessionView)
 
-    async def fork(self, node: str | None = None) -> RemoteSession:
-        made = await self._link.ask("POST", self._path("/fork"), json={"node": node}, repeats=False)
-        session_id = msgspec.json.decode(made, type=SessionLine).id
+    async def go(self, node: str, *, rev: int | None = None) -> None:
+        await self._link.ask("POST", self._path("/head"), json={"node": node}, headers=_if_match(rev))
+
+    async def fork(self, node: str | None = None, *, title: str | None = None) -> RemoteSession:
+        made = await self._link.ask("POST", self._path("/fork"), json={"node": node, "title": title}, repeats=False)
+        session_id = msgspec.json.decode(made, type=SessionView).id
         return RemoteSession(self._link, session_id, self._limits, tools=self._tools)
+
+    async def mark(self, node: str, *, bookmark: str | None = None, tags: Sequence[str] | None = None) -> None:
+        wanted = {"bookmark": bookmark, "tags": None if tags is None else list(tags)}
+        await self._link.ask("PATCH", self._path(f"/nodes/{quote(node)}"), json=wanted)
+
+    async def history(self, *, before: str = "", head: str = "", limit: int = 200) -> History:
+        params: dict[str, str | int] = {"before": before, "head": head, "limit": limit}
+        return await self._get("/messages", History, params)
+
+    async def tree(self) -> TreeView:
+        return await self._get("/tree", TreeView)
+
+    async def children(self, node: str) -> tuple[MessageView, ...]:
+        return (await self._get(f"/nodes/{quote(node)}/children", Children)).children
+
+    async def usage(self) -> SessionUsage:
+        return await self._get("/usage", SessionUsage)
+
+    async def queue(self) -> tuple[Queued, ...]:
+        found = await self._get("/queue", QueueView)
+        return tuple(
+            Queued(id=it.message, key="", message=Message("user", it.blocks), created_at=it.created_at)
+            for it in found.queue
+        )
+
+    async def remove_queued(self, queued: str) -> None:
+        await self._link.ask("DELETE", self._path(f"/queue/{quote(queued, safe='')}"), repeats=False)
+
+    async def files(self, query: str = "") -> tuple[str, ...]:
+        return (await self._get("/files", FileList, {"q": query})).files
+
+    async def export(self, format: ExportFormat = "md") -> bytes:  # noqa: A002  the name of the option everywhere
+        return await self._link.ask("GET", self._path("/export"), params={"format": format})
+
+    async def open_media(self, digest: str, form: str = "full") -> MediaBytes:
+        kind, size, blocks = await self._link.open(self._path(f"/images/{quote(digest)}"), {"v": form})
+        return MediaBytes(media_type=kind, size_bytes=size, blocks=blocks)
+
+    async def media_text(self, digest: str, *, page: int = 0) -> MediaText:
+        return await self._get(f"/images/{quote(digest)}/text", MediaText, {"page": page})
+
+    async def wire(self, model: str = "", *, thinking: str = "", options: Choices = None) -> WireView:
+        if options:
+            raise ContentError("The daemon shows a request with the options of its session.", hint="Set them there.")
+        return await self._get("/wire", WireView, {"model": model, "thinking": thinking})
+
+    async def overrides(self) -> Mapping[str, OverrideChoice]:
+        return await self._get("/overrides", dict[str, OverrideChoice])
+
+    async def set_overrides(self, changes: Mapping[str, OverrideChoice], *, rev: int | None = None) -> SessionView:
+        answer = await self._link.ask("PUT", self._path("/overrides"), json=dict(changes), headers=_if_match(rev))
+        return msgspec.json.decode(answer, type=SessionView)
+
+    async def set_captions(self, changes: Mapping[str, str], *, rev: int | None = None) -> SessionView:
+        answer = await self._link.ask("PUT", self._path("/alts"), json=dict(changes), headers=_if_match(rev))
+        return msgspec.json.decode(answer, type=SessionView)
+
+    async def _get(self, below: str, kind: type[T], params: Mapping[str, str | int] | None = None) -> T:
+        return msgspec.json.decode(await self._link.ask("GET", self._path(below), params=params), type=kind)
 
     async def changes(self) -> tuple[ChangedStep, ...]:
         """Return the steps of the current path that changed files."""
-        return msgspec.json.decode(await self._link.ask("GET", self._path("/changes")), type=_Changes).steps
+        return msgspec.json.decode(await self._link.ask("GET", self._path("/changes")), type=ChangeList).steps
 
     async def undo(self, step: int | None = None) -> UndoReport:
         """Undo the file changes of the last step that has any, or of `step` and all later ones."""
         answer = await self._link.ask("POST", self._path("/undo"), json={"step": step}, repeats=False)
         return msgspec.json.decode(answer, type=UndoReport)
 
-    async def plan(self, models: Sequence[str] = ()) -> tuple[Receipt, ...]:
-        """Return what the next request would contain for these models. Nothing is sent."""
+    async def plan(
+        self,
+        models: Sequence[str] = (),
+        *,
+        content: Sequence[Content] = (),
+        overrides: Mapping[str, OverrideChoice] | None = None,
+    ) -> tuple[Receipt, ...]:
         wanted = list(models) or [(await self.info()).model]
-        answer = await self._link.ask("POST", self._path("/plan"), json={"models": wanted})
-        plan = msgspec.json.decode(answer, type=RemotePlan)
+        plan = await self.plan_table(wanted, content=content, overrides=overrides)
         return tuple(receipt_of(plan, model) for model in wanted)
+
+    async def plan_table(
+        self,
+        models: Sequence[str] = (),
+        *,
+        content: Sequence[Content] = (),
+        overrides: Mapping[str, OverrideChoice] | None = None,
+        max_tokens: int | None = None,
+        last: bool = False,
+        sent: bool = False,
+        thinking: str = "",
+        options: Choices = None,
+    ) -> PlanView:
+        blocks = (await upload(self._link, content, self._limits)).blocks if content else ()
+        body: dict[str, Any] = {
+            "models": list(models),
+            "blocks": blocks,
+            "overrides": dict(overrides or {}),
+            "max_tokens": max_tokens,
+            "last": last,
+            "sent": sent,
+            "options": sampling_of(options, thinking=thinking),
+        }
+        return msgspec.json.decode(await self._link.ask("POST", self._path("/plan"), json=body), type=PlanView)
 
     async def _last_receipt(self, model: str) -> Receipt:
         """Return the receipt of the last request."""
-        answer = await self._link.ask("POST", self._path("/plan"), json={"models": [model], "sent": True})
-        return receipt_of(msgspec.json.decode(answer, type=RemotePlan), model)
+        return receipt_of(await self.plan_table([model], sent=True), model)
 
-    async def cancel(self) -> None:
-        await self._cancel("")
-
-    async def _cancel(self, turn: str) -> None:
-        """Cancel this turn, or the running one if `turn` is empty."""
+    async def cancel(self, turn: str = "") -> None:
         await self._link.ask("POST", self._path("/cancel"), json={"turn": turn})
 
     async def approvals(self) -> tuple[ApprovalRequested, ...]:
         """Return the pending approvals."""
         return (await self._now()).approvals
 
-    async def _now(self) -> _History:
+    async def _now(self) -> History:
         """Return the last message and the state of the session."""
-        answer = await self._link.ask("GET", self._path("/messages"), params={"limit": 1})
-        return msgspec.json.decode(answer, type=_History)
+        return await self.history(limit=1)
 
     async def answer(self, approval: str, answer: Literal["once", "always", "deny"], reason: str = "") -> None:
         body = {"answer": answer, "reason": reason}
         await self._link.ask("POST", self._path(f"/approvals/{quote(approval, safe='')}"), json=body, repeats=False)
 
-    async def delete(self) -> None:
+    async def delete(self) -> int:
         await self._link.ask("DELETE", self._path())
+        return 0
 
-    async def _lines(self, head: str = "") -> list[_Line]:
-        lines: list[_Line] = []
-        place: dict[str, str | int] = {"limit": _PAGE, **({"head": head} if head else {})}
+    async def _lines(self, head: str = "") -> list[MessageView]:
+        lines: list[MessageView] = []
+        before = ""
         while True:
-            answer = await self._link.ask("GET", self._path("/messages"), params=place)
-            page = msgspec.json.decode(answer, type=_History)
+            page = await self.history(before=before, head=head, limit=_PAGE)
             lines = [*page.messages, *lines]
             if not page.more or not page.messages:
                 return lines
-            place["before"] = page.messages[0].node
+            before = page.messages[0].node
 
     def _path(self, below: str = "") -> str:
         return f"/v1/sessions/{self.id}{below}"
+
+
+def _if_match(rev: int | None) -> dict[str, str]:
+    return {} if rev is None else {"if-match": f'"{rev}"'}
 
 
 class _Turns:

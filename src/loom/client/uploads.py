@@ -11,6 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from loom.agent.ingest import read_own_file
+from loom.api_types import MediaView
 from loom.client.connection import DaemonConnection
 from loom.content.blocks import (
     AudioBlock,
@@ -27,13 +28,6 @@ from loom.errors import ContentError, NotFound
 from loom.formats.facts import IntakeLimits
 
 _BINARY: Final = "application/octet-stream"
-
-
-class _MediaBody(msgspec.Struct):
-    """The fields of an uploaded medium that are used."""
-
-    block: ContentBlock
-    notices: tuple[str, ...] = ()
 
 
 class UploadedContent(msgspec.Struct, frozen=True):
@@ -53,11 +47,11 @@ async def upload(link: DaemonConnection, content: Sequence[Content], limits: Int
             case TextBlock() | ImageBlock() | DocumentBlock() | AudioBlock() | UnknownBlock():
                 blocks.append(leaf)
             case Path() | bytes():
-                kept = await _upload_attachment(link, Attachment(source=leaf), limits)
+                kept = await upload_attachment(link, Attachment(source=leaf), limits)
                 blocks.append(kept.block)
                 notices += kept.notices
             case Attachment():
-                kept = await _upload_attachment(link, leaf, limits)
+                kept = await upload_attachment(link, leaf, limits)
                 blocks.append(_with_caption(kept.block, leaf))
                 notices += kept.notices
     if not blocks:
@@ -65,7 +59,7 @@ async def upload(link: DaemonConnection, content: Sequence[Content], limits: Int
     return UploadedContent(tuple(blocks), tuple(notices))
 
 
-async def _upload_attachment(link: DaemonConnection, attachment: Attachment, limits: IntakeLimits) -> _MediaBody:
+async def upload_attachment(link: DaemonConnection, attachment: Attachment, limits: IntakeLimits) -> MediaView:
     source, name = attachment.source, attachment.name
     if isinstance(source, str):
         return await _post_media(link, {"url": source, "name": name})
@@ -77,11 +71,11 @@ async def _upload_attachment(link: DaemonConnection, attachment: Attachment, lim
         return await _post_media(link, {"digest": digest, "name": name})
     except NotFound:
         answer = await link.ask("POST", f"/v1/media?name={quote(name)}", body=source, headers={"content-type": _BINARY})
-        return msgspec.json.decode(answer, type=_MediaBody)
+        return msgspec.json.decode(answer, type=MediaView)
 
 
-async def _post_media(link: DaemonConnection, wanted: dict[str, Any]) -> _MediaBody:
-    return msgspec.json.decode(await link.ask("POST", "/v1/media", json=wanted), type=_MediaBody)
+async def _post_media(link: DaemonConnection, wanted: dict[str, Any]) -> MediaView:
+    return msgspec.json.decode(await link.ask("POST", "/v1/media", json=wanted), type=MediaView)
 
 
 def _with_caption(block: ContentBlock, attachment: Attachment) -> ContentBlock:

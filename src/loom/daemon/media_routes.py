@@ -134,6 +134,12 @@ async def image_of_session(call: Call[MediaForm, None]) -> Response:
     return _response(call, await session.open_media(call.path("digest"), call.query.v))
 
 
+async def text_of_session(call: Call[MediaPage, None]) -> MediaText:
+    """The same, for media that this session refers to."""
+    session = await call.daemon.library.open(call.path("session"))
+    return await session.media_text(call.path("digest"), page=call.query.page)
+
+
 async def text(call: Call[MediaPage, None]) -> MediaText:
     return await call.daemon.library.media_text(call.path("digest"), page=call.query.page)
 

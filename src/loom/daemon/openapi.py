@@ -27,7 +27,9 @@ _PATHS: Final = {
     "node": ("The id of a node.", {"type": "string", "pattern": "^node:sha256:[0-9a-f]{64}$"}),
     "message": ("The id of a queued message.", {"type": "string", "minLength": 1}),
     "approval": ("The id of an approval.", {"type": "string", "minLength": 1}),
+    "process": ("The number of a background process.", {"type": "string", "minLength": 1}),
     "provider": ("The name of a service.", {"type": "string", "minLength": 1}),
+    "login": ("The id of a login.", {"type": "string", "minLength": 1}),
 }
 
 

@@ -9,7 +9,7 @@ from starlette.responses import Response
 
 from loom import api_types as s
 from loom import message_types as m
-from loom.agent.file_undo import UndoReport
+from loom.agent.file_undo import ChangeList, UndoReport
 from loom.daemon import (
     asyncapi,
     caption_routes,
@@ -109,19 +109,30 @@ ROUTES: Final[tuple[Route, ...]] = (
         "POST",
         "/v1/login",
         login_routes.login,
-        "A cookie for the password.",
+        "A cookie for the password or a user's key.",
         body=s.Login,
         answer=s.AuthMethods,
         is_open=True,
     ),
-    _row("POST", "/v1/logout", login_routes.logout, "Take the cookie away.", status=204),
-    _row("POST", "/v1/links", login_routes.link, "A link that opens the web client once.", answer=s.LoginLink),
+    _row("POST", "/v1/logout", login_routes.logout, "Sign this browser out.", status=204, needs="viewer"),
+    _row("GET", "/v1/me", login_routes.get_me, "Who is signed in.", answer=s.UserView),
+    _row("GET", "/v1/logins", login_routes.list_logins, "Browsers that are signed in.", answer=s.LoginList),
+    _row("DELETE", "/v1/logins/{login}", login_routes.close_login, "Sign a browser out.", status=204, needs="viewer"),
+    _row(
+        "POST",
+        "/v1/links",
+        login_routes.link,
+        "A link that opens the web client once.",
+        answer=s.LoginLink,
+        needs="viewer",
+    ),
     _row(
         "POST",
         "/v1/token/rotate",
         login_routes.rotate_token,
         "A new token; the old one is refused at once.",
         answer=s.Token,
+        needs="admin",
     ),
     # settings
     _row("GET", "/v1/config", settings_routes.config, "Limits and defaults.", answer=s.ConfigView),
@@ -129,8 +140,16 @@ ROUTES: Final[tuple[Route, ...]] = (
     _row("GET", "/v1/tools", settings_routes.tools, "Tools that sessions may call.", answer=s.ToolList),
     _row("GET", "/v1/samples", settings_routes.samples, "Three files to try.", answer=s.SampleList),
     _row("GET", "/v1/keys", settings_routes.keys, "Which services have a key.", answer=s.KeyList),
-    _row("PUT", "/v1/keys/{provider}", settings_routes.set_key, "Keep a key.", body=s.NewKey, answer=s.KeyList),
-    _row("DELETE", "/v1/keys/{provider}", settings_routes.remove_key, "Forget a key.", answer=s.KeyList),
+    _row(
+        "PUT",
+        "/v1/keys/{provider}",
+        settings_routes.set_key,
+        "Keep a key.",
+        body=s.NewKey,
+        answer=s.KeyList,
+        needs="admin",
+    ),
+    _row("DELETE", "/v1/keys/{provider}", settings_routes.remove_key, "Forget a key.", answer=s.KeyList, needs="admin"),
     # gateway: the APIs of others, described in docs/gateway.md
     _foreign("POST", "/v1/messages", gateway.messages, "Anthropic Messages, for any model."),
     _foreign("POST", "/v1/messages/count_tokens", gateway.count_tokens, "Estimate the tokens of an Anthropic request."),
@@ -230,7 +249,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Background processes of all sessions.",
         answer=w.ProcessList,
     ),
-    _row("GET", SESSION + "/changes", work_routes.list_changes, "Steps that changed files.", answer=w.ChangeList),
+    _row("GET", SESSION + "/changes", work_routes.list_changes, "Steps that changed files.", answer=ChangeList),
     _row(
         "POST",
         SESSION + "/undo",
@@ -427,6 +446,14 @@ ROUTES: Final[tuple[Route, ...]] = (
         given=_BINARY,
         also={206: "A part.", 304: "You have it.", 416: "No such part."},
         headers=("If-None-Match", "Range"),
+    ),
+    _row(
+        "GET",
+        SESSION + "/images/{digest}/text",
+        media_routes.text_of_session,
+        "The text of a medium of this session.",
+        query=s.MediaPage,
+        answer=s.MediaText,
     ),
     # this document
     _row("GET", "/openapi.json", openapi_json, "This document.", given=_ANY_JSON),

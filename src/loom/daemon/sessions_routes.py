@@ -81,6 +81,7 @@ async def change(call: Call[None, SessionChangeBody]) -> Response:
         title=body.title,
         model=body.model,
         archived=body.archived,
+        workspace=body.workspace,
         agent=body.agent,
         rev=expected_rev(call.request),
     )

@@ -6,9 +6,9 @@ import asyncio
 import time
 from collections.abc import Mapping, Sequence
 
-from loom.agent.file_undo import UndoReport
+from loom.agent.file_undo import ChangeList, UndoReport
 from loom.daemon.dispatch import Call
-from loom.daemon.work_types import ChangeList, ProcessList, ProcessView, TodoList, UndoBody
+from loom.daemon.work_types import ProcessList, ProcessView, TodoList, UndoBody
 from loom.errors import NotFound, ToolError
 from loom.tools.background import BackgroundProcess
 

@@ -7,12 +7,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from loom.agent.file_undo import ChangedStep
 from loom.tools.todos import Todo
-
-
-class ChangeList(msgspec.Struct, frozen=True):
-    steps: tuple[ChangedStep, ...]
 
 
 class UndoBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

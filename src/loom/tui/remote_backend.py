@@ -191,7 +191,7 @@ class RemoteBackend:
         return IngestedInput(blocks=tuple(blocks), notices=tuple(notices))
 
     async def media(self, digest: str) -> bytes:
-        return await self._client.media(digest)
+        return await (await self._client.open_media(digest)).read()
 
     def price(self, model: str, usage: Usage) -> float | None:
         """Of models that only the daemon knows, the price is not known here."""

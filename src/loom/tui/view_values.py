@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Final, cast
+from typing import Final
 
 from loom.api_types import ModelView, SessionView, TreeView
-from loom.content.messages import Message, Role
+from loom.content.messages import Message
 from loom.message_types import History, MessageView
 from loom.tui.backend import ConversationFacts, ListedModel, PathMessage, SessionEntry, TreeMessage
 
@@ -61,7 +61,7 @@ async def read_pages(
 
 
 def _path_message(view: MessageView) -> PathMessage:
-    return PathMessage(node=view.node, message=Message(cast("Role", view.role), view.blocks), speaker=view.model)
+    return PathMessage(node=view.node, message=Message(view.role, view.blocks), speaker=view.model)
 
 
 def listed_model(view: ModelView) -> ListedModel:

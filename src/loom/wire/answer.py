@@ -17,6 +17,7 @@ import msgspec
 from loom.content.blocks import Citation, Opaque
 from loom.errors import LoomError
 from loom.events import (
+    BlockAdded,
     CallDelta,
     CallFinished,
     CallStarted,
@@ -115,6 +116,8 @@ class AnswerWriter(ABC):
                 self.usage = event.usage
             case Stopped():
                 self.stop = event.reason
+            case BlockAdded():
+                pass  # a block of another provider's own kind, which this protocol has no place for
             case _:
                 return b"".join(self._write_block(found) for found in self._sequence.add(event))
         return b""

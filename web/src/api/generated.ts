@@ -10,6 +10,7 @@ export interface ApprovalAnswered {
   approval: string;
   answer: "always" | "deny" | "once";
   reason?: string;
+  by?: string;
 }
 
 export interface ApprovalList {
@@ -39,9 +40,16 @@ export interface AudioLimits {
   max_size_bytes: number;
 }
 
-/** `password`: whether `POST /v1/login` is open. */
+/** `password`: whether `POST /v1/login` takes a password or a user's key. */
 export interface AuthMethods {
   password: boolean;
+}
+
+/** A block of the provider's own kind, whole: a call of a tool that it runs itself, or its result. */
+export interface BlockAdded {
+  type: "block";
+  index: number;
+  block: UnknownBlock;
 }
 
 /** A fragment of the arguments' JSON text. */
@@ -157,10 +165,10 @@ export interface DocumentLimits {
 
 /** A stored event with its number. `data` is the JSON of the event. */
 export interface EventEnvelope {
-  seq: number;
   type: string;
-  session: string;
   data: unknown;
+  seq?: number;
+  session?: string;
 }
 
 /** A picture in an event: a reference and something to show at once. */
@@ -343,6 +351,21 @@ export interface LoginLink {
   url: string;
 }
 
+export interface LoginList {
+  logins: LoginView[];
+}
+
+/** A browser that is signed in. `current` is the one that asks. */
+export interface LoginView {
+  id: string;
+  user: string;
+  address: string;
+  agent: string;
+  created_at: number;
+  seen_at: number;
+  current: boolean;
+}
+
 /** `media_type` comes from the bytes, never from a suffix. `source` is provenance and is never read again. */
 export interface Media {
   digest: string;
@@ -423,6 +446,9 @@ export interface MessageBody {
   parent?: string | null;
   n?: number;
   tools?: string[] | null;
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
+  options?: RequestChoices | null;
+  steer?: boolean;
 }
 
 export interface MessageQuery {
@@ -441,7 +467,7 @@ export interface MessageQueued {
 export interface MessageView {
   node: string;
   parent: string | null;
-  role: string;
+  role: "assistant" | "tool" | "user";
   source: string;
   blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ThinkingBlock | ToolCall | ToolResult)[];
   model: string;
@@ -519,6 +545,8 @@ export interface NewSession {
   model?: string;
   system?: string;
   workspace?: string;
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
+  options?: RequestChoices | null;
   agent?: string;
 }
 
@@ -548,6 +576,12 @@ export interface Opaque {
   data: unknown;
 }
 
+/** The JSON that the answer must be: a JSON Schema object, and a name for the services that ask for one. */
+export interface OutputSchema {
+  schema: Record<string, unknown>;
+  name?: string;
+}
+
 export interface PlanCell {
   rendition: "full" | "low" | "omitted" | "pages" | "text";
   tokens: number;
@@ -575,6 +609,8 @@ export interface PlanRequest {
   text?: string;
   blocks?: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ImageReference | MediaReference | FileReference)[];
   max_tokens?: number | null;
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
+  options?: RequestChoices | null;
   last?: boolean;
   sent?: boolean;
 }
@@ -626,6 +662,21 @@ export interface ProblemText {
   hint?: string;
 }
 
+export interface ProcessList {
+  processes: ProcessView[];
+}
+
+/** A background process of a session. `ports` are those on which it answers. */
+export interface ProcessView {
+  session: string;
+  process: string;
+  command: string;
+  is_running: boolean;
+  exit_code: number | null;
+  ports: number[];
+  seconds: number;
+}
+
 export interface QueueView {
   queue: QueuedView[];
 }
@@ -642,6 +693,30 @@ export interface RegenerateBody {
   model?: string;
   n?: number;
   tools?: string[] | null;
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
+  options?: RequestChoices | null;
+}
+
+/** How to answer: what is set wins over the model's settings. What a platform lacks is not sent, and a notice names
+    it. */
+export interface RequestChoices {
+  max_tokens?: number | null;
+  temperature?: number | null;
+  top_p?: number | null;
+  seed?: number | null;
+  stop?: string[];
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
+  tool_choice?: "any" | "auto" | "none";
+  tool_name?: string;
+  parallel_calls?: boolean | null;
+  output_schema?: OutputSchema | null;
+  service_tier?: string;
+  user?: string;
+  server_tools?: string[];
+  cache_key?: string;
+  cache?: "" | "1h" | "off";
+  extra_body?: Record<string, unknown>;
+  extra_headers?: Record<string, string>;
 }
 
 export interface Running {
@@ -659,6 +734,27 @@ export interface SampleView {
   title: string;
   prompt: string;
   media: MediaView;
+}
+
+/** How the model is to answer. What a platform lacks is not sent; `unsupported_options` names it. */
+export interface Sampling {
+  max_tokens?: number | null;
+  temperature?: number | null;
+  top_p?: number | null;
+  seed?: number | null;
+  stop?: string[];
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
+  tool_choice?: "any" | "auto" | "none";
+  tool_name?: string;
+  parallel_calls?: boolean | null;
+  output_schema?: OutputSchema | null;
+  service_tier?: string;
+  user?: string;
+  server_tools?: string[];
+  cache_key?: string;
+  cache?: "" | "1h" | "off";
+  extra_body?: Record<string, unknown>;
+  extra_headers?: Record<string, string>;
 }
 
 export interface SearchQuery {
@@ -690,6 +786,9 @@ export interface SessionChangeBody {
   title?: string | null;
   model?: string | null;
   archived?: boolean | null;
+  workspace?: string | null;
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh" | null;
+  options?: RequestChoices | null;
   agent?: string | null;
 }
 
@@ -725,13 +824,16 @@ export interface SessionView {
   updated_at: number;
   last_seq: number;
   state: "idle" | "queued" | "running" | "waiting";
+  options: Sampling;
   snippet: string;
   thumb: string | null;
   agent?: string;
 }
 
+/** `degraded` names parts that are away while the daemon works on without them. */
 export interface Status {
   status: string;
+  degraded?: string[];
 }
 
 export interface StepPriced {
@@ -798,6 +900,16 @@ export interface ThinkingSealed {
   index: number;
   opaque: Opaque;
   redacted?: boolean;
+}
+
+/** One item of the list. */
+export interface Todo {
+  text: string;
+  state?: "done" | "in_progress" | "pending";
+}
+
+export interface TodoList {
+  todos: Todo[];
 }
 
 export interface Token {
@@ -955,6 +1067,12 @@ export interface UsageTotals {
   usd: number | null;
 }
 
+/** A user of this daemon. */
+export interface UserView {
+  name: string;
+  role: "admin" | "user" | "viewer";
+}
+
 export interface Version {
   version: string;
   api: number;
@@ -971,6 +1089,7 @@ export interface WatchFailed {
 
 export interface WireQuery {
   model?: string;
+  thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
 }
 
 /** The exact request body; each medium is shown as its digest and size. */
@@ -990,6 +1109,7 @@ export interface EventData {
   call: CallDelta;
   call_finished: CallFinished;
   image: ImageShown;
+  block: BlockAdded;
   usage: UsageReported;
   stopped: Stopped;
   turn_started: TurnStarted;

@@ -12,14 +12,10 @@ from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
 
 from loom.cli.shared.options import ApprovalMode
 from loom.cli.shared.terminal import Colors, one_line, print_line, quiet_keys
-from loom.client import RemoteSession
 from loom.errors import LoomError
 from loom.events import ApprovalAnswered, ApprovalRequested, Event, TurnFailed, TurnFinished
-from loom.runtime.session import LocalSession
-from loom.session import EventIterator
+from loom.session import EventIterator, Session
 
-AnySession: TypeAlias = LocalSession | RemoteSession
-"""The two sessions that a command runs turns in."""
 ApprovalChoice: TypeAlias = Literal["once", "always", "deny"]
 
 ApprovalReply: TypeAlias = tuple[ApprovalChoice, str]
@@ -42,7 +38,7 @@ def is_interactive() -> bool:
 
 async def answer_in(
     events: EventLookahead,
-    session: AnySession,
+    session: Session,
     event: ApprovalRequested,
     permission: ApprovalMode,
     given: ApprovalReply | None = None,
@@ -56,12 +52,12 @@ async def answer_in(
         await _tell(session, event, said)
 
 
-async def answer(session: AnySession, event: ApprovalRequested, permission: ApprovalMode) -> None:
+async def answer(session: Session, event: ApprovalRequested, permission: ApprovalMode) -> None:
     """The same for a turn that is watched by others."""
     await _tell(session, event, await _answer_without_prompt(event, permission))
 
 
-async def _tell(session: AnySession, event: ApprovalRequested, said: ApprovalReply) -> None:
+async def _tell(session: Session, event: ApprovalRequested, said: ApprovalReply) -> None:
     try:
         await session.answer(event.approval, *said)
     except LoomError as error:

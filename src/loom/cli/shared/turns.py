@@ -9,7 +9,7 @@ from typing import Protocol
 
 import msgspec
 
-from loom.cli.shared.approval_prompt import AnySession, ApprovalReply, EventLookahead, answer_in
+from loom.cli.shared.approval_prompt import ApprovalReply, EventLookahead, answer_in
 from loom.cli.shared.exit_codes import TurnError
 from loom.cli.shared.options import ApprovalMode
 from loom.cli.shared.renderers import TurnOutcome, TurnRenderer
@@ -33,17 +33,17 @@ from loom.events import (
 )
 from loom.models import Model, Usage
 from loom.runtime import Runtime
-from loom.session import EventIterator
+from loom.session import EventIterator, Session
 
 
 class TurnHost(Protocol):
     """Where a session runs: in this process or in a daemon."""
 
-    async def model_of(self, session: AnySession) -> str:
+    async def model_of(self, session: Session) -> str:
         """Return the reference of the model that the session uses now."""
         ...
 
-    async def cost(self, session: AnySession, usage: Usage) -> float | None:
+    async def cost(self, session: Session, usage: Usage) -> float | None:
         """Return the price in US dollars with the session's model, None if it is unknown."""
         ...
 
@@ -58,13 +58,13 @@ class RuntimeHost:
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
 
-    async def model_of(self, session: AnySession) -> str:
+    async def model_of(self, session: Session) -> str:
         return (await self._model(session)).reference
 
-    async def cost(self, session: AnySession, usage: Usage) -> float | None:
+    async def cost(self, session: Session, usage: Usage) -> float | None:
         return self._runtime.cost(await self._model(session), usage)
 
-    async def _model(self, session: AnySession) -> Model:
+    async def _model(self, session: Session) -> Model:
         return self._runtime.model((await self._runtime.sessions.get(session.id)).model)
 
     def follow_renditions(self, show: Callable[[str], None] | None) -> None:
@@ -106,7 +106,7 @@ class _TurnLog:
 
 async def run_turn(
     host: TurnHost,
-    session: AnySession,
+    session: Session,
     turn: EventIterator,
     renderer: TurnRenderer,
     *,
@@ -170,7 +170,7 @@ def _follow(progress: ProgressLine, event: Event, model: str, *, shows_reasoning
             pass
 
 
-async def _outcome(host: TurnHost, session: AnySession, seen: _TurnLog, seconds: float, *, priced: bool) -> TurnOutcome:
+async def _outcome(host: TurnHost, session: Session, seen: _TurnLog, seconds: float, *, priced: bool) -> TurnOutcome:
     model = await host.model_of(session)
     outcome = TurnOutcome(
         session=session.id,

@@ -1,0 +1,270 @@
+"""Session: a local session and one of a daemon give the same results, and the same errors."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from pathlib import Path
+
+import pytest
+
+from loom.content.blocks import ImageBlock
+from loom.content.messages import Message, user
+from loom.errors import ApprovalGone, ConfigError, Conflict, ContentError, NotFound, Stale
+from loom.events import ApprovalRequested, Event, MessageStored, TextDelta, TurnFailed, TurnFinished, TurnStarted
+from loom.library import Library
+from loom.session import Session
+from loom.testing import sample_pdf, sample_png
+from runtime.libraries import KINDS, library_of
+
+
+@pytest.fixture(params=KINDS)
+async def library(request: pytest.FixtureRequest) -> AsyncGenerator[Library]:
+    async with library_of(request.param) as (found, _):
+        yield found
+
+
+async def begun(library: Library, *said: str) -> Session:
+    session = await library.create(title="a session")
+    for text in said:
+        await session.send(text)
+    return session
+
+
+async def test_the_state_of_a_session(library: Library, tmp_path: Path) -> None:
+    session = await library.create(title="first", model="loom/spark", workspace=str(tmp_path))
+    info = await session.info()
+    assert (info.id, info.title, info.model, info.workspace) == (session.id, "first", "loom/spark", str(tmp_path))
+    assert (info.state, info.archived, info.head) == ("idle", False, await session.head())
+    assert await session.path() == ()
+    await session.send("!echo hello")
+    info = await session.info()
+    assert info.snippet == "hello" and info.head == await session.head() != info.root
+
+
+async def test_history_is_paged_and_names_nodes(library: Library) -> None:
+    session = await begun(library, "!echo one", "!echo two", "!echo three")
+    whole = await session.history()
+    assert [view.role for view in whole.messages] == ["user", "assistant"] * 3
+    assert [Message(view.role, view.blocks) for view in whole.messages] == list(await session.path())
+    assert (whole.more, whole.head, whole.queue, whole.running) == (False, await session.head(), (), None)
+    assert whole.seq == (await session.info()).last_seq
+    newest = await session.history(limit=2)
+    assert newest.more and newest.messages == whole.messages[-2:]
+    older = await session.history(limit=4, before=newest.messages[0].node)
+    assert not older.more and older.messages == whole.messages[:4]
+    branch = await session.history(head=whole.messages[1].node)
+    assert branch.messages == whole.messages[:2]
+    with pytest.raises(NotFound):
+        await session.history(head="node:sha256:" + "0" * 64)
+
+
+async def test_branches_of_a_tree(library: Library) -> None:
+    session = await begun(library, "!echo one")
+    first = (await session.history()).messages
+    async with aclosing(session.regenerate()) as events:
+        assert [event async for event in events if isinstance(event, TurnFinished)]
+    await session.send("!echo other", parent=first[0].parent)
+    tree = await session.tree()
+    assert tree.head == await session.head()
+    assert [node.label for node in tree.nodes if node.role == "user"] == ["!echo one", "!echo other"]
+    assert (await session.children(first[0].node))[0].node == first[1].node
+    await session.mark(first[1].node, bookmark="the first", tags=["a", "b"])
+    marked = next(node for node in (await session.tree()).nodes if node.node == first[1].node)
+    assert (marked.bookmark, marked.tags) == ("the first", ("a", "b"))
+    await session.go(first[1].node)
+    assert await session.head() == first[1].node
+    with pytest.raises(NotFound):
+        await session.go("node:sha256:" + "0" * 64)
+
+
+async def test_a_fork_shares_the_path_and_goes_its_own_way(library: Library) -> None:
+    session = await begun(library, "!echo one")
+    fork = await session.fork(title="another")
+    assert (fork.id != session.id, (await fork.info()).title) == (True, "another")
+    await fork.send("!echo two")
+    assert (await fork.path())[:2] == await session.path() and len(await fork.path()) == 4
+
+
+async def test_changes_and_revisions(library: Library) -> None:
+    session = await begun(library)
+    await session.rename("renamed")
+    await session.use("loom/spark")
+    info = await session.change(archived=True)
+    assert (info.title, info.model, info.archived) == ("renamed", "loom/spark", True)
+    changed = await session.change(archived=False, rev=info.rev)
+    assert changed.rev > info.rev
+    with pytest.raises(Stale):
+        await session.change(title="too late", rev=info.rev)
+    with pytest.raises(ConfigError):
+        await session.use("no-such-platform/none")
+    assert (await session.info()).title == "renamed"
+
+
+async def test_a_reply_and_its_usage(library: Library) -> None:
+    session = await begun(library)
+    reply = await session.send("!echo hello", n=2)
+    assert (reply.text, reply.stop, len(reply.siblings)) == ("hello", "end", 1)
+    await session.send("!echo another", parent=reply.parent)
+    usage = await session.usage()
+    assert (usage.path.answers, usage.total.answers) == (1, 2)
+    assert usage.total.usage.output_tokens > usage.path.usage.output_tokens > 0
+
+
+async def test_watch_shows_the_turns_of_others(library: Library) -> None:
+    session = await begun(library, "!echo before")
+    other = await library.open(session.id)
+    seen: list[tuple[int, Event]] = []
+    watching = asyncio.Event()
+
+    async def watch() -> None:
+        after = (await session.info()).last_seq
+        watching.set()
+        async with aclosing(session.watch(after)) as events:
+            async for numbered in events:
+                seen.append(numbered)
+                if isinstance(numbered[1], TurnFinished):
+                    return
+
+    task = asyncio.create_task(watch())
+    await watching.wait()
+    await other.send("!echo hello")
+    await task
+    numbers = [seq for seq, _ in seen]
+    assert numbers == sorted(set(numbers))
+    assert any(isinstance(event, TurnStarted) for _, event in seen)
+    assert "".join(event.text for _, event in seen if isinstance(event, TextDelta)) == "hello"
+    stored = [event.message.text for _, event in seen if isinstance(event, MessageStored)]
+    assert stored == ["!echo hello", "hello"]
+
+
+async def test_watch_ends_when_the_session_is_deleted(library: Library) -> None:
+    session = await begun(library, "!echo one")
+    watcher = session.watch(0)
+    await anext(watcher)
+    await library.delete(session.id)
+    with pytest.raises(NotFound):
+        async for _ in watcher:
+            pass
+    with pytest.raises(NotFound):
+        await session.info()
+
+
+async def test_approvals(library: Library) -> None:
+    session = await begun(library)
+    asked: list[ApprovalRequested] = []
+    async with aclosing(session.stream('!tool write_note {"text": "a"}')) as events:
+        async for event in events:
+            if isinstance(event, ApprovalRequested):
+                asked.append(event)
+                assert await session.approvals() == (event,)
+                assert (await session.info()).state == "waiting"
+                (waiting,) = await library.approvals()
+                assert (waiting.session.id, waiting.approvals) == (session.id, (event,))
+                await session.answer(event.approval, "once")
+    assert len(asked) == 1 and await session.approvals() == () and await library.approvals() == ()
+    with pytest.raises(ApprovalGone):
+        await session.answer(asked[0].approval, "deny")
+
+
+async def test_a_running_turn_is_cancelled_by_its_name(library: Library) -> None:
+    session = await begun(library)
+    other = await library.open(session.id)
+    last: Event | None = None
+    async with aclosing(session.stream("!slow 2tps\n!tokens 500")) as events:
+        async for event in events:
+            last = event
+            if isinstance(event, TurnStarted):
+                await other.cancel("another turn")
+                assert (await session.info()).state == "running"
+                head = await session.head()
+                with pytest.raises(Conflict):
+                    await other.go(head)
+                await other.cancel(event.turn)
+    assert isinstance(last, TurnFailed) and (await session.info()).state == "idle"
+
+
+async def test_what_is_queued_can_be_removed(library: Library) -> None:
+    session = await begun(library)
+    other = await library.open(session.id)
+    async with aclosing(session.stream("!slow 2tps\n!tokens 500")) as events:
+        async for event in events:
+            if isinstance(event, TurnStarted):
+                queued = await other.post("!echo later", key="k")
+                again = await other.post("!echo later", key="k")
+                assert again.id == queued.id
+                (found,) = await session.queue()
+                assert (found.id, found.message) == (queued.id, user("!echo later"))
+                await session.remove_queued(queued.id)
+                assert await session.queue() == ()
+                with pytest.raises(NotFound):
+                    await session.remove_queued(queued.id)
+                break
+
+
+async def test_plan_wire_and_overrides(library: Library) -> None:
+    session = await begun(library)
+    with pytest.raises(ContentError):
+        await session.wire("anthropic/claude-sonnet-4-5")
+    await session.send("what is this?", sample_png(40, 30))
+    (receipt,) = await session.plan(content=["more"])
+    assert [row.kind for row in receipt.rows][:2] == ["text", "image"] and receipt.rows[-1].label.startswith("more")
+    table = await session.plan_table(["loom/spark", "no-such-platform/none"])
+    assert table.models["loom/spark"].error is None
+    assert table.models["no-such-platform/none"].error is not None
+    image = next(row for row in table.rows if row.kind == "image")
+    assert image.by_model["loom/spark"].rendition == "full"
+    hidden = await session.plan_table(overrides={image.key: "omitted"})
+    assert next(row for row in hidden.rows if row.key == image.key).by_model["loom/spark"].rendition == "omitted"
+    assert await session.overrides() == {}
+    await session.set_overrides({image.key: "omitted"})
+    assert await session.overrides() == {image.key: "omitted"}
+    (receipt,) = await session.plan()
+    assert next(row for row in receipt.rows if row.kind == "image").rendition == "omitted"
+    await session.set_overrides({image.key: "auto"})
+    await session.set_captions({image.digest: "a blue field"})
+    assert (await session.overrides(), (await session.plan_table()).rows[1].alt) == ({}, "a blue field")
+    wire = await session.wire("anthropic/claude-sonnet-4-5")
+    assert (wire.provider, wire.model) == ("anthropic", "claude-sonnet-4-5") and wire.request["messages"]
+    with pytest.raises(ConfigError):
+        await session.wire("loom/spark")
+
+
+async def test_media_of_a_session(library: Library) -> None:
+    session = await begun(library)
+    await session.send("look", sample_png(400, 300))
+    (block,) = [block for block in (await session.path())[0].blocks if isinstance(block, ImageBlock)]
+    digest = block.media.digest
+    whole = await session.open_media(digest)
+    assert (whole.media_type, whole.size_bytes) == ("image/png", len(await whole.read()))
+    small = await session.open_media(digest, "thumb")
+    assert small.media_type.startswith("image/") and await small.read()
+    sent = await session.open_media(digest, "sent:loom/spark")
+    assert len(await sent.read()) == sent.size_bytes
+    stranger = await library.add_media(sample_png(41, 30))
+    with pytest.raises(NotFound):
+        await session.open_media(stranger.digest)
+    document = await session.send("read", sample_pdf("page one", "page two"))
+    media = next(it.media for it in (await session.path())[2].blocks if hasattr(it, "media"))
+    assert document.text and "page two" in (await session.media_text(media.digest, page=2)).text
+    page = await session.open_media(media.digest, "page:2")
+    assert page.media_type.startswith("image/") and await page.read()
+
+
+async def test_compact_leaves_the_conversation_as_a_branch(library: Library) -> None:
+    session = await begun(library, "!echo one", "!echo two")
+    before = await session.history()
+    events = [event async for event in session.compact()]
+    assert isinstance(events[-1], TurnFinished)
+    after = await session.history()
+    assert len(after.messages) == 1 and "summary" in str(after.messages[0].blocks[0])
+    assert {node.node for node in (await session.tree()).nodes} >= {view.node for view in before.messages}
+
+
+async def test_export_and_files(library: Library, tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("x")
+    session = await library.create(title="exported", workspace=str(tmp_path))
+    await session.send("!echo hello")
+    assert b"hello" in await session.export() and (await session.export("zip")).startswith(b"PK")
+    assert await session.files("not") == ("notes.txt",)
