@@ -8,7 +8,9 @@ RUN LOOM_WEB=require pip wheel --no-deps --wheel-dir /wheels .
 FROM python:3.13-slim
 RUN apt-get update && apt-get install -y --no-install-recommends tesseract-ocr && rm -rf /var/lib/apt/lists/*
 COPY --from=built /wheels /wheels
-RUN pip install --no-cache-dir "$(echo /wheels/loom_runtime-*.whl)[postgres,redis,s3,svg,heif]" && rm -rf /wheels \
+COPY requirements.lock /tmp/requirements.lock
+RUN pip install --no-cache-dir --require-hashes -r /tmp/requirements.lock \
+    && pip install --no-cache-dir --no-deps /wheels/loom_runtime-*.whl && rm -rf /wheels /tmp/requirements.lock \
     && useradd --create-home --uid 10001 loom && install -d -o loom -g loom -m 0700 /data
 USER loom
 ENV LOOM_HOME=/data LOOM_SERVER__HOST=0.0.0.0

@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # More than cores: many tests wait for programs.
 WORKERS ?= 4
 
-.PHONY: run check check-tests test coverage lint bench docs clean packages
+.PHONY: lock release run check check-tests test coverage lint bench docs clean packages
 # What runs in about a minute and needs no other program.
 FAST := tests/content tests/$(if $(wildcard src/loom/compile),compile,context) tests/wire tests/agent tests/test_*.py
 .DEFAULT_GOAL := run
@@ -66,6 +66,20 @@ $(VENV)/.test: $(VENV)/bin/python pyproject.toml
 $(VENV)/.bench: $(VENV)/.test
 	$(BIN)/python -m pip install -q --group bench
 	@touch $@
+
+# The hashes that containers and releases install by. Needs uv.
+lock:
+	uv pip compile pyproject.toml $(foreach extra,postgres redis s3 svg heif,--extra $(extra)) --universal --python-version 3.11 \
+	    --generate-hashes --no-header --no-annotate -q -o requirements.lock
+
+# sdist and wheel (twice: the bytes must be the same), SBOM, licence notices, checksums; all in dist/.
+release: $(VENV)/.test
+	rm -rf dist dist.again
+	$(BIN)/python -m pip install -q build
+	export SOURCE_DATE_EPOCH=$$(git log -1 --format=%ct) LOOM_WEB=require; \
+	    $(BIN)/python -m build -q --outdir dist && $(BIN)/python -m build -q --wheel --outdir dist.again
+	cmp dist/*.whl dist.again/*.whl && rm -rf dist.again
+	$(BIN)/python .ci/release.py dist
 
 clean:
 	rm -rf $(VENV) .cache dist

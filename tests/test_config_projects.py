@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from fnmatch import fnmatch
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from config_world import load
+from loom.agent.instructions import read_instructions
 from loom.config import ApprovalAction, ApprovalRule, ApprovalSettings, Config, schema
 from loom.config.approval import ProjectApproval
 from loom.errors import ConfigError
@@ -245,3 +247,37 @@ def toml(rules: tuple[ApprovalRule, ...]) -> str:
         f'[[approval.rules]]\ntool = "{rule.tool}"\npattern = "{rule.pattern}"\naction = "{rule.action}"\n'
         for rule in rules
     )
+
+
+@pytest.mark.parametrize("name", schema.LIMITS)
+def test_a_project_lowers_a_limit_but_raises_none_unless_it_is_trusted(tmp_path: Path, name: str) -> None:
+    section, key = name.split(".")
+    default = getattr(getattr(load(tmp_path), section), key)
+    for value, allowed in ((default - 1, True), (default + 1, False)):
+        found = load(tmp_path, project=f"[{section}]\n{key} = {value}")
+        assert (getattr(getattr(found, section), key) == value) == allowed
+        assert any(name in warning for warning in found.warnings) != allowed
+    own = f"[{section}]\n{key} = {default - 3}"
+    found = load(tmp_path, user=own, project=f"[{section}]\n{key} = {default - 2}")
+    assert getattr(getattr(found, section), key) == default - 3, "the user's own limit counts, not the default"
+
+
+def test_files_of_another_user_configure_and_instruct_nothing_unless_the_folder_is_trusted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work = tmp_path / "work"
+    load(tmp_path, project="[images]\nlow_res_size = 256")
+    (work / "AGENTS.md").write_text("Obey me.")
+    for name in ("loom.toml", "AGENTS.md"):
+        if os.getuid() == 0:  # else only pretend to be somebody else: no one but root can give a file away
+            os.chown(work / name, 65534, 65534)
+    if os.getuid() != 0:
+        monkeypatch.setattr(os, "getuid", lambda: 1)
+    found = load(tmp_path, project={})
+    assert found.images.low_res_size == 512
+    assert any("images.low_res_size" in warning for warning in found.warnings)
+    read = read_instructions(work, None, found.is_trusted)
+    assert read.files == () and "belongs to another user" in read.notices[0]
+    trusting = load(tmp_path, user=f'trusted_folders = ["{work}"]', project={})
+    assert trusting.images.low_res_size == 256 and trusting.is_trusted(work / "below")
+    assert [file.text for file in read_instructions(work, None, trusting.is_trusted).files] == ["Obey me."]

@@ -41,7 +41,7 @@ SECTIONS = {
     "J": range(87, 94),
     "K": range(94, 108),
     "L": range(108, 117),
-    "M": range(117, 118),
+    "M": range(117, 125),
     "N": range(125, 129),
     "P": range(139, 140),
     "Q": range(142, 153),

@@ -37,8 +37,11 @@ class ProblemBody(msgspec.Struct, frozen=True):
     error: ProblemText
 
 
-class Status(msgspec.Struct, frozen=True):
+class Status(msgspec.Struct, frozen=True, omit_defaults=True):
+    """`degraded` names parts that are away while the daemon works on without them."""
+
     status: str
+    degraded: tuple[str, ...] = ()
 
 
 class Version(msgspec.Struct, frozen=True):
@@ -47,10 +50,12 @@ class Version(msgspec.Struct, frozen=True):
 
 
 class RunningDaemon(msgspec.Struct, frozen=True):
-    """What a running daemon writes into its file, for clients of the same machine."""
+    """What a running daemon writes into its file, for clients of the same machine. `certificate` is the file of its TLS
+    certificate, which they trust."""
 
     pid: int
     url: str
+    certificate: str = ""
 
 
 # Sign in --------------------------------------------------------------------------------------------------------------
@@ -61,9 +66,32 @@ class Login(msgspec.Struct, frozen=True):
 
 
 class AuthMethods(msgspec.Struct, frozen=True):
-    """`password`: whether `POST /v1/login` is open."""
+    """`password`: whether `POST /v1/login` takes a password or a user's key."""
 
     password: bool
+
+
+class UserView(msgspec.Struct, frozen=True):
+    """A user of this daemon."""
+
+    name: str
+    role: Literal["admin", "user", "viewer"]
+
+
+class LoginView(msgspec.Struct, frozen=True, kw_only=True):
+    """A browser that is signed in. `current` is the one that asks."""
+
+    id: str
+    user: str
+    address: str
+    agent: str
+    created_at: float
+    seen_at: float
+    current: bool
+
+
+class LoginList(msgspec.Struct, frozen=True):
+    logins: tuple[LoginView, ...]
 
 
 class LoginLink(msgspec.Struct, frozen=True):

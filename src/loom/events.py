@@ -243,6 +243,8 @@ class ApprovalAnswered(_Event, frozen=True, tag="approval_answered"):
     approval: str
     answer: Literal["once", "always", "deny"]
     reason: str = ""
+    by: str = ""
+    """The user of the daemon who answered; empty for the owner and for what no one answered."""
 
 
 class NoticeRaised(_Event, frozen=True, tag="notice"):

@@ -32,6 +32,7 @@ GOLDEN = Path(__file__).parent / "golden"
 FILES = sorted(GOLDEN.iterdir())
 ELSEWHERE = {
     ("mcp-serve",): "a client of MCP speaks to it in tools/test_mcp_serve.py",
+    ("users", "add"): "it prints a random key; daemon/test_users.py adds users",
     ("completion",): "the script is click's own; bash and zsh run it in test_help.py",
 }
 

@@ -60,7 +60,12 @@ async def serving(runtime: Runtime) -> AsyncGenerator[Served]:
     app = create_app(runtime, auth=Auth(TOKEN))
     with listen("127.0.0.1", 0) as listener:
         config = uvicorn.Config(
-            app, lifespan="on", log_level="warning", ws_per_message_deflate=False, timeout_graceful_shutdown=1
+            app,
+            lifespan="on",
+            log_level="warning",
+            ws_per_message_deflate=False,
+            timeout_graceful_shutdown=1,
+            proxy_headers=False,
         )
         server = uvicorn.Server(config)
         task = asyncio.create_task(server.serve([listener]))
@@ -93,7 +98,7 @@ class DaemonProcess:
         self._settings = settings or {}
         self._process: subprocess.Popen[str] | None = None
 
-    def start(self) -> None:
+    def start(self, scheme: str = "http") -> None:
         environ = {
             **{name: value for name, value in os.environ.items() if not name.startswith("LOOM_")},
             "LOOM_HOME": str(self.home),
@@ -110,7 +115,7 @@ class DaemonProcess:
         log.close()
         assert self._process.stdout
         line = self._process.stdout.readline()
-        found = re.search(r"http://\S+", line)
+        found = re.search(rf"{scheme}://\S+", line)
         assert found, (line, self.log())
         self.url = found[0]
 

@@ -13,6 +13,7 @@ from flow.far_models import WIRES, far_model, is_question, settings, speak
 from loom.client import Client
 from loom.errors import ContentError
 from loom.events import NoticeRaised, ThinkingDelta
+from loom.models import Usage
 from loom.sampling import Sampling, read_options, sampling_of
 from loom.testing import memory_runtime
 from providers.far_side import Reply, far_side
@@ -165,3 +166,13 @@ def test_a_caller_that_writes_a_wrong_option_is_told_before_anything_is_stored()
     with pytest.raises(ContentError, match="temprature"):
         sampling_of({"temprature": 1})
     assert sampling_of({"temperature": 1, "thinking": "low"}, thinking="max") == Sampling(temperature=1, thinking="max")
+
+
+async def test_a_price_of_the_settings_counts_also_at_a_local_address() -> None:
+    async with far_side(lambda _: speak("openai_chat", "yes")) as server:
+        config = settings("openai_chat", server.url)
+        config["models"]["far"] |= {"price": {"input": 2.0, "output": 10.0, "cache_read": 0.5}}
+        async with memory_runtime(config) as runtime:
+            model = runtime.model("far")
+            used = Usage(input_tokens=1_000_000, cache_read_tokens=400_000, output_tokens=100_000)
+            assert runtime.cost(model, used) == pytest.approx(0.6 * 2 + 0.4 * 0.5 + 0.1 * 10)

@@ -48,7 +48,7 @@ async def test_enter_sends_and_ctrl_j_makes_a_line(tmp_path: Path) -> None:
         await screen.press("enter")
         await screen.wait_until_idle()
         assert await sent_blocks(screen) == (TextBlock("one\ntwo"),)
-        assert "yes" in screen.text
+        await screen.wait_for("yes")
 
 
 async def test_a_dropped_picture_is_a_chip_that_is_deleted_as_one(tmp_path: Path) -> None:
@@ -165,7 +165,7 @@ async def test_a_shell_command_is_shown_and_offered(tmp_path: Path) -> None:
         await screen.type("!echo from the shell")
         await screen.press("enter")
         await screen.wait(lambda: screen.chat.composer.text == "[$ echo from the shell] ")
-        assert "from the shell" in screen.text
+        await screen.wait_for("from the shell")
         await screen.press("enter")
         await screen.wait_until_idle()
         assert await sent_blocks(screen) == (TextBlock("$ echo from the shell\nfrom the shell"),)

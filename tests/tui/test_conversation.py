@@ -31,7 +31,8 @@ async def test_markdown_is_drawn_with_tables_and_code(tmp_path: Path) -> None:
         await screen.say("show me")
         await screen.wait_for("one")
         assert "| a | b |" not in screen.text
-        assert "print('hi')" in screen.text and "Title" in screen.text
+        await screen.wait_for("print('hi')")
+        await screen.wait_for("Title")
 
 
 async def test_thinking_is_folded_and_opens(tmp_path: Path) -> None:
@@ -44,7 +45,8 @@ async def test_thinking_is_folded_and_opens(tmp_path: Path) -> None:
     async with driven(tmp_path, answers=[thought]) as screen:
         await screen.say("think")
         fold = screen.chat.query_one(ThinkingFold)
-        assert "Thought for" in screen.text and "let me see" not in screen.text
+        await screen.wait_for("Thought for")
+        assert "let me see" not in screen.text
         await screen.press("ctrl+o")
         await screen.wait_for("let me see")
         await screen.press("ctrl+o")
@@ -56,7 +58,7 @@ async def test_escapes_in_an_answer_stay_harmless(tmp_path: Path) -> None:
     async with driven(tmp_path, answers=["\x1b]0;owned\x07 [bold]x[/bold] \x1b[2J"]) as screen:
         await screen.say("attack")
         assert "\x1b" not in screen.text
-        assert "[bold]x[/bold]" in screen.text
+        await screen.wait_for("[bold]x[/bold]")
 
 
 async def test_a_picture_and_its_rendition_are_shown(tmp_path: Path) -> None:
@@ -82,7 +84,8 @@ async def test_a_tool_call_is_approved(tmp_path: Path) -> None:
         assert not screen.chat.query(ApprovalCard)
         card = screen.chat.query_one(ToolCard)
         assert card.result is not None and not card.result.is_error
-        assert "✔ run_command" in screen.text and "finished" in screen.text
+        await screen.wait_for("✔ run_command")
+        await screen.wait_for("finished")
 
 
 async def test_a_denial_carries_its_reason_to_the_model(tmp_path: Path) -> None:
@@ -94,7 +97,7 @@ async def test_a_denial_carries_its_reason_to_the_model(tmp_path: Path) -> None:
         await screen.press("r")
         await screen.type("keep it\n")
         await screen.wait_until_idle()
-        assert "✖ run_command" in screen.text
+        await screen.wait_for("✖ run_command")
         assert screen.model is not None
         assert "keep it" in str(screen.model.prompts[1].messages[-1])
 
@@ -104,7 +107,7 @@ async def test_invisible_characters_of_a_command_are_shown(tmp_path: Path) -> No
         await screen.paste("go")
         await screen.press("enter")
         await screen.wait(lambda: screen.chat.query(ApprovalCard), "the approval")
-        assert "\\u200b" in screen.text
+        await screen.wait_for("\\u200b")
         await screen.pilot.pause(0.4)
         await screen.press("n")
         await screen.wait_until_idle()
@@ -127,9 +130,10 @@ async def test_a_key_that_was_on_its_way_answers_nothing(tmp_path: Path) -> None
 async def test_the_permission_is_changed_by_a_key_and_obeyed(tmp_path: Path) -> None:
     async with driven(tmp_path, answers=[run_command("echo x"), "done"]) as screen:
         await screen.press("shift+tab")
-        assert screen.chat.state.permission == "auto" and "auto" in screen.text
+        await screen.wait_for("auto")
+        assert screen.chat.state.permission == "auto"
         await screen.say("go")
-        assert "✔ run_command" in screen.text
+        await screen.wait_for("✔ run_command")
 
 
 async def test_escape_interrupts_and_the_conversation_goes_on(tmp_path: Path) -> None:
@@ -140,7 +144,7 @@ async def test_escape_interrupts_and_the_conversation_goes_on(tmp_path: Path) ->
         await screen.press("escape")
         await screen.wait(lambda: not screen.chat.is_busy)
         await screen.say("still there?\n!echo still here")
-        assert "still here" in screen.text
+        await screen.wait_for("still here")
 
 
 async def test_a_message_during_an_answer_is_queued_and_can_be_edited(tmp_path: Path) -> None:
@@ -202,7 +206,7 @@ async def test_another_answer_is_a_sibling(tmp_path: Path) -> None:
         await screen.press("enter")
         await screen.wait_until_idle(2)
         await screen.wait(lambda: screen.chat.state.branches == 2)
-        assert "other" in screen.text
+        await screen.wait_for("other")
 
 
 async def test_a_fork_is_a_session_of_its_own(tmp_path: Path) -> None:
@@ -214,7 +218,8 @@ async def test_a_fork_is_a_session_of_its_own(tmp_path: Path) -> None:
         await screen.press("escape", "enter")
         await screen.wait(lambda: screen.chat.conversation is not None and screen.chat.conversation.id != before)
         await screen.say("more", turns=1)
-        assert "question" in screen.text and "two" in screen.text
+        await screen.wait_for("question")
+        await screen.wait_for("two")
         old = await screen.backend.open(before)
         assert [it.message.text for it in await old.path()] == ["question", "one"]
 

@@ -41,7 +41,7 @@ async def test_a_model_that_is_not_listed_can_be_typed(tmp_path: Path) -> None:
         await screen.type("/model ollama/llava")
         await screen.press("enter")
         await screen.wait(lambda: screen.chat.model == "ollama/llava")
-        assert "llava" in screen.text
+        await screen.wait_for("llava")
 
 
 async def test_conversations_are_listed_searched_and_opened(tmp_path: Path) -> None:
@@ -67,7 +67,7 @@ async def test_the_context_table_sets_a_rendition_and_adds_a_model(tmp_path: Pat
         await screen.press("ctrl+x")
         await screen.wait(lambda: isinstance(screen.app.screen, ContextScreen))
         await screen.wait_for("[Image #1]")
-        assert "● full" in screen.text
+        await screen.wait_for("● full")
         await screen.press("t")
         await screen.wait_for("○ text")
         await screen.wait_for("override")
@@ -91,7 +91,7 @@ async def test_usage_and_help_open_and_close(tmp_path: Path) -> None:
         await screen.press("escape")
         await screen.press("f1")
         await screen.wait(lambda: isinstance(screen.app.screen, HelpScreen))
-        assert "Shift+Enter" in screen.text
+        await screen.wait_for("Shift+Enter")
         await screen.press("escape")
         await screen.wait(lambda: screen.app.screen is screen.chat)
 

@@ -107,11 +107,11 @@ class Approvals:
         self._approve = approve
         self._gate = asyncio.Lock()
         self._store = store
-        self._waiting: dict[str, asyncio.Future[tuple[ApprovalVerdict, str]]] = {}
+        self._waiting: dict[str, asyncio.Future[tuple[ApprovalVerdict, str, str]]] = {}
         self.open: dict[str, OpenApproval] = {}
         self.taken_up: dict[str, str] = {}
         """Calls of a turn that a restart cut off while they waited for an answer, and under which name."""
-        self._early: dict[str, tuple[ApprovalVerdict, str]] = {}
+        self._early: dict[str, tuple[ApprovalVerdict, str, str]] = {}
         self._answered: set[str] = set()
         self.always: set[tuple[str, str]] = set()
         self.deadline: asyncio.Timeout | None = None
@@ -207,16 +207,16 @@ class Approvals:
             await self._store(
                 ApprovalRequested(approval=approval, call=call, action=opened.action, pattern=opened.pattern)
             )
-            answer, reason = await waiting
+            answer, reason, by = await waiting
         if answer == "always":
             self.always.add((call.name, about.pattern))
-        await self._store(ApprovalAnswered(approval=approval, answer=answer, reason=reason))
+        await self._store(ApprovalAnswered(approval=approval, answer=answer, reason=reason, by=by))
         return answer, reason
 
     @contextmanager
     def _open_request(
         self, approval: str, opened: OpenApproval
-    ) -> Generator[asyncio.Future[tuple[ApprovalVerdict, str]]]:
+    ) -> Generator[asyncio.Future[tuple[ApprovalVerdict, str, str]]]:
         """People may take their time: the turn's deadline stands still while any request is open."""
         with self._paused_deadline():
             yield from self._wait_open(approval, opened)
@@ -245,22 +245,22 @@ class Approvals:
             if not self._pauses and self.deadline is not None and not self.deadline.expired():
                 self.deadline.reschedule(asyncio.get_running_loop().time() + self._left_seconds)
 
-    def answer(self, approval: str, answer: ApprovalVerdict, reason: str = "") -> bool:
+    def answer(self, approval: str, answer: ApprovalVerdict, reason: str = "", by: str = "") -> bool:
         """Return False if the request is no longer pending."""
         waiting = self._waiting.get(approval)
         if waiting is None or waiting.done():
             return False
-        waiting.set_result((answer, reason))
+        waiting.set_result((answer, reason, by))
         self._answered.add(approval)
         return True
 
-    def answer_early(self, approval: str, answer: ApprovalVerdict, reason: str = "") -> bool:
+    def answer_early(self, approval: str, answer: ApprovalVerdict, reason: str = "", by: str = "") -> bool:
         """The same for a request that may not be open yet, in a turn that is just being taken up again."""
-        if self.answer(approval, answer, reason):
+        if self.answer(approval, answer, reason, by):
             return True
         if approval in self._answered:
             return False
-        self._early[approval] = (answer, reason)
+        self._early[approval] = (answer, reason, by)
         self._answered.add(approval)
         return True
 

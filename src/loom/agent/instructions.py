@@ -6,7 +6,7 @@ session begins; later changes are reported like those of any tracked file.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -16,12 +16,15 @@ from loom.content.blocks import clean_text
 from loom.content.media import size_label
 from loom.errors import MediaError
 from loom.formats.text import decode_text, encoding_of
-from loom.tools.workspace import open_file, visible_name
+from loom.tools.workspace import is_foreign, open_file, visible_name
 
 NAMES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
 """In each folder the first of these that is there."""
 MAX_FILE_BYTES: Final = 32_000
 MAX_BYTES: Final = 64_000
+FOREIGN: Final = (
+    "{} belongs to another user and was not read as instructions; to read it, add its folder to trusted_folders"
+)
 
 
 class InstructionFile(msgspec.Struct, frozen=True):
@@ -52,14 +55,21 @@ def with_instructions(system: str, files: Sequence[InstructionFile]) -> str:
     return "\n\n".join(part for part in (system, *shown) if part)
 
 
-def read_instructions(workspace: Path, own_folder: Path | None) -> Instructions:
-    """Reads files. What is binary, a secret, or a link that leads out of its project is left out and said."""
+def read_instructions(
+    workspace: Path, own_folder: Path | None, is_trusted: Callable[[Path], bool] = lambda _: False
+) -> Instructions:
+    """Read the files. What is binary, a secret, a link that leads out of its project, or a file of another user in a
+    folder that is not trusted is left out and named."""
     workspace = workspace.resolve()
+    own = own_folder.resolve() if own_folder is not None else None
     found: list[InstructionFile] = []
     notices: list[str] = []
     for root, folder in _folders(workspace, own_folder):
         name = next((name for name in NAMES if (folder / name).is_file()), None)
         if name is None:
+            continue
+        if folder != own and is_foreign(folder / name) and not is_trusted(folder):
+            notices.append(FOREIGN.format(visible_name(str(folder / name))))
             continue
         text, notice = _read(root, folder / name)
         if notice:

@@ -544,16 +544,18 @@ class SessionTurns:
         if self._lock.turn is not None:
             await self._lock.turn.interrupt()
 
-    async def answer(self, approval: str, answer: Literal["once", "always", "deny"], reason: str = "") -> None:
+    async def answer(
+        self, approval: str, answer: Literal["once", "always", "deny"], reason: str = "", *, by: str = ""
+    ) -> None:
         """Answer a pending approval of a turn that runs here or in another process, or that `resume` continues."""
         turn = self._lock.turn
-        if turn is not None and turn.approvals.answer(approval, answer, reason):
+        if turn is not None and turn.approvals.answer(approval, answer, reason, by):
             return
         is_kept = approval in (await self._left_turn()).approvals
         if is_kept and turn is None:
-            data = {"approval": approval, "answer": answer, "reason": reason}
+            data = {"approval": approval, "answer": answer, "reason": reason, "by": by}
             await self._record.send_command("answer", data)
-        elif not is_kept or turn is None or not turn.approvals.answer_early(approval, answer, reason):
+        elif not is_kept or turn is None or not turn.approvals.answer_early(approval, answer, reason, by):
             raise ApprovalGone("this approval is no longer pending")
 
     async def approvals(self) -> tuple[ApprovalRequested, ...]:

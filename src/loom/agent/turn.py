@@ -150,7 +150,8 @@ class Turn:
             case "cancel", _:
                 self._abort("cancel")
             case "answer", {"approval": str() as approval, "answer": "once" | "always" | "deny" as answer, **others}:
-                self.approvals.answer_early(approval, answer, str(others.get("reason", "")))
+                words = (str(others.get(name, "")) for name in ("reason", "by"))
+                self.approvals.answer_early(approval, answer, *words)
             case _:
                 pass
 

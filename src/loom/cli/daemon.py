@@ -40,14 +40,16 @@ _ALPHABET = "abcdefghjkmnpqrstuvwxyz23456789"
 @click.option(
     "--lan", is_flag=True, help="Listen on the local network, with a password; one is generated if none is set."
 )
-def serve_command(host: str, port: int | None, password_file: str, lan: bool) -> None:
+@click.option("--tls-cert", default="", metavar="FILE", help="Serve https with this certificate chain (PEM).")
+@click.option("--tls-key", default="", metavar="FILE", help="The private key of that certificate (PEM).")
+def serve_command(*, host: str, port: int | None, password_file: str, lan: bool, tls_cert: str, tls_key: str) -> None:
     """Run the daemon until Ctrl+C or SIGTERM: the web client, the HTTP API and live events, one for all your sessions.
 
     Without a password it listens on localhost only. Programs use the token that `loom token` prints.
     """
     from loom.daemon.serve import Listening, run
 
-    config, made_up = served_config(password_file, lan=lan)
+    config, made_up = served_config(password_file, lan=lan, tls=(tls_cert, tls_key))
 
     def listening(found: Listening) -> None:
         click.echo(f"loom listens on {found.url}\nopen it with {found.link}")
@@ -57,16 +59,16 @@ def serve_command(host: str, port: int | None, password_file: str, lan: bool) ->
     run(config, host=EVERYWHERE if lan and not host else host, port=port, on_listening=listening, log_level="warning")
 
 
-def served_config(password_file: str, *, lan: bool) -> tuple[Config, str]:
-    """The configuration with the password in it, and the password if it was made up."""
-    flags: dict[str, Any] = {}
+def served_config(password_file: str, *, lan: bool, tls: tuple[str, str] = ("", "")) -> tuple[Config, str]:
+    """Return the configuration with the password in it, and the password if it was made up."""
+    server: dict[str, Any] = {name: file for name, file in zip(("tls_cert", "tls_key"), tls, strict=True) if file}
     made_up = ""
     if password_file:
-        flags = {"server": {"password": read_password(password_file)}}
+        server["password"] = read_password(password_file)
     elif lan and not load_config(cwd=Path.cwd()).secret("server", "password"):
         made_up = "".join(secrets.choice(_ALPHABET) for _ in range(12))
-        flags = {"server": {"password": made_up}}
-    return load_config(flags=flags), made_up
+        server["password"] = made_up
+    return load_config(flags={"server": server} if server else {}), made_up
 
 
 class _Link(msgspec.Struct):

@@ -43,6 +43,7 @@ COMMANDS: Final = {
     "attach": "Chat through a running daemon, local or remote.",
     "gateway": "Show how other programs use any model through Loom.",
     "token": "Print the daemon's access token.",
+    "users": "Manage who may use the daemon.",
     "service": "Run the daemon as a login service.",
     "completion": "Print the shell completion script.",
 }

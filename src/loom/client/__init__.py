@@ -53,9 +53,16 @@ class RemoteLibrary:
     """The library of a daemon. Use `async with RemoteLibrary(url, token) as library`, or call `close`."""
 
     def __init__(
-        self, url: str, token: str, *, limits: IntakeLimits = IntakeLimits(), patience_seconds: float = PATIENCE_SECONDS
+        self,
+        url: str,
+        token: str,
+        *,
+        limits: IntakeLimits = IntakeLimits(),
+        patience_seconds: float = PATIENCE_SECONDS,
+        certificate: str = "",
     ) -> None:
-        self._link = DaemonConnection(url, token, patience_seconds=patience_seconds)
+        """`certificate` is a file with the one TLS certificate to trust; empty: those that the system trusts."""
+        self._link = DaemonConnection(url, token, patience_seconds=patience_seconds, certificate=certificate)
         self._limits = limits
 
     async def __aenter__(self) -> RemoteLibrary:
@@ -72,6 +79,11 @@ class RemoteLibrary:
     @property
     def url(self) -> str:
         return self._link.url
+
+    @property
+    def connection(self) -> DaemonConnection:
+        """The connection for requests that no method here sends."""
+        return self._link
 
     async def version(self) -> str:
         """Return the daemon's version; this also checks the connection and the token."""
@@ -186,8 +198,8 @@ async def find(config: Config) -> RemoteLibrary | None:
     if running is None:
         return None
     found, token = running
-    client = RemoteLibrary(found.url, token, limits=config.media_limits())
-    probe = RemoteLibrary(found.url, token, patience_seconds=0.0)
+    client = RemoteLibrary(found.url, token, limits=config.media_limits(), certificate=found.certificate)
+    probe = RemoteLibrary(found.url, token, patience_seconds=0.0, certificate=found.certificate)
     try:
         async with asyncio.timeout(_FIND_SECONDS), probe:
             await probe.version()

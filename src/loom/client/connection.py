@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import ssl
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
@@ -38,9 +39,13 @@ class _ToolCallBody(msgspec.Struct):
 
 
 class DaemonConnection:
-    def __init__(self, url: str, token: str, *, patience_seconds: float = PATIENCE_SECONDS) -> None:
+    def __init__(
+        self, url: str, token: str, *, patience_seconds: float = PATIENCE_SECONDS, certificate: str = ""
+    ) -> None:
+        """`certificate` is a file with the one TLS certificate to trust, under whatever name; empty: the system's."""
         self.url = url.rstrip("/")
         self._token = token
+        self._certificate = certificate
         self._patience = patience_seconds
         self._http: httpx2.AsyncClient | None = None
 
@@ -146,6 +151,7 @@ class DaemonConnection:
                 timeout=httpx2.Timeout(60.0, connect=5.0),
                 mounts=dict.fromkeys(_LOOPBACK),
                 limits=httpx2.Limits(max_connections=None),
+                verify=_trust(self._certificate) if self._certificate else True,
             )
         return self._http
 
@@ -168,6 +174,12 @@ class _Later(Exception):
     def __init__(self, error: LoomError) -> None:
         super().__init__(error.message)
         self.error = error
+
+
+def _trust(certificate: str) -> ssl.SSLContext:
+    context = ssl.create_default_context(cafile=certificate)
+    context.check_hostname = False  # it is reached by its address; the certificate itself says that it is ours
+    return context
 
 
 class _Waiting:

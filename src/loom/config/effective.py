@@ -124,6 +124,14 @@ class Config(Settings, frozen=True, kw_only=True):
         """Return the action for a call; `subjects` are its commands, paths or URLs. The strictest result counts."""
         return decide(self.approval, self.project_approval, tool, subjects or ("",))
 
+    def is_trusted(self, folder: Path) -> bool:
+        """Return whether what stands in `folder` may start programs and instruct models: it is below one of
+        `trusted_folders`."""
+        found = Path(os.path.realpath(folder))
+        return any(
+            found.is_relative_to(os.path.realpath(Path(trusted).expanduser())) for trusted in self.trusted_folders
+        )
+
     def media_limits(self) -> IntakeLimits:
         """Return the intake limits."""
         return IntakeLimits(

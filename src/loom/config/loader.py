@@ -6,7 +6,7 @@ import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import cast
+from typing import Final, cast
 
 import msgspec
 
@@ -23,10 +23,12 @@ from loom.config.files import (
     read_document,
 )
 from loom.config.layer_values import Findings, LayerSource, LayerValue, walk_data
-from loom.config.schema import PROTECTED, Settings
+from loom.config.schema import LIMITS, PROTECTED, Settings
 from loom.config.schema_tree import actual_text, as_table, decode_custom_type, key_text
 from loom.config.value_references import leaves_folder
 from loom.errors import ConfigError
+
+_DEFAULTS: Final = Settings()
 
 
 def load_config(
@@ -66,7 +68,7 @@ def _merge(entries: list[LayerValue], warnings: list[str], cwd: Path, environ: M
             project_approval.append(entry)
         elif trusted or not is_project:
             merged[entry.path] = entry
-        elif _needs_trust(entry, own_models):
+        elif _needs_trust(entry, own_models) or _widens(entry, merged) or _is_foreign(entry):
             ignored.append(entry)
         else:
             confined = msgspec.structs.replace(entry.source, confined=True)
@@ -191,6 +193,24 @@ def _needs_trust(entry: LayerValue, own_models: set[str]) -> bool:
     if path[0] in ("agents", "prompt") and path[-1] in ("system", "append") and leaves_folder(entry.value, entry):
         return True
     return any(_covers(name.split("."), path) for name in PROTECTED)
+
+
+def _widens(entry: LayerValue, merged: Mapping[tuple[str, ...], LayerValue]) -> bool:
+    """Return whether a project sets a limit above the one that counts without it."""
+    if not any(_covers(name.split("."), entry.path) for name in LIMITS) or not isinstance(entry.value, (int, float)):
+        return False
+    section, name = entry.path
+    default = getattr(getattr(_DEFAULTS, section), name)
+    own = merged[entry.path].value if entry.path in merged else default
+    return isinstance(own, (int, float)) and entry.value > own
+
+
+def _is_foreign(entry: LayerValue) -> bool:
+    """Return whether another user of this machine wrote the file."""
+    from loom.tools.workspace import is_foreign
+
+    document = entry.source.document
+    return document is not None and is_foreign(document.file)
 
 
 def _covers(pattern: Sequence[str], path: tuple[str, ...]) -> bool:

@@ -24,6 +24,7 @@ Bytes: TypeAlias = Annotated[int, Meta(ge=1, le=MANY_BYTES)]
 Tokens: TypeAlias = Annotated[int, Meta(ge=1, le=1_000_000_000)]
 Seconds: TypeAlias = Annotated[float, Meta(ge=0.1, le=86_400)]
 Temperature: TypeAlias = Annotated[float, Meta(ge=0, le=2)]
+Dollars: TypeAlias = Annotated[float, Meta(ge=0, le=FEW)]
 HttpUrl: TypeAlias = Annotated[Url, Meta(extra={"schemes": ("http", "https")})]
 ApprovalAction: TypeAlias = Literal["allow", "ask", "deny"]
 AgingMode: TypeAlias = Literal["stepped", "every-turn", "off"]
@@ -53,6 +54,15 @@ class CapabilityOverrides(Section, frozen=True, kw_only=True):
     accepts: Annotated[tuple[str, ...] | None, about('Media types that it accepts, such as `"image/png"`.')] = None
     context_tokens: Annotated[Tokens | None, about("The size of its context window.")] = None
     max_output_tokens: Annotated[Tokens | None, about("The longest answer that it can generate.")] = None
+
+
+class PriceEntry(Section, frozen=True, kw_only=True):
+    """What a model costs, in US dollars per million tokens. Without it the built-in price list decides."""
+
+    input: Annotated[Dollars | None, about("Tokens that are sent.")] = None
+    output: Annotated[Dollars | None, about("Tokens that are generated.")] = None
+    cache_read: Annotated[Dollars | None, about("Tokens read from the cache; unset means `input`.")] = None
+    cache_write: Annotated[Dollars | None, about("Tokens written to the cache; unset means `input`.")] = None
 
 
 class ModelEntry(Section, frozen=True, kw_only=True):
@@ -97,6 +107,7 @@ class ModelEntry(Section, frozen=True, kw_only=True):
         default_factory=dict[str, Secret]
     )
     capabilities: Annotated[CapabilityOverrides, about("Facts that override the catalogue.")] = CapabilityOverrides()
+    price: Annotated[PriceEntry, about("Its price, also at a local address.")] = PriceEntry()
 
 
 class ApprovalRule(Section, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -325,6 +336,11 @@ class ServerSettings(Section, frozen=True, kw_only=True):
     )
     allowed_hosts: Annotated[tuple[str, ...], about("Accepted Host headers, besides its own address.")] = ()
     allowed_origins: Annotated[tuple[str, ...], about("Origins of other web pages that may use the API.")] = ()
+    trusted_proxies: Annotated[
+        tuple[str, ...], about("Addresses or networks of reverse proxies whose X-Forwarded headers are believed.")
+    ] = ()
+    tls_cert: Annotated[str, about("The file with the TLS certificate chain (PEM): serve https.")] = ""
+    tls_key: Annotated[str, about("The file with the private key of that certificate (PEM).")] = ""
     max_upload_bytes: Annotated[Bytes, about("The largest upload.")] = 67_108_864
 
 
@@ -459,6 +475,22 @@ REMOVED: Final = {
 }
 """Keys of earlier versions, and what to do about each. They are warnings."""
 
+LIMITS: Final = (
+    "images.max_per_message",
+    "images.max_size_bytes",
+    "images.max_per_session",
+    "images.max_side",
+    "images.max_pixels",
+    "images.max_frames",
+    "documents.max_pdf_bytes",
+    "documents.max_office_bytes",
+    "documents.max_text_bytes",
+    "documents.max_expanded_bytes",
+    "documents.pages_per_read",
+    "documents.dpi",
+    "audio.max_size_bytes",
+)
+"""Limits that a project file may lower, but raise only in a trusted folder."""
 PROTECTED: Final = (
     "home",
     "trusted_folders",

@@ -50,7 +50,12 @@ def create_app(runtime: Runtime, *, auth: Auth | None = None) -> App:
 
     inner = Starlette(routes=_routes(daemon), lifespan=lifespan, exception_handlers={HTTPException: _http_error})
     server = config.server
-    guarded = Guard(socket_app(daemon, inner), hosts=server.allowed_hosts, origins=server.allowed_origins)
+    guarded = Guard(
+        socket_app(daemon, inner),
+        hosts=server.allowed_hosts,
+        origins=server.allowed_origins,
+        proxies=server.trusted_proxies,
+    )
     return App(daemon, BodyDrain(guarded))
 
 

@@ -12,10 +12,20 @@ import msgspec
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 
-from loom.daemon.problems import JSON, InvalidBody, UnreadableRequest, WrongType, error_response, internal_error
+from loom.daemon.problems import (
+    JSON,
+    Forbidden,
+    InvalidBody,
+    UnreadableRequest,
+    WrongType,
+    error_response,
+    internal_error,
+)
 from loom.daemon.services import Daemon
+from loom.daemon.sign_in import OWNER, Identity, Visitor
 from loom.daemon.uploads import body_bytes
 from loom.errors import ContentError, LoomError
+from loom.store.accounts import AccountRole
 
 MAX_JSON_BYTES: Final = 4_000_000
 _GONE: Final = 499
@@ -29,11 +39,13 @@ B = TypeVar("B")
 class Call(Generic[Q, B]):
     """One request, read. `query` and `body` are of the types that the table names."""
 
-    def __init__(self, daemon: Daemon, request: Request, query: Q, body: B) -> None:
+    def __init__(self, daemon: Daemon, request: Request, query: Q, body: B, identity: Identity) -> None:
         self.daemon = daemon
         self.request = request
         self.query = query
         self.body = body
+        self.identity = identity
+        """Who sent it; on open routes, which do not look at it, the owner."""
 
     def path(self, name: str) -> str:
         return cast("str", self.request.path_params[name])
@@ -41,6 +53,10 @@ class Call(Generic[Q, B]):
     @property
     def client(self) -> str:
         return client_of(self.request)
+
+    @property
+    def visitor(self) -> Visitor:
+        return visitor_of(self.request)
 
 
 Handle: TypeAlias = Callable[[Call[Any, Any]], Awaitable[Any]]
@@ -70,6 +86,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Request headers that it heeds."""
     is_open: bool = False
     """Whether it needs no token."""
+    needs: AccountRole | None = None
+    """The role that it takes; None: `viewer` to read, `user` to change something."""
     is_listed: bool = True
     """Whether the OpenAPI document names it."""
 
@@ -80,6 +98,11 @@ def client_of(request: Request) -> str:
 
 def headers_of(request: Request) -> dict[str, str]:
     return {name.lower(): value for name, value in request.headers.items()}
+
+
+def visitor_of(request: Request) -> Visitor:
+    is_secure = request.url.scheme in ("https", "wss")
+    return Visitor(headers=headers_of(request), client=client_of(request), is_secure=is_secure)
 
 
 def endpoint(daemon: Daemon, route: Route) -> AsgiEndpoint:
@@ -109,14 +132,20 @@ async def _dispatch_guarded(daemon: Daemon, route: Route, request: Request) -> R
 
 
 async def _dispatch(daemon: Daemon, route: Route, request: Request) -> Response:
+    identity = OWNER
     if not route.is_open:
-        daemon.auth.check(request.method, headers_of(request), client_of(request))
+        identity = await daemon.sign_in.check(request.method, visitor_of(request))
+        needed = route.needs or ("viewer" if route.method in ("GET", "HEAD") else "user")
+        if not identity.may(needed):
+            raise Forbidden(
+                f"This needs the role {needed}; {identity.name} is a {identity.role}.", hint="Ask an administrator."
+            )
     query = _query(request, route.query) if route.query is not None else None
     if route.body is None:
-        found = await route.handle(Call(daemon, request, query, None))
+        found = await route.handle(Call(daemon, request, query, None, identity))
     else:
         async with json_body(daemon, request, route.body) as body:
-            found = await route.handle(Call(daemon, request, query, body))
+            found = await route.handle(Call(daemon, request, query, body, identity))
     if isinstance(found, Response):
         return found
     if found is None:

@@ -17,7 +17,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from loom.daemon.problems import Forbidden, error_response
 from loom.daemon.rate_limits import Rate, RateBuckets
-from loom.errors import LoomError
+from loom.errors import ConfigError, LoomError
 
 MESSAGES: Final = Rate(per_second=100, burst=1_000)
 UPLOADS: Final = Rate(per_second=20, burst=200)
@@ -40,9 +40,13 @@ _MISDIRECTED: Final = 4003
 class Guard:
     """An ASGI application around another."""
 
-    def __init__(self, app: ASGIApp, *, hosts: Sequence[str] = (), origins: Sequence[str] = ()) -> None:
-        """`hosts` it answers to besides its own address; `origins` of other pages that may call it."""
+    def __init__(
+        self, app: ASGIApp, *, hosts: Sequence[str] = (), origins: Sequence[str] = (), proxies: Sequence[str] = ()
+    ) -> None:
+        """`hosts` it answers to besides its own address; `origins` of other pages that may call it; `proxies` whose
+        word about client and scheme is taken."""
         self._app = app
+        self._proxies = tuple(_network(proxy) for proxy in proxies)
         self._hosts = frozenset(host.strip().lower() for host in hosts)
         self._origins = frozenset(origin.strip().lower().rstrip("/") for origin in origins)
 
@@ -51,6 +55,7 @@ class Guard:
             await self._app(scope, receive, send)
             return
         headers = Headers(scope=scope)
+        scope = self._behind_proxy(scope, headers)
         try:
             self._check_host(scope, headers)
             foreign = self._check_origin(headers)
@@ -64,6 +69,26 @@ class Guard:
             await _preflight(foreign, send)
             return
         await self._app(scope, receive, _careful(send, foreign))
+
+    def _behind_proxy(self, scope: Scope, headers: Headers) -> Scope:
+        """Return the scope with the client and the scheme that a trusted proxy names. Of several hops the last one
+        counts that is not such a proxy itself: what stands before it anybody could have written."""
+        client: Any = scope.get("client")
+        if not self._proxies or client is None or not self._is_proxy(client[0]):
+            return scope
+        hops = [hop.strip() for line in headers.getlist("x-forwarded-for") for hop in line.split(",")]
+        strangers = [hop for hop in hops if not self._is_proxy(hop)]
+        found = {"client": (strangers[-1][:100], 0)} if strangers else {}
+        secure = (headers.getlist("x-forwarded-proto") or [""])[-1].rpartition(",")[2].strip().lower() == "https"
+        scheme = ("wss" if scope["type"] == "websocket" else "https") if secure else scope["scheme"]
+        return {**scope, **found, "scheme": scheme}
+
+    def _is_proxy(self, address: str) -> bool:
+        try:
+            found = ipaddress.ip_address(address)
+        except ValueError:
+            return False
+        return any(found in network for network in self._proxies)
 
     def _check_host(self, scope: Scope, headers: Headers) -> None:
         written = headers.getlist("host")
@@ -127,6 +152,16 @@ def _place(url: str) -> tuple[str, int | None] | None:
     if not host or parts.path or parts.query or parts.fragment or "@" in parts.netloc or "\\" in url:
         return None
     return host, port
+
+
+def _network(written: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(written.strip(), strict=False)
+    except ValueError:
+        raise ConfigError(
+            f"server.trusted_proxies: {written[:80]!r} is neither an address nor a network.",
+            hint="Such as 127.0.0.1 or 10.0.0.0/8.",
+        ) from None
 
 
 def _is_loopback(address: str) -> bool:

@@ -1,53 +1,87 @@
-"""The way in: one-time links, the password, a new token."""
+"""Signing in: one-time links, password, keys; the browsers that are signed in; a new token."""
 
 from __future__ import annotations
 
 from starlette.responses import RedirectResponse, Response
 
-from loom.api_types import AuthMethods, Login, LoginLink, Token
+from loom.api_types import AuthMethods, Login, LoginLink, LoginList, LoginView, Token, UserView
 from loom.daemon.dispatch import Call, json_response
 from loom.daemon.problems import Forbidden, Unauthorised
+from loom.errors import NotFound
+from loom.store.accounts import OWNER_NAME
 
 
 async def auth_info(call: Call[None, None]) -> AuthMethods:
-    """Whether a password opens it; asked by the page before anybody has come in."""
-    return AuthMethods(call.daemon.auth.has_password)
+    """Return whether a password or key signs in; the page asks before anyone has."""
+    return AuthMethods(await call.daemon.sign_in.has_form())
 
 
 async def login(call: Call[None, Login]) -> Response:
-    auth = call.daemon.auth
-    if not auth.has_password:
+    sign_in = call.daemon.sign_in
+    if not await sign_in.has_form():
         raise Forbidden("No password is configured.", hint="Open the link that `loom web` prints.")
-    if not auth.is_password(call.body.password, call.client):
-        raise Unauthorised("That is not the password.")
-    headers = {"Set-Cookie": auth.cookie(secure=_is_secure(call), by_password=True)}
-    return json_response(AuthMethods(password=True), 200, headers)
+    cookie = await sign_in.sign_in(call.body.password, call.visitor)
+    if cookie is None:
+        raise Unauthorised("Wrong password or key.")
+    return json_response(AuthMethods(password=True), 200, {"Set-Cookie": cookie})
 
 
-async def logout(_: Call[None, None]) -> Response:
-    """This browser forgets the cookie."""
-    headers = {"Set-Cookie": "loom=; HttpOnly; SameSite=Strict; Path=/; Max-Age=0", "Cache-Control": "no-store"}
+async def logout(call: Call[None, None]) -> Response:
+    """Sign this browser out: its cookie is refused from now on, whoever kept a copy."""
+    if call.identity.login:
+        await call.daemon.sign_in.close(call.identity.login)
+    headers = {"Set-Cookie": call.visitor.set_cookie(""), "Cache-Control": "no-store"}
     return Response(status_code=204, headers=headers)
 
 
+async def get_me(call: Call[None, None]) -> UserView:
+    found = call.identity
+    return UserView(found.name, found.role)
+
+
+async def list_logins(call: Call[None, None]) -> LoginList:
+    """Return the browsers that are signed in: the caller's own, or all for an admin."""
+    runtime, me = call.daemon.runtime, call.identity
+    names = {account.id: account.name for account in await runtime.accounts.list()}
+    return LoginList(
+        tuple(
+            LoginView(
+                id=found.id,
+                user=names.get(found.account, OWNER_NAME),
+                address=found.address,
+                agent=found.agent,
+                created_at=found.created_at,
+                seen_at=found.seen_at,
+                current=found.id == me.login,
+            )
+            for found in await runtime.logins.list()
+            if me.is_admin or found.account == me.account
+        )
+    )
+
+
+async def close_login(call: Call[None, None]) -> None:
+    wanted, me = call.path("login"), call.identity
+    found = next((one for one in await call.daemon.runtime.logins.list() if one.id == wanted), None)
+    if found is None or not (me.is_admin or found.account == me.account):
+        raise NotFound("There is no such login.", hint="It was signed out already.")
+    await call.daemon.sign_in.close(wanted)
+
+
 async def link(call: Call[None, None]) -> LoginLink:
-    return LoginLink(f"/?t={call.daemon.auth.new_link()}")
+    return LoginLink(f"/?t={call.daemon.auth.new_link(call.identity.account)}")
 
 
 async def rotate_token(call: Call[None, None]) -> Token:
-    """The old token, its cookies, links and connections are refused from now on."""
+    """The old token and the owner's logins, links and connections are refused from now on."""
     return Token(await call.daemon.auth.rotate())
 
 
-def redeem_link(call: Call[None, None], word: str) -> Response:
-    """The link leads here: a cookie for this browser, and an address without the word in it."""
-    if not call.daemon.auth.redeem(word):
-        if "text/html" in call.request.headers.get("accept", ""):  # the page says how to come in, where need be
+async def redeem_link(call: Call[None, None], word: str) -> Response:
+    """Sign the browser in that opens a link, and lead it to an address without the word in it."""
+    cookie = await call.daemon.sign_in.redeem(word, call.visitor)
+    if cookie is None:
+        if "text/html" in call.request.headers.get("accept", ""):  # the page says how to sign in, where need be
             return RedirectResponse("/", 303, {"Cache-Control": "no-store"})
         raise Unauthorised("This link has been used, or is too old.", hint="Make a new one: loom web")
-    headers = {"Set-Cookie": call.daemon.auth.cookie(secure=_is_secure(call)), "Cache-Control": "no-store"}
-    return RedirectResponse("/", 303, headers)
-
-
-def _is_secure(call: Call[None, Login] | Call[None, None]) -> bool:
-    return call.request.url.scheme == "https"
+    return RedirectResponse("/", 303, {"Set-Cookie": cookie, "Cache-Control": "no-store"})

@@ -214,7 +214,8 @@ async def list_approvals(call: Call[None, None]) -> ApprovalList:
 
 
 async def answer_approval(call: Call[None, ApprovalAnswer]) -> None:
-    await call.daemon.turns.answer(call.path("session"), call.path("approval"), call.body.answer, call.body.reason)
+    by = call.identity.name if call.identity.account else ""
+    await call.daemon.turns.answer(call.path("session"), call.path("approval"), call.body.answer, call.body.reason, by)
 
 
 async def events(call: Call[EventQuery, None]) -> Response:

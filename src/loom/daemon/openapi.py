@@ -29,6 +29,7 @@ _PATHS: Final = {
     "approval": ("The id of an approval.", {"type": "string", "minLength": 1}),
     "process": ("The number of a background process.", {"type": "string", "minLength": 1}),
     "provider": ("The name of a service.", {"type": "string", "minLength": 1}),
+    "login": ("The id of a login.", {"type": "string", "minLength": 1}),
 }
 
 

@@ -57,7 +57,7 @@ async def get_index(call: Call[None, None]) -> Response:
     """`/`, and `/?t=…`, which lets a browser in once."""
     word = call.request.query_params.get("t")
     if word is not None:
-        return redeem_link(call, word)
+        return await redeem_link(call, word)
     try:
         return await _file(call, WEB / "index.html", "no-cache")
     except NotFound:

@@ -1,4 +1,4 @@
-"""Rate limits: concurrent requests and requests per second, for each client."""
+"""Rate limits for requests, and backoff for credentials that are guessed."""
 
 from __future__ import annotations
 
@@ -11,6 +11,9 @@ import msgspec
 from loom.daemon.problems import TooMany
 
 MAX_CLIENTS: Final = 10_000
+FREE_GUESSES: Final = 10
+FIRST_WAIT_SECONDS: Final = 5.0
+FORGIVEN_SECONDS: Final = 3_600.0
 
 
 class Rate(msgspec.Struct, frozen=True, kw_only=True):
@@ -44,3 +47,43 @@ class RateBuckets:
     def _tokens_left(self, key: str) -> float:
         left, since = self._buckets.get(key, (float(self._rate.burst), 0.0))
         return min(float(self._rate.burst), left + (time.monotonic() - since) * self._rate.per_second)
+
+
+class _Guesses(msgspec.Struct):
+    count: int = 0
+    last: bytes = b""
+    until: float = 0.0
+    at: float = 0.0
+
+
+class Attempts:
+    """Wrong credentials, by key. After a few, each further one doubles the time until the next is looked at. The same
+    wrong one again is no new guess: a program with an old token locks nobody out."""
+
+    def __init__(self) -> None:
+        self._known: OrderedDict[str, _Guesses] = OrderedDict()
+
+    def check(self, key: str) -> None:
+        """Raise TooMany while the time is not over."""
+        left = self._known[key].until - time.monotonic() if key in self._known else 0.0
+        if left > 0:
+            raise TooMany("Too many wrong attempts to sign in.", retry_after=left)
+
+    def fail(self, key: str, guess: bytes, *, free: int = FREE_GUESSES, max_seconds: float) -> None:
+        """Count a wrong credential; `guess` is a hash of it."""
+        now = time.monotonic()
+        found = self._known.setdefault(key, _Guesses())
+        self._known.move_to_end(key)
+        if len(self._known) > MAX_CLIENTS:
+            self._known.popitem(last=False)
+        if found.last == guess:
+            return
+        if now - found.at > FORGIVEN_SECONDS:
+            found.count = 0
+        found.count += 1
+        found.last, found.at = guess, now
+        if found.count >= free:
+            found.until = now + min(max_seconds, FIRST_WAIT_SECONDS * 2.0 ** min(found.count - free, 20))
+
+    def forgive(self, key: str) -> None:
+        self._known.pop(key, None)

@@ -11,10 +11,12 @@ import os
 import secrets
 import signal
 import socket
+import ssl
 import sys
 import threading
 from collections.abc import AsyncGenerator, Callable, Generator
 from contextlib import asynccontextmanager, contextmanager, suppress
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -24,6 +26,7 @@ from loom.api_types import RunningDaemon
 from loom.config import Config, load_config, redact
 from loom.daemon.app import App, create_app
 from loom.daemon.auth import open_auth
+from loom.daemon.connections import AcceptFailures, PatientProtocol
 from loom.errors import ConfigError, LoomError
 from loom.runtime import Runtime
 from loom.tools.sandbox import forbid_dumps
@@ -99,14 +102,17 @@ async def serve(
     port = config.server.port if port is None else port
     password = config.secret("server", "password")
     check_bind(host, password)
+    tls = tls_files(config)
     with _only_one(config), listen(host, port) as listener:
         async with Runtime.open(config, tools="all") as runtime:
             app = create_app(runtime, auth=open_auth(config.token_file(), password=password))
-            url = _url(listener)
-            page = f"{_url(listener, from_elsewhere=True)}/?t={app.daemon.auth.new_link()}"
+            url = _url(listener, is_secure=tls is not None)
+            elsewhere = _url(listener, is_secure=tls is not None, from_elsewhere=True)
+            page = f"{elsewhere}/?t={app.daemon.auth.new_link()}"
             listening = Listening(url, page)
-            server = _Server(_uvicorn(app, log_level), app, lambda: on_listening(listening))
-            with _publish_address(config, url):
+            server = _Server(_uvicorn(app, log_level, tls), app, lambda: on_listening(listening))
+            asyncio.get_running_loop().set_exception_handler(AcceptFailures().handle)
+            with _publish_address(config, url, str(tls[0].absolute()) if tls else ""):
                 async with _rotating(app):
                     await server.serve([listener])
 
@@ -157,11 +163,31 @@ class _Server(uvicorn.Server):
         await super().shutdown(sockets)
 
 
-def _uvicorn(app: App, log_level: str) -> uvicorn.Config:
+def tls_files(config: Config) -> tuple[Path, Path] | None:
+    """Return certificate and key, if https is configured. Raises ConfigError where they cannot be used."""
+    server = config.server
+    if not server.tls_cert and not server.tls_key:
+        return None
+    if not server.tls_cert or not server.tls_key:
+        raise ConfigError("TLS needs both a certificate and its key.", hint="Set server.tls_cert and server.tls_key.")
+    files = Path(server.tls_cert).expanduser(), Path(server.tls_key).expanduser()
+    try:
+        ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER).load_cert_chain(*files, password="")
+    except (OSError, ssl.SSLError, ValueError) as error:
+        raise ConfigError(
+            f"The TLS certificate or key cannot be used: {error}.",
+            hint="Both are PEM files; the key belongs to the first certificate and has no passphrase.",
+        ) from None
+    return files
+
+
+def _uvicorn(app: App, log_level: str, tls: tuple[Path, Path] | None) -> uvicorn.Config:
     return uvicorn.Config(
         app,
+        ssl_certfile=tls[0] if tls else None,
+        ssl_keyfile=tls[1] if tls else None,
         lifespan="on",
-        http="h11",  # whatever else is installed: no other bounds the size of headers
+        http=PatientProtocol,  # on h11, whatever else is installed: no other bounds the size of headers
         log_config=None,
         log_level=log_level,
         access_log=False,
@@ -201,13 +227,14 @@ def listen(host: str, port: int) -> Generator[socket.socket]:
         listener.close()
 
 
-def _url(listener: socket.socket, *, from_elsewhere: bool = False) -> str:
+def _url(listener: socket.socket, *, is_secure: bool, from_elsewhere: bool = False) -> str:
     """The address for clients on this machine, or on others. Numeric: a name would first have to be allowed."""
     host, port = listener.getsockname()[:2]
     if host in _EVERYWHERE:
         here = _EVERYWHERE[host]
         host = (_own_address(socket.AddressFamily(listener.family)) or here) if from_elsewhere else here
-    return f"http://[{host}]:{port}" if ":" in host else f"http://{host}:{port}"
+    scheme = "https" if is_secure else "http"
+    return f"{scheme}://[{host}]:{port}" if ":" in host else f"{scheme}://{host}:{port}"
 
 
 def _own_address(family: socket.AddressFamily) -> str:
@@ -250,7 +277,7 @@ def _only_one(config: Config) -> Generator[None]:
 
 
 @contextmanager
-def _publish_address(config: Config, url: str) -> Generator[None]:
+def _publish_address(config: Config, url: str, certificate: str) -> Generator[None]:
     """Where clients on this machine find it."""
     file = config.daemon_file()
     scratch = file.with_name(f".{file.name}-{secrets.token_hex(8)}")
@@ -258,7 +285,7 @@ def _publish_address(config: Config, url: str) -> Generator[None]:
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         descriptor = os.open(scratch, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         with os.fdopen(descriptor, "wb") as opened:
-            opened.write(msgspec.json.encode(RunningDaemon(os.getpid(), url)))
+            opened.write(msgspec.json.encode(RunningDaemon(os.getpid(), url, certificate)))
         scratch.replace(file)
     except OSError as error:
         raise ConfigError(f"The state folder cannot be written: {os.strerror(error.errno or 0)}.") from None

@@ -12,6 +12,7 @@ from loom.daemon.gateway.clients import GatewayClients
 from loom.daemon.guard import RateLimits
 from loom.daemon.metrics import Metrics
 from loom.daemon.readiness import Readiness
+from loom.daemon.sign_in import SignIn
 from loom.daemon.turns import Turns
 from loom.daemon.uploads import MemoryBudget
 from loom.runtime import Runtime
@@ -26,6 +27,7 @@ class Daemon:
         self.library = runtime.library
         self.intake = runtime.library.intake
         self.auth = auth
+        self.sign_in = SignIn(auth, runtime.accounts, runtime.logins)
         self.bus = open_bus(runtime.config)
         self.turns = Turns(runtime, self.bus)
         self.feeds = Feeds(runtime, self.bus)

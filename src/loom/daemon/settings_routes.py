@@ -53,7 +53,7 @@ async def get_readiness(call: Call[None, None]) -> Status:
         raise NotReady("The daemon is starting or stopping.")
     if problem := await call.daemon.readiness.problem():
         raise NotReady(problem)
-    return Status("ok")
+    return Status("ok", () if call.daemon.bus.is_up else ("bus",))
 
 
 async def version(_: Call[None, None]) -> Version:

@@ -28,6 +28,7 @@ from loom.daemon.feeds import Watch
 from loom.daemon.previews import INLINE_BYTES
 from loom.daemon.problems import InvalidBody, TooMany, UnreadableRequest, error_response
 from loom.daemon.session_list import ListedSession, SessionList
+from loom.daemon.sign_in import Identity, Visitor
 from loom.errors import LoomError
 from loom.runtime.plan_table import problem_text
 
@@ -91,8 +92,9 @@ class StrictPacket(_Packet):
 class Connection:
     """A client that was let in."""
 
-    def __init__(self, sid: str, transport: str) -> None:
+    def __init__(self, sid: str, transport: str, identity: Identity) -> None:
         self.sid = sid
+        self.identity = identity
         self.transport = transport
         """Its id below Socket.IO."""
         self.watches: dict[str, asyncio.Task[None]] = {}
@@ -126,6 +128,7 @@ class Sockets:
         self._server.on("leave", self._leave, namespace=NAMESPACE)
         self._roll = SessionList(daemon.runtime.dispatch, daemon.bus, self._show)
         daemon.auth.on_rotate.append(self.drop_all)
+        daemon.sign_in.on_close.append(self.drop)
         daemon.feeds.on_stop.append(self.stop)
 
     @property
@@ -139,6 +142,15 @@ class Sockets:
             await self._server.disconnect(seat.sid, NAMESPACE)
         for transport in list(self._server.eio.sockets):
             await self._shut(transport)
+
+    async def drop(self, ids: frozenset[str]) -> None:
+        """Disconnect what belongs to these logins and accounts. Readers of server-sent events all come back, and are
+        checked then."""
+        self._daemon.feeds.end_all()
+        for seat in list(self._seats.values()):
+            if not ids.isdisjoint((seat.identity.login, seat.identity.account)):
+                await self._server.disconnect(seat.sid, NAMESPACE)
+                await self._shut(seat.transport)
 
     async def stop(self) -> None:
         await self.drop_all()
@@ -178,16 +190,21 @@ class Sockets:
         scope: Scope = environ["asgi.scope"]
         headers = {name.decode("latin-1"): value.decode("latin-1") for name, value in scope["headers"]}
         token = cast("dict[str, object]", auth).get("token", "") if isinstance(auth, dict) else ""
-        client = scope["client"][0] if scope.get("client") else ""
+        visitor = Visitor(
+            headers=headers,
+            client=scope["client"][0] if scope.get("client") else "",
+            is_secure=scope["scheme"] in ("https", "wss"),
+            token=token if isinstance(token, str) else "",
+        )
         try:
-            is_admitted = isinstance(token, str) and self._daemon.auth.is_allowed(headers, token=token, client=client)
+            identity = await self._daemon.sign_in.identify(visitor) if isinstance(token, str) else None
         except TooMany as error:
             raise Turned(error.message, {"code": error.code, "hint": error.hint}) from None
-        if not is_admitted:
+        if identity is None:
             hint = "Give the daemon's token as auth: {token}, or open the link of `loom web`."
-            raise Turned("This needs the daemon's token.", {"code": "auth.required", "hint": hint})
+            raise Turned("Sign in first.", {"code": "auth.required", "hint": hint})
         transport = self._server.manager.eio_sid_from_sid(sid, NAMESPACE)
-        self._seats[sid] = Connection(sid, transport)
+        self._seats[sid] = Connection(sid, transport, identity)
 
     async def _disconnect(self, sid: str, reason: str = "") -> None:
         seat = self._seats.pop(sid, None)
@@ -258,6 +275,10 @@ class Sockets:
             self._strangers = {sid: self._strangers.get(sid, now) for sid in unknown}
             for sid in [sid for sid, since in self._strangers.items() if now - since > STRANGER_SECONDS]:
                 await self._shut(sid)
+            try:
+                await self._daemon.sign_in.drop_revoked()
+            except LoomError as error:
+                _log.warning("logins could not be read: %s", error.code)
 
     async def _shut(self, transport: str) -> None:
         """Close it from our side, too: a client that does not answer would keep it open."""

@@ -163,10 +163,11 @@ class Turns:
         self._bus.publish(BusMessage("request", session_id))
 
     async def answer(
-        self, session_id: str, approval: str, answer: Literal["once", "always", "deny"], reason: str = ""
+        self, session_id: str, approval: str, answer: Literal["once", "always", "deny"], reason: str = "", by: str = ""
     ) -> None:
+        """Answer a pending approval; `by` is the user who does."""
         session = await self._runtime.library.open(session_id)
-        await session.answer(approval, answer, reason)
+        await session.answer(approval, answer, reason, by=by)
         self._bus.publish(BusMessage("request", session_id))
         self._begin(session)  # where its turn was left open, it goes on
 

@@ -70,6 +70,7 @@ from loom.runtime.record import SessionStores, StoredRecord
 from loom.runtime.servers import approval_rule, mcp_servers, sandbox_for, tool_hooks
 from loom.runtime.session import LocalSession
 from loom.sampling import Sampling
+from loom.store.accounts import Accounts
 from loom.store.commands import Commands
 from loom.store.database import Database, open_database
 from loom.store.derived import DerivedCache
@@ -78,6 +79,7 @@ from loom.store.forest import Forest
 from loom.store.gateway import GatewayRecords
 from loom.store.journal import Journal
 from loom.store.leases import Leases
+from loom.store.logins import Logins
 from loom.store.media import MediaStore, open_media
 from loom.store.media_text import MediaTexts
 from loom.store.model_facts import ModelFacts
@@ -133,6 +135,8 @@ class Runtime:
         self.queue: Final = MessageQueue(database)
         self.leases: Final = Leases(database)
         self.requests: Final = Commands(database)
+        self.accounts: Final = Accounts(database)
+        self.logins: Final = Logins(database)
         self.holder: Final = ProcessIdentity()
         self._stores = SessionStores(
             sessions=self.sessions,
@@ -482,7 +486,7 @@ class Runtime:
         if not self._options.instructions:
             return Instructions()
         own = user_folder(self.config.provenance.environ, workspace)
-        return await asyncio.to_thread(read_instructions, workspace, own)
+        return await asyncio.to_thread(read_instructions, workspace, own, self.config.is_trusted)
 
     def services(self, tools: Collection[str] | None = None, own: Mapping[str, Tool] | None = None) -> Services:
         """Return what sessions are given that may use `tools` (None: all), and `own` ones besides the runtime's."""

@@ -14,7 +14,7 @@ import msgspec
 from loom.config import Config
 from loom.config.schema import ModelEntry
 from loom.errors import ConfigError
-from loom.models import Model, Usage
+from loom.models import Model, Price, Usage
 from loom.providers import catalog
 from loom.runtime.custom_provider import REGISTERED, Answering, custom_model
 from loom.sampling import OPTION_NAMES, Sampling
@@ -56,10 +56,25 @@ def resolve_model(reference: str, config: Config, own: Mapping[str, Answering] =
         }
     )
     overrides = msgspec.structs.replace(
-        overrides, base_url=config.secret("models", reference, "base_url"), detail=entry.detail
+        overrides,
+        base_url=config.secret("models", reference, "base_url"),
+        detail=entry.detail,
+        price=_price_of(entry),
     )
     written = f"{entry.provider}/{entry.model or reference}" if entry.provider else entry.model or reference
     return msgspec.structs.replace(catalog.model(written, overrides), alias=reference)
+
+
+def _price_of(entry: ModelEntry) -> Price | None:
+    stated = entry.price
+    if stated.input is None and stated.output is None:
+        return None
+    return Price(
+        input=stated.input or 0.0,
+        output=stated.output or 0.0,
+        cache_read=stated.cache_read,
+        cache_write=stated.cache_write,
+    )
 
 
 def _platform_of(name: str, config: Config) -> str:

@@ -245,3 +245,14 @@ def _true_path(descriptor: int, wanted: Path) -> Path:
     if not os.path.samestat(os.fstat(descriptor), path.stat()):
         raise Unreadable(f"{wanted.name} changed while it was opened", name=wanted.name, hint="Try again.")
     return path
+
+
+def is_foreign(file: Path) -> bool:
+    """Return whether a file belongs to another user of this machine, neither this one nor root. Raises nothing: what is
+    gone belongs to nobody."""
+    if os.name != "posix":
+        return False
+    try:
+        return file.stat().st_uid not in (os.getuid(), 0)
+    except OSError:
+        return False

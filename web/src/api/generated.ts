@@ -10,6 +10,7 @@ export interface ApprovalAnswered {
   approval: string;
   answer: "always" | "deny" | "once";
   reason?: string;
+  by?: string;
 }
 
 export interface ApprovalList {
@@ -39,7 +40,7 @@ export interface AudioLimits {
   max_size_bytes: number;
 }
 
-/** `password`: whether `POST /v1/login` is open. */
+/** `password`: whether `POST /v1/login` takes a password or a user's key. */
 export interface AuthMethods {
   password: boolean;
 }
@@ -348,6 +349,21 @@ export interface Login {
 /** Opens the web client once. */
 export interface LoginLink {
   url: string;
+}
+
+export interface LoginList {
+  logins: LoginView[];
+}
+
+/** A browser that is signed in. `current` is the one that asks. */
+export interface LoginView {
+  id: string;
+  user: string;
+  address: string;
+  agent: string;
+  created_at: number;
+  seen_at: number;
+  current: boolean;
 }
 
 /** `media_type` comes from the bytes, never from a suffix. `source` is provenance and is never read again. */
@@ -814,8 +830,10 @@ export interface SessionView {
   agent?: string;
 }
 
+/** `degraded` names parts that are away while the daemon works on without them. */
 export interface Status {
   status: string;
+  degraded?: string[];
 }
 
 export interface StepPriced {
@@ -1047,6 +1065,12 @@ export interface UsageTotals {
   answers: number;
   usage: Usage;
   usd: number | null;
+}
+
+/** A user of this daemon. */
+export interface UserView {
+  name: string;
+  role: "admin" | "user" | "viewer";
 }
 
 export interface Version {

@@ -2,7 +2,7 @@
 import type { ApprovalRequested as ApprovalEvent, PlanCell, SessionView } from "./generated";
 
 export type {
-  ConfigView, DescriptionView, History, KeyView, LastRow, ListedSession as Listed, MediaText, MediaView, MessageView, ModelView, EventImage as Picture, PlanView as Plan, PlanCell, PlanModel, PlanRow, PostedMessage as Posted, QueuedView,
+  ConfigView, DescriptionView, History, KeyView, LastRow, ListedSession as Listed, LoginView, MediaText, MediaView, MessageView, ModelView, EventImage as Picture, PlanView as Plan, PlanCell, PlanModel, PlanRow, PostedMessage as Posted, QueuedView,
   SampleView, SearchResult, SessionPage, SessionView, TreeView as Tree, TreeNode, Usage,
 } from "./generated";
 

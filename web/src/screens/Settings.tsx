@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { request, ApiError } from "../api/http";
-import type { KeyView, ModelView } from "../api/types";
+import type { KeyView, LoginView, ModelView } from "../api/types";
 import { Dialog } from "../parts/Dialog";
 import { config, defaultModel, dialog, models } from "../state/app";
 import { canNotify, notifies, setNotifies } from "../state/notifications";
@@ -17,6 +17,7 @@ export function Settings() {
         <Appearance />
         <Notifications />
         <Keys />
+        <Logins />
         <Models />
         <Limits />
       </div>
@@ -117,6 +118,41 @@ function KeyRow({ info, onChange }: { info: KeyView; onChange: () => void }) {
       {words.value && <p role="alert" class="danger">{words.value}</p>}
     </li>
   );
+}
+
+function Logins() {
+  const logins = useSignal<LoginView[]>([]);
+  const load = (): Promise<void> => request<{ logins: LoginView[] }>("/logins").then((found) => void (logins.value = found.logins), report);
+  useEffect(() => void load(), []);
+  const close = (id: string): void => void request(`/logins/${id}`, { method: "DELETE" }).then(load, report);
+  const signOut = (): void => void request("/logout", { method: "POST" }).then(() => location.reload(), report);
+  return (
+    <section>
+      <h3>Signed-in browsers</h3>
+      <ul class="keys">
+        {logins.value.map((one) => (
+          <li key={one.id}>
+            <div class="key-line">
+              <strong>{browserName(one.agent)}</strong>
+              <span class="dim">{one.user} · {one.address} · last seen {new Date(one.seen_at * 1000).toLocaleString()}</span>
+              <span class="spring" />
+              {one.current
+                ? <button type="button" class="chip" onClick={signOut}>Sign out</button>
+                : <button type="button" class="chip danger" aria-label={`Sign out ${browserName(one.agent)} at ${one.address}`} onClick={() => close(one.id)}>Sign out</button>}
+            </div>
+          </li>
+        ))}
+      </ul>
+    </section>
+  );
+}
+
+/** A short name for a browser, from its User-Agent header. */
+export function browserName(agent: string): string {
+  const browser = /(Edg|OPR|Firefox|Chrome|Safari)\//.exec(agent)?.[1] ?? "Browser";
+  const system = /(Android|iPhone|iPad|Windows|Mac OS X|Linux)/.exec(agent)?.[1] ?? "";
+  const name = { Edg: "Edge", OPR: "Opera" }[browser] ?? browser;
+  return system ? `${name} on ${system === "Mac OS X" ? "macOS" : system}` : name;
 }
 
 function Models() {

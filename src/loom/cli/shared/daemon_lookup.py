@@ -25,11 +25,7 @@ _RESOLVED_HERE: Final = ("home", "model", "prompt")
 async def running_daemon(config: Config) -> DaemonConnection | None:
     """The daemon of this configuration's data folder; close the link when done."""
     client = await find(config)
-    if client is None:
-        return None
-    await client.close()
-    token = config.token_file().read_text(encoding="ascii").strip()
-    return DaemonConnection(client.url, token)
+    return client.connection if client is not None else None
 
 
 @asynccontextmanager

@@ -11,13 +11,13 @@ import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
 
-from loom.daemon.dispatch import Call, client_of, headers_of, json_response
+from loom.daemon.dispatch import Call, headers_of, json_response
 from loom.daemon.gateway.clients import GatewayClient
 from loom.daemon.gateway.exchange import Exchange, GatewayCall, GatewayFault
 from loom.daemon.gateway.models import gateway_model
 from loom.daemon.gateway.protocol import ANTHROPIC, CHAT, RESPONSES, GatewayProtocol
 from loom.daemon.gateway.targets import target_models
-from loom.daemon.problems import RequestError, status_of
+from loom.daemon.problems import Forbidden, RequestError, status_of
 from loom.daemon.uploads import body_bytes
 from loom.errors import LoomError, TooLarge
 from loom.importers.request_body import read_request_body
@@ -62,7 +62,7 @@ async def get_model(call: Call[None, None]) -> Response:
 
 async def _guarded(call: Call[None, None], protocol: GatewayProtocol, handle: Any) -> Response:
     try:
-        client = _client(call)
+        client = await _client(call)
         return await handle(call, protocol, client)
     except GatewayFault as error:
         return _fault_response(protocol, error.fault)
@@ -79,14 +79,14 @@ async def _guarded(call: Call[None, None], protocol: GatewayProtocol, handle: An
         return _fault_response(protocol, make_fault(500, "Loom failed on this request. Its log says why."))
 
 
-def _client(call: Call[None, None]) -> GatewayClient:
+async def _client(call: Call[None, None]) -> GatewayClient:
     """Return who asks; raise `GatewayFault` for an unknown key."""
-    headers = headers_of(call.request)
-    scheme, _, bearer = headers.get("authorization", "").partition(" ")
-    token = bearer.strip() if scheme.lower() == "bearer" else headers.get("x-api-key", "").strip()
-    if token and (found := call.daemon.gateway_clients.find(token)) is not None:
+    visitor = call.visitor
+    if visitor.bearer and (found := call.daemon.gateway_clients.find(visitor.bearer)) is not None:
         return found
-    call.daemon.auth.check(call.request.method, headers, client_of(call.request))
+    identity = await call.daemon.sign_in.check(call.request.method, visitor)
+    if not identity.may("user"):
+        raise Forbidden(f"This needs the role user; {identity.name} is a {identity.role}.")
     return GatewayClient()
 
 

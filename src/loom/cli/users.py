@@ -1,0 +1,134 @@
+"""`loom users`: who may use the daemon, and which browsers are signed in."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+import click
+
+from loom.cli.shared.terminal import safe_text
+from loom.errors import NotFound
+from loom.runtime import Runtime
+from loom.store.accounts import OWNER_NAME, Account, AccountRole
+
+T = TypeVar("T")
+
+
+_ROLES = click.Choice(("admin", "user", "viewer"))
+
+
+@click.group("users")
+def users_command() -> None:
+    """Manage who may use the daemon, and which browsers are signed in.
+
+    You need none of this alone: the owner has the token and the password. All users see all sessions. An admin may do
+    everything, a user everything but manage keys and the token, a viewer only read.
+    """
+
+
+@users_command.command("add")
+@click.argument("name")
+@click.option("--role", type=_ROLES, default="user", show_default=True, help="What the user may do.")
+def add(name: str, role: AccountRole) -> None:
+    """Add a user and print the key, once. Programs send it as a bearer token; browsers sign in with it."""
+
+    async def run(runtime: Runtime) -> str:
+        return (await runtime.accounts.add(name, role))[1]
+
+    click.echo(asyncio.run(_with_runtime(run)))
+
+
+@users_command.command("list")
+def list_() -> None:
+    """List the users."""
+
+    async def run(runtime: Runtime) -> tuple[Account, ...]:
+        return await runtime.accounts.list()
+
+    found = asyncio.run(_with_runtime(run))
+    if not found:
+        click.echo("No users besides the owner.  → loom users add NAME")
+    for one in found:
+        since = time.strftime("%Y-%m-%d", time.localtime(one.created_at))
+        click.echo(f"{one.name:<20} {one.role:<8} since {since}")
+
+
+@users_command.command("role")
+@click.argument("name")
+@click.argument("role", type=_ROLES)
+def set_role(name: str, role: AccountRole) -> None:
+    """Change the role of a user. It holds from the next request on."""
+
+    async def run(runtime: Runtime) -> Account:
+        return await runtime.accounts.set_role(name, role)
+
+    click.echo(f"✔ {asyncio.run(_with_runtime(run)).name} is {role} now")
+
+
+@users_command.command("key")
+@click.argument("name")
+def new_key(name: str) -> None:
+    """Replace the key of a user and print the new one. Browsers that the old one signed in are signed out."""
+
+    async def run(runtime: Runtime) -> str:
+        return await runtime.accounts.new_key(name)
+
+    click.echo(asyncio.run(_with_runtime(run)))
+
+
+@users_command.command("remove")
+@click.argument("name")
+def remove(name: str) -> None:
+    """Remove a user: the key and all logins are refused at once. Sessions stay."""
+
+    async def run(runtime: Runtime) -> Account:
+        return await runtime.accounts.remove(name)
+
+    click.echo(f"✔ {asyncio.run(_with_runtime(run)).name} was removed; sessions stay")
+
+
+async def _with_runtime(run: Callable[[Runtime], Awaitable[T]]) -> T:
+    async with Runtime.open() as runtime:
+        return await run(runtime)
+
+
+@users_command.command("logins")
+def logins() -> None:
+    """List the browsers that are signed in."""
+    asyncio.run(_list_logins())
+
+
+async def _list_logins() -> None:
+    async with Runtime.open() as runtime:
+        names = {account.id: account.name for account in await runtime.accounts.list()}
+        found = await runtime.logins.list()
+    if not found:
+        click.echo("No browser is signed in.")
+    for one in found:
+        who = names.get(one.account, OWNER_NAME)
+        seen = time.strftime("%Y-%m-%d %H:%M", time.localtime(one.seen_at))
+        click.echo(safe_text(f"{one.id}  {who:<12} last seen {seen}  {one.address}  {one.agent}").rstrip())
+
+
+@users_command.command("sign-out")
+@click.argument("login", required=False, default="")
+@click.option("--all", "everyone", is_flag=True, help="Sign out every browser.")
+def sign_out(login: str, everyone: bool) -> None:
+    """Sign a browser out: LOGIN is its id in `loom users logins`. A running daemon drops its connections."""
+    if bool(login) == everyone:
+        raise click.UsageError("Give the id of a login, or --all.")
+    asyncio.run(_sign_out(login))
+
+
+async def _sign_out(login: str) -> None:
+    async with Runtime.open() as runtime:
+        ids = [one.id for one in await runtime.logins.list()]
+        wanted = [one for one in ids if one.startswith(login)]
+        if login and len(wanted) != 1:
+            raise NotFound("There is no such login.", hint="List them: loom users logins")
+        for one in wanted:
+            await runtime.logins.close(one)
+    click.echo(f"✔ signed out: {len(wanted)}")

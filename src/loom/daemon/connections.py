@@ -1,0 +1,65 @@
+"""Connections that ask nothing, and what happens when there are too many of them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from typing import Any, Final
+
+import h11
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+FIRST_REQUEST_SECONDS: Final = 20.0
+"""A new connection that has not sent the headers of a request by then is closed."""
+SAID_SECONDS: Final = 60.0
+"""How often the log says that there are no file handles left."""
+_log = logging.getLogger(__name__)
+
+
+class PatientProtocol(H11Protocol):
+    """HTTP as uvicorn speaks it, for clients that send a request soon. Kept connections have uvicorn's own timeout."""
+
+    first_request_seconds = FIRST_REQUEST_SECONDS
+    _deadline: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        self._deadline = self.loop.call_later(self.first_request_seconds, self._end_silent)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.conn.their_state is not h11.IDLE:  # the headers of a request are there
+            self._cancel_deadline()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._cancel_deadline()
+        super().connection_lost(exc)
+
+    def _cancel_deadline(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+            self._deadline = None
+
+    def _end_silent(self) -> None:
+        """Close, unless it has become a WebSocket: that one has its own protocol by now."""
+        self._deadline = None
+        if not self.transport.is_closing() and self.transport.get_protocol() is self:
+            self.transport.close()
+
+
+class AcceptFailures:
+    """The loop's exception handler: running out of file handles is one line a minute, everything else as ever. The loop
+    accepts again a second later by itself."""
+
+    def __init__(self) -> None:
+        self._said_at = float("-inf")
+
+    def handle(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+        if "out of system resource" not in str(context.get("message", "")):
+            loop.default_exception_handler(context)
+            return
+        now = time.monotonic()
+        if now - self._said_at >= SAID_SECONDS:
+            self._said_at = now
+            _log.warning("no file handles are left: new connections wait until some are free (see ulimit -n)")
