@@ -110,6 +110,7 @@ class ImageAdded(_Event, frozen=True, tag="image"):
 class BlockAdded(_Event, frozen=True, tag="block"):
     """A block of the provider's own kind, whole: a call of a tool that it runs itself, or its result."""
 
+    type: ClassVar[Literal["block"]] = "block"
     index: int
     block: UnknownBlock
 

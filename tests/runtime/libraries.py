@@ -26,8 +26,7 @@ async def write_note(text: str) -> str:
 @asynccontextmanager
 async def library_of(kind: str) -> AsyncGenerator[tuple[Library, Runtime]]:
     """Return a library, and the runtime behind it for what a test must prepare."""
-    async with memory_runtime({"model": "loom/spark"}) as runtime:
-        runtime.tools[write_note.name] = write_note
+    async with memory_runtime({"model": "loom/spark"}, tools=[write_note]) as runtime:
         if kind == "local":
             yield runtime.library, runtime
             return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AsyncExitStack
-from typing import Unpack
 
 from loom.compile.policy import Override, override_key
 from loom.config import Config
@@ -17,7 +16,7 @@ from loom.models import Usage
 from loom.prompt import Receipt, ReceiptRow
 from loom.runtime import Runtime
 from loom.runtime.attachments import limit_pages
-from loom.runtime.options import RuntimeKeywords
+from loom.runtime.options import ProviderChoice
 from loom.runtime.session import LocalSession
 from loom.session import EventIterator, Queued
 from loom.tui.backend import (
@@ -170,12 +169,18 @@ class LocalBackend:
 
     @classmethod
     async def start(
-        cls, config: Config, *, system: str = "", agent: str = "", **options: Unpack[RuntimeKeywords]
+        cls,
+        config: Config,
+        *,
+        system: str = "",
+        agent: str = "",
+        providers: ProviderChoice | None = None,
+        instructions: bool = True,
     ) -> LocalBackend:
-        """Open the store of `config` with every built-in tool; `options` are keywords of `Runtime.open`."""
+        """Open the store of `config` with every built-in tool; `providers` and `instructions` are `Runtime.open`'s."""
         stack = AsyncExitStack()
-        options.setdefault("tools", "all")
-        runtime = await stack.enter_async_context(Runtime.open(config, **options))
+        opening = Runtime.open(config, tools="all", providers=providers, instructions=instructions)
+        runtime = await stack.enter_async_context(opening)
         return cls(runtime, stack, system=system, agent=agent)
 
     @property
