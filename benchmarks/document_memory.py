@@ -15,6 +15,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
 from flow.prepared_documents import prepare_and_delete
 from loom.config import load_config
 from loom.runtime import Runtime
+from loom.testing import ScriptedProvider
 
 
 def resident_kb() -> int:
@@ -25,7 +26,7 @@ def resident_kb() -> int:
 async def measure(documents: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         config = load_config(cwd=Path(folder), environ={"LOOM_HOME": folder})
-        async with Runtime.open(config) as runtime:
+        async with Runtime.open(config, providers={"deepseek": ScriptedProvider([])}) as runtime:
             every = max(1, documents // 10)
             async for number, kb in prepare_and_delete(runtime, documents, resident_kb, every=every):
                 print(f"after {number} documents: {kb / 1024:.1f} MB", flush=True)

@@ -8,9 +8,10 @@ import os
 import subprocess
 import sys
 from pathlib import Path
+from typing import get_args
 
 import loom
-from loom import errors
+from loom import errors, events
 from public_signatures import signature_lines
 
 SIGNATURES = Path(__file__).with_name("public_signatures.txt")
@@ -51,3 +52,8 @@ def test_every_error_has_a_code_of_its_own_and_is_drawn_in_the_tree() -> None:
 def test_an_error_says_what_happened_and_what_to_do() -> None:
     error = errors.ConfigError("expected a number", file="loom.toml", key="server.port", hint="Write 5666.")
     assert str(error) == "loom.toml: server.port: expected a number. Write 5666."
+
+
+def test_every_event_has_a_literal_type_that_is_its_tag() -> None:
+    for event in get_args(events.Event):
+        assert event.type == event.__struct_config__.tag

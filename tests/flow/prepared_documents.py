@@ -20,9 +20,11 @@ async def prepare_and_delete(
     for number in range(1, count + 1):
         lines = [f"Document {number}, line {line}: nothing else is in it." for line in range(LINES)]
         session = await runtime.session(model=MODEL)
-        runtime.providers["deepseek"] = provider = ScriptedProvider(["I have read it."])
+        provider = runtime.providers["deepseek"]
+        assert isinstance(provider, ScriptedProvider)
+        provider.add("I have read it.")
         await session.send("read this", sample_pdf("\n".join(lines)))
-        assert f"Document {number}, line" in str(provider.prompts[0])
+        assert f"Document {number}, line" in str(provider.prompts.pop())
         await runtime.delete_session(session.id)
         if number % every == 0:
             gc.collect()

@@ -9,6 +9,7 @@ from pathlib import Path
 from flow.prepared_documents import prepare_and_delete
 from loom.config import load_config
 from loom.runtime import Runtime
+from loom.testing import ScriptedProvider
 
 DOCUMENTS, EVERY = 45, 15
 DOCUMENT_BYTES = 14_000
@@ -22,7 +23,8 @@ def held_bytes() -> int:
 
 
 async def test_documents_that_were_prepared_and_deleted_leave_nothing_in_memory(tmp_path: Path) -> None:
-    async with Runtime.open(load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)})) as runtime:
+    config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)})
+    async with Runtime.open(config, providers={"deepseek": ScriptedProvider([])}) as runtime:
         tracemalloc.start()
         try:
             found = [held async for _, held in prepare_and_delete(runtime, DOCUMENTS, held_bytes, every=EVERY)]
