@@ -221,7 +221,9 @@ class Approvals:
         with self._paused_deadline():
             yield from self._wait_open(approval, opened)
 
-    def _wait_open(self, approval: str, opened: OpenApproval) -> Generator[asyncio.Future[tuple[ApprovalVerdict, str]]]:
+    def _wait_open(
+        self, approval: str, opened: OpenApproval
+    ) -> Generator[asyncio.Future[tuple[ApprovalVerdict, str, str]]]:
         waiting = self._waiting[approval] = asyncio.get_running_loop().create_future()
         self.open[approval] = opened
         if approval in self._early:
