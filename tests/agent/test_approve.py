@@ -82,7 +82,7 @@ async def test_a_denial_has_a_reason_and_ask_asks_a_person() -> None:
     assert found == ["add was denied: never"]
     assert not any(isinstance(event, ApprovalRequested) for event in events)
     found, events = await results(lambda _: loom.Ask(), ToolCall("a", "add", {"one": 1, "two": 2}))
-    assert found == ["the user said no: not today"]
+    assert found == ["the user denied it: not today"]
     assert sum(isinstance(event, ApprovalRequested) for event in events) == 1
 
 
