@@ -35,10 +35,9 @@ Dumper.add_implicit_resolver(
 
 def values(at: ValueShape) -> st.SearchStrategy[Any]:
     if at.rows:
-        rule = st.fixed_dictionaries(
-            {"tool": NAME, "action": st.sampled_from(["allow", "ask", "deny"])}, optional={"pattern": NAME}
-        )
-        return st.lists(rule, max_size=3)
+        required = {name: documents(at.rows.keys[name]) for name in at.rows.required}
+        optional = {name: documents(below) for name, below in at.rows.keys.items() if name not in required}
+        return st.lists(st.fixed_dictionaries(required, optional=optional), max_size=3)
     if at.schemes:
         return TEXT.map(lambda text: f"https://{text}")
     return of_type(at.info)

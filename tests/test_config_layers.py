@@ -20,7 +20,7 @@ def test_each_layer_wins_over_the_one_below_and_every_value_knows_where_it_came_
     config = load(
         tmp_path,
         user='model = "u"\n[images]\nmax_side = 1000\nmax_pixels = 11\nlow_res_size = 100\n[context]\nfull_turns = 3\n',
-        project='model = "p"\n\n[images]\nmax_side = 1001\nmax_pixels = 12\n',
+        project='model = "p"\n\n[images]\nmax_side = 1001\nmax_pixels = 10\n',
         environ={"LOOM_IMAGES__MAX_SIDE": "1002", "LOOM_MODEL": "e"},
         flags={"model": "f"},
     )
@@ -28,7 +28,7 @@ def test_each_layer_wins_over_the_one_below_and_every_value_knows_where_it_came_
     home = str(tmp_path / "home" / "loom.toml")
     assert rows["model"] == ('"f"', "flags")
     assert rows["images.max_side"] == ("1002", "environment LOOM_IMAGES__MAX_SIDE")
-    assert rows["images.max_pixels"] == ("12", "project loom.toml:5")
+    assert rows["images.max_pixels"] == ("10", "project loom.toml:5")
     assert rows["images.low_res_size"] == ("100", f"user {home}:5")
     assert rows["context.full_turns"] == ("3", f"user {home}:7")
     assert rows["context.low_turns"] == ("2", "default")
@@ -95,7 +95,7 @@ def test_every_limit_of_the_door_can_be_configured(tmp_path: Path) -> None:
 def test_every_wish_about_the_context_can_be_configured(tmp_path: Path) -> None:
     config = load(
         tmp_path,
-        project="""
+        user="""
             [context]
             aging = "off"
             full_turns = 3

@@ -232,7 +232,7 @@ def test_unknown_keys_are_warnings_that_name_the_one_that_was_meant(tmp_path: Pa
         environ={"LOOM_SERVER__PROT": "1", "LOOM_MODEL__NAME": "1", "LOOM_ZEBRA": "1"},
     )
     assert config.warnings == (
-        "loom.toml: prot: is not a known key",
+        "loom.toml: prot: is not a known key; did you mean prompt?",
         "loom.toml: port: is not a known key; did you mean server.port?",
         "loom.toml: server.prot: is not a known key; did you mean server.port?",
         "loom.toml: models.fast.MODEL: is not a known key; did you mean models.fast.model?",

@@ -11,7 +11,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
-from typing import Any, TypeAlias, cast
+from typing import Annotated, Any, TypeAlias, cast, get_args, get_origin
 
 import msgspec
 from msgspec import inspect
@@ -85,10 +85,18 @@ def _shape_of(info: inspect.Type, annotation: Any) -> Shape:
             return NamedTables(_table(entry))
         case inspect.DictType(value_type=inspect.CustomType() as entry):
             return NamedTables(ValueShape(entry.cls, entry))
+        case inspect.DictType(value_type=inspect.StrType() | inspect.VarTupleType() as entry):
+            return NamedTables(ValueShape(_value_type(annotation), entry))
         case inspect.VarTupleType(item_type=inspect.StructType() as row):
             return ValueShape(annotation, info, rows=_table(row))
         case _:
             return ValueShape(annotation, info, schemes)
+
+
+def _value_type(annotation: Any) -> Any:
+    """Return the type of a mapping's values, as it is annotated."""
+    bare = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    return get_args(bare)[1]
 
 
 def key_text(path: KeyPath) -> str:

@@ -27,7 +27,7 @@ async def login(call: Call[None, Login]) -> Response:
 
 
 async def logout(call: Call[None, None]) -> Response:
-    """Sign this browser out: its cookie is refused from now on, whoever kept a copy."""
+    """Sign this browser out: its cookie, and every copy of it, is refused from now on."""
     if call.identity.login:
         await call.daemon.sign_in.close(call.identity.login)
     headers = {"Set-Cookie": call.visitor.set_cookie(""), "Cache-Control": "no-store"}
@@ -64,7 +64,7 @@ async def close_login(call: Call[None, None]) -> None:
     wanted, me = call.path("login"), call.identity
     found = next((one for one in await call.daemon.runtime.logins.list() if one.id == wanted), None)
     if found is None or not (me.is_admin or found.account == me.account):
-        raise NotFound("There is no such login.", hint="It was signed out already.")
+        raise NotFound("Login not found.", hint="It was signed out already.")
     await call.daemon.sign_in.close(wanted)
 
 

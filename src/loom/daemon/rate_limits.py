@@ -58,7 +58,7 @@ class _Guesses(msgspec.Struct):
 
 class Attempts:
     """Wrong credentials, by key. After a few, each further one doubles the time until the next is looked at. The same
-    wrong one again is no new guess: a program with an old token locks nobody out."""
+    wrong one again is no new guess: a program with an old token does not lock the others out."""
 
     def __init__(self) -> None:
         self._known: OrderedDict[str, _Guesses] = OrderedDict()

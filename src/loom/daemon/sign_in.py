@@ -2,7 +2,7 @@
 
 Each browser has a login of its own: random, stored as a hash, listed, and revoked one by one. Wrong credentials of
 every kind are counted. A right token, key, cookie or link is always accepted, however many wrong ones came before: they
-cannot be guessed, and so nobody can lock the owner out. Passwords can be guessed, so they wait; on this machine a few
+cannot be guessed, and so the owner cannot be locked out. Passwords can be guessed, so they wait; on this machine a few
 seconds at most.
 """
 
@@ -27,7 +27,7 @@ FREE_PASSWORDS: Final = 100
 """Wrong passwords from everywhere together, before all that come from elsewhere wait a minute."""
 EVERYWHERE: Final = "password"
 FREE_LOCAL: Final = 1_000
-"""Wrong tokens, keys and cookies from this machine: nobody guesses 256 bits, but programs with old ones exist."""
+"""Wrong tokens, keys and cookies from this machine: 256 bits cannot be guessed, but programs with old ones exist."""
 _SAFE: Final = frozenset(("GET", "HEAD", "OPTIONS"))
 _OWN_PAGES: Final = frozenset(("", "same-origin", "none"))
 _RANK: Final[dict[AccountRole, int]] = {"viewer": 0, "user": 1, "admin": 2}

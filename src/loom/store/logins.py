@@ -99,5 +99,5 @@ def _login(row: Row) -> BrowserLogin:
 
 
 def _proof(secret: str, password: str) -> str:
-    """Without the secret, which only the browser has, nobody can try passwords on it."""
+    """Without the secret, which only the browser has, passwords cannot be tried on it."""
     return hmac.new(secret.encode(), password.encode(), hashlib.sha256).hexdigest()

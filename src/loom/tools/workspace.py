@@ -249,7 +249,7 @@ def _true_path(descriptor: int, wanted: Path) -> Path:
 
 def is_foreign(file: Path) -> bool:
     """Return whether a file belongs to another user of this machine, neither this one nor root. Raises nothing: what is
-    gone belongs to nobody."""
+    gone belongs to no user."""
     if os.name != "posix":
         return False
     try:
