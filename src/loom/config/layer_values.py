@@ -205,11 +205,13 @@ def unknown_key(at: TableShape, name: str, path: KeyPath) -> str:
 
 
 def suggest(at: TableShape, name: str, path: KeyPath) -> KeyPath:
-    """Return the key that was probably meant: a similar sibling, else one of the same name elsewhere."""
+    """Return the key that was probably meant: a sibling that differs in case only, one of the same name elsewhere, else
+    a similar sibling."""
     close = difflib.get_close_matches(name.lower(), at.keys, n=1)
-    if close:
+    if close and close[0] == name.lower():
         return (*path, close[0])
-    return next((known for known in _known_keys(shape(), ()) if known[-1] == name), ())
+    elsewhere = next((known for known in _known_keys(shape(), ()) if known[-1] == name), ())
+    return elsewhere or ((*path, close[0]) if close else ())
 
 
 def _known_keys(at: Shape, path: KeyPath) -> Iterator[KeyPath]:
