@@ -42,9 +42,10 @@ SECTIONS = {
     "K": range(94, 108),
     "L": range(108, 117),
     "M": range(117, 125),
-    "N": range(125, 129),
+    "N": range(125, 130),
+    "O": range(130, 136),
     "P": range(139, 140),
-    "Q": range(142, 153),
+    "Q": range(142, 154),
 }
 EXPECTED = {
     **{section: [str(number) for number in numbers] for section, numbers in SECTIONS.items()},
