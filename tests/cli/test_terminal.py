@@ -289,17 +289,20 @@ def test_a_picture_that_a_model_makes_is_shown(tmp_path: Path):
 def test_through_a_daemon_markdown_is_drawn_and_pictures_are_shown_too(tmp_path: Path):
     loom = Loom(tmp_path)
 
-    with serving(loom), Terminal(loom, "attach", "-R", LOOM_IMAGES="halfcell") as terminal:
-        terminal.wait_for("› ")
-        terminal.type("!image bars\n")
-        terminal.wait_for("[image:")
-        terminal.wait_for("› ")
-        terminal.type("!echo - **bold**\n")
-        terminal.wait_for("• bold")
-        terminal.type("/quit\n")
-        assert terminal.end() == 0
-
-    assert terminal.screen.count("▀") > 200
+    with serving(loom):
+        with Terminal(loom, "-R", "!image bars", LOOM_IMAGES="halfcell") as terminal:
+            terminal.wait_for("[image:")
+            assert terminal.end() == 0
+        assert terminal.screen.count("▀") > 200
+        with Terminal(loom, "-R", "!echo - **bold**") as terminal:
+            terminal.wait_for("• bold")
+            assert terminal.end() == 0
+        with Terminal(loom, "attach", "--plain", "-R") as terminal:
+            terminal.wait_for("› ")
+            terminal.type("!echo - **bold**\n")
+            terminal.wait_for("3 out")
+            terminal.type("/quit\n")
+            assert terminal.end() == 0
 
 
 def test_an_approval_is_asked_and_answered_on_the_terminal(tmp_path: Path):

@@ -38,6 +38,12 @@ _ALWAYS = (
     (re.compile(r"127\.0\.0\.1:(?!5666)\d+"), "127.0.0.1:PORT"),
     (re.compile(r"(?<=\?t=)[A-Za-z0-9_-]+|^[A-Za-z0-9_-]{43}$", re.MULTILINE), "TOKEN"),
     (re.compile(r"\bpid \d+"), "pid 1"),
+    # Which sandbox there is, is a matter of the machine.
+    (re.compile(r"^(. sandbox +).*$", re.MULTILINE), r"\g<1>…"),
+    (
+        re.compile(r'("name": ?"sandbox",\s*"state": ?"[a-z]+",\s*"text": ?)"[^"]*"(,\s*"fix": ?)"[^"]*"'),
+        r'\g<1>"…"\g<2>"…"',
+    ),
     # Prices are those of the hour: some services take less at night, and the table of prices is a package of its own.
     (re.compile(r'("usd_per_million_input_tokens": ?)[0-9.]+'), r"\g<1>0"),
     (re.compile(r"\$\d+\.\d+"), lambda price: re.sub(r"\d", "0", price[0])),

@@ -90,7 +90,7 @@ def test_a_format_that_cannot_be_used_is_listed_with_its_reason_and_the_others_w
     listed = {found.name: found for found in registry.installed_formats()}
     assert listed["weave"].problem == "" and listed["weave"].package == "weave-format"
     assert "MISSING" in listed["a_broken"].problem
-    assert "no Format" in listed["b_wrong"].problem
+    assert "is not a Format" in listed["b_wrong"].problem
     assert "application/pdf is read by another format" in listed["c_greedy"].problem
     assert inspect(b"just words", "a.txt").category == "text"
 

@@ -47,7 +47,9 @@ def test_reading_tools_and_no_others_may_run_together_and_again() -> None:
     assert reading == {
         *("read_file", "list_files", "search_files", "look", "render_slides", "fetch_url", "screenshot"),
     }
-    assert reading | {"stop_process"} == {name for name, tool in builtin_tools().items() if tool.repeatable}
+    assert reading | {"stop_process", "update_todos"} == {
+        name for name, tool in builtin_tools().items() if tool.repeatable
+    }
 
 
 def test_a_tool_states_whether_it_reads_only_and_whether_it_is_repeatable() -> None:

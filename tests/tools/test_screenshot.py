@@ -16,7 +16,7 @@ from PIL import Image
 
 from loom.content.blocks import ContentBlock
 from loom.content.messages import text_of
-from loom.errors import ExtraMissing, LoomError, ToolError, Unreadable, Unsupported
+from loom.errors import ExtraMissing, LoomError, ToolError, Unsupported
 from loom.tools import screenshot as module
 from loom.tools.egress import Egress
 from loom.tools.screenshot import screenshot_tool
@@ -291,5 +291,5 @@ async def test_a7_where_nothing_listens_it_says_so(tmp_path: Path) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]
-    with pytest.raises(Unreadable, match=rf"nothing answers at localhost:{port}"):
+    with pytest.raises(ToolError, match=rf"nothing listens on localhost:{port}"):
         await SHOOT.run(Context(tmp_path, allow=True), {"url": f"http://localhost:{port}/"})

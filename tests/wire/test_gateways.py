@@ -136,7 +136,7 @@ def test_other_json_is_no_answer_and_says_where_to_look(name: str) -> None:
     wire, model, _ = WHOLE[name]
     events = decode(wire, model, [b'{"hello": 1}'])
     assert len(events) == 1
-    assert "no answer of this protocol" in str(events[0])
+    assert "not an answer of this protocol" in str(events[0])
 
 
 def chat_stream(*deltas: dict[str, Any], reason: str = "stop") -> bytes:

@@ -16,7 +16,7 @@ from loom.cli.shared.attachments import MessageInput
 from loom.cli.shared.options import MessageOptions
 from loom.cli.shared.pending_approvals import approval_line
 from loom.cli.shared.renderers import TerminalRenderer, TextRenderer, TurnRenderer
-from loom.cli.shared.terminal import ProgressLine, has_colour, is_plain, one_line, print_line
+from loom.cli.shared.terminal import PLAIN, ProgressLine, has_colour, is_plain, one_line, print_line
 from loom.client import Client, RemoteSession, find
 from loom.config import load_config
 from loom.errors import ConfigError, LoomError, NotFound
@@ -37,7 +37,10 @@ _HOW_TO_GIVE_IT = "`loom token` prints it where the daemon runs. Give it with --
     "--token-file", default="", metavar="FILE", help="A file with the token of a remote daemon (also LOOM_TOKEN)."
 )
 @click.option("-R", "--hide-reasoning", is_flag=True, help="Do not show the model's reasoning on stderr.")
-def attach_command(url: str, *, last: bool, session: str, model: str, token_file: str, hide_reasoning: bool) -> int:
+@click.option("--plain", is_flag=True, help="The line interface, without colours or images (also LOOM_PLAIN=1).")
+def attach_command(
+    url: str, *, last: bool, session: str, model: str, token_file: str, hide_reasoning: bool, plain: bool
+) -> int:
     """Chat through a running daemon: the local one, or the one at URL.
 
     Other clients of the session see the same, and a turn continues when you leave.
@@ -45,6 +48,8 @@ def attach_command(url: str, *, last: bool, session: str, model: str, token_file
     if url and not url.startswith(("http://", "https://")):
         raise ConfigError(f"Not a URL: {url}", hint="Use a URL like http://127.0.0.1:5666")
     token = _token(token_file) if url else ""
+    if plain:
+        os.environ[PLAIN] = "1"
     if sys.stdin.isatty() and sys.stdout.isatty() and not is_plain():
         from loom.cli.screen_chat import run_screen_attach
 
