@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -84,7 +85,33 @@ async def driven(
     model: str = "",
     permission: str = "ask",
 ) -> AsyncGenerator[Driven]:
-    """`answers` are those of a scripted model; without them the built-in model answers."""
+    """`answers` are those of a scripted model; without them the built-in model answers. `folder` is the workspace."""
+    with contextlib.chdir(folder):
+        async with _driven(
+            folder,
+            answers=answers,
+            session=session,
+            size=size,
+            protocol=protocol,
+            glyphs=glyphs,
+            model=model,
+            permission=permission,
+        ) as found:
+            yield found
+
+
+@asynccontextmanager
+async def _driven(
+    folder: Path,
+    *,
+    answers: Sequence[ScriptedAnswer] | None,
+    session: str,
+    size: tuple[int, int],
+    protocol: ImageProtocol,
+    glyphs: Glyphs,
+    model: str,
+    permission: str,
+) -> AsyncGenerator[Driven]:
     config = load_config(cwd=folder, environ={"LOOM_HOME": str(folder / "home"), "LOOM_OFFLINE": "1"})
     fake = FakeModel(answers) if answers is not None else None
     backend = await LocalBackend.start(
