@@ -36,6 +36,7 @@ def anthropic(provider: str, name: str, request: JSON) -> Found:
     for message in messages:
         yield from _claude_message(message)
     yield from _claude_pairs(messages, request)
+    yield from _claude_server_pairs(messages, bedrock)
     yield from _claude_thinking(messages, request)
     yield from _claude_media(name, request, bedrock)
     yield from _claude_citations(messages)
@@ -80,9 +81,17 @@ def _claude_roles(messages: list[JSON]) -> Found:
         yield "two messages of one role are neighbours"
 
 
+_SERVER_RESULTS = {
+    "web_search_tool_result": ("web_search",),
+    "web_fetch_tool_result": ("web_fetch",),
+    "code_execution_tool_result": ("code_execution",),
+    "bash_code_execution_tool_result": ("bash_code_execution",),
+    "text_editor_code_execution_tool_result": ("text_editor_code_execution",),
+    "tool_search_tool_result": ("tool_search_tool_regex", "tool_search_tool_bm25"),
+}
 _CLAUDE_KINDS = {
-    "user": ("text", "image", "document", "tool_result"),
-    "assistant": ("text", "tool_use", *_THOUGHTS),
+    "user": ("text", "image", "document", "search_result", "tool_result"),
+    "assistant": ("text", "tool_use", "server_tool_use", *_SERVER_RESULTS, *_THOUGHTS),
 }
 
 
@@ -137,6 +146,29 @@ def _claude_pairs(messages: list[JSON], request: JSON) -> Found:
     yield from twice(ids)
     if ids and not request.get("tools"):
         yield "there are calls, but no tools are defined"
+
+
+def _claude_server_pairs(messages: list[JSON], bedrock: bool) -> Found:
+    """A call that the platform ran has its result behind it, in the same message; the last message may wait for it."""
+    ids: list[str] = []
+    for message in messages:
+        waiting: dict[str, str] = {}
+        for block in message["content"]:
+            kind = block["type"]
+            if bedrock and (kind == "server_tool_use" or kind in _SERVER_RESULTS):
+                yield f"Bedrock takes no {kind}"
+            if kind == "server_tool_use":
+                ids.append(block.get("id", ""))
+                waiting[ids[-1]] = block.get("name", "")
+                if not re.fullmatch(r"srvtoolu_[a-zA-Z0-9_]+", ids[-1]):
+                    yield f"the id {ids[-1]!r} is not legal"
+            elif kind in _SERVER_RESULTS:
+                name = waiting.pop(block.get("tool_use_id", ""), None)
+                if name not in _SERVER_RESULTS[kind]:
+                    yield f"a {kind} answers {name!r}"
+        if waiting and message is not messages[-1]:
+            yield f"calls {sorted(waiting)} of the platform's tools have no results"
+    yield from twice(ids)
 
 
 def _claude_thinking(messages: list[JSON], request: JSON) -> Found:

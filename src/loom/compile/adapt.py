@@ -26,7 +26,7 @@ from loom.content.blocks import (
 )
 from loom.content.media import Media
 from loom.content.messages import text_of
-from loom.content.provider_blocks import block_for, provider_text
+from loom.content.provider_blocks import PROVIDER_BLOCK, block_for, is_in_place, provider_text, restore_block
 from loom.content.recipes import Fit, Low, Ocr, Page, Recipe, Slice, Text
 from loom.models import PDF
 from loom.prompt import MediaRef, Reason, Rendition, ShownMedia, ShownRaw
@@ -37,8 +37,17 @@ _HOISTED_BYTES: Final = 2 * BLOCK_BYTES
 """The sentences that say where a hoisted medium came from and where it went."""
 
 
-def adapt(block: Block, wish: Rendition, place: BlockPosition, target: RenderTarget, cap: int = 0) -> Measure:
-    """`cap` is the length to which words are cut where nothing else helps; zero leaves them alone."""
+def adapt(
+    block: Block,
+    wish: Rendition,
+    place: BlockPosition,
+    target: RenderTarget,
+    cap: int = 0,
+    *,
+    is_unpaired: bool = False,
+) -> Measure:
+    """`cap` is the length to which words are cut where nothing else helps; zero leaves them alone. `is_unpaired` is for
+    the call of a server-side tool that has no result, and for a result that has no call."""
     if wish == "omitted":
         return Measure(rendition="omitted", shown=())
     match block:
@@ -51,19 +60,26 @@ def adapt(block: Block, wish: Rendition, place: BlockPosition, target: RenderTar
         case ToolCall():
             return text_blocks.call(block, target, cap)
         case UnknownBlock():
-            return _own_kind(block, place, target, cap)
+            return _own_kind(block, place, target, cap, is_unpaired=is_unpaired)
         case ToolResult():
             raise TypeError("the blocks of a result are adapted one by one")
         case _:
             assert_never(block)
 
 
-def _own_kind(block: UnknownBlock, place: BlockPosition, target: RenderTarget, cap: int) -> Measure:
-    """A block of a provider's own kind goes back to it as it came; inside a result, and to others, it is text."""
+def _own_kind(
+    block: UnknownBlock, place: BlockPosition, target: RenderTarget, cap: int, *, is_unpaired: bool
+) -> Measure:
+    """A block of a provider's own kind goes back to it as it came; inside a result, to others, and where the provider
+    would refuse it, it is text."""
     model = target.model
     data = block_for(model.opaque_owner, model.own_blocks, block) if place != "result" else None
     if data is not None:
-        return measure_shown("full", ShownRaw(data=data), msgspec.json.encode(data).decode(), target)
+        restored = restore_block(data, is_foreign=block.kind != PROVIDER_BLOCK) if is_in_place(data, place) else None
+        if restored is None or is_unpaired:
+            detail = "its other half is missing" if restored is not None else "its provider would refuse it"
+            return as_text(text_of(block), "repair", detail, target, cap)
+        return measure_shown("full", ShownRaw(data=restored), msgspec.json.encode(restored).decode(), target)
     is_foreign = bool(provider_text(block))
     detail = "only its provider takes it as it is" if is_foreign else "unknown to this version"
     return as_text(text_of(block), "other-model" if is_foreign else "capability", detail, target, cap)

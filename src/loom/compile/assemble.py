@@ -16,7 +16,7 @@ from loom.compile.measure import Measure
 from loom.compile.policy import Watermark
 from loom.content.blocks import NO_OUTPUT, Citation, DocumentBlock, TextBlock, ToolCall, ToolResult, UnknownBlock
 from loom.content.messages import Message, Role
-from loom.content.provider_blocks import call_id_of, provider_text
+from loom.content.provider_blocks import find_unpaired, provider_text
 from loom.models import IdRule
 from loom.prompt import ShownBlock, ShownMedia, ShownMessage, ShownRaw, ShownResult
 
@@ -61,6 +61,7 @@ class _Assembly:
             else:
                 self._orphans(position, frozenset())
             position += 1
+        self._pair_server_calls()
         return self._add_borders(), self.repairs
 
     def _note_dropped(self) -> None:
@@ -221,23 +222,23 @@ class _Assembly:
                 moved += [TextBlock("[made by the assistant]"), *measure.shown]
                 continue
             blocks += [self._fit_block(shown, item) for shown in measure.shown]
-        return self._pair_server_calls(blocks), moved
+        return blocks, moved
 
-    def _pair_server_calls(self, blocks: list[ShownBlock]) -> list[ShownBlock]:
-        """A call that the provider ran without its result, or a result without its call, is refused: it becomes text.
-        Only in a message that its provider paused may the last call be open."""
-        ids = [call_id_of(block.data) for block in blocks if isinstance(block, ShownRaw)]
-        called, answered = {call for call, _ in ids if call}, {result for _, result in ids if result}
-        is_open = self.survey.target.request.ends_with_assistant
-        paired: list[ShownBlock] = []
-        for block in blocks:
-            call, result = call_id_of(block.data) if isinstance(block, ShownRaw) else ("", "")
-            is_lost = (call and call not in answered and not is_open) or (result and result not in called)
-            if isinstance(block, ShownRaw) and is_lost:
+    def _pair_server_calls(self) -> None:
+        """Show as text a call of a server-side tool without its result, or a result without its call, where only what
+        was left out or moved has separated them."""
+        taken: set[str] = set()
+        for at, message in enumerate(self.out):
+            own = [position for position, block in enumerate(message.blocks) if isinstance(block, ShownRaw)]
+            if not own:
+                continue
+            is_open = self.survey.target.request.ends_with_assistant and at == len(self.out) - 1
+            blocks = list(message.blocks)
+            data = [block.data for block in blocks if isinstance(block, ShownRaw)]
+            for lost in find_unpaired(data, taken, may_end_open=is_open):
                 self.repairs.append("a call of a server-side tool without its other half is shown as text")
-                block = TextBlock(provider_text(UnknownBlock(block.data)) or HIDDEN)  # noqa: PLW2901 - its replacement
-            paired.append(block)
-        return paired
+                blocks[own[lost]] = TextBlock(provider_text(UnknownBlock(data[lost])) or HIDDEN)
+            self.out[at] = ShownMessage(message.role, tuple(blocks))
 
     def _fit_block(self, shown: ShownBlock, item: PlacedBlock) -> ShownBlock:
         match shown:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from typing import Final
+from typing import Any, Final
 
 from loom.compile.adapt import adapt, plain_name, short_id
 from loom.compile.measure import BlockPosition, Measure, RenderTarget, omit
@@ -18,9 +18,11 @@ from loom.content.blocks import (
     ThinkingBlock,
     ToolCall,
     ToolResult,
+    UnknownBlock,
 )
 from loom.content.messages import Message
-from loom.prompt import Reason, Rendition
+from loom.content.provider_blocks import find_unpaired
+from loom.prompt import Reason, Rendition, ShownRaw
 
 _NAMED: Final = 8
 _NAME_CHARS: Final = 40
@@ -38,6 +40,7 @@ class PlacedBlock:
         "is_media",
         "is_plain",
         "is_thinking",
+        "is_unpaired",
         "message",
         "override",
         "place",
@@ -65,6 +68,8 @@ class PlacedBlock:
         self.override: Rendition | None = override if self.is_media or isinstance(block, TextBlock) else None
         self.is_plain = not (self.is_media or self.is_thinking or self.override or place == "result")
         """Whether it is words that stay as they are for as long as they are not dropped."""
+        self.is_unpaired = False
+        """Whether it is the call of a server-side tool without its result, or a result without its call."""
         self.extra_image = False
         self.refused: Measure | None = None
         """Set on thinking that cannot go back from where it stands."""
@@ -73,8 +78,13 @@ class PlacedBlock:
     def render_cost(self, wish: Rendition, cap: int, target: RenderTarget) -> Measure:
         found = self._measures.get((wish, cap))
         if found is None:
-            found = self._measures[wish, cap] = adapt(self.block, wish, self.place, target, cap)
+            found = adapt(self.block, wish, self.place, target, cap, is_unpaired=self.is_unpaired)
+            self._measures[wish, cap] = found
         return found
+
+    def mark_unpaired(self) -> None:
+        self.is_unpaired = True
+        self._measures.clear()
 
 
 class Layout:
@@ -87,6 +97,7 @@ class Layout:
         self.items: list[PlacedBlock] = [item for items in self.by_message for item in items]
         self._measures: dict[Watermark, list[Measure]] = {}
         self._mark_extra_images()
+        self._mark_unpaired_calls()
         self._mark_misplaced_thinking()
 
     def _mark_extra_images(self) -> None:
@@ -99,6 +110,29 @@ class Layout:
             pictures = [item for item in items if isinstance(item.block, ImageBlock) and item.override != "full"]
             for extra in pictures[self.images_per_message :]:
                 extra.extra_image = True
+
+    def _mark_unpaired_calls(self) -> None:
+        """Calls of server-side tools and their results stand in one message of the assistant, or in such neighbours,
+        which are sent as one. A provider refuses one without the other; only the last message may end with a call that
+        its provider is still running."""
+        runs: list[list[tuple[PlacedBlock, dict[str, Any]]]] = []
+        last = -2
+        for item in self.items:
+            if not isinstance(item.block, UnknownBlock):
+                continue
+            shown = item.render_cost("full", 0, self.target).shown[0]
+            if not isinstance(shown, ShownRaw):
+                continue
+            between = self.messages[last : item.message] if runs else ()
+            if not runs or any(message.role != "assistant" or message.calls for message in between):
+                runs.append([])
+            runs[-1].append((item, shown.data))
+            last = item.message
+        taken: set[str] = set()
+        for run in runs:
+            is_open = self.target.request.ends_with_assistant and run is runs[-1] and last == len(self.messages) - 1
+            for position in find_unpaired([data for _, data in run], taken, may_end_open=is_open):
+                run[position][0].mark_unpaired()
 
     def _mark_misplaced_thinking(self) -> None:
         for at in dict.fromkeys(item.message for item in self.items if item.is_thinking):

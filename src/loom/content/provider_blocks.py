@@ -6,13 +6,82 @@ They are stored as an `UnknownBlock`: `{"type": "provider_block", "provider": â€
 
 from __future__ import annotations
 
-from typing import Any, Final, cast
+import re
+from collections.abc import Sequence
+from types import NoneType
+from typing import Any, Final, TypeAlias, cast
 
 from loom.content.blocks import UnknownBlock
 
 PROVIDER_BLOCK: Final = "provider_block"
 _MAX_WORDS: Final = 4_000
 _MAX_RESULTS: Final = 20
+_SERVER_CALL_ID: Final = re.compile(r"srvtoolu_[a-zA-Z0-9_]+")
+_STATUSES: Final = ("in_progress", "searching", "interpreting", "completed", "incomplete", "failed")
+_NAMES: Final = ("id", "name", "tool_use_id", "error_code", "file_id", "tool_name", "container_id")
+"""Fields that must not be empty."""
+_NESTED: Final = ("content", "tool_references")
+_Types: TypeAlias = tuple[type, ...]
+_RAN: Final[dict[str, _Types]] = {"content": (list,), "return_code": (int,), "stderr": (str,)}
+_EDITOR: Final = "text_editor_code_execution"
+_REQUIRED: Final[dict[str, dict[str, _Types]]] = {
+    "server_tool_use": {"id": (str,), "name": (str,), "input": (dict,)},
+    "web_search_tool_result": {"tool_use_id": (str,), "content": (list, dict)},
+    **{
+        f"{name}_tool_result": {"tool_use_id": (str,), "content": (dict,)}
+        for name in ("web_fetch", "code_execution", "bash_code_execution", _EDITOR, "tool_search")
+    },
+    **{
+        f"{name}_tool_result_error": {"error_code": (str,)}
+        for name in ("web_search", "web_fetch", "code_execution", "bash_code_execution", _EDITOR, "tool_search")
+    },
+    "web_search_result": {"encrypted_content": (str,), "title": (str,), "url": (str,)},
+    "web_fetch_result": {"content": (dict,), "url": (str,)},
+    "code_execution_result": {**_RAN, "stdout": (str,)},
+    "bash_code_execution_result": {**_RAN, "stdout": (str,)},
+    "encrypted_code_execution_result": {**_RAN, "encrypted_stdout": (str,)},
+    "code_execution_output": {"file_id": (str,)},
+    "bash_code_execution_output": {"file_id": (str,)},
+    f"{_EDITOR}_view_result": {"content": (str,), "file_type": (str,)},
+    f"{_EDITOR}_create_result": {"is_file_update": (bool,)},
+    f"{_EDITOR}_str_replace_result": {},
+    "tool_search_tool_search_result": {"tool_references": (list,)},
+    "tool_reference": {"tool_name": (str,)},
+    "document": {"source": (dict,)},
+    "search_result": {"source": (str,), "title": (str,), "content": (list,)},
+    "text": {"text": (str,)},
+    "web_search_call": {"id": (str,), "status": (str,), "action": (dict,)},
+    "file_search_call": {"id": (str,), "status": (str,), "queries": (list,)},
+    "code_interpreter_call": {
+        "id": (str,), "status": (str,), "container_id": (str,), "code": (str, NoneType), "outputs": (list, NoneType),
+    },
+}  # fmt: skip
+"""What each kind of block must have, as the SDKs of Anthropic and OpenAI say."""
+_OPTIONAL: Final[dict[str, dict[str, _Types]]] = {
+    "web_search_result": {"page_age": (str,)},
+    "web_fetch_result": {"retrieved_at": (str,)},
+    "document": {"title": (str,)},
+}
+_INSIDE: Final[dict[str, dict[type, tuple[str, ...]]]] = {
+    "web_search_tool_result": {list: ("web_search_result",), dict: ("web_search_tool_result_error",)},
+    "web_fetch_tool_result": {dict: ("web_fetch_result", "web_fetch_tool_result_error")},
+    "web_fetch_result": {dict: ("document",)},
+    "code_execution_tool_result": {
+        dict: ("code_execution_result", "encrypted_code_execution_result", "code_execution_tool_result_error")
+    },
+    "bash_code_execution_tool_result": {dict: ("bash_code_execution_result", "bash_code_execution_tool_result_error")},
+    f"{_EDITOR}_tool_result": {
+        dict: tuple(
+            f"{_EDITOR}_{end}" for end in ("view_result", "create_result", "str_replace_result", "tool_result_error")
+        )
+    },
+    "tool_search_tool_result": {dict: ("tool_search_tool_search_result", "tool_search_tool_result_error")},
+    "tool_search_tool_search_result": {list: ("tool_reference",)},
+    "code_execution_result": {list: ("code_execution_output",)},
+    "encrypted_code_execution_result": {list: ("code_execution_output",)},
+    "bash_code_execution_result": {list: ("bash_code_execution_output",)},
+    "search_result": {list: ("text",)},
+}
 
 
 def provider_block(provider: str, block: dict[str, Any]) -> UnknownBlock:
@@ -28,6 +97,92 @@ def block_for(provider: str, own_types: tuple[str, ...], block: UnknownBlock) ->
     inner = _object(block.data.get("block"))
     is_own = bool(inner) and block.data.get("provider") == provider
     return inner if is_own and ("*" in own_types or inner.get("type") in own_types) else None
+
+
+def restore_block(data: dict[str, Any], *, is_foreign: bool) -> dict[str, Any] | None:
+    """Return a block in the shape that its provider takes back; None where a required field is missing or is not what
+    it must be. A block that the provider itself gave is checked at its surface only, since it may be newer than this
+    version. Of one from a foreign file only the known fields go back: a provider refuses others."""
+    kind = str(data.get("type"))
+    if kind == "server_tool_use" and not _SERVER_CALL_ID.fullmatch(str(data.get("id"))):
+        return None
+    if is_foreign:
+        return _known_fields(data)
+    if not all(_is_valid(data.get(key), key, types) for key, types in _REQUIRED.get(kind, {}).items()):
+        return None
+    return {key: value for key, value in data.items() if key != "cache_control"}
+
+
+def is_in_place(data: dict[str, Any], role: str) -> bool:
+    """Return whether a message of `role` may hold this block: only users supply documents and search results, and only
+    assistants call tools of the provider."""
+    return (role == "user") == (data.get("type") in ("document", "search_result"))
+
+
+def find_unpaired(blocks: Sequence[dict[str, Any]], taken: set[str], *, may_end_open: bool = False) -> frozenset[int]:
+    """Return the positions of calls that the provider ran without a result behind them, of results without their call,
+    and of calls whose id is in `taken`, to which all ids are added. The blocks are those of one message as it is sent;
+    with `may_end_open`, calls may still wait for their results."""
+    waiting: dict[str, int] = {}
+    lost: set[int] = set()
+    for position, data in enumerate(blocks):
+        call, result = call_id_of(data)
+        if call and call not in taken:
+            taken.add(call)
+            waiting[call] = position
+        elif result in waiting and _is_result_of(data, blocks[waiting[result]]):
+            del waiting[result]
+        elif call or result:
+            lost.add(position)
+    return frozenset(lost if may_end_open else lost | set(waiting.values()))
+
+
+def _is_result_of(result: dict[str, Any], call: dict[str, Any]) -> bool:
+    """A `web_search_tool_result` answers `web_search`, a `tool_search_tool_result` answers `tool_search_tool_bm25`."""
+    stem, name = str(result["type"]).removesuffix("_tool_result"), str(call.get("name"))
+    return call["type"] == "mcp_tool_use" or name == stem or name.startswith(f"{stem}_tool_")
+
+
+def _is_valid(value: Any, key: str, types: _Types) -> bool:
+    if key == "status":
+        return value in _STATUSES
+    return type(value) in types and (bool(value) or key not in _NAMES)
+
+
+def _known_fields(data: dict[str, Any]) -> dict[str, Any] | None:
+    """Return the known fields of a block and of the blocks inside it; None where a required one is missing or wrong."""
+    kind = str(data.get("type"))
+    if kind not in _REQUIRED:
+        return None
+    found: dict[str, Any] = {"type": kind}
+    for key, types in _REQUIRED[kind].items():
+        value = data.get(key)
+        if not _is_valid(value, key, types):
+            return None
+        if kind in _INSIDE and key in _NESTED:
+            value = _nested(kind, value)
+        elif kind == "document":
+            value = _document_source(value)
+        if value is None and NoneType not in types:
+            return None
+        found[key] = value
+    return found | {key: data[key] for key, types in _OPTIONAL.get(kind, {}).items() if type(data.get(key)) in types}
+
+
+def _nested(outer: str, value: Any) -> Any:
+    """Return the blocks inside a block; None where one of them does not belong there."""
+    items: list[Any] = _list(value) if isinstance(value, list) else [value]
+    found = [_known_fields(_object(item)) for item in items]
+    allowed = _INSIDE[outer][type(value)]
+    if any(item is None or item["type"] not in allowed for item in found):
+        return None
+    return found if isinstance(value, list) else found[0]
+
+
+def _document_source(source: dict[str, Any]) -> dict[str, Any] | None:
+    found = {key: source.get(key) for key in ("type", "media_type", "data")}
+    is_whole = found["type"] in ("text", "base64") and all(isinstance(value, str) for value in found.values())
+    return found if is_whole else None
 
 
 def call_id_of(data: dict[str, Any]) -> tuple[str, str]:

@@ -89,6 +89,11 @@ def platforms() -> dict[str, dict[str, Any]]:
     return tomllib.loads(text)["platforms"]
 
 
+def provider_name(platform: str) -> str:
+    """Return what `Model.provider` says for models of a platform: `openai-responses` for `openai`. Other names stay."""
+    return next((provider for provider, name in ALIASES.items() if name == platform), platform)
+
+
 def near_names(text: str) -> list[str]:
     """Return the references that a mistyped one may have meant: by the model's name, or by the platform's."""
     from difflib import get_close_matches

@@ -114,14 +114,14 @@ def _no_rule(_tool: str, _subject: str) -> Action | None:
 
 
 def split_providers(choice: ProviderChoice) -> tuple[dict[str, Provider], dict[str, Answering]]:
-    """Return those that answer for platforms that Loom knows, and those that are platforms of their own."""
+    """Return those that answer for known platforms, by `Model.provider`, and those that are platforms of their own."""
     known: dict[str, Provider] = {}
     own: dict[str, Answering] = {}
     for name, provider in choice.items():
         if not _is_custom(provider):
-            known[name] = provider
+            known[catalog.provider_name(name)] = provider
         elif name in catalog.platforms() or name in catalog.ALIASES:
-            known[name] = Answering(provider)
+            known[catalog.provider_name(name)] = Answering(provider)
         else:
             own[name] = Answering(provider)
     return known, own
