@@ -162,7 +162,7 @@ def _known_fields(data: dict[str, Any]) -> dict[str, Any] | None:
         if kind in _INSIDE and key in _NESTED:
             value = _nested(kind, value)
         elif kind == "document":
-            value = _document_source(value)
+            value = _document_source(_object(value))
         if value is None and NoneType not in types:
             return None
         found[key] = value
@@ -173,7 +173,7 @@ def _nested(outer: str, value: Any) -> Any:
     """Return the blocks inside a block; None where one of them does not belong there."""
     items: list[Any] = _list(value) if isinstance(value, list) else [value]
     found = [_known_fields(_object(item)) for item in items]
-    allowed = _INSIDE[outer][type(value)]
+    allowed = _INSIDE[outer][list if isinstance(value, list) else dict]
     if any(item is None or item["type"] not in allowed for item in found):
         return None
     return found if isinstance(value, list) else found[0]
