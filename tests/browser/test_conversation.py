@@ -112,7 +112,7 @@ def test_an_answer_streams_in_and_the_markdown_before_its_tail_stays_put(client:
 
 def test_a_tool_shows_its_card_and_its_picture(client: Client) -> None:
     client.send("!tool read_file shots/login.png")
-    card = client.page.get_by_role("region", name="Tool read_file")
+    card = client.page.get_by_role("group", name="Tool read_file")
     expect(card.get_by_role("img")).to_be_visible()
     client.wait_idle()
     expect(card).to_contain_text("shots/login.png")
@@ -207,7 +207,7 @@ def test_a_refusal_carries_its_reason(client: Client) -> None:
     card.get_by_role("button", name="Deny", exact=True).click()
     client.wait_idle()
     assert not (client.daemon.workspace / "never.txt").exists()
-    expect(client.page.get_by_role("region", name="Tool run_command")).to_contain_text("too risky")
+    expect(client.page.get_by_role("group", name="Tool run_command")).to_contain_text("too risky")
 
 
 def test_an_approval_can_be_answered_on_another_page(open_client: OpenClient) -> None:

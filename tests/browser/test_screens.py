@@ -215,7 +215,9 @@ def _approval(client: Client, session: str) -> None:
     client.page.goto(f"{client.daemon.url}/#/s/{fork}")
     expect(client.answers).to_have_count(3)
     edit = '{"path": "nginx.conf", "old": "30s", "new": "60s"}'
-    client.daemon.ask(f"/v1/sessions/{fork}/messages", {"text": f"Raise it to a minute.\n!tool edit_file {edit}"})
+    # A file that was not read is not edited, and nobody is asked.
+    calls = f"!tool read_file nginx.conf\n!echo It says 30 s.\n!tool edit_file {edit}"
+    client.daemon.ask(f"/v1/sessions/{fork}/messages", {"text": f"Raise it to a minute.\n{calls}"})
     expect(client.page.get_by_role("form", name=re.compile("Approve"))).to_be_visible()
 
 

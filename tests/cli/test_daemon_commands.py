@@ -80,9 +80,10 @@ def _same(text: str) -> str:
 
 
 SAFE = [
-    *("fetch_url", "list_files", "look", "read_file", "read_output"),
-    *("render_slides", "screenshot", "search_files", "stop_process"),
+    *("ask_agent", "fetch_url", "list_files", "look", "read_file", "read_output", "recall"),
+    *("render_slides", "screenshot", "search_files", "stop_process", "update_todos", "use_skill"),
 ]
+ASKING = ["edit_file", "multi_edit", "run_command", "start_process", "write_file"]
 
 
 @pytest.mark.parametrize(
@@ -91,12 +92,12 @@ SAFE = [
         ([], SAFE),
         (["-T", "read_file", "-T", "run_command"], ["read_file", "run_command"]),
         (["-T", "none"], []),
-        (["-T", "all"], None),
+        (["-T", "all"], sorted([*SAFE, *ASKING])),
     ],
     ids=["safe", "named", "none", "all"],
 )
 def test_a_model_is_offered_the_same_tools_with_a_daemon_and_without(
-    tmp_path: Path, words: list[str], offered: list[str] | None
+    tmp_path: Path, words: list[str], offered: list[str]
 ):
     loom = Loom(tmp_path, LOOM_MODEL="")
 
@@ -108,8 +109,7 @@ def test_a_model_is_offered_the_same_tools_with_a_daemon_and_without(
             here = loom("-m", "local", "-R", "--no-daemon", *words, "hello")
 
     names = [sorted(tool["function"]["name"] for tool in request.get("tools", ())) for request in server.requests]
-    assert names[0] == names[asked] and (offered is None or names[0] == offered)
-    assert (offered is not None) or len(names[0]) == 14
+    assert names[0] == names[asked] == offered
     assert (through.code, through.out) == (here.code, here.out) == (0, "fine\n")
 
 

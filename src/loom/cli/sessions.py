@@ -15,6 +15,7 @@ import msgspec
 from loom.atomic_file import write_file_whole
 from loom.cli.shared.exit_codes import FAILED, OK
 from loom.cli.shared.options import complete_sessions
+from loom.cli.shared.questions import confirm
 from loom.cli.shared.session_lookup import all_sessions, find_session, last_session
 from loom.cli.shared.terminal import ProgressLine, is_plain, one_line, print_line, safe_text, width
 from loom.content.media import size_label
@@ -212,7 +213,7 @@ async def _delete(session_id: str, title: str) -> None:
 def _is_sure(title: str) -> bool:
     """Ctrl+C on a terminal interrupts; elsewhere the end of the input is no answer."""
     try:
-        return click.confirm(f'Delete "{title}"? This cannot be undone', err=True)
+        return confirm(f'Delete "{title}"? This cannot be undone')
     except click.Abort:
         if sys.stdin.isatty():
             raise

@@ -23,7 +23,7 @@ export const ToolCard = memo(function ToolCard({ call, isWhole, result, run, app
   const failed = result?.is_error === true;
   const media = result ? result.blocks.filter((block): block is ImageBlock => block.type === "image" || block.type === "document") : [];
   return (
-    <section class={`tool${failed ? " failed" : ""}${approval ? " asks" : ""}`} aria-label={`Tool ${call.name}`}>
+    <div role="group" class={`tool${failed ? " failed" : ""}${approval ? " asks" : ""}`} aria-label={`Tool ${call.name}`}>
       <details class="fold" open={failed}>
         <summary>
           {failed ? <WarnIcon /> : result ? <CheckIcon /> : <ToolIcon />}
@@ -46,7 +46,7 @@ export const ToolCard = memo(function ToolCard({ call, isWhole, result, run, app
         <MediaGrid blocks={media} previews={run?.images.map((image) => image.preview ?? "")} />
       )}
       {approval && <Approval approval={approval} />}
-    </section>
+    </div>
   );
 });
 

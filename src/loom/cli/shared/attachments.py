@@ -10,11 +10,11 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, TypeAlias
 
-import click
 import msgspec
 
 from loom.agent.ingest import Ingested, read_own_file
 from loom.cli.shared.options import FileOptions
+from loom.cli.shared.questions import confirm
 from loom.content.blocks import TextBlock
 from loom.content.inputs import Attachment, Content
 from loom.content.media import size_label
@@ -90,7 +90,7 @@ def _confirm_text(word: str) -> None:
     hint = f'Check the name. To send it as text, put it into a sentence: "what is {word}?"'
     if not (sys.stdin.isatty() and sys.stderr.isatty()):
         raise Unreadable(f"File not found: {word}", name=word, hint=hint)
-    if not click.confirm(f"File not found: {word}. Send the name as text?", default=False, err=True):
+    if not confirm(f"File not found: {word}. Send the name as text?"):
         raise Unreadable(f"File not found: {word}", name=word, hint=hint)
 
 
