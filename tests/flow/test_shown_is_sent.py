@@ -252,7 +252,7 @@ async def test_what_every_interface_shows_is_the_body_that_is_sent(
 async def test_what_a_dry_run_prints_is_the_body_that_is_sent(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with world(tmp_path, seed, monkeypatch) as there, Runtime.open(load_config()) as runtime:
+    async with world(tmp_path, seed, monkeypatch) as there, Runtime.open(load_config(), tools="all") as runtime:
         tools = await choose_tools(runtime, (), default="safe")
         session = await runtime.session(await converse(runtime, there, tools), tools=tools)
         picture = tmp_path / "next.png"
