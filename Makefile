@@ -6,7 +6,7 @@ BIN := $(VENV)/bin
 # More than cores: many tests wait for programs.
 WORKERS ?= 4
 
-.PHONY: lock release run check check-tests test coverage lint bench docs clean packages
+.PHONY: lock release run check check-tests test test-again coverage lint bench docs clean packages
 # What runs in about a minute and needs no other program.
 FAST := tests/content tests/$(if $(wildcard src/loom/compile),compile,context) tests/wire tests/agent tests/test_*.py
 .DEFAULT_GOAL := run
