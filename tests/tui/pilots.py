@@ -85,8 +85,9 @@ async def driven(
     model: str = "",
     permission: str = "ask",
 ) -> AsyncGenerator[Driven]:
-    """`answers` are those of a scripted model; without them the built-in model answers. `folder` is the workspace."""
-    with contextlib.chdir(folder):
+    """`answers` are those of a scripted model; without them the built-in model answers. The workspace is `folder`, or
+    the folder below it in which the test is."""
+    with contextlib.chdir(Path.cwd() if Path.cwd().is_relative_to(folder) else folder):
         async with _driven(
             folder,
             answers=answers,
