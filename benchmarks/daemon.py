@@ -283,7 +283,7 @@ async def ours(clients: int, count: int, *, inline: bool, pause_seconds: float =
     async with memory_runtime() as runtime, serving(runtime) as house:
         session = await runtime.session()
         data = noise_png(PICTURE_BYTES)
-        digest = await runtime.media.put(data)
+        digest = await runtime.stores.media.put(data)
         media = Media(digest=digest, media_type="image/png", size_bytes=len(data), width=577, height=577)
         await house.app.daemon.feeds.previews.preview(media)
         await house.app.daemon.feeds.previews.inline(media)
@@ -293,8 +293,8 @@ async def ours(clients: int, count: int, *, inline: bool, pause_seconds: float =
 
         async def work() -> None:
             for _ in range(count // at_once):
-                seq = await runtime.events.append(session.id, [event] * at_once)
-                runtime.events.publish(session.id, seq, [event] * at_once)
+                seq = await runtime.stores.events.append(session.id, [event] * at_once)
+                runtime.stores.events.publish(session.id, seq, [event] * at_once)
                 await asyncio.sleep(pause_seconds)
 
         seconds = await timed(readers(house.url, session.id, clients, count, inline=inline), work, lag)

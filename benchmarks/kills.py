@@ -8,6 +8,7 @@ python -m benchmarks.kills [--kills 1000] [--only NAME] [--seed 1]
     dbos     the same as `two`, a tenth as often, with `turn.engine = "dbos"`
     term     SIGTERM to one of two every few seconds, a tenth as often
     away     PostgreSQL is stopped for five seconds, a fiftieth as often
+    around   an S3 bucket and Redis hang or are away, and daemons are killed meanwhile, a twentieth as often
     paused   a daemon stands still until another has taken its session over, and must not write when it wakes up, twice
 
 A run that ends has passed: every turn ended by itself, no call that may not be repeated ran twice, nothing that was
@@ -20,41 +21,54 @@ import argparse
 import asyncio
 import sys
 import tempfile
-from contextlib import AbstractContextManager
+from contextlib import AsyncExitStack
 from functools import partial
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "tests"))
-from daemon.disturbance import Disturb, killing, one_on_sqlite, pausing, run_disturbed, stopping, two_on_postgres
-from daemon.forked import ForkedDaemon, nursery
+from daemon.disturbance import (
+    Disturb,
+    killing,
+    one_on_sqlite,
+    pausing,
+    run_disturbed,
+    stopping,
+    surroundings,
+    two_on_postgres,
+    unsettling,
+)
+from daemon.forked import nursery
 from daemon.test_two_daemons import two_daemons, woken
 from postgres_server import postgres_server
 
-RUNS = ("two", "one", "skew", "dbos", "term", "away", "paused")
+RUNS = ("two", "one", "skew", "dbos", "term", "away", "around", "paused")
+SHARES = {"one": 2, "skew": 10, "dbos": 10, "term": 10, "away": 50, "around": 20}
 
 
-def run(name: str, kills: int, seed: int, folder: Path) -> None:
-    with nursery() as nest, postgres_server() as server:
-        daemons: AbstractContextManager[list[ForkedDaemon]]
+async def run(name: str, kills: int, seed: int, folder: Path) -> None:
+    times = max(1, kills // SHARES.get(name, 1))
+    async with AsyncExitStack() as stack:
+        nest, server = stack.enter_context(nursery()), stack.enter_context(postgres_server())
+        around = await stack.enter_async_context(surroundings(folder)) if name == "around" else None
         if name == "one":
-            daemons = one_on_sqlite(folder, nest)
+            found = stack.enter_context(one_on_sqlite(folder, nest))
         else:
             engine = "dbos" if name == "dbos" else "builtin"
             skew = 60.0 if name == "skew" else 0.0
-            daemons = two_on_postgres(folder, nest, server, skew_seconds=skew, engine=engine)
-        with daemons as found:
-            disturb: Disturb
-            match name:
-                case "term":
-                    disturb = stopping(found, (1.0, 4.0))
-                case "away":
-                    disturb = pausing(server.stop, server.start, (1.0, 10.0), 5.0)
-                case _:
-                    disturb = killing(found, (0.05, 0.8))
-            share = {"one": 2, "skew": 10, "dbos": 10, "term": 10, "away": 50}.get(name, 1)
-            times = max(1, kills // share)
-            report = partial(_report, name, times)
-            outcome = asyncio.run(run_disturbed(found, folder, disturb, times=times, seed=seed, report=report))
+            settings = around.settings if around is not None else {}
+            daemons = two_on_postgres(folder, nest, server, skew_seconds=skew, engine=engine, settings=settings)
+            found = stack.enter_context(daemons)
+        disturb: Disturb
+        if around is not None:
+            disturb = unsettling(found, around, (0.1, 2.0))
+        elif name == "term":
+            disturb = stopping(found, (1.0, 4.0))
+        elif name == "away":
+            disturb = pausing(server.stop, server.start, (1.0, 10.0), 5.0)
+        else:
+            disturb = killing(found, (0.0, 0.5))
+        report = partial(_report, name, times)
+        outcome = await run_disturbed(found, folder, disturb, times=times, seed=seed, sessions=4, report=report)
     print(f"{name}: {outcome}", flush=True)
 
 
@@ -76,7 +90,7 @@ def main() -> None:
                     asyncio.run(woken(house, 2))
                 print("paused: a daemon that woke up after the other had taken over wrote nothing more")
             else:
-                run(name, given.kills, given.seed, Path(folder))
+                asyncio.run(run(name, given.kills, given.seed, Path(folder)))
 
 
 if __name__ == "__main__":

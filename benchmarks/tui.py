@@ -19,6 +19,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import AsyncExitStack
 from fcntl import ioctl
 from pathlib import Path
 from termios import TIOCSWINSZ
@@ -28,9 +29,10 @@ from textual import events
 from loom.config import load_config
 from loom.content.messages import assistant, user
 from loom.events import StepStarted, TextDelta, TurnStarted
+from loom.runtime import Runtime
 from loom.tui.app import LoomApp, OpenedLibrary
+from loom.tui.chat_library import ChatLibrary
 from loom.tui.chat_screen import ChatScreen
-from loom.tui.local_backend import LocalBackend
 
 ROUNDS = 7
 KEYS = 150
@@ -67,26 +69,28 @@ def bare_python() -> float:
 
 async def in_app(folder: Path) -> dict[str, float]:
     config = load_config(cwd=folder, environ={"LOOM_HOME": str(folder), "LOOM_OFFLINE": "1"})
-    backend = await LocalBackend.start(config)
+    stack = AsyncExitStack()
+    runtime = await stack.enter_async_context(Runtime.open(config, tools="all"))
+    library = ChatLibrary(runtime.library, config, close=stack.aclose)
 
     async def connect() -> OpenedLibrary:
-        return OpenedLibrary(backend=backend, model="loom/spark")
+        return OpenedLibrary(library=library, model="loom/spark")
 
     app = LoomApp(connect, protocol="off")
     async with app.run_test(size=(100, 34)) as pilot:
         chat = next(screen for screen in app.screen_stack if isinstance(screen, ChatScreen))
         while not chat.query("TranscriptView"):
             await pilot.pause(0.01)
-        opened = await _open_long(chat, backend)
+        opened = await _open_long(chat, runtime)
         keys = await _type_while_streaming(chat)
     return {"keystroke while streaming": keys, "open 2,000 messages": opened}
 
 
-async def _open_long(chat: ChatScreen, backend: LocalBackend) -> float:
-    conversation = await backend.new(title="long", model="loom/spark")
+async def _open_long(chat: ChatScreen, runtime: Runtime) -> float:
+    conversation = await runtime.library.create(title="long", model="loom/spark")
     roles = (user, assistant)
     messages = [roles[n % 2](f"message {n} with **some** words\n\n- one\n- two") for n in range(MESSAGES)]
-    await backend.runtime.sessions.append_to_head(conversation.id, messages)
+    await runtime.stores.sessions.append_to_head(conversation.id, messages)
     began = time.perf_counter()
     await chat.open_session(conversation.id)
     return (time.perf_counter() - began) * 1_000

@@ -19,7 +19,7 @@ import os
 import subprocess
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any, Final
 
@@ -32,6 +32,7 @@ from flow.turn_trace import Function, Recorder
 from loom.config import load_config
 from loom.daemon.app import create_app
 from loom.daemon.auth import Auth
+from loom.daemon.turns import Turns
 from loom.events import DecoderEvent, Stopped, TextDelta
 from loom.prompt import Prompt
 from loom.runtime import Runtime
@@ -99,17 +100,17 @@ async def daemon_crossings() -> tuple[int, int]:
             await daemon.start()
             session = await runtime.session(model=MODEL)
             await daemon.turns.post(session.id, "warm up")
-            await _idle(daemon.turns.state, session.id)
+            await _idle(daemon.turns)
             with recorder.recording():
                 async with daemon.feeds.watch(session.id):
                     await daemon.turns.post(session.id, "hello")
-                    await _idle(daemon.turns.state, session.id)
+                    await _idle(daemon.turns)
             await daemon.stop()
     return len(recorder.modules), len(recorder.functions)
 
 
-async def _idle(state: Callable[[str], Any], session_id: str) -> None:
-    while await state(session_id) != "idle":  # noqa: ASYNC110  another task decides
+async def _idle(turns: Turns) -> None:
+    while turns.active:  # noqa: ASYNC110  another task decides
         await asyncio.sleep(0.01)
 
 
@@ -138,13 +139,13 @@ async def database_jobs() -> tuple[int, int]:
         session = await runtime.session(model=MODEL)
         await session.send("warm up")
         for name in jobs:
-            original = getattr(runtime.database, name)
+            original = getattr(runtime.stores.database, name)
 
             async def counted(*given: Any, _name: str = name, _original: Any = original, **named: Any) -> Any:
                 jobs[_name] += 1
                 return await _original(*given, **named)
 
-            setattr(runtime.database, name, counted)
+            setattr(runtime.stores.database, name, counted)
         await session.send("hello")
     return sum(jobs.values()), jobs["write"]
 

@@ -80,7 +80,7 @@ async def fill(home: Path) -> str:
                 asked += (await runtime.ingest(shot)).blocks
             answer = f"## Answer {number}\n\n{WORDS * 4}\n\n- one\n- two\n- `three`"
             messages += [user(*asked), assistant(answer)]
-        await runtime.sessions.append_to_head(session.id, messages)
+        await runtime.stores.sessions.append_to_head(session.id, messages)
         assert sum(len(media_of(message)) for message in messages) == PICTURES
         return session.id
 

@@ -40,7 +40,7 @@ _MEANING: Final = {
     "Overloaded": "The service is there and has no room. Loom has already asked again.",
     "TooManyBytes": "The request was too large in bytes. Loom has already tried smaller ones.",
     "ContextOverflow": "The conversation was too long in tokens. Loom has already tried shorter ones.",
-    "MediaRefused": "The service could not take a picture, document or sound; `digests` says which.",
+    "MediaRefused": "The service could not take an image, document or sound; `digests` says which.",
     "WireError": "The service said something that its protocol does not know, or sent a damaged stream.",
     "ToolError": "A tool could not do what it was asked. It becomes a result that the model reads, marked as an error, "
     "and never leaves a turn.",
@@ -50,8 +50,11 @@ _MEANING: Final = {
 _ADVICE: Final = {
     "LoomError": "Catch it where any failure of Loom should be told to a person, and show `str(error)`.",
     "ContentError": "Mend the value that the sentence names. Conversations from elsewhere: `loom import`.",
+    "KeyReused": "Send a new key with each new message; repeat a key only with the same message.",
     "ApprovalGone": "Nothing to do: another client has answered it, or the turn is over.",
     "ConfigError": "Mend the key in that file. `loom config show --origin` tells where every value comes from.",
+    "BudgetSpent": "Raise `budget.session_usd` or `budget.day_usd`, or wait until tomorrow. The message is stored, and "
+    "can be answered then.",
     "MediaError": "Catch it where any file that a person gives may be refused. Nothing was stored.",
     "Unreadable": "Open the file in its own program, save it again and attach the new one.",
     "Unsupported": "Convert it to a kind that Loom takes (PNG, JPEG, PDF, DOCX, text …); the hint says how.",
@@ -82,7 +85,7 @@ _ADVICE: Final = {
     "MediaRefused": "Nothing, as a rule: the medium is quarantined for that service, its text is sent instead, and the "
     "step is tried again. You meet the error only where nothing was left to take out.",
     "CapabilityMissing": "Nothing, as a rule: the text is sent instead and the model is remembered as unable. To have "
-    "the picture seen, switch to a model that can.",
+    "the image seen, switch to a model that can.",
     "OutputInvalid": "The answer is in the session. Ask again, choose another model, or make the schema simpler.",
     "WireError": "Try again. If it stays, check that the address is that of the protocol (`base_url`).",
     "ToolError": "Raise it in your own tools with a sentence that tells the model what to do differently.",

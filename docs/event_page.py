@@ -19,7 +19,7 @@ What a session tells while a turn runs, in the order in which it happens. `sessi
 them under numbers that count within the session, so that a face which was away can read on from the last one it saw.
 (`loom ask --output-format stream-json` uses a shorter list with the [names that scripts know](cli.md).)
 
-No event carries bytes. A picture is a reference (`digest`, type, size), and its bytes are in the media store before the
+No event carries bytes. An image is a reference (`digest`, type, size), and its bytes are in the media store before the
 event is told.
 
 As JSON an event is an object whose `type` is the tag given below; fields that have their default are left out.
@@ -51,7 +51,7 @@ _MEANING: Final = {
     "Cited": "The text block at `index` cites a place in a source.",
     "ThinkingDelta": "The next words of the reasoning at `index`.",
     "CallStarted": "The model begins to write a tool call.",
-    "ImageAdded": "A picture that the model made; the store already holds it.",
+    "ImageAdded": "An image that the model made; the store already holds it.",
     "BlockAdded": "A block of the provider's own kind: a call of a tool that it runs itself, or its result.",
     "TurnStarted": "A turn begins, with this model.",
     "StepStarted": "One request of the turn is about to leave; `tokens` and `wire_bytes` are the receipt's totals.",
@@ -80,7 +80,7 @@ _FIELDS: Final = {
     "fraction": "how much is done, from 0 to 1",
     "hint": "what to do next",
     "id": "the id of the tool call",
-    "image": "the picture, as a reference",
+    "image": "the image, as a reference",
     "index": "which block of the message, from 0",
     "message": "its role and its blocks",
     "model": "`platform/name`",
@@ -92,7 +92,7 @@ _FIELDS: Final = {
     "redacted": "whether the provider keeps the words to itself",
     "result": "blocks for the model, `data` for interfaces, and whether it is an error",
     "seconds": "how long it took",
-    "seq": "counts within the session, without gaps",
+    "seq": "counts within the session",
     "session": "the id of the session",
     "step": "which request of the turn, from 1",
     "stop": "why the model stopped",

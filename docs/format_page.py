@@ -17,7 +17,7 @@ the list of all kinds. A package can add a format: `src/loom/formats/format.py`.
 
 ## What a model gets
 
-| file | block | pages | pictures | words found | begins with |
+| file | block | pages | images | words found | begins with |
 |---|---|--:|--:|--:|---|
 """
 
@@ -30,7 +30,7 @@ def page() -> str:
 def _row(sample: Sample) -> str:
     admitted = accept(sample.data, sample.name)
     block = admitted.block
-    pages, pictures = "", 0
+    pages, images = "", 0
     match block:
         case TextBlock():
             kind, text = "text", block.text
@@ -38,14 +38,14 @@ def _row(sample: Sample) -> str:
             kind = "document"
             text = render(sample.data, block.media, Text()).data.decode()
             pages = str(block.media.pages or "")
-            pictures = len(inspect(sample.data, sample.name).pictures)
+            images = len(inspect(sample.data, sample.name).pictures)
         case ImageBlock() | AudioBlock():
             kind, text = "image" if isinstance(block, ImageBlock) else "audio", ""
         case _:
             kind, text = "unknown", ""
     begins = " ".join(text[:60].split()).replace("|", "\\|")
     found = recall_words(text, sample.words)
-    return f"| {sample.name} | {kind} | {pages} | {pictures or ''} | {found:.0%} | `{begins}` |"
+    return f"| {sample.name} | {kind} | {pages} | {images or ''} | {found:.0%} | `{begins}` |"
 
 
 def _kinds() -> str:

@@ -10,7 +10,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Final
 
-from docs import error_page, event_page, option_page
+from docs import error_page, event_page, library_reference, option_page
 from loom.cli import reference as cli_reference
 from loom.config import reference as config_reference
 from loom.tools import reference as tools_reference
@@ -47,6 +47,7 @@ PAGES: Final[dict[str, Callable[[str], str]]] = {
     "fallback-matrix.md": _fallback_matrix,
     "formats.md": _formats,
     "options.md": lambda _: option_page.page(),
+    "reference.md": lambda _: library_reference.page(),
     "tools.md": lambda _: tools_reference.reference(),
 }
 """Each takes the page as it is and gives the page as it should be."""

@@ -1,4 +1,4 @@
-"""The same with `await`: compare two pictures, and see in which form each was shown."""
+"""The same with `await`: compare two images, and see in which form each was shown."""
 
 import asyncio
 

@@ -1,4 +1,4 @@
-"""One question about one picture, on the built-in model: no key, no network."""
+"""One question about one image, on the built-in model: no key, no network."""
 
 from pathlib import Path
 

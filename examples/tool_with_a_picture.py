@@ -1,4 +1,4 @@
-"""A tool that returns a picture, which the model sees in its next step."""
+"""A tool that returns an image, which the model sees in its next step."""
 
 from PIL import Image
 

@@ -1,4 +1,4 @@
-"""A block of your own: every model reads its text, those that see are shown its picture, and it is kept as it is."""
+"""A block of your own: every model reads its text, those that see are shown its image, and it is kept as it is."""
 
 from dataclasses import dataclass
 

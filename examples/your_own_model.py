@@ -8,7 +8,7 @@ from loom.testing import sample_png
 
 class Echo:
     name = "echo"
-    capabilities = loom.Capabilities()  # no eyes: pictures come as text
+    capabilities = loom.Capabilities()  # no eyes: images come as text
 
     async def stream(self, prompt: loom.Prompt) -> AsyncIterator[str]:
         for block in prompt.messages[-1].blocks:

@@ -8,9 +8,12 @@ from typing import Any
 
 import loom
 from loom.agent.event_stream import ReplyStream
+from loom.session import AnswerKeywords, MessageKeywords
 from loom.sync import SyncStream
 
 VALUES = (loom.Allow, loom.Ask, loom.Deny, loom.ApprovalRequest, loom.Attachment, loom.Loom, loom.AsyncLoom)
+KEYWORDS = (AnswerKeywords, MessageKeywords)
+"""Keywords that several methods of sessions take."""
 SURFACES = (loom.Loom, loom.AsyncLoom, SyncStream, ReplyStream)
 
 
@@ -20,6 +23,8 @@ def signature_lines() -> Iterator[str]:
             yield f"{name}{_signature(found)}"
     for cls in VALUES:
         yield f"{cls.__name__}{_signature(cls)}"
+    for keywords in KEYWORDS:
+        yield f"{keywords.__name__}({', '.join(sorted(keywords.__optional_keys__))})"
     yield f"Runtime.open{_signature(loom.Runtime.open)}"
     for cls in SURFACES:
         for name, member in sorted(vars(cls).items()):

@@ -20,6 +20,7 @@ from loom.content.blocks import (
     ToolCall,
     ToolResult,
     UnknownBlock,
+    VideoBlock,
 )
 from loom.content.media import DIGEST_TAG, Media
 from loom.content.messages import Message
@@ -56,6 +57,7 @@ def media(*media_types: str) -> st.SearchStrategy[Media]:
         duration_seconds=st.none() | st.floats(0, 1e6),
         name=TEXT,
         source=TEXT,
+        codec=TEXT,
     )
 
 
@@ -78,6 +80,7 @@ IMAGE_BLOCKS = st.builds(
 )
 DOCUMENT_BLOCKS = st.builds(DocumentBlock, media("application/pdf", "text/csv"), pages=PAGES, title=TEXT)
 AUDIO_BLOCKS = st.builds(AudioBlock, media("audio/wav", "audio/mpeg"), transcript=TEXT)
+VIDEO_BLOCKS = st.builds(VideoBlock, media("video/mp4", "video/webm"), transcript=TEXT)
 THINKING_BLOCKS = st.one_of(
     st.builds(ThinkingBlock, WORDS, opaque=st.none() | OPAQUE),
     st.builds(ThinkingBlock, st.just(""), redacted=st.booleans(), opaque=OPAQUE),
@@ -93,7 +96,7 @@ UNKNOWN_BLOCKS = st.builds(
     st.none() | DIGESTS,
 )
 CONTENT_BLOCKS: st.SearchStrategy[ContentBlock] = st.one_of(
-    TEXT_BLOCKS, IMAGE_BLOCKS, DOCUMENT_BLOCKS, AUDIO_BLOCKS, UNKNOWN_BLOCKS
+    TEXT_BLOCKS, IMAGE_BLOCKS, DOCUMENT_BLOCKS, AUDIO_BLOCKS, VIDEO_BLOCKS, UNKNOWN_BLOCKS
 )
 TOOL_RESULTS = st.builds(
     ToolResult,

@@ -65,6 +65,8 @@ def test_every_limit_of_the_door_can_be_configured(tmp_path: Path) -> None:
             max_expanded_bytes = 7
             [audio]
             max_size_bytes = 8
+            [video]
+            max_size_bytes = 13
             [worker]
             deadline_seconds = 9
             memory_bytes = 10
@@ -85,6 +87,7 @@ def test_every_limit_of_the_door_can_be_configured(tmp_path: Path) -> None:
         max_text_bytes=6,
         max_expanded_bytes=7,
         max_audio_bytes=8,
+        max_video_bytes=13,
         deadline_seconds=9.0,
         worker_memory_bytes=10,
         conversion_seconds=11.0,
@@ -112,6 +115,9 @@ def test_every_wish_about_the_context_can_be_configured(tmp_path: Path) -> None:
             max_per_session = 12
             [documents]
             pages_per_read = 13
+            [video]
+            frames = 14
+            frame_side = 150
         """,
     )
     policy = config.context_policy()

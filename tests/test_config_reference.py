@@ -45,10 +45,23 @@ def test_the_example_says_of_each_key_that_a_project_may_not_set_that_it_is_the_
     (warning,) = config.warnings
     ignored = {key.split(".")[0] for key in warning.split("ignored ")[1].split(": a project")[0].split(", ")}
     marked = [line for line in EXAMPLE.read_text("utf-8").splitlines() if "(user)" in line and not line.startswith("#")]
-    assert len(marked) == 20
+    assert len(marked) == 21
     assert ignored == {
         *("cleanup_after_days", "trusted_folders", "keys", "models", "agents", "worker"),
-        *("context", "turn", "tools", "hooks", "sandbox", "store", "media", "bus", "server", "gateway", "mcp"),
+        *(
+            "context",
+            "turn",
+            "budget",
+            "tools",
+            "hooks",
+            "sandbox",
+            "store",
+            "media",
+            "bus",
+            "server",
+            "gateway",
+            "mcp",
+        ),
     }
 
 

@@ -31,7 +31,7 @@ def test_the_first_ten_minutes_are_one_session(tmp_path: Path) -> None:
 
     assert {words: found.err for words, found in ran.items() if found.code} == {}
     assert "Page 2 of report.pdf mentions" in ran["which pages talk about timeouts?"].out
-    assert "900×500" in ran["and the first picture again?"].out
+    assert "900×500" in ran["and the first image again?"].out
     assert ran["in one line"].out.strip().startswith("A login page with an error.")
     sessions = loom("sessions", "--json").rows
     assert len(sessions) == 1

@@ -59,7 +59,7 @@ async def test_a_memory_runtime_takes_content_of_every_kind(tmp_path: Path) -> N
         login = found.blocks[1]
         assert isinstance(login, ImageBlock)
         assert (login.media.width, login.media.height, login.media.name) == (90, 50, "login.png")
-        assert await runtime.media.load(login.media.digest) == sample_png(90, 50)
+        assert await runtime.stores.media.load(login.media.digest) == sample_png(90, 50)
 
 
 async def test_a_bad_file_is_refused_before_anything_is_stored(tmp_path: Path) -> None:
@@ -71,19 +71,19 @@ async def test_a_bad_file_is_refused_before_anything_is_stored(tmp_path: Path) -
             await runtime.ingest(tmp_path / "absent.png")
         with pytest.raises(ContentError, match="the message is empty"):
             await runtime.ingest("  ", [])
-        assert [stored async for stored in runtime.media.listing()] == []
+        assert [stored async for stored in runtime.stores.media.listing()] == []
 
 
 async def test_deleting_a_session_frees_the_media_that_only_it_used() -> None:
     async with memory_runtime() as runtime:
         shared = await runtime.ingest("both", sample_png(8, 8))
         own = await runtime.ingest("mine", sample_png(9, 9))
-        one = await runtime.sessions.create(title="one")
-        two = await runtime.sessions.create(title="two")
-        await runtime.sessions.append_to_head(one.id, [user(*shared.blocks), user(*own.blocks)])
-        await runtime.sessions.append_to_head(two.id, [user(*shared.blocks)])
+        one = await runtime.stores.sessions.create(title="one")
+        two = await runtime.stores.sessions.create(title="two")
+        await runtime.stores.sessions.append_to_head(one.id, [user(*shared.blocks), user(*own.blocks)])
+        await runtime.stores.sessions.append_to_head(two.id, [user(*shared.blocks)])
         await runtime.delete_session(one.id)
-        left = {stored.digest async for stored in runtime.media.listing()}
+        left = {stored.digest async for stored in runtime.stores.media.listing()}
         kept = shared.blocks[1]
         assert isinstance(kept, ImageBlock)
         assert kept.media.digest in left

@@ -26,8 +26,9 @@ if TYPE_CHECKING:
         ToolCall,
         ToolResult,
         UnknownBlock,
+        VideoBlock,
     )
-    from loom.content.inputs import Attachment, Content, audio, document, image
+    from loom.content.inputs import Attachment, Content, audio, document, image, video
     from loom.content.media import Media
     from loom.content.messages import Message, text_of
     from loom.daemon.embedded import asgi
@@ -58,8 +59,9 @@ _HOMES = {
         "ToolCall",
         "ToolResult",
         "UnknownBlock",
+        "VideoBlock",
     ),
-    "loom.content.inputs": ("Attachment", "Content", "audio", "document", "image"),
+    "loom.content.inputs": ("Attachment", "Content", "audio", "document", "image", "video"),
     "loom.content.media": ("Media",),
     "loom.content.messages": ("Message", "text_of"),
     "loom.daemon.embedded": ("asgi",),
@@ -110,6 +112,7 @@ __all__ = [
     "ToolResult",
     "UnknownBlock",
     "Usage",
+    "VideoBlock",
     "asgi",
     "ask",
     "audio",
@@ -122,6 +125,7 @@ __all__ = [
     "register_provider",
     "text_of",
     "tool",
+    "video",
 ]
 
 

@@ -7,6 +7,7 @@ Times are seconds since the epoch. Nodes, media and sessions are named by the id
 
 from __future__ import annotations
 
+from html import escape
 from typing import Annotated, Any, Final, Literal, TypeAlias
 
 import msgspec
@@ -18,6 +19,8 @@ from loom.sampling import Sampling, sampling_of
 
 Name: TypeAlias = Annotated[str, Meta(max_length=1_000)]
 Caption: TypeAlias = Annotated[str, Meta(max_length=1_000_000)]
+ToolPatterns: TypeAlias = Annotated[tuple[Name, ...], Meta(max_length=200)]
+"""Names of tools, or patterns such as `SERVER__*`; `["*"]` means all of them."""
 Key: TypeAlias = Annotated[str, Meta(min_length=1, max_length=300)]
 FORMS: Final = r"^(full|low|thumb|(page|thumb):[1-9][0-9]{0,5}|sent:.+)$"
 """Those in which a medium is served."""
@@ -33,8 +36,16 @@ class ProblemText(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
-class ProblemBody(msgspec.Struct, frozen=True):
+class ProblemBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A problem after RFC 9457. `title` says what happened, `detail` what to do, `code` is for programs."""
+
+    type: str = ""
+    title: str = ""
+    status: int = 0
+    detail: str = ""
+    code: str = ""
     error: ProblemText
+    """The same in the shape of older versions."""
 
 
 class Status(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -76,6 +87,22 @@ class UserView(msgspec.Struct, frozen=True):
 
     name: str
     role: Literal["admin", "user", "viewer"]
+
+
+class MemberView(msgspec.Struct, frozen=True):
+    """A user of a session: `view` may read it, `edit` may also send messages and answer approvals, `own` may also share
+    and delete it. `user` is a name, or `everyone`."""
+
+    user: str
+    access: Literal["view", "edit", "own"]
+
+
+class MemberList(msgspec.Struct, frozen=True):
+    members: tuple[MemberView, ...]
+
+
+class MemberChange(msgspec.Struct, frozen=True):
+    access: Literal["view", "edit", "own"] = "edit"
 
 
 class LoginView(msgspec.Struct, frozen=True, kw_only=True):
@@ -144,6 +171,7 @@ class CapabilityView(msgspec.Struct, frozen=True, kw_only=True):
     thinking: bool
     tools: bool
     audio: bool
+    video: bool
     citations: bool
 
 
@@ -198,6 +226,35 @@ class ToolList(msgspec.Struct, frozen=True):
     tools: tuple[ToolView, ...]
 
 
+class AgentView(msgspec.Struct, frozen=True, kw_only=True):
+    """A configured agent. `model` empty means the default model; `tools` null means all."""
+
+    name: str
+    description: str
+    model: str
+    tools: tuple[str, ...] | None
+
+
+class AgentList(msgspec.Struct, frozen=True):
+    agents: tuple[AgentView, ...]
+
+
+class CommandView(msgspec.Struct, frozen=True, kw_only=True):
+    """A slash command of the user or of the workspace. `$ARGUMENTS` in `text` stands for what is written behind it."""
+
+    name: str
+    description: str
+    text: str
+
+
+class CommandQuery(msgspec.Struct, frozen=True):
+    workspace: Annotated[str, Meta(max_length=4_096)] = ""
+
+
+class CommandList(msgspec.Struct, frozen=True):
+    commands: tuple[CommandView, ...]
+
+
 class KeyView(msgspec.Struct, frozen=True, kw_only=True):
     provider: str
     set: bool
@@ -221,7 +278,7 @@ class MediaView(msgspec.Struct, frozen=True, kw_only=True):
 
     id: str
     digest: str
-    kind: Literal["image", "document", "audio", "text"]
+    kind: Literal["image", "document", "audio", "video", "text"]
     mime: str
     bytes: int
     width: int | None
@@ -262,7 +319,7 @@ class MediaText(msgspec.Struct, frozen=True):
 
 
 class NewDescription(msgspec.Struct, frozen=True):
-    """`model` empty means the one that is configured to describe pictures."""
+    """`model` empty means the one that is configured to describe images."""
 
     model: Name = ""
 
@@ -288,6 +345,33 @@ class SampleList(msgspec.Struct, frozen=True):
     samples: tuple[SampleView, ...]
 
 
+# Prompts --------------------------------------------------------------------------------------------------------------
+
+
+class PromptBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A prompt of the library. `$name` in it is a field; `$input` is what the user says."""
+
+    text: Caption
+    system: Caption = ""
+    model: Name = ""
+    params: dict[str, Annotated[str, Meta(max_length=10_000)]] = msgspec.field(default_factory=dict[str, str])
+    """Values of fields, unless others are given."""
+
+
+class PromptView(msgspec.Struct, frozen=True, kw_only=True):
+    name: str
+    text: str
+    system: str
+    model: str
+    params: dict[str, str]
+    fields: tuple[str, ...]
+    """The names for which a value is needed."""
+
+
+class PromptList(msgspec.Struct, frozen=True):
+    prompts: tuple[PromptView, ...]
+
+
 # Sessions -------------------------------------------------------------------------------------------------------------
 
 
@@ -311,12 +395,20 @@ class NewSession(msgspec.Struct, frozen=True, kw_only=True):
     """For all its messages."""
     agent: Name = ""
     """An agent of the configuration."""
+    tools: ToolPatterns = ("*",)
+    """The tools that it may use."""
+    plan_mode: bool = False
+    """Offer only reading tools until the user approves a plan."""
 
 
 class SessionChangeBody(msgspec.Struct, frozen=True, kw_only=True):
     title: Name | None = None
     model: Name | None = None
     archived: bool | None = None
+    folder: Name | None = None
+    """A path of names, such as `Work/Invoices`; empty: no folder."""
+    tags: Annotated[tuple[Annotated[str, Meta(max_length=100)], ...], Meta(max_length=50)] | None = None
+    pinned: bool | None = None
     workspace: Annotated[str, Meta(max_length=4_096)] | None = None
     thinking: ThinkingLevel | None = None
     """Empty leaves it to the model again."""
@@ -324,6 +416,11 @@ class SessionChangeBody(msgspec.Struct, frozen=True, kw_only=True):
     """Replaces the options of the session."""
     agent: Name | None = None
     """Its tools and rules apply from the next message on; the system prompt stays. Empty: no agent."""
+    system: Caption | None = None
+    """The system prompt from the next message on; empty restores the one that the session began with."""
+    tools: ToolPatterns | None = None
+    """The tools that it may use from the next message on."""
+    plan_mode: bool | None = None
 
 
 class SessionView(msgspec.Struct, frozen=True, kw_only=True):
@@ -348,6 +445,50 @@ class SessionView(msgspec.Struct, frozen=True, kw_only=True):
     thumb: str | None
     """The digest of the newest image."""
     agent: str = ""
+    tools: tuple[str, ...] = ("*",)
+    """The tools that it may use, or patterns."""
+    plan_mode: bool = False
+    """Whether only reading tools are offered until the user approves a plan."""
+    damage: str = ""
+    """What is wrong with a session that cannot be read."""
+    folder: str = ""
+    tags: tuple[str, ...] = ()
+    pinned: bool = False
+
+
+class MessagePlace(msgspec.Struct, frozen=True):
+    """A message by its full id, and the newest session that contains it."""
+
+    node: str
+    session: SessionView
+
+
+class FolderList(msgspec.Struct, frozen=True):
+    """The folders and tags of sessions that are not archived, and how many sessions are in each."""
+
+    folders: dict[str, int]
+    tags: dict[str, int]
+
+
+class NewShare(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    days: Annotated[float, Meta(ge=0, le=36_500)] = 0
+    """How long the link works; 0: until it is deleted."""
+
+
+class ShareView(msgspec.Struct, frozen=True, kw_only=True):
+    """A link to a conversation as it was when it was shared."""
+
+    id: str
+    node: str
+    """Its last message."""
+    path: str
+    """The address on this server; only told when the link is made."""
+    created_at: float
+    expires_at: float | None
+
+
+class ShareList(msgspec.Struct, frozen=True):
+    shares: tuple[ShareView, ...]
 
 
 class SessionPage(msgspec.Struct, frozen=True):
@@ -359,6 +500,9 @@ class SessionPage(msgspec.Struct, frozen=True):
 class SessionQuery(msgspec.Struct, frozen=True, kw_only=True):
     q: Name = ""
     archived: bool = False
+    folder: Name | None = None
+    tag: Name = ""
+    pinned: bool | None = None
     limit: Annotated[int, Meta(ge=1, le=200)] = 50
     before: Annotated[str, Meta(max_length=100, pattern=r"^([0-9.e+]+\.[0-9A-Z]{26})?$")] = ""
 
@@ -377,6 +521,34 @@ class SessionUsage(msgspec.Struct, frozen=True, kw_only=True):
     """From the root to the head."""
     total: UsageTotals
     """All branches."""
+
+
+class UsageQuery(msgspec.Struct, frozen=True):
+    days: Annotated[int, Meta(ge=1, le=366)] = 30
+
+
+class UsageRow(msgspec.Struct, frozen=True, kw_only=True):
+    """What one model has used in one session on one day, in the time zone of the server."""
+
+    day: str
+    """`YYYY-MM-DD`."""
+    model: str
+    """Empty if it is not known."""
+    session: str
+    title: str
+    answers: int = 0
+    usage: Usage = Usage()
+    usd: float = 0.0
+    """Of the answers whose price is known."""
+    unpriced: int = 0
+    """Answers whose price is not known."""
+
+
+class UsageReport(msgspec.Struct, frozen=True, kw_only=True):
+    """Today and the days before it, oldest first."""
+
+    days: int
+    rows: tuple[UsageRow, ...]
 
 
 class NewHead(msgspec.Struct, frozen=True):
@@ -411,6 +583,25 @@ class TreeView(msgspec.Struct, frozen=True):
     root: str
     head: str
     nodes: tuple[TreeNode, ...]
+    next: str | None = None
+    """Give it as `after` to get the next page; null at the end."""
+
+    def _repr_html_(self) -> str:
+        """Return the outline that a notebook shows; the head is bold."""
+        lines = [
+            f'<div style="margin-left: {min(node.depth, 40)}em">'
+            f"{escape(node.role)}: {'<b>' * is_head}{escape(node.label)}{'</b>' * is_head}</div>"
+            for node in self.nodes
+            for is_head in (node.node == self.head,)
+        ]
+        return "".join(lines)
+
+
+class TreeQuery(msgspec.Struct, frozen=True, kw_only=True):
+    """A page of the tree, parents before children. `after` is the last node of the page before; `limit` 0 means all."""
+
+    after: Annotated[str, Meta(max_length=300)] = ""
+    limit: Annotated[int, Meta(ge=0, le=100_000)] = 0
 
 
 class NodeChange(msgspec.Struct, frozen=True, kw_only=True):

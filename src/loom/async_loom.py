@@ -109,12 +109,14 @@ class AsyncLoom:
         n: int = 1,
         thinking: str = "",
         options: Choices = None,
+        output: Any = None,
         system: str = "",
         tools: Iterable[str | Tool | Callable[..., Any]] | None = None,
     ) -> Reply:
-        """Ask one question in a session of its own. Strings after the first that name existing files are attached."""
+        """Ask one question in a session of its own. Strings after the first that name existing files are attached.
+        `output` is the type of `reply.output`."""
         session = await self.session(model=model, system=system, tools=tools)
-        return await session.send(*as_contents(content), n=n, thinking=thinking, options=options)
+        return await session.send(*as_contents(content), n=n, thinking=thinking, options=options, output=output)
 
 
 def as_contents(content: tuple[Content, ...]) -> tuple[Content, ...]:

@@ -47,7 +47,7 @@ def create_file_once(file: Path, data: str, *, mode: int = 0o600) -> bool:
 
 @contextlib.contextmanager
 def _fresh_file(target: Path, raw: bytes, mode: int, mode_kept: int | None) -> Generator[Path]:
-    """A synced file with these bytes beside `target`; removed in the end unless it was renamed."""
+    """Yield a synced file with these bytes beside `target`; removed in the end unless it was renamed."""
     fresh = target.with_name(f".{target.name[:100]}-{secrets.token_hex(6)}")
     descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, mode)
     try:

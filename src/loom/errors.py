@@ -2,8 +2,10 @@
 
     LoomError
     ├── ContentError                a value that breaks an invariant; also a ValueError
-    │   └── ApprovalGone            an approval that is no longer pending
+    │   ├── ApprovalGone            an approval that is no longer pending
+    │   └── KeyReused               an Idempotency-Key that was used for another message
     ├── ConfigError                 names the file, the key and what was expected
+    ├── BudgetSpent                 a session, or a day, has cost what it may
     ├── MediaError                  Unreadable · Unsupported · TooLarge · Encrypted
     │                               raised at intake, before anything is stored
     ├── StoreError                  NotFound (NotSent) · Newer · Corrupt · Conflict (Stale) · Full · ReadOnly
@@ -54,6 +56,12 @@ class ApprovalGone(ContentError):
     code = "approval.gone"
 
 
+class KeyReused(ContentError):
+    """An Idempotency-Key that was used for another message: the new one was not accepted."""
+
+    code = "request.key_reused"
+
+
 class ConfigError(LoomError):
     """An invalid setting. `file` and `key` say where it is."""
 
@@ -64,6 +72,12 @@ class ConfigError(LoomError):
         super().__init__(f"{where}: {message}" if where else message, hint=hint)
         self.file = file
         self.key = key
+
+
+class BudgetSpent(LoomError):
+    """A session, or all sessions of today, have cost what the settings allow. No further turn begins."""
+
+    code = "budget.spent"
 
 
 class MediaError(LoomError):

@@ -236,6 +236,8 @@ class ApprovalRequested(_Event, frozen=True, tag="approval_requested"):
     call: ToolCall
     action: str
     pattern: str = ""
+    values: dict[str, Any] | None = None
+    """The JSON Schema of values that are asked for: an approval carries them as `reason`. None: yes or no."""
 
 
 class ApprovalAnswered(_Event, frozen=True, tag="approval_answered"):
@@ -300,7 +302,8 @@ Event: TypeAlias = (
 
 
 class Envelope(msgspec.Struct, frozen=True):
-    """An event with its number: `seq` counts within the session, without gaps."""
+    """An event with its number: `seq` counts within the session. The store has every number; on a socket or a stream,
+    pieces of a text that follow each other may come as one, with the number of the last."""
 
     seq: int
     session: str

@@ -3,28 +3,34 @@ this process, `RemoteLibrary` (`client`) a daemon."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol, TypeVar
 
 from loom.content.blocks import ContentBlock
-from loom.content.inputs import Content
+from loom.content.inputs import Content, Ingested
 from loom.content.messages import Message
 from loom.errors import NotFound
 
 if TYPE_CHECKING:
     from loom.api_types import (
+        AgentView,
+        CommandView,
         ConfigView,
         DescriptionView,
+        FolderList,
         MediaText,
         MediaView,
+        MessagePlace,
         ModelList,
         SearchResult,
         SessionPage,
         SessionView,
+        ShareView,
         ToolView,
+        UsageReport,
     )
-    from loom.message_types import ImportView, SessionApprovals
+    from loom.message_types import ImportReport, ImportView, SessionApprovals
     from loom.session import MediaBytes, Session
 
 LATEST: Final = "latest"
@@ -38,7 +44,15 @@ class Library(Protocol):
     # Sessions --------------------------------------------------------------------------------------------------------
 
     async def sessions(
-        self, *, query: str = "", archived: bool = False, limit: int = 50, before: str = ""
+        self,
+        *,
+        query: str = "",
+        archived: bool = False,
+        folder: str | None = None,
+        tag: str = "",
+        pinned: bool | None = None,
+        limit: int = 50,
+        before: str = "",
     ) -> SessionPage:
         """Return sessions, newest first; with `query`, those with matching messages, best first. `before` is `next` of
         the page before."""
@@ -49,9 +63,15 @@ class Library(Protocol):
         call (None: all)."""
         ...
 
-    async def find(self, text: str) -> SessionView:
-        """Return the session that `text` names: `latest`, its number in the list, its id or the beginning or end of it
-        (6 characters or more), or its title. Raise `NotFound` if there is none, or more than one."""
+    async def find(self, text: str = LATEST, *, workspace: str = "") -> SessionView:
+        """Return the session that `text` names: `latest` (of one `workspace`, if given), its number in the list, its id
+        or the beginning or end of it (6 characters or more), or its title. Raise `NotFound` if there is none, or more
+        than one."""
+        ...
+
+    async def find_message(self, node: str) -> MessagePlace:
+        """Return the full id of a message and the newest session that contains it. `node` is its id, or the beginning
+        of it (8 characters or more). Raise `NotFound` if there is none, or more than one."""
         ...
 
     async def create(
@@ -75,8 +95,30 @@ class Library(Protocol):
         has the same conversation at its head is returned instead of a new one."""
         ...
 
+    async def import_file(self, source: Path | bytes, name: str = "") -> ImportReport:
+        """Store the conversations of a file as sessions, with their branches, media and times: Loom's own export (JSON
+        or zip), exports of ChatGPT, claude.ai, Open WebUI and LibreChat, OpenAI JSONL, transcripts of agents. `name` is
+        for messages about bytes. Raise `LoomError` if nothing can be read."""
+        ...
+
     async def delete(self, session_id: str) -> int:
         """Delete a session and the media that only it used; return the bytes that were freed, as far as known."""
+        ...
+
+    async def folders(self) -> FolderList:
+        """Return the folders and tags of sessions, and how many sessions are in each."""
+        ...
+
+    async def share(self, session_id: str, *, days: float = 0) -> ShareView:
+        """Make a link by which the conversation, as it is now, is read without signing in. `days` 0 means for good."""
+        ...
+
+    async def shares(self, session_id: str) -> tuple[ShareView, ...]:
+        """Return the links of a session, newest first. Their addresses are not known any more."""
+        ...
+
+    async def unshare(self, session_id: str, share_id: str) -> None:
+        """Delete a link; raise `NotFound` if there is none."""
         ...
 
     async def search(self, text: str, *, limit: int = 20) -> tuple[SearchResult, ...]:
@@ -88,6 +130,10 @@ class Library(Protocol):
         ...
 
     # Media -----------------------------------------------------------------------------------------------------------
+
+    async def ingest(self, *content: Content) -> Ingested:
+        """Store content and return its blocks, with notices about what happened to them on the way."""
+        ...
 
     async def upload(self, *content: Content) -> tuple[ContentBlock, ...]:
         """Store content and return its blocks, which can be sent in any session. Paths are files of this machine."""
@@ -119,52 +165,84 @@ class Library(Protocol):
         """Return the tools that sessions may call."""
         ...
 
+    async def agents(self) -> tuple[AgentView, ...]:
+        """Return the configured agents."""
+        ...
+
+    async def commands(self, workspace: str = "") -> tuple[CommandView, ...]:
+        """Return the slash commands of the user, and of a workspace (empty: the working directory) if it is trusted."""
+        ...
+
+    async def usage(self, days: int = 30) -> UsageReport:
+        """Return what answers have used and cost since `days` days, by day, model and session."""
+        ...
+
     async def limits(self) -> ConfigView:
         """Return limits for attachments, the default model and the workspace."""
         ...
 
 
-async def all_sessions(library: Library, *, archived: bool = False) -> AsyncGenerator[SessionView]:
-    """Yield all sessions, newest first."""
+class FindableSession(Protocol):
+    """What a session is found by."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def title(self) -> str: ...
+    @property
+    def workspace(self) -> str: ...
+
+
+S = TypeVar("S", bound=FindableSession)
+
+
+async def all_sessions(
+    library: Library,
+    *,
+    archived: bool = False,
+    folder: str | None = None,
+    tag: str = "",
+    pinned: bool | None = None,
+    page: int = _PAGE,
+) -> AsyncGenerator[SessionView]:
+    """Yield all sessions, newest first, read in pages of this size."""
     before: str | None = ""
     while before is not None:
-        page = await library.sessions(archived=archived, limit=_PAGE, before=before)
-        for found in page.sessions:
-            yield found
-        before = page.next
+        found = await library.sessions(
+            archived=archived, folder=folder, tag=tag, pinned=pinned, limit=page, before=before
+        )
+        for session in found.sessions:
+            yield session
+        before = found.next
 
 
-async def last_session(library: Library, *, workspace: str | Path = "") -> SessionView:
-    """Return the newest session, of one workspace if given; raise `NotFound` if there is none."""
-    async for found in all_sessions(library):
-        if not workspace or found.workspace == str(workspace):
-            return found
-    where = "in this folder yet" if workspace else "yet"
-    raise NotFound(f"No sessions {where}.", hint='Start one: loom "hello"')
-
-
-async def find_session(library: Library, text: str) -> SessionView:
-    """The rule of `Library.find`, for any library that can list its sessions."""
+async def find_session(sessions: AsyncIterable[S], text: str = LATEST, *, workspace: str = "") -> S:
+    """Return the rule of `Library.find`, for any list of sessions, newest first."""
     if text == LATEST:
-        return await last_session(library)
-    matches: dict[str, SessionView] = {}
+        async for found in sessions:
+            if not workspace or found.workspace == workspace:
+                return found
+        where = "in this folder yet" if workspace else "yet"
+        raise NotFound(f"No sessions {where}.", hint='Start one: loom "hello"')
+    matches: list[S] = []
     number = 0
     upper = text.upper()
-    async for session in all_sessions(library):
+    async for session in sessions:
         number += 1
         if (text.isdigit() and len(text) < _SHORTEST_ID and int(text) == number) or session.id == upper:
             return session
         by_id = len(text) >= _SHORTEST_ID and (session.id.startswith(upper) or session.id.endswith(upper))
         if by_id or session.title == text:
-            matches[session.id] = session
-    return _only(text, matches)
-
-
-def _only(text: str, matches: Mapping[str, SessionView]) -> SessionView:
+            matches.append(session)
     if len(matches) == 1:
-        return next(iter(matches.values()))
+        return matches[0]
     if matches:
         raise NotFound(
             f"{text!r} matches {len(matches)} sessions.", hint="Use a longer id prefix; list them with `loom sessions`."
         )
     raise NotFound(f"Session {text!r} not found.", hint="List them: `loom sessions`.")
+
+
+async def read_media(library: Library, digest: str) -> bytes:
+    """Return the bytes of a medium, fit to be shown."""
+    return await (await library.open_media(digest)).read()

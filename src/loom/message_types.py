@@ -8,7 +8,7 @@ import msgspec
 from msgspec import Meta
 
 from loom.api_types import Caption, Key, Name, OverrideChoice, ProblemText, RequestChoices, SessionView
-from loom.content.blocks import AudioBlock, Block, DocumentBlock, ImageBlock, TextBlock, UnknownBlock
+from loom.content.blocks import AudioBlock, Block, DocumentBlock, ImageBlock, TextBlock, UnknownBlock, VideoBlock
 from loom.content.messages import Role
 from loom.events import ApprovalRequested
 from loom.models import ThinkingLevel, Usage
@@ -18,7 +18,7 @@ from loom.prompt import Reason, Rendition
 
 
 class ImageReference(msgspec.Struct, frozen=True, tag="image_ref"):
-    """A picture of the store."""
+    """A image of the store."""
 
     image_id: Key
     name: Name = ""
@@ -39,7 +39,15 @@ class FileReference(msgspec.Struct, frozen=True, tag="file"):
 
 
 ContentInput: TypeAlias = (
-    TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ImageReference | MediaReference | FileReference
+    TextBlock
+    | ImageBlock
+    | DocumentBlock
+    | AudioBlock
+    | VideoBlock
+    | UnknownBlock
+    | ImageReference
+    | MediaReference
+    | FileReference
 )
 
 
@@ -60,6 +68,8 @@ class MessageBody(msgspec.Struct, frozen=True, kw_only=True):
     images: Annotated[tuple[ImageInput, ...], Meta(max_length=64)] = ()
     workspace: Annotated[str, Meta(max_length=4_096)] = ""
     model: Name = ""
+    models: Annotated[tuple[Name, ...], Meta(max_length=8)] = ()
+    """Several models that answer it, one after another; their answers are versions of one another."""
     parent: Key | None = None
     """Answer this node instead of the head: edit and resend."""
     n: Annotated[int, Meta(ge=1, le=10)] = 1
@@ -160,11 +170,37 @@ class ImportView(msgspec.Struct, frozen=True, kw_only=True):
     shared: int
 
 
+class ImportedSession(msgspec.Struct, frozen=True, kw_only=True):
+    """A conversation of a file, and the session that holds it now."""
+
+    kind: str
+    """The program that wrote it, as far as known."""
+    session: str
+    title: str
+    messages: int
+    """All branches together."""
+    media: int
+    shared: int
+    """How many of its messages Loom held already."""
+    is_new: bool
+    notices: tuple[str, ...]
+    """What was repaired, left out, or not in the file."""
+
+
+class ImportReport(msgspec.Struct, frozen=True):
+    """`notices` are about the file as a whole."""
+
+    sessions: tuple[ImportedSession, ...]
+    notices: tuple[str, ...] = ()
+
+
 class QueuedView(msgspec.Struct, frozen=True, kw_only=True):
     message: str
     text: str
     blocks: tuple[Block, ...]
     created_at: float
+    steers: bool = False
+    """Whether the turn that runs reads it at its next step."""
 
 
 class QueueView(msgspec.Struct, frozen=True):
@@ -231,6 +267,10 @@ class PlanRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Those of the message that is planned."""
     last: bool = False
     """Whether to return what each model was sent last."""
+    limit: Annotated[int, Meta(ge=0, le=100_000)] = 0
+    """How many rows, the newest first counted; 0 means all. Totals are always those of the whole request."""
+    before: Annotated[str, Meta(max_length=300)] = ""
+    """`next` of the page before: rows above it."""
     sent: bool = False
     """Plan the last request again, as it was sent, instead of the next one; for a model that was not asked yet, the
     next one."""
@@ -297,6 +337,8 @@ class PlanView(msgspec.Struct, frozen=True, kw_only=True):
     models: dict[str, PlanModel]
     rows: tuple[PlanRow, ...]
     rev: int
+    next: str | None = None
+    """Give it as `before` to get the rows above; null at the beginning of the conversation."""
 
 
 class WireQuery(msgspec.Struct, frozen=True):

@@ -79,6 +79,10 @@ class Capabilities(msgspec.Struct, frozen=True, kw_only=True):
     def audio(self) -> bool:
         return self.takes("audio")
 
+    @property
+    def video(self) -> bool:
+        return self.takes("video")
+
 
 class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """What the platform refuses. `None` means that it states no limit. `as_of` is the day on which this was true."""
@@ -115,6 +119,7 @@ class TokenRule(msgspec.Struct, frozen=True, kw_only=True):
     """Tokens of a PDF page beyond its image: fixed where the platform says so, else its text is counted."""
     page_as_image: bool = False
     audio_tokens_per_second: float = 0.0
+    video_tokens_per_second: float = 0.0
     chars_per_token: float = 3.8
 
 

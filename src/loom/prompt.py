@@ -6,6 +6,8 @@ prompt is one that the model accepts; media are references that become base64 at
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+from html import escape
 from typing import Any, Final, Literal, TypeAlias, final
 
 import msgspec
@@ -14,6 +16,7 @@ from loom.content.blocks import Detail, TextBlock, ThinkingBlock, ToolCall
 from loom.content.media_kinds import MediaKindName
 from loom.content.messages import Role
 from loom.content.recipes import Recipe
+from loom.content.wire_forms import BodyForm
 from loom.models import Model
 from loom.sampling import Sampling
 
@@ -91,9 +94,20 @@ class ShownRaw(msgspec.Struct, frozen=True, kw_only=True, tag="raw"):
 ShownBlock: TypeAlias = TextBlock | ShownMedia | ThinkingBlock | ToolCall | ShownResult | ShownRaw
 
 
-class ShownMessage(msgspec.Struct, frozen=True):
+class ShownMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     role: Role
     blocks: tuple[ShownBlock, ...]
+    form: tuple[Any, ...] | None = None
+    """What is written instead of the blocks: the items of the request as they came, with `Embedded` media. Empty where
+    the message before holds this one too."""
+
+
+class ClientBody(msgspec.Struct, frozen=True, kw_only=True):
+    """A request in the model's own protocol, as a gateway's client wrote it; media are `Embedded`."""
+
+    fields: dict[str, Any]
+    is_whole: bool = False
+    """Whether all of it is sent as it is; else its conversation is replaced by the compiled one."""
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
@@ -102,11 +116,15 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     system: str = ""
     tools: tuple[ToolSpec, ...] = ()
     sampling: Sampling = Sampling()
+    body: BodyForm | None = None
+    """The fields of the request as they came, for this very provider and protocol."""
     stable_messages: int = 0
     """How many leading messages the next prompt will repeat unchanged: where a cache may end."""
+    client_body: ClientBody | None = None
+    """Sent instead of the compiled request, or around its conversation."""
 
     def media(self) -> tuple[MediaRef, ...]:
-        """Every reference, in wire order."""
+        """Return every reference, in wire order."""
         found: list[MediaRef] = []
         for message in self.messages:
             for block in message.blocks:
@@ -178,3 +196,21 @@ class Receipt(msgspec.Struct, frozen=True, kw_only=True):
     """Options that were asked for and that the platform does not have."""
     cached_rows: int = 0
     """How many leading rows are as in the last request to this model: its provider's cache may hold them."""
+
+    def _repr_html_(self) -> str:
+        """Return the table that a notebook shows: what each block became, and what it takes."""
+        rows = [
+            (f"{row.kind} {row.label}", row.rendition, "; ".join(filter(None, (row.reason, row.detail))), row.tokens)
+            for row in self.rows
+        ]
+        head = f"<b>{escape(self.model)}</b>: {self.totals.tokens:,} of {self.budgets.tokens:,} tokens"
+        listed = "".join(f"<li>{escape(notice)}</li>" for notice in self.notices)
+        notices = f"<ul>{listed}</ul>" if listed else ""
+        return f"<p>{head}</p>{html_table(('block', 'shown as', 'why', 'tokens'), rows)}{notices}"
+
+
+def html_table(head: Sequence[str], rows: Iterable[Sequence[object]]) -> str:
+    """Return a plain HTML table, everything escaped."""
+    titles = "".join(f"<th>{escape(title)}</th>" for title in head)
+    lines = "".join(f"<tr>{''.join(f'<td>{escape(str(cell))}</td>' for cell in row)}</tr>" for row in rows)
+    return f"<table><thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table>"

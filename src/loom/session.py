@@ -9,22 +9,27 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Coroutine, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias
+from html import escape
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeAlias, TypedDict, Unpack
 
 import msgspec
 
+from loom.content.blocks import ThinkingBlock
 from loom.content.inputs import Content
 from loom.content.messages import Message
+from loom.content.output_types import schema_of
+from loom.errors import ContentError
 from loom.events import ApprovalRequested, Event, StopReason
 from loom.models import Usage
 from loom.prompt import Receipt
-from loom.sampling import Choices, Sampling
+from loom.sampling import Choices, OutputSchema, Sampling, sampling_of
 
 if TYPE_CHECKING:
     import io
 
     from loom.api_types import MediaText, OverrideChoice, SessionUsage, SessionView, TreeView
     from loom.message_types import History, MessageView, PlanView, WireView
+    from loom.work_types import ChangedStep, ProcessView, Todo, UndoReport
 
 ExportFormat: TypeAlias = Literal["md", "html", "json", "zip"]
 NumberedEvent: TypeAlias = tuple[int, Event]
@@ -42,7 +47,7 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     parent: str = ""
     """The parent of the question: a message that is sent below it becomes a sibling of the question."""
     output: Any = None
-    """The JSON value of the answer, where a schema was asked for (`options={"output_schema": …}`)."""
+    """The value of the answer, where a type (`output=Type`) or a schema was asked for."""
     siblings: tuple[Reply, ...] = ()
     """The other answers to the same question, if several were requested."""
 
@@ -53,12 +58,25 @@ class Reply(msgspec.Struct, frozen=True, kw_only=True):
     def __str__(self) -> str:
         return self.text
 
+    def _repr_mimebundle_(self, **_: Any) -> dict[str, str]:
+        """Return what a notebook shows: the words, thoughts folded, and what it took."""
+        thoughts = [block.text for block in self.message.blocks if isinstance(block, ThinkingBlock) and block.text]
+        folded = "".join(
+            f"<details><summary>thinking</summary><pre>{escape(text)}</pre></details>" for text in thoughts
+        )
+        usage = f"{self.usage.input_tokens:,} tokens in, {self.usage.output_tokens:,} out"
+        facts = f"<p><small>{escape(self.receipt.model)} · {usage}</small></p>"
+        words = f'<div style="white-space: pre-wrap">{escape(self.text)}</div>'
+        return {"text/plain": self.text, "text/markdown": self.text, "text/html": f"{folded}{words}{facts}"}
+
 
 class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How a message is to be answered. It is stored with the queue."""
 
     model: str = ""
     """The model that answers this once; empty means the session's."""
+    models: tuple[str, ...] = ()
+    """The models that answer this once, one after another; then `n` is their number."""
     parent: str = ""
     """The node to answer below; empty means the head at that time."""
     n: int = 1
@@ -73,6 +91,58 @@ class Options(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Whether a summary of the path is requested instead of an answer."""
     sampling: Sampling = Sampling()
     """How to answer, where it differs from what the session and the settings say."""
+
+
+class AnswerKeywords(TypedDict, total=False):
+    """How a message is answered, as callers write it; the keywords of `Session.regenerate`."""
+
+    model: str
+    """The model that answers this once; by default the session's."""
+    n: int
+    """The number of answers; they are siblings."""
+    thinking: str
+    """How much the model thinks: `off` … `max`."""
+    options: Choices
+    """Fields of `loom.sampling.Sampling`."""
+    output: Any
+    """The type of the answer: a dataclass, `TypedDict`, `msgspec.Struct`, Pydantic model or JSON Schema. The value is
+    `Reply.output`."""
+
+
+class MessageKeywords(AnswerKeywords, total=False):
+    """How a message is sent, as callers write it; the keywords of `Session.stream`, `send` and `post`."""
+
+    parent: str | None
+    """The node to answer below; by default the head at that time."""
+
+
+def options_of(
+    *,
+    model: str = "",
+    parent: str | None = None,
+    n: int = 1,
+    thinking: str = "",
+    options: Choices = None,
+    output: Any = None,
+    tools: tuple[str, ...] | None = None,
+) -> Options:
+    """Return the keywords of a call as one value; raise `ContentError` for one that cannot be."""
+    if n < 1:
+        raise ContentError(f"a message gets one answer or more, not {n}")
+    sampling = sampling_of(options, thinking=thinking)
+    if output is not None:
+        schema, name = schema_of(output)
+        sampling = sampling.override(Sampling(output_schema=OutputSchema(schema=schema, name=name)))
+    return Options(model=model, parent=parent or "", n=n, tools=tools, sampling=sampling)
+
+
+def with_models(options: Options, models: Sequence[str]) -> Options:
+    """Return the options of a message that each of `models` answers; without any, they stay as they are."""
+    if not models:
+        return options
+    if options.model or options.n != 1:
+        raise ContentError("Give one of `model`, `models` and `n`.")
+    return msgspec.structs.replace(options, models=tuple(models), n=len(models))
 
 
 class Queued(msgspec.Struct, frozen=True, kw_only=True):
@@ -198,53 +268,51 @@ class Session(Protocol):
 
     # Turns -----------------------------------------------------------------------------------------------------------
 
-    def stream(
-        self,
-        *content: Content,
-        model: str = "",
-        parent: str | None = None,
-        n: int = 1,
-        thinking: str = "",
-        options: Choices = None,
-    ) -> EventIterator:
+    def stream(self, *content: Content, **how: Unpack[MessageKeywords]) -> EventIterator:
         """Send a message and iterate the events of its turn. The message is on disk before the first step begins, and
         waits while another turn runs.
 
-        `model` answers this once; `parent` is the node to answer below (the head moves there); each of `n` answers is a
-        turn of its own, and the head ends at the last. `thinking` is a level (`off` … `max`), `options` are fields of
-        `loom.sampling.Sampling`; both are for this message only.
+        `how` are `MessageKeywords`, for this message only: `model` answers this once; `parent` is the node to answer
+        below (the head moves there); each of `n` answers is a turn of its own, and the head ends at the last;
+        `thinking` is a level (`off` … `max`); `options` are fields of `loom.sampling.Sampling`.
         """
         ...
 
-    async def send(
-        self,
-        *content: Content,
-        model: str = "",
-        parent: str | None = None,
-        n: int = 1,
-        thinking: str = "",
-        options: Choices = None,
-    ) -> Reply:
+    async def send(self, *content: Content, **how: Unpack[MessageKeywords]) -> Reply:
         """Send a message and return the reply; raise the error of a failed turn."""
         ...
 
     async def post(
-        self,
-        *content: Content,
-        key: str = "",
-        model: str = "",
-        parent: str | None = None,
-        n: int = 1,
-        thinking: str = "",
-        options: Choices = None,
+        self, *content: Content, key: str = "", models: Sequence[str] = (), **how: Unpack[MessageKeywords]
     ) -> Queued:
         """Queue a message without waiting for its turn. It is on disk when this returns; the same `key` again returns
-        the first one. A daemon runs it; a local session runs it with `work`."""
+        the first one. A daemon runs it; a local session runs it with `work`. Each of `models` answers it, one after
+        another; the answers are siblings."""
         ...
 
-    def regenerate(
-        self, node: str | None = None, *, model: str = "", n: int = 1, thinking: str = "", options: Choices = None
-    ) -> EventIterator:
+    async def steer(self, *content: Content, key: str = "") -> Queued:
+        """Send a message to the turn that runs: the model reads it at its next step. Where no turn runs, or none takes
+        a further step, it is answered like any queued message."""
+        ...
+
+    async def post_again(self, node: str | None = None, *, key: str = "", **how: Unpack[AnswerKeywords]) -> Queued:
+        """Queue another answer to the question above `node` (None: the last question)."""
+        ...
+
+    async def post_compact(self, *, key: str = "", model: str = "") -> Queued:
+        """Queue a summary of the path."""
+        ...
+
+    def work(self) -> EventIterator:
+        """Run what no other process runs, until nothing is left: continue a turn that was left, answer what is queued.
+        In a session of a daemon this ends at once, because the daemon does so."""
+        ...
+
+    async def leave(self) -> None:
+        """Stop the turns that this object runs; another process continues them."""
+        ...
+
+    def regenerate(self, node: str | None = None, **how: Unpack[AnswerKeywords]) -> EventIterator:
         """Answer the question above `node` (None: the last question) once more, as a sibling."""
         ...
 
@@ -291,10 +359,19 @@ class Session(Protocol):
         model: str | None = None,
         workspace: str | None = None,
         archived: bool | None = None,
+        folder: str | None = None,
+        tags: Sequence[str] | None = None,
+        pinned: bool | None = None,
         agent: str | None = None,
+        system: str | None = None,
+        tools: Sequence[str] | None = None,
+        plan_mode: bool | None = None,
         rev: int | None = None,
     ) -> SessionView:
-        """Change what is given, at once. `agent` is the name of a configured agent; empty means none."""
+        """Change what is given, at once. `agent` is the name of a configured agent; empty means none. `system` replaces
+        the system prompt; empty restores the one that the session began with. `tools` are names or patterns of the
+        tools that it may use; `("*",)` means all. In `plan_mode` only reading tools are offered until the user approves
+        a plan."""
         ...
 
     async def use(self, model: str) -> None:
@@ -321,6 +398,32 @@ class Session(Protocol):
 
     async def delete(self) -> int:
         """Delete the session and the media that only it used; return the bytes that were freed, as far as known."""
+        ...
+
+    # The agent's work ------------------------------------------------------------------------------------------------
+
+    async def todos(self) -> tuple[Todo, ...]:
+        """Return the agent's current list of what is to be done."""
+        ...
+
+    async def processes(self) -> tuple[ProcessView, ...]:
+        """Return the background processes that the agent has started, in the process that runs its turns."""
+        ...
+
+    async def stop_process(self, name: str) -> None:
+        """Stop a background process; raise `NotFound` that lists those that there are."""
+        ...
+
+    async def changes(self) -> tuple[ChangedStep, ...]:
+        """Return the steps of the current path that changed files."""
+        ...
+
+    async def undo(self, step: int | None = None) -> UndoReport:
+        """Undo the file changes of the last step that has any, or of `step` and all later ones. The model is informed.
+
+        A file that something else changed since is left alone, which the report says. Raise `Conflict` while a turn
+        runs, `NotFound` if there is nothing to undo.
+        """
         ...
 
     # The next request ------------------------------------------------------------------------------------------------

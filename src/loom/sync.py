@@ -16,7 +16,7 @@ import threading
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
-from typing import Any, Literal, Self, TypeVar
+from typing import Any, Literal, Self, TypeVar, Unpack
 
 from loom.agent.event_stream import ReplyStream
 from loom.agent.gate import Approve, StringRule
@@ -33,7 +33,7 @@ from loom.runtime.options import ProviderChoice, ToolChoice
 from loom.runtime.plan import Plan, plan_request
 from loom.runtime.session import LocalSession
 from loom.sampling import Choices
-from loom.session import Reply
+from loom.session import AnswerKeywords, MessageKeywords, Reply
 from loom.tools.base import Tool
 from loom.tools.diff import unified_diff
 
@@ -47,6 +47,7 @@ def ask(
     n: int = 1,
     thinking: str = "",
     options: Choices = None,
+    output: Any = None,
     system: str = "",
     tools: ToolChoice = (),
     approve: Approve | StringRule | None = None,
@@ -55,11 +56,11 @@ def ask(
 ) -> Reply:
     """Ask one question and return the answer. Strings after the first that name existing files are attached."""
     with Loom(model=model, tools=tools, approve=approve, providers=providers, system=system, provider=provider) as loom:
-        return loom.ask(*content, n=n, thinking=thinking, options=options)
+        return loom.ask(*content, n=n, thinking=thinking, options=options, output=output)
 
 
 def diff(one: Reply | Message | str, other: Reply | Message | str) -> str:
-    """What two answers say differently, as a unified diff; empty where they say the same."""
+    """Return what two answers say differently, as a unified diff; empty where they say the same."""
     before, after = (found if isinstance(found, str) else found.text for found in (one, other))
     return unified_diff(f"{before.rstrip()}\n", f"{after.rstrip()}\n", "answer").text
 
@@ -141,12 +142,21 @@ class Loom:
         n: int = 1,
         thinking: str = "",
         options: Choices = None,
+        output: Any = None,
         system: str = "",
         tools: Iterable[str | Tool | Callable[..., Any]] | None = None,
     ) -> Reply:
-        """Ask one question in a session of its own. Strings after the first that name existing files are attached."""
+        """Ask one question in a session of its own. Strings after the first that name existing files are attached.
+        `output` is the type of `reply.output`."""
         asking = self._async_loom.ask(
-            *content, model=model, n=n, thinking=thinking, options=options, system=system, tools=tools
+            *content,
+            model=model,
+            n=n,
+            thinking=thinking,
+            options=options,
+            output=output,
+            system=system,
+            tools=tools,
         )
         return self.run(asking)
 
@@ -182,7 +192,7 @@ class Loom:
             raise
 
     def iterate(self, events: AsyncIterator[T]) -> Iterator[T]:
-        """An async iterator, pulled from this side; leaving the loop early ends it there too."""
+        """Yield the items of an async iterator from this thread; leaving the loop early ends it there too."""
         try:
             while True:
                 try:
@@ -252,40 +262,18 @@ class SyncSession:
         self._run(self._session.go(node if isinstance(node, str) else node.node))
 
     def at(self, node: str | Reply) -> SyncNode:
-        """A place to say something from: below that node."""
+        """Return a place to say something from: below that node."""
         return SyncNode(self, node if isinstance(node, str) else node.node)
 
-    def stream(
-        self,
-        *content: Content,
-        model: str = "",
-        parent: str | None = None,
-        n: int = 1,
-        thinking: str = "",
-        options: Choices = None,
-    ) -> SyncStream:
+    def stream(self, *content: Content, **how: Unpack[MessageKeywords]) -> SyncStream:
         """Send a message and iterate the events of its turn; `text()` gives its words, `reply` the whole answer."""
-        events = self._session.stream(*content, model=model, parent=parent, n=n, thinking=thinking, options=options)
-        return SyncStream(self._loom, events)
+        return SyncStream(self._loom, self._session.stream(*content, **how))
 
-    def send(
-        self,
-        *content: Content,
-        model: str = "",
-        parent: str | None = None,
-        n: int = 1,
-        thinking: str = "",
-        options: Choices = None,
-    ) -> Reply:
-        return self._run(
-            self._session.send(*content, model=model, parent=parent, n=n, thinking=thinking, options=options)
-        )
+    def send(self, *content: Content, **how: Unpack[MessageKeywords]) -> Reply:
+        return self._run(self._session.send(*content, **how))
 
-    def regenerate(
-        self, node: str | None = None, *, model: str = "", n: int = 1, thinking: str = "", options: Choices = None
-    ) -> SyncStream:
-        events = self._session.regenerate(node, model=model, n=n, thinking=thinking, options=options)
-        return SyncStream(self._loom, events)
+    def regenerate(self, node: str | None = None, **how: Unpack[AnswerKeywords]) -> SyncStream:
+        return SyncStream(self._loom, self._session.regenerate(node, **how))
 
     def set_options(self, options: Choices = None, *, thinking: str = "") -> None:
         """Set the options of all later messages; they replace those that were set before."""
@@ -295,7 +283,7 @@ class SyncSession:
     """The old name of `regenerate`."""
 
     def approvals(self) -> tuple[ApprovalRequested, ...]:
-        """What waits for an answer, also of a turn whose process is gone."""
+        """Return what waits for an answer, also of a turn whose process is gone."""
         return self._run(self._session.approvals())
 
     def answer(self, approval: str, answer: Literal["once", "always", "deny"], reason: str = "") -> None:
@@ -323,7 +311,8 @@ class SyncSession:
         return SyncSession(self._loom, self._run(self._session.fork(node)))
 
     def plan(self, models: Sequence[str] = (), *content: Content) -> Plan:
-        """What the next request would carry for these models, with `content` said. Nothing is sent by looking."""
+        """Return what the next request would carry for these models, with `content` said. Nothing is sent
+        by looking."""
         return self._run(plan_request(self._session, models, content))
 
     def _run(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -337,15 +326,11 @@ class SyncNode:
         self._session = session
         self.node = node
 
-    def stream(
-        self, *content: Content, model: str = "", n: int = 1, thinking: str = "", options: Choices = None
-    ) -> SyncStream:
-        return self._session.stream(*content, model=model, parent=self.node, n=n, thinking=thinking, options=options)
+    def stream(self, *content: Content, **how: Unpack[AnswerKeywords]) -> SyncStream:
+        return self._session.stream(*content, **how, parent=self.node)
 
-    def send(
-        self, *content: Content, model: str = "", n: int = 1, thinking: str = "", options: Choices = None
-    ) -> Reply:
-        return self._session.send(*content, model=model, parent=self.node, n=n, thinking=thinking, options=options)
+    def send(self, *content: Content, **how: Unpack[AnswerKeywords]) -> Reply:
+        return self._session.send(*content, **how, parent=self.node)
 
 
 def _platform(model: str | CustomProvider, config: Config | None) -> str:

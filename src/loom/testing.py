@@ -94,7 +94,7 @@ class FakeModel(ScriptedProvider):
 
 
 def events_of(answer: str | ToolCall | Sequence[str | ToolCall | DecoderEvent]) -> list[DecoderEvent]:
-    """A script's answer as a model would stream it."""
+    """Return a script's answer as a model would stream it."""
     parts = [answer] if isinstance(answer, str | ToolCall) else list(answer)
     if any(not isinstance(part, str | ToolCall) for part in parts):
         return [event for at, part in enumerate(parts) for event in _part(at, part)]
@@ -139,7 +139,7 @@ async def memory_runtime(
 
 
 def sample_png(width: int = 64, height: int = 48, colour: tuple[int, int, int] = (32, 64, 160)) -> bytes:
-    """A PNG of one colour with a lighter diagonal, so that turning and cropping can be seen."""
+    """Return a PNG of one colour with a lighter diagonal, so that turning and cropping can be seen."""
     rows = bytearray()
     for y in range(height):
         row = bytearray(bytes(colour) * width)
@@ -155,7 +155,7 @@ def _chunk(kind: bytes, data: bytes) -> bytes:
 
 
 def sample_pdf(*pages: str) -> bytes:
-    """A PDF with one line of text on each page."""
+    """Return a PDF with one line of text on each page."""
     texts = pages or ("Hello from page one",)
     kids = " ".join(f"{3 + 2 * at} 0 R" for at in range(len(texts)))
     font = "<< /Type /Font /Subtype /Type1 /BaseFont /Helvetica >>"

@@ -69,7 +69,7 @@ async def test_an_agent_has_its_model_prompt_tools_rules_and_vision(tmp_path: Pa
         assert "there is no tool 'write_file'" in results[0]
         assert "echo no" not in results[1]
         assert asked == []
-        assert (await runtime.sessions.get(session.id)).settings["agent"] == "reviewer"
+        assert (await runtime.stores.sessions.get(session.id)).settings["agent"] == "reviewer"
 
 
 async def test_an_agent_stays_with_its_session_and_one_that_was_removed_has_no_tools(tmp_path: Path) -> None:
@@ -83,7 +83,7 @@ async def test_an_agent_stays_with_its_session_and_one_that_was_removed_has_no_t
         offered = [len(prompt.tools) for prompt in provider.prompts]
         assert offered[1:] == [3, 3]
         assert offered[0] > 3
-        await runtime.sessions.update(session.id, settings={"agent": "gone"})
+        await runtime.stores.sessions.update(session.id, settings={"agent": "gone"})
         provider = scripted(runtime, "Four.")
         await (await runtime.session(session.id)).send("hello")
         assert provider.prompts[-1].tools == ()

@@ -253,7 +253,7 @@ def test_a_project_can_make_the_rules_stricter_and_never_looser(tmp_path: Path) 
     assert rule("run_command", "make") is None
 
 
-def test_x9_the_documented_pattern_for_mcp_tools_matches_them_and_rules_for_nothing_are_named(tmp_path: Path) -> None:
+def test_the_documented_pattern_for_mcp_tools_matches_them_and_rules_for_nothing_are_named(tmp_path: Path) -> None:
     rules = [
         {"tool": "mcp_*", "action": "deny"},
         {"tool": "github__*", "action": "ask"},

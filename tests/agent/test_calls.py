@@ -191,24 +191,24 @@ async def test_what_a_tool_puts_into_the_conversation_stands_behind_its_result()
 
 
 async def test_a_store_that_is_full_ends_the_turn_and_whoever_watches_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    async def full(work: Any) -> Any:
+    async def full(work: Any, *, repeatable: bool = False) -> Any:
         raise Full("No space is left.", hint="Make room.")
 
     @tool
     def fill() -> str:
         """Fill the disk."""
-        monkeypatch.setattr(runtime.database, "write", full)
+        monkeypatch.setattr(runtime.stores.database, "write", full)
         return "full"
 
     async with memory_runtime(
         providers={"anthropic": ScriptedProvider([ToolCall("a", "fill"), "Room again.", "Hello."])}, tools=[fill]
     ) as runtime:
-        write = runtime.database.write
+        write = runtime.stores.database.write
         session = await runtime.session(model=MODEL)
         events = [event async for event in session.stream("go")]
         assert isinstance(events[-1], TurnFailed)
         assert events[-1].hint == "Make room."
-        monkeypatch.setattr(runtime.database, "write", write)
+        monkeypatch.setattr(runtime.stores.database, "write", write)
         assert (await session.send("and now?")).text == "Hello.", "the turn that could not be written goes on first"
         assert "Room again." in [message.text for message in await session.path()]
         assert broken_pairs(await session.path()) == ()

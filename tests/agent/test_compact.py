@@ -35,7 +35,7 @@ async def test_the_next_request_holds_the_summary_and_no_media_and_the_whole_is_
         events = await compacted(session)
         reply = await session.send("go on")
         path = await session.path()
-        tree = await runtime.forest.tree(session.id)
+        tree = await runtime.stores.forest.tree(session.id)
     asked, after = provider_of(runtime).prompts[2:]
     assert asked.media() == () and asked.tools == ()
     assert isinstance(events[-1], TurnFinished) and events[-1].usage.input_tokens == 10

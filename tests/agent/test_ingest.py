@@ -26,8 +26,8 @@ async def test_a_block_that_is_said_again_has_its_bytes_made_young() -> None:
     async with memory_runtime(providers={"anthropic": ScriptedProvider(["a", "b"])}) as runtime:
         _, block = await shown(runtime)
         since = datetime.now(UTC)
-        await ingest([block, block], runtime.media)
-        assert not await runtime.media.delete(block.media.digest, unless_since=since)
+        await ingest([block, block], runtime.stores.media)
+        assert not await runtime.stores.media.delete(block.media.digest, unless_since=since)
 
 
 async def test_a_picture_that_is_said_while_its_session_is_deleted_stays() -> None:
@@ -35,18 +35,30 @@ async def test_a_picture_that_is_said_while_its_session_is_deleted_stays() -> No
         first, block = await shown(runtime)
         other = await runtime.session(model=MODEL)
         since = datetime.now(UTC)
-        digests = await runtime.sessions.delete(first)
+        digests = await runtime.stores.sessions.delete(first)
         assert digests == (block.media.digest,)
         await other.send("look again", block)
-        await forget(runtime.media, runtime.derived, digests, runtime.sessions.media_in_use, unless_since=since)
-        assert await runtime.media.load(block.media.digest) == sample_png(8, 8)
+        await forget(
+            runtime.stores.media,
+            runtime.stores.derived,
+            digests,
+            runtime.stores.sessions.media_in_use,
+            unless_since=since,
+        )
+        assert await runtime.stores.media.load(block.media.digest) == sample_png(8, 8)
 
 
 async def test_a_picture_that_is_about_to_be_said_stays_though_nobody_refers_to_it_yet() -> None:
     async with memory_runtime(providers={"anthropic": ScriptedProvider(["a", "b"])}) as runtime:
         first, block = await shown(runtime)
         since = datetime.now(UTC)
-        digests = await runtime.sessions.delete(first)
+        digests = await runtime.stores.sessions.delete(first)
         await runtime.ingest(block)
-        await forget(runtime.media, runtime.derived, digests, runtime.sessions.media_in_use, unless_since=since)
-        assert await runtime.media.exists(block.media.digest)
+        await forget(
+            runtime.stores.media,
+            runtime.stores.derived,
+            digests,
+            runtime.stores.sessions.media_in_use,
+            unless_since=since,
+        )
+        assert await runtime.stores.media.exists(block.media.digest)

@@ -6,8 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from loom.content.blocks import TextBlock
-from loom.testing import ScriptedProvider, memory_runtime
+from loom.content.blocks import DocumentBlock, TextBlock
+from loom.content.inputs import Attachment
+from loom.events import NoticeRaised
+from loom.runtime.workspace_files import missing_mentions, missing_text
+from loom.testing import ScriptedProvider, memory_runtime, sample_pdf, sample_png
 
 MODEL = "anthropic/claude-opus-5"
 
@@ -29,3 +32,43 @@ async def test_a_mentioned_file_is_tracked_from_text_and_from_blocks(tmp_path: P
         ]
         assert any("alpha" in text for text in told[0])
         assert any("+beta" in text for text in told[1])
+
+
+async def test_a_mentioned_image_is_attached_once_and_a_missing_file_is_named(tmp_path: Path) -> None:
+    image = tmp_path / "login.png"
+    image.write_bytes(sample_png())
+    provider = ScriptedProvider(["One.", "Two."])
+    async with memory_runtime(providers={"anthropic": provider}) as runtime:
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path))
+        async with session.stream("what is wrong in @login.png, and in @src/ap.py?") as events:
+            notices = [event.text async for event in events if isinstance(event, NoticeRaised)]
+        await session.send("again: @login.png", Attachment(source=image))
+        assert [len([*prompt.media()]) for prompt in provider.prompts] == [1, 2]
+    assert notices == ["file not found: src/ap.py; sent as text"]
+
+
+async def test_mentioned_pages_are_attached_and_pages_that_are_none_are_named(tmp_path: Path) -> None:
+    (tmp_path / "report.pdf").write_bytes(sample_pdf("one", "two", "three"))
+    (tmp_path / "notes.txt").write_text("x")
+    provider = ScriptedProvider(["One."])
+    text = "compare @report.pdf#2, @report.pdf#0 and @notes.txt#1, ignore @gone.pdf#1"
+    async with memory_runtime(providers={"anthropic": provider}) as runtime:
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path))
+        async with session.stream(text) as events:
+            notices = [event.text async for event in events if isinstance(event, NoticeRaised)]
+        blocks = [block for message in await session.path() for block in message.blocks]
+        assert [block.pages for block in blocks if isinstance(block, DocumentBlock)] == ["2"]
+    assert notices == [
+        'pages look like "3" or "21-40", counted from one, not \'0\'; sent as text',
+        "notes.txt#1 is not attached: only documents of the workspace have pages; sent as text",
+        "file not found: gone.pdf#1; sent as text",
+    ]
+    assert list(missing_mentions(tmp_path, text)) == ["gone.pdf#1"]
+
+
+def test_a_mistyped_name_is_told_with_the_file_that_is_meant(tmp_path: Path) -> None:
+    (tmp_path / "src").mkdir()
+    (tmp_path / "src" / "app.py").write_text("x")
+    found = missing_mentions(tmp_path, "fix @src/ap.py and @app.py, ask @anna, see @src/app.py and @files:x.txt")
+    assert found == {"src/ap.py": "src/app.py", "app.py": "src/app.py"}
+    assert missing_text({"a.txt": ""}) == "file not found: a.txt"

@@ -270,12 +270,12 @@ async def test_who_waits_is_told_what_is_being_made_and_search_is_told_the_words
 
     async with memory_runtime(providers={"deepseek": ScriptedProvider(["read", "read again"])}) as runtime:
         told: list[str] = []
-        runtime.renditions.on_progress = told.append
+        runtime.stores.renditions.on_progress = told.append
         session = await runtime.session(model="deepseek/deepseek-v4-pro")
         await session.send("read this", loom.document(sample_pdf("The proxy gives up."), name="manual.pdf"))
         assert told
         assert all(words.startswith("reading") for words in told)
-        assert await MediaTexts(runtime.database).list_unread() == ()
+        assert await MediaTexts(runtime.stores.database).list_unread() == ()
         count = len(told)
         await session.send("again")
         assert len(told) == count
@@ -285,8 +285,8 @@ async def test_a_medium_that_is_gone_is_told_as_text_also_to_a_model_that_alread
     async with memory_runtime() as runtime:
         session = await runtime.session(model="spark")
         await session.send("the timeout?", loom.document(sample_pdf("The timeout is 30 seconds."), name="manual.pdf"))
-        (stored,) = [found async for found in runtime.media.listing()]
-        await runtime.media.delete(stored.digest)
+        (stored,) = [found async for found in runtime.stores.media.listing()]
+        await runtime.stores.media.delete(stored.digest)
         events = [event async for event in session.stream("still there?")]
         assert events[-1].type == "turn_finished"
         (message, *_) = [event.message for event in events if event.type == "message_stored"][1:]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,24 @@ async def test_a_resumed_turn_ends_at_the_limit_that_it_began_with(tmp_path: Pat
         (failed,) = [event async for event in session.resume() if isinstance(event, TurnFailed)]
         assert failed.code == "turn.limit"
         assert [text_of(result) for message in await session.path() for result in message.results][-1] == "wiped"
+
+
+async def test_an_answer_that_is_received_before_the_turn_is_taken_up_reaches_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    async def wait_long(*_: object) -> None:
+        """Wait as for a slow tool server: heartbeats pass before the turn exists."""
+        await asyncio.sleep(1.5)
+
+    async with runtime_at(tmp_path, [ToolCall("1", "wipe")], wipe) as runtime:
+        session_id = await left_waiting(runtime)
+    async with runtime_at(tmp_path, ["done"], wipe) as runtime:
+        monkeypatch.setattr(Runtime, "wait_tools", wait_long)
+        session = await runtime.session(session_id)
+        await session.answer((await session.approvals())[0].approval, "once")
+        async with asyncio.timeout(20):
+            assert [event async for event in session.resume() if isinstance(event, TurnFinished)]
+        assert [text_of(result) for message in await session.path() for result in message.results] == ["wiped"]
 
 
 async def test_a_resumed_turn_has_the_tools_that_it_began_with_and_no_others(tmp_path: Path):

@@ -23,8 +23,10 @@ from loom.events import (
     TextDelta,
     TurnFailed,
     TurnFinished,
+    TurnStarted,
     decode_event,
 )
+from loom.store.leases import Leases
 from loom.testing import ScriptedProvider, memory_runtime, sample_png
 from loom.tools.base import tool
 from providers.far_side import Reply, far_side
@@ -59,6 +61,24 @@ async def test_two_holders_of_one_session_take_turns() -> None:
         assert broken_pairs(await one.path()) == ()
 
 
+async def test_a_message_is_queued_whoever_holds_the_lease_meanwhile() -> None:
+    async with memory_runtime({"model": "loom/spark"}) as runtime:
+        session = await runtime.session()
+
+        async def run_turn() -> None:
+            async for event in session.stream("!think 60s"):
+                if isinstance(event, TurnStarted):
+                    is_running.set()
+
+        is_running = asyncio.Event()
+        running = asyncio.create_task(run_turn())
+        await is_running.wait()
+        assert await Leases(runtime.stores.database, is_gone=lambda _: True).acquire(session.id, "another process", 60)
+        queued = await session.post("later")
+        assert [found.id for found in await session.queue()] == [queued.id]
+        await running
+
+
 async def test_a_fork_of_a_running_session_does_not_believe_that_it_runs() -> None:
     begun, release = asyncio.Event(), asyncio.Event()
 
@@ -79,7 +99,7 @@ async def test_a_fork_of_a_running_session_does_not_believe_that_it_runs() -> No
         fork = await session.fork()
         assert (await fork.send("instead")).text == "in the fork"
         assert broken_pairs(await fork.path()) == ()
-        kept = [stored.type for stored in await runtime.events.after(fork.id, 0)]
+        kept = [stored.type for stored in await runtime.stores.events.after(fork.id, 0)]
         assert "turn_failed" not in kept
         release.set()
         assert (await watching).text == "in the original"
@@ -102,7 +122,7 @@ async def test_an_unknown_model_fails_the_turn_and_stores_nothing() -> None:
         session = await runtime.session(model=MODEL)
         with pytest.raises(ConfigError):
             await session.use("nonsense")
-        await runtime.sessions.update(session.id, model="nowhere/at-all")
+        await runtime.stores.sessions.update(session.id, model="nowhere/at-all")
         events = [event async for event in session.stream("hello")]
         assert [type(event) for event in events] == [TurnFailed]
         assert await session.path() == ()
@@ -173,18 +193,18 @@ async def test_a_long_answer_is_written_in_few_batches_and_shown_whole(tmp_path:
     async with memory_runtime(providers={"anthropic": ScriptedProvider(["word\n" * 2_000])}) as runtime:
         session = await runtime.session(model=MODEL)
         batches: list[int] = []
-        append = runtime.events.append
+        append = runtime.stores.events.append
 
         async def counted(session_id: str, events: Sequence[tuple[str, bytes]], *, fence: int | None) -> int:
             batches.append(len(events))
             return await append(session_id, events, fence=fence)
 
-        runtime.events.append = counted
+        runtime.stores.events.append = counted
         events = [event async for event in session.stream("go")]
         assert sum(isinstance(event, TextDelta) for event in events) == 2_000
         assert isinstance(events[-1], TurnFinished)
         assert len(batches) < 100
-        kept = await runtime.events.after(session.id, 0)
+        kept = await runtime.stores.events.after(session.id, 0)
         assert len(kept) < 100
         assert join_deltas(decode_event(stored.data) for stored in kept) == join_deltas(events)
 
@@ -258,11 +278,13 @@ async def test_an_event_that_cannot_be_written_is_an_error_for_whoever_waits_for
 
 
 async def test_a_session_is_called_by_the_first_words_or_the_first_files() -> None:
-    async with memory_runtime(providers={"anthropic": ScriptedProvider(["one", "two", "three"])}) as runtime:
+    async with memory_runtime(providers={"anthropic": ScriptedProvider(["one", "two", "three", "four"])}) as runtime:
         spoken = await runtime.session(model=MODEL)
         await spoken.send("What  is\nwrong here?")
         await spoken.send("and now?")
         shown = await runtime.session(model=MODEL)
         await shown.send(image(sample_png(), name="login.png"))
-        titles = {stored.id: stored.title for stored in await runtime.sessions.list()}
-        assert titles == {spoken.id: "What is wrong here?", shown.id: "login.png"}
+        read = await runtime.session(model=MODEL)
+        await read.send("Sum it up.", "[file: a.csv]\nname,qty\napple,3")
+        titles = {stored.id: stored.title for stored in await runtime.stores.sessions.list()}
+        assert titles == {spoken.id: "What is wrong here?", shown.id: "login.png", read.id: "Sum it up."}

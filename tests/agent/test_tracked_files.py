@@ -102,7 +102,7 @@ async def test_a_fork_from_before_has_not_seen_the_file(workspace: Path) -> None
         talk = Talk(runtime, workspace)
         await talk.say("hello")
         session = await runtime.session(talk.session_id)
-        head = (await runtime.sessions.get(session.id)).head_id
+        head = (await runtime.stores.sessions.get(session.id)).head_id
         await talk.say("look at @app.py")
         fork = await session.fork(head)
         talk.session_id = fork.id
@@ -135,7 +135,7 @@ async def test_auto_context_follows_globs_and_leaves_out_what_git_ignores(worksp
 @pytest.mark.parametrize(
     ("mention", "notice"),
     [
-        ("@photo.png", "photo.png is not a text file and is not tracked; attach it to send it"),
+        ("@data.bin", "data.bin is not a text file and is not tracked; attach it to send it"),
         ("@.env", ".env may hold secrets and is not tracked; attach it to send it"),
         ("@../outside.txt", "is outside the workspace and is not tracked; attach it to send it"),
         ("@link.txt", "link.txt is outside the workspace and is not tracked; attach it to send it"),
@@ -143,14 +143,15 @@ async def test_auto_context_follows_globs_and_leaves_out_what_git_ignores(worksp
         ("@large.txt", "large.txt has 200 KB and is not tracked"),
         ("@nobody", ""),
         ("user@app.py", ""),
-        ("@dataclass @media @/no/such/place @\x00", ""),
+        ("@dataclass @media @\x00", ""),
+        ("@/no/such/place", "file not found: /no/such/place; sent as text"),
     ],
 )
 async def test_what_cannot_be_tracked_is_refused_with_a_notice(mention: str, notice: str, tmp_path: Path) -> None:
     workspace = tmp_path / "work"
     (workspace / "src").mkdir(parents=True)
     (workspace / "app.py").write_text("x\n")
-    (workspace / "photo.png").write_bytes(sample_png())
+    (workspace / "data.bin").write_bytes(bytes(range(256)) * 4)
     (workspace / ".env").write_text("KEY=1\n")
     (workspace / "large.txt").write_text("x" * (MAX_FILE_BYTES + 1))
     (tmp_path / "outside.txt").write_text("outside\n")
@@ -184,9 +185,9 @@ async def test_a_file_that_was_dropped_from_the_prompt_is_told_anew(workspace: P
         talk = Talk(runtime, workspace)
         await talk.say("look at @app.py")
         await talk.say("one")
-        stored = await runtime.sessions.get(talk.session_id)
+        stored = await runtime.stores.sessions.get(talk.session_id)
         mark = {MODEL: {**stored.watermark[MODEL], "dropped_before": 3}}
-        await runtime.sessions.update(talk.session_id, watermark=mark)
+        await runtime.stores.sessions.update(talk.session_id, watermark=mark)
         assert (await talk.say("two")).startswith("[file: app.py]\n")
 
 
@@ -194,8 +195,8 @@ async def test_a_text_that_was_swept_is_told_whole(workspace: Path) -> None:
     async with memory_runtime(providers={"anthropic": ScriptedProvider([])}) as runtime:
         talk = Talk(runtime, workspace)
         await talk.say("look at @app.py")
-        view = (await runtime.sessions.get(talk.session_id)).settings["tracked"]
-        await runtime.media.delete(view["app.py"]["digest"])
+        view = (await runtime.stores.sessions.get(talk.session_id)).settings["tracked"]
+        await runtime.stores.media.delete(view["app.py"]["digest"])
         assert (await talk.say("and now?")).startswith("[file: app.py]\n")
 
 

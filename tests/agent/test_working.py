@@ -61,7 +61,7 @@ async def worked(session: LocalSession) -> list[Event]:
 
 
 async def kept(runtime: Runtime, session_id: str) -> list[Event]:
-    return [decode_event(found.data) for found in await runtime.events.after(session_id, 0, limit=10_000)]
+    return [decode_event(found.data) for found in await runtime.stores.events.after(session_id, 0, limit=10_000)]
 
 
 def waiting_tool() -> tuple[Tool, asyncio.Event, asyncio.Event]:
@@ -154,7 +154,7 @@ async def test_a_removed_message_is_not_said_and_the_others_are() -> None:
         session = await runtime.session(model=MODEL)
         first = await session.post("one")
         await session.post("two")
-        assert await runtime.queue.remove(session.id, first.id)
+        assert await runtime.stores.queue.remove(session.id, first.id)
         await worked(session)
         assert [message.text for message in await session.path()] == ["two", "two!"]
 
@@ -186,13 +186,13 @@ async def test_tracked_files_that_a_posted_message_mentions_are_told(tmp_path: P
 async def test_whoever_listens_hears_of_every_write(tmp_path: Path) -> None:
     heard: list[tuple[str, int]] = []
     async with memory_runtime(providers={"anthropic": ScriptedProvider(["hello"])}) as runtime:
-        runtime.events.subscribe(lambda session_id, seq, _: heard.append((session_id, seq)))
+        runtime.stores.events.subscribe(lambda session_id, seq, _: heard.append((session_id, seq)))
         session = await runtime.session(model=MODEL)
         await session.post("hi")
         await worked(session)
         assert {session_id for session_id, _ in heard} == {session.id}
         assert [seq for _, seq in heard] == sorted({seq for _, seq in heard})
-        assert heard[-1][1] == await runtime.events.head(session.id)
+        assert heard[-1][1] == await runtime.stores.events.head(session.id)
 
 
 # Answers beside one another ------------------------------------------------------------------------------------------
@@ -206,7 +206,7 @@ async def test_several_answers_are_siblings_and_the_head_is_at_the_last() -> Non
         assert [reply.text, *(sibling.text for sibling in reply.siblings)] == ["5", "1", "3"]
         assert len({reply.parent, *(sibling.parent for sibling in reply.siblings)}) == 1
         assert await session.head() == reply.node
-        assert len(await runtime.sessions.tips(session.id)) == 3
+        assert len(await runtime.stores.sessions.tips(session.id)) == 3
         assert [message.text for message in await session.path()] == ["roll a die", "5"]
 
 
@@ -216,7 +216,7 @@ async def test_a_posted_message_gets_as_many_answers_as_it_asked_for() -> None:
         queued = await session.post("roll a die", n=3)
         events = await worked(session)
         assert [event.message for event in events if isinstance(event, TurnStarted)] == [queued.id] * 3
-        assert len(await runtime.sessions.tips(session.id)) == 3
+        assert len(await runtime.stores.sessions.tips(session.id)) == 3
         assert await session.queue() == ()
 
 
@@ -236,12 +236,12 @@ async def test_another_answer_stands_beside_the_first_whatever_the_turn_held() -
         assert len(provider.prompts[-1].messages) == 1
         events = [event async for event in session.regenerate(first.node, model="anthropic/claude-haiku-4-5")]
         assert [event.model for event in events if isinstance(event, TurnStarted)] == ["anthropic/claude-haiku-4-5"]
-        assert (await runtime.sessions.get(session.id)).model == MODEL
+        assert (await runtime.stores.sessions.get(session.id)).model == MODEL
         await session.post_again(first.node, key="k")
         await session.post_again(first.node, key="k")
         await worked(session)
         assert [message.text for message in await session.path()] == ["which colour?", "green"]
-        assert len(await runtime.sessions.tips(session.id)) == 4
+        assert len(await runtime.stores.sessions.tips(session.id)) == 4
 
 
 async def test_another_answer_that_does_not_come_leaves_the_first_in_its_place() -> None:
@@ -305,9 +305,9 @@ async def test_a_question_that_is_said_differently_is_a_sibling_of_the_first() -
         await worked(session)
         assert [message.text for message in await session.path()] == ["3+3?", "6", "and 3+4?", "seven"]
         elsewhere = await runtime.session(model=MODEL)
-        await runtime.sessions.append_to_head(elsewhere.id, [user("elsewhere")])
+        await runtime.stores.sessions.append_to_head(elsewhere.id, [user("elsewhere")])
         with pytest.raises(NotFound):
-            await session.go((await runtime.sessions.get(elsewhere.id)).head_id)
+            await session.go((await runtime.stores.sessions.get(elsewhere.id)).head_id)
 
 
 async def test_the_head_does_not_move_under_a_running_turn(tmp_path: Path) -> None:
@@ -442,7 +442,7 @@ async def test_a_turn_that_waits_for_an_approval_goes_on_in_another_process(tmp_
     async with runtime_at(tmp_path, ["done", "nothing"], leave_mark) as other:
         session = await other.session(session.id)
         assert [event.approval for event in await session.approvals()] == [asked]
-        assert await other.leases.list_abandoned() == ()
+        assert await other.stores.leases.list_abandoned() == ()
         await session.answer(asked, "once")
         events = await worked(session)
         assert [type(event) for event in events if isinstance(event, TurnStarted | TurnFailed)] == [TurnStarted]
@@ -568,7 +568,7 @@ async def test_a_message_that_is_cancelled_before_its_turn_has_begun_is_said_onc
             everything = await kept(runtime, session.id)
             ends = [event for event in everything if isinstance(event, TurnFinished | TurnFailed)]
             assert len(ends) == 1, (moment, everything)
-            assert (await runtime.sessions.get(session.id)).settings.get("running") is None
+            assert (await runtime.stores.sessions.get(session.id)).settings.get("running") is None
             assert (await session.send("and now?")).text == "answer"
 
 
@@ -577,9 +577,9 @@ async def test_a_turn_whose_process_died_after_its_last_word_is_not_ended_again(
         session = await runtime.session(model=MODEL)
         await session.send("hi")
         (ended,) = [event for event in await kept(runtime, session.id) if isinstance(event, TurnFinished)]
-        found = await runtime.sessions.get(session.id)
-        await runtime.sessions.update(session.id, settings={**found.settings, "running": {"turn": ended.turn}})
+        found = await runtime.stores.sessions.get(session.id)
+        await runtime.stores.sessions.update(session.id, settings={**found.settings, "running": {"turn": ended.turn}})
         await (await runtime.session(session.id)).send("and now?")
         ends = [event for event in await kept(runtime, session.id) if isinstance(event, TurnFinished | TurnFailed)]
         assert [type(event) for event in ends] == [TurnFinished, TurnFinished]
-        assert "running" not in (await runtime.sessions.get(session.id)).settings
+        assert "running" not in (await runtime.stores.sessions.get(session.id)).settings

@@ -8,12 +8,13 @@ import re
 import signal
 import subprocess
 import sys
+import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Final
 
-from playwright.sync_api import Browser, BrowserContext, Locator, Page, Playwright, Request, expect
+from playwright.sync_api import Browser, BrowserContext, Locator, Page, Playwright, Request, Route, expect
 
 CHROMIUM: Final = "/usr/bin/chromium"
 FLAGS: Final = (
@@ -136,6 +137,23 @@ class Client:
         else:
             expect(self.user_messages.first).to_be_visible()
         return self
+
+    def hold(self, url: str) -> Callable[[], None]:
+        """Hold back the requests to `url`; the function that this returns waits for the first and lets them go on."""
+        held: list[Route] = []
+
+        def keep(route: Route) -> None:
+            held.append(route)
+
+        def release() -> None:
+            ends = time.monotonic() + 15
+            while not held:
+                assert time.monotonic() < ends, f"nothing asked for {url}"
+                self.page.wait_for_timeout(20)
+            self.page.unroute(url, keep)  # lets those that are held go on
+
+        self.page.route(url, keep)
+        return release
 
     @property
     def message_box(self) -> Locator:

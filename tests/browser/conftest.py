@@ -41,6 +41,15 @@ def daemon(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Da
         running.stop()
 
 
+@pytest.fixture
+def own_daemon(built: Path, tmp_path: Path) -> Iterator[Daemon]:
+    """A daemon that a test may kill, or change."""
+    running = Daemon(tmp_path / "home")
+    running.start()
+    yield running
+    running.stop()
+
+
 @pytest.fixture(scope="module")
 def chromium() -> Iterator[Browser]:
     """Of one module: while it lives, no test with an event loop of its own can run in this process."""

@@ -65,10 +65,19 @@ base_url = "http://127.0.0.1:9"
 capabilities = { vision = false, native_pdf = false, context_tokens = 8192 }
 """
 
+AGENT = """
+[agents.reviewer]
+description = "Reads, and changes nothing"
+tools = ["read_file", "list_files"]
+"""
+
 
 def write_workspace(folder: Path, models: str = "") -> None:
-    """Files that tools read, and beside the folder what the daemon is session_id: one model that cannot see."""
-    (folder.parent / "loom.toml").write_text(TEXT_ONLY_MODEL + models)
+    """Files that tools read; beside the folder the settings of the daemon: a text-only model, an agent, a command."""
+    (folder.parent / "loom.toml").write_text(TEXT_ONLY_MODEL + AGENT + models)
+    (folder.parent / "commands").mkdir()
+    greet = "---\ndescription: Greet someone\n---\n!echo Good day, $ARGUMENTS."
+    (folder.parent / "commands/greet.md").write_text(greet)
     (folder / "shots").mkdir()
     (folder / "shots" / "login.png").write_bytes(draw_image("Error 502: upstream timed out"))
     (folder / "shots" / "gateway.png").write_bytes(chart())

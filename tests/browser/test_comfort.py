@@ -50,7 +50,7 @@ def test_a_hidden_tab_notifies_if_the_user_wants_it(open_client: OpenClient) -> 
     client.page.evaluate("window.isAway = true")
     client.send_and_wait("!echo unasked")
     assert client.page.evaluate("window.shown") == []
-    client.page.get_by_role("button", name="Settings").click()
+    client.page.get_by_role("button", name="Settings", exact=True).click()
     client.page.get_by_role("checkbox", name=re.compile("Notify me")).check()
     client.page.keyboard.press("Escape")
     client.send('!tool run_command {"command": "true"}')
@@ -60,7 +60,7 @@ def test_a_hidden_tab_notifies_if_the_user_wants_it(open_client: OpenClient) -> 
     client.wait_idle()
     assert _eventually(client, "Answer finished")
     client.page.reload()
-    client.page.get_by_role("button", name="Settings").click()
+    client.page.get_by_role("button", name="Settings", exact=True).click()
     expect(client.page.get_by_role("checkbox", name=re.compile("Notify me"))).to_be_checked()
 
 

@@ -6,7 +6,7 @@ import re
 
 from playwright.sync_api import Locator, expect
 
-from browser.client import Client
+from browser.client import Client, Daemon, OpenClient
 from browser.samples import draw_image, file_payload
 
 
@@ -167,8 +167,9 @@ def test_the_lightbox_zooms_pans_and_flips_to_what_the_model_gets(client: Client
 
 
 def test_keys_are_saved_and_removed_and_never_shown(client: Client) -> None:
-    client.page.get_by_role("button", name="Settings").click()
+    client.page.get_by_role("button", name="Settings", exact=True).click()
     dialog = client.page.get_by_role("dialog", name="Settings")
+    dialog.get_by_role("tab", name="Models").click()
     dialog.get_by_role("button", name="Add the key for mistral").click()
     dialog.get_by_label("API key for mistral").fill("sk-not-a-real-key-7788")
     dialog.get_by_role("button", name="Save").click()
@@ -176,11 +177,30 @@ def test_keys_are_saved_and_removed_and_never_shown(client: Client) -> None:
     assert "sk-not-a-real-key" not in client.page.content()
     dialog.get_by_role("button", name="Remove the key for mistral").click()
     expect(dialog.get_by_role("button", name="Add the key for mistral")).to_be_visible()
+    dialog.get_by_role("tab", name="Server").click()
     expect(dialog).to_contain_text("Images per message")
 
 
 def test_the_theme_can_be_chosen_and_stays(client: Client) -> None:
-    client.page.get_by_role("button", name="Settings").click()
+    client.page.get_by_role("button", name="Settings", exact=True).click()
     client.page.get_by_role("radio", name="dark").check()
     client.page.reload()
     assert client.page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(19, 21, 25)"
+
+
+def test_a_long_conversation_is_inspected_page_by_page(open_client: OpenClient, daemon: Daemon) -> None:
+    def text(number: int) -> dict[str, object]:
+        role = "assistant" if number % 2 else "user"
+        return {"role": role, "blocks": [{"type": "text", "text": f"message number {number}"}]}
+
+    messages = [text(number) for number in range(400)]
+    session = daemon.ask("/v1/import", {"messages": messages, "model": "loom/spark"})["session"]["id"]
+    client = open_client(path=f"/#/s/{session}")
+    client.page.get_by_role("button", name="Context", exact=True).click()
+    drawer = client.page.get_by_role("complementary", name="Context inspector")
+    expect(drawer.get_by_role("row").filter(has_text="message number 399")).to_be_visible()
+    expect(drawer.get_by_role("row").filter(has_text="message number 0")).to_have_count(0)
+    count = drawer.get_by_role("row").count()
+    assert count < 80
+    drawer.get_by_role("button", name="Show earlier blocks (340 more)").click()
+    expect(drawer.get_by_role("row")).to_have_count(count + 60)

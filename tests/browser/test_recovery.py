@@ -2,23 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 from playwright.sync_api import expect
 
 from browser.client import Client, Daemon, OpenClient
 from browser.samples import draw_image, file_payload
-
-
-@pytest.fixture
-def own_daemon(built: Path, tmp_path: Path) -> Iterator[Daemon]:
-    """A daemon that a test may kill."""
-    running = Daemon(tmp_path / "home")
-    running.start()
-    yield running
-    running.stop()
 
 
 def test_a_reload_in_mid_turn_loses_nothing(client: Client) -> None:
@@ -77,6 +64,35 @@ def test_words_that_were_read_stay_when_the_daemon_is_killed(open_client: OpenCl
     expect(client.page.get_by_text("Reconnecting…")).to_have_count(0, timeout=20_000)
     client.wait_idle()
     expect(answer.first).to_contain_text("a sentence that was read")
+
+
+def test_a_turn_continues_under_the_eyes_of_the_reader_after_kill_9(
+    open_client: OpenClient, own_daemon: Daemon
+) -> None:
+    """The words that were shown stay in place at every moment, and the rest of the answer arrives in the open page."""
+    client = open_client(on=own_daemon)
+    client.send("!slow 25tps\n!echo the words before the kill\n!tokens 60\n!echo the very last words")
+    answer = client.answers.last
+    expect(answer).to_contain_text("the words before the kill")
+    client.page.evaluate(
+        """window.lost = 0; new MutationObserver(() => {
+          if (!document.querySelector('.chat').textContent.includes('the words before the kill')) window.lost += 1;
+        }).observe(document.querySelector('.chat'), { subtree: true, childList: true, characterData: true })"""
+    )
+    own_daemon.kill()
+    expect(client.page.get_by_text("Reconnecting…")).to_be_visible()
+    expect(answer).to_contain_text("the words before the kill")
+    own_daemon.start()
+    expect(client.page.locator(".chat")).to_contain_text("the very last words", timeout=40_000)
+    client.wait_idle()
+    assert client.page.evaluate("window.lost") == 0
+    expect(client.page.get_by_role("note")).to_contain_text(["Continued"])
+    words = client.page.locator(".chat").inner_text()
+    assert words.count("the words before the kill") == 2, "in the question and once in the answer"
+    assert words.index("the words before the kill") < words.index("the very last words")
+    client.page.reload()
+    expect(client.page.locator(".chat")).to_contain_text("the very last words")
+    expect(client.user_messages).to_have_count(1)
 
 
 def test_two_pages_on_one_session_show_the_same(open_client: OpenClient) -> None:

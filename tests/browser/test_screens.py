@@ -180,8 +180,10 @@ def _lightbox(client: Client, _: str) -> None:
 
 def _settings(client: Client, _: str) -> None:
     _clear(client)
-    client.page.get_by_role("button", name="Settings").click()
-    expect(client.page.get_by_role("dialog", name="Settings")).to_contain_text("anthropic")
+    client.page.get_by_role("button", name="Settings", exact=True).click()
+    dialog = client.page.get_by_role("dialog", name="Settings")
+    dialog.get_by_role("tab", name="Models").click()
+    expect(dialog).to_contain_text("anthropic")
 
 
 def _palette(client: Client, _: str) -> None:

@@ -219,10 +219,17 @@ def test_pages_of_what_is_piped_in_are_chosen_like_those_of_a_file(tmp_path: Pat
 
 def test_a_run_that_only_plans_changes_nothing_and_the_model_is_told(tmp_path: Path):
     loom = Loom(tmp_path)
+    write = {"name": "write_file", "arguments": {"path": "new.txt", "content": "x"}}
 
-    ran = loom("-R", "--permission", "plan", "-T", "all", '!tool write_file {"path": "new.txt", "content": "x"}')
+    with model_server(write, "I would write it.") as server:
+        (loom.home / "loom.toml").write_text(server.config)
+        ran = loom("-m", "local", "-R", "--permission", "plan", "-T", "all", "write new.txt")
 
-    assert "this run only plans (--permission plan): say what you would do" in ran.out
+    offered = {tool["function"]["name"]: tool["function"] for tool in server.requests[0]["tools"]}
+    assert "You are in plan mode: nothing may be changed yet." in offered["present_plan"]["description"]
+    assert "read_file" in offered and not offered.keys() & {"write_file", "edit_file", "multi_edit", "run_command"}
+    assert "there is no tool 'write_file'" in server.requests[1]["messages"][-1]["content"]
+    assert (ran.code, ran.out) == (0, "I would write it.\n")
     assert not (loom.folder / "new.txt").exists()
 
 
@@ -333,12 +340,14 @@ def test_a_switch_to_another_model_says_what_it_will_be_shown(tmp_path: Path):
     with model_server("fine") as server:
         (loom.home / "loom.toml").write_text(server.config)
         switched = loom("-c", "-m", "local", "go on")
+        aged = loom("-c", "-m", "local", "go on")
         stayed = loom("-c", "-m", "local", "go on")
 
     assert "[openai-compatible/scripted · media 1" in switched.err
     assert "1 thinking blocks of another model left out" in switched.err
     assert "≈ $0]" in switched.err
-    assert stayed.err == ""
+    assert aged.err == "loom: media of older turns are sent as text, and shown again on demand to save tokens\n"
+    assert stayed.err == "", "each is said once"
 
 
 def test_a_model_without_ears_is_no_secret(tmp_path: Path):

@@ -81,7 +81,7 @@ def _same(text: str) -> str:
 
 SAFE = [
     *("ask_agent", "fetch_url", "list_files", "look", "read_file", "read_output", "recall"),
-    *("render_slides", "screenshot", "search_files", "stop_process", "update_todos", "use_skill"),
+    *("render_slides", "screenshot", "search_files", "stop_process", "update_todos"),
 ]
 ASKING = ["edit_file", "multi_edit", "run_command", "start_process", "write_file"]
 

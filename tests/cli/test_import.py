@@ -312,3 +312,51 @@ def test_the_numbers_in_a_report_are_those_of_the_file_and_a_broken_pair_is_told
         "a result has no call (nobody)",
     ]
     assert sum("result" in line and "call" in line for line in told) == 2, told
+
+
+def test_several_files_and_models_are_compiled_in_one_process(tmp_path: Path):
+    loom = Loom(tmp_path)
+    body = {
+        "model": "claude-opus-5",
+        "max_tokens": 99,
+        "tools": [{"name": "f", "input_schema": {"type": "object"}, "strict": True}],
+        "messages": [
+            {"role": "user", "content": [{"type": "text", "text": "hi", "cache_control": {"type": "ephemeral"}}]}
+        ],
+    }
+    loom.file("a.json", json.dumps(body))
+    loom.file("b.json", json.dumps({"model": "x", "input": "hello", "tools": [{"type": "web_search"}], "top_p": 0.5}))
+    result = loom(
+        "wire", "a.json", "b.json", "none.json", "-m", "anthropic/claude-opus-5,openai-chat/gpt-4o,spark", "--full"
+    )
+    assert result.code == 2
+    rows = [json.loads(line) for line in result.out.splitlines()]
+    made = [(row["file"], row["provider"], row["model"]) for row in rows if "request" in row]
+    assert made == [
+        (file, provider, model)
+        for file in ("a.json", "b.json")
+        for provider, model in (("anthropic", "claude-opus-5"), ("openai-chat", "gpt-4o"))
+    ]
+    assert [row["file"] for row in rows if "error" in row] == ["a.json", "b.json", "none.json"]
+    assert rows[0]["request"] == {**body, "stream": True}
+    assert rows[1]["request"]["tools"][0]["function"]["name"] == "f"
+    assert rows[1]["request"]["max_completion_tokens"] == 99
+    assert rows[4]["request"]["top_p"] == 0.5
+    assert any("web_search" in notice for notice in rows[4]["receipt"]["notices"])
+
+
+def test_the_options_of_a_request_body_stay_with_the_session(tmp_path: Path):
+    loom = Loom(tmp_path)
+    body = {
+        "model": "gpt-4.1",
+        "temperature": 0.2,
+        "seed": 7,
+        "tools": [{"type": "function", "function": {"name": "f", "parameters": {"type": "object"}}}],
+        "messages": [{"role": "user", "content": [{"type": "text", "text": "hi", "x_new": 1}]}],
+    }
+    loom.file("a.json", json.dumps(body))
+    (report,) = loom("import", "a.json", "--json").rows
+    assert any("not run by Loom" in repair for repair in report["repairs"])
+    request = json.loads(loom("wire", report["session"], "-m", "openai-chat/gpt-4.1").out)["request"]
+    assert (request["temperature"], request["seed"]) == (0.2, 7)
+    assert request["messages"][-2]["content"] == [{"type": "text", "text": "hi", "x_new": 1}]

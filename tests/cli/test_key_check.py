@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from cli.loom_command import Loom
-from loom.cli.keys import KeyCheck, check_key
+from loom.providers.key_check import KeyCheck, check_key
 
 
 class Service(ThreadingHTTPServer):

@@ -120,7 +120,7 @@ def test_a_locked_pdf_names_the_option_that_opens_it(tmp_path: Path):
     for words in (["contract.pdf", "what?"], ["--dry-run", "contract.pdf", "what?"]):
         ran = loom("-R", *words)
         assert ran.code == 5
-        assert ran.err == "loom: contract.pdf needs a password: -a contract.pdf --pdf-password-file FILE\n", words
+        assert ran.err == "loom: contract.pdf needs a password: -a contract.pdf --password-file FILE\n", words
 
 
 def test_a_scan_that_nobody_can_read_names_what_would_help(tmp_path: Path, without_ocr: dict[str, str]):

@@ -3,12 +3,32 @@
 from __future__ import annotations
 
 import os
+import subprocess
+import sys
 from pathlib import Path
 
 import docx
 
 from cli.loom_command import Loom
 from loom.testing import sample_pdf, sample_png
+
+WEAVE = """
+from loom.formats.documents import DocumentFormat
+from loom.formats.documents.messages import ReadDocument
+from loom.formats.sniff.kinds import FileKind
+
+def recognise(data, name):
+    return "application/x-weave" if data.startswith(b"WEAVE\\0") else None
+
+def read_weave(data, context):
+    return ReadDocument(sections=["over, under: " + data[6:].decode("ascii")])
+
+FORMAT = DocumentFormat(
+    reader="weave_format:read_weave",
+    kinds={"application/x-weave": FileKind("office", "a weaving pattern", "weave")},
+    recognise=recognise,
+)
+"""
 
 
 def test_a_folder_of_odd_files_is_read_to_its_end(tmp_path: Path) -> None:
@@ -91,3 +111,21 @@ def test_pages_and_limits_mean_the_same_as_when_a_file_is_attached(tmp_path: Pat
     assert "[page 2]\ntwo" in ran.out and "one" not in ran.out
     assert "over the limit of 2 KB" in ran.out
     assert "␛[31mred" in ran.out and "there is no file nowhere.txt. Check the path." in ran.out
+
+
+def test_a_format_of_an_installed_package_is_read(tmp_path: Path) -> None:
+    """One module and an entry point: the command recognises the file, and shows what its reader makes of it."""
+    site = tmp_path / "site"
+    facts = site / "weave_format-1.0.dist-info"
+    facts.mkdir(parents=True)
+    (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: weave-format\nVersion: 1.0\n")
+    (facts / "entry_points.txt").write_text("[loom.formats]\nweave = weave_format:FORMAT\n")
+    (site / "weave_format.py").write_text(WEAVE)
+    (tmp_path / "scarf.weave").write_bytes(b"WEAVE\0two by two")
+    command = [sys.executable, "-c", "from loom.cli.main import main; main()", "read", "scarf.weave"]
+    environ = {**os.environ, "LOOM_HOME": str(tmp_path / "home"), "PYTHONPATH": str(site)}
+    ran = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+    assert ran.stdout == "── scarf.weave\n[document: scarf.weave, 16 bytes]\nover, under: two by two\n"
+    environ["PYTHONPATH"] = ""
+    refused = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+    assert refused.returncode == 5 and "over, under" not in refused.stdout

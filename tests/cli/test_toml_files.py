@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cli.loom_command import Loom
-from loom.cli.shared.toml_files import add_table, remove_table, set_key, write_toml
+from loom.config.toml_files import add_table, remove_table, set_key, write_toml
 from loom.errors import ConfigError
 
 WRITTEN = """\

@@ -4,9 +4,9 @@ and docs/fallback-matrix.md is printed from it.
 full      as it is, in its own place
 nested    as it is, inside the tool result
 hoisted   as it is, in a user's message behind the group of results (or behind the assistant's message)
-pages     a document as pictures of its pages, in its own place; `pages, hoisted` behind it
+pages     pictures of the pages of a document or frames of a video, in its own place; `pages, hoisted` behind it
 text      the words there are: a description, extracted or recognised text, else a label
-low       512 px (a document: its words)
+low       512 px (a document: its words; a video: four frames)
 omitted   left out, with a reason in the receipt
 """
 
@@ -36,7 +36,7 @@ MODELS = {
 }
 
 PLACES = ("user", "result", "assistant")
-BLOCKS = ("picture", "animation", "PDF", "long PDF", "office file", "sound", "unknown")
+BLOCKS = ("picture", "animation", "PDF", "long PDF", "office file", "sound", "video", "unknown")
 
 _CLAUDE = {
     "picture": ("full", "nested", "hoisted"),
@@ -45,16 +45,23 @@ _CLAUDE = {
     "long PDF": ("full", "nested", "hoisted"),
     "office file": ("text", "text", "text"),
     "sound": ("text", "text", "text"),
+    "video": ("pages", "pages", "pages, hoisted"),
     "unknown": ("text", "text", "text"),
 }
-_HOISTING = _CLAUDE | dict.fromkeys(("picture", "animation", "PDF", "long PDF"), ("full", "hoisted", "hoisted"))
+_HOISTING = (
+    _CLAUDE
+    | dict.fromkeys(("picture", "animation", "PDF", "long PDF"), ("full", "hoisted", "hoisted"))
+    | {"video": ("pages", "pages, hoisted", "pages, hoisted")}
+)
 _BLIND = dict.fromkeys(BLOCKS, ("text", "text", "text"))
 _EYES_ONLY = _BLIND | {
     "picture": ("full", "hoisted", "hoisted"),
     "animation": ("full", "hoisted", "hoisted"),
     "PDF": ("pages", "pages, hoisted", "pages, hoisted"),
     "long PDF": ("pages", "pages, hoisted", "pages, hoisted"),
+    "video": ("pages", "pages, hoisted", "pages, hoisted"),
 }
+_RECORDINGS = dict.fromkeys(("sound", "video"), ("full", "hoisted", "hoisted"))
 _EARS_ONLY = _BLIND | {"sound": ("full", "hoisted", "hoisted")}
 
 FALLBACKS: dict[str, dict[str, tuple[str, str, str]]] = {
@@ -62,12 +69,16 @@ FALLBACKS: dict[str, dict[str, tuple[str, str, str]]] = {
     "Claude on Bedrock": _CLAUDE,
     "GPT (Responses)": _CLAUDE,
     "GPT before 5.4 (Responses)": _CLAUDE
-    | {"picture": ("full", "hoisted", "hoisted"), "animation": ("full", "hoisted", "hoisted")},
+    | {
+        "picture": ("full", "hoisted", "hoisted"),
+        "animation": ("full", "hoisted", "hoisted"),
+        "video": ("pages", "pages, hoisted", "pages, hoisted"),
+    },
     "GPT (Chat)": _HOISTING,
     "GPT audio (Chat)": _EARS_ONLY,
     "GPT without tools (Chat)": _HOISTING,
-    "Gemini 3, 4": _CLAUDE | {"sound": ("full", "hoisted", "hoisted")},
-    "Gemini 2.5": _HOISTING | {"sound": ("full", "hoisted", "hoisted")},
+    "Gemini 3, 4": _CLAUDE | _RECORDINGS,
+    "Gemini 2.5": _HOISTING | _RECORDINGS,
     "Ollama, seeing": _EYES_ONLY,
     "Ollama, blind": _BLIND,
     "DeepSeek, seeing": _EYES_ONLY,
@@ -78,6 +89,7 @@ FALLBACKS: dict[str, dict[str, tuple[str, str, str]]] = {
         "animation": ("full", "nested", "hoisted"),
         "PDF": ("pages", "pages", "pages, hoisted"),
         "long PDF": ("pages", "pages", "pages, hoisted"),
+        "video": ("pages", "pages", "pages, hoisted"),
     },
     "Mistral, blind": _BLIND,
     "Voxtral": _EARS_ONLY,
@@ -111,6 +123,7 @@ THINKING: dict[str, tuple[str, str, str, str]] = {
 AGES: dict[str, dict[str, tuple[str, str, str]]] = {
     "picture": {"seeing": ("full", "low", "text"), "blind": ("text", "text", "text")},
     "PDF": {"seeing": ("full", "text", "text"), "blind": ("text", "text", "text")},
+    "video": {"seeing": ("pages", "low", "text"), "blind": ("text", "text", "text")},
     "sound": {"seeing": ("text", "text", "text"), "blind": ("text", "text", "text")},
 }
 """Block → model → (this turn, `full_turns` later, `low_turns` after that). A PDF keeps its words, then its label."""

@@ -119,7 +119,7 @@ def test_too_many_pictures_are_said_as_such() -> None:
     messages = [said for n in range(9) for said in (user(f"q{n}", screenshot(n)), assistant("ok"))]
     (told,) = compiled([*messages, user("compare")], MISTRAL).receipt.notices
     assert told == (
-        "9 > 8 pictures: mistral/mistral-large-latest takes no more at once. Made to fit with: media reduced (-1)"
+        "9 > 8 images: mistral/mistral-large-latest takes no more at once. Made to fit with: media reduced (-1)"
     )
 
 
@@ -130,7 +130,7 @@ def test_eight_of_ten_new_pictures_are_shown_where_eight_are_allowed() -> None:
     prepared = compiled([user("compare", *[screenshot(n) for n in range(10)])], MISTRAL)
     assert len(pictures(prepared)) == 8
     assert [row.detail for row in prepared.receipt.rows if row.rendition == "text"] == [
-        "over 8 pictures in one message"
+        "over 8 images in one message"
     ] * 2
 
 

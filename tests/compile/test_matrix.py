@@ -23,6 +23,7 @@ from loom.content.blocks import (
     ToolCall,
     ToolResult,
     UnknownBlock,
+    VideoBlock,
 )
 from loom.content.blocks import DocumentBlock as Document
 from loom.content.media import Media
@@ -42,6 +43,9 @@ SAMPLES: dict[str, ContentBlock] = {
     "long PDF": report(4, pages=1_200),
     "office file": Document(Media(digest=digest(5), media_type=DOCX, size_bytes=20_000, name="letter.docx")),
     "sound": AudioBlock(Media(digest=digest(6), media_type="audio/wav", size_bytes=90_000, duration_seconds=3.0)),
+    "video": VideoBlock(
+        Media(digest=digest(7), media_type="video/mp4", size_bytes=900_000, width=640, height=360, duration_seconds=30)
+    ),
     "unknown": UnknownBlock({"type": "hologram"}),
 }
 REQUEST = Request(tools=(ToolSpec(name="look", description="See it again.", parameters={"type": "object"}),))

@@ -410,3 +410,40 @@ def test_low_detail_is_said_where_a_request_can_say_it_and_otherwise_the_picture
     close = model(reference, ModelOverrides(detail="low"))
     (row,) = prepare(said(user(ImageBlock(plain.media, detail="high"))), close, known=all_known()).receipt.rows
     assert row.rendition == "full"
+
+
+# Never without a way back --------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("has_look", [True, False])
+def test_age_alone_makes_text_of_a_picture_only_where_it_can_be_called_back(has_look: bool) -> None:
+    path: list[Message] = []
+    mark = Watermark()
+    request = LOOK if has_look else Request()
+    policy = Policy(aging="every-turn")
+    told: list[str] = []
+    for number in range(12):
+        path.append(user(f"turn {number}", screenshot(number)))
+        prepared = prepare(said(*path), CLAUDE, watermark=mark, policy=policy, known=all_known(), request=request)
+        mark = prepared.watermark
+        told += [notice for notice in prepared.receipt.once if "older turns" in notice]
+        path.append(assistant(f"answer {number} " + "word " * 20))
+    shown = {row.rendition for row in prepared.receipt.rows if row.kind == "image"}
+    assert ("text" in shown) == has_look, shown
+    assert "low" in shown
+    assert told
+
+
+def test_a_switch_to_a_model_without_eyes_says_what_will_be_text() -> None:
+    path = said(user("see", screenshot(1)), assistant("I see."), user("and now?"))
+    prepared = prepare(path, BLIND)
+    notice = "deepseek/deepseek-v4-pro does not support images: those of earlier turns are sent as text"
+    assert notice in prepared.receipt.notices
+    assert notice in prepared.receipt.once
+
+
+def test_a_text_just_over_the_window_loses_just_too_much() -> None:
+    text = "word " * 700_000
+    prepared = prepare(said(user(text)), CLAUDE)
+    assert prepared.receipt.totals.tokens <= prepared.receipt.budgets.tokens
+    assert prepared.receipt.totals.tokens > 0.75 * prepared.receipt.budgets.tokens

@@ -48,7 +48,7 @@ def test_turns_that_a_budget_dropped_are_shown_on_a_short_branch() -> None:
 def test_a_new_picture_on_a_branch_is_shown_whatever_has_aged_elsewhere() -> None:
     policy = Policy(aging="every-turn")
     path, mark = talked([user(f"turn {number}", screenshot(number)) for number in range(14)], policy)
-    assert mark.text_before > 10
+    assert mark.low_before > 10
 
     new = screenshot(99)
     prepared = prepare(

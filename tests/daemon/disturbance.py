@@ -11,19 +11,22 @@ import contextlib
 import random
 import sqlite3
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Final, TypeAlias
+from typing import Final, TypeAlias, TypeVar
+from urllib.parse import urlsplit
 
 import msgspec
 
 from daemon.forked import ForkedDaemon, Nursery
+from daemon.running import redis_server
+from door import Door, door_to
 from loom.client import RemoteSession
 from loom.content.blocks import TextBlock
 from loom.content.media import digest_of
-from loom.content.messages import broken_pairs, media_of
-from loom.errors import LoomError
+from loom.content.messages import Message, broken_pairs, media_of
+from loom.errors import LoomError, Unreachable
 from loom.events import (
     Event,
     NoticeRaised,
@@ -36,12 +39,16 @@ from loom.events import (
 )
 from loom.testing import sample_png
 from postgres_server import PostgresServer
+from s3_server import moto_server, new_bucket
 
 RULES: Final = {"LOOM_APPROVAL__RULES": '[{"tool": "run_command", "action": "allow"}]', "LOOM_SANDBOX__MODE": "off"}
 Disturb: TypeAlias = Callable[[random.Random], Awaitable[None]]
 PROGRESS_SECONDS: Final = 5.0
-SETTLED_SECONDS: Final = 120.0
-"""How long the last turns may take to end by themselves, on a machine that does other things."""
+SETTLED_SECONDS: Final = 240.0
+"""How long a turn may take to end by itself, disturbed again and again, on a machine that does other things."""
+MESSAGES: Final = 25
+"""Of one conversation."""
+T = TypeVar("T")
 
 
 class Outcome(msgspec.Struct, kw_only=True):
@@ -79,19 +86,31 @@ def pictures(number: int) -> list[bytes]:
     return [sample_png(20, 10 + number % 40)] if number % 5 == 0 else []
 
 
+class Progress:
+    """What all watchers together have seen so far, so that turns are disturbed however slow the machine is."""
+
+    def __init__(self) -> None:
+        self.events = 0
+
+
 class Conversation:
     """One session: messages are posted to any daemon until one accepts them, and its events are watched on any."""
 
     def __init__(
-        self, daemons: Sequence[ForkedDaemon], session_id: str, workspace: Path, chance: random.Random
+        self,
+        daemons: Sequence[ForkedDaemon],
+        session_id: str,
+        workspace: Path,
+        chance: random.Random,
+        progress: Progress,
     ) -> None:
         self.id = session_id
         self.workspace = workspace
         self.accepted: list[int] = []
         self.seen: list[str] = []
-        self.events_seen = 0
         self._daemons = daemons
         self._chance = chance
+        self._progress = progress
 
     @asynccontextmanager
     async def at_any(self) -> AsyncGenerator[RemoteSession]:
@@ -100,30 +119,30 @@ class Conversation:
 
     async def post(self, number: int) -> None:
         """A message counts as accepted with the first answer; the key makes all tries one message."""
-        while True:
-            with contextlib.suppress(LoomError, OSError):
-                async with self.at_any() as session:
-                    await session.post(script(number), *pictures(number), key=str(number))
-                self.accepted.append(number)
-                return
-            await asyncio.sleep(0.05)
+
+        async def post() -> None:
+            async with self.at_any() as session:
+                await session.post(script(number), *pictures(number), key=str(number))
+
+        await _at_last(post)
+        self.accepted.append(number)
 
     async def talk(self, is_over: Callable[[], bool]) -> None:
-        number = 0
-        while not is_over():
+        """Post messages one after the other; every turn ends by itself."""
+        for number in range(MESSAGES):
+            if is_over():
+                return
             await self.post(number)
-            number += 1
-            await self.wait_until_idle(is_over)
+            async with asyncio.timeout(SETTLED_SECONDS):
+                await self._wait_until_idle()
 
-    async def wait_until_idle(self, is_over: Callable[[], bool] = lambda: False) -> None:
-        while not is_over() and not await self.is_idle():  # noqa: ASYNC110  another process decides
-            await asyncio.sleep(0.05)
-
-    async def is_idle(self) -> bool:
-        with contextlib.suppress(LoomError, OSError):
+    async def _wait_until_idle(self) -> None:
+        async def is_idle() -> bool:
             async with self.at_any() as session:
                 return (await session.info()).state == "idle"
-        return False
+
+        while not await _at_last(is_idle):  # noqa: ASYNC110  another process decides
+            await asyncio.sleep(0.05)
 
     async def watch(self) -> None:
         """Follow the events, wherever they can be followed."""
@@ -134,26 +153,26 @@ class Conversation:
                     async for seq, event in session.events(after):
                         if isinstance(event, TextDelta):
                             self.seen.append(event.text)
-                        self.events_seen += 1
+                        self._progress.events += 1
                         after = seq
             await asyncio.sleep(0.05)
 
     async def events(self) -> list[Event]:
-        while True:
-            with contextlib.suppress(LoomError, OSError):
-                found: list[Event] = []
-                async with self.at_any() as session:
-                    last = (await session.info()).last_seq
-                    async for seq, event in session.events(0):
-                        found.append(event)
-                        if seq == last:
-                            return found
-            await asyncio.sleep(0.05)
+        found: list[Event] = []
+        async with self.at_any() as session:
+            last = (await session.info()).last_seq
+            async for seq, event in session.events(0):
+                found.append(event)
+                if seq == last:
+                    return found
+        raise Unreachable("the daemon ended")
+
+    async def path(self) -> tuple[Message, ...]:
+        async with self.at_any() as session:
+            return await session.path()
 
     async def check(self, outcome: Outcome) -> None:
-        events = await self.events()
-        async with self.at_any() as session:
-            path = await session.path()
+        events, path = await _at_last(self.events), await _at_last(self.path)
         questions = [message for message in path if message.role == "user"]
         numbers = [int(message.text.split()[1]) for message in questions]
         for message, number in zip(questions, numbers, strict=True):
@@ -189,14 +208,12 @@ class Conversation:
         outcome.words += len(seen.split())
 
 
-async def _wait_for_progress(talks: Sequence[Conversation]) -> None:
-    """Until watchers have seen something new, so that turns are disturbed however slow the machine is. Where that takes
-    long, all turns may stand still, which must be disturbed as well."""
-    before = sum(talk.events_seen for talk in talks)
-    with contextlib.suppress(TimeoutError):
-        async with asyncio.timeout(PROGRESS_SECONDS):
-            while sum(talk.events_seen for talk in talks) == before:  # noqa: ASYNC110  other tasks decide
-                await asyncio.sleep(0.02)
+async def _at_last(ask: Callable[[], Awaitable[T]]) -> T:
+    """Ask until a daemon answers."""
+    while True:
+        with contextlib.suppress(LoomError, OSError):
+            return await ask()
+        await asyncio.sleep(0.05)
 
 
 def _check_prefix(found: str, whole: str, what: str, other: str) -> None:
@@ -215,36 +232,62 @@ async def run_disturbed(
     sessions: int = 3,
     report: Callable[[int], None] = lambda _: None,
 ) -> Outcome:
-    """Let `sessions` talk while `disturb` is called `times` times; then wait until all is quiet, and check."""
+    """Let `sessions` at a time talk while `disturb` is called `times` times. Each is checked when it has ended."""
     chance = random.Random(seed)
     began = time.monotonic()
-    talks: list[Conversation] = []
-    async with daemons[0].client() as client:
+    outcome, progress, over = Outcome(disturbances=times), Progress(), asyncio.Event()
+    seats: list[asyncio.Task[None]] = []
+    async with asyncio.TaskGroup() as group:  # where a check fails, the run ends at once
         for number in range(sessions):
-            workspace = folder / f"workspace-{number}"
-            workspace.mkdir()
-            made = await client.session(workspace=str(workspace))
-            talks.append(Conversation(daemons, made.id, workspace, random.Random(chance.random())))
-    is_over = asyncio.Event()
-    watching = [asyncio.create_task(talk.watch()) for talk in talks]
-    talking = [asyncio.create_task(talk.talk(is_over.is_set)) for talk in talks]
-    for done in range(times):
-        await _wait_for_progress(talks)
-        await disturb(chance)
-        report(done + 1)
-    is_over.set()
-    await asyncio.gather(*talking)
-    async with asyncio.timeout(SETTLED_SECONDS):
-        for talk in talks:
-            await talk.wait_until_idle()
-    for task in watching:
-        task.cancel()
-    await asyncio.wait(watching)
-    outcome = Outcome(disturbances=times)
-    for talk in talks:
-        await talk.check(outcome)
+            own = random.Random(chance.random())
+            seat = _hold_conversations(daemons, folder / f"seat-{number}", own, progress, over, outcome)
+            seats.append(group.create_task(seat))
+        for done in range(times):
+            await _wait_for_progress(progress)
+            await disturb(chance)
+            report(done + 1)
+        over.set()
     outcome.seconds = time.monotonic() - began
     return outcome
+
+
+async def _hold_conversations(
+    daemons: Sequence[ForkedDaemon],
+    folder: Path,
+    chance: random.Random,
+    progress: Progress,
+    over: asyncio.Event,
+    outcome: Outcome,
+) -> None:
+    """One session after the other, so that a long run does not drag ever longer conversations along."""
+    number = 0
+    while not number or not over.is_set():
+        workspace = folder / f"workspace-{number}"
+        workspace.mkdir(parents=True)
+
+        async def create(workspace: Path = workspace) -> str:
+            async with chance.choice(daemons).client(patience_seconds=0.0) as client:
+                return (await client.session(workspace=str(workspace))).id
+
+        talk = Conversation(daemons, await _at_last(create), workspace, chance, progress)
+        watching = asyncio.create_task(talk.watch())
+        try:
+            await talk.talk(over.is_set)
+        finally:
+            watching.cancel()
+            await asyncio.wait([watching])
+        await talk.check(outcome)
+        number += 1
+
+
+async def _wait_for_progress(progress: Progress) -> None:
+    """Until watchers have seen something new. Where that takes long, all turns may stand still, which must be disturbed
+    as well."""
+    before = progress.events
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(PROGRESS_SECONDS):
+            while progress.events == before:  # noqa: ASYNC110  other tasks decide
+                await asyncio.sleep(0.02)
 
 
 @contextlib.contextmanager
@@ -258,10 +301,17 @@ def one_on_sqlite(folder: Path, nest: Nursery) -> Iterator[list[ForkedDaemon]]:
 
 @contextlib.contextmanager
 def two_on_postgres(
-    folder: Path, nest: Nursery, server: PostgresServer, *, skew_seconds: float = 0.0, engine: str = "builtin"
+    folder: Path,
+    nest: Nursery,
+    server: PostgresServer,
+    *,
+    skew_seconds: float = 0.0,
+    engine: str = "builtin",
+    settings: Mapping[str, str] | None = None,
 ) -> Iterator[list[ForkedDaemon]]:
     """Two daemons that share a database and a media folder; the clock of the second is ahead."""
     shared = {"LOOM_STORE__URL": server.empty(), "LOOM_MEDIA__URL": str(folder / "media"), "LOOM_TURN__ENGINE": engine}
+    shared |= settings or {}
     first = ForkedDaemon(nest, folder / "a", {**RULES, **shared})
     second = ForkedDaemon(nest, folder / "b", {**RULES, **shared}, skew_seconds=skew_seconds)
     with _started([first, second]) as daemons:
@@ -279,6 +329,49 @@ def _started(daemons: list[ForkedDaemon]) -> Iterator[list[ForkedDaemon]]:
     finally:
         for daemon in daemons:
             daemon.kill()
+
+
+class Surroundings(msgspec.Struct, frozen=True):
+    """What two daemons stand on besides their database: a bucket and a Redis, each behind a door."""
+
+    bucket: Door
+    redis: Door
+    settings: Mapping[str, str]
+
+
+@asynccontextmanager
+async def surroundings(folder: Path) -> AsyncGenerator[Surroundings]:
+    with moto_server() as endpoint, redis_server(folder) as redis:
+        port = urlsplit(endpoint).port
+        assert port is not None
+        async with door_to(port) as bucket, door_to(redis.port) as bus:
+            media = await asyncio.to_thread(new_bucket, f"http://127.0.0.1:{bucket.port}")
+            settings = {
+                "LOOM_MEDIA__URL": media,
+                "LOOM_MEDIA__TIMEOUT_SECONDS": "1",
+                "LOOM_BUS__URL": f"redis://127.0.0.1:{bus.port}/0",
+            }
+            yield Surroundings(bucket, bus, settings)
+
+
+def unsettling(daemons: Sequence[ForkedDaemon], around: Surroundings, seconds: tuple[float, float]) -> Disturb:
+    """The bucket, the bus or both hang or are away for a moment, and mostly one daemon is killed meanwhile."""
+
+    async def disturb(chance: random.Random) -> None:
+        doors = chance.choice(([around.bucket], [around.redis], [around.bucket, around.redis]))
+        for door in doors:
+            door.turn(chance.choice(("hangs", "shut")))
+        await asyncio.sleep(chance.uniform(*seconds))
+        if chance.random() < 0.75:
+            victim = chance.choice(daemons)
+            await asyncio.to_thread(victim.kill)
+            await asyncio.to_thread(victim.start)
+        await asyncio.sleep(chance.uniform(*seconds))
+        for door in doors:
+            door.turn("open")
+        await asyncio.sleep(chance.uniform(*seconds))
+
+    return disturb
 
 
 def killing(daemons: Sequence[ForkedDaemon], seconds: tuple[float, float]) -> Disturb:

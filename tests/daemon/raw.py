@@ -22,7 +22,7 @@ WORDS = ("text", "thinking")
 
 @asynccontextmanager
 async def raw_socket(
-    daemon: Served, *, expect: str = "40", receive_bytes: int = 0, max_queue: int = 16
+    daemon: Served, *, token: str = TOKEN, expect: str = "40", receive_bytes: int = 0, max_queue: int = 16
 ) -> AsyncGenerator[ClientConnection]:
     """A connection to the namespace, let in unless something else is expected."""
     place = urlsplit(daemon.url)
@@ -34,7 +34,7 @@ async def raw_socket(
     address = f"ws://{place.netloc}/socket.io/?EIO=4&transport=websocket"
     async with websockets.connect(address, sock=wire, max_queue=max_queue, close_timeout=0.2, compression=None) as made:
         assert str(await made.recv()).startswith("0{")
-        await made.send("40/events," + msgspec.json.encode({"token": TOKEN}).decode())
+        await made.send("40/events," + msgspec.json.encode({"token": token}).decode())
         assert str(await made.recv()).startswith(f"{expect}/events,")
         yield made
 

@@ -13,7 +13,8 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any, Unpack
@@ -28,19 +29,28 @@ from loom.runtime import Runtime
 from loom.runtime.options import RuntimeKeywords
 from loom.testing import memory_runtime
 from made import run
+from patience import PATIENCE_SECONDS
 
 JS = Path(__file__).with_name("js")
 CACHE = Path(__file__).resolve().parents[2] / ".cache"
 TOKEN = "a token that only the tests know"
 
 
-async def until(condition: Callable[[], bool], seconds: float = 10) -> None:
-    """Wait for something that nobody tells."""
-    for _ in range(int(seconds / 0.01)):
-        if condition():
-            return
+async def until(condition: Callable[[], bool], seconds: float = PATIENCE_SECONDS) -> None:
+    """Wait for something that is not announced."""
+
+    async def check() -> bool:
+        return condition()
+
+    await until_true(check, seconds)
+
+
+async def until_true(check: Callable[[], Awaitable[bool]], seconds: float = PATIENCE_SECONDS) -> None:
+    """The same for what another process or a store must be asked for."""
+    began = time.monotonic()
+    while not await check():
+        assert time.monotonic() - began < seconds, f"it did not happen within {seconds:g} seconds"
         await asyncio.sleep(0.01)
-    raise AssertionError(f"it did not happen within {seconds:g} seconds")
 
 
 class Served:
@@ -204,12 +214,12 @@ class RedisServer:
 
 def javascript(script: str, *arguments: str) -> subprocess.Popen[str]:
     """A script of ours with the official client at hand."""
-    environ = {**os.environ, "NODE_PATH": str(_modules())}
+    environ = {**os.environ, "NODE_PATH": str(node_modules())}
     command = ["node", str(JS / script), *arguments]
     return subprocess.Popen(command, env=environ, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def _modules() -> Path:
+def node_modules() -> Path:
     """The packages of package.json, installed once per machine."""
     lock = (JS / "package-lock.json").read_bytes()
     folder = CACHE / f"npm-{hashlib.sha256(lock).hexdigest()[:12]}"

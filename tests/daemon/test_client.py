@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from daemon.running import TOKEN, Served, daemon, served, until
+from daemon.running import TOKEN, Served, daemon, served, until, until_true
 from loom.client import Client, find
 from loom.config import load_config
 from loom.content.blocks import DocumentBlock, ImageBlock, TextBlock
@@ -200,16 +200,15 @@ async def test_leaving_before_the_turn_was_seen_cancels_it_and_no_other() -> Non
 
 
 async def _told(daemon: Served, session_id: str, kind: Any) -> list[Any]:
-    stored = await daemon.runtime.events.after(session_id, 0, limit=100_000)
+    stored = await daemon.runtime.stores.events.after(session_id, 0, limit=100_000)
     return [event for found in stored if isinstance(event := decode_event(found.data), kind)]
 
 
 async def queued(daemon: Served, session_id: str) -> None:
-    for _ in range(500):
-        if await daemon.runtime.queue.list(session_id):
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("nothing waits")
+    async def is_queued() -> bool:
+        return bool(await daemon.runtime.stores.queue.list(session_id))
+
+    await until_true(is_queued)
 
 
 async def _until_end(events: AsyncGenerator[tuple[int, Event]]) -> AsyncGenerator[Event]:

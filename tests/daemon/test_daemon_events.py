@@ -81,13 +81,13 @@ async def test_a_call_names_its_arguments_also_where_its_beginning_was_not_read(
     async with served(tools="all") as daemon, daemon.client() as client:
         session = await client.session(workspace=str(tmp_path))
         await session.send("!tool read_file shot.png")
-        events = await daemon.runtime.events.after(session.id, 0)
+        events = await daemon.runtime.stores.events.after(session.id, 0)
         began = next(event.seq for event in events if event.type == ToolStarted.__struct_config__.tag)
-        made = await composed(daemon, session.id, list(await daemon.runtime.events.after(session.id, began)))
+        made = await composed(daemon, session.id, list(await daemon.runtime.stores.events.after(session.id, began)))
         (called,) = [one for one in made if one["type"] == "tool_call"]
         assert (called["data"]["name"], called["data"]["arguments"]) == ("read_file", {"path": "shot.png"})
         nodes = [one["data"] for one in made if one["type"] == "message_stored"]
-        path = await daemon.runtime.forest.path(nodes[-1]["node"])
+        path = await daemon.runtime.stores.forest.path(nodes[-1]["node"])
         assert [one["parent"] for one in nodes] == [node.parent_id for node in path[-len(nodes) :]]
 
 
@@ -131,7 +131,7 @@ async def test_watchers_from_any_place_see_the_same_and_no_more_is_kept_than_nee
         sending = asyncio.create_task(session.send("!slow 400tps\n!tokens 400"))
         early = [asyncio.create_task(seen(feeds, session.id)) for _ in range(5)]
         await sending
-        last = await daemon.runtime.events.head(session.id)
+        last = await daemon.runtime.stores.events.head(session.id)
         late = [asyncio.create_task(seen(feeds, session.id, after)) for after in (0, 3, last // 2, last - 1)]
         for task in (*early, *late):
             found = await task

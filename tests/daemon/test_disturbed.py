@@ -9,7 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from daemon.disturbance import killing, one_on_sqlite, pausing, run_disturbed, stopping, two_on_postgres
+from daemon.disturbance import (
+    killing,
+    one_on_sqlite,
+    pausing,
+    run_disturbed,
+    stopping,
+    surroundings,
+    two_on_postgres,
+    unsettling,
+)
 from daemon.forked import Nursery, nursery
 from daemon.running import until
 from daemon.test_kills import idle
@@ -63,6 +72,16 @@ async def test_a_database_that_is_away_for_less_than_a_lease_ends_no_turn(
         away = pausing(server.stop, server.start, (0.3, 0.8), 2.0)
         outcome = await run_disturbed(daemons, tmp_path, away, times=2, seed=4)
     assert (outcome.continued, outcome.closed) == (0, 0)
+
+
+async def test_daemons_that_are_killed_while_their_bucket_and_their_bus_hang_or_are_away_lose_nothing(
+    tmp_path: Path, nest: Nursery, server: PostgresServer
+) -> None:
+    async with surroundings(tmp_path) as around:
+        with two_on_postgres(tmp_path, nest, server, settings=around.settings) as daemons:
+            disturb = unsettling(daemons, around, (0.1, 0.8))
+            outcome = await run_disturbed(daemons, tmp_path, disturb, times=8, seed=6)
+    assert outcome.messages > 0
 
 
 async def test_a_daemon_whose_clock_is_a_minute_ahead_takes_nothing_from_a_live_one(

@@ -129,7 +129,10 @@ def test_19_looking_at_plans_previews_and_history_fetches_nothing(api: httpx2.Cl
 
 
 def test_21_no_request_says_where_a_provider_is(api: httpx2.Client, canary: Canary) -> None:
-    session = new_session(api, base_url=f"http://127.0.0.1:{canary.port}", api_base="x", model="loom/spark")
-    body = {"message": "hello", "base_url": f"http://127.0.0.1:{canary.port}", "api_key": "x"}
-    assert api.post(f"/v1/sessions/{session}/messages", json=body).status_code == 202
+    where = {"base_url": f"http://127.0.0.1:{canary.port}", "api_base": "x", "api_key": "x"}
+    session = new_session(api, model="loom/spark")
+    for name, value in where.items():
+        assert api.post("/v1/sessions", json={"model": "loom/spark", name: value}).status_code == 422
+        said = api.post(f"/v1/sessions/{session}/messages", json={"message": "hello", name: value})
+        assert said.status_code == 422
     assert canary.asked == []

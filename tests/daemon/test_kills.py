@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from pathlib import Path
 
-from daemon.running import daemon
+import httpx2
+
+from daemon.running import daemon, until_true
 from loom.client import RemoteSession
 from loom.content.messages import Message
 from loom.events import Event, NoticeRaised, TextDelta, TurnFailed, TurnFinished, TurnStarted
@@ -22,11 +25,10 @@ def said(number: int) -> str:
 
 
 async def idle(session: RemoteSession) -> None:
-    for _ in range(3_000):
-        if (await session.info()).state == "idle":
-            return
-        await asyncio.sleep(0.02)
-    raise AssertionError("the session is still busy")
+    async def is_idle() -> bool:
+        return (await session.info()).state == "idle"
+
+    await until_true(is_idle)
 
 
 async def all_events(session: RemoteSession, after: int = 0) -> list[Event]:
@@ -98,3 +100,28 @@ async def test_a_daemon_that_is_told_to_stop_finishes_its_turns_and_leaves_the_r
                 check_turns(events)
                 assert not [event for event in events if isinstance(event, TurnFailed)]
         assert "Traceback" not in house.log()
+
+
+async def test_tokens_that_are_paid_twice_after_a_kill_are_shown_and_counted(tmp_path: Path) -> None:
+    with daemon(tmp_path / "home") as house:
+        async with house.client() as client:
+            session = await client.session()
+            notices: list[str] = []
+            kills = 0
+            async for event in session.stream("!slow 30tps\n!tokens 60"):
+                if isinstance(event, NoticeRaised) and event.code == "turn.continued":
+                    notices.append(event.text)
+                if isinstance(event, TextDelta) and kills == len(notices) < 2:
+                    kills += 1
+                    house.kill()
+                    await asyncio.to_thread(house.start)
+            async with httpx2.AsyncClient(base_url=house.url) as http:
+                text = (await http.get("/v1/metrics", headers={"authorization": f"Bearer {house.token}"})).text
+    first, second = notices
+    assert re.fullmatch(r"Continued after a restart\. About [\d,]+ tokens are paid twice\.", first)
+    assert re.fullmatch(
+        r"Continued after a restart\. About [\d,]+ tokens are paid twice, [\d,]+ in this turn\.", second
+    )
+    assert "loom_turns_continued 1\n" in text, "the process counts what it has done itself"
+    (counted,) = re.findall(r"^loom_tokens_paid_twice (\d+)$", text, re.MULTILINE)
+    assert int(counted) > 0

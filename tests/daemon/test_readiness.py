@@ -48,7 +48,7 @@ async def test_takeovers_and_lost_leases_are_counted(tmp_path: Path) -> None:
     config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)}, flags={"model": "loom/spark"})
     async with Runtime.open(config) as runtime, serving(runtime) as daemon:
         session = await runtime.session()
-        gone = await runtime.leases.acquire(session.id, "another-machine/1/2/3", 0.0)
+        gone = await runtime.stores.leases.acquire(session.id, "another-machine/1/2/3", 0.0)
         assert gone is not None
         await session.send("!echo hello")
         async with httpx2.AsyncClient(base_url=daemon.url) as client:

@@ -243,5 +243,5 @@ async def test_logging_in_writes_nothing_that_a_reader_of_the_store_could_use(tm
         _, secret = await runtime.logins.open("", address="127.0.0.1", agent="x", password=PASSWORD)
         assert await runtime.logins.find(secret, password=PASSWORD)
         assert await runtime.logins.find(secret, password="another") is None
-        (row,) = await runtime.database.select("SELECT secret_hash, proof FROM login")
+        (row,) = await runtime.stores.database.select("SELECT secret_hash, proof FROM login")
         assert secret not in str(row) and PASSWORD not in str(row)

@@ -30,7 +30,7 @@ async def printed(script: str, *arguments: str) -> Any:
 
 
 async def check_seen(daemon: Served, session: str, seen: list[dict[str, Any]]) -> None:
-    stored = await daemon.runtime.events.after(session, 0, limit=100_000)
+    stored = await daemon.runtime.stores.events.after(session, 0, limit=100_000)
     assert seen[-1]["seq"] == stored[-1].seq
     check_whole([(event.seq, event.type, event.data) for event in stored], seen)
 

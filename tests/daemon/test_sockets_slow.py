@@ -32,8 +32,8 @@ async def long_session(daemon: Served) -> str:
 async def more(daemon: Served, session_id: str, count: int) -> None:
     for _ in range(count // 20):
         event = NoticeRaised(text="x" * LONG)
-        seq = await daemon.runtime.events.append(session_id, [event] * 20)
-        daemon.runtime.events.publish(session_id, seq, [event] * 20)
+        seq = await daemon.runtime.stores.events.append(session_id, [event] * 20)
+        daemon.runtime.stores.events.publish(session_id, seq, [event] * 20)
 
 
 def numbers(frames: list[str]) -> list[int]:

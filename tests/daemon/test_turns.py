@@ -10,7 +10,7 @@ from pathlib import Path
 import httpx2
 import pytest
 
-from daemon.running import TOKEN, Served, served, serving, until
+from daemon.running import TOKEN, Served, served, serving, until, until_true
 from loom.agent.gate import Allow
 from loom.client import RemoteSession
 from loom.config import load_config
@@ -41,17 +41,17 @@ async def mark(context: ToolContext, word: str) -> str:
 
 
 async def all_events(daemon: Served, session_id: str) -> list[Event]:
-    stored = await daemon.runtime.events.after(session_id, 0, limit=100_000)
+    stored = await daemon.runtime.stores.events.after(session_id, 0, limit=100_000)
     assert [event.seq for event in stored] == list(range(1, len(stored) + 1))
     return [decode_event(event.data) for event in stored]
 
 
 async def idle(daemon: Served, session_id: str) -> None:
-    for _ in range(1_000):
-        if (await daemon.runtime.library.info(session_id)).state == "idle" and not daemon.app.daemon.turns.active:
-            return
-        await asyncio.sleep(0.01)
-    raise AssertionError("the session is still busy")
+    async def is_idle() -> bool:
+        state = (await daemon.runtime.library.info(session_id)).state
+        return state == "idle" and not daemon.app.daemon.turns.active
+
+    await until_true(is_idle)
 
 
 async def check_ended(daemon: Served, session_id: str) -> None:
@@ -161,13 +161,13 @@ async def test_turns_that_cannot_begin_hold_up_neither_the_messages_nor_the_turn
 async def test_an_answer_that_is_stored_and_not_yet_told_is_not_shown_twice() -> None:
     async with served() as daemon, daemon.client() as client:
         runtime, session = daemon.runtime, await client.session()
-        await runtime.sessions.append_to_head(session.id, [user("what?")])
+        await runtime.stores.sessions.append_to_head(session.id, [user("what?")])
         told: list[Event] = [TurnStarted(turn="t", model="loom/spark"), TextDelta(index=0, text="this")]
-        await runtime.events.append(session.id, told)
-        await runtime.sessions.update(session.id, settings={"running": {"turn": "t"}})
+        await runtime.stores.events.append(session.id, told)
+        await runtime.stores.sessions.update(session.id, settings={"running": {"turn": "t"}})
         before = await (await daemon.runtime.library.open(session.id)).history()
         assert before.running is not None and len(before.running.partial) == 2
-        await runtime.sessions.append_to_head(session.id, [assistant("this")])
+        await runtime.stores.sessions.append_to_head(session.id, [assistant("this")])
         after = await (await daemon.runtime.library.open(session.id)).history()
         assert after.running is not None and after.running.partial == ()
         assert len(after.messages) == 2
@@ -207,8 +207,8 @@ async def test_more_answers_are_siblings_and_regenerating_survives_in_the_queue(
         assert [answer.text for answer in (*reply.siblings, reply)] == ["one", "two", "three"]
         events = [event async for event in session.regenerate(n=2)]
         assert len([event for event in events if isinstance(event, TurnFinished)]) == 2
-        path = await daemon.runtime.forest.path(await session.head())
-        assert len(await daemon.runtime.forest.siblings(path[-1].id)) == 5
+        path = await daemon.runtime.stores.forest.path(await session.head())
+        assert len(await daemon.runtime.stores.forest.siblings(path[-1].id)) == 5
         assert len(path) == 3
 
 
@@ -243,7 +243,7 @@ async def test_a_daemon_that_stops_leaves_approvals_open_and_hands_other_turns_o
         with pytest.raises(Draining):
             await daemon.app.daemon.turns.post(talking.id, "too late")
         assert not daemon.app.daemon.turns.active
-        assert not await runtime.leases.holder(waiting.id)
+        assert not await runtime.stores.leases.holder(waiting.id)
         assert (await daemon.runtime.library.info(waiting.id)).state == "waiting"
     async with Runtime.open(config, tools=[mark]) as runtime, serving(runtime) as daemon, daemon.client() as client:
         waiting = await client.session(waiting.id)

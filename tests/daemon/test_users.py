@@ -7,20 +7,22 @@ import asyncio
 import httpx2
 import pytest
 
+from daemon.raw import raw_socket
 from daemon.running import TOKEN, served
 from loom.content.blocks import ToolCall
 from loom.daemon.routes import ROUTES
 from loom.errors import ConfigError, Conflict, NotFound
 from loom.events import ApprovalAnswered, ApprovalRequested, decode_event
 from loom.store.accounts import AccountRole
-from loom.testing import ScriptedProvider, memory_runtime
+from loom.testing import ScriptedProvider, memory_runtime, sample_png
 from loom.tools.commands import run_command
+from patience import PATIENCE_SECONDS
 
 ID = "01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
 def as_user(url: str, key: str) -> httpx2.AsyncClient:
-    return httpx2.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {key}"})
+    return httpx2.AsyncClient(base_url=url, headers={"Authorization": f"Bearer {key}"}, timeout=PATIENCE_SECONDS)
 
 
 async def test_a_key_is_shown_once_replaced_and_removed() -> None:
@@ -28,7 +30,7 @@ async def test_a_key_is_shown_once_replaced_and_removed() -> None:
         accounts = runtime.accounts
         made, key = await accounts.add("ada", "user")
         assert key.startswith("loom_") and (await accounts.by_key(key)) == made
-        assert key not in str(await runtime.database.select("SELECT * FROM account"))
+        assert key not in str(await runtime.stores.database.select("SELECT * FROM account"))
         with pytest.raises(Conflict):
             await accounts.add("ada", "viewer")
         for name in ("owner", "Ada", "", "a b", "x" * 65, "../x"):
@@ -88,13 +90,14 @@ async def test_an_approval_says_who_answered() -> None:
         runtime = daemon.runtime
         _, key = await runtime.accounts.add("ada", "user")
         session = await runtime.session(model="anthropic/claude-opus-5")
+        await runtime.session_users.share(session.id, "ada", "edit")
         async with as_user(daemon.url, key) as api, as_user(daemon.url, TOKEN) as owner:
             assert (await owner.post(f"/v1/sessions/{session.id}/messages", json={"text": "go"})).status_code == 202
 
             async def stored(kind: type) -> object:
                 async with asyncio.timeout(60):
                     while True:
-                        for event in await runtime.events.after(session.id, 0):
+                        for event in await runtime.stores.events.after(session.id, 0):
                             if isinstance(found := decode_event(event.data), kind):
                                 return found
                         await asyncio.sleep(0.02)
@@ -105,3 +108,121 @@ async def test_an_approval_says_who_answered() -> None:
             assert answer.status_code == 204
             answered = await stored(ApprovalAnswered)
             assert isinstance(answered, ApprovalAnswered) and (answered.answer, answered.by) == ("once", "ada")
+
+
+async def _begin(api: httpx2.AsyncClient, **fields: object) -> str:
+    return (await api.post("/v1/sessions", json=fields)).json()["id"]
+
+
+async def test_a_session_of_another_user_does_not_exist_on_any_route() -> None:
+    async with served() as daemon:
+        _, hers = await daemon.runtime.accounts.add("ada", "user")
+        _, his = await daemon.runtime.accounts.add("bob", "user")
+        async with as_user(daemon.url, hers) as ada, as_user(daemon.url, his) as bob:
+            session = await _begin(ada, title="secret")
+            image = (
+                await ada.post("/v1/media?name=a.png", content=sample_png(), headers={"Content-Type": "image/png"})
+            ).json()
+            digest = image["digest"]
+            sent = await ada.post(
+                f"/v1/sessions/{session}/messages",
+                json={"text": "!echo words", "blocks": [{"type": "media", "digest": digest}]},
+            )
+            assert sent.status_code == 202, sent.text
+            for row in ROUTES:
+                if row.is_open or "{session}" not in row.path:
+                    continue
+                path = row.path.replace("{session}", session).replace("{digest}", digest)
+                body = {} if row.method in ("POST", "PUT", "PATCH") else None
+                answer = await bob.request(row.method, path, json=body)
+                assert answer.status_code == 404, (row.method, row.path, answer.status_code)
+            assert (await bob.get("/v1/sessions")).json()["sessions"] == []
+            assert (await bob.get("/v1/sessions?q=words")).json()["sessions"] == []
+            assert (await bob.get("/v1/search?q=words")).json()["results"] == []
+            for path in (f"/v1/media/{digest}", f"/v1/media/{digest}/text", f"/v1/media/{digest}?session={session}"):
+                assert (await bob.get(path)).status_code == 404, path
+            assert (await bob.post("/v1/media", json={"digest": digest})).status_code == 404
+            own = await _begin(bob)
+            stolen = await bob.post(
+                f"/v1/sessions/{own}/messages", json={"text": "x", "blocks": [{"type": "media", "digest": digest}]}
+            )
+            assert stolen.status_code == 404, stolen.text
+            assert [one["id"] for one in (await ada.get("/v1/sessions")).json()["sessions"]] == [session]
+            assert (await ada.get(f"/v1/media/{digest}")).status_code == 200
+        async with as_user(daemon.url, TOKEN) as owner:
+            found = {one["id"] for one in (await owner.get("/v1/sessions")).json()["sessions"]}
+            assert found == {session, own}, "the owner of the data folder sees all"
+
+
+async def test_a_session_is_shared_by_invitation_to_view_or_to_edit() -> None:
+    async with served() as daemon:
+        _, hers = await daemon.runtime.accounts.add("ada", "user")
+        _, his = await daemon.runtime.accounts.add("bob", "user")
+        async with as_user(daemon.url, hers) as ada, as_user(daemon.url, his) as bob:
+            session = await _begin(ada)
+            members = f"/v1/sessions/{session}/members"
+            assert (await ada.put(f"{members}/nobody", json={})).status_code == 404
+            shared = await ada.put(f"{members}/bob", json={"access": "view"})
+            assert {one["user"]: one["access"] for one in shared.json()["members"]} == {"ada": "own", "bob": "view"}
+            assert (await bob.get(f"/v1/sessions/{session}")).status_code == 200
+            assert [one["id"] for one in (await bob.get("/v1/sessions")).json()["sessions"]] == [session]
+            assert (await bob.post(f"/v1/sessions/{session}/messages", json={"text": "hi"})).status_code == 403
+            assert (await bob.put(f"{members}/bob", json={"access": "own"})).status_code == 403
+            await ada.put(f"{members}/bob", json={"access": "edit"})
+            assert (await bob.post(f"/v1/sessions/{session}/messages", json={"text": "!echo hi"})).status_code == 202
+            assert (await bob.delete(f"{members}/ada")).status_code == 403, "only its owner shares a session"
+            assert (await bob.delete(f"/v1/sessions/{session}")).status_code == 403, "and deletes it"
+            fork = (await bob.post(f"/v1/sessions/{session}/fork", json={})).json()["id"]
+            assert (await ada.get(f"/v1/sessions/{fork}")).status_code == 404
+            assert (await ada.delete(f"{members}/bob")).status_code == 204
+            assert (await bob.get(f"/v1/sessions/{session}")).status_code == 404
+            await ada.put(f"{members}/everyone", json={"access": "view"})
+            assert (await bob.get(f"/v1/sessions/{session}")).status_code == 200
+
+
+async def test_pages_of_the_list_hold_only_what_a_user_may_read() -> None:
+    async with served() as daemon:
+        _, hers = await daemon.runtime.accounts.add("ada", "user")
+        async with as_user(daemon.url, hers) as ada, as_user(daemon.url, TOKEN) as owner:
+            mine = [await _begin(ada) if number % 3 == 0 else await _begin(owner) for number in range(12)][::3]
+            seen: list[str] = []
+            before: str | None = ""
+            while before is not None:
+                page = (await ada.get(f"/v1/sessions?limit=2&before={before}")).json()
+                assert len(page["sessions"]) <= 2
+                seen += [one["id"] for one in page["sessions"]]
+                before = page["next"]
+            assert seen == mine[::-1]
+
+
+async def test_events_of_another_user_reach_nobody_else() -> None:
+    async with served() as daemon:
+        _, hers = await daemon.runtime.accounts.add("ada", "user")
+        _, his = await daemon.runtime.accounts.add("bob", "user")
+        async with as_user(daemon.url, hers) as ada, as_user(daemon.url, his) as bob:
+            session = await _begin(ada)
+            async with raw_socket(daemon, token=his) as socket:
+                await socket.send(f'42/events,1["join",{{"session":"{session}"}}]')
+                assert '"ok":false' in str(await socket.recv())
+                await socket.send('42/events,2["join",{"sessions":true}]')
+                assert '"ok":true' in str(await socket.recv())
+                await ada.patch(f"/v1/sessions/{session}", json={"title": "new"})
+                own = await _begin(bob)
+                heard = str(await asyncio.wait_for(socket.recv(), PATIENCE_SECONDS))
+                assert own in heard and session not in heard
+
+
+async def test_an_import_of_what_another_user_has_is_a_session_of_its_own() -> None:
+    conversation = {"messages": [{"role": "user", "blocks": [{"type": "text", "text": "the same"}]}], "title": "mine"}
+    async with served() as daemon:
+        _, hers = await daemon.runtime.accounts.add("ada", "user")
+        _, his = await daemon.runtime.accounts.add("bob", "user")
+        async with as_user(daemon.url, hers) as ada, as_user(daemon.url, his) as bob:
+            first = (await ada.post("/v1/import", json=conversation)).json()
+            second = (await bob.post("/v1/import", json=conversation)).json()
+            assert first["is_new"] and second["is_new"]
+            assert first["session"]["id"] != second["session"]["id"]
+            assert second["session"]["title"] != "mine"
+            assert (await bob.get(f"/v1/sessions/{second['session']['id']}/messages")).status_code == 200
+            assert (await bob.get(f"/v1/sessions/{first['session']['id']}")).status_code == 404
+            assert (await ada.post("/v1/import", json=conversation)).json()["is_new"] is False

@@ -14,7 +14,7 @@ import base64
 import binascii
 import hashlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Unpack
 
@@ -71,11 +71,13 @@ async def far_model(
     *answers: Answer,
     patience: Timeouts | None = None,
     given: bool = False,
+    more: Mapping[str, Any] | None = None,
     **options: Unpack[RuntimeKeywords],
 ) -> AsyncGenerator[FarModel]:
     """A runtime whose model `far` is behind a socket; answers are given in order, the last one for ever.
 
-    `patience` (or `given`) hands the provider in by hand; otherwise the runtime opens it by itself.
+    `patience` (or `given`) hands the provider in by hand; otherwise the runtime opens it by itself. `more` are settings
+    besides those of the model.
     """
     left = list(answers)
 
@@ -92,7 +94,7 @@ async def far_model(
         options["providers"] = {PLATFORMS[wire][0]: provider}
     async with (
         far_side(answer) as server,
-        memory_runtime(settings(wire, server.url), **options) as runtime,
+        memory_runtime(settings(wire, server.url) | dict(more or {}), **options) as runtime,
         provider.open(runtime),
     ):
         yield FarModel(wire, server, runtime)
@@ -107,7 +109,7 @@ class GivenProvider:
 
     @asynccontextmanager
     async def open(self, runtime: Runtime) -> AsyncGenerator[None]:
-        self._http = HttpProvider(runtime.renditions, lambda _: "sk-far-away-0123", patience=self._patience)
+        self._http = HttpProvider(runtime.stores.renditions, lambda _: "sk-far-away-0123", patience=self._patience)
         try:
             yield
         finally:
@@ -268,7 +270,8 @@ def _decoded(text: str) -> bytes | None:
         data = base64.b64decode(encoded, validate=True)
     except (binascii.Error, ValueError):
         return None
-    return data if data.startswith((b"\x89PNG", b"\xff\xd8\xff", b"%PDF", b"RIFF", b"GIF8")) else None
+    is_file = data.startswith((b"\x89PNG", b"\xff\xd8\xff", b"%PDF", b"RIFF", b"GIF8")) or data[4:8] == b"ftyp"
+    return data if is_file else None
 
 
 def _strings(value: Any, place: str) -> Iterator[tuple[str, str]]:

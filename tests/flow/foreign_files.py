@@ -112,6 +112,8 @@ MANY: list[Any] = [
 ]
 FILES: dict[str, Any] = {
     "openai": OPENAI, "anthropic": ANTHROPIC, "gemini": GEMINI, "ollama": OLLAMA, "many": {"messages": MANY},
+    "openai-body": {"model": "gpt-5.5", "messages": [item for item in OPENAI if "hologram" not in json.dumps(item)]},
+    "ollama-body": {"model": "llava", "messages": OLLAMA},
     "only-system": [{"role": "system", "content": "Nothing else."}, {"role": "user", "content": "x"}],
     "only-results": [{"role": "tool", "tool_call_id": "a", "content": [url(PNG)]}],
     "only-assistant": {"messages": [{"role": "assistant", "content": "Hello."}]},

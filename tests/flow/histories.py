@@ -38,6 +38,7 @@ from loom.content.blocks import (
     ToolCall,
     ToolResult,
     UnknownBlock,
+    VideoBlock,
 )
 from loom.content.media import Media
 from loom.content.messages import Message
@@ -125,6 +126,7 @@ DOCUMENT_TYPES = (
     "text/csv",
     "application/vnd.openxmlformats-officedocument.wordprocessingml.document",
 )
+VIDEO_TYPES = ("video/mp4", "video/webm", "video/x-msvideo")
 AUDIO_TYPES = ("audio/wav", "audio/mpeg", "audio/flac", "audio/ogg", "audio/mp4")
 
 
@@ -221,7 +223,7 @@ def _media(rng: Random, kinds: tuple[str, ...]) -> Media:
         width=rng.choice((1, 20, 640, 1_920, 8_001, 20_000)) if sized else None,
         height=rng.choice((1, 20, 480, 1_080, 2_001, 12_000)) if sized else None,
         pages=rng.choice((None, 1, 3, 47, 101, 700)) if not picture else None,
-        duration_seconds=rng.choice((None, 0.2, 61.0)) if kind.startswith("audio/") else None,
+        duration_seconds=rng.choice((None, 0.2, 61.0)) if kind.startswith(("audio/", "video/")) else None,
         name=rng.choice(ODD_NAMES),
     )
 
@@ -233,7 +235,7 @@ def _text(rng: Random) -> str:
 
 
 def content_block(rng: Random) -> ContentBlock:
-    match rng.choice(("text", "text", "text", "image", "image", "document", "audio", "unknown")):
+    match rng.choice(("text", "text", "text", "image", "image", "document", "audio", "video", "unknown")):
         case "text":
             return _said_text(rng, ("anthropic", "claude-opus-5-5")) if rng.random() < 0.05 else TextBlock(_text(rng))
         case "image":
@@ -243,6 +245,8 @@ def content_block(rng: Random) -> ContentBlock:
             return DocumentBlock(_media(rng, DOCUMENT_TYPES), pages=pages, title=rng.choice(ODD_NAMES))
         case "audio":
             return AudioBlock(_media(rng, AUDIO_TYPES), transcript=rng.choice(("", "hello there")))
+        case "video":
+            return VideoBlock(_media(rng, VIDEO_TYPES), transcript=rng.choice(("", "hello there")))
         case _:
             return UnknownBlock({"type": "hologram", "text": rng.choice(("", "words", "  "))})
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from itertools import pairwise
 from typing import Any
 
 from loom.compile.prepare import Prepared
@@ -57,12 +58,23 @@ def problems(prepared: Prepared) -> list[str]:
     prompt, receipt = prepared.prompt, prepared.receipt
     request = encode(prompt)
     found = [*check(prompt.model.provider, prompt.model.name, request), *shape_problems(prompt.model, request)]
+    if _has_own_neighbours(prompt):
+        found = [problem for problem in found if problem != "two messages of one role are neighbours"]
     if not all(ref.exact for ref in prompt.media()):
         found.append("a size is still a guess")
     size = body_bytes(request)
     if size > receipt.totals.wire_bytes:
         found.append(f"the receipt says {receipt.totals.wire_bytes} bytes, the body has {size}")
     return found
+
+
+def _has_own_neighbours(prompt: Prompt) -> bool:
+    """Anthropic combines neighbours of one role. Compiled messages are never such; those that go back as they came may
+    be, with each other and with a repaired one."""
+    return any(
+        (one.role == "assistant") == (other.role == "assistant") and (one.form is not None or other.form is not None)
+        for one, other in pairwise(prompt.messages)
+    )
 
 
 def shape_problems(model: Model, request: dict[str, Any]) -> list[str]:

@@ -75,8 +75,8 @@ async def walk(folder: Path, session_id: str, length: int, steps: int, pictures:
         tools=[page_tool(fuse, steps, pictures)],
         limits=TurnLimits(steps=steps + 1),
     ) as runtime:
-        runtime.database.write = fuse.around(runtime.database.write)
-        runtime.media.put = fuse.around(runtime.media.put)
+        runtime.stores.database.write = fuse.around(runtime.stores.database.write)
+        runtime.stores.media.put = fuse.around(runtime.stores.media.put)
         session = await runtime.session(session_id)
         events = session.resume() if await session.path() else session.stream(QUESTION)
         async with events as found:
@@ -125,11 +125,13 @@ async def run_long_turn(
     environ = {"PYTHONPATH": str(TESTS), **(settings or {})}
     deaths, points = await asyncio.to_thread(_live, command, environ, [*(lengths or ()), 0])
     async with Runtime.open(config) as runtime:
-        session = await runtime.sessions.get(session_id)
+        session = await runtime.stores.sessions.get(session_id)
         assert "running" not in session.settings
-        assert (await runtime.forest.verify(exists=runtime.media.exists)).problems == ()
-        nodes = await runtime.forest.path(session.head_id)
-        events = [decode_event(event.data) for event in await runtime.events.after(session_id, 0, limit=1_000_000)]
+        assert (await runtime.stores.forest.verify(exists=runtime.stores.media.exists)).problems == ()
+        nodes = await runtime.stores.forest.path(session.head_id)
+        events = [
+            decode_event(event.data) for event in await runtime.stores.events.after(session_id, 0, limit=1_000_000)
+        ]
         assert [type(event) for event in events if isinstance(event, TurnFinished | TurnFailed)] == [TurnFinished]
         requests = sum(isinstance(event, StepStarted) for event in events)
     seen = {media.digest for node in nodes if node.message is not None for media in media_of(node.message)}

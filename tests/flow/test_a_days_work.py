@@ -1,10 +1,11 @@
 """A scripted model works through a real task on a small repository: failing check, search, edit with an approval, a
-killed process, the fix, a server, a sub-agent, undo, a summary. The whole record is asserted."""
+killed process, the fix, a server, screenshots, a sub-agent, undo, a summary. The whole record is asserted."""
 
 from __future__ import annotations
 
 import os
 import signal
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -12,9 +13,10 @@ from typing import Any
 
 from flow.day_worker import decide
 from loom.config import load_config
-from loom.content.blocks import ToolCall, ToolResult
+from loom.content.blocks import ImageBlock, ToolCall, ToolResult
 from loom.content.messages import text_of
 from loom.events import ApprovalRequested, Event, NoticeRaised
+from loom.prompt import MediaRef, ShownMedia, ShownResult
 from loom.runtime import Runtime
 from loom.runtime.session import LocalSession
 from loom.session import EventIterator
@@ -22,13 +24,14 @@ from loom.testing import ScriptedProvider
 
 SHOP = "def total(prices):\n    return sum(prices) + 1\n"
 CHECK = "from shop import total\n\nassert total([1, 2]) == 3, total([1, 2])\nprint('fine')\n"
-SERVER = "exec python3 -u -m http.server 0 --bind 127.0.0.1"
+PAGE = "<!doctype html><title>Shop</title><h1 style='font: 90px sans-serif'>Shpo</h1>\n"
 
 
 def lay_out(folder: Path) -> None:
     folder.mkdir()
     (folder / "shop.py").write_text(SHOP)
     (folder / "check.py").write_text(CHECK)
+    (folder / "index.html").write_text(PAGE)
     for command in (["git", "init", "-q", "-b", "main"], ["git", "add", "."]):
         subprocess.run(command, cwd=folder, check=True)
 
@@ -59,10 +62,27 @@ async def results(session: LocalSession) -> dict[str, ToolResult]:
     return {result.call_id: result for message in await session.path() for result in message.results}
 
 
-def script(runtime: Runtime, *answers: Any) -> None:
+def provider_of(runtime: Runtime) -> ScriptedProvider:
     provider = runtime.providers["anthropic"]
     assert isinstance(provider, ScriptedProvider)
-    provider.add(*answers)
+    return provider
+
+
+def script(runtime: Runtime, *answers: Any) -> None:
+    provider_of(runtime).add(*answers)
+
+
+def media_of_shown(block: object) -> list[MediaRef]:
+    """The media that a result shows to the model."""
+    return (
+        [inner.ref for inner in block.blocks if isinstance(inner, ShownMedia)] if isinstance(block, ShownResult) else []
+    )
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return found.getsockname()[1]
 
 
 async def test_a_task_is_worked_through_with_a_kill_an_undo_and_a_summary(tmp_path: Path) -> None:
@@ -74,12 +94,20 @@ async def test_a_task_is_worked_through_with_a_kill_an_undo_and_a_summary(tmp_pa
     environ = {"LOOM_HOME": str(home), "PATH": os.environ["PATH"]}
     config = load_config(cwd=folder, environ=environ, flags={"sandbox.mode": "off"})
     providers = {"anthropic": ScriptedProvider([])}
+    port = free_port()
+    server = f"exec python3 -u -m http.server {port} --bind 127.0.0.1"
     async with Runtime.open(config, providers=providers, tools="all", approve=decide) as runtime:
         script(
             runtime,
             ToolCall("b1", "run_command", {"command": "python3 check.py"}),
-            ToolCall("b2", "start_process", {"command": SERVER, "network": True}),
-            ToolCall("b3", "screenshot", {"url": "http://127.0.0.1:9/"}),
+            ToolCall("b2", "start_process", {"command": server, "network": True}),
+            [
+                ToolCall("b3", "screenshot", {"url": "http://127.0.0.1:9/"}),
+                ToolCall("s1", "screenshot", {"url": f"http://127.0.0.1:{port}/"}),
+                ToolCall("s2", "read_file", {"path": "index.html"}),
+            ],
+            ToolCall("s3", "edit_file", {"path": "index.html", "old": "Shpo", "new": "Shop"}),
+            ToolCall("s4", "screenshot", {"url": f"http://127.0.0.1:{port}/"}),
             ToolCall("b4", "ask_agent", {"tasks": ["Which branch is this?"]}),
             "It is main.",
             ToolCall("b5", "stop_process", {"process": "p1"}),
@@ -93,21 +121,30 @@ async def test_a_task_is_worked_through_with_a_kill_an_undo_and_a_summary(tmp_pa
         assert (folder / "shop.py").read_text() == SHOP.replace(" + 1", "")
 
         found = await results(session)
-        assert list(found) == ["a1", "a2", "a3", "a4", "a5", "b1", "b2", "b3", "b4", "b5"]
+        assert list(found) == [*(f"a{n}" for n in range(1, 6)), "b1", "b2", "b3", "s1", "s2", "s3", "s4", "b4", "b5"]
         assert "AssertionError: 4" in text_of(found["a2"])
         assert "shop.py" in text_of(found["a3"])
         assert "was changed" in text_of(found["a5"])
         assert "fine" in text_of(found["b1"])
-        (port,) = found["b2"].data["ports"]
+        assert found["b2"].data["ports"] == [port]
         assert f"http://localhost:{port}/" in text_of(found["b2"])
         assert "nothing listens on 127.0.0.1:9" in text_of(found["b3"])
+        before_fix, after_fix = (
+            [block.media for block in found[name].blocks if isinstance(block, ImageBlock)] for name in ("s1", "s4")
+        )
+        assert [media.media_type for media in (*before_fix, *after_fix)] == ["image/png", "image/png"]
+        assert before_fix[0].digest != after_fix[0].digest, "the real browser shows the fix"
+        shown = provider_of(runtime).prompts[3].messages[-1].blocks
+        assert [ref.digest for block in shown for ref in media_of_shown(block)] == [before_fix[0].digest]
         assert "It is main." in text_of(found["b4"])
         assert "p1 was stopped" in text_of(found["b5"])
         (child,) = found["b4"].data["sessions"]
-        assert (await runtime.sessions.get(child)).settings["parent_session"] == session_id
+        assert (await runtime.stores.sessions.get(child)).settings["parent_session"] == session_id
         roles = [message.role for message in await session.path()]
-        assert roles == ["user", *["assistant", "tool"] * 9, "assistant"]
+        assert roles == ["user", *["assistant", "tool"] * 11, "assistant"]
 
+        assert (await session.undo()).files == ("index.html is as it was before",)
+        assert (folder / "index.html").read_text() == PAGE
         assert (await session.undo()).files == ("shop.py is as it was before",)
         assert (folder / "shop.py").read_text() == SHOP
         again = {"path": "shop.py", "old": "sum(prices) + 1", "new": "sum(prices)"}
@@ -129,4 +166,4 @@ async def test_a_task_is_worked_through_with_a_kill_an_undo_and_a_summary(tmp_pa
         await watch(session, session.stream("what did I take back?"))
         assert "mistake" in text_of((await results(session))["d1"]), "what was said is still found"
         await session.go(before)
-        assert len(await session.path()) == len(roles) + 1 + 6
+        assert len(await session.path()) == len(roles) + 2 + 6

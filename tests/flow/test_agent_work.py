@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from contextlib import AbstractAsyncContextManager
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from loom.compile.policy import override_key
 from loom.content.blocks import TextBlock, ToolCall
 from loom.content.messages import text_of
-from loom.errors import ToolError
+from loom.errors import NotFound
 from loom.events import ApprovalRequested, MessageStored, NoticeRaised, ToolFinished, ToolStarted, TurnStarted
 from loom.prompt import Prompt
 from loom.runtime import Runtime
@@ -115,15 +116,15 @@ async def test_a_background_process_lives_as_long_as_its_session(tmp_path: Path)
         (port,) = finished[0].result.data["ports"]
         assert f"http://localhost:{port}/" in text_of(finished[0].result)
         other = await runtime.session(session.id)
-        (process,) = other.processes()
+        (process,) = other.background_processes()
         assert process.is_running
         await other.send("look")
         results = [text_of(result) for message in await other.path() for result in message.results]
         assert "p1 runs" in results[-1]
-        assert (await runtime.session(model=MODEL)).processes() == ()
+        assert (await runtime.session(model=MODEL)).background_processes() == ()
         _, writer = await asyncio.open_connection("127.0.0.1", port)
         writer.close()
-        with pytest.raises(ToolError, match="there are: p1"):
+        with pytest.raises(NotFound, match="there are: p1"):
             await other.stop_process("p9")
         await runtime.delete_session(session.id)
         assert not process.is_running
@@ -136,7 +137,7 @@ async def test_processes_end_with_the_runtime(tmp_path: Path) -> None:
         equip(runtime, call("start_process", command="exec sleep 1000"), "Started.")
         session = await runtime.session(model=MODEL, workspace=str(tmp_path))
         await session.send("go")
-        (process,) = session.processes()
+        (process,) = session.background_processes()
         assert process.is_running
     assert not process.is_running
 
@@ -166,7 +167,7 @@ async def test_a_conversation_that_fills_the_window_is_summarised_by_itself_and_
         pinned = (await session.snapshot()).path[0].id
         for number in range(3):
             await session.send(f"{number} {long}")
-        await runtime.sessions.update(session.id, overrides={override_key(pinned, 0): "full"})
+        await runtime.stores.sessions.update(session.id, overrides={override_key(pinned, 0): "full"})
         before = await session.path()
         provider = equip(runtime, "The user pastes text.", call("recall", query="noted code"), "It is 7719.")
         events = [event async for event in session.stream("what was the code?")]
@@ -181,6 +182,20 @@ async def test_a_conversation_that_fills_the_window_is_summarised_by_itself_and_
         assert first.node.endswith(node) or node in first.node
         kept = (await session.snapshot(first.node)).path
         assert kept[0].message == before[0], "the whole conversation stays as a branch"
+
+
+async def test_with_the_default_settings_a_long_conversation_is_summarised_again_and_again(tmp_path: Path) -> None:
+    long = "All work and no play. " * 800
+    async with opened(SMALL) as runtime:
+        provider = equip(runtime, *["Yes."] * 200)
+        session = await runtime.session(model="small", workspace=str(tmp_path))
+        lengths: list[int] = []
+        for number in range(60):
+            await session.send(f"{number} {long}")
+            lengths.append(len(await session.path()))
+        assert max(lengths) < 60, "it stays short"
+        assert sum(after < before for before, after in pairwise(lengths)) >= 2
+        assert len(provider.prompts) > 60
 
 
 async def test_a_conversation_is_not_summarised_where_the_user_does_not_want_it(tmp_path: Path) -> None:
@@ -212,7 +227,7 @@ async def test_sub_agents_work_in_sessions_of_their_own_and_can_be_continued(tmp
         assert theirs.system == "You read."
         assert {spec.name for spec in theirs.tools} == {"read_file", "write_file"}
         assert "ask an agent" not in words_in(theirs)
-        stored = await runtime.sessions.get(child)
+        stored = await runtime.stores.sessions.get(child)
         assert (stored.settings["parent_session"], stored.workspace) == (session.id, str(tmp_path))
 
         again = call("ask_agent", 2, tasks=["how long is it?"], session=child)

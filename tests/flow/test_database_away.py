@@ -70,15 +70,15 @@ async def test_a_database_that_comes_and_goes_loses_and_doubles_no_word(
         tools=[leave],
     ) as runtime:
         session = await runtime.session(model=MODEL)
-        whole = runtime.database.write
+        whole = runtime.stores.database.write
         seen = []
         async with session.stream("go on") as events:
             async for event in events:
                 if isinstance(event, ToolStarted):
-                    runtime.database.write = failing(whole, random.Random(seed))
+                    runtime.stores.database.write = failing(whole, random.Random(seed))
                 seen.append(event)
-        runtime.database.write = whole
-        stored = await runtime.events.after(session.id, 0, limit=10_000)
+        runtime.stores.database.write = whole
+        stored = await runtime.stores.events.after(session.id, 0, limit=10_000)
         logged = [decode_event(event.data) for event in stored]
         answer = (await session.path())[-1].text
     assert isinstance(seen[-1], TurnFinished)

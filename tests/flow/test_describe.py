@@ -147,8 +147,8 @@ async def test_an_old_picture_is_described_for_a_model_that_sees(tmp_path: Path)
         assert picture_row(first).rendition == "full"
         assert there.asked == [], "as long as it is shown, nobody describes it"
         (row,) = [row for row in first.receipt.rows if row.kind == "image"]
-        path = (await runtime.forest.path((await runtime.sessions.get(session.id)).head_id))[1:]
-        await runtime.sessions.update(session.id, overrides={f"{path[row.message].id}/{row.block}": "text"})
+        path = (await runtime.stores.forest.path((await runtime.stores.sessions.get(session.id)).head_id))[1:]
+        await runtime.stores.sessions.update(session.id, overrides={f"{path[row.message].id}/{row.block}": "text"})
         second = await session.send("And now?")
         assert picture_row(second).detail == f"chosen by the user; description by {EYES}"
         assert "ZEBRA" in there.told[1]

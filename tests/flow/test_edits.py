@@ -60,6 +60,9 @@ def write_all(folder: Path, files: dict[str, str]) -> Path:
 
 PATHS = st.sampled_from(["a.txt", "b.txt", "new.txt"])
 WORDS = st.sampled_from(["one", "two", "three", "four"])
+COMMANDS = st.sampled_from(
+    ["echo four >> a.txt", "rm -f b.txt", "mv a.txt new.txt", "cp a.txt b.txt", "sed -i s/one/two/ b.txt", "exit 3"]
+)
 CALLS = st.one_of(
     st.tuples(st.just("read_file"), st.fixed_dictionaries({"path": PATHS})),
     st.tuples(st.just("write_file"), st.fixed_dictionaries({"path": PATHS, "content": WORDS})),
@@ -73,7 +76,7 @@ CALLS = st.one_of(
             }
         ),
     ),
-    st.tuples(st.just("run_command"), st.just({"command": "echo four >> a.txt"})),
+    st.tuples(st.just("run_command"), st.fixed_dictionaries({"command": COMMANDS})),
 )
 
 

@@ -59,7 +59,7 @@ async def run_all(home: Path, calls: list[ToolCall], *, more: dict[str, object] 
         session = await runtime.session(model=MODEL, workspace=str(home / "work"))
         shown = [repr(event) async for event in session.stream("go")]
         results = [text_of(result) for message in await session.path() for result in message.results]
-        stored = await runtime.sessions.get(session.id)
+        stored = await runtime.stores.sessions.get(session.id)
         exports = [(await export_session(runtime, stored, form)).decode("latin-1") for form in ("md", "html", "json")]
     files = [file for file in (home / "loom").rglob("*") if file.is_file() and file.name != "token"]
     everything = [file.read_bytes().decode("latin-1") for file in files]
@@ -109,7 +109,7 @@ async def test_what_was_stored_before_a_key_was_configured_is_masked_in_exports(
         session = await runtime.session(model=MODEL, workspace=str(home / "work"))
         await session.send("read it")
     async with open_runtime(home) as runtime:
-        stored = await runtime.sessions.get(session.id)
+        stored = await runtime.stores.sessions.get(session.id)
         for form in ("md", "html", "json"):
             text = (await export_session(runtime, stored, form)).decode()
             assert "later it is a key" in text and PASSWORD not in text

@@ -42,7 +42,9 @@ def test_the_command_prints_a_request_that_the_sdk_would_take(reference: str, tm
         ran = loom("wire", str(file), "-m", reference, "--full")
         assert ran.code == 0, f"{name}: {ran.err}"
         printed = json.loads(ran.out)
-        assert printed.keys() == {"provider", "model", "request"}
+        assert printed.keys() == {"file", "provider", "model", "receipt", "request"}
+        assert printed["file"] == str(file)
+        assert all(row.get("reason") for row in printed["receipt"]["rows"] if row.get("rendition") != "full")
         assert (printed["provider"], printed["model"]) == (TARGETS[reference], target.name)
         assert shape_problems(target, printed["request"]) == [], name
         for declared, data in base64_fields(printed["request"]):

@@ -142,7 +142,7 @@ async def test_an_approval_of_a_turn_that_died_is_closed_and_cannot_be_answered(
     async with Runtime.open(config, providers={"anthropic": ScriptedProvider(["All right."])}) as runtime:
         session = await runtime.session(session.id)
         await session.close_cut_turn()
-        stored = await runtime.events.after(session.id, 0)
+        stored = await runtime.stores.events.after(session.id, 0)
         answers = [json.loads(event.data) for event in stored if event.type == "approval_answered"]
         assert answers == [
             {

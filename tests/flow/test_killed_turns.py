@@ -109,9 +109,9 @@ async def check_kills(folder: Path, kills: int, seed: int, settings: Mapping[str
     async with Runtime.open(config_of(folder, settings), providers=providers) as runtime:
         session = await runtime.session(session_id)
         assert (await session.send("are you there?")).text == "I am back."
-        assert await runtime.database.check() == ()
-        assert (await runtime.forest.verify(exists=runtime.media.exists)).problems == ()
-        nodes = await runtime.forest.path((await runtime.sessions.get(session_id)).head_id)
+        assert await runtime.stores.database.check() == ()
+        assert (await runtime.stores.forest.verify(exists=runtime.stores.media.exists)).problems == ()
+        nodes = await runtime.stores.forest.path((await runtime.stores.sessions.get(session_id)).head_id)
         assert seen.nodes <= {node.id for node in nodes}
         path = await session.path()
         assert broken_pairs(path) == ()
@@ -119,7 +119,7 @@ async def check_kills(folder: Path, kills: int, seed: int, settings: Mapping[str
         assert seen.words <= {word for message in answers for word in message.text.split()}
         assert seen.requests <= len(answers) + kills, "a kill costs at most one request"
         for digest in {media.digest for message in path for media in media_of(message)}:
-            assert digest_of(await runtime.media.load(digest)) == digest
+            assert digest_of(await runtime.stores.media.load(digest)) == digest
         check_effects(folder, path)
         check_interruptions(path, kills // 12)
         await check_every_turn_was_ended(runtime, session_id)
@@ -149,7 +149,7 @@ def check_interruptions(path: tuple[Message, ...], at_least: int) -> None:
 
 async def check_every_turn_was_ended(runtime: Runtime, session_id: str) -> None:
     """A face that reads the events later sees no turn that runs for ever."""
-    stored = await runtime.events.after(session_id, 0, limit=100_000)
+    stored = await runtime.stores.events.after(session_id, 0, limit=100_000)
     assert [event.seq for event in stored] == list(range(1, len(stored) + 1))
     begun = [event.data for event in stored if event.type == "turn_started"]
     ended = [decode_event(event.data) for event in stored if event.type in ("turn_finished", "turn_failed")]

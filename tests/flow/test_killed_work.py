@@ -77,9 +77,9 @@ async def test_every_message_that_was_acknowledged_is_said_exactly_once(tmp_path
         assert broken_pairs(path) == ()
         marks = (tmp_path / EFFECTS).read_text().split()
         assert len(marks) == len(set(marks))
-        assert await runtime.database.check() == ()
-        assert (await runtime.forest.verify(exists=runtime.media.exists)).problems == ()
-        stored = await runtime.events.after(session_id, 0, limit=100_000)
+        assert await runtime.stores.database.check() == ()
+        assert (await runtime.stores.forest.verify(exists=runtime.stores.media.exists)).problems == ()
+        stored = await runtime.stores.events.after(session_id, 0, limit=100_000)
         assert [event.seq for event in stored] == list(range(1, len(stored) + 1))
         events = [decode_event(event.data) for event in stored]
         open_turns = {event.turn for event in events if isinstance(event, TurnStarted)}
@@ -105,7 +105,7 @@ async def test_an_approval_that_was_open_when_the_process_was_killed_is_answered
     async with Runtime.open(
         config, providers={"anthropic": ScriptedProvider(["It is there."] + ["Nothing more."] * 5)}, tools=[mark]
     ) as runtime:
-        assert await runtime.leases.list_abandoned() == (session_id,)
+        assert await runtime.stores.leases.list_abandoned() == (session_id,)
         session = await runtime.session(session_id)
         assert [event.approval for event in await session.approvals()] == [first]
         await session.answer(first, "once")
@@ -120,7 +120,7 @@ async def test_an_approval_that_was_open_when_the_process_was_killed_is_answered
             "what now?",
             *["leave a mark", "what now?"] * 2,
         ]
-        stored = [decode_event(event.data) for event in await runtime.events.after(session_id, 0, limit=10_000)]
+        stored = [decode_event(event.data) for event in await runtime.stores.events.after(session_id, 0, limit=10_000)]
         begun = [event.turn for event in stored if isinstance(event, TurnStarted)]
         assert begun == [event.turn for event in stored if isinstance(event, TurnFinished)]
         assert not any(isinstance(event, TurnFailed) for event in stored)

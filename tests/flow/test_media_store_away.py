@@ -26,9 +26,9 @@ async def test_a_turn_goes_on_while_the_media_store_is_away(monkeypatch: pytest.
             yield b""
 
         with monkeypatch.context() as patched:
-            patched.setattr(far.runtime.media, "load", away)
-            patched.setattr(far.runtime.media, "open_local", away)
-            patched.setattr(far.runtime.media, "read_blocks", blocks_away)
+            patched.setattr(far.runtime.stores.media, "load", away)
+            patched.setattr(far.runtime.stores.media, "open_local", away)
+            patched.setattr(far.runtime.stores.media, "read_blocks", blocks_away)
             events = [event async for event in session.stream("and now?")]
             assert isinstance(events[-1], TurnFinished), events[-1]
             assert any("could not be read" in event.text for event in events if isinstance(event, NoticeRaised))

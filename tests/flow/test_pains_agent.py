@@ -52,7 +52,7 @@ async def test_pain_20_a_pasted_picture_survives_its_temporary_file_and_a_resume
             session = await runtime.session(session_id, model=MODEL)
             session_id = session.id
             if words == "it is lost":
-                await runtime.media.delete(f"sha256:{hashlib.sha256(SHOT).hexdigest()}")
+                await runtime.stores.media.delete(f"sha256:{hashlib.sha256(SHOT).hexdigest()}")
                 shutil.rmtree(runtime.config.data_folder() / "media" / "derived", ignore_errors=True)
             said = [words, pasted] if words == "look" else [words]
             assert (await session.send(*said)).text == "all right", "even a lost medium is no reason to fail"

@@ -98,7 +98,7 @@ class Obeying:
             if isinstance(inner, TextBlock)
         ]
         for ref in prompt.media():
-            data = b"".join([chunk async for chunk in self.runtime.renditions.blocks(ref, 65_536)])
+            data = b"".join([chunk async for chunk in self.runtime.stores.renditions.blocks(ref, 65_536)])
             texts.append(
                 pdf_words(data) if ref.media_type == "application/pdf" else ocr.read_picture(data, IntakeLimits())
             )

@@ -71,15 +71,15 @@ async def test_19_addresses_in_a_conversation_are_followed_by_nobody_on_any_wire
             wire, ToolCall("c1", "find"), f"Here: ![x]({url}) <img src='{url}'>", "Done.", tools=[find]
         ) as far:
             session = await far.runtime.session(model="far")
-            told = await read_conversation(old, far.runtime.media)
-            await far.runtime.sessions.append_to_head(session.id, told.messages)
+            told = await read_conversation(old, far.runtime.stores.media)
+            await far.runtime.stores.sessions.append_to_head(session.id, told.messages)
             await session.send(f"compare ![a]({url}) with {url} and <img src='{url}'>")
             await session.send("and now?")
             await session.plan(["far", *ELSEWHERE])
             again = await far.runtime.session(session.id)
             assert url in str(await again.path())
             for form in FORMS:
-                await export_session(far.runtime, await far.runtime.sessions.get(session.id), form)
+                await export_session(far.runtime, await far.runtime.stores.sessions.get(session.id), form)
 
             assert len(far.requests) == 3
             for request in far.requests:

@@ -68,14 +68,14 @@ async def test_15_a_path_in_an_old_conversation_is_read_below_the_given_folder_o
     (tmp_path / "work" / "mine.png").write_bytes(sample_png(30, 20))
     provider = ScriptedProvider(["I see one picture."])
     async with memory_runtime(providers={"anthropic": provider}) as runtime:
-        told = await read_conversation(edited(*places, "mine.png"), runtime.media, roots=[tmp_path / "work"])
+        told = await read_conversation(edited(*places, "mine.png"), runtime.stores.media, roots=[tmp_path / "work"])
         result = told.messages[-1].results[0]
         assert [media.name for media in media_of(told.messages[-1])] == ["mine.png"]
         assert SECRET not in str(told) and "root:" not in str(told)
         for at in range(len(places) - 1):
             assert f"a picture, {at}" in text_of(result), "its text stands in for it"
         session = await runtime.session(model=MODEL)
-        await runtime.sessions.append_to_head(session.id, told.messages)
+        await runtime.stores.sessions.append_to_head(session.id, told.messages)
         await session.send("and now?")
         assert len(provider.prompts[0].media()) == 1
         assert SECRET not in str(provider.prompts)
@@ -168,7 +168,7 @@ async def test_pains_15_to_19_pictures_are_files_once_and_records_only_name_them
 
     shutil.rmtree(folder / "media")
     async with Runtime.open(config) as runtime:
-        assert len(await runtime.sessions.list()) == 2, "a list opens no medium"
+        assert len(await runtime.stores.sessions.list()) == 2, "a list opens no medium"
         path = await (await runtime.session(session.id)).path()
         assert len([media for message in path for media in media_of(message)]) == 17
 
@@ -192,5 +192,5 @@ async def test_pain_40_every_branch_keeps_the_pictures_that_were_said_above_it()
         await session.send("from the beginning")
 
         assert [[ref.digest for ref in prompt.media()] for prompt in provider.prompts] == [[digest_of(picture)]] * 6
-        await runtime.sessions.delete(session.id)
-        assert await runtime.media.load(digest_of(picture)) == picture, "the fork still needs it"
+        await runtime.stores.sessions.delete(session.id)
+        assert await runtime.stores.media.load(digest_of(picture)) == picture, "the fork still needs it"

@@ -256,3 +256,32 @@ async def test_old_reasoning_that_is_refused_is_left_out_for_good() -> None:
         assert any("old reasoning" in text for text in notices(events))
         await (await far.runtime.session(session.id)).send("once more")
         assert len(far.requests) == 4
+
+
+@pytest.mark.parametrize("wire", WIRES)
+async def test_a_history_that_a_server_refuses_is_sent_with_its_calls_as_text(wire: str) -> None:
+    """The last resort: whatever a server demands beside old calls, the session goes on, and keeps its tools."""
+
+    @tool
+    def measure() -> str:
+        """Measure."""
+        return "41.5 cm"
+
+    def answer(request: Request) -> Reply:
+        body = request.body.decode()
+        if "41.5 cm" not in body:
+            return speak(wire, ToolCall("call_1", "measure"))
+        if any(word in body for word in ('"tool_use"', '"tool_calls"', '"function_call"', '"functionCall"')):
+            return refused(wire, 400, "Messages are not in the form that this server wants")
+        return speak(wire, "It is 41.5 cm.")
+
+    async with far_model(wire, answer, tools=[measure]) as far:
+        session = await far.runtime.session(model="far")
+        events = [event async for event in session.stream("how long?")]
+        assert isinstance(events[-1], TurnFinished), events[-1]
+        (notice,) = [text for text in notices(events) if "as text" in text]
+        assert "not in the form that this server wants" in notice
+        asked = len(far.requests)
+        assert (await session.send("sure?")).text == "It is 41.5 cm."
+        assert len(far.requests) == asked + 1, "the refusal is remembered"
+        assert "measure" in str(far.requests[-1].get("tools")), "the tools are still offered"

@@ -7,10 +7,12 @@ switches × ageing. The command, the library and the daemon each show it just be
 from __future__ import annotations
 
 import asyncio
+import base64
 import contextlib
 import io
 import json
 import random
+import re
 import sys
 from asyncio.subprocess import DEVNULL, PIPE
 from collections.abc import AsyncGenerator, Iterator
@@ -22,19 +24,21 @@ import httpx2
 import pytest
 from PIL import Image
 
-from daemon.running import TOKEN, serving
+from daemon.running import TOKEN, Served, serving
 from flow.far_models import PLATFORMS, WIRES, is_question, speak
 from loom.cli import context as context_command
 from loom.cli.shared.session_options import choose_tools
 from loom.compile.policy import override_key
 from loom.compile.request import NEXT_MESSAGE
 from loom.config import load_config
+from loom.content.media import size_label
 from loom.errors import LoomError
 from loom.prompt import ReceiptRow
 from loom.providers.files import PENDING
 from loom.providers.http import WIRES as ENCODERS
 from loom.providers.media_body import MediaBody
 from loom.runtime import Runtime
+from loom.runtime.session import LocalSession
 from loom.sampling import sampling_of
 from loom.testing import sample_pdf, sample_png
 from providers.far_side import FarSide, Reply, Request, far_side, refusal
@@ -43,6 +47,7 @@ REFUSALS = {
     "tools": (400, {"error": {"message": "This model does not support tools.", "type": "invalid_request_error"}}),
     "images": (400, {"error": {"message": "image input is not supported by this model", "type": "invalid"}}),
     "poison": (400, {"error": {"message": "Could not process image", "type": "invalid_request_error"}}),
+    "window": (400, {"error": {"message": "prompt is too long: 250000 tokens > 20000 maximum", "type": "invalid"}}),
     "bytes": (413, {"error": {"message": "request too large", "type": "request_too_large"}}),
 }
 SEEDS = range(18)
@@ -133,7 +138,8 @@ async def world(tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch) -> A
         lines += [
             "[context]",
             f"full_turns = {dice.choice((1, 2))}",
-            f'aging = "{dice.choice(("stepped", "every-turn"))}"',
+            f"low_turns = {dice.choice((0, 1, 3))}",
+            f'aging = "{dice.choice(("stepped", "stepped", "every-turn", "off"))}"',
         ]
         (home / "loom.toml").write_text("\n".join(lines))
         monkeypatch.setenv("LOOM_HOME", str(home))
@@ -165,10 +171,12 @@ async def converse(runtime: Runtime, there: World, tools: tuple[str, ...] | None
     dice = there.dice
     session = await runtime.session(model="far0", tools=tools)
     for turn in range(dice.randrange(1, 6)):
-        if dice.random() < 0.3:
-            there.refused.append(dice.choice(list(REFUSALS)))
+        attached = attachments(dice)
+        if dice.random() < 0.4:
+            is_picture = any(isinstance(it, bytes) for it in attached)
+            there.refused.append("poison" if is_picture and dice.random() < 0.7 else dice.choice(list(REFUSALS)))
         with contextlib.suppress(LoomError):  # a turn that failed is part of the history, too
-            await session.send(f"question {turn}", *attachments(dice))
+            await session.send(f"question {turn}", *attached)
     await session.set_options(dice.choice(OPTIONS))
     if dice.random() < 0.5:
         await session.use("far1")
@@ -177,7 +185,7 @@ async def converse(runtime: Runtime, there: World, tools: tuple[str, ...] | None
         snapshot = await session.snapshot()
         row = dice.choice(rows)
         key = override_key(snapshot.path[row.message].id, row.block, row.inner)
-        await runtime.sessions.update(session.id, overrides={key: dice.choice(("full", "text", "omitted"))})
+        await runtime.stores.sessions.update(session.id, overrides={key: dice.choice(("full", "text", "omitted"))})
     return session.id
 
 
@@ -212,40 +220,77 @@ def comparable(row: ReceiptRow | dict[str, Any]) -> tuple[Any, ...]:
 async def test_what_every_interface_shows_is_the_body_that_is_sent(
     tmp_path: Path, seed: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """One session, asked three times: by the library, by the command and by the daemon. Each shows it just before."""
     async with world(tmp_path, seed, monkeypatch) as there, Runtime.open(load_config(), tools="all") as runtime:
         tools = await choose_tools(runtime, (), default="safe")
         session_id = await converse(runtime, there, tools)
         session = await runtime.session(session_id, tools=tools)
-        model = (await session.snapshot()).model
-        message = "what is next?"
-
-        options = there.dice.choice(OPTIONS)
-        planned = await session.next_request(content=(message,), sampling=sampling_of(options))
-        shown_alone = await body_of((await session.next_request(content=(message,))).prompt, runtime.renditions)
-        shown_plan = await body_of(planned.prompt, runtime.renditions)
-        with standard_output() as printed:
-            await context_command._wire(session_id, reference=model, full=True)
-        shown_wire = json.loads(printed.getvalue())["request"]
-        with standard_output() as printed:
-            await context_command._context(session_id, "", as_json=True, reasons=False, wishes={})
-        shown_rows = json.loads(printed.getvalue())["rows"]
+        await check_library(runtime, session, there)
+        await check_command(session, there)
         async with serving(runtime) as daemon:
-            shown_route = await route(daemon.url, TOKEN, session_id, model)
+            await check_daemon(daemon, session, there)
 
+
+async def check_library(runtime: Runtime, session: LocalSession, there: World) -> None:
+    """`Session.plan` and `next_request`, with attachments and options of the coming message."""
+    content = ("what is next?", *attachments(there.dice))
+    options = there.dice.choice(OPTIONS)
+    planned = await session.next_request(content=content, sampling=sampling_of(options))
+    shown = await body_of(planned.prompt, runtime.stores.renditions)
+    (receipt,) = await session.plan(content=content)
+    before = len(there.bodies())
+    reply = await session.send(*content, options=options)
+    sent = there.bodies()[before]
+    assert with_files(shown, sent) == sent
+    for found in (planned.receipt, receipt):
+        assert list(map(comparable, found.rows)) == list(map(comparable, reply.receipt.rows))
+    assert reply.receipt.unsent_options == planned.receipt.unsent_options
+    again = await session.last_request()
+    assert again is not None
+    assert with_files(await body_of(again.prompt, runtime.stores.renditions), sent) == sent
+
+
+async def check_command(session: LocalSession, there: World) -> None:
+    """`loom wire --full` and `loom context --json`."""
+    model = (await session.snapshot()).model
+    with standard_output() as printed:
+        await context_command._wire([session.id], model, full=True)
+    shown = json.loads(printed.getvalue())["request"]
+    with standard_output() as printed:
+        await context_command._context(session.id, "", as_json=True, reasons=False, wishes={})
+    rows = json.loads(printed.getvalue())["rows"]
+    before = len(there.bodies())
+    reply = await session.send("and then?")
+    sent = there.bodies()[before]
+    assert with_files(with_message(shown, "and then?"), sent) == sent
+    assert list(map(comparable, rows)) == list(map(comparable, reply.receipt.rows))[: len(rows)]
+
+
+async def check_daemon(daemon: Served, session: LocalSession, there: World) -> None:
+    """`GET …/wire`, and `POST …/plan`, which the inspector and the model switcher show."""
+    model = (await session.snapshot()).model
+    plan = {"models": ["far0", "far1"], "text": "and at last?"}
+    async with httpx2.AsyncClient(base_url=daemon.url, headers={"authorization": f"Bearer {TOKEN}"}) as http:
+        at = f"/v1/sessions/{session.id}"
+        shown = (await http.get(f"{at}/wire", params={"model": model})).json()["request"]
+        planned = (await http.post(f"{at}/plan", json=plan)).json()
         before = len(there.bodies())
-        reply = await session.send(message, options=options)
+        async with daemon.client() as client:
+            await (await client.session(session.id)).send("and at last?")
         sent = there.bodies()[before]
+        resent = (await http.post(f"{at}/plan", json={"models": [model], "sent": True})).json()
+    assert with_media(with_files(with_message(shown, "and at last?"), sent), sent) == sent
+    assert cells(planned, model) == cells(resent, model)
 
-        assert with_files(shown_plan, sent) == sent
-        assert with_files(with_message(shown_wire, message), shown_alone) == shown_alone
-        assert reply.receipt.unsent_options == planned.receipt.unsent_options
-        again = await session.last_request()
-        assert again is not None
-        assert with_files(await body_of(again.prompt, runtime.renditions), sent) == sent
-        assert list(map(comparable, shown_rows)) == list(map(comparable, reply.receipt.rows))[: len(shown_rows)]
-        assert [comparable(row) for row in planned.receipt.rows] == [comparable(row) for row in reply.receipt.rows]
-        assert without_media(with_message(shown_route, message)).keys() == without_media(shown_alone).keys()
-        assert texts(with_files(with_message(shown_route, message), shown_alone)) == texts(shown_alone)
+
+def cells(plan: dict[str, Any], model: str) -> list[tuple[Any, ...]]:
+    """The rows of a plan for one model."""
+    found: list[tuple[Any, ...]] = []
+    for row in plan["rows"]:
+        cell = row["by_model"].get(model, {})
+        place = tuple(row[name] for name in ("message", "block", "inner", "role", "kind", "digest"))
+        found.append((*place, *(cell.get(name) for name in ("rendition", "reason"))))
+    return found
 
 
 @pytest.mark.parametrize("seed", DRY_RUN_SEEDS)
@@ -282,28 +327,21 @@ def with_files(shown: Any, sent: Any) -> Any:
     return shown
 
 
-async def route(url: str, token: str, session_id: str, model: str) -> dict[str, Any]:
-    async with httpx2.AsyncClient(base_url=url, headers={"authorization": f"Bearer {token}"}) as client:
-        response = await client.get(f"/v1/sessions/{session_id}/wire", params={"model": model})
-        assert response.status_code == 200, response.text
-        return response.json()["request"]
+_ELIDED = re.compile(r"(.*)<sha256:[0-9a-f]{64} ([^<>]+)>", re.DOTALL)
 
 
-def without_media(body: dict[str, Any]) -> dict[str, Any]:
-    return {key: value for key, value in body.items() if key not in ("messages", "input", "contents", "tools")}
-
-
-def texts(value: Any) -> list[str]:
-    """Every short string of a body in order: the daemon shows media as digest and size."""
-    match value:
-        case str():
-            return [value] if len(value) < 200 and not value.startswith("data:") else []
-        case dict():
-            return [text for key, item in value.items() if key not in _MEDIA_KEYS for text in texts(item)]
-        case list():
-            return [text for item in value for text in texts(item)]
+def with_media(shown: Any, sent: Any) -> Any:
+    """What is shown, with the media of the request that was sent where it says their size."""
+    match shown, sent:
+        case str(), str():
+            elided = _ELIDED.fullmatch(shown)
+            if elided is None or not sent.startswith(elided[1]):
+                return shown
+            size = len(base64.b64decode(sent.removeprefix(elided[1]), validate=True))
+            return sent if size_label(size) == elided[2] else shown
+        case dict(), dict():
+            return {key: with_media(value, sent.get(key)) for key, value in shown.items()}
+        case list(), list() if len(shown) == len(sent):
+            return [with_media(one, two) for one, two in zip(shown, sent, strict=True)]
         case _:
-            return []
-
-
-_MEDIA_KEYS = ("data", "url", "image_url", "file_data", "images", "tools")
+            return shown

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
-from typing import Any
+from typing import Any, TypedDict
 
+import msgspec
 import pytest
 
 from flow.far_models import WIRES, far_model
 from loom.agent.output import parse_output
-from loom.errors import OutputInvalid
+from loom.errors import ContentError, OutputInvalid
 from loom.events import NoticeRaised
 from loom.sampling import OutputSchema
 
@@ -77,3 +79,68 @@ def test_a_schema_that_refers_to_nothing_is_named_and_fetches_nothing() -> None:
     found = parse_output("{}", OutputSchema(schema={"$ref": "http://127.0.0.1:9/none"}))
     assert "the schema itself is not valid" in found.problem
     assert "the schema itself" in parse_output("{}", OutputSchema(schema={"type": 7})).problem
+
+
+# A type instead of a schema ------------------------------------------------------------------------------------------
+
+
+@dataclasses.dataclass
+class Item:
+    name: str
+    price: float
+
+
+@dataclasses.dataclass
+class Bill:
+    """A bill."""
+
+    items: list[Item]
+    total: float
+
+
+class BillStruct(msgspec.Struct):
+    items: list[dict[str, Any]]
+    total: float
+
+
+class BillDict(TypedDict):
+    items: list[dict[str, Any]]
+    total: float
+
+
+def _pydantic_bill() -> Any:
+    pydantic = pytest.importorskip("pydantic")
+    return pydantic.create_model("BillModel", items=(list[dict[str, Any]], ...), total=(float, ...))
+
+
+ANSWER = '{"items": [{"name": "tea", "price": 2.5}], "total": 2.5}'
+
+
+@pytest.mark.parametrize("kind", ["dataclass", "struct", "typed_dict", "pydantic", "schema"])
+async def test_a_type_is_the_schema_and_the_answer_a_value_of_it(kind: str) -> None:
+    types: dict[str, Any] = {"dataclass": Bill, "struct": BillStruct, "typed_dict": BillDict}
+    schema = {"type": "object", "properties": {"total": {"type": "number"}}, "required": ["total"]}
+    output = _pydantic_bill() if kind == "pydantic" else types.get(kind, schema)
+    async with far_model("openai_responses", ANSWER) as far:
+        session = await far.runtime.session(model="far")
+        reply = await session.send("read the bill", output=output)
+        sent = far.requests[0]["text"]["format"]
+        assert sent["type"] == "json_schema"
+        assert sent["schema"]["type"] == "object"
+        if kind in ("schema", "typed_dict"):
+            assert reply.output["total"] == 2.5
+        else:
+            assert type(reply.output) is output
+            assert reply.output.total == 2.5
+        if kind == "dataclass":
+            assert reply.output.items == [Item("tea", 2.5)]
+        stream = session.stream("again", output=output)
+        assert (await stream.finish()).output == reply.output
+
+
+async def test_a_type_that_no_answer_can_have_is_refused_before_anything_is_asked() -> None:
+    async with far_model("openai_responses", ANSWER) as far:
+        session = await far.runtime.session(model="far")
+        with pytest.raises(ContentError, match="cannot be the type of an answer"):
+            await session.send("read", output=complex)
+        assert far.requests == []

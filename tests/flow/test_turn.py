@@ -73,7 +73,7 @@ async def test_a_turn_is_on_disk_message_by_message_and_its_events_can_be_replay
         messages = await session.path()
         assert [message.role for message in messages] == ["user", "assistant"]
         assert messages[1] == assistant("It says **502**.")
-        kept = [decode_event(stored.data) for stored in await runtime.events.after(session.id, 0)]
+        kept = [decode_event(stored.data) for stored in await runtime.stores.events.after(session.id, 0)]
         assert kept == events
 
 
@@ -202,7 +202,7 @@ async def test_a_picture_in_the_answer_is_stored_and_shown_by_reference() -> Non
         await session.send("draw")
         image = (await session.path())[1].blocks[1]
         assert isinstance(image, ImageBlock)
-        assert await runtime.media.load(image.media.digest) == picture
+        assert await runtime.stores.media.load(image.media.digest) == picture
         assert (await session.send("what did you draw?")).text == "a bar chart"
 
 

@@ -49,8 +49,8 @@ def shoot() -> bytes:
 
 
 async def meta_of(runtime: Runtime, session_id: str) -> dict[str, object]:
-    head = (await runtime.sessions.get(session_id)).head_id
-    path = await runtime.forest.path(head)
+    head = (await runtime.stores.sessions.get(session_id)).head_id
+    path = await runtime.stores.forest.path(head)
     return next(node.meta for node in reversed(path) if node.message is not None and node.message.role == "assistant")
 
 
@@ -136,7 +136,7 @@ async def test_a_turn_that_is_cancelled_anywhere_leaves_a_whole_session_and_no_c
         assert said(path).startswith(
             "".join(event.text for event in events if isinstance(event, TextDelta)).rstrip()
         ), path
-        kept = [decode_event(stored.data) for stored in await far.runtime.events.after(session.id, 0)]
+        kept = [decode_event(stored.data) for stored in await far.runtime.stores.events.after(session.id, 0)]
         ends = [event for event in kept if isinstance(event, TurnFinished | TurnFailed)]
         assert len(ends) == 1
         assert isinstance(ends[0], TurnFinished) or ends[0].code == "turn.cancelled"
@@ -288,7 +288,7 @@ async def test_bytes_that_vanish_between_two_turns_become_text_and_the_turn_goes
         session = await far.runtime.session(model="far")
         await session.send("look", sample_png(99, 77))
         (digest,) = far.pictures(0)
-        await far.runtime.media.delete(digest)
+        await far.runtime.stores.media.delete(digest)
         events = [event async for event in session.stream("and now?")]
         assert isinstance(events[-1], TurnFinished), events[-1]
         assert any("could not be read" in event.text for event in events if isinstance(event, NoticeRaised))
@@ -300,7 +300,7 @@ async def test_bytes_that_come_back_are_shown_again() -> None:
         session = await far.runtime.session(model="far")
         await session.send("look", sample_png(99, 77))
         (digest,) = far.pictures(0)
-        await far.runtime.media.delete(digest)
+        await far.runtime.stores.media.delete(digest)
         await session.send("and now?")
         await session.send("here it is again", sample_png(99, 77))
         assert digest in far.pictures(len(far.requests) - 1)
@@ -314,7 +314,7 @@ async def test_a_request_that_cannot_be_made_small_enough_teaches_nothing(tmp_pa
         with pytest.raises(ContextOverflow):
             await session.send("word " * 2_000)
         reply = await session.send("are you there?")
-        kept = await far.runtime.sessions.get(session.id)
+        kept = await far.runtime.stores.sessions.get(session.id)
     assert reply.text == "Here I am."
     assert reply.receipt.totals.tokens > 2_000
     assert not any("max_tokens" in lessons for lessons in kept.settings["lessons"].values())

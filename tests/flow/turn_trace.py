@@ -16,10 +16,12 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, NamedTuple
 
-from flow.far_models import far_model
+from flow.far_models import Answer, far_model, half
 from loom.content.blocks import ToolCall
+from loom.events import TurnFailed
 from loom.testing import sample_png
 from loom.tools.base import tool
+from providers.far_side import refusal
 
 SOURCE = str(Path(__file__).resolve().parents[2] / "src" / "loom") + "/"
 VALUES = ("content", "models", "prompt", "events", "errors", "session", "testing")
@@ -104,21 +106,32 @@ def take_picture() -> list[str | bytes]:
     return ["a picture", sample_png(60, 40)]
 
 
-async def trace_turn() -> Recorder:
+WIRE = "anthropic"
+PLAIN: tuple[Answer, ...] = (ToolCall("call-1", "take_picture", {}), "I have seen both.")
+TROUBLE: tuple[Answer, ...] = (
+    refusal(429, {"type": "error", "error": {"type": "rate_limit_error", "message": "slow down"}}, retry_after_ms="1"),
+    refusal(400, {"type": "error", "error": {"type": "invalid_request_error", "message": "Could not process image"}}),
+    half(WIRE, "I have seen "),
+    "both.",
+)
+"""It is sent again after a pause; without the picture; and once more behind the words that had arrived."""
+
+
+async def trace_turn(answers: tuple[Answer, ...] = PLAIN) -> Recorder:
     recorder = Recorder()
-    call = ToolCall("call-1", "take_picture", {})
     with recorder.attached():
-        await _run_turn(recorder, call)
+        await _run_turn(recorder, answers)
     return recorder
 
 
-async def _run_turn(recorder: Recorder, call: ToolCall) -> None:
-    async with far_model("anthropic", "warm", call, "I have seen both.", tools=[take_picture]) as far:
+async def _run_turn(recorder: Recorder, answers: tuple[Answer, ...]) -> None:
+    async with far_model(WIRE, "warm", *answers, tools=[take_picture]) as far:
         session = await far.runtime.session(model="far")
         await session.send("warm up")
         with recorder.recording():
-            async for _ in session.stream("look", sample_png(80, 60)):
-                pass
+            async for event in session.stream("look", sample_png(80, 60)):
+                if isinstance(event, TurnFailed):
+                    raise AssertionError(event)
 
 
 def main() -> None:

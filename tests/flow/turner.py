@@ -108,8 +108,8 @@ async def take_turns(folder: Path, session_id: str, life: str, length: int) -> N
     async with Runtime.open(
         config_of(folder), providers={"anthropic": Speaker(fuse, life)}, tools=[leaving(folder, fuse)]
     ) as runtime:
-        runtime.database.write = fuse.around(runtime.database.write)
-        runtime.media.put = fuse.around(runtime.media.put)
+        runtime.stores.database.write = fuse.around(runtime.stores.database.write)
+        runtime.stores.media.put = fuse.around(runtime.stores.media.put)
         session = await runtime.session(session_id)
         for number in range(1_000):
             picture = sample_png(30, 30 + length % 5)

@@ -32,8 +32,8 @@ async def post_and_work(folder: Path, session_id: str, life: str, length: int) -
     async with Runtime.open(
         config, providers={"anthropic": Speaker(fuse, life)}, tools=[leaving(folder, fuse)]
     ) as runtime:
-        runtime.database.write = fuse.around(runtime.database.write)
-        runtime.media.put = fuse.around(runtime.media.put)
+        runtime.stores.database.write = fuse.around(runtime.stores.database.write)
+        runtime.stores.media.put = fuse.around(runtime.stores.media.put)
         session = await runtime.session(session_id)
         for number in range(2):
             text = f"life {life}, message {number}"

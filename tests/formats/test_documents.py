@@ -19,6 +19,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 import pytest
+from PIL import Image
 
 from formats.made_office import png
 from loom.content.blocks import DocumentBlock, TextBlock
@@ -62,7 +63,7 @@ def test_a_web_page_is_read_as_text_with_links_tables_and_pictures() -> None:
     text = shown(page, "report.html")
     assert "# Results" in text and "[the source](https://example.org/a)" in text
     assert "name | count" in text and "a | 12" in text
-    assert "hidden" not in text and "[picture 1: a red box]" in text and RED[:40] not in text
+    assert "hidden" not in text and "[image 1: a red box]" in text and RED[:40] not in text
     media = inspect(page, "report.html").media
     made = render(page, media, EmbeddedImage(1))
     assert (made.data, made.media_type) == (PNG, "image/png")
@@ -90,7 +91,7 @@ def test_rtf_is_text_with_structure() -> None:
     assert "Привет č €" in text
     assert "our page (https://example.org)" in text
     assert "| one | two |" in text and "| three | four |" in text
-    assert "[picture 1]" in text and "“quoted” — end" in text
+    assert "[image 1]" in text and "“quoted” — end" in text
     assert "rtf1" not in text and "Nobody" not in text and "Times" not in text
     media = inspect(RTF.encode(), "letter.rtf").media
     assert render(RTF.encode(), media, EmbeddedImage(1)).data == PNG
@@ -134,7 +135,7 @@ def test_a_mail_is_its_headers_its_words_and_what_is_attached() -> None:
     text = shown(data, "note.eml")
     assert text.startswith("From: Zoë Müller <zoe@example.org>\nTo: a@example.org, b@example.org\n")
     assert "Subject: Größe der Kiste" in text
-    assert "see [this](https://example.org/x)" in text and "[picture 1: the box]" in text
+    assert "see [this](https://example.org/x)" in text and "[image 1: the box]" in text
     assert "[attachment: numbers.csv, CSV, 9 bytes]" in text and "[attachment: report.pdf, PDF" in text
     assert len(text) < 600
     media = inspect(data, "note.eml").media
@@ -172,7 +173,7 @@ def test_a_notebook_is_its_cells_and_outputs_and_its_plots_are_pictures() -> Non
     for name in ("a.ipynb", "a.json", ""):
         text = shown(data, name)
         assert "# Analysis\nwords" in text and "[cell 2, run 3]\n```python\nplot(x)\n```" in text
-        assert "42" in text and "[picture 1]" in text and "ValueError: no" in text and RED[:40] not in text
+        assert "42" in text and "[image 1]" in text and "ValueError: no" in text and RED[:40] not in text
     assert render(data, inspect(data, "a.ipynb").media, EmbeddedImage(1)).data == PNG
 
 
@@ -196,7 +197,7 @@ def test_a_book_has_its_chapters_as_pages() -> None:
     assert inspect(data, "b.epub").media.pages == 2
     text = shown(data, "b.epub")
     assert text.startswith("# The Book\nby A. Author") and text.index("Once upon") < text.index("The end")
-    assert "[picture 1: map]" in text
+    assert "[image 1: map]" in text
     assert "Once upon" not in shown(data, "b.epub", pages="2")
 
 
@@ -227,6 +228,21 @@ def test_diagrams_name_their_shapes_and_connections() -> None:
 
 
 # Archives -----------------------------------------------------------------------------------------------------------
+
+
+def test_iwork_files_show_the_preview_that_they_carry() -> None:
+    jpeg = io.BytesIO()
+    Image.new("RGB", (40, 30), "red").save(jpeg, "JPEG")
+    parts = {"Index/Document.iwa": b"xx", "preview.jpg": jpeg.getvalue()}
+    data = packed(parts)
+    accepted = accept(data, "letter.pages")
+    assert isinstance(accepted.block, DocumentBlock)
+    text = shown(data, "letter.pages")
+    assert "only its preview can be read" in text and "[picture 1: preview.jpg]" in text
+    made = render(data, accepted.block.media, EmbeddedImage(1))
+    assert (made.media_type, made.data) == ("image/jpeg", jpeg.getvalue())
+    with pytest.raises(Unreadable, match="without a preview"):
+        accept(packed({"Index/Document.iwa": b"xx"}), "letter.pages")
 
 
 def test_archives_are_listed_and_their_files_are_read_by_path() -> None:
@@ -380,5 +396,5 @@ def test_spoilt_documents_never_break_the_reader() -> None:
 
 
 def test_a_document_cannot_be_drawn_and_says_so() -> None:
-    with pytest.raises(Unsupported, match="cannot be shown as a picture"):
+    with pytest.raises(Unsupported, match="cannot be shown as an image"):
         render(mail(), inspect(mail(), "n.eml").media, Page(1))

@@ -90,7 +90,7 @@ def test_a_story_keeps_its_structure_in_every_format(kind: str, media_type: str)
     assert "Apples  and pears\tgrow here[^1], said" in text
     assert "Cleo: annotationword please check" in text
     assert "the page (https://example.org/orchard)" in text
-    assert "[picture 1" in text
+    assert "[image 1" in text
     assert "deletedword" not in text
 
 
@@ -336,8 +336,7 @@ def test_pictures_have_numbers_in_the_order_of_the_text_and_keep_their_alternati
     )
     data = word(body, parts=parts, relates=relates)
     assert text_of(data, DOCX) == (
-        "see [picture 1: a red barn][picture 2][picture 1: again]"
-        "[picture: lost][picture 3: old style][drawing: only a shape]"
+        "see [image 1: a red barn][image 2][image 1: again][image: lost][image 3: old style][drawing: only a shape]"
     )
     found = inspect_office(data, DOCX, "a.docx", LIMITS).pictures
     assert [(p.number, p.page, p.media_type, p.width, p.height, p.name) for p in found] == [
@@ -348,7 +347,7 @@ def test_pictures_have_numbers_in_the_order_of_the_text_and_keep_their_alternati
     media = Media(digest=digest_of(data), media_type=DOCX, size_bytes=len(data), name="a.docx")
     taken = render_office(data, media, EmbeddedImage(1), LIMITS)
     assert (taken.data, taken.media_type, taken.width, taken.height) == (png(5, 6), "image/png", 5, 6)
-    with pytest.raises(Unsupported, match=r"a\.docx has 3 pictures; there is no picture 4"):
+    with pytest.raises(Unsupported, match=r"a\.docx has 3 images; there is no image 4"):
         render_office(data, media, EmbeddedImage(4), LIMITS)
 
 

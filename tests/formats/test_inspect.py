@@ -51,7 +51,7 @@ OFFICE: dict[str, Callable[[], bytes]] = {
 CATEGORIES = (
     dict.fromkeys(IMAGE_TYPES, "image")
     | dict.fromkeys(SOUND_TYPES, "audio")
-    | dict.fromkeys(VIDEO_TYPES, "unsupported")
+    | dict.fromkeys(VIDEO_TYPES, "video")
     | dict.fromkeys(TEXTS, "text")
     | dict.fromkeys(PAPERS, "pdf")
     | dict.fromkeys(OFFICE, "office")
@@ -87,7 +87,7 @@ def test_a_whole_file_is_let_in_under_any_name(name: str) -> None:
     data, category = content(name), CATEGORIES[name]
     for given in names(name):
         if category == "unsupported":
-            with pytest.raises(Unsupported, match="Loom takes text, images, PDF, office files and audio"):
+            with pytest.raises(Unsupported, match="Loom takes text, images, PDF, office files, audio and video"):
                 inspect(data, given)
             continue
         found = inspect(data, given)
@@ -111,7 +111,7 @@ def outcomes(data: bytes, name: str) -> set[str]:
 
 
 def show(data: bytes, found: Inspection) -> None:
-    """A picture that was let in can be shown; the words of a document are there or a typed error."""
+    """An image that was let in can be shown; the words of a document are there or a typed error."""
     if found.category == "image":
         Image.open(io.BytesIO(render(data, found.media, Fit(max_side_px=64)).data)).load()
     elif found.category in ("pdf", "office") and found.media.media_type not in MODERN:
@@ -144,7 +144,7 @@ def test_an_extension_that_lies_is_said() -> None:
     assert inspect(TEXTS["data.json"], "shot.jpg").notices == ("shot.jpg is JSON (by its bytes), attached as text",)
     jpeg = inspect(sample("baseline.jpg"), "shot.png")
     assert jpeg.media.media_type == "image/jpeg"
-    assert jpeg.notices == ("shot.png is JPEG (by its bytes), attached as a picture",)
+    assert jpeg.notices == ("shot.png is JPEG (by its bytes), attached as an image",)
     assert inspect(sample("baseline.jpg"), "shot.jpeg").notices == ()
     assert inspect(TEXTS["notes.md"], "notes.txt").notices == ()
 
@@ -179,7 +179,8 @@ def test_a_binary_is_described_and_not_shown() -> None:
     with pytest.raises(Unsupported) as caught:
         inspect(b"\x7fELF\2\1\1" + bytes(2000), "a.out")
     assert str(caught.value) == (
-        "a.out is an ELF program (application/x-elf, 2 KB); Loom takes text, images, PDF, office files and audio. "
+        "a.out is an ELF program (application/x-elf, 2 KB); "
+        "Loom takes text, images, PDF, office files, audio and video. "
         "Describe what you want to know of it; commands such as strings or objdump show its content."
     )
     with pytest.raises(Unsupported, match=r"is a 7-Zip archive \(application/x-7z-compressed, 26 bytes\).*Unpack it"):
@@ -195,8 +196,8 @@ def test_whatever_cannot_be_read_is_named_with_what_to_do() -> None:
 def test_what_another_program_can_convert_is_told_so() -> None:
     with pytest.raises(Unsupported, match=r"is AIFF audio .*Save it as WAV or MP3 and attach that\."):
         inspect(b"FORM\0\0\0\x20AIFF" + bytes(64), "a.aif")
-    with pytest.raises(Unsupported, match=r"is a JPEG XL picture .*Save it as PNG or JPEG and attach that\."):
-        inspect(b"\0\0\0\x0cJXL \r\n\x87\n" + bytes(64), "a.jxl")
+    with pytest.raises(Unsupported, match=r"is a GIMP image .*Save it as PNG or JPEG and attach that\."):
+        inspect(b"gimp xcf v011\0" + bytes(64), "a.xcf")
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import io
 import struct
 import zlib
@@ -10,9 +12,11 @@ import pytest
 from PIL import Image, ImageChops, ImageCms, ImageStat
 
 from formats.made_images import sample
-from loom.content.recipes import Fit, Low, Thumb
+from loom.content.recipes import DEFAULT_FORMATS, Fit, Low, Thumb
+from loom.errors import ExtraMissing, TooLarge, Unreadable
 from loom.formats import inspect, render
 from loom.formats.image.colour import profile_of_primaries
+from loom.formats.image.jxl_header import jxl_size
 from loom.formats.intake import accept
 from loom.formats.sniff import sniff
 
@@ -161,3 +165,36 @@ def test_a_profile_of_srgb_changes_nothing() -> None:
     data = saved(picture(), "PNG", icc_profile=profile)
 
     assert error(shown(data), picture()) == 0
+
+
+def jxl(width: int, height: int) -> bytes:
+    plugin = importlib.import_module("pillow_jxl.JpegXLImagePlugin")
+    assert plugin.JXLImageFile.format == "JXL"
+    made = io.BytesIO()
+    Image.effect_noise((width, height), 60).convert("RGB").save(made, "JXL")
+    return made.getvalue()
+
+
+@pytest.mark.parametrize("size", [(333, 217), (640, 480), (800, 450), (64, 64), (1, 3000)])
+def test_a_jpeg_xl_image_is_measured_by_its_header_and_decoded(size: tuple[int, int]) -> None:
+    data = jxl(*size)
+    assert jxl_size(data) == size
+    found = inspect(data, "photo.jxl")
+    assert (found.media.media_type, found.media.width, found.media.height) == ("image/jxl", *size)
+    shown = render(data, found.media, Fit(max_side_px=4000))
+    assert (shown.media_type in DEFAULT_FORMATS, shown.width, shown.height) == (True, *size)
+
+
+def test_a_jpeg_xl_image_that_is_cut_off_or_huge_is_refused() -> None:
+    with pytest.raises(Unreadable, match="damaged JPEG XL"):
+        inspect(jxl(333, 217)[:300], "cut.jxl")
+    size = (3 << 1) | ((2**30 - 1) << 3) | (1 << 33)
+    with pytest.raises(TooLarge, match="pixels"):
+        inspect(b"\xff\x0a" + size.to_bytes(12, "little") + bytes(100), "huge.jxl")
+
+
+def test_jpeg_xl_without_its_extra_says_how_to_get_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
+    with pytest.raises(ExtraMissing, match="JPEG XL images need a decoder") as caught:
+        inspect(b"\xff\x0a" + bytes(100), "photo.jxl")
+    assert "loom-runtime[jxl]" in caught.value.hint

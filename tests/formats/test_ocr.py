@@ -1,4 +1,4 @@
-"""Words that are drawn in pictures, read by the engines that are installed."""
+"""Words that are drawn in images, read by the engines that are installed."""
 
 from __future__ import annotations
 
@@ -106,7 +106,7 @@ def test_what_cannot_be_read_is_a_typed_error(engine, request):
         request.getfixturevalue("no_rapidocr")
 
     for data in (b"", b"junk" * 100, note().read_bytes()[:400]):
-        with pytest.raises(Unreadable, match="The picture"):
+        with pytest.raises(Unreadable, match="The image"):
             ocr.read_picture(data, LIMITS)
     with pytest.raises(TooLarge, match="960×200"):
         ocr.read_picture(note().read_bytes() + b"another", IntakeLimits(max_pixels=100_000))

@@ -84,8 +84,8 @@ def test_pictures_are_listed_up_to_a_bound_and_the_rest_is_said() -> None:
     )
     found = inspect_office(data, DOCX, "", LIMITS)
     assert len(found.pictures) == MAX_PICTURES
-    assert found.notices == (f"Only the first {MAX_PICTURES} pictures are listed.",)
-    assert text_of(data, DOCX).splitlines()[-1] == "[picture]"
+    assert found.notices == (f"Only the first {MAX_PICTURES} images are listed.",)
+    assert text_of(data, DOCX).splitlines()[-1] == "[image]"
 
 
 def test_a_damaged_picture_keeps_its_number_and_does_not_cost_the_document() -> None:
@@ -117,7 +117,7 @@ def test_a_type_that_is_no_office_type_is_refused() -> None:
     with pytest.raises(Unsupported, match=r"a\.rtf \(text/rtf\) is not an office file"):
         inspect_office(b"{rtf1}", "text/rtf", "a.rtf", LIMITS)
     data = word(paragraph("x"))
-    with pytest.raises(Unsupported, match="has no pictures; there is no picture 1"):
+    with pytest.raises(Unsupported, match="has no images; there is no image 1"):
         render_office(data, media_of(data, DOCX), EmbeddedImage(1), LIMITS)
 
 

@@ -314,7 +314,7 @@ def test_pictures_are_listed_once_and_come_out_as_they_were_stored():
     ]
     assert opened(render(data, EmbeddedImage(1))).size == (900, 1200)
     assert opened(render(data, EmbeddedImage(2))).size == (640, 480)
-    with pytest.raises(Unsupported, match="holds 2 pictures, so there is no picture 3"):
+    with pytest.raises(Unsupported, match="holds 2 images, so there is no image 3"):
         render(data, EmbeddedImage(3))
 
 

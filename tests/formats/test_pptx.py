@@ -66,7 +66,7 @@ def test_a_deck_keeps_its_structure_in_every_format(kind: str, media_type: str) 
     assert "grouped1 delta" in text
     assert "[notes] spoken1 words for the speaker" in text
     assert "| tab10 | tab11 | tab12 |" in sections[2]
-    assert "[picture 1" in sections[4]
+    assert "[image 1" in sections[4]
 
 
 def test_slides_are_chosen_by_number_and_pictures_keep_theirs() -> None:
@@ -77,7 +77,7 @@ def test_slides_are_chosen_by_number_and_pictures_keep_theirs() -> None:
     assert "[slide 5]" in text
     assert "[slide 3]" not in text
     assert "[slide 6]" not in text
-    assert "[picture 1" in text
+    assert "[image 1" in text
     media = Media(digest=digest_of(data), media_type=PPTX, size_bytes=len(data))
     beyond = render_office(data, media, Text("5-9"), LIMITS)
     assert beyond.notices == ("The document has 6 pages: pages 5-6 instead of 5-9.",)
@@ -187,12 +187,12 @@ def test_pictures_are_counted_across_slides_and_told_with_their_slide() -> None:
     )
     assert text_of(data, PPTX).splitlines() == [
         "[slide 1]",
-        "[picture 1: sunrise]",
-        "[picture: far away]",
+        "[image 1: sunrise]",
+        "[image: far away]",
         "",
         "[slide 2]",
-        "[picture 1]",
-        "[picture 2: a sheet]",
+        "[image 1]",
+        "[image 2: a sheet]",
     ]
     found = inspect_office(data, PPTX, "", LIMITS).pictures
     assert [(p.number, p.page, p.width, p.height) for p in found] == [(1, 1, 7, 5), (2, 2, 9, 8)]
@@ -224,7 +224,7 @@ def test_charts_diagrams_notes_and_both_kinds_of_comments_are_read() -> None:
         "</a:p></p188:txBody></p188:reply></p188:replyLst><p188:txBody><a:p><a:r><a:t>new remark</a:t></a:r></a:p>"
         "</p188:txBody></p188:cm></p188:cmLst>"
     )
-    spoken = shape("slide picture", holder="sldImg") + shape("say this", holder="body")
+    spoken = shape("slide image", holder="sldImg") + shape("say this", holder="body")
     notes = f"<p:notes {SLIDE_NAMESPACES}>{spoken}</p:notes>"
     frame = '<p:graphicFrame><a:graphic><dgm:relIds r:dm="d"/></a:graphic></p:graphicFrame>'
     chart = (

@@ -261,7 +261,7 @@ def test_charts_comments_and_pictures_follow_their_sheet() -> None:
     text = text_of(data, XLSX)
     assert "[comment A2] Ana: check this amount" in text.split("[sheet 2")[0]
     assert "[chart: Spending]" in text.split("[sheet 2")[1].split("[sheet 3")[0]
-    assert "[picture 1" in text.split("[sheet 3")[1]
+    assert "[image 1" in text.split("[sheet 3")[1]
     found = inspect_office(data, XLSX, "", LIMITS).pictures
     assert [(p.number, p.page, p.media_type, p.width, p.height) for p in found] == [(1, 3, "image/png", 20, 10)]
     media = Media(digest=digest_of(data), media_type=XLSX, size_bytes=len(data))

@@ -9,9 +9,16 @@ import pytest
 from PIL import Image
 
 from formats.made_images import VIDEO_TYPES, sample
-from loom.errors import TooLarge, Unreadable
+from loom.content.blocks import VideoBlock
+from loom.content.moments import choose_times, parse_time, time_label
+from loom.content.recipes import Frame, Page, SoundTrack, Thumb
+from loom.errors import TooLarge, Unreadable, Unsupported
+from loom.formats import render
+from loom.formats.audio import inspect_audio
 from loom.formats.facts import IntakeLimits
-from loom.formats.video import choose_times, inspect_video, take_frames
+from loom.formats.intake import accept
+from loom.formats.video import find_scenes, inspect_video, take_frame
+from loom.formats.worker import WorkerPool
 from made import made, run
 
 LIMITS = IntakeLimits(deadline_seconds=60)
@@ -44,18 +51,56 @@ def test_the_facts_of_every_kind_of_clip(name: str) -> None:
 
 
 def test_frames_show_every_scene_with_their_times() -> None:
-    facts, frames = take_frames(scenes(), "scenes.mp4", LIMITS, count=3, side_px=160)
-
+    clip = scenes()
+    facts = inspect_video(clip, "scenes.mp4", LIMITS)
     assert (facts.width, facts.height, facts.video_codec, facts.sound_codec) == (320, 180, "mpeg4", "aac")
     assert abs(facts.duration_seconds - 8) < 0.3
-    assert [round(frame.seconds) for frame in frames] == [1, 3, 6]
-    colours = [Image.open(io.BytesIO(frame.data)).convert("RGB").resize((1, 1)).tobytes() for frame in frames]
+
+    times = choose_times(facts.duration_seconds, find_scenes(clip, "scenes.mp4", LIMITS), 3)
+    assert [round(at) for at in times] == [1, 3, 6]
+    frames = [Image.open(io.BytesIO(take_frame(clip, at, limits=LIMITS, side_px=160))) for at in times]
+    colours = [frame.convert("RGB").resize((1, 1)).tobytes() for frame in frames]
     assert [[channel > 150 for channel in colour] for colour in colours] == [
         [True, False, False],
         [True, True, False],
         [False, False, True],
     ]
-    assert Image.open(io.BytesIO(frames[0].data)).size == (160, 90)
+    assert frames[0].size == (160, 90)
+
+
+def test_a_clip_becomes_a_block_with_its_facts_and_every_form_of_it() -> None:
+    accepted = accept(scenes(), "scenes.mp4", limits=LIMITS)
+    assert isinstance(accepted.block, VideoBlock)
+    media = accepted.block.media
+    assert (media.media_type, media.width, media.height, media.codec) == ("video/mp4", 320, 180, "mpeg4, aac")
+    assert "320×180, 8.0 s, mpeg4, aac" in media.label
+
+    frame = render(scenes(), media, Frame(3000, max_side_px=100, formats=("image/jpeg",)), LIMITS)
+    assert (frame.media_type, frame.width) == ("image/jpeg", 100)
+    assert render(scenes(), media, Thumb(64), LIMITS).width == 64
+    sound = render(scenes(), media, SoundTrack(), LIMITS)
+    assert inspect_audio(sound.data, sound.media_type, limits=LIMITS).sample_rate_hz == 16_000
+    with pytest.raises(Unreadable, match=r"scenes\.mp4 shows nothing at 1:39"):
+        render(scenes(), media, Frame(99_000), LIMITS)
+    with pytest.raises(Unsupported, match="cannot be read as a document"):
+        render(scenes(), media, Page(1), LIMITS)
+
+
+def test_sound_without_pictures_is_no_video() -> None:
+    def build(path: Path) -> None:
+        run("ffmpeg", "-loglevel", "error", "-f", "lavfi", "-i", "sine=duration=1", path)
+
+    with pytest.raises(Unreadable, match="with sound and no images"):
+        accept(made("tone.wma", build).read_bytes(), "tone.wma", limits=LIMITS)
+
+
+def test_no_file_of_a_clip_is_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    with WorkerPool().use() as pool:
+        inspect_video(scenes(), "a.mp4", LIMITS)
+        find_scenes(scenes(), "a.mp4", LIMITS)
+        assert list(tmp_path.iterdir()) == []
+        pool.close()
 
 
 def test_times_are_chosen_by_scene_and_budget() -> None:
@@ -87,3 +132,11 @@ def test_a_clip_past_its_deadline_is_too_large() -> None:
 def test_a_clip_of_huge_frames_is_too_large() -> None:
     with pytest.raises(TooLarge, match="320×180 pixels"):
         inspect_video(scenes(), "a.mp4", IntakeLimits(max_pixels=10_000))
+
+
+def test_times_are_written_and_read_as_players_show_them() -> None:
+    assert [time_label(at) for at in (7.9, 750, 3723)] == ["0:07", "12:30", "1:02:03"]
+    assert [parse_time(text) for text in ("90", "1:30", "0:01:30.5")] == [90, 90, 90.5]
+    for wrong in ("", "x", "1:2:3:4", "-5", "1:-5"):
+        with pytest.raises(ValueError, match=r"."):
+            parse_time(wrong)

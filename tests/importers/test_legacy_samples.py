@@ -24,7 +24,8 @@ def sample(name: str) -> Any:
 
 
 def upgraded(name: str) -> UpgradedConversation:
-    return upgrade(sample(name), lift=lift, fetch=fetch)
+    """What was read; how it came is the subject of `test_identity`."""
+    return replace(upgrade(sample(name), lift=lift, fetch=fetch), forms={}, head=())
 
 
 def result(call_id: str, *blocks: Any, **rest: Any) -> ToolResult:

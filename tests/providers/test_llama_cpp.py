@@ -47,7 +47,7 @@ async def runtime() -> AsyncIterator[Runtime]:
 @pytest.fixture
 async def provider(runtime: Runtime) -> AsyncIterator[HttpProvider]:
     patience = Timeouts(silence_seconds=60, deadline_seconds=120, attempts=3)
-    provider = HttpProvider(runtime.renditions, lambda model: None, patience=patience)
+    provider = HttpProvider(runtime.stores.renditions, lambda model: None, patience=patience)
     yield provider
     await provider.close()
 
@@ -89,7 +89,7 @@ async def test_a_picture_is_refused_learned_and_sent_as_text_from_then_on(
     ingested = await runtime.ingest("What is this?", sample_png())
     question = user(*ingested.blocks)
     connections = Connections()
-    discovery = Discovery(ModelFacts(runtime.database), lambda model: None, connections=connections)
+    discovery = Discovery(ModelFacts(runtime.stores.database), lambda model: None, connections=connections)
     model = small(url, wire)
     prompt = await compiled(runtime, model, question)
     assert len(prompt.media()) == 1
@@ -103,7 +103,7 @@ async def test_a_picture_is_refused_learned_and_sent_as_text_from_then_on(
     degraded = await compiled(runtime, blind, question)
     assert degraded.media() == ()
     assert (await told(provider, degraded)).complete
-    lessons = await ModelFacts(runtime.database).list_facts(model.reference, model.base_url)
+    lessons = await ModelFacts(runtime.stores.database).list_facts(model.reference, model.base_url)
     assert lessons[0].facts == {"vision": False}
     await connections.close()
 
@@ -122,7 +122,7 @@ async def test_the_server_is_found_and_says_what_its_model_takes(url: str, runti
     (server,) = await local_servers([("llama.cpp", f"{url}/v1")])
     assert server.models[0].endswith(".gguf")
     connections = Connections()
-    discovery = Discovery(ModelFacts(runtime.database), lambda model: None, connections=connections)
+    discovery = Discovery(ModelFacts(runtime.stores.database), lambda model: None, connections=connections)
     model = catalog.model("compatible/mystery", ModelOverrides(base_url=f"{url}/v1"))
     assert model.capabilities.vision  # a guess
     informed = await discovery.resolve_live(model)
@@ -133,7 +133,7 @@ async def test_the_server_is_found_and_says_what_its_model_takes(url: str, runti
 
 
 async def test_an_address_that_is_the_servers_but_not_the_apis_is_said(url: str, runtime: Runtime) -> None:
-    provider = HttpProvider(runtime.renditions, lambda model: None)
+    provider = HttpProvider(runtime.stores.renditions, lambda model: None)
     model = msgspec.structs.replace(small(url, "openai_chat"), base_url=f"{url}/nowhere")
     prompt = await compiled(runtime, model, user("Hello?"))
     with pytest.raises(Refused, match="address"):

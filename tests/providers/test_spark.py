@@ -100,7 +100,7 @@ async def test_an_undecodable_picture_is_told_in_words() -> None:
 
     assert step.complete
     assert step.message is not None
-    assert step.message.text.startswith("I cannot read login.png: The picture is damaged")
+    assert step.message.text.startswith("I cannot read login.png: The image is damaged")
 
 
 async def test_bytes_of_another_length_than_announced_are_a_fault_of_the_store() -> None:
@@ -380,7 +380,7 @@ async def test_a_second_turn_goes_back_to_what_the_first_one_showed() -> None:
     first = user("look at both", shelf.attach(LOGIN.data, "login.png"), shelf.attach(LEAFLET.data, "leaflet.pdf"))
     reply = await answered(shelf, first)
 
-    again = await answered(shelf, first, reply, user("and the picture again?"))
+    again = await answered(shelf, first, reply, user("and the image again?"))
     pages = await answered(shelf, first, reply, user("on which page is the operations team?"))
     other = await answered(shelf, first, reply, user("who won the cup?"))
 
@@ -394,8 +394,8 @@ async def test_pictures_are_found_again_by_their_order_and_their_name() -> None:
     first = user("look", shelf.attach(LOGIN.data, "login.png"), shelf.attach(RECEIPT.data, "receipt.jpg"))
     reply = await answered(shelf, first)
 
-    assert "900×500" in (await answered(shelf, first, reply, user("describe the first picture"))).text
-    assert "640×800" in (await answered(shelf, first, reply, user("describe the second picture"))).text
+    assert "900×500" in (await answered(shelf, first, reply, user("describe the first image"))).text
+    assert "640×800" in (await answered(shelf, first, reply, user("describe the second image"))).text
     assert "900×500" in (await answered(shelf, first, reply, user("and login.png?"))).text
 
 
@@ -407,7 +407,7 @@ async def test_a_small_copy_of_an_old_picture_is_called_one() -> None:
         await answered(shelf, first),
         user("thanks"),
         assistant("you are welcome"),
-        user("the picture again?"),
+        user("the image again?"),
     ]
 
     message = await answered(shelf, *path, policy=Policy(aging="every-turn"))

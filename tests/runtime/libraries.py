@@ -3,9 +3,9 @@ socket."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from typing import Final
+from typing import Any, Final
 
 from daemon.running import TOKEN, serving
 from loom.client import RemoteLibrary
@@ -24,9 +24,9 @@ async def write_note(text: str) -> str:
 
 
 @asynccontextmanager
-async def library_of(kind: str) -> AsyncGenerator[tuple[Library, Runtime]]:
+async def library_of(kind: str, settings: Mapping[str, Any] | None = None) -> AsyncGenerator[tuple[Library, Runtime]]:
     """Return a library, and the runtime behind it for what a test must prepare."""
-    async with memory_runtime({"model": "loom/spark"}, tools=[write_note]) as runtime:
+    async with memory_runtime({"model": "loom/spark", **(settings or {})}, tools=[write_note]) as runtime:
         if kind == "local":
             yield runtime.library, runtime
             return

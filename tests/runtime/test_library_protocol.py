@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
+from pathlib import Path
 
 import pytest
 
 from loom.content.blocks import ImageBlock, TextBlock
 from loom.content.messages import assistant, user
-from loom.errors import ConfigError, NotFound
-from loom.library import Library, all_sessions, last_session
+from loom.errors import ConfigError, ContentError, NotFound
+from loom.library import Library, all_sessions, read_media
 from loom.testing import sample_png
 from runtime.libraries import KINDS, library_of
 
@@ -29,7 +30,7 @@ async def test_sessions_are_listed_page_by_page(library: Library) -> None:
     assert [view.id async for view in all_sessions(library)] == made[::-1]
     await (await library.open(made[0])).change(archived=True)
     assert [view.id for view in (await library.sessions(archived=True)).sessions] == made[:1]
-    assert (await last_session(library)).id == made[-1]
+    assert (await library.find()).id == made[-1]
 
 
 async def test_a_session_is_found_by_id_number_or_title(library: Library) -> None:
@@ -45,6 +46,28 @@ async def test_a_session_is_found_by_id_number_or_title(library: Library) -> Non
         await library.find("two")
     with pytest.raises(NotFound):
         await library.open("0" * 26)
+
+
+async def test_the_last_session_of_a_folder_is_found(library: Library, tmp_path: Path) -> None:
+    here = await library.create(workspace=str(tmp_path))
+    other = await library.create()
+    assert (await library.find()).id == other.id
+    assert (await library.find(workspace=str(tmp_path))).id == here.id
+    with pytest.raises(NotFound, match="in this folder"):
+        await library.find(workspace=str(tmp_path / "none"))
+
+
+async def test_a_message_is_found_by_the_beginning_of_its_id(library: Library) -> None:
+    session = await library.create()
+    reply = await session.send("hello")
+    fork = await session.fork(reply.node)
+    await fork.send("only here")
+    digits = reply.node.rpartition(":")[2]
+    for text in (reply.node, digits[:10]):
+        found = await library.find_message(text)
+        assert (found.node, found.session.id) == (reply.node, fork.id), text
+    with pytest.raises(NotFound):
+        await library.find_message("0123456789")
 
 
 async def test_a_session_needs_a_model_and_a_folder_that_exist(library: Library) -> None:
@@ -83,7 +106,7 @@ async def test_media(library: Library) -> None:
     stored = await library.add_media(sample_png(60, 40), "again.png")
     assert (stored.digest, stored.new, stored.kind, stored.width) == (picture.media.digest, False, "image", 60)
     whole = await library.open_media(stored.digest)
-    assert len(await whole.read()) == whole.size_bytes
+    assert len(await whole.read()) == whole.size_bytes == len(await read_media(library, stored.digest))
     small = await library.open_media(stored.digest, "low")
     assert small.media_type.startswith("image/") and await small.read()
     text = await library.add_media(b"line one\nline two\n", "notes.txt")
@@ -115,3 +138,27 @@ async def test_models_tools_and_limits(library: Library) -> None:
     assert (tool.name, tool.description) == ("write_note", "Write a note.") and tool.parameters["properties"]
     limits = await library.limits()
     assert limits.model == "loom/spark" and limits.images.max_size_bytes > 0
+
+
+async def test_content_is_stored_with_notices(library: Library) -> None:
+    found = await library.ingest("some words", sample_png(40, 20))
+    assert [type(block) for block in found.blocks] == [TextBlock, ImageBlock] and found.notices == ()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+async def test_agents_and_commands_are_listed(kind: str, tmp_path: Path) -> None:
+    (tmp_path / ".loom/commands").mkdir(parents=True)
+    (tmp_path / ".loom/commands/fix.md").write_text("---\ndescription: Fix an issue\n---\nFix issue $ARGUMENTS.")
+    settings = {
+        "agents": {"reviewer": {"description": "Reviews changes", "tools": ["read_*"], "model": "loom/spark"}},
+        "trusted_folders": [str(tmp_path)],
+    }
+    async with library_of(kind, settings) as (library, _):
+        (agent,) = await library.agents()
+        assert (agent.name, agent.description, agent.model) == ("reviewer", "Reviews changes", "loom/spark")
+        assert agent.tools == ("read_*",)
+        (command,) = await library.commands(str(tmp_path))
+        assert (command.name, command.description, command.text) == ("fix", "Fix an issue", "Fix issue $ARGUMENTS.")
+        assert "fix" not in [one.name for one in await library.commands()]
+        with pytest.raises(ContentError, match="folder"):
+            await library.commands("/no/such/folder")

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import aclosing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,6 +18,8 @@ from loom.library import Library
 from loom.session import Session
 from loom.testing import sample_pdf, sample_png
 from runtime.libraries import KINDS, library_of
+
+CLAUDE = "anthropic/claude-sonnet-4-5"
 
 
 @pytest.fixture(params=KINDS)
@@ -100,6 +103,31 @@ async def test_changes_and_revisions(library: Library) -> None:
     with pytest.raises(ConfigError):
         await session.use("no-such-platform/none")
     assert (await session.info()).title == "renamed"
+
+
+async def test_a_session_sets_its_system_prompt_and_its_tools(library: Library) -> None:
+    session = await begun(library, "!echo hello")
+    first = (await session.history()).system
+    assert (await session.info()).tools == ("*",)
+    await session.change(system="Answer in rhymes.", tools=["read_*"])
+    assert (await session.history()).system == "Answer in rhymes."
+    assert (await session.info()).tools == ("read_*",)
+    sent = (await session.wire(CLAUDE)).request
+    assert "Answer in rhymes." in str(sent["system"]) and "tools" not in sent
+    await session.change(tools=["write_*"])
+    assert [one["name"] for one in (await session.wire(CLAUDE)).request["tools"]] == ["write_note"]
+    fork = await session.fork()
+    assert ((await fork.info()).tools, (await fork.history()).system) == (("write_*",), "Answer in rhymes.")
+    await session.change(system="", tools=["*"])
+    assert ((await session.info()).tools, (await session.history()).system) == (("*",), first)
+
+
+async def test_a_tool_that_the_session_does_not_allow_is_not_called(library: Library) -> None:
+    session = await begun(library)
+    await session.change(tools=[])
+    reply = await session.send('!call write_note {"text": "x"}')
+    assert "wrote" not in str(await session.path())
+    assert reply.stop == "end"
 
 
 async def test_a_reply_and_its_usage(library: Library) -> None:
@@ -268,3 +296,54 @@ async def test_export_and_files(library: Library, tmp_path: Path) -> None:
     await session.send("!echo hello")
     assert b"hello" in await session.export() and (await session.export("zip")).startswith(b"PK")
     assert await session.files("not") == ("notes.txt",)
+
+
+async def test_a_keyword_that_does_not_exist_is_an_error(library: Library) -> None:
+    session = await begun(library)
+    wrong: dict[str, Any] = {"modle": "loom/spark"}
+    misplaced: dict[str, Any] = {"parent": "x"}
+    for call in (session.send, session.post):
+        with pytest.raises(TypeError, match="modle"):
+            await call("hello", **wrong)
+    with pytest.raises(TypeError, match="parent"):
+        async with aclosing(session.regenerate(**misplaced)) as events:
+            await anext(events)
+    with pytest.raises(ContentError, match="one answer or more"):
+        await session.send("hello", n=0)
+
+
+async def _work_until(session: Session, is_done: Callable[[], Awaitable[bool]]) -> None:
+    """Run what is queued, here or in the daemon, until something is true."""
+    async with asyncio.timeout(60):
+        while not await is_done():
+            async with aclosing(session.work()) as events:
+                async for _ in events:
+                    pass
+            await asyncio.sleep(0.02)
+
+
+async def test_other_answers_and_steering_messages_are_queued(library: Library) -> None:
+    session = await begun(library, "!echo first")
+    queued = await session.post_again(key="again")
+    assert queued.is_new and queued.message is None
+
+    async def is_idle() -> bool:
+        return (await session.info()).state == "idle"
+
+    await _work_until(session, is_idle)
+    assert len(await session.path()) == 2
+    steered = await session.steer("!echo second")
+    assert steered.message is not None and steered.message.text == "!echo second"
+
+    await _work_until(session, is_idle)
+    assert (await session.path())[-1].text == "second"
+    await session.leave()
+
+
+async def test_the_work_of_an_agent_that_has_done_nothing_yet(library: Library) -> None:
+    session = await begun(library, "!echo hello")
+    assert (await session.todos(), await session.processes(), await session.changes()) == ((), (), ())
+    with pytest.raises(NotFound):
+        await session.stop_process("p1")
+    with pytest.raises(NotFound):
+        await session.undo()

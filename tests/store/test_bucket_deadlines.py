@@ -176,4 +176,4 @@ async def test_the_configured_timeout_is_the_one_that_counts(tmp_path: object) -
         config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path)}, flags=flags)  # type: ignore[arg-type]
         async with Runtime.open(config) as runtime, asyncio.timeout(GUARD_SECONDS):
             with pytest.raises(BlobsUnavailable, match=r"within 0\.2 s"):
-                await runtime.media.size(DIGEST)
+                await runtime.stores.media.size(DIGEST)

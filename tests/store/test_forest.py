@@ -237,7 +237,7 @@ async def test_every_digest_that_a_message_needs_is_recorded(forest: Forest, ses
     pdf = Media(digest=digest_of(b"pdf"), media_type="application/pdf", size_bytes=3)
     newer = digest_of(b"a block of tomorrow")
     said = [
-        user(png("user.png"), DocumentBlock(pdf), UnknownBlock({"type": "video", "stream": {"parts": [newer]}})),
+        user(png("user.png"), DocumentBlock(pdf), UnknownBlock({"type": "hologram", "stream": {"parts": [newer]}})),
         assistant(ToolCall("1", "shot")),
         tool(ToolResult("1", (TextBlock("here"), png("tool.png")))),
         user("words about sha256:" + "0" * 64),

@@ -15,7 +15,7 @@ from loom.testing import memory_runtime
 
 
 def record_of(runtime: Runtime, session_id: str) -> StoredRecord:
-    return StoredRecord(runtime._stores, session_id, "test")
+    return StoredRecord(runtime.stores, session_id, "test")
 
 
 async def said(record: StoredRecord) -> list[Message]:
@@ -34,27 +34,27 @@ def damage_the_first_message(tx: Transaction) -> None:
 async def test_only_what_is_new_is_read_and_it_is_checked() -> None:
     first, more, last = [user("one"), assistant("two")], [user("three"), assistant("four")], user("five")
     async with memory_runtime() as runtime:
-        session = await runtime.sessions.create(system="Be brief.")
+        session = await runtime.stores.sessions.create(system="Be brief.")
         record = record_of(runtime, session.id)
         found = await record.snapshot()
         assert (found.system, found.path) == ("Be brief.", ())
         await append(record, *first)
         assert await said(record) == first
-        await runtime.database.write(damage_the_first_message)
-        await runtime.sessions.append_to_head(session.id, more)  # by somebody else
+        await runtime.stores.database.write(damage_the_first_message)
+        await runtime.stores.sessions.append_to_head(session.id, more)  # by somebody else
         assert await said(record) == [*first, *more]
         assert (await record.snapshot()).system == "Be brief."
         with pytest.raises(Corrupt):
             await record_of(runtime, session.id).snapshot()
         await append(record, last)
-        await runtime.database.write(lambda tx: tx.execute("UPDATE node SET message = 'x' WHERE depth = 5"))
+        await runtime.stores.database.write(lambda tx: tx.execute("UPDATE node SET message = 'x' WHERE depth = 5"))
         with pytest.raises(Corrupt):
             await record.snapshot()
 
 
 async def test_a_head_that_went_elsewhere_takes_the_path_along() -> None:
     async with memory_runtime() as runtime:
-        session = await runtime.sessions.create()
+        session = await runtime.stores.sessions.create()
         record = record_of(runtime, session.id)
         question, _ = await append(record, user("one"), assistant("two"))
         await append(record, user("three"), assistant("four"))

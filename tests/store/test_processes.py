@@ -37,7 +37,7 @@ async def test_processes_that_speak_in_one_session_at_once_are_all_heard_one_aft
         assert [message.role for message in path] == ["user", "assistant", "tool", "assistant"] * 3 * COUNT
         for at in range(0, len(path), 4):
             assert path[at].text.removeprefix("message ") == path[at + 3].text.removeprefix("answer ")
-        assert await runtime.leases.holder(session.id) == ""
-        assert await runtime.leases.list_abandoned() == ()
-        stored = await runtime.events.after(session.id, 0, limit=10_000)
+        assert await runtime.stores.leases.holder(session.id) == ""
+        assert await runtime.stores.leases.list_abandoned() == ()
+        stored = await runtime.stores.events.after(session.id, 0, limit=10_000)
         assert [event.seq for event in stored] == list(range(1, len(stored) + 1))

@@ -9,7 +9,7 @@ import pytest
 from loom.content.blocks import ImageBlock
 from loom.content.media import Media
 from loom.content.messages import Message, assistant, user
-from loom.errors import Conflict, ContentError, Corrupt, NotFound
+from loom.errors import Conflict, ContentError, Corrupt, KeyReused, NotFound
 from loom.session import Options, SessionChange
 from loom.store.database import Database, open_database
 from loom.store.forest import Forest
@@ -71,18 +71,22 @@ async def test_the_same_key_gives_the_first_one_back_also_after_it_was_said(
     """F17."""
     session, other = await sessions.create(), await sessions.create()
     first = await queue.put(session.id, "k", user("one"))
-    again = await queue.put(session.id, "k", user("something else"))
+    again = await queue.put(session.id, "k", user("one"))
+    with pytest.raises(KeyReused):
+        await queue.put(session.id, "k", user("something else"))
     assert (again.id, again.is_new, again.message) == (first.id, False, user("one"))
     assert (await queue.put(other.id, "k", user("elsewhere"))).is_new
     node = await pop(queue, session.id, first.id, fence=(await taken(database, session.id)).fence)
     late = await queue.put(session.id, "k", user("one"))
     assert (late.id, late.is_new, late.node, late.answers_left) == (first.id, False, node, 0)
+    with pytest.raises(KeyReused):
+        await queue.put(session.id, "k", user("something else"))
     assert await texts(forest, sessions, session.id) == ["one"]
 
 
 async def test_many_who_send_the_same_key_at_once_put_it_once(queue: MessageQueue, sessions: Sessions) -> None:
     session = await sessions.create()
-    put = await asyncio.gather(*(queue.put(session.id, "k", user(str(number))) for number in range(8)))
+    put = await asyncio.gather(*(queue.put(session.id, "k", user("one")) for _ in range(8)))
     assert sum(found.is_new for found in put) == 1
     assert len({found.id for found in put}) == 1
     assert len(await queue.list(session.id)) == 1

@@ -26,7 +26,7 @@ def recite(word: str) -> str:
 
 
 async def stored(runtime: Runtime) -> set[str]:
-    return {found.digest async for found in runtime.media.listing()}
+    return {found.digest async for found in runtime.stores.media.listing()}
 
 
 async def test_a_long_output_goes_with_the_last_session_that_holds_it() -> None:
@@ -44,7 +44,7 @@ async def test_a_long_output_goes_with_the_last_session_that_holds_it() -> None:
         assert len(before) == 2
         assert await runtime.delete_session(one.id) > 0
         (left,) = await stored(runtime)
-        assert (await runtime.media.load(left)).startswith(b"both")
+        assert (await runtime.stores.media.load(left)).startswith(b"both")
         await runtime.delete_session(two.id)
         assert await stored(runtime) == set()
 
@@ -64,7 +64,7 @@ async def test_a_session_with_a_model_that_does_not_exist_is_not_made() -> None:
     async with memory_runtime() as runtime:
         with pytest.raises(ConfigError, match="there is no model 'nope'"):
             await runtime.session(model="nope")
-        assert await runtime.sessions.list() == ()
+        assert await runtime.stores.sessions.list() == ()
 
 
 async def test_a_store_that_cannot_be_opened_is_named_to_who_opens_it(tmp_path: Path) -> None:

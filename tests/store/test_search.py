@@ -16,6 +16,7 @@ from PIL import Image, ImageDraw, ImageFont
 from loom.content.blocks import DocumentBlock, ImageBlock, TextBlock, ToolCall, ToolResult
 from loom.content.media import Media
 from loom.content.messages import Message, assistant, tool, user
+from loom.content.recipes import Ocr
 from loom.errors import ContentError
 from loom.formats.facts import IntakeLimits
 from loom.store.database import Database, Transaction, open_database
@@ -169,6 +170,9 @@ async def test_a_word_that_stands_only_in_a_pdf_or_only_in_a_picture_is_found(da
     assert await texts.list_unread(pictures=False) == (lost,)
     assert [hit.where for hit in await MessageSearch(database).find("wombat")] == ["document"]
     assert [hit.where for hit in await MessageSearch(database).find("platypus")] == ["picture"]
+    kept = await derived.get(shot, Ocr())
+    assert kept is not None, "a prompt does not read it again"
+    assert "Platypus" in (await derived.load(kept)).decode()
 
 
 async def test_words_go_with_the_media_that_they_are_from(database: Database):

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import fcntl
+import json
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +20,7 @@ from loom.errors import ToolError
 from loom.formats.facts import IntakeLimits
 from loom.formats.intake import accept
 from loom.models import Capabilities
-from loom.tools.mcp_specs import ServerSpec
+from loom.tools.mcp.specs import ServerSpec
 from made import run
 
 HERE = Path(__file__).resolve().parent
@@ -36,6 +38,8 @@ class Context:
         self.told: list[tuple[str, float | None]] = []
         self.asked: list[str] = []
         self.bytes: dict[str, bytes] = {}
+        self.answers: list[str] = []
+        """What the user writes with an approval."""
         self._allow = allow
 
     async def attach(
@@ -50,8 +54,9 @@ class Context:
     async def emit(self, text: str, *, fraction: float | None = None) -> None:
         self.told.append((text, fraction))
 
-    async def confirm(self, action: str, *, why: str) -> None:
+    async def confirm(self, action: str, *, why: str, schema: dict[str, Any] | None = None) -> str:
         await self.approve(action, why=why)
+        return self.answers.pop(0) if self.answers else ""
 
     async def approve(self, action: str, *, why: str) -> None:
         self.asked.append(f"{action} ({why})")
@@ -74,16 +79,46 @@ def hostile(mode: str = "", *, name: str = "bad", timeout_seconds: float = 20, *
 
 
 def everything(*, timeout_seconds: float = 30) -> ServerSpec:
-    """The reference server of the protocol, installed once."""
+    """The reference server of the protocol."""
+    return npm_server("every", "server-everything", timeout_seconds=timeout_seconds)
+
+
+def npm_server(name: str, package: str, *args: str, timeout_seconds: float = 60, **given: Any) -> ServerSpec:
+    """A server from npm; a name without a scope is one of the protocol's own."""
+    package = package if package.startswith("@") else f"@modelcontextprotocol/{package}"
+    folder = NPM / "node_modules" / package
     for program in ("node", "npm"):
         if shutil.which(program) is None:
-            pytest.fail(f"this test runs the reference MCP server, and {program} is missing: run tests/packages.sh")
-    NPM.mkdir(parents=True, exist_ok=True)
-    with (NPM / ".lock").open("w") as lock:
+            pytest.fail(f"this test runs an MCP server from npm, and {program} is missing: run tests/packages.sh")
+    with _locked(NPM):
+        if not (folder / "package.json").exists():
+            run("npm", "install", "--no-audit", "--no-fund", "--prefix", NPM, package, timeout=600)
+    found = json.loads((folder / "package.json").read_text())["bin"]
+    script = found if isinstance(found, str) else next(iter(found.values()))
+    return ServerSpec(
+        name=name, command="node", args=(str(folder / script), *args), timeout_seconds=timeout_seconds, **given
+    )
+
+
+def pypi_server(name: str, package: str, *args: str, **given: Any) -> ServerSpec:
+    """A server from PyPI, in an environment of its own: it may need another version of the protocol's SDK."""
+    place = NPM.parent / f"pypi-{package}"
+    with _locked(place):
+        if not (place / "complete").exists():
+            run(sys.executable, "-m", "venv", "--clear", place / "venv", timeout=300)
+            run(place / "venv" / "bin" / "python", "-m", "pip", "install", "-q", package, timeout=600)
+            (place / "complete").touch()
+    command = str(place / "venv" / "bin" / package)
+    return ServerSpec(name=name, command=command, args=args, timeout_seconds=60, **given)
+
+
+@contextmanager
+def _locked(place: Path) -> Generator[None]:
+    """Several test processes install a server once."""
+    place.mkdir(parents=True, exist_ok=True)
+    with (place / ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not EVERYTHING.exists():
-            run("npm", "install", "--prefix", NPM, "@modelcontextprotocol/server-everything", timeout=300)
-    return ServerSpec(name="every", command="node", args=(str(EVERYTHING),), timeout_seconds=timeout_seconds)
+        yield
 
 
 def is_running(process_id: int) -> bool:

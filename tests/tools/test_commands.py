@@ -11,10 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from loom.content.blocks import ToolResult
+from loom.content.blocks import ToolCall, ToolResult
 from loom.content.messages import text_of
 from loom.errors import ToolError
+from loom.testing import ScriptedProvider, memory_runtime
+from loom.tools.background import BackgroundProcesses
+from loom.tools.builtin import builtin_tools
 from loom.tools.commands import run_command
+from loom.tools.mcp.specs import ServerSpec
 from patience import PATIENCE_SECONDS
 from tools.world import Context, said
 
@@ -77,6 +81,52 @@ async def test_the_environment_holds_no_keys(tmp_path: Path, monkeypatch: pytest
     assert "sentinel-value" not in shown
     assert "PATH=" in shown
     assert "LC_MESSAGES=C" in shown
+
+
+PASSED = {
+    "HTTPS_PROXY": "http://proxy.example:3128",
+    "no_proxy": "localhost",
+    "SSL_CERT_FILE": "/etc/ssl/own.pem",
+    "REQUESTS_CA_BUNDLE": "/etc/ssl/own.pem",
+    "NODE_EXTRA_CA_CERTS": "/etc/ssl/own.pem",
+}
+
+
+async def test_proxies_and_certificates_pass_to_commands_processes_and_servers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in PASSED.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setenv("HTTP_PROXY", "http://user:secret@proxy.example:3128")
+    background = BackgroundProcesses()
+    tools = builtin_tools(background=background)
+    shown = text_of(await tools["run_command"].run(Context(tmp_path), {"command": "env"}))
+    started = await tools["start_process"].run(Context(tmp_path), {"command": "env; sleep 60"})
+    printed = text_of(started) + text_of(await tools["read_output"].run(Context(tmp_path), {"process": "p1"}))
+    await background.close()
+    server = ServerSpec(name="x", command="x").environment(os.environ)
+    for name, value in PASSED.items():
+        assert f"{name}={value}" in shown
+        assert f"{name}={value}" in printed
+        assert server[name] == value
+    assert "secret" not in shown + printed + str(server), "a password stays here"
+
+
+async def test_the_setting_widens_the_environment_of_commands_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MY_OWN", "passed")
+    monkeypatch.setenv("MY_OTHER", "sentinel-value")
+    call = ToolCall("c1", "run_command", {"command": "env"})
+    settings = {"tools.environment": ["MY_OWN"], "approval.default": "allow"}
+    async with memory_runtime(
+        settings, providers={"anthropic": ScriptedProvider([call, "Ok."])}, tools="all"
+    ) as runtime:
+        session = await runtime.session(model="anthropic/claude-sonnet-4-5", workspace=str(tmp_path))
+        await session.send("go")
+        (result,) = [result for message in await session.path() for result in message.results]
+    assert "MY_OWN=passed" in text_of(result)
+    assert "sentinel-value" not in text_of(result)
 
 
 @pytest.mark.parametrize(

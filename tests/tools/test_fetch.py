@@ -193,7 +193,7 @@ async def test_a_page_that_is_hard_to_parse_is_given_up(tmp_path: Path) -> None:
             await said(FETCH, context, url=f"http://127.0.0.1:{server.port}/")
 
 
-async def test_x1_no_name_is_resolved_before_the_user_agrees(tmp_path: Path) -> None:
+async def test_no_name_is_resolved_before_the_user_agrees(tmp_path: Path) -> None:
     """A name such as SECRET.evil.example carries out what was read, as soon as anybody looks it up."""
     order: list[str] = []
 
@@ -220,7 +220,7 @@ async def test_x1_no_name_is_resolved_before_the_user_agrees(tmp_path: Path) -> 
         ]
 
 
-async def test_x10_bytes_behind_the_end_of_a_packed_body_are_dropped_and_counted(tmp_path: Path) -> None:
+async def test_bytes_behind_the_end_of_a_packed_body_are_dropped_and_counted(tmp_path: Path) -> None:
     packed = gzip.compress(b"the words")
     with serving(
         {

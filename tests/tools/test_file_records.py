@@ -49,7 +49,7 @@ def test_a_session_that_keeps_records_is_known_by_what_it_offers(tmp_path: Path)
     assert not isinstance(Context(tmp_path), RecordsFiles)
 
 
-async def test_t6_a_file_that_was_never_read_is_held_back_once_and_shown(tmp_path: Path) -> None:
+async def test_a_file_that_was_never_read_is_held_back_once_and_shown(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("first\nsecond\n")
     context = Recording(tmp_path)
     for tool, arguments in (
@@ -66,7 +66,7 @@ async def test_t6_a_file_that_was_never_read_is_held_back_once_and_shown(tmp_pat
         assert (tmp_path / arguments["path"]).read_bytes() != before
 
 
-async def test_t6_a_file_that_changed_since_it_was_read_is_held_back_once_with_the_difference(tmp_path: Path) -> None:
+async def test_a_file_that_changed_since_it_was_read_is_held_back_once_with_the_difference(tmp_path: Path) -> None:
     file = tmp_path / "a.txt"
     file.write_text("one\ntwo\nthree\n")
     context = Recording(tmp_path)
@@ -139,7 +139,7 @@ async def test_hard_links_stay_links_to_one_file(tmp_path: Path) -> None:
     assert file.read_text() == "s"
 
 
-async def test_t5_edits_of_one_file_at_once_all_survive_or_say_that_they_were_refused(tmp_path: Path) -> None:
+async def test_edits_of_one_file_at_once_all_survive_or_say_that_they_were_refused(tmp_path: Path) -> None:
     """Whatever runs them together: what reports success is in the file."""
     file = tmp_path / "a.txt"
     for _ in range(6):
@@ -190,7 +190,7 @@ async def test_undo_leaves_alone_what_something_else_changed_since(tmp_path: Pat
     assert "not kept" in (await restore(tmp_path, file_changes(unkept), context.load))[0]
 
 
-async def test_a7_what_is_never_written_is_refused_before_anybody_is_asked(tmp_path: Path) -> None:
+async def test_what_is_never_written_is_refused_before_anybody_is_asked(tmp_path: Path) -> None:
     workspace = tmp_path / "ws"
     workspace.mkdir()
     (workspace / "link").symlink_to(tmp_path)

@@ -149,18 +149,18 @@ async def test_pictures_inside_a_document_are_offered_and_shown(tmp_path: Path) 
     await context.say(report(inner), "report.docx")
     shown, sentence = await see(context, "report.docx")
     assert isinstance(shown, DocumentBlock)
-    assert sentence == TextBlock('(report.docx holds 2 pictures: look(media="report.docx", picture=1) shows the first)')
-    (picture,) = await see(context, "report.docx", picture=2)
+    assert sentence == TextBlock('(report.docx holds 2 images: look(media="report.docx", image=1) shows the first)')
+    (picture,) = await see(context, "report.docx", image=2)
     assert context.bytes[picture.media.digest] == inner
-    assert picture.media.name == "report.docx picture 2"
-    with pytest.raises(Unsupported, match="there is no picture 3"):
-        await see(context, "report.docx", picture=3)
+    assert picture.media.name == "report.docx image 2"
+    with pytest.raises(Unsupported, match="there is no image 3"):
+        await see(context, "report.docx", image=3)
 
 
 async def test_reading_a_document_offers_the_pictures_inside(tmp_path: Path) -> None:
     (tmp_path / "report.docx").write_bytes(report(sample_png()))
     _, sentence = await builtin_tools()["read_file"].run(Context(tmp_path), {"path": "report.docx"})
-    assert sentence == TextBlock('(report.docx holds 2 pictures: look(media="report.docx", picture=1) shows the first)')
+    assert sentence == TextBlock('(report.docx holds 2 images: look(media="report.docx", image=1) shows the first)')
 
 
 async def test_a_long_text_of_the_workspace_is_read_by_lines(tmp_path: Path) -> None:
@@ -189,7 +189,7 @@ async def test_a_file_of_the_workspace_is_looked_at_without_being_said_before(tm
     assert (whole.media.width, whole.media.source) == (60, str(tmp_path / "wall.png"))
     (part,) = await see(context, "wall.png", crop="0,0,30,20")
     assert part.media.width == 30
-    assert (await see(context, "deck.docx", picture=1))[0].media.width == 40
+    assert (await see(context, "deck.docx", image=1))[0].media.width == 40
     assert (await see(context, "notes.txt"))[0].text == "     1\twords"
 
 
@@ -209,8 +209,8 @@ async def test_files_outside_and_secrets_need_approval_here_as_well(tmp_path: Pa
     ("arguments", "words"),
     [
         ({"pages": "2"}, "no pages"),
-        ({"picture": 1}, "no pictures inside"),
-        ({"picture": 0}, "count from 1"),
+        ({"image": 1}, "no images inside"),
+        ({"image": 0}, "count from 1"),
         ({"offset": 0}, "count from 1"),
         ({"pages": "b"}, "pages look like"),
     ],

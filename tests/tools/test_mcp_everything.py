@@ -41,7 +41,7 @@ async def test_the_picture_of_its_image_tool_is_stored_as_it_was_sent_and_shown_
         (result,) = (await session.path())[2].results
         (picture,) = [block for block in result.blocks if isinstance(block, ImageBlock)]
         assert picture.media.digest == digest_of(sent_picture())
-        assert await runtime.media.load(picture.media.digest) == sent_picture()
+        assert await runtime.stores.media.load(picture.media.digest) == sent_picture()
         shown = provider.prompts[1].messages[-1].blocks[0]
         assert isinstance(shown, ShownResult)
         assert [block.ref.digest for block in shown.blocks if isinstance(block, ShownMedia)] == [picture.media.digest]

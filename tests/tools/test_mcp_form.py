@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from loom.errors import ToolError
-from loom.tools.mcp_input_schema import InputSchema, form_of
+from loom.tools.mcp.input_schema import InputSchema, form_of
 
 
 def told(schema: dict[str, Any]) -> dict[str, Any]:

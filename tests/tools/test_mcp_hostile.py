@@ -18,7 +18,7 @@ from loom.content.media import digest_of
 from loom.content.messages import text_of
 from loom.errors import ToolError
 from loom.tools.mcp import McpServers
-from loom.tools.mcp_pins import Pins
+from loom.tools.mcp.pins import Pins
 from patience import PATIENCE_SECONDS
 from tools.mcp_world import Context, hostile, is_running, is_there, open_files, until
 
@@ -181,8 +181,8 @@ async def test_a_tool_that_never_answers_ends_in_time_and_the_server_goes_on() -
 
 
 async def test_a_server_that_hangs_whole_is_ended_and_started_again(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loom.tools.mcp.PROBE_SECONDS", 0.5)
-    monkeypatch.setattr("loom.tools.mcp_stdio.PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr("loom.tools.mcp.servers.PROBE_SECONDS", 0.5)
+    monkeypatch.setattr("loom.tools.mcp.stdio.PATIENCE_SECONDS", 0.3)
     async with McpServers([hostile(timeout_seconds=4)]) as servers:
         await servers.wait_ready()
         first = process_of(servers)
@@ -203,8 +203,8 @@ async def test_a_server_that_hangs_at_the_start_keeps_nobody_waiting() -> None:
 
 
 async def test_nobody_waits_twice_for_a_server_that_hung_at_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("loom.tools.mcp.RETRY_SECONDS", 0.0)
-    monkeypatch.setattr("loom.tools.mcp_stdio.PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr("loom.tools.mcp.servers.RETRY_SECONDS", 0.0)
+    monkeypatch.setattr("loom.tools.mcp.stdio.PATIENCE_SECONDS", 0.3)
     async with McpServers([hostile("hangs-at-once", timeout_seconds=0.5)]) as servers:
         await servers.wait_ready(60)
         assert servers.status()[0].error == "it did not answer within 0.5 s"
@@ -237,7 +237,7 @@ async def test_errors_refusals_and_nonsense_are_answers() -> None:
         assert failed.blocks == (TextBlock("it failed without a message"),)
         with pytest.raises(ToolError, match="the MCP server bad refused refused: not today"):
             await call(servers, "refused")
-        with pytest.raises(ToolError, match="answered nonsense with something that the protocol does not know"):
+        with pytest.raises(ToolError, match="answered nonsense with something that is not in the protocol"):
             await call(servers, "nonsense")
         with pytest.raises(ToolError, match=r"path must be string\. Expected: \(path\?: string, times\?: integer\)"):
             await call(servers, "paths", path=3)
@@ -321,7 +321,7 @@ async def test_cancelling_a_turn_leaves_the_connection_whole() -> None:
 async def test_closing_leaves_no_process_of_the_server_behind_even_if_it_is_deaf(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("loom.tools.mcp_stdio.PATIENCE_SECONDS", 0.3)
+    monkeypatch.setattr("loom.tools.mcp.stdio.PATIENCE_SECONDS", 0.3)
     async with McpServers([hostile("deaf")]) as servers:
         await servers.wait_ready()
         server = process_of(servers)
@@ -359,7 +359,7 @@ async def test_only_of_a_trusted_server_the_hints_decide_what_runs_together_and_
         assert all(tool.danger == "ask" for tool in servers.tools.values()), "a hint never saves a question"
 
 
-async def test_x8_another_tool_behind_the_same_name_is_asked_about(tmp_path: Path) -> None:
+async def test_another_tool_behind_the_same_name_is_asked_about(tmp_path: Path) -> None:
     """Rules and approvals go by `bad__get_data`, whatever the server calls what is behind it."""
     pins = tmp_path / "mcp.json"
     async with McpServers([hostile("dotted")], pins=Pins(pins)) as servers:
@@ -373,7 +373,7 @@ async def test_x8_another_tool_behind_the_same_name_is_asked_about(tmp_path: Pat
         assert "which now says: Deletes." in refusing.asked[0]
 
 
-async def test_x11_an_approval_shows_the_tool_its_description_and_every_argument() -> None:
+async def test_an_approval_shows_the_tool_its_description_and_every_argument() -> None:
     async with McpServers([hostile()]) as servers:
         await servers.wait_ready()
         preview = servers.tools["bad__filled"].preview
@@ -383,7 +383,7 @@ async def test_x11_an_approval_shows_the_tool_its_description_and_every_argument
         )
 
 
-async def test_a2_a_required_argument_with_a_default_is_filled_in() -> None:
+async def test_a_required_argument_with_a_default_is_filled_in() -> None:
     async with McpServers([hostile()]) as servers:
         await servers.wait_ready()
         (answer,) = (await call(servers, "filled", name="x")).blocks
@@ -392,7 +392,7 @@ async def test_a2_a_required_argument_with_a_default_is_filled_in() -> None:
             await call(servers, "filled")
 
 
-async def test_a2_a_picture_in_content_and_structured_content_is_shown_once() -> None:
+async def test_a_picture_in_content_and_structured_content_is_shown_once() -> None:
     async with McpServers([hostile()]) as servers:
         await servers.wait_ready()
         blocks = (await call(servers, "twice")).blocks
@@ -400,7 +400,7 @@ async def test_a2_a_picture_in_content_and_structured_content_is_shown_once() ->
         assert "[shown above]" in text_of(blocks[1])
 
 
-async def test_a2_a_slow_server_is_named_and_not_called_ready() -> None:
+async def test_a_slow_server_is_named_and_not_called_ready() -> None:
     said: list[str] = []
     async with McpServers([hostile("hangs-at-once", timeout_seconds=600)], notice=said.append) as servers:
         await servers.wait_ready(0.2)

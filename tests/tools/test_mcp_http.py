@@ -18,7 +18,7 @@ from loom.content.media import digest_of
 from loom.content.messages import text_of
 from loom.errors import ToolError
 from loom.tools.mcp import McpServers
-from loom.tools.mcp_specs import ServerSpec
+from loom.tools.mcp.specs import ServerSpec
 from tools.http_mcp import bmp
 from tools.mcp_world import Context, until
 
@@ -33,8 +33,8 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(port: int, form: str) -> Generator[subprocess.Popen[bytes]]:
-    with subprocess.Popen([sys.executable, SCRIPT, str(port), form]) as process:
+def serving(port: int, form: str, script: Path = SCRIPT, *more: str) -> Generator[subprocess.Popen[bytes]]:
+    with subprocess.Popen([sys.executable, script, str(port), form, *more]) as process:
         try:
             deadline = time.monotonic() + 60
             while True:

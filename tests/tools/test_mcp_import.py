@@ -9,7 +9,7 @@ import pytest
 from cli.loom_command import Loom
 from loom.config import load_config
 from loom.errors import ConfigError
-from loom.tools.mcp_import import foreign_files, foreign_servers
+from loom.tools.mcp.other_programs import foreign_files, foreign_servers
 
 DESKTOP = """{"mcpServers": {"files": {"command": "npx", "args": ["-y", "server", "."], "env": {"A": "${TOKEN}"}},
  "old": {"type": "sse", "url": "https://example.org/sse"}, "odd": 3}, "other": true}"""

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from mcp_types import Tool
 
-from loom.tools.mcp_input_schema import form_of
-from loom.tools.mcp_schema import fingerprint, tool_name, tool_spec
+from loom.tools.mcp.input_schema import form_of
+from loom.tools.mcp.tools import fingerprint, tool_name, tool_spec
 
 
 @pytest.mark.parametrize(

@@ -22,7 +22,7 @@ from loom.testing import sample_pdf, sample_png, sample_wav
 from loom.tools.base import Tool
 from loom.tools.files import read_file
 from loom.tools.look import look
-from loom.tools.mcp_server import ServedCall, ServedMedia, ServeOptions
+from loom.tools.mcp.serve import ServedCall, ServedMedia, ServeOptions
 from loom.tools.workspace import open_file
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loom.errors import ConfigError
-from loom.tools.mcp_specs import ServerSpec, project_servers
+from loom.tools.mcp.specs import ServerSpec, project_servers
 
 
 def written(folder: Path, content: Any) -> Path:

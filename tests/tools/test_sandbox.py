@@ -22,7 +22,7 @@ from loom.errors import ToolError
 from loom.tools.base import Tool
 from loom.tools.commands import command_tool
 from loom.tools.mcp import McpServers
-from loom.tools.mcp_specs import ServerSpec
+from loom.tools.mcp.specs import ServerSpec
 from loom.tools.sandbox import Sandbox, SandboxKind, SandboxSettings, SandboxState, sandbox_state
 from patience import PATIENCE_SECONDS
 from tools.mcp_world import Context as McpContext
@@ -76,7 +76,7 @@ async def test_the_workspace_and_temporary_files_can_be_written_and_nothing_else
     assert not any(os.access(path, os.F_OK) for path in planted)
 
 
-async def test_x2_keys_tokens_and_looms_own_folders_cannot_be_read(
+async def test_keys_tokens_and_looms_own_folders_cannot_be_read(
     state: SandboxState, workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     home, own = tmp_path / "home", tmp_path / "loom"
@@ -96,7 +96,7 @@ async def test_x2_keys_tokens_and_looms_own_folders_cannot_be_read(
     assert "SENTINEL-KEY" not in await run(found, workspace, "cat link; cp link copy; cat copy")
 
 
-async def test_x2_nothing_of_this_process_is_in_proc(
+async def test_nothing_of_this_process_is_in_proc(
     state: SandboxState, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The environment that a process was started with is what /proc shows, so the key is given to a new one."""
@@ -159,13 +159,13 @@ async def gone(marker: str) -> None:
             await asyncio.sleep(0.01)
 
 
-async def test_x2_what_unsets_its_mark_and_leaves_its_group_is_ended_too(state: SandboxState, workspace: Path) -> None:
+async def test_what_unsets_its_mark_and_leaves_its_group_is_ended_too(state: SandboxState, workspace: Path) -> None:
     marker = f"5{time.time_ns() % 10**8}"
     await run(tool(state), workspace, f"unset LOOM_STARTED; setsid -f env -i sleep {marker}; echo left")
     await gone(marker)
 
 
-async def test_t4_no_command_outlives_its_killed_runner(state: SandboxState, workspace: Path) -> None:
+async def test_no_command_outlives_its_killed_runner(state: SandboxState, workspace: Path) -> None:
     marker = f"3{time.time_ns() % 10**8}"
     script = (
         "import asyncio, sys; sys.path.insert(0, 'tests'); from tools.test_sandbox import *;"

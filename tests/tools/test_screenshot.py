@@ -273,7 +273,7 @@ async def test_odd_sizes_get_an_explanation(tmp_path: Path, width: int, height: 
         await SHOOT.run(Context(tmp_path), {"url": "a.html", "width": width, "height": height})
 
 
-async def test_x1_no_name_is_resolved_before_the_user_agrees(tmp_path: Path) -> None:
+async def test_no_name_is_resolved_before_the_user_agrees(tmp_path: Path) -> None:
     resolved: list[str] = []
 
     async def spy(host: str, port: int) -> list[str]:
@@ -287,7 +287,7 @@ async def test_x1_no_name_is_resolved_before_the_user_agrees(tmp_path: Path) -> 
     assert resolved == []
 
 
-async def test_a7_where_nothing_listens_it_says_so(tmp_path: Path) -> None:
+async def test_where_nothing_listens_it_says_so(tmp_path: Path) -> None:
     with socket.socket() as closed:
         closed.bind(("127.0.0.1", 0))
         port = closed.getsockname()[1]

@@ -13,12 +13,13 @@ from textual import events
 from textual.pilot import Pilot
 
 from loom.config import load_config
+from loom.runtime import Runtime
 from loom.testing import FakeModel, ScriptedAnswer
 from loom.tui.app import LoomApp, OpenedLibrary
+from loom.tui.chat_library import ChatLibrary
 from loom.tui.chat_screen import ChatScreen
 from loom.tui.glyphs import UNICODE, Glyphs
 from loom.tui.image_protocol import ImageProtocol
-from loom.tui.local_backend import LocalBackend
 
 PATIENCE_SECONDS = 60.0
 
@@ -26,10 +27,13 @@ PATIENCE_SECONDS = 60.0
 class Driven:
     """The app, its first screen, and what a person does with them."""
 
-    def __init__(self, app: LoomApp, pilot: Pilot[Any], backend: LocalBackend, model: FakeModel | None) -> None:
+    def __init__(
+        self, app: LoomApp, pilot: Pilot[Any], library: ChatLibrary, runtime: Runtime, model: FakeModel | None
+    ) -> None:
         self.app = app
         self.pilot = pilot
-        self.backend = backend
+        self.library = library
+        self.runtime = runtime
         self.model = model
 
     @property
@@ -115,19 +119,20 @@ async def _driven(
 ) -> AsyncGenerator[Driven]:
     config = load_config(cwd=folder, environ={"LOOM_HOME": str(folder / "home"), "LOOM_OFFLINE": "1"})
     fake = FakeModel(answers) if answers is not None else None
-    backend = await LocalBackend.start(
-        config, instructions=False, providers={"fake": fake} if fake is not None else None
-    )
+    stack = AsyncExitStack()
+    providers = {"fake": fake} if fake is not None else None
+    opening = Runtime.open(config, tools="all", instructions=False, providers=providers)
+    runtime = await stack.enter_async_context(opening)
+    library = ChatLibrary(runtime.library, config, workspace=str(Path.cwd()), close=stack.aclose)
 
     async def connect() -> OpenedLibrary:
         chosen = model or ("fake" if fake is not None else "loom/spark")
-        return OpenedLibrary(backend=backend, session=session, model=chosen, permission=permission)
+        return OpenedLibrary(library=library, session=session, model=chosen, permission=permission)
 
     app = LoomApp(connect, glyphs=glyphs, protocol=protocol, history_file=folder / "history.jsonl")
-    async with AsyncExitStack() as stack:
-        pilot = await stack.enter_async_context(app.run_test(size=size, notifications=True))
-        found = Driven(app, pilot, backend, fake)
+    async with app.run_test(size=size, notifications=True) as pilot:
+        found = Driven(app, pilot, library, runtime, fake)
         await found.wait(
-            lambda: found.chat.backend is not None and found.chat.query("TranscriptView"), "the first screen"
+            lambda: found.chat.library is not None and found.chat.query("TranscriptView"), "the first screen"
         )
         yield found

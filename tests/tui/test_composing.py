@@ -173,10 +173,10 @@ async def test_a_shell_command_is_shown_and_offered(tmp_path: Path) -> None:
 
 async def test_what_is_typed_before_the_store_is_open_is_not_lost(tmp_path: Path) -> None:
     async with driven(tmp_path, answers=["hello"]) as screen:
-        backend, screen.chat.backend = screen.chat.backend, None
+        library, screen.chat.library = screen.chat.library, None
         await screen.type("early")
         await screen.press("enter")
-        assert backend is not None
-        await screen.chat.connect(backend, session="", model="fake", notices=())
+        assert library is not None
+        await screen.chat.connect(library, session="", model="fake", notices=())
         await screen.wait_until_idle()
         assert await sent_blocks(screen) == (TextBlock("early"),)

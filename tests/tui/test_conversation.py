@@ -220,7 +220,7 @@ async def test_a_fork_is_a_session_of_its_own(tmp_path: Path) -> None:
         await screen.say("more", turns=1)
         await screen.wait_for("question")
         await screen.wait_for("two")
-        old = await screen.backend.open(before)
+        old = await screen.library.open(before)
         assert [it.message.text for it in await old.path()] == ["question", "one"]
 
 
@@ -236,10 +236,10 @@ async def test_a_conversation_of_many_messages_opens_at_its_end_and_scrolls_back
     async with driven(tmp_path, answers=[]) as screen:
         from loom.content.messages import assistant, user
 
-        conversation = await screen.backend.new(title="long", model="fake")
+        conversation = await screen.library.new(title="long", model="fake")
         roles = (("question", user), ("answer", assistant))
         messages = [make(f"{name} {n}") for n in range(100) for name, make in roles]
-        await screen.backend.runtime.sessions.append_to_head(conversation.id, messages)
+        await screen.runtime.stores.sessions.append_to_head(conversation.id, messages)
         await screen.chat.open_session(conversation.id)
         await screen.wait_for("answer 99")
         assert len(screen.chat.query("UserMessage")) < 40
@@ -268,7 +268,7 @@ async def test_a_document_is_paged_as_picture_and_text(tmp_path: Path) -> None:
         document = screen.chat.query_one("DocumentLine")
         document.focus()
         await screen.press("enter")
-        await screen.wait_for("page 1 of 3 (picture)")
+        await screen.wait_for("page 1 of 3 (image)")
         await screen.press("t")
         await screen.wait_for("alpha page")
         await screen.press("right")

@@ -33,7 +33,7 @@ async def test_the_model_switcher_shows_what_each_would_receive_and_switches(tmp
         await screen.press("enter")
         await screen.wait(lambda: screen.chat.model == "loom/spark")
         assert screen.chat.conversation is not None
-        assert (await screen.chat.conversation.info()).model == "loom/spark"
+        assert (await screen.chat.conversation.session.info()).model == "loom/spark"
 
 
 async def test_a_model_that_is_not_listed_can_be_typed(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ _THOUGHTS = ("thinking", "redacted_thinking")
 
 def anthropic(provider: str, name: str, request: JSON) -> Found:
     bedrock = provider == "bedrock-anthropic"
-    messages = request["messages"]
+    messages = [_with_blocks(message) for message in request["messages"]]
     yield from _claude_body(name, request, bedrock)
     yield from _claude_roles(messages)
     for message in messages:
@@ -40,6 +40,16 @@ def anthropic(provider: str, name: str, request: JSON) -> Found:
     yield from _claude_thinking(messages, request)
     yield from _claude_media(name, request, bedrock)
     yield from _claude_citations(messages)
+
+
+def _with_blocks(holder: JSON) -> JSON:
+    """A message or a result: a text stands for a list of one, and a result may have no content at all."""
+    content = holder.get("content")
+    if isinstance(content, str):
+        return {**holder, "content": [{"type": "text", "text": content}]}
+    if not isinstance(content, list):
+        return holder
+    return {**holder, "content": [_with_blocks(b) if b.get("type") == "tool_result" else b for b in content]}
 
 
 def _claude_body(name: str, request: JSON, bedrock: bool) -> Found:

@@ -73,13 +73,18 @@ def _chat_message(provider: str, message: JSON) -> Found:
             yield f"a {part['type']} stands in an assistant message"
         if part["type"] != "text" and role == "tool" and provider != "mistral":
             yield f"a {part['type']} stands in a tool message"
-        if part["type"] == "file" and not isinstance(part["file"].get("file_data"), Embedded):
+        if part["type"] == "file" and not _has_data(provider, part["file"]):
             yield "a file has no data"
     for call in message.get("tool_calls", []):
         if not legal_name(call["function"]["name"]):
             yield f"the name {call['function']['name']!r} is not legal"
         if not is_object(call["function"]["arguments"]):
             yield "a call's arguments are not the text of an object"
+
+
+def _has_data(provider: str, file: JSON) -> bool:
+    """OpenAI also takes the id of a file that was uploaded there."""
+    return isinstance(file.get("file_data"), Embedded) or (provider == "openai-chat" and not blank(file.get("file_id")))
 
 
 def _chat_media(request: JSON, types: tuple[str, ...], images: int) -> Found:

@@ -16,7 +16,16 @@ from wire.rules_common import (
     sized,
 )
 
-_GEMINI_AUDIO = ("audio/wav", "audio/mpeg", "audio/flac", "audio/ogg")
+_GEMINI_AUDIO = ("audio/wav", "audio/mpeg", "audio/flac", "audio/ogg", "audio/aac")
+_GEMINI_VIDEO = (
+    "video/mp4",
+    "video/webm",
+    "video/mpeg",
+    "video/3gpp",
+    "video/x-flv",
+    "video/quicktime",
+    "video/x-msvideo",
+)
 _GEMINI_IMAGES = ("image/png", "image/jpeg", "image/webp", "image/heic", "image/heif")
 
 
@@ -32,7 +41,7 @@ def gemini(provider: str, name: str, request: JSON) -> Found:
         yield from _gemini_parts(content, old)
     yield from _gemini_pairs(contents)
     for ref in (found.ref for found in embedded(request)):
-        if ref.media_type not in (*_GEMINI_IMAGES, *_GEMINI_AUDIO, PDF):
+        if ref.media_type not in (*_GEMINI_IMAGES, *_GEMINI_AUDIO, *_GEMINI_VIDEO, PDF):
             yield f"{ref.media_type} is not taken"
         if ref.media_type == PDF and ref.size_bytes > 50_000_000:
             yield "a PDF has more than 50 MB"

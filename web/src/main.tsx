@@ -6,7 +6,7 @@ import { App } from "./screens/App";
 import { config, connection, defaultModel, models, samples, sessionId, view } from "./state/app";
 import { keepDrafts } from "./state/composer";
 import { connect } from "./state/connection";
-import { watchBranches, watchTitle } from "./state/page_effects";
+import { watchBranches, watchComparison, watchTitle } from "./state/page_effects";
 import { watchPlan } from "./state/plan";
 import { loadSessions, onEnvelope, onSessionChange, refresh, report, route, sessionInAddress } from "./state/sessions";
 import { resendOutbox } from "./state/actions";
@@ -55,6 +55,7 @@ keepDrafts();
 watchPlan();
 watchTitle();
 watchBranches();
+watchComparison();
 addEventListener("hashchange", () => void route());
 // Offered by browsers on https and on localhost only.
 if ("serviceWorker" in navigator) addEventListener("load", () => void navigator.serviceWorker.register("/assets/sw.js", { scope: "/" }));

@@ -60,6 +60,8 @@ test("a joined envelope carries the last number of what it joins, and the next o
   assert.equal(second.live?.drafts[0]?.text, "seven joined and one");
 });
 
+type Partial = NonNullable<History["running"]>["partial"][number];
+
 test("a snapshot in mid-turn plus what follows equals having watched from the start", () => {
   const rest: SessionEvent[] = [
     { type: "text", data: { text: "!", index: 1 } },
@@ -73,7 +75,7 @@ test("a snapshot in mid-turn plus what follows equals having watched from the st
       messages: [said("n1", "root", "user", "hi")],
       head: "n1",
       seq: cut,
-      running: { turn: "t1", model: "loom/spark", partial: TURN.slice(2, cut).map((fact, at) => ({ ...fact, seq: at + 3, session: "S" })) },
+      running: { turn: "t1", model: "loom/spark", partial: TURN.slice(2, cut).map((fact, at) => ({ ...fact, data: { ...fact.data, type: fact.type } as Partial["data"], seq: at + 3, session: "S" })) },
     };
     const joined = play(openView("S", history, 0), [...TURN.slice(cut), ...rest]);
     assert.deepEqual(joined.messages.map((one) => [one.node, one.blocks]), watched.messages.map((one) => [one.node, one.blocks]));

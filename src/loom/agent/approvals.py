@@ -162,16 +162,20 @@ class Approvals:
         await self._require(call, about, is_gate=is_gate)
         return True
 
-    async def confirm(self, call: ToolCall, about: ApprovalSubject) -> None:
-        """The same where a word that was given earlier, by a rule or by "always", is not enough."""
+    async def confirm(self, call: ToolCall, about: ApprovalSubject, schema: dict[str, Any] | None = None) -> str:
+        """Ask where an earlier answer, by a rule or by "always", is not enough. Return what the user wrote with it;
+        `schema` describes the values that are asked for."""
         if self.decide(call.name, about) == "deny":
             raise _not_allowed(call)
-        await self._require(call, about, is_gate=False)
+        return await self._require(call, about, is_gate=False, schema=schema)
 
-    async def _require(self, call: ToolCall, about: ApprovalSubject, *, is_gate: bool) -> None:
-        answer, reason = await self._request(call, about, is_gate=is_gate)
+    async def _require(
+        self, call: ToolCall, about: ApprovalSubject, *, is_gate: bool, schema: dict[str, Any] | None = None
+    ) -> str:
+        answer, reason = await self._request(call, about, is_gate=is_gate, schema=schema)
         if answer == "deny":
             raise ToolError(f"the user denied it{f': {reason}' if reason else ''}")
+        return reason
 
     def decide(self, tool: str, about: ApprovalSubject) -> Action | None:
         """Return what the user's rules say of a call, under every name that its subjects go by."""
@@ -189,23 +193,27 @@ class Approvals:
         return decided
 
     def decide_subjects(self, tool: str, subjects: Collection[str]) -> Action | None:
-        """What the user's rules say: the strictest answer over all subjects."""
+        """Return what the user's rules say: the strictest answer over all subjects."""
         answers: list[Action | None] = [self._rule(tool, subject) for subject in subjects]
         return max(answers, key=lambda answer: _STRICTNESS[answer])
 
     def covers(self, gate: Action | None, tool: str, subjects: Collection[str]) -> bool:
-        """Whether a call that passed its gate by this answer needs no further word for these: a yes to a call that a
-        rule asks for holds for what the same rule says of its files, and never for what is denied."""
+        """Return whether a call that passed its gate by this answer needs no further word for these: a yes to a call
+        that a rule asks for holds for what the same rule says of its files, and never for what is denied."""
         return _STRICTNESS[self.decide_subjects(tool, subjects)] <= max(_STRICTNESS[gate], _STRICTNESS[None])
 
-    async def _request(self, call: ToolCall, about: ApprovalSubject, *, is_gate: bool) -> tuple[ApprovalVerdict, str]:
+    async def _request(
+        self, call: ToolCall, about: ApprovalSubject, *, is_gate: bool, schema: dict[str, Any] | None
+    ) -> tuple[ApprovalVerdict, str]:
         approval = (self.taken_up.pop(call.id, "") if is_gate else "") or secrets.token_hex(16)
         opened = OpenApproval(
             call=call.id, action=escape_controls(about.shown), pattern=escape_controls(about.pattern), is_gate=is_gate
         )
         with self._open_request(approval, opened) as waiting:
             await self._store(
-                ApprovalRequested(approval=approval, call=call, action=opened.action, pattern=opened.pattern)
+                ApprovalRequested(
+                    approval=approval, call=call, action=opened.action, pattern=opened.pattern, values=schema
+                )
             )
             answer, reason, by = await waiting
         if answer == "always":
@@ -275,7 +283,7 @@ def _not_allowed(call: ToolCall) -> ToolError:
 
 
 def subject_of(call: ToolCall, workspace: Path, declared: Collection[str] | None = None) -> ApprovalSubject:
-    """Every command that a command line runs, every path with where it really leads, every address.
+    """Return every command that a command line runs, every path with where it really leads, every address.
 
     All of the arguments where there is none of these, and besides them where one says more than its text, or is not
     `declared` by the tool: who knows what such an argument does? So no decoy takes the place of what a call is about.
@@ -303,8 +311,8 @@ def subject_of(call: ToolCall, workspace: Path, declared: Collection[str] | None
 def action_subject(
     call: ToolCall, workspace: Path, action: str, why: str, *, url: str = "", file: Path | None = None
 ) -> ApprovalSubject:
-    """What a tool itself asks for while it runs. An address that the call leads to is judged as if it were called by
-    itself; a file that is open, by its true place besides its names."""
+    """Return what a tool itself asks for while it runs. An address that the call leads to is judged as if it were
+    called by itself; a file that is open, by its true place besides its names."""
     plain = subject_of(call, workspace)
     subjects = (url,) if url else plain.subjects
     if file is not None:
@@ -347,7 +355,7 @@ def _places(path: str, workspace: Path) -> tuple[str, ...]:
 
 
 def _lines(arguments: dict[str, Any]) -> str:
-    """The arguments as a person reads them: texts as they are, everything else as JSON."""
+    """Return the arguments as a person reads them: texts as they are, everything else as JSON."""
     values = {name: value if isinstance(value, str) else _json(value) for name, value in arguments.items()}
     if len(values) == 1:
         return next(iter(values.values()))

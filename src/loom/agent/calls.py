@@ -18,7 +18,7 @@ from loom.agent.approvals import Action, Approvals, ApprovalSubject, action_subj
 from loom.agent.custom import expand_custom_blocks
 from loom.agent.gate import Allow, ApprovalRequest, Ask, Deny
 from loom.agent.hooks import ToolHooks
-from loom.agent.ingest import FileBytes, ingest
+from loom.agent.ingest import FileBytes, Prerender, ingest
 from loom.agent.results import TEXT_CAP_BYTES, blocks_of, data_of, error_of, fit_text, kept_text, kept_texts, with_kept
 from loom.compile.assemble import INTERRUPTED as CUT_OFF
 from loom.compile.ports import MediaAccess
@@ -53,6 +53,8 @@ class CallServices(msgspec.Struct, frozen=True, kw_only=True):
     workspace: Path
     media: MediaAccess
     limits: IntakeLimits
+    prerender: Prerender
+    """How pictures that tools return are rendered for the model."""
     approvals: Approvals
     emit: Callable[[Event], Awaitable[None]]
     emit_now: Callable[[Event], Awaitable[None]]
@@ -102,8 +104,8 @@ class CallContext:
         return [admitted.block, *(TextBlock(f"({notice})") for notice in admitted.notices)]
 
     async def read(self, path: Path) -> FileBytes:
-        """A file that a tool hands over: of the workspace, or one that it has just made in the folder for temporary
-        files. A model may have chosen the name, so everything else needs the user's word."""
+        """Return a file that a tool hands over: of the workspace, or one that it has just made in the folder for
+        temporary files. A model may have chosen the name, so everything else needs the user's word."""
         with open_file(self.workspace, str(path)) as opened:
             is_made = not opened.inside and opened.path.is_relative_to(_scratch())
             why = ""
@@ -117,13 +119,14 @@ class CallContext:
             return FileBytes(data, opened.path.name, str(opened.path))
 
     async def ingest_content(self, content: Content) -> list[ContentBlock]:
-        """Blocks whose bytes are in the store, and what there is to say about them. What has no name is called as the
-        tool that made it."""
+        """Return blocks whose bytes are in the store, and what there is to say about them. What has no name is called
+        as the tool that made it."""
         named = [
             Attachment(source=leaf, name=self._call.name) if isinstance(leaf, bytes) else leaf
             for leaf in flatten(expand_custom_blocks(content))
         ]
-        found = await ingest(named, self._services.media, limits=self.limits, read=self.read)
+        services = self._services
+        found = await ingest(named, services.media, limits=self.limits, read=self.read, prerender=services.prerender)
         return [*found.blocks, *(TextBlock(f"({notice})") for notice in found.notices)]
 
     async def inject(self, *content: Content) -> None:
@@ -149,8 +152,9 @@ class CallContext:
         subjects = {path_label(self._root, place) for place in places}
         return self.is_allowed or self._services.approvals.covers(self.gate, self._call.name, subjects)
 
-    async def confirm(self, action: str, *, why: str) -> None:
-        await self._services.approvals.confirm(self._call, action_subject(self._call, self.workspace, action, why))
+    async def confirm(self, action: str, *, why: str, schema: dict[str, Any] | None = None) -> str:
+        asked = action_subject(self._call, self.workspace, action, why)
+        return await self._services.approvals.confirm(self._call, asked, schema)
 
     async def media(self) -> Sequence[Media]:
         found: list[Media] = []
@@ -197,7 +201,7 @@ class CallContext:
 
 
 def _scratch() -> str:
-    """Where tools put temporary files."""
+    """Return where tools put temporary files."""
     return os.path.realpath(tempfile.gettempdir())
 
 
@@ -360,7 +364,7 @@ async def _describe_effect(call: ToolCall, found: Tool, workspace: Path, argumen
 
 
 def _describe_crash(call: ToolCall, error: BaseException) -> str:
-    """What a tool did not say well by itself; addresses of objects are left out."""
+    """Return what a tool did not say well by itself; addresses of objects are left out."""
     return _ADDRESS.sub("", f"{call.name} failed: {type(error).__name__}: {error}")
 
 

@@ -89,6 +89,8 @@ class TurnCheckpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     """Processes that ended during the current step."""
     is_handed_over: bool = False
     """Whether the last process stopped in good order."""
+    repeated_tokens: int = 0
+    """Tokens of requests that were sent once more after a restart, in all steps."""
 
     def waiting_calls(self, path: Sequence[Placed]) -> dict[str, str]:
         """Return the calls at the end of the path that have not begun because an approval is pending, with its id."""

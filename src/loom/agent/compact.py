@@ -3,6 +3,7 @@ stands for stays as a branch, and its media can still be called back."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Final
 
@@ -11,9 +12,10 @@ import msgspec
 from loom.agent.ports import SessionRecord
 from loom.compile.policy import Override, Placed, override_key
 from loom.compile.request import RequestInput
-from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, TextBlock, UnknownBlock
+from loom.content.blocks import ContentBlock, MediaBlock, TextBlock, UnknownBlock
 from loom.content.messages import Message, media_blocks, user
 from loom.errors import ContentError
+from loom.prompt import Receipt
 from loom.session import NewNode, SessionChange
 
 if TYPE_CHECKING:
@@ -24,6 +26,7 @@ INSTRUCTIONS: Final = (
     " decided and done; what is left to do; and every name, number, path and quotation that still matters. Say what"
     " images and documents showed where it matters. Write nothing but the summary."
 )
+_ROLE_NAMES: Final = {"user": "of the user", "assistant": "of the model", "tool": "of tools"}
 _COMPLETE: Final = ("end", "stop_sequence")
 _MAX_MEDIA: Final = 50
 """The newest media, which can be called back; the others are reached through the branch that was summarised."""
@@ -45,15 +48,18 @@ def pinned_blocks(path: Sequence[Placed], overrides: Mapping[str, Override]) -> 
     found: list[ContentBlock] = []
     for placed in path:
         for at, block in enumerate(placed.message.blocks):
-            is_content = isinstance(block, TextBlock | ImageBlock | DocumentBlock | AudioBlock)
+            is_content = isinstance(block, TextBlock | MediaBlock)
             if is_content and overrides.get(override_key(placed.id, at)) == "full":
                 found.append(block)
     return tuple(found)
 
 
-def is_due(tokens: int, window: int, threshold: float | None) -> bool:
-    """Return whether a request of this many tokens is to be summarised before the next message."""
-    return threshold is not None and tokens >= threshold * window
+def is_due(receipt: Receipt, threshold: float) -> bool:
+    """Return whether the conversation is to be summarised before the next message: its request fills too much of what a
+    request may hold, or turns had to be left out of it. The window less the room for the answer is what counts: a
+    request is trimmed to that, and so never fills the whole window."""
+    is_cut = any(row.kind == "text" and row.reason == "budget" and row.rendition == "omitted" for row in receipt.rows)
+    return is_cut or receipt.totals.tokens >= threshold * receipt.budgets.tokens
 
 
 async def summary_change(
@@ -85,6 +91,21 @@ async def summary_change(
     )
 
 
+def receipt_text(path: Sequence[Placed], answer: ModelAnswer, summary: Message, pinned: Sequence[ContentBlock]) -> str:
+    """Return the receipt of a summary: what was condensed, what was kept as it is, and where the rest is."""
+    roles = Counter(placed.message.role for placed in path)
+    counted = ", ".join(f"{roles[role]} {name}" for role, name in _ROLE_NAMES.items() if roles[role])
+    tokens = answer.prepared.receipt.totals.tokens if answer.prepared is not None else 0
+    media = sum(not isinstance(block, TextBlock) for block in summary.blocks) - sum(
+        not isinstance(block, TextBlock) for block in pinned
+    )
+    words = sum(len(block.text.split()) for block in summary.blocks[:1] if isinstance(block, TextBlock))
+    parts = [f"Condensed {len(path)} messages ({counted}; about {tokens:,} tokens) into a summary of {words} words"]
+    parts += [f"{len(pinned)} pinned blocks were kept as they are"] if pinned else []
+    parts += [f"{media} media can be looked at again"] if media else []
+    return "; ".join([*parts, "all messages stay as a branch, and `recall` searches them."])
+
+
 def media_overrides(node: str, message: Message, pinned: Sequence[ContentBlock]) -> dict[str, Override]:
     """Return the overrides that keep the media of a summary out of requests until they are called back, and pinned
     blocks in them."""
@@ -92,7 +113,7 @@ def media_overrides(node: str, message: Message, pinned: Sequence[ContentBlock])
     return {override_key(node, at): "full" if at >= first_pinned else "omitted" for at in range(1, len(message.blocks))}
 
 
-def _newest_media(path: Sequence[Placed]) -> list[ImageBlock | DocumentBlock | AudioBlock]:
+def _newest_media(path: Sequence[Placed]) -> list[MediaBlock]:
     """Each once, in the order in which they were shown last."""
     found = {block.media.digest: block for placed in path for block in media_blocks(placed.message.blocks)}
     return list(found.values())[-_MAX_MEDIA:]

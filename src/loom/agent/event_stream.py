@@ -9,6 +9,7 @@ from typing import Any, Self, TypeAlias
 import msgspec
 
 from loom.agent.failures import CONTINUE_HINT, error_of
+from loom.content.output_types import convert_output
 from loom.errors import LoomError
 from loom.events import Event, MessageStored, TextDelta, TurnFailed, TurnFinished
 from loom.session import Reply
@@ -78,9 +79,11 @@ class EventStream:
 class ReplyStream(EventStream):
     """The events of the turns that answer a message, their words (`text()`) and, at the end, the `reply`."""
 
-    def __init__(self, job: Job, make_reply: MakeReply) -> None:
+    def __init__(self, job: Job, make_reply: MakeReply, output: Any = None) -> None:
+        """`output` is the type of `Reply.output`."""
         super().__init__(job)
         self._make_reply = make_reply
+        self._output = output
         self._answers: list[MessageStored] = []
         self._replies: list[Reply] = []
         self._failure: LoomError | None = None
@@ -94,7 +97,9 @@ class ReplyStream(EventStream):
                 self._failure = error_of(event.code, event.text, event.hint)
             case TurnFinished():
                 try:
-                    self._replies.append(await self._make_reply(event, self._answers))
+                    made = await self._make_reply(event, self._answers)
+                    value = convert_output(made.output, self._output)
+                    self._replies.append(msgspec.structs.replace(made, output=value))
                 except LoomError as error:
                     self._failure = error
                 self._answers = []

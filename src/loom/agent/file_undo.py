@@ -5,35 +5,13 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Final
 
-import msgspec
-
 from loom.compile.policy import Placed
 from loom.errors import NotFound
-from loom.tools.undo import FileChange, file_changes
+from loom.tools.undo import file_changes
+from loom.work_types import ChangedStep
 
 UNDONE: Final = "undone"
 """The setting of a session that holds the nodes whose changes were undone."""
-
-
-class ChangedStep(msgspec.Struct, frozen=True, kw_only=True):
-    """A step that changed files. Steps are counted from 1 along the path."""
-
-    step: int
-    node: str
-    """The message that holds the results of its calls."""
-    changes: tuple[FileChange, ...]
-    is_undone: bool = False
-
-
-class ChangeList(msgspec.Struct, frozen=True):
-    steps: tuple[ChangedStep, ...]
-
-
-class UndoReport(msgspec.Struct, frozen=True, kw_only=True):
-    """What became of each file, in sentences, and the steps that are undone now."""
-
-    steps: tuple[int, ...]
-    files: tuple[str, ...]
 
 
 def changed_steps(path: Sequence[Placed], undone: Collection[str]) -> tuple[ChangedStep, ...]:

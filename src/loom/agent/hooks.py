@@ -1,4 +1,4 @@
-"""Hooks: programs of the user that run before and after tool calls."""
+"""Hooks: programs of the user that run before and after tool calls, turns and summaries."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ import asyncio
 import contextlib
 import os
 import tempfile
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
@@ -22,6 +22,7 @@ REFUSES: Final = 2
 """The exit code that refuses a call, or that shows the model what was printed."""
 MAX_OUTPUT_BYTES: Final = 10_000
 
+HookMoment: TypeAlias = Literal["turn_start", "turn_end", "before_compact", "after_compact"]
 HookNotice: TypeAlias = Callable[[str], Awaitable[None]]
 
 
@@ -36,16 +37,25 @@ class HookProgram(msgspec.Struct, frozen=True, kw_only=True):
 class ToolHooks(msgspec.Struct, frozen=True, kw_only=True):
     before: tuple[HookProgram, ...] = ()
     after: tuple[HookProgram, ...] = ()
+    moments: Mapping[HookMoment, tuple[HookProgram, ...]] = msgspec.field(
+        default_factory=dict["HookMoment", tuple["HookProgram", ...]]
+    )
+
+    async def run_moment(self, moment: HookMoment, facts: Mapping[str, Any], notice: HookNotice) -> str:
+        """Run the hooks of a turn or of a summary; `facts` are `session_id`, `cwd` and what else is known. Return what
+        those printed that ended with `REFUSES`."""
+        given = {"hook_event_name": moment, **facts}
+        return await _run(self.moments.get(moment, ()), "", given, notice)
 
     async def run_before(self, call: ToolCall, workspace: Path, session_id: str, notice: HookNotice) -> None:
         """Run the hooks for a call that is about to run; raise ToolError if one of them refuses it."""
-        refused = await _run(self.before, call, _input("before_tool", call, workspace, session_id), notice)
+        refused = await _run(self.before, call.name, _input("before_tool", call, workspace, session_id), notice)
         if refused:
             raise ToolError(f"a hook of the user refused this call: {refused}")
 
     async def run_after(self, call: ToolCall, workspace: Path, session_id: str, notice: HookNotice) -> str:
         """Run the hooks for a call that has succeeded; return what the model should read."""
-        return await _run(self.after, call, _input("after_tool", call, workspace, session_id), notice)
+        return await _run(self.after, call.name, _input("after_tool", call, workspace, session_id), notice)
 
 
 def _input(event: str, call: ToolCall, workspace: Path, session_id: str) -> dict[str, Any]:
@@ -58,12 +68,12 @@ def _input(event: str, call: ToolCall, workspace: Path, session_id: str) -> dict
     }
 
 
-async def _run(hooks: Sequence[HookProgram], call: ToolCall, given: dict[str, Any], notice: HookNotice) -> str:
+async def _run(hooks: Sequence[HookProgram], tool: str, given: dict[str, Any], notice: HookNotice) -> str:
     """Return what the hooks that ended with `REFUSES` printed; one that fails in another way is only shown."""
     workspace = Path(given["cwd"])
     said: list[str] = []
     for hook in hooks:
-        if not fnmatchcase(call.name, hook.tool):
+        if not fnmatchcase(tool, hook.tool):
             continue
         code, printed = await _run_program(hook, given, workspace)
         if code == REFUSES:

@@ -3,25 +3,31 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import TypeAlias
+from typing import Protocol, TypeAlias
 
 import msgspec
 
 from loom.agent.custom import expand_custom_blocks
 from loom.compile.ports import MediaWriter
-from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, TextBlock, UnknownBlock, clean_text
-from loom.content.inputs import Attachment, Content, flatten
-from loom.errors import ContentError, Unsupported
+from loom.content.blocks import (
+    AudioBlock,
+    ContentBlock,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    UnknownBlock,
+    VideoBlock,
+    clean_text,
+)
+from loom.content.inputs import Attachment, Content, Ingested, flatten
+from loom.content.recipes import Fit, Recipe, Rendered
+from loom.errors import ContentError, StoreError, Unsupported
 from loom.formats.facts import IntakeLimits
 from loom.formats.intake import Accepted, accept
 from loom.tools.workspace import open_file, read_whole
-
-
-class Ingested(msgspec.Struct, frozen=True):
-    blocks: tuple[ContentBlock, ...]
-    notices: tuple[str, ...]
 
 
 class FileBytes(msgspec.Struct, frozen=True):
@@ -38,6 +44,19 @@ Fetch: TypeAlias = Callable[[str], Awaitable[Attachment]]
 """How an address becomes bytes."""
 
 
+class KeepRendition(Protocol):
+    """Puts a rendition into the cache of derived bytes."""
+
+    async def __call__(self, digest: str, recipe: Recipe, rendered: Rendered, *, is_original: bool) -> object: ...
+
+
+class Prerender(msgspec.Struct, frozen=True):
+    """Renditions that the next request will need: pictures are rendered while they are decoded for the check."""
+
+    recipes: tuple[Fit, ...]
+    keep: KeepRendition
+
+
 async def ingest(
     content: Content,
     shelf: MediaWriter,
@@ -45,15 +64,18 @@ async def ingest(
     limits: IntakeLimits = IntakeLimits(),
     read: ReadFile | None = None,
     fetch: Fetch | None = None,
+    prerender: Prerender | None = None,
 ) -> Ingested:
-    """Every leaf in order. All of it is understood before any of it is stored, so a bad file leaves nothing behind.
+    """Return every leaf in order. All of it is understood before any of it is stored, so a bad file leaves nothing
+    behind.
 
     Without `read`, paths are the user's own, taken from the working directory; without `fetch`, addresses are refused.
     """
     blocks: list[ContentBlock] = []
     notices: list[str] = []
-    kept: list[bytes] = []
+    kept: list[Accepted] = []
     known: list[str] = []
+    recipes = prerender.recipes if prerender is not None else ()
     for leaf in flatten(expand_custom_blocks(content)):
         match leaf:
             case str():
@@ -63,7 +85,7 @@ async def ingest(
             case TextBlock() | UnknownBlock():
                 blocks.append(leaf)
                 continue
-            case ImageBlock() | DocumentBlock() | AudioBlock():
+            case ImageBlock() | DocumentBlock() | AudioBlock() | VideoBlock():
                 blocks.append(leaf)
                 known.append(leaf.media.digest)
                 continue
@@ -71,21 +93,34 @@ async def ingest(
                 attachment = Attachment(source=leaf)
             case Attachment():
                 attachment = leaf
-        admitted = await _accept(attachment, limits, read or read_own_file(limits), fetch)
+        admitted = await _accept(attachment, limits, read or read_own_file(limits), fetch, recipes)
         blocks.append(admitted.block)
         notices.extend(admitted.notices)
-        if admitted.data is not None:
-            kept.append(admitted.data)
+        kept.append(admitted)
     if not blocks:
         raise ContentError("the message is empty: give text, a file or a block")
-    for data in kept:
-        await shelf.put(data)
+    for admitted in kept:
+        await _keep(admitted, shelf, prerender)
     for digest in dict.fromkeys(known):
         await shelf.refresh(digest)
     return Ingested(tuple(blocks), tuple(notices))
 
 
-async def _accept(attachment: Attachment, limits: IntakeLimits, read: ReadFile, fetch: Fetch | None) -> Accepted:
+async def _keep(accepted: Accepted, shelf: MediaWriter, prerender: Prerender | None) -> None:
+    block, data = accepted.block, accepted.data
+    if data is None or isinstance(block, TextBlock | UnknownBlock):
+        return
+    digest = await shelf.put(data, block.media.digest)
+    if prerender is None:
+        return
+    for made in accepted.renditions:
+        with contextlib.suppress(StoreError):  # it is made again when a request needs it
+            await prerender.keep(digest, made.recipe, made.rendered, is_original=made.rendered.data is data)
+
+
+async def _accept(
+    attachment: Attachment, limits: IntakeLimits, read: ReadFile, fetch: Fetch | None, recipes: tuple[Fit, ...]
+) -> Accepted:
     source, origin = attachment.source, ""
     name = attachment.name
     if isinstance(source, str):
@@ -110,6 +145,7 @@ async def _accept(attachment: Attachment, limits: IntakeLimits, read: ReadFile, 
         detail=attachment.detail,
         pages=attachment.pages,
         limits=limits,
+        recipes=recipes,
     )
 
 

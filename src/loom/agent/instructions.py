@@ -40,8 +40,8 @@ class Instructions(msgspec.Struct, frozen=True):
 
 
 def with_instructions(system: str, files: Sequence[InstructionFile]) -> str:
-    """The system prompt with what the files say behind it; the last ones are the nearest, and come first when there is
-    not room for all."""
+    """Return the system prompt with what the files say behind it; the last ones are the nearest, and come first when
+    there is not room for all."""
     shown: list[str] = []
     room = MAX_BYTES
     for file in reversed(files):
@@ -93,7 +93,7 @@ def _folders(workspace: Path, own_folder: Path | None) -> Iterator[tuple[Path, P
 
 
 def _read(root: Path, path: Path) -> tuple[str, str]:
-    """The text, and what there is to say about it."""
+    """Return the text, and what there is to say about it."""
     name = visible_name(path.name)
     try:
         with open_file(root, str(path)) as opened:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Literal, Protocol
 
 import msgspec
@@ -78,7 +79,11 @@ class SessionRecord(Protocol):
         ...
 
     async def append_events(self, events: Sequence[Event]) -> int:
-        """Append events to the log; return the number of the last."""
+        """Append events of a turn to the log; return the number of the last. Requires the lease."""
+        ...
+
+    async def announce(self, events: Sequence[Event]) -> int:
+        """Append events that belong to no turn; no lease is needed, and one that is lost meanwhile does not matter."""
         ...
 
     async def question(self, node: str | None) -> str:
@@ -86,6 +91,10 @@ class SessionRecord(Protocol):
         ...
 
     async def parent(self, node: str) -> str: ...
+
+    async def model(self) -> str:
+        """Return the name of the session's model."""
+        ...
 
     async def check_kept(self, node: str) -> None:
         """Raise `NotFound` if a node is not part of this session."""
@@ -95,10 +104,6 @@ class SessionRecord(Protocol):
 
     async def set_options(self, options: Mapping[str, Any]) -> None:
         """Replace the options that the session sets for its messages."""
-        ...
-
-    async def set_overrides(self, changes: Mapping[str, Override]) -> None:
-        """Choose renditions for these blocks besides those that were chosen before."""
         ...
 
     async def has_ended(self, turn: str) -> bool:
@@ -115,6 +120,11 @@ class SessionRecord(Protocol):
 
     @property
     def has_lease(self) -> bool: ...
+
+    def wait_for_store(self) -> AbstractContextManager[None]:
+        """Inside, and in tasks that are started inside, a store that cannot be reached is waited for, until the lease
+        would be lost."""
+        ...
 
     async def acquire(self) -> bool:
         """Acquire the session's lease; return False while another live process holds it."""

@@ -23,11 +23,14 @@ _REASONING: Final = re.compile(
 )
 _KINDS: Final = {
     "audio/": re.compile(r"audio|speech", re.IGNORECASE),
+    "video/": re.compile(r"video", re.IGNORECASE),
     "image/": re.compile(r"image|vision|mmproj|multimodal|multi-modal|picture", re.IGNORECASE),
     PDF: re.compile(r"pdf|document|file", re.IGNORECASE),
     "tools": re.compile(r"\btools?\b|function.?call", re.IGNORECASE),
 }
-_KIND_NAMES: Final = {"image/": "images", "audio/": "audio", PDF: "PDF", "tools": "tools"}
+_KIND_NAMES: Final = {"image/": "images", "audio/": "audio", "video/": "video", PDF: "PDF", "tools": "tools"}
+_REFUSED_HISTORY: Final = (400, 422, None)
+"""Statuses by which a server refuses what it was sent."""
 _SMALLER: Final = 0.6
 _SHRINKS: Final = 3
 _MAX_RECOVERIES: Final = 12
@@ -51,6 +54,8 @@ def recover(request: RequestInput, prepared: Prepared, error: ProviderError, tri
     if len(tried) >= _MAX_RECOVERIES:
         return None
     reference = request.model.reference
+    if (found := _without_client_body(request, prepared.prompt, error)) is not None:
+        return found
     match error:
         case MediaRefused():
             return _quarantine(request, prepared.prompt, error, tried)
@@ -69,9 +74,47 @@ def recover(request: RequestInput, prepared: Prepared, error: ProviderError, tri
         case Refused() if request.limits.takes_thinking_back and _REASONING.search(error.message):
             limits = msgspec.structs.replace(request.limits, takes_thinking_back=False)
             notice = f"{reference} did not accept its old reasoning back; it is left out"
+        case Refused() if error.status in _REFUSED_HISTORY:
+            return _rewrite_history(request, prepared, error)
         case _:
             return None
     return Recovery(request=msgspec.structs.replace(request, limits=limits), notice=notice)
+
+
+# A history -----------------------------------------------------------------------------------------------------------
+
+
+def _rewrite_history(request: RequestInput, prepared: Prepared, error: ProviderError) -> Recovery | None:
+    """Compile what went out as it came; then, as the last resort, show old calls and their results as text: a server
+    may demand with them what this conversation does not hold, and would refuse it on every turn."""
+    reference, limits, path = request.model.reference, request.limits, request.full_path
+    calls = [at for at, placed in enumerate(path) if placed.message.calls]
+    if prepared.prompt.body is not None or any(message.form is not None for message in prepared.prompt.messages):
+        limits = msgspec.structs.replace(limits, takes_forms=False)
+        notice = f"{reference} refused the request as it came ({_provider_message(error)}); it is compiled instead"
+    elif calls and calls[-1] >= limits.calls_as_text_before and request.model.capabilities.tools and limits.takes_tools:
+        limits = msgspec.structs.replace(limits, calls_as_text_before=len(path))
+        notice = (
+            f"{reference} refused the history ({_provider_message(error)}); "
+            "its tool calls and results are sent as text from now on"
+        )
+    else:
+        return None
+    return Recovery(request=msgspec.structs.replace(request, limits=limits), notice=notice)
+
+
+def _without_client_body(request: RequestInput, prompt: Prompt, error: ProviderError) -> Recovery | None:
+    """A gateway client's own request that is refused is compiled: first its conversation, then all of it."""
+    body = prompt.client_body
+    is_refusal = isinstance(error, Refused | MediaRefused | CapabilityMissing | TooManyBytes | ContextOverflow)
+    if body is None or not is_refusal or (not body.is_whole and not isinstance(error, Refused)):
+        return None
+    limits = msgspec.structs.replace(request.limits, client_body="frame" if body.is_whole else "none")
+    said = _provider_message(error)
+    return Recovery(
+        request=msgspec.structs.replace(request, limits=limits),
+        notice=f"{request.model.reference} refused the request as its client wrote it ({said}); it was compiled",
+    )
 
 
 # A medium ------------------------------------------------------------------------------------------------------------

@@ -20,6 +20,7 @@ from loom.content.blocks import (
     TextBlock,
     ToolResult,
     UnknownBlock,
+    VideoBlock,
     clean_text,
 )
 from loom.content.inputs import Attachment
@@ -46,7 +47,7 @@ async def blocks_of(value: Any, attach: Attach) -> list[ContentBlock]:
             return []
         case str():
             return [TextBlock(clean_text(value))] if value.strip() else []
-        case TextBlock() | ImageBlock() | DocumentBlock() | AudioBlock() | UnknownBlock():
+        case TextBlock() | ImageBlock() | DocumentBlock() | AudioBlock() | VideoBlock() | UnknownBlock():
             return [value]
         case ToolResult():
             return list(value.blocks)
@@ -65,9 +66,7 @@ async def blocks_of(value: Any, attach: Attach) -> list[ContentBlock]:
 
 
 def _is_content(item: Any) -> bool:
-    content = (
-        bytes | Path | Attachment | TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ToolResult
-    )
+    content = bytes | Path | Attachment | ContentBlock | ToolResult
     return isinstance(item, content) or is_custom(item) or hasattr(item, "save") or hasattr(item, "savefig")
 
 
@@ -79,7 +78,7 @@ async def _attach_value(value: bytes | Path | Attachment, attach: Attach) -> lis
 
 
 def _picture(value: Any) -> bytes | None:
-    """A Pillow image or a figure: whatever can save itself as PNG. Colours that PNG does not know become RGB."""
+    """Return a Pillow image or a figure: whatever can save itself as PNG. Colours that PNG does not know become RGB."""
     save = getattr(value, "save", None) or getattr(value, "savefig", None)
     if not callable(save):
         return None
@@ -164,7 +163,7 @@ def _cut(text: str, most_bytes: int, whole: str, lines_before: int, kept: Media 
 
 
 def with_kept(data: Any, kept: Media | None) -> Any:
-    """What interfaces get about a truncated text; `look` finds it there again. A tool cannot say this itself."""
+    """Return what interfaces get about a truncated text; `look` finds it there again. A tool cannot say this itself."""
     if isinstance(data, dict):
         data = {key: value for key, value in cast("dict[str, Any]", data).items() if key != _KEPT}
     if kept is None:
@@ -174,7 +173,7 @@ def with_kept(data: Any, kept: Media | None) -> Any:
 
 
 def kept_texts(message: Message) -> Iterator[Media]:
-    """The whole texts of results that were cut."""
+    """Yield the whole texts of results that were cut."""
     for result in message.results:
         match result.data:
             case {"kept": {"digest": str(digest), "size_bytes": int(size)}} if is_digest(digest):
@@ -188,7 +187,7 @@ def kept_text(digest: str, size_bytes: int, tool: str) -> Media:
 
 
 def data_of(value: Any) -> Any:
-    """What a tool meant for faces only: the `data` of a ToolResult that it built itself."""
+    """Return what a tool meant for interfaces only: the `data` of a ToolResult that it built itself."""
     return value.data if isinstance(value, ToolResult) else None
 
 

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Collection, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Literal, TypeAlias
 
 import msgspec
@@ -11,12 +12,14 @@ import msgspec
 from loom.agent.approvals import Rule
 from loom.agent.gate import Approve
 from loom.agent.hooks import ToolHooks
-from loom.agent.ingest import Fetch
+from loom.agent.ingest import Fetch, KeepRendition, Prerender
 from loom.agent.sink import WriteBatching
 from loom.agent.steps import Steps
+from loom.compile.limits import full_image, image_formats
 from loom.compile.policy import Policy
 from loom.compile.ports import MediaAccess, Provider
 from loom.compile.request import RequestOptions, Settle
+from loom.content.inputs import Content
 from loom.errors import ProviderError
 from loom.formats.facts import IntakeLimits
 from loom.models import Model, Usage
@@ -41,6 +44,15 @@ class TurnLimits(msgspec.Struct, frozen=True, kw_only=True):
     """Of one answer; a model that goes on is stopped there."""
 
 
+class TurnCounters(msgspec.Struct):
+    """Counts since the process started."""
+
+    continued: int = 0
+    """Turns that were taken up after a restart."""
+    repeated_tokens: int = 0
+    """Tokens, by our estimate, of requests that were sent once more for it, and are paid twice."""
+
+
 class SessionLock:
     """What all objects of one session in this process share: one of them runs a turn at a time."""
 
@@ -63,6 +75,7 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     after_crash: AfterCrash
     steps: Steps
     batching: WriteBatching
+    counters: TurnCounters
     tool_output_bytes: int
     compact_at: float | None
     """The part of the window that a request may fill before the conversation is summarised; None: never."""
@@ -73,6 +86,9 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     rule: Rule
     approve: Approve | None
     """Decides on every call instead of rules and people."""
+    keep_rendition: KeepRendition
+    known_model: Callable[[str], Model]
+    """Returns the model with what the catalogue and the settings say, without asking its endpoint."""
     resolve_model: Callable[[str], Awaitable[Model]]
     """Returns the model with everything that is known of it."""
     sampling: Callable[[Model], Sampling]
@@ -84,7 +100,11 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     forget_files: Callable[[Model, Collection[str]], Awaitable[None]]
     """Forgets uploaded files that their provider no longer has."""
     price: Callable[[Model, Usage], float | None]
+    check_budget: Callable[[str], Awaitable[None]]
+    """Raises `BudgetSpent` if a session may not begin another turn."""
     fetch: Fetch
+    expand: Callable[[Sequence[Content], Path], Awaitable[list[Content]]]
+    """Returns the content of a message with what its slash command and its mentions stand for."""
     wait_tools: Callable[[], Awaitable[None]]
     """Waits until the tools of MCP servers are known."""
     lock: Callable[[str], SessionLock]
@@ -92,9 +112,21 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     background: Callable[[str], BackgroundProcesses]
     """Returns the background processes of a session."""
 
-    def select_tools(self, names: Collection[str] | None) -> Mapping[str, Tool]:
-        """Return the tools that may be called; None means all."""
-        return self.tools if names is None else {name: it for name, it in self.tools.items() if name in names}
+    unused_tools: Callable[[Path], frozenset[str]]
+    """Returns the tools that have no use in a workspace. It reads files."""
+
+    def select_tools(self, names: Collection[str] | None, unused: Collection[str] = ()) -> Mapping[str, Tool]:
+        """Return the tools that may be called; None means all. Those that are `unused` are left out."""
+        if names is None and not any(name in self.tools for name in unused):
+            return self.tools
+        chosen = self.tools if names is None else names
+        return {name: it for name, it in self.tools.items() if name in chosen and name not in unused}
+
+    def prerender(self, model: Model) -> Prerender:
+        """Return how pictures for `model` are rendered while they are taken in."""
+        accepts = model.capabilities.accepts
+        recipes = (full_image(model, self.policy, accepts),) if image_formats(accepts) else ()
+        return Prerender(recipes, self.keep_rendition)
 
     def request_options(self, model: Model, tools: Mapping[str, Tool]) -> RequestOptions:
         """Return what the user's settings say about requests to `model`."""

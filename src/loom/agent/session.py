@@ -6,10 +6,12 @@ One turn at a time, whichever process runs it; messages that arrive meanwhile ar
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from functools import partial
-from typing import Final, Literal
+from pathlib import Path
+from typing import Any, Final, Literal, Unpack
 
 import msgspec
 
@@ -25,21 +27,22 @@ from loom.agent.checkpoint import (
 )
 from loom.agent.custom import expand_custom_blocks
 from loom.agent.event_stream import EventStream, ReplyStream
-from loom.agent.file_undo import UNDONE, ChangedStep, UndoReport, changed_steps, steps_to_undo, undo_text
-from loom.agent.ingest import Ingested, ingest
+from loom.agent.file_undo import UNDONE, changed_steps, steps_to_undo, undo_text
+from loom.agent.ingest import Prerender, ingest
 from loom.agent.output import read_output
-from loom.agent.ports import Completion, SessionRecord
+from loom.agent.plan_mode import is_planning, plan_tools
+from loom.agent.ports import Command, Completion, SessionRecord
 from loom.agent.services import Services
-from loom.agent.tracked_files import TrackedFiles, mentions
+from loom.agent.tracked_files import PUNCTUATION, TrackedFiles, mentions, split_pages
 from loom.agent.turn import Turn, workspace_of
 from loom.agent.turn_start import begin_turn, close_left_turn
 from loom.compile.policy import Override, overrides_of
 from loom.compile.request import NextRequest, SettleMode, Snapshot, next_request
 from loom.content.blocks import Block, TextBlock
-from loom.content.inputs import Content, flatten
+from loom.content.inputs import Attachment, Content, Ingested, flatten
 from loom.content.json_values import as_json
-from loom.content.messages import Message, user
-from loom.errors import ApprovalGone, Conflict, ContentError, LoomError, NotFound
+from loom.content.messages import Message, media_blocks, user
+from loom.errors import ApprovalGone, Conflict, ContentError, LoomError, NotFound, ToolError
 from loom.events import (
     ApprovalRequested,
     Event,
@@ -50,10 +53,22 @@ from loom.events import (
 )
 from loom.prompt import Receipt
 from loom.sampling import Choices, Sampling, sampling_of
-from loom.session import NewNode, Options, Queued, Reply, SessionChange
+from loom.session import (
+    AnswerKeywords,
+    MessageKeywords,
+    NewNode,
+    Options,
+    Queued,
+    Reply,
+    SessionChange,
+    options_of,
+    with_models,
+)
 from loom.tools.background import BackgroundProcess
-from loom.tools.todos import Todo, current_todos
+from loom.tools.base import Tool
+from loom.tools.todos import current_todos
 from loom.tools.undo import restore
+from loom.work_types import ChangedStep, Todo, UndoReport
 
 HEARTBEAT_SECONDS: Final = 1.0
 _FIRST_WAIT_SECONDS: Final = 0.02
@@ -86,6 +101,8 @@ class SessionTurns:
         self._tracked: list[str] = []
         self._is_draining = False
         self._last: Turn | None = None
+        self._early_answers: list[Command] = []
+        """Answers to approvals that were received before the turn that waits for them was taken up."""
 
     @property
     def id(self) -> str:
@@ -93,28 +110,20 @@ class SessionTurns:
 
     # Send ------------------------------------------------------------------------------------------------------------
 
-    def stream(
-        self,
-        *content: Content,
-        model: str = "",
-        parent: str | None = None,
-        n: int = 1,
-        thinking: str = "",
-        options: Choices = None,
-    ) -> ReplyStream:
+    def stream(self, *content: Content, **how: Unpack[MessageKeywords]) -> ReplyStream:
         """Send a message and iterate the events of its turn (`text()`: its words; at the end, `reply`); leaving early
         cancels it. While another turn runs, here or in another process, the message waits.
 
-        `model` answers this once; `parent` is the node to answer below; each of `n` answers is a turn of its own.
-        `thinking` and `options` say how to answer this message, where that differs from the session and the settings.
         A turn that another process left is continued first; what it waits for (`approvals`) is then denied.
         """
-        wanted = self._options(model, parent, n, sampling_of(options, thinking=thinking))
-        return self._stream(content, wanted, shows_left_turn=True)
+        wanted = options_of(**how, tools=self._tools)
+        return self._stream(content, wanted, how.get("output"), shows_left_turn=True)
 
-    def _stream(self, content: Sequence[Content], options: Options, *, shows_left_turn: bool) -> ReplyStream:
+    def _stream(
+        self, content: Sequence[Content], options: Options, output: Any, *, shows_left_turn: bool
+    ) -> ReplyStream:
         async def job(show: Show) -> None:
-            message, mentioned, notices = await self._ingest(content)
+            message, mentioned, notices = await self._ingest(content, options.model)
             request = NewMessage(
                 message=message,
                 model=options.model,
@@ -127,20 +136,18 @@ class SessionTurns:
             show_left = show if shows_left_turn else _show_nothing
             await self._run_when_free(request, options.n, show, message, show_left)
 
-        return ReplyStream(job, self._reply)
+        return ReplyStream(job, self._reply, output)
 
-    def regenerate(
-        self, node: str | None = None, *, model: str = "", n: int = 1, thinking: str = "", options: Choices = None
-    ) -> ReplyStream:
+    def regenerate(self, node: str | None = None, **how: Unpack[AnswerKeywords]) -> ReplyStream:
         """Answer the question above `node` (None: the last question) once more, beside the answers that are there."""
-        wanted = self._options(model, node, n, sampling_of(options, thinking=thinking))
+        wanted = options_of(**how, parent=node, tools=self._tools)
 
         async def job(show: Show) -> None:
             question = await self._record.question(node)
-            request = Regenerate(node=question, model=model, tools=wanted.tools, sampling=wanted.sampling)
-            await self._run_when_free(request, n, show)
+            request = Regenerate(node=question, model=wanted.model, tools=wanted.tools, sampling=wanted.sampling)
+            await self._run_when_free(request, wanted.n, show)
 
-        return ReplyStream(job, self._reply)
+        return ReplyStream(job, self._reply, how.get("output"))
 
     again = regenerate
     """The old name of `regenerate`."""
@@ -150,25 +157,19 @@ class SessionTurns:
         media are kept and can be looked at again."""
         return EventStream(lambda show: self._run_when_free(Compact(model=model), 1, show))
 
-    async def send(
-        self,
-        *content: Content,
-        model: str = "",
-        parent: str | None = None,
-        n: int = 1,
-        thinking: str = "",
-        options: Choices = None,
-    ) -> Reply:
+    async def send(self, *content: Content, **how: Unpack[MessageKeywords]) -> Reply:
         """The same as `stream`, folded into a reply; a turn that fails raises its error. Of `n` answers the last is
         returned, with the others as its `siblings`."""
-        wanted = self._options(model, parent, n, sampling_of(options, thinking=thinking))
-        return await self._stream(content, wanted, shows_left_turn=False).finish()
+        wanted = options_of(**how, tools=self._tools)
+        return await self._stream(content, wanted, how.get("output"), shows_left_turn=False).finish()
 
     async def _reply(self, finished: TurnFinished, answers: Sequence[MessageStored]) -> Reply:
         turn = self._last
         if not answers or turn is None or turn.receipt is None:
             raise LoomError(f"the model gave an empty answer (stop: {finished.stop})", hint="Ask again.")
         message = join_answers([answer.message for answer in answers])
+        with self._record.wait_for_store():
+            parent = await self._record.parent(turn.question)
         return Reply(
             node=answers[-1].node,
             message=message,
@@ -176,80 +177,81 @@ class SessionTurns:
             usage=finished.usage,
             stop=finished.stop,
             receipt=turn.receipt,
-            parent=await self._record.parent(turn.question),
+            parent=parent,
         )
 
-    def _options(self, model: str, parent: str | None, n: int, sampling: Sampling) -> Options:
-        if n < 1:
-            raise ContentError(f"a message gets one answer or more, not {n}")
-        return Options(model=model, parent=parent or "", n=n, tools=self._tools, sampling=sampling)
-
-    async def _ingest(self, content: Sequence[Content]) -> tuple[Message, tuple[str, ...], tuple[str, ...]]:
+    async def _ingest(self, content: Sequence[Content], model: str) -> tuple[Message, tuple[str, ...], tuple[str, ...]]:
         """Return the message, the files that its text mentions, and notices about its attachments."""
-        said = expand_custom_blocks(list(content))
-        found = await self._store_content(said)
+        said = await self._expand(content)
+        found = await self._store_content(said, model)
         leaves = [leaf.text if isinstance(leaf, TextBlock) else leaf for leaf in flatten(said)]
         words = "\n".join(leaf for leaf in leaves if isinstance(leaf, str))
         tracked, self._tracked = self._tracked, []
-        return Message("user", found.blocks), (*tracked, *mentions(words)), found.notices
+        attached = [block.media.source for block in media_blocks(found.blocks)]
+        named = [name for name in mentions(words) if not _is_attached(name, attached)]
+        return Message("user", found.blocks), (*tracked, *named), found.notices
 
-    async def _store_content(self, content: Content) -> Ingested:
-        return await ingest(content, self._services.media, limits=self._services.limits, fetch=self._services.fetch)
+    async def _store_content(self, content: Content, model: str) -> Ingested:
+        services = self._services
+        prerender: Prerender | None = None
+        if any(isinstance(leaf, Path | bytes | Attachment) for leaf in flatten(content)):
+            with suppress(LoomError):  # the turn says what is wrong with the model
+                prerender = services.prerender(services.known_model(model or await self._record.model()))
+        return await ingest(content, services.media, limits=services.limits, fetch=services.fetch, prerender=prerender)
 
-    async def draft_of(self, content: Sequence[Content]) -> tuple[Message, ...]:
+    async def draft_of(self, content: Sequence[Content], model: str = "") -> tuple[Message, ...]:
         """Return the message that `content` would be, for a preview; none if it is empty."""
         if not content:
             return ()
-        return (Message("user", (await self._store_content(expand_custom_blocks(list(content)))).blocks),)
+        return (Message("user", (await self._store_content(await self._expand(content), model)).blocks),)
+
+    async def _expand(self, content: Sequence[Content]) -> list[Content]:
+        """Return the content with what its slash command and its mentions stand for."""
+        said: list[Content] = list(flatten(expand_custom_blocks(list(content))))
+        texts = [
+            leaf.text if isinstance(leaf, TextBlock) else leaf for leaf in said if isinstance(leaf, str | TextBlock)
+        ]
+        if not any(text.startswith("/") or "@" in text for text in texts):
+            return said
+        return await self._services.expand(said, workspace_of(await self._record.snapshot()))
+
+    async def _offered_tools(self, snapshot: Snapshot) -> Mapping[str, Tool]:
+        unused = await asyncio.to_thread(self._services.unused_tools, workspace_of(snapshot))
+        found = self._services.select_tools(self._tools, unused)
+        return plan_tools(found) if is_planning(snapshot.settings) else found
 
     # Queue -----------------------------------------------------------------------------------------------------------
 
     async def post(
-        self,
-        *content: Content,
-        key: str = "",
-        model: str = "",
-        parent: str | None = None,
-        n: int = 1,
-        thinking: str = "",
-        options: Choices = None,
+        self, *content: Content, key: str = "", models: Sequence[str] = (), **how: Unpack[MessageKeywords]
     ) -> Queued:
         """Queue a message until `work`, here or in another process, runs it. It is on disk when this returns.
 
         The same `key` again returns the first one (`is_new` False), also after it was answered.
         """
-        wanted = self._options(model, parent, n, sampling_of(options, thinking=thinking))
-        message, mentioned, notices = await self._ingest(content)
+        wanted = with_models(options_of(**how, tools=self._tools), models)
+        message, mentioned, notices = await self._ingest(content, wanted.model)
         return await self._enqueue(key, message, msgspec.structs.replace(wanted, mentioned=mentioned), notices)
 
     async def _enqueue(self, key: str, message: Message, options: Options, notices: tuple[str, ...]) -> Queued:
         queued = await self._record.enqueue(key, message, options)
         if queued.is_new:
             events = [NoticeRaised(text=notice, code="door") for notice in notices]
-            await self._record.append_events([MessageQueued(message=message, id=queued.id), *events])
+            await self._record.announce([MessageQueued(message=message, id=queued.id), *events])
         return msgspec.structs.replace(queued, notices=notices)
 
     async def steer(self, *content: Content, key: str = "") -> Queued:
         """Send a message to the turn that runs: the model reads it at its next step. Where no turn runs, or none takes
         a further step, it is answered like any queued message."""
-        message, mentioned, notices = await self._ingest(content)
-        options = msgspec.structs.replace(self._options("", None, 1, Sampling()), mentioned=mentioned, steers=True)
+        message, mentioned, notices = await self._ingest(content, "")
+        options = Options(tools=self._tools, mentioned=mentioned, steers=True)
         return await self._enqueue(key, message, options, notices)
 
-    async def post_again(
-        self,
-        node: str | None = None,
-        *,
-        key: str = "",
-        model: str = "",
-        n: int = 1,
-        thinking: str = "",
-        options: Choices = None,
-    ) -> Queued:
+    async def post_again(self, node: str | None = None, *, key: str = "", **how: Unpack[AnswerKeywords]) -> Queued:
         """The same for another answer to the question above `node`."""
-        sampling = sampling_of(options, thinking=thinking)
+        options_of(**how)  # before anything is read
         question = await self._record.question(node)
-        return await self._record.enqueue(key, None, self._options(model, question, n, sampling))
+        return await self._record.enqueue(key, None, options_of(**how, parent=question, tools=self._tools))
 
     async def post_compact(self, *, key: str = "", model: str = "") -> Queued:
         """The same for a summary of the conversation."""
@@ -320,7 +322,8 @@ class SessionTurns:
                 if not await self._continue_left_turn(show_left or show, is_superseded=True):
                     return
                 if isinstance(request, NewMessage) and not request.parent:
-                    await self._compact_if_due(request.model, show)
+                    # The words of a summary are no part of the answer, and its end is not the end of the stream.
+                    await self._compact_if_due(request.model, partial(_show_notice, show))
                 for answer in range(n):
                     turn = await self._run_turn(partial(begin_turn, request=request), show, releases=answer == n - 1)
                     if turn.state != "finished":
@@ -337,8 +340,7 @@ class SessionTurns:
         if threshold is None or len(snapshot.path) < _SHORTEST_COMPACTED or self._is_draining:
             return
         request = await self.next_request(model)
-        totals = request.receipt.totals
-        if not compact.is_due(totals.tokens, request.prompt.model.limits.context_tokens, threshold):
+        if not compact.is_due(request.receipt, threshold):
             return
         show(NoticeRaised(text=COMPACTING, code="compacted"))
         await self._run_turn(partial(begin_turn, request=Compact(model=model)), show)
@@ -351,6 +353,9 @@ class SessionTurns:
             self._services, self._record, begin, show=show, files=self._files, notices=notices, releases=releases
         )
         self._last = self._lock.turn = turn
+        answers, self._early_answers = self._early_answers, []
+        for answer in answers:
+            turn.on_command(answer)
         task = turn.start()
         try:
             await asyncio.wait([task])
@@ -410,13 +415,16 @@ class SessionTurns:
         """Return the agent's current list of what is to be done."""
         return current_todos(await self.path())
 
-    def processes(self) -> tuple[BackgroundProcess, ...]:
+    def background_processes(self) -> tuple[BackgroundProcess, ...]:
         """Return the background processes that this session has started in this process of Loom."""
         return self._services.background(self.id).list_processes()
 
     async def stop_process(self, name: str) -> None:
-        """Stop a background process; raise ToolError that lists those that there are."""
-        await self._services.background(self.id).get(name).stop()
+        """Stop a background process; raise `NotFound` that lists those that there are."""
+        try:
+            await self._services.background(self.id).get(name).stop()
+        except ToolError as error:
+            raise NotFound(error.message) from None
 
     async def changes(self) -> tuple[ChangedStep, ...]:
         """Return the steps of the current path that changed files."""
@@ -477,11 +485,11 @@ class SessionTurns:
         `content` or the messages of a `draft` come next, with the options `sampling`; `at` is another node to continue
         from; `overrides` and `max_tokens` (of the whole request) replace what the session and the settings say.
         """
-        draft = (*draft, *await self.draft_of(content))
+        draft = (*draft, *await self.draft_of(content, model))
         await self._services.wait_tools()
         snapshot = await self._record.snapshot(at)
         resolved = await self._services.resolve_model(model or snapshot.model)
-        options = self._services.request_options(resolved, self._services.select_tools(self._tools))
+        options = self._services.request_options(resolved, await self._offered_tools(snapshot))
         if max_tokens is not None:
             policy = msgspec.structs.replace(options.policy, max_tokens=max_tokens)
             options = msgspec.structs.replace(options, policy=policy)
@@ -517,7 +525,7 @@ class SessionTurns:
             alts=alts,
             settings={**snapshot.settings, "options": msgspec.json.decode(mark.sent_options or "{}")},
         )
-        options = self._services.request_options(resolved, self._services.select_tools(self._tools))
+        options = self._services.request_options(resolved, await self._offered_tools(snapshot))
         return await next_request(sent, resolved, options, self._services.settle, mode=mode)
 
     # While a turn runs -----------------------------------------------------------------------------------------------
@@ -611,7 +619,8 @@ class SessionTurns:
             if not await self._record.acquire():
                 raise _is_running()
             try:
-                yield
+                with self._record.wait_for_store():
+                    yield
             finally:
                 await self._record.release()
 
@@ -621,7 +630,8 @@ class SessionTurns:
         self._lock.wake.set()
         beating = asyncio.create_task(self._beat())
         try:
-            yield
+            with self._record.wait_for_store():
+                yield
         finally:
             beating.cancel()
             await asyncio.wait([beating])
@@ -644,9 +654,13 @@ class SessionTurns:
                 if turn is not None:
                     turn.on_lease_lost()
                 return
-            if turn is not None:
-                for command in commands:
-                    turn.on_command(command)
+            if turn is None:
+                # They are no longer in the store. A cancellation was meant for a turn that is over; an answer names its
+                # approval, and the turn that waits for it may be about to start.
+                self._early_answers += [command for command in commands if command.kind == "answer"]
+                continue
+            for command in commands:
+                turn.on_command(command)
 
 
 def _show_nothing(_: Event) -> None:
@@ -671,3 +685,16 @@ def join_answers(messages: Sequence[Message]) -> Message:
 
 def _is_running() -> Conflict:
     return Conflict("a turn of this session is running", hint="Wait until it is over, or cancel it.")
+
+
+def _is_attached(name: str, sources: Sequence[str]) -> bool:
+    """Return whether a mention names a file that is attached to the message, or pages of it."""
+    with suppress(ContentError):  # pages that are written wrongly: the turn says so
+        name, _ = split_pages(name)
+    ending = "/" + os.path.normpath(name.rstrip(PUNCTUATION))
+    return any(source.endswith(ending) for source in sources)
+
+
+def _show_notice(show: Show, event: Event) -> None:
+    if isinstance(event, NoticeRaised):
+        show(event)

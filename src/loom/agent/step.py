@@ -47,7 +47,7 @@ from loom.events import (
     ThinkingDelta,
     UsageReported,
 )
-from loom.prompt import Prompt
+from loom.prompt import Prompt, ShownMedia
 
 Emit = Callable[[Event], Awaitable[None]]
 
@@ -133,7 +133,8 @@ async def ask_model(answer: ModelAnswer, step: int, services: Services, out: Ste
                 if notice not in prepared.receipt.once or notice_hash(notice) not in told
             ]
         )
-        reader = _AnswerReader(answer.fold, services.turn_limits.answer_bytes, emit, out.keep_media)
+        lineage = image_lineage(prepared.prompt)
+        reader = _AnswerReader(answer.fold, services.turn_limits.answer_bytes, emit, out.keep_media, lineage)
         try:
             await reader.read(services.provider(prepared.prompt.model).stream(prepared.prompt))
             answer.seconds = time.monotonic() - started
@@ -155,9 +156,13 @@ async def ask_model(answer: ModelAnswer, step: int, services: Services, out: Ste
             if found is None:
                 found = _recover(answer, prepared, error, tried)
             if found is None:
-                # Sizes that were tried without success say nothing about what the model takes.
+                # What was tried without success says nothing about what the model takes.
                 limits = msgspec.structs.replace(
-                    answer.request.limits, max_bytes=known_limits.max_bytes, max_tokens=known_limits.max_tokens
+                    answer.request.limits,
+                    max_bytes=known_limits.max_bytes,
+                    max_tokens=known_limits.max_tokens,
+                    takes_forms=known_limits.takes_forms,
+                    calls_as_text_before=known_limits.calls_as_text_before,
                 )
                 answer.request = msgspec.structs.replace(answer.request, limits=limits)
                 raise
@@ -167,11 +172,12 @@ async def ask_model(answer: ModelAnswer, step: int, services: Services, out: Ste
 class _AnswerReader:
     """Reads a stream of model events into the fold and the sink."""
 
-    def __init__(self, fold: Fold, max_bytes: int, emit: Emit, keep: KeepMedia) -> None:
+    def __init__(self, fold: Fold, max_bytes: int, emit: Emit, keep: KeepMedia, lineage: str) -> None:
         self._fold = fold
         self._left_bytes = max_bytes
         self._emit = emit
         self._keep = keep
+        self._lineage = lineage
         self.has_begun = False
 
     async def read(self, stream: AsyncIterator[DecoderEvent]) -> None:
@@ -206,7 +212,9 @@ class _AnswerReader:
             text = f"The model sent {event.media_type} that cannot be shown: {error}"
             return NoticeRaised(text=text, code=error.code)
         if isinstance(block, ImageBlock):
-            return ImageAdded(index=event.index, image=block)
+            name = f"made-{block.media.digest[7:15]}.{block.media.media_type.partition('/')[2]}"
+            media = msgspec.structs.replace(block.media, name=name, source=self._lineage)
+            return ImageAdded(index=event.index, image=msgspec.structs.replace(block, media=media))
         return NoticeRaised(text=f"The model sent {event.media_type}, which an answer cannot hold.", code="media")
 
     async def _stop_flood(self) -> None:
@@ -219,6 +227,17 @@ class _AnswerReader:
                 code="answer.too_long",
             )
         )
+
+
+def image_lineage(prompt: Prompt) -> str:
+    """Where an image that answers this prompt comes from: the model, and the images that it was given last."""
+    given: tuple[str, ...] = ()
+    for message in prompt.messages:
+        shown = [
+            block.ref.digest for block in message.blocks if isinstance(block, ShownMedia) and block.kind == "image"
+        ]
+        given = tuple(dict.fromkeys(shown)) or given
+    return f"made by {prompt.model.reference}" + (f" from {', '.join(given)}" if given else "")
 
 
 class _UnreadableMedia(Exception):

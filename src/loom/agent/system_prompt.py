@@ -46,6 +46,9 @@ _TOOLS: Final = {
 }
 
 
+NO_REPOSITORY: Final = "not a repository"
+
+
 class EnvironmentFacts(msgspec.Struct, frozen=True, kw_only=True):
     """Facts that do not change within a session."""
 
@@ -57,14 +60,15 @@ class EnvironmentFacts(msgspec.Struct, frozen=True, kw_only=True):
     git: str
 
 
-def read_environment(workspace: Path) -> EnvironmentFacts:
-    """Read the facts; no program is started."""
+def read_environment(workspace: Path, changes: str = "") -> EnvironmentFacts:
+    """Read the facts; no program is started. `changes` is what git says besides the branch."""
+    git = _git_state(workspace)
     return EnvironmentFacts(
         workspace=str(workspace),
         system=f"{platform.system()} {platform.machine()}",
         shell=Path(SHELL).name,
         date=time.strftime("%Y-%m-%d"),
-        git=_git_state(workspace),
+        git=f"{git}; when this session began: {changes}" if changes and git != NO_REPOSITORY else git,
     )
 
 
@@ -101,4 +105,4 @@ def _git_state(workspace: Path) -> str:
         where = "" if folder == workspace else f" (the repository begins at {folder})"
         branch = head.removeprefix("ref:").strip().removeprefix("refs/heads/")
         return (f"branch {branch}" if head.startswith("ref:") else f"detached at {head[:12]}") + where
-    return "not a repository"
+    return NO_REPOSITORY

@@ -18,9 +18,9 @@ import msgspec
 
 from loom.compile.policy import Placed, Watermark
 from loom.compile.ports import MediaAccess
-from loom.content.blocks import ToolCall, ToolResult, clean_text
+from loom.content.blocks import ToolCall, ToolResult, clean_text, page_range
 from loom.content.media import size_label
-from loom.errors import Corrupt, MediaError, NotFound
+from loom.errors import ContentError, Corrupt, MediaError, NotFound
 from loom.formats.text import decode_text, encoding_of, line_count
 from loom.tools.diff import unified_diff
 from loom.tools.file_records import FileRecords
@@ -41,7 +41,7 @@ IN_ROOT: Final = ""
 """The place of what the system prompt already holds."""
 
 _MENTION: Final = re.compile(r'(?:^|(?<=[\s(\[{,;]))@(?:"([^"\n]+)"|([^\s"]+))')
-_TRAILING: Final = ".,;:!?)]}'"
+PUNCTUATION: Final = ".,;:!?)]}'"
 _READS: Final = frozenset({"read_file"})
 _WRITES: Final = frozenset({"write_file", "edit_file", "multi_edit"})
 _NUMBER_CHARS: Final = 8
@@ -69,7 +69,8 @@ class FileNews(msgspec.Struct, frozen=True):
 
 
 def change_text(name: str, before: str | None, now: str | None, why: str = "is gone") -> str:
-    """What to say of a file whose text was `before` (None: never seen, or gone then) and is `now` (None: `why`)."""
+    """Return what to say of a file whose text was `before` (None: never seen, or gone then) and is
+    `now` (None: `why`)."""
     if now is None:
         return f"[file: {name} {why}]" if before is not None else ""
     if before == now:
@@ -80,9 +81,16 @@ def change_text(name: str, before: str | None, now: str | None, why: str = "is g
 
 
 def mentions(text: str) -> list[str]:
-    """Every `@path` and `@"path with spaces"`, in order; who looks whether there is such a file decides what it was."""
+    """Return every `@path` and `@"path with spaces"`, in order; who looks whether there is such a file decides what it
+    was."""
     found = (quoted or plain for quoted, plain in _MENTION.findall(text))
     return list(dict.fromkeys(found))
+
+
+def looks_like_file(name: str) -> bool:
+    """Return whether a mention is meant as a file: it has a folder or an ending. `@someone` is not."""
+    plain = name.rstrip(PUNCTUATION)
+    return "://" not in plain and ":" not in plain and ("/" in plain or "." in plain.strip("."))
 
 
 # The files -----------------------------------------------------------------------------------------------------------
@@ -100,9 +108,9 @@ class TrackedText(msgspec.Struct, frozen=True):
 
 
 def place_of(workspace: Path, asked: str) -> str | None:
-    """The name under which a file is tracked: relative to the workspace, whole where it is outside. None where there is
-    no such file, with or without the punctuation behind it."""
-    for name in (asked, asked.rstrip(_TRAILING)):
+    """Return the name under which a file is tracked: relative to the workspace, whole where it is outside. None where
+    there is no such file, with or without the punctuation behind it."""
+    for name in (asked, asked.rstrip(PUNCTUATION)):
         try:
             path = Path(os.path.normpath(workspace / Path(name).expanduser()))
             if name and path.exists():
@@ -112,8 +120,33 @@ def place_of(workspace: Path, asked: str) -> str | None:
     return None
 
 
+def split_pages(asked: str) -> tuple[str, str]:
+    """Split `report.pdf#3-7` into the file and its pages; any other name has none. Raise `ContentError` if what stands
+    behind the # is not a range of pages."""
+    file, mark, pages = asked.rstrip(PUNCTUATION).rpartition("#")
+    if not (mark and file):
+        return asked, ""
+    page_range(pages)
+    return file, pages
+
+
+def missing_file(workspace: Path, asked: str) -> str:
+    """Return why a mention that looks like a file is only text, or empty."""
+    if not looks_like_file(asked) or place_of(workspace, asked) is not None:
+        return ""
+    name = asked.rstrip(PUNCTUATION)
+    if place_of(workspace, name.rpartition("#")[0]) is None:
+        return f"file not found: {visible_name(name)}"
+    try:
+        split_pages(asked)
+    except ContentError as error:
+        return error.message
+    return f"{visible_name(name)} is not attached: only documents of the workspace have pages"
+
+
 def read_tracked(workspace: Path, name: str, *, is_own: bool = False) -> TrackedText:
-    """The text of a file that is inside the workspace, or the user's own and still exactly there; never a secret."""
+    """Return the text of a file that is inside the workspace, or the user's own and still exactly there; never a
+    secret."""
     shown = visible_name(name)
     if is_folder(workspace, name):
         return TrackedText(why="is a folder now", notice=f"{shown} is a folder; only files are tracked")
@@ -142,7 +175,8 @@ def read_tracked(workspace: Path, name: str, *, is_own: bool = False) -> Tracked
 
 
 def match_globs(workspace: Path, globs: Sequence[str]) -> tuple[list[str], str]:
-    """The files that globs match, without what `.gitignore` leaves out; and a notice where there are too many."""
+    """Return the files that globs match, without what `.gitignore` leaves out; and a notice where there
+    are too many."""
     patterns = [glob(text) for text in globs]
     found: list[str] = []
     try:
@@ -160,7 +194,7 @@ def match_globs(workspace: Path, globs: Sequence[str]) -> tuple[list[str], str]:
 
 
 def visible_messages(path: Sequence[Placed], mark: Watermark) -> set[str]:
-    """The messages of a path that a model is still shown."""
+    """Return the messages of a path that a model is still shown."""
     return {
         placed.id
         for at, placed in enumerate(path)
@@ -194,15 +228,19 @@ class TrackedFiles:
     async def read_news(
         self, workspace: Path, *, asked: Iterable[str], globs: Sequence[str], standing: Collection[str]
     ) -> FileNews:
-        """What has changed for the agent. `asked` are mentions, `standing` the messages that it still has before it."""
+        """Return what has changed for the agent. `asked` are mentions, `standing` the messages that it still has before
+        it."""
         self._fresh.clear()  # of a turn that was ended before it could say so
-        named, matched, notice = await asyncio.to_thread(_find_files, workspace, list(asked), globs)
+        asked = list(asked)
+        named, matched, notice = await asyncio.to_thread(_find_files, workspace, asked, globs)
         names = list(dict.fromkeys([*named, *self.view, *matched]))
         own = {name for name, seen in self.view.items() if seen.is_own}
         reads = await asyncio.to_thread(
             lambda: {name: read_tracked(workspace, name, is_own=name in own) for name in names}
         )
+        missing = await asyncio.to_thread(lambda: [missing_file(workspace, name) for name in asked])
         notices, texts, room = [notice] if notice else [], list[str](), MAX_TOLD_BYTES
+        notices += [f"{why}; sent as text" for why in missing if why]
         for name, read in reads.items():
             known = self.view.get(name)
             text = change_text(visible_name(name), await self._before(known, standing), read.text, read.why)
@@ -221,7 +259,7 @@ class TrackedFiles:
         return FileNews(tuple(texts), tuple(dict.fromkeys(notices)))
 
     async def _before(self, known: SeenFile | None, standing: Collection[str]) -> str | None:
-        """The text that the agent has before it; None where it has none."""
+        """Return the text that the agent has before it; None where it has none."""
         if known is None or not known.digest or (known.node != IN_ROOT and known.node not in standing):
             return None
         try:
@@ -260,7 +298,7 @@ def _find_files(workspace: Path, asked: Sequence[str], globs: Sequence[str]) -> 
 
 
 def _is_whole(call: ToolCall, text: str, cap_bytes: int) -> bool:
-    """Whether one read has shown all of a text, with the numbers of its lines."""
+    """Return whether one read has shown all of a text, with the numbers of its lines."""
     lines = line_count(text)
     short = lines <= LINES_PER_READ and len(text.encode()) + _NUMBER_CHARS * lines <= cap_bytes
     return short and not {"offset", "limit"} & call.arguments.keys()

@@ -23,9 +23,12 @@ from loom.agent.approvals import Approvals
 from loom.agent.calls import CallServices, EarlierCalls, run_calls, unanswered_results
 from loom.agent.checkpoint import TurnCheckpoint
 from loom.agent.failures import lease_lost, limit_reached, turn_cancelled, turn_failed
+from loom.agent.hooks import HookMoment
 from loom.agent.ingest import ingest
+from loom.agent.lessons import learned_change, next_input, watermark_change
 from loom.agent.loop import run_steps
 from loom.agent.output import parse_output, repair_text
+from loom.agent.plan_mode import PLAN_MODE, plan_tools
 from loom.agent.ports import Command, Committed, Completion, SessionRecord
 from loom.agent.repeats import mark_repeats
 from loom.agent.services import Services
@@ -33,13 +36,12 @@ from loom.agent.sink import EventSink
 from loom.agent.step import ModelAnswer, StepOutput, ask_model, pause_before_retry, words_of
 from loom.agent.steps import Steps, StepValue
 from loom.agent.tracked_files import TrackedFiles
-from loom.compile.cost import calibrate
 from loom.compile.policy import DetachedMessage
 from loom.compile.request import RequestInput, Snapshot
 from loom.content.blocks import ContentBlock, TextBlock, ToolCall, ToolResult
 from loom.content.json_values import as_json
 from loom.content.messages import Message, tool, user
-from loom.errors import LoomError, OutputInvalid, StoreError, Unavailable
+from loom.errors import LoomError, OutputInvalid, StoreError, ToolError, Unavailable
 from loom.events import (
     ApprovalAnswered,
     Event,
@@ -90,6 +92,10 @@ class Turn:
         self.services = services
         self.record = record
         self.files = files
+        self.unused_tools: frozenset[str] = frozenset()
+        """Tools that have no use in the workspace."""
+        self.is_planning = False
+        """Whether only reading tools are offered, until the user approves a plan."""
         self.notices = tuple(notices)
         self.sink = EventSink(record, show, services.batching)
         self.approvals = Approvals(services.rule, self._store_approvals, approve=services.approve)
@@ -173,17 +179,51 @@ class Turn:
         try:
             if await self._begin(self):
                 self.state = "running"
+                await self._run_start_hooks()
                 await self._run_to_end()
             await self.sink.flush()
+            await self._run_end_hooks()
         except HandOver:
             await self._leave(None)
         except LoomError as error:
             await self._fail(error)
+            await self._run_end_hooks()
         except asyncio.CancelledError:
             await self._end_early()
             raise
         finally:
             self.services.batching.running -= 1
+
+    async def _run_start_hooks(self) -> None:
+        """Run the user's hooks, once for a turn; raise ToolError if one of them refuses it."""
+        if self.steps or self.open_calls:
+            return
+        moment: HookMoment = "before_compact" if self._is_compacting else "turn_start"
+        if refused := await self.services.hooks.run_moment(moment, self._hook_facts(), self._show_hook):
+            raise ToolError(f"a hook of yours refused it: {refused}")
+
+    async def _run_end_hooks(self) -> None:
+        """Run the user's hooks for a turn that is over. Nothing is stored any more: the lease may be another's."""
+        if not self.is_over or self.state == "lost":
+            return
+        moments: list[HookMoment] = ["turn_end"]
+        if self._is_compacting:
+            moments = ["after_compact"] if self.state == "finished" else []
+        for moment in moments:
+            said = await self.services.hooks.run_moment(moment, self._hook_facts(), self._show_hook)
+            if said:
+                await self._show_hook(said)
+
+    def _hook_facts(self) -> dict[str, str]:
+        workspace = str(workspace_of(self.snapshot))
+        return {"session_id": self.record.id, "cwd": workspace, "turn_id": self.id, "state": self.state}
+
+    async def _show_hook(self, text: str) -> None:
+        notice = NoticeRaised(text=text, code="hook")
+        if self.is_over:
+            self.sink.show_unstored(notice)
+        else:
+            await self.sink.emit(notice)
 
     async def _run_to_end(self) -> None:
         limit = self.services.turn_limits.seconds
@@ -512,12 +552,15 @@ class Turn:
         change = await compact.summary_change(self.record, self.request.path, answer, pinned)
         change = msgspec.structs.replace(change, lease=self._final_lease)
         (new,) = change.nodes
+        receipt = NoticeRaised(
+            text=compact.receipt_text(self.request.path, answer, new.message, pinned), code="compacted"
+        )
 
         def complete(ids: tuple[str, ...]) -> Completion:
             (node,) = ids
             over = TurnFinished(turn=self.id, node=node, stop=finished.stop, usage=self.checkpoint.usage)
             return Completion(
-                events=[MessageStored(node=node, message=new.message), finished, over],
+                events=[MessageStored(node=node, message=new.message), finished, receipt, over],
                 settings={"running": None},
                 overrides=compact.media_overrides(node, new.message, pinned),
             )
@@ -543,43 +586,17 @@ class Turn:
 
     def _apply_lessons(self, answer: ModelAnswer) -> tuple[RequestInput, SessionChange]:
         """Return the input for the next step, and what to keep of this one for the next request to the model."""
-        request, prepared, folded = answer.request, answer.prepared, answer.result
-        if prepared is None or folded is None:
-            raise AssertionError("only an answer teaches")
-        rows, counted = prepared.receipt.rows, prepared.receipt.totals.tokens
-        media = sum(row.tokens for row in rows if row.digest and row.rendition != "text")
-        request = msgspec.structs.replace(
-            request,
-            draft=(),
-            is_placeholder=False,
-            ends_with_assistant=False,
-            watermark=prepared.watermark,
-            calibration=calibrate(request.calibration, counted, folded.usage.input_tokens, media=media),
-        )
-        reference = request.model.reference
-        watermarks = {**_builtins(self.snapshot.watermarks), reference: as_json(request.watermark)}
+        request = next_input(answer)
+        change = watermark_change(self.snapshot, request)
         self.snapshot = msgspec.structs.replace(
-            self.snapshot, watermarks={**self.snapshot.watermarks, reference: request.watermark}
+            self.snapshot, watermarks={**self.snapshot.watermarks, request.model.reference: request.watermark}
         )
-        return request, msgspec.structs.replace(self._lessons(request), watermark=watermarks)
-
-    def _lessons(self, request: RequestInput) -> SessionChange:
-        """What refusals and usage have taught of the model, to be kept with the session."""
-        reference, provider = request.model.reference, request.model.provider
-        settings = {
-            "calibration": {
-                **_builtins(self.snapshot.calibrations),
-                reference: msgspec.to_builtins(request.calibration),
-            },
-            "lessons": {**_builtins(self.snapshot.limits), reference: msgspec.to_builtins(request.limits)},
-        }
-        quarantine = {**_builtins(self.snapshot.quarantine), provider: sorted(request.quarantine)}
-        return SessionChange(settings=settings, quarantine=quarantine)
+        return request, change
 
     async def _learn(self, answer: ModelAnswer) -> None:
         """Keep what refusals have taught, also where no answer came."""
         if answer.request != self.request:
-            await self.sink.commit(self._lessons(answer.request))
+            await self.sink.commit(learned_change(self.snapshot, answer.request))
             self.input = msgspec.structs.replace(
                 answer.request, draft=(), is_placeholder=False, ends_with_assistant=False
             )
@@ -606,7 +623,16 @@ class Turn:
     # Calls -----------------------------------------------------------------------------------------------------------
 
     def tools(self) -> Mapping[str, Tool]:
-        return self.services.select_tools(self.checkpoint.tools)
+        """Return the tools that the next step is offered."""
+        found = self.services.select_tools(self.checkpoint.tools, self.unused_tools)
+        return plan_tools(found, self._leave_plan_mode) if self.is_planning else found
+
+    async def _leave_plan_mode(self) -> None:
+        """The user approved the plan: from the next step on all tools are offered."""
+        self.is_planning = False
+        await self.sink.commit(SessionChange(settings={PLAN_MODE: None}))
+        specs = tuple(it.spec for it in self.tools().values())
+        self.input = msgspec.structs.replace(self.request, tools=specs)
 
     def _call_services(self) -> CallServices:
         workspace = workspace_of(self.snapshot)
@@ -623,6 +649,7 @@ class Turn:
             workspace=workspace,
             media=self.services.media,
             limits=self.services.limits,
+            prerender=self.services.prerender(self.request.model),
             approvals=self.approvals,
             emit=self.sink.emit,
             emit_now=self.sink.emit_now,
@@ -640,7 +667,3 @@ class Turn:
 
 def workspace_of(snapshot: Snapshot) -> Path:
     return Path(snapshot.workspace) if snapshot.workspace else Path.cwd()
-
-
-def _builtins(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {key: as_json(value) for key, value in values.items()}

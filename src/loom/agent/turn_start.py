@@ -13,6 +13,7 @@ from loom.agent import compact
 from loom.agent.calls import EarlierCalls, unanswered_results
 from loom.agent.checkpoint import Compact, NewMessage, QueuedMessage, Regenerate, Resume, TurnCheckpoint, TurnRequest
 from loom.agent.failures import turn_interrupted
+from loom.agent.plan_mode import is_planning
 from loom.agent.ports import Committed, Completion, OpenStep
 from loom.agent.step import words_of
 from loom.agent.tracked_files import visible_messages
@@ -34,7 +35,7 @@ from loom.events import (
     fold,
 )
 from loom.models import Model
-from loom.session import NewNode, Options, SessionChange
+from loom.session import NewNode, Options, Queued, SessionChange
 from loom.tools.processes import end_abandoned
 
 
@@ -56,7 +57,7 @@ async def begin_turn(turn: Turn, request: TurnRequest) -> bool:
             if queued.options.is_compact:
                 turn.checkpoint = msgspec.structs.replace(turn.checkpoint, kind="compact")
             try:
-                return await _start(turn, SessionChange(queued=queued.id), queued.message, queued.options)
+                return await _start(turn, SessionChange(queued=queued.id), queued.message, _options_now(queued))
             except (LoomError, asyncio.CancelledError) as error:
                 await _store_unanswered(turn, request, error)
                 raise
@@ -70,13 +71,22 @@ async def begin_turn(turn: Turn, request: TurnRequest) -> bool:
             assert_never(request)
 
 
+def _options_now(queued: Queued) -> Options:
+    """Return the options of the next answer: of several models, the one whose turn it is."""
+    options, left = queued.options, queued.answers_left
+    if not 0 < left <= len(options.models):
+        return options
+    return msgspec.structs.replace(options, model=options.models[-left])
+
+
 async def _start(turn: Turn, change: SessionChange, message: Message | None, options: Options) -> bool:
+    await turn.services.check_budget(turn.record.id)
     snapshot = await turn.record.snapshot()
     parent = options.parent if message is not None else ""
     if parent:
         await turn.record.check_kept(parent)
     model = await turn.services.resolve_model(options.model or snapshot.model)
-    _recall(turn, snapshot)
+    await _recall(turn, snapshot)
     news = await _read_news(turn, snapshot, model, options.mentioned) if message is not None else None
     is_compacting = turn.checkpoint.kind == "compact"
     if is_compacting:
@@ -140,10 +150,12 @@ def _first_input(turn: Turn, model: Model) -> RequestInput:
     return compact.summary_request(found) if turn.checkpoint.kind == "compact" else found
 
 
-def _recall(turn: Turn, snapshot: Snapshot) -> None:
+async def _recall(turn: Turn, snapshot: Snapshot) -> None:
     """Load what earlier turns left: permanent approvals, and which files the agent knows."""
     turn.approvals.always = {(tool, pattern) for tool, pattern in snapshot.settings.get("always", ())}
     turn.files.load(snapshot.settings)
+    turn.is_planning = is_planning(snapshot.settings)
+    turn.unused_tools = await asyncio.to_thread(turn.services.unused_tools, workspace_of(snapshot))
 
 
 async def _read_news(turn: Turn, snapshot: Snapshot, model: Model, mentioned: Sequence[str]) -> Message | None:
@@ -183,7 +195,7 @@ async def _resume(turn: Turn, request: Resume) -> bool:
         checkpoint, deaths=checkpoint.deaths + int(is_death), is_handed_over=False
     )
     snapshot = turn.snapshot = await turn.record.snapshot()
-    _recall(turn, snapshot)
+    await _recall(turn, snapshot)
     if not checkpoint.question:
         question = await turn.record.question(None)
         turn.checkpoint = msgspec.structs.replace(turn.checkpoint, question=question)
@@ -228,7 +240,13 @@ async def _finish_stored_answer(turn: Turn, snapshot: Snapshot) -> None:
 async def _store_seen_words(turn: Turn, partial: Folded, model: Model, requested_tokens: int) -> None:
     """Store the words that the last process had streamed; the model continues behind them."""
     words = _seen_words(turn, partial)
-    again = f" About {requested_tokens:,} tokens are paid twice." if requested_tokens and not turn.open_calls else ""
+    repeated = 0 if turn.open_calls else requested_tokens
+    total = turn.checkpoint.repeated_tokens + repeated
+    turn.checkpoint = msgspec.structs.replace(turn.checkpoint, repeated_tokens=total)
+    turn.services.counters.continued += 1
+    turn.services.counters.repeated_tokens += repeated
+    again = f" About {repeated:,} tokens are paid twice" if repeated else ""
+    again += f", {total:,} in this turn." if total > repeated > 0 else "." if again else ""
     notice = NoticeRaised(text=f"Continued after a restart.{again}", code=CONTINUED)
     meta = {"provider": model.provider, "model": model.name, "finish_reason": "interrupted"}
     nodes = () if words is None else (NewNode(message=words, meta=meta),)
@@ -239,7 +257,7 @@ async def close_left_turn(turn: Turn, checkpoint: TurnCheckpoint) -> bool:
     """Close a turn that another process left, instead of continuing it; the words that were seen are stored."""
     turn.checkpoint, turn.has_started = checkpoint, True
     turn.snapshot = await turn.record.snapshot()
-    _recall(turn, turn.snapshot)
+    await _recall(turn, turn.snapshot)
     if await turn.record.has_ended(checkpoint.turn):  # its process ended between the two writes
         await turn.sink.commit(SessionChange(settings={"running": None}))
         await turn.engine.end_turn(turn.engine_key)

@@ -12,18 +12,15 @@ from loom.cli.shared.exit_codes import OK, exit_code
 from loom.cli.shared.options import MessageOptions, complete_sessions
 from loom.cli.shared.pending_approvals import (
     SHORT_ID,
-    PendingApprovals,
-    all_pending,
     approval_line,
     continue_turn,
-    pending_in,
     runs_elsewhere,
 )
-from loom.cli.shared.session_lookup import find_session
 from loom.cli.shared.session_options import OutputFormat
 from loom.cli.shared.terminal import one_line, print_line, safe_text, sentence
 from loom.errors import ConfigError, NotFound
 from loom.events import ApprovalRequested
+from loom.message_types import SessionApprovals
 from loom.runtime import Runtime
 
 
@@ -41,17 +38,18 @@ def approvals_command(session: str, as_json: bool) -> None:
 async def _show(wanted: str, as_json: bool) -> None:
     async with Runtime.open() as runtime:
         if wanted:
-            stored = await find_session(runtime, wanted)
-            found = [PendingApprovals(stored, await pending_in(runtime, stored))]
+            view = await runtime.library.find(wanted)
+            pending = await (await runtime.library.open(view.id)).approvals()
+            found = [SessionApprovals(session=view, approvals=pending)]
         else:
-            found = [waiting async for waiting in all_pending(runtime)]
+            found = list(await runtime.library.approvals())
     for waiting in found:
         click.echo("\n".join(_rows(waiting) if as_json else _lines(waiting)), nl=bool(waiting.approvals))
     if not as_json and not any(waiting.approvals for waiting in found):
         click.echo("No pending approvals", err=True)
 
 
-def _rows(waiting: PendingApprovals) -> list[str]:
+def _rows(waiting: SessionApprovals) -> list[str]:
     return [
         msgspec.json.encode(
             {
@@ -68,7 +66,7 @@ def _rows(waiting: PendingApprovals) -> list[str]:
     ]
 
 
-def _lines(waiting: PendingApprovals) -> list[str]:
+def _lines(waiting: SessionApprovals) -> list[str]:
     """The action stands there as it was asked: what is approved is what is seen."""
     title = one_line(waiting.session.title or waiting.session.id, 50)
     lines: list[str] = []
@@ -85,15 +83,16 @@ _SHORTEST_ID = 4
 @click.argument("names", nargs=-1, required=True, metavar="ID...")
 @click.option("--always", is_flag=True, help="Approve the same action for the rest of this session.")
 @click.option("--deny", "reason", metavar="REASON", help="Deny with a reason, which the model reads.")
+@click.option("--values", default="", metavar="NAME=VALUE,...", help="Answer with the values that are asked for.")
 @click.option("--json", "as_json", is_flag=True, help="Print the outcome as one JSON object.")
-def approve_command(names: tuple[str, ...], always: bool, reason: str | None, as_json: bool) -> int:
+def approve_command(names: tuple[str, ...], always: bool, reason: str | None, values: str, as_json: bool) -> int:
     """Approve a pending tool call once. `loom approvals` lists the ids; a prefix is enough.
 
     The turn continues and its answer is shown, even if the program that ran it has exited.
     """
-    if always and reason is not None:
-        raise click.UsageError("--always and --deny exclude each other.")
-    given: ApprovalReply = ("deny", reason) if reason is not None else ("always" if always else "once", "")
+    if sum((always, reason is not None, bool(values))) > 1:
+        raise click.UsageError("--always, --deny and --values exclude each other.")
+    given: ApprovalReply = ("deny", reason) if reason is not None else ("always" if always else "once", values)
     return asyncio.run(_approve(names, given, "json" if as_json else "text"))
 
 
@@ -101,9 +100,8 @@ async def _approve(names: tuple[str, ...], given: ApprovalReply, form: OutputFor
     speaking = MessageOptions()
     async with Runtime.open(tools="all") as runtime:
         waiting, chosen = await _find_approvals(runtime, names)
-        stored = waiting.session
-        if await runs_elsewhere(runtime, speaking, stored):
-            session = await runtime.session(stored.id, tools=())
+        session = await runtime.library.open(waiting.session.id)
+        if await runs_elsewhere(runtime, speaking, session):
             for asked in chosen:
                 await session.answer(asked.approval, *given)
             click.echo("Answered. The program that runs the turn continues it.", err=True)
@@ -115,7 +113,7 @@ async def _approve(names: tuple[str, ...], given: ApprovalReply, form: OutputFor
                 hint="Answer all of them in one command.",
             )
         answers = {asked.approval: given for asked in chosen}
-        outcome = await continue_turn(runtime, speaking, stored, answers=answers, form=form)
+        outcome = await continue_turn(runtime, speaking, session, answers=answers, form=form)
     if outcome.error is None:
         return OK
     if form == "text":
@@ -123,10 +121,10 @@ async def _approve(names: tuple[str, ...], given: ApprovalReply, form: OutputFor
     return exit_code(outcome.error)
 
 
-async def _find_approvals(runtime: Runtime, names: tuple[str, ...]) -> tuple[PendingApprovals, list[ApprovalRequested]]:
-    """The approvals with these names, which are all of one conversation."""
-    everything = [waiting async for waiting in all_pending(runtime)]
-    found: dict[str, PendingApprovals] = {}
+async def _find_approvals(runtime: Runtime, names: tuple[str, ...]) -> tuple[SessionApprovals, list[ApprovalRequested]]:
+    """Return the approvals with these names, which are all of one conversation."""
+    everything = await runtime.library.approvals()
+    found: dict[str, SessionApprovals] = {}
     chosen: list[ApprovalRequested] = []
     for name in names:
         here = [

@@ -33,7 +33,7 @@ from loom.cli.shared.renderers import (
     TurnOutcome,
     TurnRenderer,
 )
-from loom.cli.shared.session_lookup import open_place, stored_session
+from loom.cli.shared.session_lookup import open_target, target_session
 from loom.cli.shared.session_options import (
     OutputFormat,
     apply_template,
@@ -48,11 +48,11 @@ from loom.cli.shared.session_options import (
     stored_key,
     use_key,
 )
-from loom.cli.shared.templates import Template, save_template
 from loom.cli.shared.terminal import Colors, ProgressLine, print_line, sentence
 from loom.cli.shared.turns import RuntimeHost, run_turn
 from loom.client import RemoteSession
 from loom.config import load_config
+from loom.config.templates import Template, save_template
 from loom.content.blocks import ContentBlock
 from loom.content.messages import text_of
 from loom.errors import ContentError, LoomError
@@ -209,9 +209,9 @@ async def _ask(asked: AskOptions) -> int:
 
 
 async def _is_other(runtime: Runtime, asked: AskOptions) -> bool:
-    """Whether the model is not the one that the session was asked last."""
-    stored = await stored_session(runtime, asked.place)
-    return runtime.model(asked.model).reference != runtime.model(stored.model).reference
+    """Return whether the model is not the one that the session was asked last."""
+    view = await target_session(runtime.library, asked.place)
+    return runtime.model(asked.model).reference != runtime.model(view.model).reference
 
 
 async def _preview(runtime: Runtime, session: LocalSession, model: str) -> None:
@@ -230,10 +230,10 @@ async def _turns(runtime: Runtime, asked: AskOptions, said: MessageInput, progre
     notices = [*type_notices(asked.declared), *notices]
     model = await model_for(runtime, asked.model) if asked.place.is_new else asked.model
     switches = bool(asked.model) and not asked.place.is_new and await _is_other(runtime, asked)
-    session = await open_place(
+    session = await open_target(
         runtime, asked.place, model=model, system=asked.system, title=said.title, tools=tools, agent=asked.agent
     )
-    use_key(runtime, asked, key, (await runtime.sessions.get(session.id)).model)
+    use_key(runtime, asked, key, (await session.info()).model)
     print_warnings(runtime)
     if asked.form == "text":
         print_notices(notices)
@@ -261,6 +261,8 @@ async def _answer(
     number: int = 1,
 ) -> TurnOutcome:
     """One answer; without blocks, another one to what was said last."""
+    if asked.permission == "plan":
+        await session.change(plan_mode=True)
     has_schema = asked.sampling.output_schema is not None
     is_shown = asked.form == "text" and sys.stdout.isatty() and not asked.extracts and not has_schema
     outcome = await run_turn(

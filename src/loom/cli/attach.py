@@ -6,6 +6,7 @@ import asyncio
 import os
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import click
@@ -13,17 +14,19 @@ import click
 from loom.cli.line_chat import Chat
 from loom.cli.shared.approval_prompt import is_interactive
 from loom.cli.shared.attachments import MessageInput
+from loom.cli.shared.daemon_lookup import reach_daemon
 from loom.cli.shared.options import MessageOptions
 from loom.cli.shared.pending_approvals import approval_line
 from loom.cli.shared.renderers import TerminalRenderer, TextRenderer, TurnRenderer
+from loom.cli.shared.session_lookup import attached_session
 from loom.cli.shared.terminal import PLAIN, ProgressLine, has_colour, is_plain, one_line, print_line
-from loom.client import Client, RemoteSession, find
+from loom.client import RemoteLibrary, RemoteSession
 from loom.config import load_config
-from loom.errors import ConfigError, LoomError, NotFound
+from loom.errors import ConfigError, LoomError
+from loom.library import read_media
 from loom.models import Usage
 from loom.session import Session
 
-_PATIENCE_SECONDS = 5.0
 _REFUSED = "auth.required"
 _HOW_TO_GIVE_IT = "`loom token` prints it where the daemon runs. Give it with --token-file FILE or in LOOM_TOKEN."
 
@@ -70,23 +73,13 @@ def _explain_refusal(run: Callable[[], int]) -> int:
 
 def _run_line_attach(url: str, token: str, *, last: bool, session: str, model: str, hide_reasoning: bool) -> int:
     with asyncio.Runner() as runner:
-        client = runner.run(_client(url, token))
+        client = runner.run(reach_daemon(load_config(), url, token))
         try:
             chosen = runner.run(_session(client, last=last, session_id=session, model=model))
             options = MessageOptions(shows_reasoning=not hide_reasoning, plain=is_plain())
             return RemoteChat(runner, client, chosen, options).run()
         finally:
             runner.run(client.close())
-
-
-async def _client(url: str, token: str) -> Client:
-    config = load_config()
-    if not url:
-        found = await find(config)
-        if found is None:
-            raise NotFound("No daemon is running.", hint="Start one: loom serve")
-        return found
-    return Client(url, token, limits=config.media_limits(), patience_seconds=_PATIENCE_SECONDS)
 
 
 def _token(file: str) -> str:
@@ -114,19 +107,17 @@ def _sendable(written: str, where: str) -> str:
     return token
 
 
-async def _session(client: Client, *, last: bool, session_id: str, model: str) -> RemoteSession:
-    if last and not session_id:
-        newest = (await client.sessions(limit=1)).sessions
-        if not newest:
-            raise NotFound("The daemon has no sessions yet.", hint="Start one: loom attach")
-        session_id = newest[0].id
-    return await client.session(session_id.upper(), model=model, workspace="" if session_id else str(Path.cwd()))
+async def _session(client: RemoteLibrary, *, last: bool, session_id: str, model: str) -> RemoteSession:
+    chosen = await attached_session(client, session_id, last=last)
+    return await client.session(chosen, model=model, workspace="" if chosen else str(Path.cwd()))
 
 
 class RemoteChat(Chat):
     """A chat in a session of a daemon."""
 
-    def __init__(self, runner: asyncio.Runner, client: Client, session: RemoteSession, options: MessageOptions) -> None:
+    def __init__(
+        self, runner: asyncio.Runner, client: RemoteLibrary, session: RemoteSession, options: MessageOptions
+    ) -> None:
         super().__init__(runner, DaemonHost(), options)
         self._client = client
         self._session = session
@@ -155,11 +146,8 @@ class RemoteChat(Chat):
 
     def _renderer(self) -> TurnRenderer:
         if has_colour(sys.stdout):
-            return TerminalRenderer(self._load_media, shows_reasoning=self._options.shows_reasoning)
+            return TerminalRenderer(partial(read_media, self._client), shows_reasoning=self._options.shows_reasoning)
         return TextRenderer(shows_reasoning=self._options.shows_reasoning)
-
-    async def _load_media(self, digest: str) -> bytes:
-        return await (await self._client.open_media(digest)).read()
 
     async def _use_model(self, name: str) -> str:
         if name:

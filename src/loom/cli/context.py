@@ -4,36 +4,33 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import tempfile
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import click
 import msgspec
 
-from loom.agent.ingest import ingest
+from loom.api_types import OverrideChoice
 from loom.cli.models import service_without_key
 from loom.cli.shared.attachments import MessageInput, ingest_content
+from loom.cli.shared.exit_codes import exit_code
 from loom.cli.shared.options import complete_models
 from loom.cli.shared.plan import (
     CompileSource,
-    TemporaryMedia,
     choose_renditions,
     compile_session,
     compile_source,
     key_of,
     override_name,
 )
-from loom.cli.shared.session_lookup import stored_session
+from loom.cli.shared.session_lookup import target_session
 from loom.cli.shared.session_options import choose_tools, print_notices, print_warnings
-from loom.cli.shared.terminal import GLYPHS, clip, money_label, one_line, print_line, tokens_label
+from loom.cli.shared.terminal import GLYPHS, clip, money_label, one_line, print_line, sentence, tokens_label
 from loom.compile import cost
 from loom.compile.assemble import ADDED_CONTINUE
 from loom.compile.policy import DetachedMessage as Placed
-from loom.compile.policy import Override
-from loom.compile.renditions import Renditions
 from loom.compile.request import NextRequest, Snapshot
 from loom.compile.trim import UNLIMITED
 from loom.config import Config
@@ -41,8 +38,7 @@ from loom.config.schema import AgentEntry
 from loom.content.blocks import DocumentBlock, ToolResult
 from loom.content.media import size_label
 from loom.content.messages import Message
-from loom.errors import ConfigError
-from loom.formats.renderer import FormatRenderer
+from loom.errors import ConfigError, LoomError
 from loom.models import Model, Usage
 from loom.prompt import Receipt, ReceiptRow
 from loom.providers.http import WIRES
@@ -56,6 +52,11 @@ if TYPE_CHECKING:
 
 _LABEL_WIDTH = 54
 _CELL_WIDTH = 22
+_CHOICES: Final[tuple[tuple[str, OverrideChoice], ...]] = (
+    ("pinned", "full"),
+    ("hidden", "omitted"),
+    ("restored", "auto"),
+)
 _WHO = {"user": "you", "assistant": "model", "tool": "tool"}
 
 
@@ -83,18 +84,16 @@ def context_command(source: str, references: str, as_json: bool, reasons: bool, 
 
     A BLOCK is named by the number in front of it, or by its file's name.
     """
-    wishes: dict[str, Override | None] = {
-        **dict.fromkeys(chosen["pinned"], "full"),
-        **dict.fromkeys(chosen["hidden"], "omitted"),
-        **dict.fromkeys(chosen["restored"]),
-    }
+    wishes: dict[str, OverrideChoice] = {}
+    for option, choice in _CHOICES:
+        wishes |= dict.fromkeys(chosen[option], choice)
     if wishes and Path(source).is_file():
         raise ConfigError("Overrides need a session, not a file.", hint="Import it first: loom import FILE.")
     asyncio.run(_context(source, references, as_json, reasons, wishes))
 
 
 async def _context(
-    source: str, references: str, as_json: bool, reasons: bool, wishes: dict[str, Override | None]
+    source: str, references: str, as_json: bool, reasons: bool, wishes: dict[str, OverrideChoice]
 ) -> None:
     if wishes:
         source = await choose_renditions(source, wishes)
@@ -126,7 +125,7 @@ async def print_table(
 
 
 def _with_keys(found: CompileSource, receipt: Receipt) -> dict[str, Any]:
-    """Each row with its `place`, which --pin and --hide take, and its `key` among the overrides of the API."""
+    """Return each row with its `place`, which --pin and --hide take, and its `key` among the overrides of the API."""
     rows = [
         {"place": key_of(row), "key": override_name(found, row), **msgspec.to_builtins(row)} for row in receipt.rows
     ]
@@ -168,7 +167,7 @@ def _weight(found: CompileSource, text: str, model: Model) -> int:
 def _label(found: CompileSource, row: ReceiptRow, pictures: int) -> str:
     who = _WHO[found.path[row.message].message.role]
     name = f"[Image #{pictures}] {row.label}" if row.kind == "image" else row.label
-    if row.kind in ("document", "audio"):
+    if row.kind in ("document", "audio", "video"):
         pages = _pages(found, row)
         name = f"[{row.label}; of it {pages}]" if pages else f"[{row.label}]"
     if row.kind == "thinking":
@@ -177,7 +176,7 @@ def _label(found: CompileSource, row: ReceiptRow, pictures: int) -> str:
 
 
 def _pages(found: CompileSource, row: ReceiptRow) -> str:
-    """Which pages of a document were said, where it was not all of it."""
+    """Return which pages of a document were said, where it was not all of it."""
     block = found.path[row.message].message.blocks[row.block]
     if isinstance(block, ToolResult) and row.inner is not None:
         block = block.blocks[row.inner]
@@ -215,50 +214,83 @@ def _keys_needed(chosen: list[Model], config: Config) -> list[str]:
 
 
 @click.command("wire")
-@click.argument("source", metavar="[FILE|SESSION]", default="")
+@click.argument("sources", metavar="[FILE|SESSION]...", nargs=-1)
 @click.option(
     "-m",
     "--model",
-    "reference",
+    "references",
     required=True,
     shell_complete=complete_models,
-    help="platform/name or a configured name.",
+    help="platform/name or a configured name; several: a,b,c.",
 )
 @click.option("--full", is_flag=True, help="Include all media, exactly as sent.")
-def wire_command(source: str, reference: str, full: bool) -> None:
-    """Print {"provider", "model", "request"}: the exact body for this model, offline and without a key.
+def wire_command(sources: tuple[str, ...], references: str, full: bool) -> int:
+    """Print the exact body for each model, offline and without a key: one JSON object a line.
 
-    FILE is a conversation: Loom's own JSON, messages in the style of OpenAI, Anthropic, Gemini or Ollama, or a
-    transcript of Claude Code, Codex or llm. Default: the last session of this folder. Media are shown as
-    digest and size unless --full. What was changed on the way is said on stderr; `loom context` tells more.
+    Each has "file", "provider", "model", "receipt" and "request". With several files or models, one that cannot be
+    compiled has "error" instead, and the others go on.
+
+    FILE is a conversation: Loom's own JSON, a request body or messages in the style of OpenAI, Anthropic, Gemini or
+    Ollama, or a transcript of Claude Code, Codex or llm. Tools and options of a request body are used, and a body in
+    the protocol of the model goes out as it came. Default: the last session of this folder. Media are shown as digest
+    and size unless --full. What was changed on the way is said on stderr; `loom context` tells more.
     """
-    asyncio.run(_wire(source, reference, full))
+    return asyncio.run(_wire(sources or ("",), references, full))
 
 
-async def _wire(source: str, reference: str, full: bool) -> None:
-    async with compile_source(source) as found:
-        chosen = await found.models(reference)
-        if len(chosen) != 1:
-            raise ConfigError("A request is for one model.", hint="Give -m one name; `loom context` compares several.")
-        if chosen[0].wire not in WIRES:
-            raise ConfigError(f"{reference} runs inside Loom: it sends no request.", hint="Choose another model.")
-        await print_request(found, chosen[0], full=full)
+async def _wire(sources: Sequence[str], references: str, full: bool) -> int:
+    names = [name.strip() for name in references.split(",") if name.strip()]
+    if len(sources) == len(names) == 1:
+        async with compile_source(sources[0]) as found:
+            await _wire_one(found, sources[0], names[0], full=full)
+        return 0
+    code = 0
+    for source in sources:
+        try:
+            async with compile_source(source) as found:
+                for name in names:
+                    try:
+                        await _wire_one(found, source, name, full=full, is_quiet=True)
+                    except LoomError as error:
+                        code = code or exit_code(error)
+                        click.echo(msgspec.json.encode({"file": source, "model": name, "error": sentence(error)}))
+        except LoomError as error:
+            code = code or exit_code(error)
+            click.echo(msgspec.json.encode({"file": source, "error": sentence(error)}))
+    return code
 
 
-async def print_request(found: CompileSource, model: Model, *, full: bool) -> None:
+async def _wire_one(found: CompileSource, source: str, name: str, *, full: bool, is_quiet: bool = False) -> None:
+    model = await found.resolve(name)
+    if model.wire not in WIRES:
+        raise ConfigError(f"{name} runs inside Loom: it sends no request.", hint="Choose another model.")
+    await print_request(found, model, source=source, full=full, is_quiet=is_quiet)
+
+
+async def print_request(
+    found: CompileSource, model: Model, *, source: str | None = None, full: bool, is_quiet: bool = False
+) -> None:
+    """Print the request as one line of JSON, and what was changed on stderr unless `is_quiet`. With a `source`, the
+    line names it and holds the receipt."""
     compiled_request = await found.compile(model)
-    for notice in (*found.notices, *compiled_request.receipt.notices):
-        print_line(notice)
+    if not is_quiet:
+        for notice in (*found.notices, *compiled_request.receipt.notices):
+            print_line(notice)
     request: dict[str, Any] = WIRES[model.wire].encode(compiled_request.prompt)
-    head = {"provider": model.provider, "model": model.name}
+    head: dict[str, Any] = {"provider": model.provider, "model": model.name}
+    if source is not None:
+        receipt = msgspec.to_builtins(compiled_request.receipt)
+        receipt["notices"] = [*found.notices, *receipt["notices"]]
+        head = {"file": source, **head, "receipt": receipt}
     if not full:
         click.echo(msgspec.json.encode({**head, "request": elide_media(request)}))
         return
     stdout = sys.stdout.buffer
     stdout.write(msgspec.json.encode(head)[:-1] + b',"request":')
-    async for piece in MediaBody(request, found.renditions):
+    async for piece in MediaBody(request, found.media):
         stdout.write(piece)
     stdout.write(b"}\n")
+    stdout.flush()
 
 
 async def show_request(runtime: Runtime, asked: AskOptions, said: MessageInput) -> None:
@@ -267,16 +299,12 @@ async def show_request(runtime: Runtime, asked: AskOptions, said: MessageInput) 
     agent = find_agent(runtime.config, asked.agent) if asked.agent else AgentEntry()
     if agent.tools is not None:
         tools = tuple(agent_tools(agent, runtime.available_tools(tools)))
-    with tempfile.TemporaryDirectory(prefix="loom-") as folder:
-        scratch = TemporaryMedia(Path(folder), runtime.media)
-        limits = runtime.config.media_limits()
-        take = partial(ingest, shelf=scratch, limits=limits, fetch=runtime.fetch)
-        found = await ingest_content(said.content, lambda *content: take(list(content)), runtime)
+    with runtime.library.draft_media() as scratch:
+        found = await ingest_content(said.content, partial(scratch.ingest, fetch=runtime.fetch), runtime)
         blocks, notices = limit_pages(found.blocks, runtime.config.documents.pages_per_read)
         print_warnings(runtime)
         print_notices([*found.notices, *notices])
         before = await _before(runtime, asked, tools)
-        renditions = Renditions(scratch, scratch.derived, FormatRenderer(limits))
         message = Message("user", tuple(blocks))
 
         async def compile_for(model: Model) -> NextRequest:
@@ -285,7 +313,7 @@ async def show_request(runtime: Runtime, asked: AskOptions, said: MessageInput) 
                 model,
                 tools=tools,
                 draft=(message,),
-                renditions=renditions,
+                renditions=scratch.renditions,
                 sampling=asked.sampling,
             )
 
@@ -295,7 +323,7 @@ async def show_request(runtime: Runtime, asked: AskOptions, said: MessageInput) 
             snapshot=msgspec.structs.replace(before.snapshot, path=(*before.snapshot.path, Placed("draft", message))),
             resolve=runtime.resolve_live,
             compile=compile_for,
-            renditions=renditions,
+            media=scratch.renditions,
             config=runtime.config,
         )
         reference = asked.model or before.model or await runtime.default_model()
@@ -313,11 +341,11 @@ class _Before(msgspec.Struct, frozen=True):
 
 
 async def _before(runtime: Runtime, asked: AskOptions, tools: Sequence[str] | None) -> _Before:
-    """What was said so far; nothing in a new session."""
+    """Return what was said so far; nothing in a new session."""
     if not asked.place.is_new:
-        stored = await stored_session(runtime, asked.place)
-        head = (await runtime.forest.node(asked.place.node)).id if asked.place.node else ""
-        found = await compile_session(runtime, stored, head=head, tools=tools)
+        view = await target_session(runtime.library, asked.place)
+        head = (await runtime.library.find_message(asked.place.node)).node if asked.place.node else ""
+        found = await compile_session(runtime, view, head=head, tools=tools)
         return _Before(found.title, found.model, found.snapshot)
     system = await runtime.system_for(asked.system, Path.cwd(), tools=tools, agent=asked.agent)
     return _Before("", "", Snapshot(system=system))

@@ -22,9 +22,9 @@ import segno
 from loom.cli.shared.attachments import read_password
 from loom.cli.shared.daemon_lookup import running_daemon
 from loom.cli.shared.terminal import print_line
-from loom.cli.shared.toml_files import write_user_file
 from loom.config import Config, load_config
 from loom.config.files import display_path, home_folder
+from loom.config.toml_files import write_user_file
 from loom.errors import ConfigError, NotFound
 
 EVERYWHERE = "0.0.0.0"  # noqa: S104  only with a password, which `lan` makes sure of
@@ -113,7 +113,7 @@ def _serve(config: Config, *, lan: bool, port: int | None, made_up: str, opens: 
 
 
 async def _link_of_running(config: Config) -> str:
-    """A new one-time link of the daemon that runs here; empty where none does."""
+    """Return a new one-time link of the daemon that runs here; empty where none does."""
     from loom.cli.shared.daemon_lookup import running_daemon
 
     link = await running_daemon(config)
@@ -265,7 +265,7 @@ def status() -> int:
 
 
 def unit(port: int | None) -> str:
-    """The unit's text: this Python, this installation, and the data folder that is in force now."""
+    """Return the unit's text: this Python, this installation, and the data folder that is in force now."""
     words = [sys.executable, "-m", "loom.cli.main", "serve", *(["--port", str(port)] if port else [])]
     home = os.environ.get("LOOM_HOME", "").strip()
     environment = f"Environment={_quote(f'LOOM_HOME={Path(home).absolute()}')}\n" if home else ""

@@ -17,13 +17,11 @@ from typing import Final, Literal
 import click
 import msgspec
 
-from loom.cli.import_ import import_file, import_summary, report
+from loom.cli.import_ import import_summary, print_import
 from loom.cli.models import service_without_key
 from loom.cli.shared import terminal_images
 from loom.cli.shared.exit_codes import FAILED, exit_code
-from loom.cli.shared.session_lookup import all_sessions
 from loom.cli.shared.terminal import print_line, safe_text, sentence
-from loom.cli.shared.transcripts import Transcript, read_transcripts
 from loom.cli.store import refuse_while_in_use, store_file
 from loom.config import Config, load_config
 from loom.config.key_file import keys_file
@@ -33,11 +31,14 @@ from loom.errors import Corrupt, LoomError
 from loom.formats import ocr
 from loom.providers.catalog import key_env
 from loom.runtime import FIRST_CHOICES, UNMATCHED_RULE, Runtime, key_for
+from loom.runtime.plugins import installed_plugins
 from loom.runtime.servers import sandbox_for
+from loom.runtime.transcripts import Transcript, read_transcripts
 from loom.store.backup import move_aside
 from loom.store.media import open_media
 from loom.store.salvage import SalvageReport, salvage
 from loom.store.session_rows import StoredSession
+from loom.store.sessions import Sessions
 from loom.tools.number_text import count_text
 
 _GLYPHS = {"ok": "✔", "open": "○", "warning": "!", "problem": "✖"}
@@ -78,6 +79,7 @@ async def _set_up(fix: bool, as_json: bool) -> int:
             findings.append(Finding("store", "problem", sentence(error)))
     findings += [
         *check_formats(),
+        *check_plugins(),
         *check_extras(),
         *check_terminal(),
         check_clipboard(),
@@ -98,8 +100,7 @@ async def _transcripts(names: tuple[str, ...], fix: bool, as_json: bool) -> int:
         try:
             if fix:
                 async with Runtime.open() as runtime:
-                    for imported in await import_file(runtime, Path(name)):
-                        click.echo(msgspec.json.encode(imported) if as_json else report(imported))
+                    await print_import(runtime, Path(name), as_json)
             else:
                 for found in await _looked_at(Path(name)):
                     click.echo(_diagnosis_json(name, found) if as_json else _diagnosis(name, found))
@@ -171,7 +172,8 @@ def _describe_salvage(report: SalvageReport, aside: Path) -> str:
 
 
 def _is_damaged(file: Path) -> bool:
-    """Whether SQLite itself finds fault with the file. One that is not there, or that is empty, is not damaged."""
+    """Return whether SQLite itself finds fault with the file. One that is not there, or that is empty,
+    is not damaged."""
     if not file.is_file() or not file.stat().st_size:
         return False
     try:
@@ -193,6 +195,16 @@ _EXTRAS: Final = {
 }
 _MANY: Final = 20
 BACKUP: Final = "loom restore puts a backup in its place"
+
+
+def check_plugins() -> list[Finding]:
+    """One line for each plugin of an installed package."""
+    return [
+        Finding("plugin", "problem", f"{found.group} {found.name} ({found.package}): {found.problem}")
+        if found.problem
+        else Finding("plugin", "ok", f"{found.group} {found.name} ({found.package})")
+        for found in installed_plugins()
+    ]
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -242,25 +254,27 @@ async def check_rules(runtime: Runtime) -> list[Finding]:
 
 
 async def check_store(runtime: Runtime, *, fix: bool) -> list[Finding]:
-    """The database's own check, then every message hashed again and its media looked for."""
+    """Return the database's own check, then every message hashed again and its media looked for."""
     salvage = "loom doctor --fix saves what can be read in a new store"
-    broken = [Finding("store", "problem", text, salvage) for text in await runtime.database.check()]
-    verified = await runtime.forest.verify(exists=runtime.media.exists)
+    broken = [Finding("store", "problem", text, salvage) for text in await runtime.stores.database.check()]
+    verified = await runtime.stores.forest.verify(exists=runtime.stores.media.exists)
     for problem in verified.problems[:_MANY]:
         state = "warning" if problem.what == "media" else "problem"
         text = f"{problem.node_id.rpartition(':')[2][:12]}: {problem.text}"
         broken.append(Finding("store", state, text, "models get its text instead" if state == "warning" else BACKUP))
     if len(verified.problems) > _MANY:
         broken.append(Finding("store", "problem", f"and {len(verified.problems) - _MANY} more"))
-    sessions = [session async for session in all_sessions(runtime)]
+    sessions = await _all_sessions(runtime.stores.sessions)
     for session in sessions:
         if session.damage:
             broken.append(await _record(runtime, session, fix=fix))
         elif any(problem.what != "media" for problem in verified.problems):
             broken += await _path(runtime, session, fix=fix)
-    where = _display_path(runtime.config.data_folder()) if not runtime.config.store.url else runtime.database.label
+    where = (
+        _display_path(runtime.config.data_folder()) if not runtime.config.store.url else runtime.stores.database.label
+    )
     if fix:
-        await runtime.derived.trim()
+        await runtime.stores.derived.trim()
     return broken or [
         Finding(
             "store",
@@ -270,11 +284,21 @@ async def check_store(runtime: Runtime, *, fix: bool) -> list[Finding]:
     ]
 
 
+async def _all_sessions(sessions: Sessions) -> list[StoredSession]:
+    """Return all sessions that are not archived, also those that cannot be opened."""
+    found: list[StoredSession] = []
+    place: tuple[float, str] | None = None
+    while page := await sessions.list(limit=100, before=place):
+        found += page
+        place = (page[-1].updated_at, page[-1].id)
+    return found
+
+
 async def _record(runtime: Runtime, session: StoredSession, *, fix: bool) -> Finding:
     if not fix:
         return Finding("store", "problem", session.damage, "loom doctor --fix resets it; messages are kept")
     try:
-        await runtime.sessions.mend(session.id)
+        await runtime.stores.sessions.mend(session.id)
     except LoomError as error:
         return Finding("store", "problem", error.message, BACKUP)
     return Finding("store", "warning", f"The record of session {session.id} was damaged; its settings were reset")
@@ -283,7 +307,7 @@ async def _record(runtime: Runtime, session: StoredSession, *, fix: bool) -> Fin
 async def _path(runtime: Runtime, session: StoredSession, *, fix: bool) -> list[Finding]:
     """A session with damage above its head can be read, and go on, from the last sound message. Nothing is deleted."""
     try:
-        end = await runtime.forest.last_valid_node(session.head_id)
+        end = await runtime.stores.forest.last_valid_node(session.head_id)
     except LoomError as error:
         return [Finding("store", "problem", f"Session {session.id}: {error.message}", BACKUP)]
     if end == session.head_id:
@@ -292,7 +316,7 @@ async def _path(runtime: Runtime, session: StoredSession, *, fix: bool) -> list[
     if not fix:
         text = f"Session {session.id} cannot be read beyond {last}"
         return [Finding("store", "problem", text, "loom doctor --fix continues it from there")]
-    await runtime.sessions.move_head(session.id, session.head_id, end)
+    await runtime.stores.sessions.move_head(session.id, session.head_id, end)
     return [Finding("store", "warning", f"Session {session.id} continues from {last}; later messages are kept")]
 
 
@@ -300,11 +324,11 @@ async def check_media(runtime: Runtime) -> list[Finding]:
     """Every byte is read again: what the store holds is what was put."""
     count = size = 0
     damaged: list[Finding] = []
-    async for stored in runtime.media.listing():
+    async for stored in runtime.stores.media.listing():
         count += 1
         size += stored.size_bytes
         try:
-            async for _ in runtime.media.read_blocks(stored.digest):
+            async for _ in runtime.stores.media.read_blocks(stored.digest):
                 pass
         except LoomError as error:
             damaged.append(Finding("media", "problem", error.message, "attach the file again; it is matched by digest"))
@@ -371,11 +395,11 @@ def check_terminal() -> list[Finding]:
         return [Finding("terminal", "problem", str(error))]
     if chosen == "off":
         return [Finding("terminal", "open", "images shown as labels", "LOOM_IMAGES=halfcell, sixel, kitty or iterm2")]
-    return [Finding("terminal", "ok", f"pictures: {chosen}")]
+    return [Finding("terminal", "ok", f"images: {chosen}")]
 
 
 def check_clipboard() -> Finding:
-    """What /paste needs. Pillow asks these programs; on other systems it needs none."""
+    """Return what /paste needs. Pillow asks these programs; on other systems it needs none."""
     if sys.platform != "linux":
         return Finding("clipboard", "ok", "images can be pasted")
     if os.environ.get("SSH_CONNECTION") or not (os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY")):

@@ -21,14 +21,14 @@ import msgspec
 
 from loom.cli.context import print_table
 from loom.cli.log import draw_tree
-from loom.cli.shared.attachments import MessageInput
+from loom.cli.shared.attachments import MessageInput, confirm_mentions
 from loom.cli.shared.daemon_lookup import open_session
 from loom.cli.shared.footer import footer, media_hints
 from loom.cli.shared.options import MessageOptions
 from loom.cli.shared.pending_approvals import answer_pending
 from loom.cli.shared.plan import compile_session
 from loom.cli.shared.renderers import TurnOutcome, TurnRenderer
-from loom.cli.shared.session_lookup import open_place
+from loom.cli.shared.session_lookup import open_target
 from loom.cli.shared.session_options import (
     apply_template,
     choose_tools,
@@ -46,12 +46,12 @@ from loom.cli.shared.turns import RuntimeHost, TurnHost, run_turn
 from loom.config import load_config
 from loom.content.inputs import Attachment
 from loom.content.messages import text_of
-from loom.errors import ContentError, LoomError
+from loom.errors import LoomError
 from loom.models import THINKING_LEVELS
 from loom.runtime import Runtime
 from loom.runtime.attachments import attachment, read_clipboard
+from loom.runtime.expansion import list_commands
 from loom.runtime.session import LocalSession
-from loom.runtime.skills import OwnCommand, find_commands
 from loom.sampling import sampling_of
 from loom.session import EventIterator, Session
 from loom.tools.todos import todo_lines
@@ -87,7 +87,7 @@ class Chat(ABC):
         self._options = options
         self._sampling = options.sampling
         self._session: Session | None = None
-        self._attachments = [attachment(name) for name in options.template.attach]
+        self._attachments: list[Attachment] = [attachment(name) for name in options.template.attach]
         self._ink = Colors(sys.stdout)
 
     @abstractmethod
@@ -106,7 +106,7 @@ class Chat(ABC):
     def _renderer(self) -> TurnRenderer: ...
 
     def commands(self) -> dict[str, SlashCommand]:
-        """The slash commands by name; the docstring of this module says where a new one goes."""
+        """Return the slash commands by name; the docstring of this module says where a new one goes."""
         return {
             "model": SlashCommand("[NAME]", "choose a model; without a name, show the current one", self._model),
             "think": SlashCommand(
@@ -149,6 +149,8 @@ class Chat(ABC):
             return
         is_command = line.startswith("/") and not parse_dropped_paths(line)
         try:
+            if not is_command:
+                confirm_mentions(line)
             with quiet_keys():
                 self._runner.run(self._command(line) if is_command else self._say(line))
         except LoomError as error:
@@ -235,6 +237,8 @@ class LocalChat(Chat):
         self._model_name = options.model
         self._key = stored_key(runtime, options)
         self._tools: Sequence[str] | None = None
+        self._wants_plan: bool | None = True if options.permission == "plan" else None
+        """Whether the next message changes plan mode."""
 
     def _more_commands(self) -> dict[str, SlashCommand]:
         return {
@@ -244,6 +248,7 @@ class LocalChat(Chat):
                 "", "summarise the conversation and continue; everything stays in the tree", self._compact
             ),
             "tree": SlashCommand("", "the conversation with its branches", self._tree),
+            "plan": SlashCommand("[off]", "plan first: only reading tools until you approve a plan", self._plan_mode),
             "todos": SlashCommand("", "the agent's list of what is to be done", self._todos),
             "undo": SlashCommand("[STEP]", "undo the file changes of the last step, or of STEP and later", self._undo),
         }
@@ -251,13 +256,21 @@ class LocalChat(Chat):
     def _own_commands(self) -> dict[str, SlashCommand]:
         """Return the user's commands; those of Loom win over them."""
         return {
-            name: SlashCommand("[TEXT]", found.description or "a command of yours", partial(self._own, found))
-            for name, found in find_commands(self._runtime.config, Path.cwd()).items()
-            if name not in ("model", "attach", "paste", "fork")
+            found.name: SlashCommand("[TEXT]", found.description or "your own command", partial(self._own, found.name))
+            for found in list_commands(self._runtime, Path.cwd())
+            if found.name not in ("model", "attach", "paste", "fork")
         }
 
-    async def _own(self, command: OwnCommand, arguments: str) -> None:
-        await self._say(command.fill(arguments))
+    async def _own(self, name: str, arguments: str) -> None:
+        """Send the command; the session puts in what it stands for."""
+        await self._send(MessageInput(f"/{name} {arguments}".strip(), tuple(self._attachments)))
+        self._attachments = []
+
+    async def _plan_mode(self, word: str) -> None:
+        if word not in ("", "on", "off"):
+            raise LoomError("Plan mode is on or off.", hint="Example: /plan off")
+        self._wants_plan = word != "off"
+        click.echo(f"plan mode is {'on' if self._wants_plan else 'off'} from the next message on")
 
     async def _todos(self, _: str) -> None:
         click.echo(todo_lines(await self._own_session("no todo list").todos()) or "The todo list is empty.")
@@ -280,7 +293,7 @@ class LocalChat(Chat):
         if options.place.is_new:
             self._model_name = await model_for(self._runtime, self._model_name)
             return self._runtime.model(self._model_name).reference
-        self._session = await open_place(
+        self._session = await open_target(
             self._runtime,
             options.place,
             model=self._model_name,
@@ -289,8 +302,8 @@ class LocalChat(Chat):
             tools=self._tools,
             agent=options.agent,
         )
-        stored = await self._runtime.sessions.get(self._session.id)
-        return f"{self._runtime.model(stored.model).reference}, {one_line(stored.title or stored.id, 50)}"
+        view = await self._session.info()
+        return f"{self._runtime.model(view.model).reference}, {one_line(view.title or view.id, 50)}"
 
     async def _send(self, message: MessageInput) -> None:
         system = self._options.system
@@ -310,8 +323,11 @@ class LocalChat(Chat):
                     agent=self._options.agent,
                 )
             own = self._own_session("")
-            use_key(self._runtime, self._options, self._key, (await self._runtime.sessions.get(own.id)).model)
+            use_key(self._runtime, self._options, self._key, (await own.info()).model)
             async with open_session(self._runtime, self._options, own, self._tools) as session:
+                if self._wants_plan is not None:
+                    await session.change(plan_mode=self._wants_plan)
+                    self._wants_plan = None
                 await self._render_turn(
                     session,
                     session.stream(*blocks, options=self._sampling),
@@ -342,9 +358,9 @@ class LocalChat(Chat):
         return self._session
 
     async def _context(self, names: str) -> None:
-        stored = await self._runtime.sessions.get(self._own_session("nothing to show").id)
-        found = await compile_session(self._runtime, stored, tools=self._tools)
-        await print_table(found, await found.models(names or stored.model))
+        view = await self._own_session("nothing to show").info()
+        found = await compile_session(self._runtime, view, tools=self._tools)
+        await print_table(found, await found.models(names or view.model))
 
     async def _compact(self, _: str) -> None:
         session = self._own_session("nothing to summarise")
@@ -357,8 +373,8 @@ class LocalChat(Chat):
             click.echo(f"{before} messages summarised into one; all of them are still in /tree")
 
     async def _tree(self, _: str) -> None:
-        stored = await self._runtime.sessions.get(self._own_session("no tree").id)
-        click.echo(draw_tree(await self._runtime.forest.read_tree(stored.id), stored.head_id, width=width()))
+        session = self._own_session("no tree")
+        click.echo(draw_tree(await session.read_tree(), await session.head(), width=width()))
 
 
 def _name(item: Attachment) -> str:
@@ -382,7 +398,7 @@ def unknown_command(name: str) -> LoomError:
 
 def mentions(line: str) -> tuple[str, list[Attachment]]:
     """Split `look at @login.png` into words and files. A line that is only a path (a dropped file) is a file. A mention
-    of a file that does not exist is sent as text, with a notice."""
+    of a file that does not exist, or of pages that are written wrongly, stays text: the turn says so."""
     dropped = parse_dropped_paths(line)
     if dropped:
         return "", [Attachment(source=path) for path in dropped]
@@ -394,18 +410,13 @@ def mentions(line: str) -> tuple[str, list[Attachment]]:
 
     def taken(match: re.Match[str]) -> str:
         name = match[1] or match[2]
-        wrong = ""
         for written in dict.fromkeys((name, name.rstrip(_PUNCTUATION))):
             try:
                 found.append(attachment(written))
-            except ContentError as error:  # the file is there, its pages are written wrongly
-                wrong = error.message
             except LoomError:
                 continue
             else:
                 return name
-        if wrong or "." in name.strip(_PUNCTUATION) or "/" in name:
-            print_notices([f"{wrong or f'file not found: {name}'}; sent as text"])
         return match[0]
 
     return _MENTION.sub(taken, line), found

@@ -12,9 +12,18 @@ import msgspec
 
 from loom.cli.shared.exit_codes import FAILED, OK
 from loom.cli.shared.options import complete_sessions
-from loom.cli.shared.session_lookup import find_session, last_session
+from loom.cli.shared.session_lookup import find_or_last
 from loom.cli.shared.terminal import Colors, clip, one_line, print_line, safe_text, width
-from loom.content.blocks import AudioBlock, DocumentBlock, ImageBlock, TextBlock, ThinkingBlock, ToolCall, ToolResult
+from loom.content.blocks import (
+    AudioBlock,
+    DocumentBlock,
+    ImageBlock,
+    TextBlock,
+    ThinkingBlock,
+    ToolCall,
+    ToolResult,
+    VideoBlock,
+)
 from loom.content.codec import encode_message
 from loom.content.messages import Message, media_blocks, media_of, sources_of, text_of
 from loom.errors import NotFound
@@ -43,8 +52,8 @@ def log_command(session: str, graph: bool, count: int | None, hide_reasoning: bo
 
 async def _log(wanted: str, count: int | None, as_json: bool, *, shows_reasoning: bool) -> None:
     async with Runtime.open() as runtime:
-        session = await (find_session(runtime, wanted) if wanted else last_session(runtime, here=True))
-        nodes = [node for node in await runtime.forest.path(session.head_id) if node.message is not None]
+        found = await find_or_last(runtime.library, wanted)
+        nodes = await (await runtime.library.open(found.id)).read_path()
     for node in nodes[-count:] if count else nodes:
         assert node.message is not None
         if as_json:
@@ -85,20 +94,20 @@ def tree_command(session: str, as_json: bool) -> int:
 async def print_tree(wanted: str, *, as_json: bool) -> int:
     """What is damaged is named, and does not keep the rest from being shown."""
     async with Runtime.open() as runtime:
-        session = await (find_session(runtime, wanted) if wanted else last_session(runtime, here=True))
-        tree = await runtime.forest.read_tree(session.id)
+        session = await find_or_last(runtime.library, wanted)
+        tree = await (await runtime.library.open(session.id)).read_tree()
     messages = [node for node in tree.nodes if node.message is not None]
     if not messages and not tree.damaged:
         raise NotFound("The conversation is empty.", hint='Example: loom -c "hello"')
     if as_json:
         for row in (*map(_facts, messages), *map(_damage, tree.damaged)):
-            click.echo(msgspec.json.encode({**row, "is_head": row["node"] == session.head_id}))
+            click.echo(msgspec.json.encode({**row, "is_head": row["node"] == session.head}))
     else:
         parents = {node.parent_id for node in messages}
         leaves = count_text(sum(node.id not in parents for node in messages), "leaf", "leaves")
         size = f"{count_text(len(messages), 'message')}, {leaves}"
         click.echo(f"{one_line(session.title or session.id, 60)} · {session.id} · {size}")
-        click.echo(draw_tree(tree, session.head_id, width=width()))
+        click.echo(draw_tree(tree, session.head, width=width()))
     for damaged in tree.damaged:
         print_line(f"{damaged.text} Run `loom doctor`.")
     return FAILED if tree.damaged else OK
@@ -129,7 +138,7 @@ def _damage(node: DamagedNode) -> dict[str, Any]:
 
 ID_DIGITS: Final = 8
 _SPEAKER_WIDTH: Final = 18
-_MEDIA: Final = {ImageBlock: "▣", DocumentBlock: "▤", AudioBlock: "♪"}
+_MEDIA: Final = {ImageBlock: "▣", DocumentBlock: "▤", AudioBlock: "♪", VideoBlock: "▶"}
 
 
 class TreeLine(msgspec.Struct, frozen=True):
@@ -145,7 +154,7 @@ def draw_tree(tree: NodeTree, head_id: str, *, width: int = 100) -> str:
 
 
 def lines(tree: NodeTree, head_id: str) -> Iterator[TreeLine]:
-    """Every message, parents before children, the path to the head last among its siblings."""
+    """Yield every message, parents before children, the path to the head last among its siblings."""
     children: dict[str | None, list[Node | DamagedNode]] = {}
     parents: dict[str, str | None] = {}
     known = {node.id for node in tree.nodes}
@@ -201,7 +210,7 @@ def short_id(node_id: str) -> str:
 
 
 def message_line(message: Message) -> str:
-    """A message in one line: its words, else what it did."""
+    """Return a message in one line: its words, else what it did."""
     if message.text.strip():
         return message.text
     if message.calls:

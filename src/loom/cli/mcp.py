@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import signal
+import webbrowser
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, Final, cast
@@ -14,13 +15,14 @@ import msgspec
 
 from loom.cli.shared.exit_codes import FAILED, OK
 from loom.cli.shared.terminal import one_line, print_line, safe_text
-from loom.cli.shared.toml_files import add_table, remove_table, user_config_file, write_user_file
 from loom.config import Config, load_config
 from loom.config.files import display_path
+from loom.config.toml_files import add_table, remove_table, user_config_file, write_user_file
 from loom.errors import ConfigError
-from loom.runtime import Runtime
-from loom.tools.mcp_import import foreign_files, foreign_servers
-from loom.tools.mcp_specs import PROJECT_FILE, ProjectServers, project_servers
+from loom.runtime import Runtime, mcp_servers
+from loom.runtime.servers import login_file
+from loom.tools.mcp.other_programs import foreign_files, foreign_servers
+from loom.tools.mcp.specs import PROJECT_FILE, ProjectServers, project_servers
 from loom.tools.number_text import count_text
 
 _NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]{0,63}")
@@ -155,20 +157,58 @@ async def _list(check: bool, as_json: bool) -> int:
 
 
 async def _states() -> tuple[dict[str, dict[str, Any]], Sequence[str]]:
-    """What each of them says, and what there is to say of those that could not be asked."""
+    """Return what each of them says, and what there is to say of those that could not be asked."""
     async with Runtime.open() as runtime:
         left_out = tuple(runtime.notices)  # the others have their failures in a row of their own
         await runtime.mcp.wait_ready(None)
         found = runtime.mcp.status()
-        states = {status.name: {"tools": len(status.tools), "error": status.error or None} for status in found}
+        states = {
+            status.name: {"tools": len(status.tools), "prompts": len(status.prompts), "error": status.error or None}
+            for status in found
+        }
         return states, left_out
 
 
 def _row(row: dict[str, Any], state: dict[str, Any]) -> str:
     mark = "○" if not row["enabled"] or state.get("error") else "✔" if state else "·"
-    told = one_line(state["error"], 80) if state.get("error") else count_text(state["tools"], "tool") if state else ""
+    told = one_line(state["error"], 80) if state.get("error") else _count(state) if state else ""
     line = f"{mark} {safe_text(row['name']):<16} {one_line(row['target'], 30):<30} {row['where']:<10} {told}"
     return line.rstrip()
+
+
+def _count(state: dict[str, Any]) -> str:
+    prompts = f", {count_text(state['prompts'], 'prompt')}" if state["prompts"] else ""
+    return count_text(state["tools"], "tool") + prompts
+
+
+@mcp_command.command()
+@click.argument("name")
+@click.option("--no-browser", is_flag=True, help="Only print the address to open.")
+def login(name: str, no_browser: bool) -> None:
+    """Log in at a server that uses OAuth. The tokens are stored beside your API keys, readable by you alone."""
+    count = asyncio.run(_login(name, no_browser))
+    click.echo(f"✔ logged in at {safe_text(name)}: {count_text(count, 'tool')}")
+
+
+async def _login(name: str, no_browser: bool) -> int:
+    async def open_page(url: str) -> None:
+        click.echo(f"Open this address and agree there:\n{url}", err=True)
+        if not no_browser:
+            await asyncio.to_thread(webbrowser.open, url)
+
+    config = load_config()
+    return await mcp_servers(config, Path.cwd(), print_line).log_in(name, open_page, login_file(config))
+
+
+@mcp_command.command()
+@click.argument("name")
+def logout(name: str) -> None:
+    """Remove the stored login at a server."""
+    logins = login_file(load_config())
+    if name not in logins.read():
+        raise ConfigError(f"You are not logged in at {name!r}.", hint="List servers: loom mcp list")
+    logins.write(name, None)
+    click.echo(f"✔ logged out at {safe_text(name)}")
 
 
 @mcp_command.command()
@@ -236,7 +276,7 @@ def _project_servers(config: Config) -> ProjectServers:
 def mcp_serve_command(workspace: Path, allow_outside: bool) -> None:
     """Serve read_file and look to an MCP client (an editor, a desktop assistant), which starts this command itself."""
     from loom.config import load_config
-    from loom.tools.mcp_server import ServeOptions, serve_stdio
+    from loom.tools.mcp.serve import ServeOptions, serve_stdio
 
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # else a read of standard input goes on; nothing is to be saved
     limits = load_config(cwd=workspace.absolute()).media_limits()

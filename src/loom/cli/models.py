@@ -9,13 +9,14 @@ from typing import Any, Final
 import click
 import msgspec
 
+from loom.cli.model_setup import add_models, show_models
 from loom.cli.shared.exit_codes import OK, exit_code
 from loom.cli.shared.options import complete_models
 from loom.cli.shared.terminal import money_label, one_line, print_line, sentence, tokens_label
-from loom.cli.shared.toml_files import set_key, user_config_file
 from loom.config import Config, load_config
 from loom.config.files import display_path
 from loom.config.key_file import services
+from loom.config.toml_files import set_key, user_config_file
 from loom.errors import ConfigError, LoomError
 from loom.models import FactOrigin, Model, Usage
 from loom.providers.catalog import key_env
@@ -23,7 +24,14 @@ from loom.runtime import FIRST_CHOICES, Runtime, key_for, key_names, price, reso
 
 _MARKS: Final[dict[FactOrigin, str]] = {"declared": "✔", "asked": "✓", "learned": "✓", "user": "u", "guessed": "?"}
 _CENT: Final = 0.01
-_FLAGS: Final = {"eyes": "vision", "pdf": "native_pdf", "audio": "audio", "think": "thinking", "tools": "tools"}
+_FLAGS: Final = {
+    "images": "vision",
+    "pdf": "native_pdf",
+    "audio": "audio",
+    "video": "video",
+    "think": "thinking",
+    "tools": "tools",
+}
 
 
 class ModelRow(msgspec.Struct, frozen=True):
@@ -34,15 +42,33 @@ class ModelRow(msgspec.Struct, frozen=True):
 
 
 @click.command("models")
-@click.argument("references", nargs=-1, metavar="[MODEL]... | default [MODEL]", shell_complete=complete_models)
+@click.argument(
+    "references",
+    nargs=-1,
+    metavar="[MODEL]... | show MODEL... | add URL [MODEL]... | default [MODEL]",
+    shell_complete=complete_models,
+)
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines, with limits and the origin of each flag.")
-def models_command(references: tuple[str, ...], as_json: bool) -> int:
+@click.option("--key-env", default="", metavar="NAME", help="With add: the variable that holds the server's API key.")
+def models_command(references: tuple[str, ...], as_json: bool, key_env: str) -> int:
     """List models: configured ones, Loom's choices and the built-in one, or those you name.
 
     ✔ in the catalogue  ✓ reported by the server or learned  u set by you  ? assumed, tried once  - no
 
+    `loom models show MODEL` prints all that is known of a model and where each fact comes from: the catalogue, the
+    server, refusals, your configuration.
+
+    `loom models add URL` asks a server which models it has and writes them to your configuration; name some to add
+    only those.
+
     `loom models default MODEL` sets the default model; without MODEL, it prints the default.
     """
+    if references[:1] == ("add",):
+        asyncio.run(add_models("".join(references[1:2]), references[2:], key_env))
+        return OK
+    if references[:1] == ("show",) and len(references) > 1:
+        asyncio.run(show_models(references[1:], as_json=as_json))
+        return OK
     if references[:1] != ("default",):
         return asyncio.run(_models(references, as_json))
     if len(references) > 2:
@@ -100,7 +126,7 @@ def _model_row(runtime: Runtime, name: str, default: str) -> ModelRow:
 
 
 def _means(runtime: Runtime, name: str, model: Model) -> bool:
-    """Whether a name, which may be a wrong one, means this model: `spark` is `loom/spark`."""
+    """Return whether a name, which may be a wrong one, means this model: `spark` is `loom/spark`."""
     try:
         return runtime.model(name) == model
     except LoomError:
@@ -108,7 +134,7 @@ def _means(runtime: Runtime, name: str, model: Model) -> bool:
 
 
 def service_without_key(model: Model, config: Config) -> str:
-    """What `loom keys set` takes, where the key of a model's service is still missing; else empty."""
+    """Return what `loom keys set` takes, where the key of a model's service is still missing; else empty."""
     provider = model.provider
     has_own = bool(model.alias) and bool(config.models[model.alias].api_key)
     if has_own or not key_env(provider) or key_for(provider, config):

@@ -12,20 +12,7 @@ from loom.cli.shared.exit_codes import OK
 from loom.cli.shared.terminal import one_line
 from loom.config import load_config
 from loom.errors import NotFound
-
-
-class _Process(msgspec.Struct):
-    session: str
-    process: str
-    command: str
-    is_running: bool
-    exit_code: int | None
-    ports: tuple[int, ...]
-    seconds: float
-
-
-class _Processes(msgspec.Struct):
-    processes: tuple[_Process, ...]
+from loom.work_types import ProcessList, ProcessView
 
 
 @click.command("ps")
@@ -52,7 +39,7 @@ async def _ps(stop: tuple[str, str] | None, *, as_json: bool) -> int:
         if stop:
             await link.ask("DELETE", f"/v1/sessions/{stop[0]}/processes/{stop[1]}", repeats=False)
             return OK
-        found = msgspec.json.decode(await link.ask("GET", "/v1/processes"), type=_Processes).processes
+        found = msgspec.json.decode(await link.ask("GET", "/v1/processes"), type=ProcessList).processes
     finally:
         await link.close()
     for process in found:
@@ -62,7 +49,7 @@ async def _ps(stop: tuple[str, str] | None, *, as_json: bool) -> int:
     return OK
 
 
-def _line(process: _Process) -> str:
+def _line(process: ProcessView) -> str:
     ports = "".join(f"  http://localhost:{port}/" for port in process.ports)
     state = f"{process.seconds:.0f} s" if process.is_running else f"exit {process.exit_code}"
     return f"{process.session}  {process.process}  {state}{ports}  {one_line(process.command, 60)}"

@@ -1,4 +1,4 @@
-"""`loom read`: what the door makes of files, without storing anything."""
+"""`loom read`: how intake reads files, without storing anything."""
 
 from __future__ import annotations
 
@@ -92,7 +92,7 @@ async def _read(path: str, pages: str, offset: int, limit: int | None, limits: I
 
 
 def _text(block: ContentBlock, context: _Context) -> str:
-    """A document's words rather than its label, where it has any."""
+    """Return a document's words rather than its label, where it has any."""
     if not isinstance(block, DocumentBlock):
         return text_of(block)
     try:

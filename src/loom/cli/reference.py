@@ -25,7 +25,7 @@ def reference() -> str:
 
 
 def update_page(page: str) -> str:
-    """The page with everything behind its marker written anew."""
+    """Return the page with everything behind its marker written anew."""
     head, found, _ = page.partition(MARKER)
     if not found:
         raise ValueError("the page has no marker behind which help pages go")

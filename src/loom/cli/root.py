@@ -19,7 +19,8 @@ COMMANDS: Final = {
     "chat": "Start an interactive chat. `loom` alone is the same.",
     "approvals": "List pending approvals.",
     "approve": "Approve or deny a pending tool call; the turn continues.",
-    "sessions": "List, search, rename, delete and export conversations.",
+    "sessions": "List, organize, share, export and delete conversations.",
+    "search": "Search conversations, documents and images.",
     "log": "Show a conversation, or with --graph its tree.",
     "tree": "Show a conversation with all its branches.",
     "undo": "Undo what the agent changed in files.",
@@ -28,7 +29,10 @@ COMMANDS: Final = {
     "wire": "Show the exact request body for a model.",
     "prompt": "Show the system prompt of a new session.",
     "read": "Show how Loom reads files: blocks, text, errors.",
+    "transcribe": "Write down what is said in recordings and videos.",
+    "speak": "Speak a text into a sound file.",
     "models": "List models, what they accept, and how Loom knows.",
+    "usage": "Show the tokens and the cost of answers.",
     "keys": "Manage API keys.",
     "config": "Show where each setting comes from.",
     "import": "Import conversations from other programs.",
@@ -51,7 +55,10 @@ _MODULES: Final = {
     "approve": "approvals",
     "tree": "log",
     "wire": "context",
+    "transcribe": "speech",
+    "speak": "speech",
     "import": "import_",
+    "search": "sessions",
     "backup": "store",
     "restore": "store",
     "sweep": "store",
@@ -118,7 +125,7 @@ _EPILOG: Final = """\b
 Examples:
   loom "what is wrong here?" -a login.png
   loom report.pdf "which pages talk about timeouts?"
-  loom -c "and the first picture again?"
+  loom -c "and the first image again?"
   git diff | loom "explain this"
 """
 
@@ -172,7 +179,8 @@ def run(arguments: list[str], *, debug: bool = False) -> int:
 
 
 def _print_usage_error(error: click.ClickException) -> int:
-    """What click says of a command line, in one sentence as ours are; a group without a command shows its help."""
+    """Return what click says of a command line, in one sentence as ours are; a group without a command
+    shows its help."""
     from loom.cli.shared.terminal import print_line
 
     if isinstance(error, click.exceptions.NoArgsIsHelpError):
@@ -190,7 +198,8 @@ def _print_usage_error(error: click.ClickException) -> int:
 
 
 def _near(option: str, names: Iterable[str]) -> list[str]:
-    """Those that could have been meant. Click compares the dashes, too, which makes every option like every other."""
+    """Return those that could have been meant. Click compares the dashes, too, which makes every option like every
+    other."""
     import difflib
 
     bare = option.lstrip("-")

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loom.cli.shared.options import MessageOptions
 from loom.config import load_config
-from loom.errors import LoomError, NotFound
+from loom.errors import LoomError
 from loom.tui.app import LoomApp, OpenedLibrary, run_app
+from loom.tui.chat_library import ChatLibrary
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-
     from loom.config import Config
-    from loom.tui.remote_backend import RemoteBackend
 
 HISTORY_FILE = "input-history.jsonl"
 
@@ -34,77 +33,69 @@ def run_screen_attach(url: str, token: str, *, last: bool, session: str, model: 
     config = load_config()
 
     async def connect() -> OpenedLibrary:
-        from loom.tui.remote_backend import RemoteBackend
+        from loom.cli.shared.daemon_lookup import reach_daemon
+        from loom.cli.shared.session_lookup import attached_session
 
-        found = RemoteBackend(url, token, config, workspace=str(Path.cwd())) if url else await find_daemon(config)
-        if found is None:
-            raise NotFound("No daemon is running.", hint="Start one: loom serve")
+        library = await reach_daemon(config, url, token)
+        found = ChatLibrary(library, config, place=library.url, workspace=str(Path.cwd()), close=library.close)
         try:
-            chosen = await find_conversation(found, session, last=last)
+            chosen = await attached_session(library, session, last=last)
             name = model or ("" if chosen else await found.default_model())
         except LoomError:
             await found.close()
             raise
-        return OpenedLibrary(backend=found, session=chosen, model=name)
+        return OpenedLibrary(library=found, session=chosen, model=name)
 
     return run_app(LoomApp(connect, history_file=config.state_folder() / HISTORY_FILE))
 
 
-async def find_conversation(backend: RemoteBackend, session: str, *, last: bool) -> str:
-    """Return the id of the session to open; empty for a new one."""
-    if session or not last:
-        return session.upper()
-    newest = await backend.sessions(limit=1)
-    if not newest:
-        raise NotFound("The daemon has no sessions yet.", hint="Start one: loom attach")
-    return newest[0].id
-
-
-async def find_daemon(config: Config, *, tools: Sequence[str] | None = None) -> RemoteBackend | None:
-    """Return the daemon of this configuration's store, if one runs."""
-    from loom.client import find
-    from loom.tui.remote_backend import RemoteBackend
-
-    client = await find(config)
-    if client is None:
-        return None
-    await client.close()
-    token = config.token_file().read_text(encoding="ascii").strip()
-    return RemoteBackend(client.url, token, config, workspace=str(Path.cwd()), tools=tools)
-
-
 async def open_library(options: MessageOptions, config: Config) -> OpenedLibrary:
-    """Open the store, choose tools and model, and find the conversation that was asked for."""
+    """Open the store, choose tools and model, and find the conversation that was asked for. Where a daemon runs on the
+    same store with the same settings, turns run there, so that its other clients see them."""
     from loom.cli.shared.daemon_lookup import may_use_daemon
-    from loom.cli.shared.session_lookup import open_place
+    from loom.cli.shared.session_lookup import open_target
     from loom.cli.shared.session_options import choose_tools, requested_model, stored_key, use_key
-    from loom.tui.local_backend import LocalBackend
+    from loom.client import find
+    from loom.runtime import Runtime
 
-    backend = await LocalBackend.start(config, system=options.system, agent=options.agent)
-    try:
-        runtime = backend.runtime
-        backend.tools = await choose_tools(runtime, options.tools, default="all")
+    async with AsyncExitStack() as stack:
+        runtime = await stack.enter_async_context(Runtime.open(config, tools="all"))
+        tools = await choose_tools(runtime, options.tools, default="all")
         model = await requested_model(runtime, options)
         session = ""
         if options.place.is_new:
             reference = runtime.model(model or await runtime.default_model()).reference
             model = model or reference
         else:
-            opened = await open_place(
+            opened = await open_target(
                 runtime,
                 options.place,
                 model=model,
                 system=options.system,
                 title="",
-                tools=backend.tools,
+                tools=tools,
                 agent=options.agent,
             )
             session = opened.id
-            reference = (await runtime.sessions.get(session)).model
+            reference = (await opened.info()).model
         use_key(runtime, options, stored_key(runtime, options), reference)
-        if may_use_daemon(runtime, options, runtime.model(reference)):
-            backend.daemon = await find_daemon(config, tools=backend.tools)
-    except LoomError:
-        await backend.close()
-        raise
-    return OpenedLibrary(backend=backend, session=session, model=model, permission=options.permission)
+        daemon = await find(config) if may_use_daemon(runtime, options, runtime.model(reference)) else None
+        if daemon is not None:
+            stack.push_async_callback(daemon.close)
+        library = ChatLibrary(
+            runtime.library if daemon is None else daemon,
+            runtime.config,
+            place="" if daemon is None else daemon.url,
+            system=options.system,
+            agent=options.agent,
+            workspace=str(Path.cwd()),
+            tools=tools,
+            close=stack.pop_all().aclose,
+        )
+        return OpenedLibrary(
+            library=library,
+            session=session,
+            model=model,
+            permission=options.permission,
+            notices=(*runtime.config.warnings, *runtime.notices),
+        )

@@ -5,28 +5,29 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
 import click
 import msgspec
 
+from loom.api_types import SearchResult, SessionView
 from loom.atomic_file import write_file_whole
 from loom.cli.shared.exit_codes import FAILED, OK
 from loom.cli.shared.options import complete_sessions
 from loom.cli.shared.questions import confirm
-from loom.cli.shared.session_lookup import all_sessions, find_session, last_session
+from loom.cli.shared.session_lookup import find_or_last
 from loom.cli.shared.terminal import ProgressLine, is_plain, one_line, print_line, safe_text, width
+from loom.client import find as find_daemon
 from loom.content.media import size_label
 from loom.errors import ConfigError, Full, ReadOnly
 from loom.formats import ocr
+from loom.library import Library, all_sessions
 from loom.runtime import Runtime
-from loom.runtime.export import FORMS, ExportFormat, export_session
-from loom.store.media_text import MediaTexts
-from loom.store.search import MessageSearch, SearchHit
-from loom.store.session_rows import StoredSession
-from loom.store.text_index import IndexReport, index_media
+from loom.runtime.export import FORMS
+from loom.session import ExportFormat
+from loom.store.text_index import IndexReport
 from loom.tools.number_text import count_text
 
 _PLACES: Final = 3
@@ -38,19 +39,24 @@ _MARKS: Final = {"text": " ", "document": "▤", "picture": "▣"}
 @click.group("sessions", invoke_without_command=True)
 @click.option("-n", "--number", "count", type=click.IntRange(min=1), default=20, show_default=True, help="How many.")
 @click.option("--here", is_flag=True, help="Only sessions of this folder.")
+@click.option("--folder", metavar="NAME", help="Only sessions that were put into this folder of the list.")
+@click.option("--tag", default="", metavar="NAME", help="Only sessions with this tag.")
+@click.option("--pinned", is_flag=True, help="Only pinned sessions.")
+@click.option("--archived", is_flag=True, help="Archived sessions instead.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON lines.")
 @click.pass_context
-def sessions_command(ctx: click.Context, count: int, here: bool, as_json: bool) -> None:
+def sessions_command(ctx: click.Context, count: int, here: bool, as_json: bool, **chosen: Any) -> None:
     """List sessions, newest first. Use their numbers or ids with -r."""
     if ctx.invoked_subcommand is None:
-        asyncio.run(_list(count, here, as_json))
+        chosen["pinned"] = chosen["pinned"] or None
+        asyncio.run(_list(count, here, as_json, chosen))
 
 
-async def _list(count: int, here: bool, as_json: bool) -> None:
+async def _list(count: int, here: bool, as_json: bool, chosen: Mapping[str, Any]) -> None:
     shown = 0
     async with Runtime.open() as runtime:
         number = 0
-        async for session in all_sessions(runtime):
+        async for session in all_sessions(runtime.library, page=min(count, 100), **chosen):
             number += 1
             if here and session.workspace != str(Path.cwd()):
                 continue
@@ -62,7 +68,7 @@ async def _list(count: int, here: bool, as_json: bool) -> None:
         click.echo('No sessions yet. Start one: loom "hello"', err=True)
 
 
-@sessions_command.command()
+@click.command("search")
 @click.argument("words", nargs=-1)
 @click.option(
     "-n",
@@ -75,7 +81,7 @@ async def _list(count: int, here: bool, as_json: bool) -> None:
 )
 @click.option("--index", is_flag=True, help="First index all unread media, including images.")
 @click.option("--json", "as_json", is_flag=True, help="Print each match as a JSON line.")
-def search(words: tuple[str, ...], count: int, index: bool, as_json: bool) -> None:
+def search_command(words: tuple[str, ...], count: int, index: bool, as_json: bool) -> None:
     """Search titles, messages, tool results, file names, and the text of documents and images.
 
     Documents are indexed by the first search. Text in images needs an OCR engine and time: it is indexed with
@@ -84,12 +90,40 @@ def search(words: tuple[str, ...], count: int, index: bool, as_json: bool) -> No
     asyncio.run(_search(" ".join(words), count, index, as_json))
 
 
+sessions_command.add_command(search_command)
+
+
 @sessions_command.command()
 @click.argument("session", shell_complete=complete_sessions)
 @click.argument("title")
 def rename(session: str, title: str) -> None:
     """Rename a session."""
     asyncio.run(_rename(session, title))
+
+
+@sessions_command.command()
+@click.argument("session", shell_complete=complete_sessions)
+@click.option("--folder", metavar="NAME", help="Put it into a folder, such as Work/Invoices; '' takes it out.")
+@click.option("--tag", "add", multiple=True, metavar="NAME", help="Add a tag.")
+@click.option("--untag", "remove", multiple=True, metavar="NAME", help="Remove a tag.")
+@click.option("--pin/--unpin", "pinned", default=None, help="Pin it to the top of lists.")
+@click.option("--archive/--unarchive", "archived", default=None, help="Take it out of lists and searches, or back.")
+def organize(session: str, add: tuple[str, ...], remove: tuple[str, ...], **chosen: Any) -> None:
+    """Put a session into a folder, tag, pin or archive it."""
+    asyncio.run(_organize(session, add, remove, chosen))
+
+
+@sessions_command.command()
+@click.argument("session", default="", shell_complete=complete_sessions)
+@click.option("--days", type=click.FloatRange(min=0), default=0, help="How long it works. Default: until --revoke.")
+@click.option("--list", "listed", is_flag=True, help="List its links.")
+@click.option("--revoke", metavar="ID", help="Delete a link.")
+def share(session: str, days: float, listed: bool, revoke: str | None) -> None:
+    """Make a link by which others read the conversation, as it is now, without signing in.
+
+    The daemon serves it (`loom serve`). For a file instead of a link: loom sessions export -f html.
+    """
+    asyncio.run(_share(session, days, listed, revoke))
 
 
 @sessions_command.command()
@@ -122,28 +156,73 @@ def export(session: str, form: ExportFormat, output: Path | None) -> None:
     asyncio.run(_export(session, form, output))
 
 
+async def _organize(wanted: str, add: Sequence[str], remove: Sequence[str], chosen: Mapping[str, Any]) -> None:
+    async with Runtime.open() as runtime:
+        found = await runtime.library.find(wanted)
+        tags = sorted({*found.tags, *add} - set(remove)) if add or remove else None
+        session = await runtime.library.open(found.id)
+        view = await session.change(tags=tags, **chosen)
+    facts = [
+        f"folder {view.folder}" if view.folder else "no folder",
+        f"tags {', '.join(view.tags)}" if view.tags else "no tags",
+        *(["pinned"] if view.pinned else []),
+        *(["archived"] if view.archived else []),
+    ]
+    click.echo(f'"{one_line(view.title or view.id)}": {safe_text(", ".join(facts))}')
+
+
+async def _share(wanted: str, days: float, listed: bool, revoke: str | None) -> None:
+    async with Runtime.open() as runtime:
+        found = await find_or_last(runtime.library, wanted)
+        if revoke:
+            await runtime.library.unshare(found.id, revoke)
+            click.echo(f"link {safe_text(revoke)} deleted")
+            return
+        if listed:
+            links = await runtime.library.shares(found.id)
+            if not links:
+                print_line("No links. Make one: loom sessions share SESSION")
+            for link in links:
+                until = f"until {_day(link.expires_at)}" if link.expires_at else "until it is deleted"
+                click.echo(f"{link.id}  made {_day(link.created_at)}, {until}")
+            return
+        made = await runtime.library.share(found.id, days=days)
+        daemon = await find_daemon(runtime.config)
+        address = ""
+        if daemon is not None:
+            async with daemon:
+                address = daemon.url.rstrip("/")
+    click.echo(f"{address}{made.path}")
+    if not address:
+        print_line("No daemon is running: the link works at its address once `loom serve` runs.")
+
+
+def _day(moment: float) -> str:
+    return time.strftime("%Y-%m-%d", time.localtime(moment))
+
+
 async def _search(words: str, count: int, index: bool, as_json: bool) -> None:
     async with Runtime.open() as runtime:
         indexed = await _index_media(runtime, index)
         if not words.strip() and index:
             click.echo(f"{count_text(indexed.read, 'medium', 'media')} read{_not_read(indexed.left)}", err=True)
             return
-        found = await MessageSearch(runtime.database).find(words, limit=count * _PLACES, per_session=_PLACES)
-        numbers = (
-            {session.id: (number, session) async for number, session in _number_sessions(runtime)} if found else {}
-        )
+        found = await runtime.library.search(words, limit=count * _PLACES, per_session=_PLACES)
+        numbers = await _number_sessions(runtime.library, {hit.session for hit in found})
     if as_json:
         for hit in found:
             session = numbers[hit.session][1]
-            click.echo(msgspec.json.encode({**msgspec.to_builtins(hit), **_about(session)}))
+            facts = msgspec.to_builtins(hit)
+            facts["media"] = facts.pop("media") or ""
+            click.echo(msgspec.json.encode({**facts, **_about(session)}))
     else:
         _show_found(found, numbers, count)
         if indexed.left:
             left, it = ("1 medium was", "it") if indexed.left == 1 else (f"{indexed.left:,} media were", "them")
-            print_line(f"{left} not read yet: `loom sessions search --index` reads {it}")
+            print_line(f"{left} not read yet: `loom search --index` reads {it}")
 
 
-def _show_found(found: Sequence[SearchHit], numbers: dict[str, tuple[int, StoredSession]], count: int) -> None:
+def _show_found(found: Sequence[SearchResult], numbers: dict[str, tuple[int, SessionView]], count: int) -> None:
     if not found:
         click.echo("nothing found.", err=True)
     for session in list(dict.fromkeys(hit.session for hit in found))[:count]:
@@ -158,14 +237,10 @@ async def _index_media(runtime: Runtime, everything: bool) -> IndexReport:
     searched as it is."""
     async with ProgressLine(plain=is_plain()) as progress:
         try:
-            return await index_media(
-                MediaTexts(runtime.database),
-                runtime.media,
-                runtime.derived,
-                limits=runtime.config.media_limits(),
+            return await runtime.library.index_media(
                 pictures=everything,
                 seconds=None if everything else _PASSING_SECONDS,
-                told=lambda done, of: progress.show(f"reading media, {done} of {of}"),
+                on_progress=lambda done, of: progress.show(f"reading media, {done} of {of}"),
             )
         except (ReadOnly, Full):
             if everything:
@@ -180,18 +255,23 @@ def _not_read(left: int) -> str:
     return f", {left} not read ({why})"
 
 
-async def _number_sessions(runtime: Runtime) -> AsyncIterator[tuple[int, StoredSession]]:
-    """As `loom sessions` counts them."""
+async def _number_sessions(library: Library, wanted: Collection[str]) -> dict[str, tuple[int, SessionView]]:
+    """Return these sessions with their numbers in `loom sessions`."""
+    found: dict[str, tuple[int, SessionView]] = {}
     number = 0
-    async for session in all_sessions(runtime):
+    async for session in all_sessions(library):
+        if len(found) == len(wanted):
+            break
         number += 1
-        yield number, session
+        if session.id in wanted:
+            found[session.id] = number, session
+    return found
 
 
 async def _rename(wanted: str, title: str) -> None:
     async with Runtime.open() as runtime:
-        session = await find_session(runtime, wanted)
-        renamed = await runtime.sessions.update(session.id, title=title)
+        session = await runtime.library.open((await runtime.library.find(wanted)).id)
+        renamed = await session.change(title=title)
         click.echo(
             f'{renamed.id} is now "{one_line(renamed.title)}"'
             if renamed.title
@@ -199,14 +279,14 @@ async def _rename(wanted: str, title: str) -> None:
         )
 
 
-async def _find_session(wanted: str) -> StoredSession:
+async def _find_session(wanted: str) -> SessionView:
     async with Runtime.open() as runtime:
-        return await find_session(runtime, wanted)
+        return await runtime.library.find(wanted)
 
 
 async def _delete(session_id: str, title: str) -> None:
     async with Runtime.open() as runtime:
-        freed = await runtime.delete_session(session_id)
+        freed = await runtime.library.delete(session_id)
         click.echo(f'deleted "{title}"' + (f", {size_label(freed)} freed" if freed else ""))
 
 
@@ -227,8 +307,8 @@ async def _export(wanted: str, form: ExportFormat, output: Path | None) -> None:
     if form == "zip" and output is None and sys.stdout.isatty():
         raise ConfigError("A zip file cannot be written to a terminal.", hint="Use -o talk.zip")
     async with Runtime.open() as runtime:
-        session = await (find_session(runtime, wanted) if wanted else last_session(runtime, here=True))
-        data = await export_session(runtime, session, form)
+        found = await find_or_last(runtime.library, wanted)
+        data = await (await runtime.library.open(found.id)).export(form)
     if output is None:
         click.echo(data, nl=False)
         return
@@ -245,24 +325,25 @@ def _write(file: Path, data: bytes) -> None:
         raise ConfigError(f"{file} cannot be written: {error.strerror}.", hint="Choose another path.") from None
 
 
-def _facts(session: StoredSession) -> dict[str, Any]:
+def _facts(session: SessionView) -> dict[str, Any]:
     return {"id": session.id, **_about(session)}
 
 
-def _about(session: StoredSession) -> dict[str, Any]:
+def _about(session: SessionView) -> dict[str, Any]:
     return {
         "title": session.title,
         "model": session.model,
         "workspace": session.workspace,
-        "head": session.head_id,
+        "head": session.head,
         "created_at": session.created_at,
         "updated_at": session.updated_at,
     }
 
 
-def _row(number: int, session: StoredSession) -> str:
+def _row(number: int, session: SessionView) -> str:
     room = max(width() - 58, 20)
-    title = one_line(session.title or "(untitled)", room)
+    marks = ("★ " if session.pinned else "") + (f"{session.folder}/ " if session.folder else "")
+    title = one_line(f"{marks}{session.title or '(untitled)'}", room)
     if session.damage:
         title = one_line("(damaged: loom doctor)", room)
     model = one_line(session.model.removeprefix("loom/"), 18)

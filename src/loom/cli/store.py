@@ -33,7 +33,7 @@ def backup_command(folder: Path, as_json: bool) -> None:
 
 async def _back_up(folder: Path) -> BackupReport:
     async with Runtime.open() as runtime:
-        return await back_up(runtime.database, runtime.media, folder)
+        return await back_up(runtime.stores.database, runtime.stores.media, folder)
 
 
 def describe(report: BackupReport, what: str) -> str:
@@ -50,7 +50,7 @@ def describe(report: BackupReport, what: str) -> str:
 
 
 def store_file(config: Config) -> Path | None:
-    """The SQLite file of the configured store; None if that is a PostgreSQL database."""
+    """Return the SQLite file of the configured store; None if that is a PostgreSQL database."""
     url = config.secret("store", "url")
     if url.startswith(("postgresql://", "postgres://")):
         return None

@@ -7,12 +7,12 @@ import asyncio
 import click
 import msgspec
 
-from loom.agent.file_undo import ChangedStep
 from loom.cli.shared.exit_codes import OK
 from loom.cli.shared.options import complete_sessions
-from loom.cli.shared.session_lookup import find_session, last_session
+from loom.cli.shared.session_lookup import find_or_last
 from loom.cli.shared.terminal import safe_text
 from loom.runtime import Runtime
+from loom.work_types import ChangedStep
 
 
 @click.command("undo")
@@ -39,8 +39,7 @@ def undo_command(step: int | None, session: str, is_list: bool, as_json: bool) -
 
 async def _undo(step: int | None, wanted: str, *, is_list: bool, as_json: bool) -> int:
     async with Runtime.open() as runtime:
-        stored = await (find_session(runtime, wanted) if wanted else last_session(runtime, here=True))
-        session = await runtime.session(stored.id)
+        session = await runtime.session((await find_or_last(runtime.library, wanted)).id)
         if is_list:
             steps = await session.changes()
             for found in steps:

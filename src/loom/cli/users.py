@@ -13,6 +13,7 @@ from loom.cli.shared.terminal import safe_text
 from loom.errors import NotFound
 from loom.runtime import Runtime
 from loom.store.accounts import OWNER_NAME, Account, AccountRole
+from loom.store.session_members import MemberAccess
 
 T = TypeVar("T")
 
@@ -24,8 +25,9 @@ _ROLES = click.Choice(("admin", "user", "viewer"))
 def users_command() -> None:
     """Manage who may use the daemon, and which browsers are signed in.
 
-    You need none of this alone: the owner has the token and the password. All users see all sessions. An admin may do
-    everything, a user everything but manage keys and the token, a viewer only read.
+    You need none of this alone: the owner has the token and the password. A user sees the sessions that they
+    began and those that were shared with them. An admin sees and may do everything, a user everything but manage keys
+    and the token, a viewer only read.
     """
 
 
@@ -88,6 +90,50 @@ def remove(name: str) -> None:
         return await runtime.accounts.remove(name)
 
     click.echo(f"✔ {asyncio.run(_with_runtime(run)).name} was removed; sessions stay")
+
+
+@users_command.command("share")
+@click.argument("session")
+@click.argument("name")
+@click.option("--access", type=click.Choice(("view", "edit", "own")), default="edit", show_default=True)
+def share(session: str, name: str, access: MemberAccess) -> None:
+    """Share a session with a user, or with `everyone`."""
+
+    async def run(runtime: Runtime) -> str:
+        found = await runtime.library.find(session)
+        await runtime.session_users.share(found.id, name, access)
+        return found.title
+
+    click.echo(safe_text(f"✔ {name} may {access} “{asyncio.run(_with_runtime(run))}”"))
+
+
+@users_command.command("unshare")
+@click.argument("session")
+@click.argument("name")
+def unshare(session: str, name: str) -> None:
+    """End sharing a session with a user, or with `everyone`."""
+
+    async def run(runtime: Runtime) -> str:
+        found = await runtime.library.find(session)
+        await runtime.session_users.unshare(found.id, name)
+        return found.title
+
+    click.echo(safe_text(f"✔ {name} no longer sees “{asyncio.run(_with_runtime(run))}”"))
+
+
+@users_command.command("members")
+@click.argument("session")
+def members(session: str) -> None:
+    """List the users of a session."""
+
+    async def run(runtime: Runtime) -> dict[str, MemberAccess]:
+        return await runtime.session_users.list((await runtime.library.find(session)).id)
+
+    found = asyncio.run(_with_runtime(run))
+    if not found:
+        click.echo("Only administrators see this session.  → loom users share SESSION NAME")
+    for name, access in found.items():
+        click.echo(f"{name:<20} {access}")
 
 
 async def _with_runtime(run: Callable[[Runtime], Awaitable[T]]) -> T:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from types import TracebackType
 from typing import Final, TypeVar
 from urllib.parse import quote
@@ -16,18 +17,27 @@ from urllib.parse import quote
 import msgspec
 
 from loom.api_types import (
+    AgentList,
+    AgentView,
+    CommandList,
+    CommandView,
     ConfigView,
     DescriptionView,
+    FolderList,
     MediaText,
     MediaView,
+    MessagePlace,
     ModelList,
     RunningDaemon,
     SearchResult,
     SearchResults,
     SessionPage,
     SessionView,
+    ShareList,
+    ShareView,
     ToolList,
     ToolView,
+    UsageReport,
     Version,
 )
 from loom.client.connection import PATIENCE_SECONDS, DaemonConnection
@@ -35,12 +45,19 @@ from loom.client.session import RemoteSession
 from loom.client.uploads import upload, upload_attachment
 from loom.config import Config
 from loom.content.blocks import ContentBlock
-from loom.content.inputs import Attachment, Content
+from loom.content.inputs import Attachment, Content, Ingested
 from loom.content.messages import Message
 from loom.errors import LoomError
 from loom.formats.facts import IntakeLimits
-from loom.library import find_session
-from loom.message_types import ApprovalOverview, ConversationMessage, ImportView, NewImport, SessionApprovals
+from loom.library import LATEST, all_sessions, find_session
+from loom.message_types import (
+    ApprovalOverview,
+    ConversationMessage,
+    ImportReport,
+    ImportView,
+    NewImport,
+    SessionApprovals,
+)
 from loom.session import MediaBytes
 
 __all__ = ["Client", "RemoteLibrary", "RemoteSession", "find"]
@@ -128,13 +145,30 @@ class RemoteLibrary:
         return RemoteSession(self._link, found.id, self._limits, tools=tools)
 
     async def sessions(
-        self, *, query: str = "", archived: bool = False, limit: int = 50, before: str = ""
+        self,
+        *,
+        query: str = "",
+        archived: bool = False,
+        folder: str | None = None,
+        tag: str = "",
+        pinned: bool | None = None,
+        limit: int = 50,
+        before: str = "",
     ) -> SessionPage:
         params: dict[str, str | int] = {"q": query, "archived": str(archived).lower(), "limit": limit, "before": before}
+        if folder is not None:
+            params["folder"] = folder
+        if tag:
+            params["tag"] = tag
+        if pinned is not None:
+            params["pinned"] = str(pinned).lower()
         return await self._get("/v1/sessions", SessionPage, params)
 
-    async def find(self, text: str) -> SessionView:
-        return await find_session(self, text)
+    async def find(self, text: str = LATEST, *, workspace: str = "") -> SessionView:
+        return await find_session(all_sessions(self), text, workspace=workspace)
+
+    async def find_message(self, node: str) -> MessagePlace:
+        return await self._get(f"/v1/messages/{quote(node, safe='')}", MessagePlace)
 
     async def import_messages(
         self, messages: Sequence[Message], *, title: str = "", model: str = "", system: str = "", workspace: str = ""
@@ -143,9 +177,30 @@ class RemoteLibrary:
         body = NewImport(messages=said, title=title, model=model, system=system, workspace=workspace)
         return msgspec.json.decode(await self._link.ask("POST", "/v1/import", json=body), type=ImportView)
 
+    async def import_file(self, source: Path | bytes, name: str = "") -> ImportReport:
+        data = await asyncio.to_thread(source.read_bytes) if isinstance(source, Path) else source
+        name = name or (source.name if isinstance(source, Path) else "")
+        kind = {"content-type": "application/octet-stream"}
+        path = f"/v1/import/file?name={quote(name)}"
+        return msgspec.json.decode(await self._link.ask("POST", path, body=data, headers=kind), type=ImportReport)
+
     async def delete(self, session_id: str) -> int:
         await self._link.ask("DELETE", f"/v1/sessions/{quote(session_id, safe='')}")
         return 0
+
+    async def folders(self) -> FolderList:
+        return await self._get("/v1/folders", FolderList)
+
+    async def share(self, session_id: str, *, days: float = 0) -> ShareView:
+        path = f"/v1/sessions/{quote(session_id, safe='')}/shares"
+        return msgspec.json.decode(await self._link.ask("POST", path, json={"days": days}), type=ShareView)
+
+    async def shares(self, session_id: str) -> tuple[ShareView, ...]:
+        return (await self._get(f"/v1/sessions/{quote(session_id, safe='')}/shares", ShareList)).shares
+
+    async def unshare(self, session_id: str, share_id: str) -> None:
+        path = f"/v1/sessions/{quote(session_id, safe='')}/shares/{quote(share_id, safe='')}"
+        await self._link.ask("DELETE", path)
 
     async def search(self, text: str, *, limit: int = 20) -> tuple[SearchResult, ...]:
         return (await self._get("/v1/search", SearchResults, {"q": text, "limit": limit})).results
@@ -155,9 +210,12 @@ class RemoteLibrary:
 
     # Media -----------------------------------------------------------------------------------------------------------
 
+    async def ingest(self, *content: Content) -> Ingested:
+        return await upload(self._link, content, self._limits)
+
     async def upload(self, *content: Content) -> tuple[ContentBlock, ...]:
         """Upload content and return blocks that can be sent in any session."""
-        return (await upload(self._link, content, self._limits)).blocks
+        return (await self.ingest(*content)).blocks
 
     async def add_media(self, data: bytes, name: str = "") -> MediaView:
         return await upload_attachment(self._link, Attachment(source=data, name=name), self._limits)
@@ -180,6 +238,15 @@ class RemoteLibrary:
 
     async def tools(self) -> tuple[ToolView, ...]:
         return (await self._get("/v1/tools", ToolList)).tools
+
+    async def agents(self) -> tuple[AgentView, ...]:
+        return (await self._get("/v1/agents", AgentList)).agents
+
+    async def commands(self, workspace: str = "") -> tuple[CommandView, ...]:
+        return (await self._get("/v1/commands", CommandList, {"workspace": workspace})).commands
+
+    async def usage(self, days: int = 30) -> UsageReport:
+        return await self._get("/v1/usage", UsageReport, {"days": days})
 
     async def limits(self) -> ConfigView:
         return await self._get("/v1/config", ConfigView)

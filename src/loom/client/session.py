@@ -6,13 +6,12 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import aclosing, suppress
-from typing import Any, Final, Literal, TypeVar
+from typing import Any, Final, Literal, TypeVar, Unpack
 from urllib.parse import quote
 
 import msgspec
 
 from loom.agent.failures import CONTINUE_HINT, error_of
-from loom.agent.file_undo import ChangedStep, ChangeList, UndoReport
 from loom.agent.output import read_output
 from loom.api_types import FileList, MediaText, OverrideChoice, SessionUsage, SessionView, TreeView
 from loom.client.connection import DaemonConnection
@@ -20,6 +19,7 @@ from loom.client.receipts import receipt_of
 from loom.client.uploads import upload
 from loom.content.inputs import Content
 from loom.content.messages import Message
+from loom.content.output_types import convert_output
 from loom.errors import ContentError, LoomError, NotFound
 from loom.events import (
     ApprovalRequested,
@@ -35,7 +35,19 @@ from loom.formats.facts import IntakeLimits
 from loom.message_types import Children, History, MessageView, PlanView, PostedMessage, QueueView, WireView
 from loom.prompt import Receipt
 from loom.sampling import Choices, Sampling, sampling_of
-from loom.session import ExportFormat, MediaBytes, NumberedEvent, Queued, Reply
+from loom.session import (
+    AnswerKeywords,
+    ExportFormat,
+    MediaBytes,
+    MessageKeywords,
+    NumberedEvent,
+    Options,
+    Queued,
+    Reply,
+    options_of,
+    with_models,
+)
+from loom.work_types import ChangedStep, ChangeList, ProcessList, ProcessView, Todo, TodoList, UndoReport
 
 T = TypeVar("T")
 
@@ -57,33 +69,24 @@ class RemoteSession:
 
     # Say something ---------------------------------------------------------------------------------------------------
 
-    async def stream(
-        self,
-        *content: Content,
-        model: str = "",
-        parent: str | None = None,
-        n: int = 1,
-        thinking: str = "",
-        options: Choices = None,
-    ) -> AsyncGenerator[Event]:
+    async def stream(self, *content: Content, **how: Unpack[MessageKeywords]) -> AsyncGenerator[Event]:
         """Send a message and yield the events of its turn; leaving early cancels it. A lost connection is reopened
         without losing events."""
-        wanted = self._options(model, n, sampling_of(options, thinking=thinking))
+        wanted = options_of(**how, tools=self._tools)
         found = await upload(self._link, content, self._limits)
         message = Message("user", found.blocks)
-        body = {"blocks": found.blocks, "parent": parent, **wanted}
+        body = {"blocks": found.blocks, "parent": wanted.parent or None, **_option_fields(wanted)}
         for notice in found.notices:
             yield NoticeRaised(text=notice, code="door")
-        async with aclosing(self._post_and_stream("messages", body, n, message)) as events:
+        async with aclosing(self._post_and_stream("messages", body, wanted.n, message)) as events:
             async for event in events:
                 yield event
 
-    async def regenerate(
-        self, node: str | None = None, *, model: str = "", n: int = 1, thinking: str = "", options: Choices = None
-    ) -> AsyncGenerator[Event]:
+    async def regenerate(self, node: str | None = None, **how: Unpack[AnswerKeywords]) -> AsyncGenerator[Event]:
         """Generate an alternative answer to the message above `node`."""
-        body = {"node": node, **self._options(model, n, sampling_of(options, thinking=thinking))}
-        async with aclosing(self._post_and_stream("regenerate", body, n)) as events:
+        wanted = options_of(**how, parent=node, tools=self._tools)
+        body = {"node": node, **_option_fields(wanted)}
+        async with aclosing(self._post_and_stream("regenerate", body, wanted.n)) as events:
             async for event in events:
                 yield event
 
@@ -95,21 +98,13 @@ class RemoteSession:
     again = regenerate
     """The old name of `regenerate`."""
 
-    async def send(
-        self,
-        *content: Content,
-        model: str = "",
-        parent: str | None = None,
-        n: int = 1,
-        thinking: str = "",
-        options: Choices = None,
-    ) -> Reply:
+    async def send(self, *content: Content, **how: Unpack[MessageKeywords]) -> Reply:
         """Send a message and return the reply; raise the error of a failed turn."""
         replies: list[Reply] = []
         answers: list[MessageStored] = []
         asked = ""
-        stream = self.stream(*content, model=model, parent=parent, n=n, thinking=thinking, options=options)
-        async with aclosing(stream) as events:
+        schema = options_of(**how).sampling.output_schema
+        async with aclosing(self.stream(*content, **how)) as events:
             async for event in events:
                 match event:
                     case TurnStarted():
@@ -120,7 +115,7 @@ class RemoteSession:
                         raise error_of(event.code, event.text, event.hint)
                     case TurnFinished():
                         reply = await self._reply(event, answers, asked)
-                        output = read_output(reply.text, sampling_of(options).output_schema)
+                        output = convert_output(read_output(reply.text, schema), how.get("output"))
                         replies.append(msgspec.structs.replace(reply, output=output))
                         answers.clear()
                     case _:
@@ -131,30 +126,47 @@ class RemoteSession:
         return msgspec.structs.replace(last, siblings=tuple(others))
 
     async def post(
-        self,
-        *content: Content,
-        key: str = "",
-        model: str = "",
-        parent: str | None = None,
-        n: int = 1,
-        thinking: str = "",
-        options: Choices = None,
+        self, *content: Content, key: str = "", models: Sequence[str] = (), **how: Unpack[MessageKeywords]
     ) -> Queued:
         """Queue a message without waiting for its turn. It is on the daemon's disk when this returns; the same
         `key` again returns the first one."""
-        wanted = self._options(model, n, sampling_of(options, thinking=thinking))
+        wanted = with_models(options_of(**how, tools=self._tools), models)
+        return await self._enqueue(content, {"parent": wanted.parent or None, **_option_fields(wanted)}, key)
+
+    async def steer(self, *content: Content, key: str = "") -> Queued:
+        return await self._enqueue(content, {"steer": True, **_option_fields(Options(tools=self._tools))}, key)
+
+    async def _enqueue(self, content: Sequence[Content], body: Mapping[str, Any], key: str) -> Queued:
         found = await upload(self._link, content, self._limits)
         key = key or secrets.token_hex(16)
-        body = {"blocks": found.blocks, "parent": parent, **wanted}
-        posted = await self._post("messages", body, key)
-        return Queued(
-            id=posted.message,
-            key=key,
-            message=Message("user", found.blocks),
-            node=posted.node or "",
-            answers_left=int(posted.queued),
-            notices=(*found.notices, *posted.notices),
-        )
+        posted = await self._post("messages", {"blocks": found.blocks, **body}, key)
+        return _queued(posted, key, Message("user", found.blocks), (*found.notices, *posted.notices))
+
+    async def post_again(self, node: str | None = None, *, key: str = "", **how: Unpack[AnswerKeywords]) -> Queued:
+        key = key or secrets.token_hex(16)
+        body = {"node": node, **_option_fields(options_of(**how, parent=node, tools=self._tools))}
+        return _queued(await self._post("regenerate", body, key), key)
+
+    async def post_compact(self, *, key: str = "", model: str = "") -> Queued:
+        key = key or secrets.token_hex(16)
+        return _queued(await self._post("compact", {"model": model}, key), key)
+
+    async def work(self) -> AsyncGenerator[Event]:
+        """Yield nothing: the daemon runs what is queued."""
+        return
+        yield
+
+    async def leave(self) -> None:
+        """Do nothing: the daemon's turns go on without this client."""
+
+    async def todos(self) -> tuple[Todo, ...]:
+        return (await self._get("/todos", TodoList)).todos
+
+    async def processes(self) -> tuple[ProcessView, ...]:
+        return (await self._get("/processes", ProcessList)).processes
+
+    async def stop_process(self, name: str) -> None:
+        await self._link.ask("DELETE", self._path(f"/processes/{quote(name, safe='')}"), repeats=False)
 
     async def resume(self) -> AsyncGenerator[Event]:
         """Yield the pending approvals of a turn, then its events to the end. Leaving early cancels it."""
@@ -177,12 +189,6 @@ class RemoteSession:
         finally:
             if not is_over:
                 await self.cancel(turn)
-
-    def _options(self, model: str, n: int, sampling: Sampling) -> dict[str, Any]:
-        chosen: dict[str, Any] = {} if self._tools is None else {"tools": self._tools}
-        if sampling != Sampling():
-            chosen["options"] = sampling
-        return {"model": model, "n": n, **chosen}
 
     async def watch(self, after: int | None = None) -> AsyncGenerator[NumberedEvent]:
         seq = (await self.info()).last_seq if after is None else after
@@ -295,10 +301,28 @@ class RemoteSession:
         model: str | None = None,
         workspace: str | None = None,
         archived: bool | None = None,
+        folder: str | None = None,
+        tags: Sequence[str] | None = None,
+        pinned: bool | None = None,
         agent: str | None = None,
+        system: str | None = None,
+        tools: Sequence[str] | None = None,
+        plan_mode: bool | None = None,
         rev: int | None = None,
     ) -> SessionView:
-        wanted = {"title": title, "model": model, "workspace": workspace, "archived": archived, "agent": agent}
+        wanted: dict[str, Any] = {
+            "title": title,
+            "model": model,
+            "workspace": workspace,
+            "archived": archived,
+            "folder": folder,
+            "tags": tags,
+            "pinned": pinned,
+            "agent": agent,
+            "system": system,
+            "tools": None if tools is None else list(tools),
+            "plan_mode": plan_mode,
+        }
         given = {name: value for name, value in wanted.items() if value is not None}
         answer = await self._link.ask("PATCH", self._path(), json=given, headers=_if_match(rev))
         return msgspec.json.decode(answer, type=SessionView)
@@ -521,3 +545,24 @@ class _Turns:
             return []
         self._is_told = True
         return [MessageQueued(message=self._message, id=self._queued)]
+
+
+def _queued(posted: PostedMessage, key: str, message: Message | None = None, notices: tuple[str, ...] = ()) -> Queued:
+    return Queued(
+        id=posted.message,
+        key=key,
+        message=message,
+        node=posted.node or "",
+        answers_left=int(posted.queued),
+        notices=notices,
+    )
+
+
+def _option_fields(options: Options) -> dict[str, Any]:
+    """Return the fields of a request body that say how a message is answered."""
+    chosen: dict[str, Any] = {} if options.tools is None else {"tools": options.tools}
+    if options.sampling != Sampling():
+        chosen["options"] = options.sampling
+    if options.models:
+        return {"models": options.models, **chosen}
+    return {"model": options.model, "n": options.n, **chosen}

@@ -20,9 +20,10 @@ from loom.content.blocks import (
     ImageBlock,
     TextBlock,
     UnknownBlock,
+    VideoBlock,
     clean_text,
 )
-from loom.content.inputs import Attachment, Content, flatten
+from loom.content.inputs import Attachment, Content, Ingested, flatten
 from loom.content.media import digest_of
 from loom.errors import ContentError, NotFound
 from loom.formats.facts import IntakeLimits
@@ -30,12 +31,7 @@ from loom.formats.facts import IntakeLimits
 _BINARY: Final = "application/octet-stream"
 
 
-class UploadedContent(msgspec.Struct, frozen=True):
-    blocks: tuple[ContentBlock, ...]
-    notices: tuple[str, ...]
-
-
-async def upload(link: DaemonConnection, content: Sequence[Content], limits: IntakeLimits) -> UploadedContent:
+async def upload(link: DaemonConnection, content: Sequence[Content], limits: IntakeLimits) -> Ingested:
     """Upload all content and return its blocks in order. Paths are local files."""
     blocks: list[ContentBlock] = []
     notices: list[str] = []
@@ -44,7 +40,7 @@ async def upload(link: DaemonConnection, content: Sequence[Content], limits: Int
             case str():
                 if leaf.strip():
                     blocks.append(TextBlock(clean_text(leaf)))
-            case TextBlock() | ImageBlock() | DocumentBlock() | AudioBlock() | UnknownBlock():
+            case TextBlock() | ImageBlock() | DocumentBlock() | AudioBlock() | VideoBlock() | UnknownBlock():
                 blocks.append(leaf)
             case Path() | bytes():
                 kept = await upload_attachment(link, Attachment(source=leaf), limits)
@@ -56,7 +52,7 @@ async def upload(link: DaemonConnection, content: Sequence[Content], limits: Int
                 notices += kept.notices
     if not blocks:
         raise ContentError("the message is empty: give text, a file or a block")
-    return UploadedContent(tuple(blocks), tuple(notices))
+    return Ingested(tuple(blocks), tuple(notices))
 
 
 async def upload_attachment(link: DaemonConnection, attachment: Attachment, limits: IntakeLimits) -> MediaView:

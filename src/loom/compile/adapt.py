@@ -21,18 +21,23 @@ from loom.content.blocks import (
     ToolCall,
     ToolResult,
     UnknownBlock,
+    VideoBlock,
     page_label,
     page_range,
 )
 from loom.content.media import Media
 from loom.content.messages import text_of
+from loom.content.moments import choose_times, time_label
 from loom.content.provider_blocks import PROVIDER_BLOCK, block_for, is_in_place, provider_text, restore_block
-from loom.content.recipes import Fit, Low, Ocr, Page, Recipe, Slice, Text
+from loom.content.recipes import Fit, Frame, Low, Ocr, Page, Recipe, Scenes, Slice, SpokenText, Text
 from loom.models import PDF
 from loom.prompt import MediaRef, Reason, Rendition, ShownMedia, ShownRaw
 
 _NAME_CHARS: Final = 120
 _OCR: Final = Ocr()
+_SPOKEN: Final = SpokenText()
+_SCENES: Final = Scenes()
+_LOW_FRAMES: Final = 4
 _HOISTED_BYTES: Final = 2 * BLOCK_BYTES
 """The sentences that say where a hoisted medium came from and where it went."""
 
@@ -47,16 +52,18 @@ def adapt(
     is_unpaired: bool = False,
 ) -> Measure:
     """`cap` is the length to which words are cut where nothing else helps; zero leaves them alone. `is_unpaired` is for
-    the call of a server-side tool that has no result, and for a result that has no call."""
+    the call of a server-side tool that has no result, for a result that has no call, and for calls as text."""
     if wish == "omitted":
         return Measure(rendition="omitted", shown=())
     match block:
         case TextBlock():
             return text_blocks.text(block, wish, place, target, cap)
-        case ImageBlock() | DocumentBlock() | AudioBlock():
+        case ImageBlock() | DocumentBlock() | AudioBlock() | VideoBlock():
             return _media(block, wish, place, target, cap)
         case ThinkingBlock():
             return text_blocks.thinking(block, target, cap)
+        case ToolCall() if is_unpaired:
+            return as_text(text_of(block), "repair", "the server did not take the history as calls", target, cap)
         case ToolCall():
             return text_blocks.call(block, target, cap)
         case UnknownBlock():
@@ -98,6 +105,8 @@ def _media(block: MediaBlock, wish: Rendition, place: BlockPosition, target: Ren
             measure = _document(block, wish, target, cap)
         case AudioBlock():
             measure = _audio(block, wish, target, cap)
+        case VideoBlock():
+            measure = _video(block, wish, target, cap)
         case _:
             assert_never(block)
     if place == "user":
@@ -131,7 +140,7 @@ def _image(block: ImageBlock, wish: Rendition, target: RenderTarget, cap: int) -
 
 
 def _picture(
-    media: Media, recipe: Fit | Low | Page, detail: Detail, rendition: Rendition, target: RenderTarget
+    media: Media, recipe: Fit | Low | Page | Frame, detail: Detail, rendition: Rendition, target: RenderTarget
 ) -> Measure:
     ref, need = _reference(media, recipe, target)
     tokens = cost.image_tokens(ref.width or 1, ref.height or 1, target.model.tokens, detail)
@@ -145,7 +154,9 @@ def _picture(
     )
 
 
-def _reference(media: Media, recipe: Fit | Low | Page, target: RenderTarget) -> tuple[MediaRef, tuple[Need, ...]]:
+def _reference(
+    media: Media, recipe: Fit | Low | Page | Frame, target: RenderTarget
+) -> tuple[MediaRef, tuple[Need, ...]]:
     """Exact where the derived bytes exist, bounded by the recipe where they do not."""
     facts = target.known.facts(media.digest, recipe)
     if facts is not None:
@@ -193,7 +204,7 @@ def _document(block: DocumentBlock, wish: Rendition, target: RenderTarget, cap: 
 
 
 def _native(block: DocumentBlock, target: RenderTarget) -> Measure | None:
-    """The document itself, or a new one of just the pages that are shown; None where it breaks a limit."""
+    """Return the document itself, or a new one of just the pages that are shown; None where it breaks a limit."""
     media = block.media
     if target.model.limits.max_pages is not None and media.pages is None:
         return None
@@ -260,8 +271,8 @@ def _pages(block: DocumentBlock, target: RenderTarget, cap: int) -> Measure:
     first, last = shown_pages(block)
     end = min(last, first + limits.page_images(target) - 1)
     if end < first:
-        return _extracted_text(block, "limit", "the model takes no more pictures", target, cap)
-    label = f"[document: {block.media.label}; pages {page_label(first, end)} follow as pictures]"
+        return _extracted_text(block, "limit", "the model takes no more images", target, cap)
+    label = f"[document: {block.media.label}; pages {page_label(first, end)} follow as images]"
     parts = [as_text(label, "capability", "", target, cap)]
     for number in range(first, end + 1):
         recipe = limits.page_image(number, target.model, target.policy, target.model.capabilities.accepts)
@@ -283,7 +294,7 @@ def _pages(block: DocumentBlock, target: RenderTarget, cap: int) -> Measure:
 
 
 def shown_pages(block: DocumentBlock) -> tuple[int, int]:
-    """The pages that a block means, within the document."""
+    """Return the pages that a block means, within the document."""
     count = block.media.pages or 1
     if not block.pages:
         return 1, count
@@ -292,7 +303,7 @@ def shown_pages(block: DocumentBlock) -> tuple[int, int]:
 
 
 def _extracted_text(block: DocumentBlock, reason: Reason, detail: str, target: RenderTarget, cap: int) -> Measure:
-    """The words of a document under its label, or the label alone where it has none."""
+    """Return the words of a document under its label, or the label alone where it has none."""
     if block.media.digest in target.alts:
         return _fallback(block, reason, detail, target, cap)
     recipe: Recipe = Text(pages=block.pages)
@@ -305,15 +316,15 @@ def _extracted_text(block: DocumentBlock, reason: Reason, detail: str, target: R
     return as_text(f"{text_of(block)}\n{text}", reason, detail, target, cap)
 
 
-# Sound, and what stands for all of them -----------------------------------------------------------------------------
+# Sound and video ---------------------------------------------------------------------------------------------------
 
 
 def _audio(block: AudioBlock, wish: Rendition, target: RenderTarget, cap: int) -> Measure:
     media = block.media
     if wish in ("text", "low"):
-        return _fallback(block, "", "", target, cap)
+        return _spoken_words(block, "", "", target, cap)
     if media.media_type not in target.model.capabilities.accepts:
-        return _fallback(block, "capability", "the model cannot hear", target, cap)
+        return _spoken_words(block, "capability", "the model cannot hear", target, cap)
     ref = MediaRef(digest=media.digest, media_type=media.media_type, size_bytes=media.size_bytes)
     return Measure(
         rendition="full",
@@ -323,9 +334,134 @@ def _audio(block: AudioBlock, wish: Rendition, target: RenderTarget, cap: int) -
     )
 
 
+def _video(block: VideoBlock, wish: Rendition, target: RenderTarget, cap: int) -> Measure:
+    """The clip itself for a model that takes video, else frames with their times, else the words of it."""
+    accepts = target.model.capabilities.accepts
+    if wish == "text":
+        return _spoken_words(block, "", "", target, cap)
+    if wish == "full" and block.media.media_type in accepts:
+        native = _native_video(block.media, target)
+        if native is not None:
+            return native
+    if limits.image_formats(accepts):
+        frames = _frames(block, wish, target, cap)
+        if frames is not None:
+            return frames
+        return _spoken_words(block, "missing", "no frame could be taken", target, cap)
+    return _spoken_words(block, "capability", "the model cannot see", target, cap)
+
+
+def _native_video(media: Media, target: RenderTarget) -> Measure | None:
+    """None where the clip breaks a limit of the platform."""
+    ref = MediaRef(
+        digest=media.digest,
+        media_type=media.media_type,
+        size_bytes=media.size_bytes,
+        width=media.width,
+        height=media.height,
+    )
+    tokens = cost.video_tokens(media.duration_seconds or 0.0, target.model.tokens)
+    is_long = tokens > target.model.limits.context_tokens // 2
+    if is_long or any(limit is not None and ref.encoded_bytes > limit for limit in limits.document_bytes(target)):
+        return None
+    return Measure(
+        rendition="full",
+        shown=(ShownMedia(kind="video", ref=ref, name=plain_name(media.name)),),
+        tokens=tokens,
+        wire_bytes=ref.encoded_bytes + BLOCK_BYTES,
+    )
+
+
+def _frames(block: VideoBlock, wish: Rendition, target: RenderTarget, cap: int) -> Measure | None:
+    """Frames chosen by scene, each behind its time, and what is said; None where no frame can be taken.
+
+    Until the scenes are known the times are even; the request is prepared again when they are.
+    """
+    media = block.media
+    scenes, scenes_need = _scene_starts(media, target)
+    count = limits.video_frames(target)
+    is_low = wish == "low"
+    times = choose_times(media.duration_seconds or 0.0, scenes, min(count, _LOW_FRAMES) if is_low else count)
+    pictures: list[Measure] = []
+    for at in times:
+        recipe = limits.video_frame(at, target, is_low=is_low)
+        if target.known.failure(media.digest, recipe) is None:
+            pictures.append(as_text(f"[{time_label(at)}]", "", "", target))
+            pictures.append(_picture(media, recipe, "low" if is_low else "auto", "pages", target))
+    shown_frames = len(pictures) // 2
+    if not shown_frames:
+        return None
+    words = _spoken_words(block, "", "", target, cap, calls_back=False)
+    head = msgspec.structs.replace(
+        words, shown=(TextBlock(_frames_label(block, words, shown_frames)),) if words.shown else ()
+    )
+    parts = [head, *pictures]
+    found = f"{shown_frames} frames"
+    return Measure(
+        rendition="low" if is_low else "pages",
+        shown=tuple(item for part in parts for item in part.shown),
+        reason="" if is_low else "capability",
+        detail=found if is_low else f"the model takes no such video; {found}",
+        tokens=sum(part.tokens for part in parts),
+        wire_bytes=sum(part.wire_bytes for part in parts) + BLOCK_BYTES,
+        images=shown_frames,
+        needs=(*scenes_need, *(need for part in parts for need in part.needs)),
+    )
+
+
+def _frames_label(block: VideoBlock, words: Measure, count: int) -> str:
+    said = words.shown[0].text if isinstance(words.shown[0], TextBlock) else text_of(block)
+    noun = "frame follows, behind its time" if count == 1 else "frames follow, each behind its time"
+    return f"{said}\n[{count} {noun}]"
+
+
+def _scene_starts(media: Media, target: RenderTarget) -> tuple[list[float], tuple[Need, ...]]:
+    found = target.known.text(media.digest, _SCENES)
+    if found:
+        try:
+            return msgspec.json.decode(found, type=list[float]), ()
+        except msgspec.DecodeError:  # a damaged cache must not end a turn; the times are even then
+            return [], ()
+    is_known = found is not None or target.known.failure(media.digest, _SCENES) is not None
+    return [], () if is_known else (Need(media.digest, media.media_type, _SCENES),)
+
+
+def _spoken_words(
+    block: AudioBlock | VideoBlock,
+    reason: Reason,
+    detail: str,
+    target: RenderTarget,
+    cap: int,
+    *,
+    calls_back: bool = True,
+) -> Measure:
+    """The label of a recording with what is said in it; of a video for a model that cannot see, with the words that it
+    shows, too. Both are asked for where nothing has written them down yet."""
+    media = block.media
+    if media.digest in target.alts or block.transcript:
+        return _fallback(block, reason, detail, target, cap)
+    needs: list[Need] = []
+    parts: list[str] = []
+    is_seen = isinstance(block, VideoBlock) and reason in ("capability", "missing")
+    for recipe in (_SPOKEN, Text()) if is_seen else (_SPOKEN,):
+        words = target.known.text(media.digest, recipe)
+        if words and words.strip():
+            parts.append(words.strip())
+        elif words is None and target.known.failure(media.digest, recipe) is None:
+            needs.append(Need(media.digest, media.media_type, recipe))
+    if not parts:
+        bare = _fallback(block, reason, detail, target, cap) if calls_back else as_text(text_of(block), "", "", target)
+        return msgspec.structs.replace(bare, needs=(*bare.needs, *needs))
+    text = "\n".join([text_of(block), *parts])
+    return as_text(text, reason, detail, target, cap, needs=tuple(needs))
+
+
+# What stands for all of them ---------------------------------------------------------------------------------------
+
+
 def _fallback(block: MediaBlock, reason: Reason, detail: str, target: RenderTarget, cap: int) -> Measure:
-    """A neutral text that names the medium, gives the words there are, and says how to call it back. It never tells the
-    model that something failed: such a sentence stays in its answers long after the picture is back."""
+    """Return a neutral text that names the medium, gives the words there are, and says how to call it back. It never
+    tells the model that something failed: such a sentence stays in its answers long after the picture is back."""
     found = target.alts.get(block.media.digest, "")
     author = "in the user's words" if found else ""
     needs: tuple[Need, ...] = ()
@@ -345,7 +481,7 @@ def _without_caption(block: MediaBlock) -> MediaBlock:
     match block:
         case ImageBlock():
             return msgspec.structs.replace(block, alt="", description="")
-        case AudioBlock():
+        case AudioBlock() | VideoBlock():
             return msgspec.structs.replace(block, transcript="")
         case DocumentBlock():
             return block
@@ -365,11 +501,11 @@ def _image_text(media: Media, reason: Reason, target: RenderTarget) -> tuple[str
 
 
 def plain_name(name: str) -> str:
-    """A medium's name as platforms take it: one line, visible, not long."""
+    """Return a medium's name as platforms take it: one line, visible, not long."""
     visible = "".join(character if character.isprintable() else " " for character in name)
     return " ".join(visible.split())[:_NAME_CHARS].rstrip()
 
 
 def short_id(media: Media) -> str:
-    """Enough of a digest to name a medium within a session."""
+    """Return enough of a digest to name a medium within a session."""
     return media.digest.removeprefix("sha256:")[:12]

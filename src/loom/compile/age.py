@@ -14,7 +14,7 @@ from loom.models import CacheRule
 
 
 def advance_watermark(survey: Layout, mark: Watermark, policy: Policy) -> Watermark:
-    """The watermark for this request. It moves at a turn's beginning only, never while a tool loop is open."""
+    """Return the watermark for this request. It moves at a turn's beginning only, never while a tool loop is open."""
     if policy.aging == "off" or survey.messages[-1].role != "user":
         return mark
     wanted = every_turn(survey, mark, policy)
@@ -24,16 +24,19 @@ def advance_watermark(survey: Layout, mark: Watermark, policy: Policy) -> Waterm
 
 
 def every_turn(survey: Layout, mark: Watermark, policy: Policy) -> Watermark:
-    """Where the borders would be if every turn moved them."""
+    """Where the borders would be if every turn moved them. Without a way to call media back, age alone never turns
+    them into text."""
+    has_look = survey.target.has_look
     return _raise_borders(
         mark,
         low_before=_older_than(survey, policy.full_turns),
-        text_before=_older_than(survey, policy.full_turns + policy.low_turns),
+        text_before=_older_than(survey, policy.full_turns + policy.low_turns) if has_look else 0,
     )
 
 
 def _older_than(survey: Layout, turns: int) -> int:
-    """The position before which every message is more than `turns` turns old (the turn now beginning has age 0)."""
+    """Return the position before which every message is more than `turns` turns old (the turn now
+    beginning has age 0)."""
     return survey.turns[-turns - 1] if turns < len(survey.turns) else 0
 
 

@@ -3,21 +3,19 @@ result may not hold stand in one user message behind the whole group of results,
 
 from __future__ import annotations
 
-import hashlib
-import re
 from collections.abc import Sequence
-from functools import cached_property
 from typing import Any, Final
 
 import msgspec
 
+from loom.compile.assemble_ids import legal_ids, tool_name
+from loom.compile.forms import unchanged_messages
 from loom.compile.layout import Layout, PlacedBlock
 from loom.compile.measure import Measure
 from loom.compile.policy import Watermark
 from loom.content.blocks import NO_OUTPUT, Citation, DocumentBlock, TextBlock, ToolCall, ToolResult, UnknownBlock
-from loom.content.messages import Message, Role
+from loom.content.messages import Role
 from loom.content.provider_blocks import find_unpaired, provider_text
-from loom.models import IdRule
 from loom.prompt import ShownBlock, ShownMedia, ShownMessage, ShownRaw, ShownResult
 
 INTERRUPTED: Final = "[interrupted: this call was cut off before it gave a result]"
@@ -25,14 +23,13 @@ BEGINNING: Final = "[the conversation begins with the assistant]"
 CONTINUE: Final = "[continue]"
 ADDED_CONTINUE: Final = f'added "{CONTINUE}" so that the request ends with a user message'
 HIDDEN: Final = "[a message that is not shown]"
-SEEN_AGAIN: Final = "[the pictures above are visible here; some answers above were given without seeing them]"
+SEEN_AGAIN: Final = "[the images above are visible here; some answers above were given without seeing them]"
 RESULTS: Final = "[the results are in]"
-_NAME: Final = re.compile(r"[^a-zA-Z0-9_-]")
 _RAW_CHARS: Final = 2_000
 
 
 def assemble(survey: Layout, mark: Watermark) -> tuple[list[ShownMessage], list[str]]:
-    """The messages for the wire, and what had to be repaired on the way."""
+    """Return the messages for the wire, and what had to be repaired on the way."""
     return _Assembly(survey, mark).run()
 
 
@@ -43,7 +40,8 @@ class _Assembly:
         self.measures = dict(zip(survey.items, survey.render_costs(mark), strict=True))
         self.out: list[ShownMessage] = []
         self.repairs: list[str] = []
-        self.ids = _legal_ids(survey.messages, survey.target.model.ids)
+        self.ids = legal_ids(survey.messages, survey.target.model.ids)
+        self.forms = unchanged_messages(survey, mark)
         self.documents = 0
         self.documents_stand = True
 
@@ -56,8 +54,9 @@ class _Assembly:
                 position = self._exchange(position)
                 continue
             if messages[position].role == "user":
-                again = [TextBlock(SEEN_AGAIN)] if self._is_seen_again(position) else []
-                self._add("user", [*again, *(self._message_blocks(position) or [TextBlock(HIDDEN)])])
+                again = [TextBlock(SEEN_AGAIN)] if self.survey.is_seen_again(position, self.mark) else []
+                blocks = [*again, *(self._message_blocks(position) or [TextBlock(HIDDEN)])]
+                self._add("user", blocks, self.forms.get(position))
             else:
                 self._orphans(position, frozenset())
             position += 1
@@ -85,44 +84,29 @@ class _Assembly:
             what = "step is" if steps == 1 else "steps are"
             self._add("user", [TextBlock(f"[{steps} earlier {what} not shown{held}]")])
 
-    def _is_seen_again(self, position: int) -> bool:
-        """Whether the answer before a user's message came from a model that could not see what this one can: its words
-        stay, and what it said of the pictures would be believed."""
-        before = position - 1
-        while before > 0 and self.survey.messages[before].role == "tool":
-            before -= 1
-        return before in self.survey.blind and self._first_media < before
-
-    @cached_property
-    def _first_media(self) -> int:
-        """The first message that shows a medium."""
-        for item in self.survey.items:
-            if any(isinstance(part, ShownMedia) for part in self.measures[item].shown):
-                return item.message
-        return len(self.survey.messages)
-
     def _exchange(self, position: int) -> int:
         """An assistant's message, and the results of its calls directly behind it; returns where to go on."""
         messages = self.survey.messages
         calls = messages[position].calls
         blocks, hoisted = self._split(self.survey.by_message[position])
-        self._add("assistant", blocks)
+        self._add("assistant", blocks, self.forms.get(position))
         end = position + 1
         while end < len(messages) and messages[end].role == "tool":
             end += 1
         answers = range(position + 1, end)
         answered: frozenset[tuple[int, int]] = frozenset()
-        if calls and self.survey.target.model.capabilities.tools:
+        if calls and self.survey.has_calls(position):
             found = self._find_results(calls, answers)
             answered = frozenset(found.values())
-            hoisted = [*self._results(position, calls, found), *hoisted]
+            form = self.forms.get(position + 1) if answers else None
+            hoisted = [*self._results(position, calls, found, form), *hoisted]
         self._add("user", hoisted)
         for at in answers:
             self._orphans(at, answered)
         return end
 
     def _find_results(self, calls: Sequence[ToolCall], answers: range) -> dict[str, tuple[int, int]]:
-        """Where the first result of each call stands."""
+        """Return where the first result of each call stands."""
         asked = {call.id for call in calls}
         found: dict[str, tuple[int, int]] = {}
         for at in answers:
@@ -131,7 +115,13 @@ class _Assembly:
                     found.setdefault(block.call_id, (at, position))
         return found
 
-    def _results(self, position: int, calls: Sequence[ToolCall], found: dict[str, tuple[int, int]]) -> list[ShownBlock]:
+    def _results(
+        self,
+        position: int,
+        calls: Sequence[ToolCall],
+        found: dict[str, tuple[int, int]],
+        form: tuple[Any, ...] | None,
+    ) -> list[ShownBlock]:
         """One result for every call, in the order of the calls; gives back what must stand behind the group."""
         results: list[ShownBlock] = []
         hoisted: list[ShownBlock] = []
@@ -160,7 +150,7 @@ class _Assembly:
                     is_error=is_error,
                 )
             )
-        self.out.append(ShownMessage("tool", tuple(results)))
+        self.out.append(ShownMessage("tool", tuple(results), form))
         return hoisted
 
     def _result_blocks(
@@ -180,7 +170,7 @@ class _Assembly:
 
     def _orphans(self, position: int, answered: frozenset[tuple[int, int]]) -> None:
         """Results that answer no call are still said, as text and media of a user's message."""
-        called = self.survey.target.model.capabilities.tools
+        called = self.survey.has_calls(position)
         shown: list[ShownBlock] = []
         for at, block in enumerate(self.survey.messages[position].blocks):
             if (position, at) in answered:
@@ -235,10 +225,12 @@ class _Assembly:
             is_open = self.survey.target.request.ends_with_assistant and at == len(self.out) - 1
             blocks = list(message.blocks)
             data = [block.data for block in blocks if isinstance(block, ShownRaw)]
-            for lost in find_unpaired(data, taken, may_end_open=is_open):
+            unpaired = find_unpaired(data, taken, may_end_open=is_open)
+            for lost in unpaired:
                 self.repairs.append("a call of a server-side tool without its other half is shown as text")
                 blocks[own[lost]] = TextBlock(provider_text(UnknownBlock(data[lost])) or HIDDEN)
-            self.out[at] = ShownMessage(message.role, tuple(blocks))
+            if unpaired:
+                self.out[at] = ShownMessage(message.role, tuple(blocks))
 
     def _fit_block(self, shown: ShownBlock, item: PlacedBlock) -> ShownBlock:
         match shown:
@@ -258,15 +250,19 @@ class _Assembly:
         is_there = "document_index" not in data or (type(index) is int and 0 <= index < self.documents)
         return self.documents_stand and is_there
 
-    def _add(self, role: Role, blocks: Sequence[ShownBlock]) -> None:
-        """Neighbours of one role become one message; calls and results never move."""
-        if not blocks:
+    def _add(self, role: Role, blocks: Sequence[ShownBlock], form: tuple[Any, ...] | None = None) -> None:
+        """Neighbours of one role become one message; calls and results never move. A message that is written as it came
+        stays alone."""
+        if not blocks and form is None:
+            return
+        if form is not None:
+            self.out.append(ShownMessage(role, tuple(blocks), form))
             return
         last = self.out[-1] if self.out else None
         if last is not None and last.role == "tool" and role == "user" and not self.survey.target.model.user_after_tool:
             self.out.append(ShownMessage("assistant", (TextBlock(RESULTS),)))
             last = self.out[-1]
-        if last is not None and last.role == role:
+        if last is not None and last.role == role and last.form is None:
             self.out[-1] = ShownMessage(role, (*last.blocks, *blocks))
         else:
             self.out.append(ShownMessage(role, tuple(blocks)))
@@ -285,37 +281,3 @@ class _Assembly:
 def _what(blocks: Sequence[ShownBlock]) -> str:
     media = [block for block in blocks if isinstance(block, ShownMedia)]
     return f"the {media[0].kind} {media[0].name}".rstrip() if media else "a part"
-
-
-def tool_name(name: str) -> str:
-    """Tool names as every platform takes them."""
-    return _NAME.sub("_", name)[:64] or "tool"
-
-
-def _legal_ids(messages: Sequence[Message], rule: IdRule) -> dict[tuple[int, str], str]:
-    """(message, id) → an id that the platform takes, unique in the conversation and the same on every request."""
-    legal = re.compile(rule.pattern) if rule.pattern else None
-    used: set[str] = set()
-    mapped: dict[tuple[int, str], str] = {}
-    for position, message in enumerate(messages):
-        for call in message.calls:
-            new = call.id
-            if (legal is not None and not legal.fullmatch(new)) or len(new) > rule.length:
-                new = _mint_id(call.id, rule)
-            while new in used:
-                new = _mint_id(f"{position}:{new}", rule)
-            used.add(new)
-            mapped[position, call.id] = new
-    return mapped
-
-
-_ALPHABET: Final = "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
-
-
-def _mint_id(seed: str, rule: IdRule) -> str:
-    number = int.from_bytes(hashlib.sha256(seed.encode()).digest(), "big")
-    digits: list[str] = []
-    while number and len(digits) < 24:
-        number, digit = divmod(number, 62)
-        digits.append(_ALPHABET[digit])
-    return (rule.prefix + "".join(digits))[: rule.length]

@@ -59,7 +59,7 @@ def text_tokens(text: str, rule: TokenRule) -> int:
 
 
 def message_tokens() -> int:
-    """What a message costs beyond its blocks: its role and its borders."""
+    """Return what a message costs beyond its blocks: its role and its borders."""
     return _MESSAGE_TOKENS
 
 
@@ -84,7 +84,7 @@ def image_tokens(width: int, height: int, rule: TokenRule, detail: Detail = "aut
 
 
 def page_tokens(rule: TokenRule) -> int:
-    """A page of a native PDF beyond its text: fixed, or the picture of the page."""
+    """Return a page of a native PDF beyond its text: fixed, or the picture of the page."""
     return image_tokens(PAGE_WIDTH_PX, PAGE_HEIGHT_PX, rule) if rule.page_as_image else rule.page_tokens
 
 
@@ -92,8 +92,12 @@ def audio_tokens(seconds: float, rule: TokenRule) -> int:
     return math.ceil(seconds * rule.audio_tokens_per_second)
 
 
+def video_tokens(seconds: float, rule: TokenRule) -> int:
+    return math.ceil(seconds * rule.video_tokens_per_second)
+
+
 def fitted28(width: int, height: int, rule: TokenRule) -> tuple[int, int]:
-    """The size to which a 28-px-patch platform scales a picture before it counts: the largest that fits."""
+    """Return the size to which a 28-px-patch platform scales a picture before it counts: the largest that fits."""
 
     def fits(w: int, h: int) -> bool:
         across, down = math.ceil(w / IMAGE_PATCH_PX), math.ceil(h / IMAGE_PATCH_PX)
@@ -131,7 +135,7 @@ def _patches32(width: int, height: int, rule: TokenRule, detail: Detail) -> int:
 
 
 def fitted32(width: int, height: int, budget: int) -> tuple[int, int]:
-    """The size to which a 32-px-patch platform scales a picture that is over its budget of patches."""
+    """Return the size to which a 32-px-patch platform scales a picture that is over its budget of patches."""
     scale = math.sqrt(WIDE_PATCH_PX**2 * budget / (width * height))
     across, down = width * scale / WIDE_PATCH_PX, height * scale / WIDE_PATCH_PX
     scale *= min(math.floor(across) / across, math.floor(down) / down)

@@ -180,7 +180,7 @@ class Describer:
 
 
 def _notices(author: str, images: Sequence[Media], outcomes: Sequence[_Outcome]) -> list[str]:
-    """What left the machine, and what failed; one sentence each."""
+    """Return what left the machine, and what failed; one sentence each."""
     notices: list[str] = []
     sent = [outcome.usage for outcome in outcomes if outcome.usage is not None]
     if sent:

@@ -19,14 +19,15 @@ from loom.content.blocks import (
     ToolCall,
     ToolResult,
     UnknownBlock,
+    VideoBlock,
 )
 from loom.content.messages import Message
 from loom.content.provider_blocks import find_unpaired
-from loom.prompt import Reason, Rendition, ShownRaw
+from loom.prompt import Reason, Rendition, ShownMedia, ShownRaw
 
 _NAMED: Final = 8
 _NAME_CHARS: Final = 40
-MEDIA = (ImageBlock, DocumentBlock, AudioBlock)
+MEDIA = (ImageBlock, DocumentBlock, AudioBlock, VideoBlock)
 
 
 class PlacedBlock:
@@ -69,7 +70,8 @@ class PlacedBlock:
         self.is_plain = not (self.is_media or self.is_thinking or self.override or place == "result")
         """Whether it is words that stay as they are for as long as they are not dropped."""
         self.is_unpaired = False
-        """Whether it is the call of a server-side tool without its result, or a result without its call."""
+        """Whether it is shown as text: the call of a server-side tool without its result, a result without its call, or
+        a call that the server did not take back."""
         self.extra_image = False
         self.refused: Measure | None = None
         """Set on thinking that cannot go back from where it stands."""
@@ -92,11 +94,13 @@ class Layout:
         self.target = target
         self.messages: list[Message] = [placed.message for placed in path]
         self.blind = frozenset(at for at, placed in enumerate(path) if placed.is_blind)
+        self.forms = {at: placed.form for at, placed in enumerate(path) if placed.form is not None}
         self.turns = turn_starts(self.messages)
         self.by_message: list[list[PlacedBlock]] = [_items(at, placed, overrides) for at, placed in enumerate(path)]
         self.items: list[PlacedBlock] = [item for items in self.by_message for item in items]
         self._measures: dict[Watermark, list[Measure]] = {}
         self._mark_extra_images()
+        self._mark_refused_calls()
         self._mark_unpaired_calls()
         self._mark_misplaced_thinking()
 
@@ -110,6 +114,16 @@ class Layout:
             pictures = [item for item in items if isinstance(item.block, ImageBlock) and item.override != "full"]
             for extra in pictures[self.images_per_message :]:
                 extra.extra_image = True
+
+    def has_calls(self, at: int) -> bool:
+        """Whether the calls of a message, and their results, are shown as such."""
+        return self.target.model.capabilities.tools and at >= self.target.request.calls_as_text_before
+
+    def _mark_refused_calls(self) -> None:
+        if self.target.request.calls_as_text_before:
+            for item in self.items:
+                if isinstance(item.block, ToolCall) and not self.has_calls(item.message):
+                    item.mark_unpaired()
 
     def _mark_unpaired_calls(self) -> None:
         """Calls of server-side tools and their results stand in one message of the assistant, or in such neighbours,
@@ -144,7 +158,7 @@ class Layout:
     def _check_thinking_place(
         self, at: int, item: PlacedBlock, items: Sequence[PlacedBlock], kept: Sequence[PlacedBlock]
     ) -> Measure | None:
-        """Why thinking cannot go back from where it stands, whatever else is sent."""
+        """Return why thinking cannot go back from where it stands, whatever else is sent."""
         rule = self.target.model.thinking
         if rule.replay == "tool_turns" and not self.messages[at].calls:
             return omit("capability", "only a message that called tools takes it back")
@@ -161,7 +175,8 @@ class Layout:
         return None
 
     def _joins(self, at: int) -> bool:
-        """Whether an assistant's message may become one with another before it: no user, no answered call between."""
+        """Return whether an assistant's message may become one with another before it: no user, no answered call
+        between."""
         before = at - 1
         while before > 0 and self.messages[before].role == "tool":
             before -= 1
@@ -170,7 +185,7 @@ class Layout:
     # Under a watermark -----------------------------------------------------------------------------------------------
 
     def target_rendition(self, item: PlacedBlock, mark: Watermark) -> tuple[Rendition, Reason]:
-        """Which rendition a block should have, and why, before the model is asked what it can take."""
+        """Return which rendition a block should have, and why, before the model is asked what it can take."""
         at = item.message
         if at < mark.dropped_before and not self.survives(at, mark):
             return "omitted", "budget"
@@ -189,8 +204,8 @@ class Layout:
         return self.messages[at].role == "user" and self.partially_dropped_turn(mark) <= at
 
     def describe_dropped(self, mark: Watermark) -> str:
-        """What the messages that are not shown held: media are named, so that they can be called back. Nothing where
-        even words are cut."""
+        """Return what the messages that are not shown held: media are named, so that they can be called back. Nothing
+        where even words are cut."""
         if mark.text_cap or not mark.dropped_before:
             return ""
         found: dict[str, str] = {}
@@ -212,7 +227,8 @@ class Layout:
         return f"; they held {named}{more}{how}"
 
     def partially_dropped_turn(self, mark: Watermark) -> int:
-        """Where the turn begins whose first steps are dropped; the border itself where turns are dropped whole."""
+        """Return where the turn begins whose first steps are dropped; the border itself where turns are
+        dropped whole."""
         start = self.turns[bisect_right(self.turns, mark.dropped_before) - 1]
         return start if self.messages[start].role == "user" else mark.dropped_before
 
@@ -238,7 +254,8 @@ class Layout:
         return "full", ""
 
     def render_costs(self, mark: Watermark) -> Sequence[Measure]:
-        """What every item becomes under this watermark, in the order of `items`. Looked at once for each watermark."""
+        """Return what every item becomes under this watermark, in the order of `items`. Looked at once for each
+        watermark."""
         found = self._measures.get(mark)
         if found is None:
             found = self._measures[mark] = [self._measure_item(item, mark) for item in self.items]
@@ -256,8 +273,24 @@ class Layout:
     def _is_whole(self, item: PlacedBlock, mark: Watermark) -> bool:
         return item.is_thinking or self._measure_item(item, mark).rendition == "full"
 
+    def is_seen_again(self, position: int, mark: Watermark) -> bool:
+        """Whether the answer before a user's message came from a model that could not see what this one can: its words
+        stay, and what it said of the pictures would be believed."""
+        before = position - 1
+        while before > 0 and self.messages[before].role == "tool":
+            before -= 1
+        is_blind = self.messages[position].role == "user" and before in self.blind
+        return is_blind and self._first_media(mark) < before
+
+    def _first_media(self, mark: Watermark) -> int:
+        """The first message that shows a medium."""
+        for item, measure in zip(self.items, self.render_costs(mark), strict=True):
+            if any(isinstance(part, ShownMedia) for part in measure.shown):
+                return item.message
+        return len(self.messages)
+
     def age(self, message: int) -> int:
-        """How many turns ago."""
+        """Return how many turns ago."""
         return len(self.turns) - bisect_right(self.turns, message)
 
 

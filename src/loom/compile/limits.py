@@ -12,7 +12,7 @@ from typing import Final
 from loom.compile import cost
 from loom.compile.measure import RenderTarget
 from loom.compile.policy import Policy
-from loom.content.recipes import Fit, Low, Page
+from loom.content.recipes import Fit, Frame, Low, Page
 from loom.models import Limits, Model
 
 DEFAULT_IMAGE_BYTES: Final = 5_000_000
@@ -24,7 +24,8 @@ _LOW_BYTES: Final = 400_000
 
 
 def image_formats(accepts: tuple[str, ...]) -> tuple[str, ...]:
-    """The types that an encoder may write for this reader. Never GIF: platforms take its first frame or refuse it."""
+    """Return the types that an encoder may write for this reader. Never GIF: platforms take its first frame or refuse
+    it."""
     return tuple(kind for kind in ("image/png", "image/jpeg", "image/webp") if kind in accepts)
 
 
@@ -58,14 +59,29 @@ def page_image(number: int, model: Model, policy: Policy, accepts: tuple[str, ..
 
 
 def page_images(target: RenderTarget) -> int:
-    """How many pages of one document may be shown as pictures: no more than a whole request may hold."""
+    """Return how many pages of one document may be shown as pictures: no more than a whole request may hold."""
     each = cost.image_tokens(cost.PAGE_WIDTH_PX, cost.PAGE_HEIGHT_PX, target.model.tokens)
     counts = (target.policy.page_images, target.model.limits.max_images, target.policy.max_images)
     return min(count for count in (_affordable(each, target), *counts) if count is not None)
 
 
+def video_frames(target: RenderTarget) -> int:
+    """How many frames of one video may be shown: no more than a whole request may hold."""
+    side = target.policy.frame_side_px
+    each = cost.image_tokens(side, side * 9 // 16, target.model.tokens)
+    counts = (target.policy.video_frames, target.model.limits.max_images, target.policy.max_images)
+    return min(count for count in (_affordable(each, target), *counts) if count is not None)
+
+
+def video_frame(at_seconds: float, target: RenderTarget, *, is_low: bool) -> Frame:
+    fit = full_image(target.model, target.policy, target.model.capabilities.accepts)
+    side = target.policy.low_side_px if is_low else min(fit.max_side_px, target.policy.frame_side_px)
+    most = min(fit.max_encoded_bytes, PAGE_BYTES)
+    return Frame(at_ms=round(at_seconds * 1000), max_side_px=side, max_encoded_bytes=most, formats=fit.formats)
+
+
 def native_pages(pages: int, target: RenderTarget) -> int:
-    """How many pages of one document are sent: all of them, or as many as one reads at once."""
+    """Return how many pages of one document are sent: all of them, or as many as one reads at once."""
     each = cost.page_tokens(target.model.tokens) + PAGE_TEXT_TOKENS
     counts = (target.model.limits.max_pages, target.policy.max_pages)
     allowed = min(count for count in (_affordable(each, target), *counts) if count is not None)
@@ -73,27 +89,28 @@ def native_pages(pages: int, target: RenderTarget) -> int:
 
 
 def _affordable(tokens_each: int, target: RenderTarget) -> int:
-    """What fits into half of the window; the rest is for the conversation."""
+    """Return what fits into half of the window; the rest is for the conversation."""
     window = target.model.limits.context_tokens
     window = window if target.policy.max_tokens is None else min(window, target.policy.max_tokens)
     return max(window // 2 // max(tokens_each, 1), 1)
 
 
 def document_bytes(target: RenderTarget) -> tuple[int | None, ...]:
-    """What one encoded document must stay below; one that fills a whole request leaves no room for a question."""
+    """Return what one encoded document must stay below; one that fills a whole request leaves no room
+    for a question."""
     most = target.model.limits
     return most.max_document_encoded_bytes, most.max_request_bytes, target.policy.max_bytes
 
 
 def fitted_size(width: int, height: int, side: int) -> tuple[int, int]:
-    """What a picture of this size becomes when its longest side is held to `side`."""
+    """Return what a picture of this size becomes when its longest side is held to `side`."""
     longest = max(width, height)
     if longest <= side:
         return width, height
     return max(round(width * side / longest), 1), max(round(height * side / longest), 1)
 
 
-def size_bound(recipe: Fit | Low | Page, original_bytes: int) -> int:
-    """How many bytes derived bytes may have before they exist."""
+def size_bound(recipe: Fit | Low | Page | Frame, original_bytes: int) -> int:
+    """Return how many bytes derived bytes may have before they exist."""
     most = _LOW_BYTES if isinstance(recipe, Low) else recipe.max_encoded_bytes * 3 // 4
-    return most if isinstance(recipe, Page) else min(most, max(original_bytes, 1))
+    return most if isinstance(recipe, Page | Frame) else min(most, max(original_bytes, 1))

@@ -55,7 +55,7 @@ class RenderTarget(msgspec.Struct, frozen=True, kw_only=True):
         return media_type in self.model.capabilities.result_accepts
 
     def owns(self, opaque: Opaque | None) -> bool:
-        """Whether opaque data are this model's own."""
+        """Return whether opaque data are this model's own."""
         return opaque is not None and (opaque.provider, opaque.model) == (self.model.opaque_owner, self.model.name)
 
 
@@ -71,7 +71,7 @@ def measure_shown(rendition: Rendition, shown: ShownContent, text: str, target: 
 def as_text(
     text: str, reason: Reason, detail: str, target: RenderTarget, cap: int = 0, *, needs: tuple[Need, ...] = ()
 ) -> Measure:
-    """Words that stand for something else."""
+    """Return words that stand for something else."""
     text = elide_middle(text, cap)
     return Measure(
         rendition="text",
@@ -89,7 +89,7 @@ def omit(reason: Reason, detail: str) -> Measure:
 
 
 def json_bytes(text: str) -> int:
-    """The length of text as JSON: UTF-8 and what must be escaped."""
+    """Return the length of text as JSON: UTF-8 and what must be escaped."""
     return len(msgspec.json.encode(text))
 
 

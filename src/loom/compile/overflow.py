@@ -17,7 +17,7 @@ from loom.prompt import Totals
 
 _GIVEN_UP: Final = {
     "result_media_before": "media of tools reduced",
-    "media_low_before": "pictures low",
+    "media_low_before": "images low",
     "media_before": "media reduced",
     "tool_text_before": "old output of tools left out",
     "dropped_before": "",
@@ -25,7 +25,7 @@ _GIVEN_UP: Final = {
     "capped_before": "long texts cut",
     "unpinned_before": "what was pinned reduced",
 }
-_UNITS: Final = {"tokens": "tokens", "wire_bytes": "on the wire", "images": "pictures", "pages": "pages"}
+_UNITS: Final = {"tokens": "tokens", "wire_bytes": "on the wire", "images": "images", "pages": "pages"}
 
 
 def overflow(scales: RequestCost, before: Watermark, mark: Watermark, allowed: Totals) -> Iterator[str]:

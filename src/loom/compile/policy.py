@@ -9,6 +9,7 @@ import msgspec
 
 from loom.content.messages import Message
 from loom.content.recipes import Recipe, recipe_key
+from loom.content.wire_forms import BodyForm, WireForm
 from loom.prompt import ToolSpec
 from loom.sampling import Sampling
 
@@ -31,6 +32,11 @@ class Placed(Protocol):
         """Whether it was answered by a model that could not see pictures which stood before it."""
         ...
 
+    @property
+    def form(self) -> WireForm | None:
+        """How it came, together with the messages behind it that the form counts; None where that is not known."""
+        ...
+
 
 class DetachedMessage(msgspec.Struct, frozen=True):
     """A message outside the forest (a file, a test) with an id of its own."""
@@ -38,6 +44,7 @@ class DetachedMessage(msgspec.Struct, frozen=True):
     id: str
     message: Message
     is_blind: bool = False
+    form: WireForm | None = None
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True):
@@ -52,6 +59,8 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True):
     max_images_per_message: int = 10
     max_images_per_session: int = 100
     page_images: int = 20
+    video_frames: int = 12
+    frame_side_px: int = 1024
     max_tokens: int | None = None
     max_bytes: int | None = None
     max_images: int | None = None
@@ -170,21 +179,27 @@ class Request(msgspec.Struct, frozen=True, kw_only=True):
     sampling: Sampling = Sampling()
     ends_with_assistant: bool = False
     """Whether the last message may be the assistant's: its provider paused in it."""
+    body: BodyForm | None = None
+    """The request body that is compiled, as it came."""
+    takes_forms: bool = True
+    """Whether messages may be written as they came."""
+    calls_as_text_before: int = 0
+    """Calls of the messages before this position, and their results, are shown as text."""
     look_tool: str = "look"
     """The tool that calls back what was reduced; named in fallback texts when the model has it."""
 
 
 def override_key(node_id: str, block: int, inner: int | None = None) -> str:
-    """The name of a block in a session's overrides."""
+    """Return the name of a block in a session's overrides."""
     return f"{node_id}/{block}" if inner is None else f"{node_id}/{block}/{inner}"
 
 
 def alt_key(digest: str) -> str:
-    """The name, among a session's overrides, of the words that a person gave to a medium."""
+    """Return the name, among a session's overrides, of the words that a person gave to a medium."""
     return f"{_ALT}{digest}"
 
 
 def overrides_of(kept: Mapping[str, Any]) -> tuple[dict[str, Override], dict[str, str]]:
-    """What a session keeps as overrides: renditions by block, and a person's words (alt) by digest."""
+    """Return what a session keeps as overrides: renditions by block, and a person's words (alt) by digest."""
     alts = {key.removeprefix(_ALT): cast("str", words) for key, words in kept.items() if key.startswith(_ALT)}
     return {key: value for key, value in kept.items() if not key.startswith(_ALT)}, alts

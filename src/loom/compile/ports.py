@@ -15,8 +15,9 @@ from loom.prompt import Prompt
 class MediaWriter(Protocol):
     """Stores bytes before a block may refer to them."""
 
-    async def put(self, data: bytes) -> str:
-        """Store `data` once and return its digest when it is on disk."""
+    async def put(self, data: bytes, digest: str = "") -> str:
+        """Store `data` once and return its digest when it is on disk. `digest` is that of `data`, where the caller has
+        computed it already."""
         ...
 
     async def refresh(self, digest: str) -> bool:
@@ -70,7 +71,9 @@ class RenditionCache(Protocol[E]):
 
     async def get(self, digest: str, recipe: Recipe) -> E | None: ...
 
-    async def put(self, digest: str, recipe: Recipe, rendered: Rendered) -> E: ...
+    async def put(self, digest: str, recipe: Recipe, rendered: Rendered, *, is_original: bool = False) -> E:
+        """Keep derived bytes. With `is_original` they are those of the medium, which need not be hashed again."""
+        ...
 
     async def load(self, derived: E) -> bytes: ...
 
@@ -85,6 +88,11 @@ class Renderer(Protocol):
     @property
     def reads_images(self) -> bool:
         """Whether an OCR engine is installed."""
+        ...
+
+    @property
+    def transcribes(self) -> bool:
+        """Whether a program or service that writes down speech is configured."""
         ...
 
     def media_type_of(self, data: bytes) -> str: ...

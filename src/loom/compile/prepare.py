@@ -16,8 +16,10 @@ import msgspec
 
 from loom.compile import cost, receipt
 from loom.compile.age import advance_watermark, every_turn
-from loom.compile.assemble import SEEN_AGAIN, assemble, tool_name
+from loom.compile.assemble import SEEN_AGAIN, assemble
+from loom.compile.assemble_ids import tool_name
 from loom.compile.cost import Calibration
+from loom.compile.forms import unchanged_messages
 from loom.compile.layout import Layout
 from loom.compile.measure import BLOCK_BYTES, RenderTarget, json_bytes
 from loom.compile.overflow import overflow
@@ -26,6 +28,7 @@ from loom.compile.trim import RequestCost, budgets, newest_turn_start, trim
 from loom.content.blocks import ImageBlock, ThinkingBlock, ToolCall
 from loom.content.media import Media
 from loom.content.recipes import Ocr
+from loom.content.wire_forms import BodyForm
 from loom.errors import ContentError
 from loom.models import Model
 from loom.prompt import Prompt, Receipt, ShownMessage, ToolSpec, Totals
@@ -35,6 +38,8 @@ _MIN_BUDGET_TOKENS: Final = 1_024
 """The least that may be asked for where thinking has a budget, and an answer must have more room than that."""
 
 _MAX_TOLD: Final = 64
+_REPAIRED: Final = frozenset(("age", "budget", "limit", "quarantine", "missing", "override", "prefix", "repair"))
+"""Reasons of receipt rows for which a request cannot be as its client wrote it."""
 
 _READ_PICTURES: Final = 20
 """OCR of an image takes seconds: a text-only model gets the words of this many, the newest. The others keep their
@@ -50,6 +55,16 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     needs: tuple[Need, ...]
     undescribed: tuple[Media, ...] = ()
     """Pictures that are shown as text and might be described, the newest first."""
+    repairs: tuple[str, ...] = ()
+    """What was set right in the order and the pairs of the conversation."""
+
+    @property
+    def is_unrepaired(self) -> bool:
+        """Whether a provider can take the conversation as it is: nothing too large, lost, hidden, out of order or of a
+        kind that the model does not take."""
+        return not self.repairs and not any(
+            row.reason in _REPAIRED or (row.reason == "capability" and row.digest) for row in self.receipt.rows
+        )
 
 
 def prepare(
@@ -79,10 +94,11 @@ def prepare(
     by_age = advance_watermark(survey, before, policy)
     mark = trim(scales, by_age, allowed)
     mark, messages, repairs = _assemble_within(survey, before, mark)
+    as_came = unchanged_messages(survey, mark).keys()
     used = scales.cost_of(mark)
     sampling, unasked = _sampling(request.sampling, messages, model)
     unsent = unsupported_options(model, sampling)
-    once = _option_notices(model, unsent)
+    once = (*_option_notices(model, unsent), *receipt.lasting_notices(survey, mark))
     full = overflow(scales, by_age, mark, allowed)
     notices = (*repairs, *unasked, *once, *full, *receipt.tightness(survey, mark, used, allowed))
     notices += tuple(receipt.losses(survey, mark))
@@ -93,11 +109,12 @@ def prepare(
             system=request.system,
             tools=request.tools,
             sampling=sampling,
+            body=_own_body(request, model),
             stable_messages=_stable(messages),
         ),
         receipt=Receipt(
             model=model.reference,
-            rows=receipt.rows(survey, mark, scales.ratio),
+            rows=receipt.rows(survey, mark, scales.ratio, as_came),
             totals=used,
             budgets=allowed,
             notices=notices,
@@ -110,7 +127,14 @@ def prepare(
         ),
         needs=_needs(survey, mark, by_age),
         undescribed=_find_undescribed(survey, mark) if known.describes else (),
+        repairs=tuple(repairs),
     )
+
+
+def _own_body(request: Request, model: Model) -> BodyForm | None:
+    """The body as it came, where it came in this provider's own protocol."""
+    body = request.body
+    return body if body is not None and (body.provider, body.wire) == (model.opaque_owner, model.wire) else None
 
 
 def _drawn_here(mark: Watermark, survey: Layout, path: Sequence[Placed]) -> Watermark:
@@ -135,8 +159,8 @@ def _drawn_here(mark: Watermark, survey: Layout, path: Sequence[Placed]) -> Wate
 
 
 def _with_tools(request: Request, path: Sequence[Placed], model: Model) -> Request:
-    """None for a model without them. Where a platform reads calls only beside their tools, and there are none any more,
-    the names stand alone and may not be called."""
+    """Return None for a model without them. Where a platform reads calls only beside their tools, and there are none
+    any more, the names stand alone and may not be called."""
     if not model.capabilities.tools:
         return msgspec.structs.replace(request, tools=())
     if request.tools or not model.calls_need_tools:
@@ -151,7 +175,7 @@ def _with_tools(request: Request, path: Sequence[Placed], model: Model) -> Reque
 
 
 def _fixed_cost(request: Request, survey: Layout) -> Totals:
-    """The system prompt, the tools, and what may be said of pictures that are visible again."""
+    """Return the system prompt, the tools, and what may be said of pictures that are visible again."""
     rule = survey.target.model.tokens
     tools = "".join(msgspec.json.encode(tool).decode() for tool in request.tools)
     notes = SEEN_AGAIN * len(survey.blind)
@@ -183,7 +207,7 @@ def _assemble_within(
 
 
 def _print(survey: Layout, messages: Sequence[ShownMessage], first: int | None) -> tuple[int, str]:
-    """How many blocks there are, and a hash of the first ones behind the system prompt and the tools."""
+    """Return how many blocks there are, and a hash of the first ones behind the system prompt and the tools."""
     request = survey.target.request
     shown = [(message.role, block) for message in messages for block in message.blocks][:first]
     data = msgspec.msgpack.encode((request.system, request.tools, shown))
@@ -200,7 +224,7 @@ def _wishes(overrides: Mapping[str, Override] | None, alts: Mapping[str, str] | 
 def _remember_request(
     mark: Watermark, path: Sequence[Placed], survey: Layout, messages: Sequence[ShownMessage], wishes: dict[str, str]
 ) -> Watermark:
-    """The watermark with a note of this request: the next one is compared with it."""
+    """Return the watermark with a note of this request: the next one is compared with it."""
     bound = survey.target.model.thinking.replay == "bound"
     blocks, fingerprint = _print(survey, messages, None) if bound else (0, "")
     options = survey.target.request.sampling
@@ -224,7 +248,8 @@ def _remember_notices(mark: Watermark, before: Watermark, once: Sequence[str]) -
 def _cached_rows(
     survey: Layout, before: Watermark, mark: Watermark, path: Sequence[Placed], wishes: dict[str, str]
 ) -> int:
-    """None where the platform has no cache, this model was not asked before, or it was asked about another path."""
+    """Return None where the platform has no cache, this model was not asked before, or it was asked
+    about another path."""
     count = before.sent_messages
     if survey.target.model.cache.mode == "none" or not 0 < count <= len(path):
         return 0
@@ -270,7 +295,7 @@ def notice_hash(notice: str) -> str:
 
 
 def _lacks_thinking(messages: Sequence[ShownMessage], model: Model) -> bool:
-    """Whether the last calls lack the thinking with which a message of a thinking model must begin."""
+    """Return whether the last calls lack the thinking with which a message of a thinking model must begin."""
     last = next((message for message in reversed(messages) if message.role == "assistant"), None)
     if last is None or model.thinking.place != "first":
         return False
@@ -282,8 +307,8 @@ def _lacks_thinking(messages: Sequence[ShownMessage], model: Model) -> bool:
 
 
 def _needs(survey: Layout, mark: Watermark, by_age: Watermark) -> tuple[Need, ...]:
-    """What the chosen renditions lack, and what they would be if nothing had been trimmed now: a bound may have been
-    what broke a budget."""
+    """Return what the chosen renditions lack, and what they would be if nothing had been trimmed now: a bound may have
+    been what broke a budget."""
     measures = [*survey.render_costs(mark), *(survey.render_costs(by_age) if mark != by_age else ())]
     needs = dict.fromkeys(need for measure in measures for need in measure.needs)
     read = _newest_pictures(survey) if any(isinstance(need.recipe, Ocr) for need in needs) else frozenset[str]()
@@ -310,7 +335,7 @@ def _find_undescribed(survey: Layout, mark: Watermark) -> tuple[Media, ...]:
 
 
 def _stable(messages: Sequence[ShownMessage]) -> int:
-    """How many messages the last request had: all before the assistant's newest one."""
+    """Return how many messages the last request had: all before the assistant's newest one."""
     for at in range(len(messages) - 1, -1, -1):
         if messages[at].role == "assistant":
             return at

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 from typing import Final, get_args
 
+import msgspec
+
 from loom.compile.layout import MEDIA, Layout, PlacedBlock
 from loom.compile.measure import Measure
 from loom.compile.policy import Placed, Watermark, alt_key, override_key
@@ -18,10 +20,23 @@ _LOOKED_AT_CHARS: Final = 400
 _KINDS: Final = {kind: str(kind.__struct_config__.tag) for kind in get_args(Block)}
 
 
-def rows(survey: Layout, mark: Watermark, ratio: float) -> tuple[ReceiptRow, ...]:
+def rows(
+    survey: Layout, mark: Watermark, ratio: float, as_came: Collection[int] = frozenset()
+) -> tuple[ReceiptRow, ...]:
+    """Return a row for every block; `as_came` are the messages that are written as they came."""
     measures = survey.render_costs(mark)
     found = zip(survey.items, measures, strict=True)
-    return tuple([_row(item, measure, survey, mark, ratio) for item, measure in found])
+    if not as_came:
+        return tuple([_row(item, measure, survey, mark, ratio) for item, measure in found])
+    return tuple(
+        [
+            msgspec.structs.replace(row, rendition="full", reason="", detail="as it came")
+            if item.message in as_came
+            else row
+            for item, measure in found
+            for row in (_row(item, measure, survey, mark, ratio),)
+        ]
+    )
 
 
 def _row(item: PlacedBlock, measure: Measure, survey: Layout, mark: Watermark, ratio: float) -> ReceiptRow:
@@ -51,7 +66,7 @@ def _beginning(text: str) -> str:
 
 
 def _why(item: PlacedBlock, measure: Measure, survey: Layout, mark: Watermark) -> tuple[Reason, str]:
-    """The model's reason where it has one, else the user's, the age's or the budget's."""
+    """Return the model's reason where it has one, else the user's, the age's or the budget's."""
     if measure.reason or (item.is_plain and measure.rendition == "full"):
         return measure.reason, measure.detail
     reason = survey.target_rendition(item, mark)[1]
@@ -65,7 +80,7 @@ def _override_note(reason: Reason, item: PlacedBlock, survey: Layout, mark: Wate
             age = survey.age(item.message)
             return "1 turn old" if age == 1 else f"{age} turns old"
         case "limit":
-            return f"over {survey.images_per_message} pictures in one message"
+            return f"over {survey.images_per_message} images in one message"
         case "override":
             return "chosen by the user"
         case "prefix":
@@ -79,8 +94,8 @@ def _override_note(reason: Reason, item: PlacedBlock, survey: Layout, mark: Wate
 def cached_rows(
     survey: Layout, before: Watermark, mark: Watermark, sent: Sequence[Placed], changed: Collection[str]
 ) -> int:
-    """How many leading rows stand as the last request held them, which was made of the messages `sent`; `changed` is
-    what the user has chosen anew since, by its name among the overrides."""
+    """Return how many leading rows stand as the last request held them, which was made of the messages `sent`;
+    `changed` is what the user has chosen anew since, by its name among the overrides."""
     count = 0
     for item, old, new in zip(survey.items, survey.render_costs(before), survey.render_costs(mark), strict=True):
         if item.message >= len(sent) or (old is not new and old.shown != new.shown):
@@ -102,7 +117,7 @@ def _is_changed(item: PlacedBlock, measure: Measure, sent: Sequence[Placed], cha
 
 
 def losses(survey: Layout, mark: Watermark) -> Iterator[str]:
-    """One sentence for what a person must know at once: the model cannot see or hear what is new in this turn."""
+    """Yield one sentence for what a person must know at once: the model cannot see or hear what is new in this turn."""
     unseen: list[str] = []
     for item, measure in zip(survey.items, survey.render_costs(mark), strict=True):
         block = item.block
@@ -112,6 +127,30 @@ def losses(survey: Layout, mark: Watermark) -> Iterator[str]:
             unseen.append(f"{block.media.name or block.media.media_type} as {measure.rendition}")
     if unseen:
         yield f"{survey.target.model.reference} gets {', '.join(unseen)}"
+
+
+def lasting_notices(survey: Layout, mark: Watermark) -> Iterator[str]:
+    """Sentences that are said once in a session for a model: it does not take a kind of media that stands in earlier
+    turns, or old media are reduced by age."""
+    reference = survey.target.model.reference
+    lacking: dict[str, None] = {}
+    aged: dict[str, None] = {}
+    for item, measure in zip(survey.items, survey.render_costs(mark), strict=True):
+        if not item.is_media or item.message >= survey.turns[-1]:
+            continue
+        reason = _why(item, measure, survey, mark)[0]
+        if reason == "capability" and measure.rendition == "text":
+            lacking[_KIND_NAMES[_KINDS[type(item.block)]]] = None
+        elif reason == "age":
+            aged[measure.rendition] = None
+    for kind in lacking:
+        yield f"{reference} does not support {kind}: those of earlier turns are sent as text"
+    for rendition in aged:
+        how = "smaller" if rendition == "low" else "as text, and shown again on demand"
+        yield f"media of older turns are sent {how} to save tokens"
+
+
+_KIND_NAMES: Final = {"image": "images", "document": "documents", "audio": "audio", "video": "video"}
 
 
 def tightness(survey: Layout, mark: Watermark, used: Totals, allowed: Totals) -> Iterator[str]:

@@ -9,15 +9,16 @@ from typing import Final, Generic, TypeAlias
 
 from loom.compile.ports import E, MediaReader, Renderer, RenditionCache
 from loom.content.media import Media
-from loom.content.recipes import Ocr, Page, Recipe, Rendered, Slice, Text
+from loom.content.moments import time_label
+from loom.content.recipes import Frame, Ocr, Page, Recipe, Rendered, Scenes, Slice, SpokenText, Text
 from loom.errors import StoreError
 from loom.prompt import MediaRef
 
 OnText: TypeAlias = Callable[[str, Recipe, str], Awaitable[None]]
 """Receives the text of a medium (digest, recipe, text) the first time it is extracted."""
 
-SLOW: Final = (Page, Ocr)
-"""Recipes that draw pages or read images: a preview does not wait for them."""
+SLOW: Final = (Page, Ocr, Scenes, Frame, SpokenText)
+"""Recipes that draw pages, read images or listen: a preview does not wait for them."""
 
 
 class Renditions(Generic[E]):
@@ -41,6 +42,10 @@ class Renditions(Generic[E]):
     def reads_images(self) -> bool:
         return self._renderer.reads_images
 
+    @property
+    def transcribes(self) -> bool:
+        return self._renderer.transcribes
+
     def report(self, text: str) -> None:
         if self.on_progress is not None:
             self.on_progress(text)
@@ -57,10 +62,15 @@ class Renditions(Generic[E]):
     async def get_quick(self, digest: str, media_type: str, recipe: Recipe) -> E | None:
         """The same, but return None where that would draw pages or read images, which takes seconds."""
         entry = await self._cache.get(digest, recipe)
-        if entry is not None or isinstance(recipe, SLOW):
+        is_slow = isinstance(recipe, SLOW) or (isinstance(recipe, Text) and media_type.startswith("video/"))
+        if entry is not None or is_slow:
             return entry
-        _, _, rendered = await self._render(digest, media_type, recipe)
-        return None if self._needs_ocr(recipe, rendered) else await self._keep(digest, recipe, rendered)
+        data, _, rendered = await self._render(digest, media_type, recipe)
+        return (
+            None
+            if self._needs_ocr(recipe, rendered)
+            else await self.keep(digest, recipe, rendered, is_original=rendered.data is data)
+        )
 
     async def text(self, digest: str, entry: E) -> str:
         """Return the text of an entry that was made by `Text` or `Ocr`."""
@@ -73,7 +83,7 @@ class Renditions(Generic[E]):
         data, media, rendered = await self._render(digest, media_type, recipe)
         if self._needs_ocr(recipe, rendered):
             rendered = await self._renderer.read_scans(data, media, rendered)
-        return await self._keep(digest, recipe, rendered)
+        return await self.keep(digest, recipe, rendered, is_original=rendered.data is data)
 
     async def _render(self, digest: str, media_type: str, recipe: Recipe) -> tuple[bytes, Media, Rendered]:
         data = await self._media.load(digest)
@@ -83,9 +93,10 @@ class Renditions(Generic[E]):
     def _needs_ocr(self, recipe: Recipe, rendered: Rendered) -> bool:
         return isinstance(recipe, Text) and self._renderer.reads_images and self._renderer.has_scans(rendered)
 
-    async def _keep(self, digest: str, recipe: Recipe, rendered: Rendered) -> E:
-        entry = await self._cache.put(digest, recipe, rendered)
-        if self._on_text is not None and isinstance(recipe, Text | Ocr):
+    async def keep(self, digest: str, recipe: Recipe, rendered: Rendered, *, is_original: bool = False) -> E:
+        """Keep a rendition that was made; with `is_original` its bytes are those of the medium."""
+        entry = await self._cache.put(digest, recipe, rendered, is_original=is_original)
+        if self._on_text is not None and isinstance(recipe, Text | Ocr | SpokenText):
             with contextlib.suppress(StoreError):  # only search would miss it, and the index catches up by itself
                 await self._on_text(digest, recipe, rendered.data.decode())
         return entry
@@ -120,7 +131,7 @@ class Renditions(Generic[E]):
 
 
 def _describe_work(recipe: Recipe) -> str:
-    """A few words for the user who waits; empty where a recipe takes no time to speak of."""
+    """Return a few words for the user who waits; empty where a recipe takes no time to speak of."""
     match recipe:
         case Page():
             return f"drawing page {recipe.number}"
@@ -130,6 +141,12 @@ def _describe_work(recipe: Recipe) -> str:
             return "reading the words in an image"
         case Ocr():
             return f"reading the words on page {recipe.page}"
+        case Scenes():
+            return "looking through the video"
+        case Frame():
+            return f"taking the frame at {time_label(recipe.at_ms / 1000)}"
+        case SpokenText():
+            return "writing down what is said"
         case Slice():
             return f"taking pages {recipe.pages} out of the document"
         case _:

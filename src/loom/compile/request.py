@@ -29,11 +29,13 @@ from loom.content.blocks import (
     ToolCall,
     ToolResult,
     UnknownBlock,
+    VideoBlock,
 )
 from loom.content.messages import Message, media_of, user
+from loom.content.wire_forms import BodyForm
 from loom.errors import ContentError
 from loom.models import Model
-from loom.prompt import Prompt, Receipt, ToolSpec
+from loom.prompt import ClientBody, Prompt, Receipt, ToolSpec
 from loom.sampling import Sampling, stored_sampling
 
 NEXT_MESSAGE: Final = "[your next message]"
@@ -58,6 +60,12 @@ class LearnedLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     max_tokens: int | None = None
     takes_tools: bool = True
     takes_thinking_back: bool = True
+    takes_forms: bool = True
+    """Whether messages may go back as they came; what the provider refused that way is compiled instead."""
+    calls_as_text_before: int = 0
+    """Calls and results of the messages before this position are text: the server refused the history otherwise."""
+    client_body: Literal["whole", "frame", "none"] = "whole"
+    """How much of a gateway client's own request the provider has not refused: all of it, all but its conversation."""
 
     def limit_policy(self, policy: Policy) -> Policy:
         return msgspec.structs.replace(
@@ -105,6 +113,8 @@ class RequestOptions(msgspec.Struct, frozen=True, kw_only=True):
     policy: Policy = Policy()
     tools: tuple[ToolSpec, ...] = ()
     sampling: Sampling = Sampling()
+    body: BodyForm | None = None
+    """The body of a foreign request that is compiled, as it came."""
 
 
 class RequestInput(msgspec.Struct, frozen=True, kw_only=True):
@@ -128,10 +138,21 @@ class RequestInput(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the path ends with a part of an answer that the provider continues when it gets it back as it is."""
     is_placeholder: bool = False
     """Whether the draft only stands for a message that is not written yet: it has no row in the receipt."""
+    body: BodyForm | None = None
+    """The body of a foreign request that is compiled, as it came."""
+    client_body: ClientBody | None = None
+    """The request as a gateway's client wrote it for this provider."""
 
     def prepare(self, known: Known) -> Prepared:
         """Compile the prompt with what is known about derived media. Pure."""
-        prepared = prepare(
+        prepared = self._with_client_body(self._prepare(known))
+        if not self.is_placeholder:
+            return prepared
+        rows = tuple(row for row in prepared.receipt.rows if row.message < len(self.path))
+        return msgspec.structs.replace(prepared, receipt=msgspec.structs.replace(prepared.receipt, rows=rows))
+
+    def _prepare(self, known: Known) -> Prepared:
+        return prepare(
             self.full_path,
             self.limits.limit_model(self.model),
             policy=self.limits.limit_policy(self.policy),
@@ -140,6 +161,9 @@ class RequestInput(msgspec.Struct, frozen=True, kw_only=True):
                 tools=self.tools,
                 sampling=self.sampling,
                 ends_with_assistant=self.ends_with_assistant,
+                body=self.body if self.limits.takes_forms else None,
+                takes_forms=self.limits.takes_forms,
+                calls_as_text_before=self.limits.calls_as_text_before,
             ),
             overrides=self.overrides,
             alts=self.alts,
@@ -148,10 +172,13 @@ class RequestInput(msgspec.Struct, frozen=True, kw_only=True):
             known=known,
             quarantine=self.quarantine,
         )
-        if not self.is_placeholder:
+
+    def _with_client_body(self, prepared: Prepared) -> Prepared:
+        if self.client_body is None or self.limits.client_body == "none":
             return prepared
-        rows = tuple(row for row in prepared.receipt.rows if row.message < len(self.path))
-        return msgspec.structs.replace(prepared, receipt=msgspec.structs.replace(prepared.receipt, rows=rows))
+        is_whole = self.client_body.is_whole and self.limits.client_body == "whole" and prepared.is_unrepaired
+        body = msgspec.structs.replace(self.client_body, is_whole=is_whole)
+        return msgspec.structs.replace(prepared, prompt=msgspec.structs.replace(prepared.prompt, client_body=body))
 
     @property
     def full_path(self) -> tuple[Placed, ...]:
@@ -222,6 +249,7 @@ def request_input(
         quarantine=frozenset(snapshot.quarantine.get(model.provider, ())),
         limits=snapshot.limits.get(reference, LearnedLimits()),
         draft=tuple(draft),
+        body=options.body,
     )
 
 
@@ -266,7 +294,7 @@ def _chars(block: Block) -> int:
         case DocumentBlock():
             pages = block.media.pages
             return _BLOCK_CHARS + (block.media.size_bytes if pages is None else pages * _PAGE_CHARS)
-        case ImageBlock() | AudioBlock() | UnknownBlock():
+        case ImageBlock() | AudioBlock() | VideoBlock() | UnknownBlock():
             return _BLOCK_CHARS
         case _:
             assert_never(block)

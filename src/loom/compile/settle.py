@@ -9,23 +9,25 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import Callable, Collection, Sequence
-from typing import Any, Final
+from collections.abc import Awaitable, Callable, Collection, Sequence
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import msgspec
 
-from loom.compile.descriptions import Describer
-from loom.compile.media_facts import FactCache, WorkingSet
+from loom.compile.descriptions import DescribedImages, Describer
+from loom.compile.media_facts import FactCache, MediaFacts, WorkingSet
 from loom.compile.policy import DerivedFacts, Need
 from loom.compile.ports import FileUploads
 from loom.compile.prepare import Prepared
 from loom.compile.renditions import Renditions
 from loom.compile.request import RequestInput, SettleMode
 from loom.content.media import Media
-from loom.content.recipes import Ocr, Text, recipe_key
-from loom.errors import Corrupt, ExtraMissing, MediaError, NotFound, StoreError
+from loom.content.recipes import Ocr, Scenes, SpokenText, Text, recipe_key
+from loom.errors import Corrupt, ExtraMissing, LoomError, MediaError, NotFound, StoreError
 from loom.prompt import Prompt, Receipt, ReceiptRow
 
+LATE: Final = "Reading {} takes longer than a gateway's client waits: its text arrives with a later request."
 ESTIMATED: Final = "Some pages are drawn or read only when the request is sent; until then their size is an estimate."
 _ROUNDS: Final = 48
 """Each round makes what the last one lacked; a history that needed six is the longest known."""
@@ -34,6 +36,7 @@ _DESCRIBED_PER_REQUEST: Final = 24
 _AWAY_SECONDS: Final = 10.0
 """How long a media store that failed is not asked again."""
 _log = logging.getLogger(__name__)
+T = TypeVar("T")
 
 
 class Settler:
@@ -55,10 +58,20 @@ class Settler:
         self._clock = clock
         self._missing: set[str] = set()
         self._away_until = 0.0
+        self._late: dict[tuple[str, ...], asyncio.Future[Any]] = {}
+        """What is still read or described for requests that did not wait for it, by what it is."""
 
-    async def settle(self, request: RequestInput, mode: SettleMode = "send") -> Prepared:
-        """Prepare `request` until it lacks nothing that `mode` may make. The same facts give the same prompt."""
+    async def settle(
+        self, request: RequestInput, mode: SettleMode = "send", *, patience_seconds: float | None = None
+    ) -> Prepared:
+        """Prepare `request` until it lacks nothing that `mode` may make. The same facts give the same prompt.
+
+        With `patience_seconds`, OCR and descriptions that take longer in all are not waited for: they go on, and a
+        later request has them. The receipt says so.
+        """
         job = _Job(request, mode, WorkingSet.of(self._facts, request.digests))
+        if patience_seconds is not None:
+            job.deadline = self._clock() + patience_seconds
         describer = self._describer()
         _start_describing(job, describer)
         await self._check_missing(job)
@@ -84,6 +97,29 @@ class Settler:
             if not await self._is_readable(digest):
                 self._missing.add(digest)
         return frozenset(digests & self._missing)
+
+    async def close(self) -> None:
+        """End what is still made for later requests."""
+        late, self._late = list(self._late.values()), {}
+        for task in late:
+            task.cancel()
+        await asyncio.gather(*late, return_exceptions=True)
+
+    async def _wait(self, job: _Job, name: tuple[str, ...], make: Callable[[], Awaitable[T]]) -> T | None:
+        """Return what `make` makes, or None once the patience of the request is over; the work goes on then, once."""
+        if job.deadline is None:
+            return await make()
+        task = self._late.get(name)
+        if task is None:
+            task = self._late[name] = asyncio.ensure_future(make())
+            task.add_done_callback(lambda done: self._end_late(name, done))
+        done, _ = await asyncio.wait([task], timeout=max(0.0, job.deadline - self._clock()))
+        return task.result() if done else None
+
+    def _end_late(self, name: tuple[str, ...], task: asyncio.Future[Any]) -> None:
+        self._late.pop(name, None)
+        if not task.cancelled() and (error := task.exception()) is not None:
+            _log.debug("work for a later request failed: %s", error)
 
     def drop(self, digests: Collection[str]) -> None:
         """Forget deleted media."""
@@ -127,15 +163,20 @@ class Settler:
         if isinstance(need.recipe, Ocr) and not self._renditions.reads_images:
             facts.texts[key] = ""
             return
+        if isinstance(need.recipe, SpokenText):
+            await self._write_down(job, need, facts)
+            return
         if self._is_away():
             job.note_away(digest)
             return
         try:
             get = self._renditions.get_quick if job.mode == "estimate" else self._renditions.get
-            entry = await get(digest, need.media_type, need.recipe)
+            make = partial(get, digest, need.media_type, need.recipe)
+            entry = await (self._wait(job, (digest, key), make) if isinstance(need.recipe, Text | Ocr) else make())
             if entry is None:
                 job.estimated.add((digest, key))
-            elif isinstance(need.recipe, Text | Ocr):
+                job.late += job.mode == "send"
+            elif isinstance(need.recipe, Text | Ocr | Scenes):
                 facts.texts[key] = await self._renditions.text(digest, entry)
             else:
                 facts.derived[key] = msgspec.convert(entry, DerivedFacts, from_attributes=True)
@@ -148,6 +189,24 @@ class Settler:
         except (MediaError, ExtraMissing) as error:
             facts.failed[key] = error.message
         self._facts.resize(digest)
+
+    async def _write_down(self, job: _Job, need: Need, facts: MediaFacts) -> None:
+        """Ask for the words of a recording. A service that is away is asked again with the next request."""
+        digest, key = need.digest, recipe_key(need.recipe)
+        try:
+            if not self._renditions.transcribes:
+                facts.texts[key] = ""
+                return
+            get = self._renditions.get_quick if job.mode == "estimate" else self._renditions.get
+            entry = await get(digest, need.media_type, need.recipe)
+            if entry is None:
+                job.estimated.add((digest, key))
+            else:
+                facts.texts[key] = await self._renditions.text(digest, entry)
+                self._facts.resize(digest)
+        except LoomError as error:
+            job.given_up.add((digest, key))
+            job.notices.append(f"A recording was not written down: {error.message}")
 
     # Descriptions ----------------------------------------------------------------------------------------------------
 
@@ -166,7 +225,11 @@ class Settler:
         asked = [media for media in lacking if not describer.is_resting(media.digest)][:left]
         job.undescribed += len(lacking) - len(asked)
         job.described += len(asked)
-        outcome = await describer.describe_all(asked)
+        name = ("describe", *(media.digest for media in asked))
+        outcome = await self._wait(job, name, partial(describer.describe_all, asked))
+        if outcome is None:
+            job.late += len(asked)
+            outcome = DescribedImages({})
         job.notices += outcome.notices
         for digest, description in outcome.descriptions.items():
             job.working.facts.setdefault(digest, self._facts.put(digest)).descriptions[author] = description
@@ -180,12 +243,15 @@ class Settler:
         if job.away:
             count = "1 attachment is" if len(job.away) == 1 else f"{len(job.away)} attachments are"
             notices.append(f"The media store cannot be reached: {count} sent as text this time.")
-        if job.estimated:
+        if job.late:
+            notices.append(LATE.format("an image" if job.late == 1 else f"{job.late} images"))
+        elif job.estimated:
             notices.append(ESTIMATED)
         if job.mode != "send" and job.undescribed and job.working.author:
             images = "1 image" if job.undescribed == 1 else f"{job.undescribed} images"
             notices.append(f"{job.working.author} describes {images} when the request is sent.")
-        if self._uploads is not None:
+        body = prepared.prompt.client_body
+        if self._uploads is not None and (body is None or not body.is_whole):
             prompt = await self._uploads.apply(prepared.prompt, upload=job.mode == "send")
             prepared = msgspec.structs.replace(
                 prepared, prompt=prompt, receipt=_without_uploaded_bytes(prepared.receipt, prompt)
@@ -205,13 +271,18 @@ class _Job:
         self.working = working
         self.notices: list[str] = []
         self.estimated: set[tuple[str, str]] = set()
+        self.given_up: set[tuple[str, str]] = set()
+        """Recordings that could not be written down for this request."""
         self.away: set[str] = set()
         self.described = 0
         self.undescribed = 0
+        self.late = 0
+        """How many texts of images are not waited for."""
+        self.deadline: float | None = None
 
     def lacks(self, need: Need) -> bool:
         return not self.working.has(need.digest, need.recipe) and (
-            (need.digest, recipe_key(need.recipe)) not in self.estimated
+            (need.digest, recipe_key(need.recipe)) not in self.estimated | self.given_up
         )
 
     def note_away(self, digest: str) -> None:

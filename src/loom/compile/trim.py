@@ -26,7 +26,9 @@ _OUTPUT_SHARE: Final = 4
 """At most a quarter of the window is kept free for the answer."""
 _REQUEST_BYTES: Final = 4_096
 _FIELDS: Final = ("tokens", "wire_bytes", "images", "pages")
-_LONG_CAPS: Final = (200_000, 100_000, 50_000, 20_000, 10_000)
+_LONG_CAPS: Final = tuple(round(10_000 * 1.05**step) for step in range(155, -1, -1))
+"""From 19 million characters to 10,000 in steps of 5 %, so that a text that is just too long loses just too much.
+Fixed, so that the same cut is found again on the next request."""
 _SHORT_CAPS: Final = (5_000, 2_000, 1_000, 400, 100)
 
 TrimSteps: TypeAlias = Callable[[Watermark], Sequence[Watermark]]
@@ -34,7 +36,7 @@ TrimSteps: TypeAlias = Callable[[Watermark], Sequence[Watermark]]
 
 
 def budgets(model: Model, policy: Policy) -> Totals:
-    """What one request may take: the user's budgets within the platform's limits."""
+    """Return what one request may take: the user's budgets within the platform's limits."""
     limits = model.limits
     window = limits.context_tokens - min(limits.max_output_tokens, limits.context_tokens // _OUTPUT_SHARE)
     return Totals(
@@ -79,7 +81,7 @@ def fits(used: Totals, allowed: Totals) -> bool:
 
 
 def trim(scales: RequestCost, mark: Watermark, allowed: Totals) -> Watermark:
-    """The lowest watermark that fits, found by raising one border after the other as far as each one helps."""
+    """Return the lowest watermark that fits, found by raising one border after the other as far as each one helps."""
     used = scales.cost_of(mark)
     if fits(used, allowed):
         return mark
@@ -205,7 +207,8 @@ def _caps(caps: Sequence[int], end: int) -> TrimSteps:
 
 
 def newest_turn_start(survey: Layout) -> int:
-    """Where what the model has not seen yet begins: the user's last words, or the last calls with their results."""
+    """Return where what the model has not seen yet begins: the user's last words, or the last calls
+    with their results."""
     messages = survey.messages
     at = len(messages)
     while at and messages[at - 1].role != "assistant":

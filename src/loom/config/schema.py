@@ -51,6 +51,7 @@ class CapabilityOverrides(Section, frozen=True, kw_only=True):
     citations: Annotated[bool | None, about("It can cite documents.")] = None
     tools: Annotated[bool | None, about("It can call tools.")] = None
     audio: Annotated[bool | None, about("It accepts audio.")] = None
+    video: Annotated[bool | None, about("It accepts video.")] = None
     accepts: Annotated[tuple[str, ...] | None, about('Media types that it accepts, such as `"image/png"`.')] = None
     context_tokens: Annotated[Tokens | None, about("The size of its context window.")] = None
     max_output_tokens: Annotated[Tokens | None, about("The longest answer that it can generate.")] = None
@@ -146,6 +147,13 @@ class AgentEntry(Section, frozen=True, kw_only=True):
     rules: Annotated[
         tuple[ApprovalRule, ...], about("Approval rules behind those of `approval.rules`; the last match wins.")
     ] = ()
+    max_steps: Annotated[Positive | None, about("Its budget of steps in one turn; unset means `turn.max_steps`.")] = (
+        None
+    )
+    max_usd: Annotated[
+        Annotated[float, Meta(ge=0, le=FEW)] | None,
+        about("Its budget in US dollars in one turn; unset means `turn.max_usd`."),
+    ] = None
 
 
 class Hook(Section, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -156,8 +164,15 @@ class Hook(Section, frozen=True, kw_only=True, forbid_unknown_fields=True):
     timeout_seconds: Annotated[Seconds, about("After this it is stopped and counts as failed.")] = 60.0
 
 
+class TurnHook(Section, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A program that runs beside a turn or a summary. It gets JSON on its input: session_id, cwd, turn_id, state."""
+
+    command: Annotated[Annotated[str, Meta(min_length=1)], about("The command line, run in the workspace.")]
+    timeout_seconds: Annotated[Seconds, about("After this it is stopped and counts as failed.")] = 60.0
+
+
 class HookSettings(Section, frozen=True, kw_only=True):
-    """Programs of yours that run before and after tool calls."""
+    """Programs of yours that run before and after tool calls, turns and summaries."""
 
     before_tool: Annotated[
         tuple[Hook, ...], about("Before a call; exit code 2 refuses it, and the model reads what was printed.")
@@ -165,6 +180,14 @@ class HookSettings(Section, frozen=True, kw_only=True):
     after_tool: Annotated[
         tuple[Hook, ...], about("After a call that succeeded; with exit code 2 the model reads what was printed.")
     ] = ()
+    turn_start: Annotated[
+        tuple[TurnHook, ...], about("When a turn begins; exit code 2 ends it, and you read what was printed.")
+    ] = ()
+    turn_end: Annotated[tuple[TurnHook, ...], about("When a turn is over, finished or failed.")] = ()
+    before_compact: Annotated[
+        tuple[TurnHook, ...], about("Before the conversation is summarised; exit code 2 prevents it.")
+    ] = ()
+    after_compact: Annotated[tuple[TurnHook, ...], about("When the conversation has been summarised.")] = ()
 
 
 class PromptSettings(Section, frozen=True, kw_only=True):
@@ -202,6 +225,27 @@ class AudioSettings(Section, frozen=True, kw_only=True):
     """Audio files."""
 
     max_size_bytes: Annotated[Bytes, about("The largest audio file.")] = 26_214_400
+    transcriber: Annotated[
+        str, about("The model that writes down speech for models that cannot hear, such as `openai/whisper-1`.")
+    ] = ""
+    transcribe_command: Annotated[
+        tuple[str, ...],
+        about("Instead of it, a local program; `{file}` is the recording, and what it prints are the words."),
+    ] = ()
+    speaker: Annotated[str, about("The model that speaks for `loom speak`, such as `openai/gpt-4o-mini-tts`.")] = ""
+    voice: Annotated[str, about("Its voice.")] = "alloy"
+    speak_command: Annotated[
+        tuple[str, ...],
+        about("Instead of it, a local program; `{text}` is a text file, `{file}` the sound file that it writes."),
+    ] = ()
+
+
+class VideoSettings(Section, frozen=True, kw_only=True):
+    """Video files. Models that take no video get frames, chosen by scene, and what is said."""
+
+    max_size_bytes: Annotated[Bytes, about("The largest video file.")] = 209_715_200
+    frames: Annotated[Annotated[int, Meta(ge=1, le=100)], about("Frames of a video that are shown at most.")] = 12
+    frame_side: Annotated[Annotated[int, Meta(ge=64, le=4096)], about("Longest side of a frame, px.")] = 1024
 
 
 class WorkerSettings(Section, frozen=True, kw_only=True):
@@ -233,7 +277,10 @@ class ContextSettings(Section, frozen=True, kw_only=True):
     ] = ()
     compact_at: Annotated[
         Annotated[float, Meta(ge=0, le=1)],
-        about("The part of the model's window that is filled when the conversation is summarised; 0 means never."),
+        about(
+            "The part of what a request may hold (the window less room for the answer) that is filled when the"
+            " conversation is summarised; 0 means never."
+        ),
     ] = 0.8
     describer: Annotated[str, about("The model that describes images for text-only models; empty means none.")] = ""
 
@@ -257,6 +304,13 @@ class TurnSettings(Section, frozen=True, kw_only=True):
         Literal["builtin", "dbos"],
         about("What records the steps of turns: Loom alone, or DBOS as well (`loom-runtime[dbos]`, needs PostgreSQL)."),
     ] = "builtin"
+
+
+class BudgetSettings(Section, frozen=True, kw_only=True):
+    """What answers may cost before no further turn begins. Answers without a known price count as free."""
+
+    session_usd: Annotated[Dollars | None, about("A session, with all its branches.")] = None
+    day_usd: Annotated[Dollars | None, about("All sessions of a day, in the time zone of this machine.")] = None
 
 
 class ToolSettings(Section, frozen=True, kw_only=True):
@@ -388,6 +442,10 @@ class GatewaySettings(Section, frozen=True, kw_only=True):
         Literal["header", "inline"],
         about("How clients learn what was reduced: headers and receipts, or also a line in the answer, once."),
     ] = "header"
+    ocr_seconds: Annotated[
+        Annotated[float, Meta(ge=0, le=FEW)],
+        about("How long an answer waits for OCR and descriptions of images; later ones arrive with the next request."),
+    ] = 2.0
     max_request_bytes: Annotated[Bytes, about("The largest request body.")] = 67_108_864
     keys: Annotated[Mapping[str, GatewayKey], about("Keys of clients, by name.")] = msgspec.field(
         default_factory=dict[str, GatewayKey]
@@ -407,6 +465,10 @@ class McpServer(Section, frozen=True, kw_only=True):
         default_factory=dict[str, Secret]
     )
     timeout_seconds: Annotated[Seconds, about("How long one call may take.")] = 60.0
+    roots: Annotated[
+        tuple[str, ...] | None,
+        about("Folders that the server is told to work in; not set: the workspace of the session."),
+    ] = None
     enabled: Annotated[bool, about("Whether it is used.")] = True
     sandbox: Annotated[
         Literal["off", "offline", "online"],
@@ -453,9 +515,11 @@ class Settings(Section, frozen=True, kw_only=True):
     images: ImageSettings = msgspec.field(default_factory=ImageSettings)
     documents: DocumentSettings = msgspec.field(default_factory=DocumentSettings)
     audio: AudioSettings = msgspec.field(default_factory=AudioSettings)
+    video: VideoSettings = msgspec.field(default_factory=VideoSettings)
     worker: WorkerSettings = msgspec.field(default_factory=WorkerSettings)
     context: ContextSettings = msgspec.field(default_factory=ContextSettings)
     turn: TurnSettings = msgspec.field(default_factory=TurnSettings)
+    budget: BudgetSettings = msgspec.field(default_factory=BudgetSettings)
     tools: ToolSettings = msgspec.field(default_factory=ToolSettings)
     hooks: HookSettings = msgspec.field(default_factory=HookSettings)
     sandbox: SandboxEntry = msgspec.field(default_factory=SandboxEntry)
@@ -489,6 +553,9 @@ LIMITS: Final = (
     "documents.pages_per_read",
     "documents.dpi",
     "audio.max_size_bytes",
+    "video.max_size_bytes",
+    "video.frames",
+    "video.frame_side",
 )
 """Limits that a project file may lower, but raise only in a trusted folder."""
 PROTECTED: Final = (
@@ -502,7 +569,12 @@ PROTECTED: Final = (
     "agents.*.rules",
     "worker",
     "context.describer",
+    "audio.transcriber",
+    "audio.transcribe_command",
+    "audio.speaker",
+    "audio.speak_command",
     "turn",
+    "budget",
     "tools",
     "hooks",
     "sandbox",

@@ -1,12 +1,13 @@
 """Blocks: the closed union of what can be said. Frozen values, equal by content, ignorant of IO.
 
     TextBlock      words, with citations
-    ImageBlock     a picture
+    ImageBlock     an image
     DocumentBlock  a PDF or office file, whole or a page range
     AudioBlock     sound
+    VideoBlock     moving pictures, with or without sound
     ThinkingBlock  a model's reasoning, redacted or not
     ToolCall       a model asks for a tool
-    ToolResult     the answer to a call: content for the model, `data` for faces only
+    ToolResult     the answer to a call: content for the model, `data` for interfaces only
     UnknownBlock   written by a newer version; survives
 
 Match them exhaustively (`assert_never`), so that a new kind makes the type checker list the work. Values hold no
@@ -116,7 +117,7 @@ class TextBlock(msgspec.Struct, frozen=True, tag="text", omit_defaults=True, gc=
 
 
 class ImageBlock(msgspec.Struct, frozen=True, tag="image", omit_defaults=True, gc=False):
-    """`alt` is a person's words, `description` a model's; both may stand in for the picture."""
+    """`alt` is a person's words, `description` a model's; both may stand in for the image."""
 
     media: Media
     alt: str = ""
@@ -163,15 +164,17 @@ class AudioBlock(msgspec.Struct, frozen=True, tag="audio", omit_defaults=True, g
     transcript: str = ""
 
     def __post_init__(self) -> None:
-        media = self.media
-        if type(media) is not Media:
-            raise wrong_field(self, "media", "a Media", media)
-        if media.media_type[:6] != "audio/":
-            raise _wrong_kind(self, media)
-        if type(self.transcript) is not str:
-            make_plain(self, "transcript")
-        if self.transcript:
-            check_text(self.transcript)
+        _check_recording(self, "audio/")
+
+
+class VideoBlock(msgspec.Struct, frozen=True, tag="video", omit_defaults=True, gc=False):
+    """`transcript` is what is said in it, where a person or a program has written that down."""
+
+    media: Media
+    transcript: str = ""
+
+    def __post_init__(self) -> None:
+        _check_recording(self, "video/")
 
 
 class ThinkingBlock(msgspec.Struct, frozen=True, tag="thinking", omit_defaults=True, gc=False):
@@ -243,7 +246,7 @@ class UnknownBlock(msgspec.Struct, frozen=True, tag="unknown", gc=False):
         return cast("str", self.data["type"])
 
 
-MediaBlock: TypeAlias = ImageBlock | DocumentBlock | AudioBlock
+MediaBlock: TypeAlias = ImageBlock | DocumentBlock | AudioBlock | VideoBlock
 """One class for each row of `MEDIA_KINDS`, its tag the row's name."""
 
 ContentBlock: TypeAlias = TextBlock | MediaBlock | UnknownBlock
@@ -251,7 +254,7 @@ ContentBlock: TypeAlias = TextBlock | MediaBlock | UnknownBlock
 
 
 class ToolResult(msgspec.Struct, frozen=True, tag="tool_result", omit_defaults=True, gc=False):
-    """`blocks` go to the model, `data` only to faces (a table for a chart, a diff for a viewer)."""
+    """`blocks` go to the model, `data` only to interfaces (a table for a chart, a diff for a viewer)."""
 
     call_id: str
     blocks: tuple[ContentBlock, ...]
@@ -323,7 +326,7 @@ def page_label(first: int, last: int) -> str:
 
 
 def clean_text(text: str) -> str:
-    """Plain text: what cannot be written as UTF-8 (lone surrogates) is replaced by U+FFFD."""
+    """Return plain text: what cannot be written as UTF-8 (lone surrogates) is replaced by U+FFFD."""
     plain = text if type(text) is str else str.__str__(text)
     return plain if plain.isascii() else plain.encode("utf-16", "surrogatepass").decode("utf-16", "replace")
 
@@ -342,7 +345,7 @@ _MAX_INT: Final = 2**64 - 1
 
 
 def _is_plain(value: Any, what: str, depth: int) -> bool:
-    """Whether there is nothing to make plain; what cannot be made so is refused."""
+    """Return whether there is nothing to make plain; what cannot be made so is refused."""
     kind = type(value)  # pyright: ignore[reportUnknownVariableType]  of whatever JSON holds
     if kind is str:
         if not value.isascii():
@@ -425,6 +428,18 @@ def make_choice(value: msgspec.Struct, field: str, choices: tuple[str, ...]) -> 
 def _check_opaque(value: msgspec.Struct, opaque: Any) -> None:
     if type(opaque) is not Opaque:
         raise wrong_field(value, "opaque", "an Opaque", opaque)
+
+
+def _check_recording(block: AudioBlock | VideoBlock, prefix: str) -> None:
+    media = block.media
+    if type(media) is not Media:
+        raise wrong_field(block, "media", "a Media", media)
+    if media.media_type[:6] != prefix:
+        raise _wrong_kind(block, media)
+    if type(block.transcript) is not str:
+        make_plain(block, "transcript")
+    if block.transcript:
+        check_text(block.transcript)
 
 
 def _wrong_kind(block: MediaBlock, media: Media) -> ContentError:

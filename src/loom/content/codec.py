@@ -66,8 +66,8 @@ def encode_message(message: Message) -> bytes:
 
 
 def encode_stored(message: Message) -> str:
-    """The text that a store keeps. Where there is JSON in it, which can be changed after it was checked, it has been
-    read back: one row that cannot be read would end its session."""
+    """Return the text that a store keeps. Where there is JSON in it, which can be changed after it was checked, it has
+    been read back: one row that cannot be read would end its session."""
     text = encode_message(message).decode()
     if _has_json(message.blocks):
         decode_message(text)
@@ -142,7 +142,7 @@ def _has_unknown(blocks: Sequence[Block]) -> bool:
 
 
 def _has_json(blocks: Sequence[Block]) -> bool:
-    """Whether a block holds free JSON: unknown data, arguments, opaque data, citations, a tool's own data."""
+    """Return whether a block holds free JSON: unknown data, arguments, opaque data, citations, a tool's own data."""
     return any(_holds_json(block) for block in blocks)
 
 
@@ -176,7 +176,7 @@ def _wrap(data: Any) -> Any:
 
 
 def _unwrap(data: dict[str, Any]) -> dict[str, Any]:
-    """The reverse: on disk an unknown block is exactly what its author wrote."""
+    """Return the reverse: on disk an unknown block is exactly what its author wrote."""
     if data["type"] == "unknown":
         return cast("dict[str, Any]", data["data"])
     if data["type"] == "tool_result":

@@ -30,7 +30,7 @@ class DataUrl(msgspec.Struct, frozen=True):
 
 
 def from_base64(text: str) -> bytes | None:
-    """Bytes of base64. Line breaks, the URL-safe alphabet and missing padding are forgiven; nothing else."""
+    """Return bytes of base64. Line breaks, the URL-safe alphabet and missing padding are forgiven; nothing else."""
     if not text.isascii():
         return None
     if (data := _decode_base64(text)) is not None:
@@ -65,7 +65,7 @@ def data_url(text: str) -> DataUrl | None:
 
 
 def looks_encoded(text: str) -> bool:
-    """Whether a bare string begins like base64 of a picture, a sound or a PDF."""
+    """Return whether a bare string begins like base64 of a picture, a sound or a PDF."""
     return len(text) >= _MIN_GUESSED_CHARS and text.startswith(_MAGIC)
 
 
@@ -75,13 +75,13 @@ def may_hold_bytes(text: str) -> bool:
 
 
 def _unquote(text: str) -> bytes:
-    """What stands in a URL, with its %41 escapes resolved."""
+    """Return what stands in a URL, with its %41 escapes resolved."""
     data = text.encode()
     return _ESCAPE.sub(lambda found: bytes.fromhex(found[1].decode()), data) if b"%" in data else data
 
 
 def _as_utf8(data: bytes | None, charset: str) -> bytes | None:
-    """Text that names its encoding, rewritten in the one that everything else expects."""
+    """Return text that names its encoding, rewritten in the one that everything else expects."""
     charset = charset.strip('"').lower()
     if data is None or _CHARSET.fullmatch(charset) is None:
         return data

@@ -44,16 +44,22 @@ Content: TypeAlias = "str | Path | bytes | Attachment | ContentBlock | Sequence[
 
 
 def image(source: str | Path | bytes, *, alt: str = "", detail: Detail = "auto", name: str = "") -> Attachment:
-    """A picture: `image("login.png")`, `image(png_bytes)`, `image("https://…/logo.png")`."""
+    """Return a picture: `image("login.png")`, `image(png_bytes)`, `image("https://…/logo.png")`."""
     return Attachment(source=_source(source), alt=alt, detail=detail, name=name)
 
 
 def document(source: str | Path | bytes, *, pages: str = "", name: str = "") -> Attachment:
-    """A PDF or office file, whole or a page range: `document("manual.pdf", pages="14-20")`."""
+    """Return a PDF or office file, whole or a page range: `document("manual.pdf", pages="14-20")`."""
     return Attachment(source=_source(source), pages=pages, name=name)
 
 
 def audio(source: str | Path | bytes, *, name: str = "") -> Attachment:
+    """A recording: `audio("memo.m4a")`."""
+    return Attachment(source=_source(source), name=name)
+
+
+def video(source: str | Path | bytes, *, name: str = "") -> Attachment:
+    """A video: shown as it is, as frames with their times, or as its words, by what the model takes."""
     return Attachment(source=_source(source), name=name)
 
 
@@ -70,3 +76,10 @@ def _source(source: str | Path | bytes) -> Path | bytes | str:
     if isinstance(source, str) and not source.startswith(("http://", "https://")):
         return Path(source)
     return source
+
+
+class Ingested(msgspec.Struct, frozen=True):
+    """Content as blocks whose bytes are stored, and what happened to them on the way."""
+
+    blocks: tuple[ContentBlock, ...]
+    notices: tuple[str, ...] = ()

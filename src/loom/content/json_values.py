@@ -25,7 +25,7 @@ def as_json(value: msgspec.Struct) -> Any:
 
 
 def sanitize_json(value: Any, max_depth: int = MAX_DATA_DEPTH) -> Any:
-    """A copy that JSON can say. What lies deeper than `max_depth` becomes its own JSON text: nothing is cut off.
+    """Return a copy that JSON can say. What lies deeper than `max_depth` becomes its own JSON text: nothing is cut off.
 
     Walks with its own stack, because ten thousand nested lists must not exhaust the interpreter's.
     """
@@ -51,7 +51,7 @@ def sanitize_json(value: Any, max_depth: int = MAX_DATA_DEPTH) -> Any:
 
 
 def _keys(item: dict[Any, Any]) -> dict[str, Any]:
-    """The keys as clean strings, in order, none lost when two become the same."""
+    """Return the keys as clean strings, in order, none lost when two become the same."""
     copy: dict[str, Any] = {}
     for key in item:
         name = clean_text(key) if isinstance(key, str) else str(_scalar(key))
@@ -78,7 +78,7 @@ def _scalar(value: Any) -> Any:
 
 
 def _digits(value: int) -> str:
-    """All of a large integer: hexadecimal where Python refuses to print thousands of decimal digits."""
+    """Return all of a large integer: hexadecimal where Python refuses to print thousands of decimal digits."""
     return str(value) if value.bit_length() <= 10_000 else hex(value)
 
 
@@ -125,7 +125,7 @@ def json_text(value: Any) -> str:
 
 
 def parse_json(text: str) -> Any:
-    """What JSON text says, or None where it is not JSON (or says null)."""
+    """Return what JSON text says, or None where it is not JSON (or says null)."""
     try:
         return msgspec.json.decode(text)
     except (msgspec.DecodeError, RecursionError):
@@ -137,14 +137,14 @@ def get_object(value: Any) -> dict[str, Any]:
 
 
 def get_list(value: Any) -> list[Any]:
-    """A list as it is, nothing as an empty one, anything else as the only item."""
+    """Return a list as it is, nothing as an empty one, anything else as the only item."""
     if isinstance(value, list):
         return cast("list[Any]", value)
     return [] if value is None else [value]
 
 
 def get_text(value: Any) -> str:
-    """A string that says something, else an empty one."""
+    """Return a string that says something, else an empty one."""
     return value if isinstance(value, str) and value.strip() else ""
 
 
@@ -153,7 +153,7 @@ def first_text(holder: dict[str, Any], *keys: str) -> str:
 
 
 def ident(value: Any) -> str:
-    """An id, where some wrote a number; empty where there is none."""
+    """Return an id, where some wrote a number; empty where there is none."""
     if isinstance(value, str):
         return value
     return str(value) if isinstance(value, int) and not isinstance(value, bool) else ""
@@ -164,5 +164,5 @@ def first_ident(holder: dict[str, Any], *keys: str) -> str:
 
 
 def get_int(value: Any) -> int | None:
-    """An integer, and not a truth value."""
+    """Return an integer, and not a truth value."""
     return value if isinstance(value, int) and not isinstance(value, bool) else None

@@ -12,7 +12,7 @@ import msgspec
 
 from loom.errors import ContentError
 
-Category = Literal["text", "image", "pdf", "office", "audio", "unsupported"]
+Category = Literal["text", "image", "pdf", "office", "audio", "video", "unsupported"]
 
 DIGEST_TAG: Final = "sha256:"
 _DIGEST_LENGTH: Final = 71
@@ -21,7 +21,7 @@ _MEDIA_TYPE = re.compile(r"[a-z0-9][a-z0-9!#$&^_.+-]*/[a-z0-9][a-z0-9!#$&^_.+-]*
 
 
 def digest_of(data: bytes | memoryview) -> str:
-    """The identity of bytes: a hash tagged with its algorithm."""
+    """Return the identity of bytes: a hash tagged with its algorithm."""
     return DIGEST_TAG + hashlib.sha256(data).hexdigest()
 
 
@@ -93,10 +93,13 @@ class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
     duration_seconds: float | None = None
     name: str = ""
     source: str = ""
+    codec: str = ""
+    """Of a video: how pictures and sound are encoded, such as `h264, aac`."""
 
     def __post_init__(self) -> None:
-        if not (type(self.digest) is type(self.media_type) is type(self.name) is type(self.source) is str):
-            make_plain(self, "digest", "media_type", "name", "source")
+        plain = type(self.digest) is type(self.media_type) is type(self.name) is type(self.source) is str
+        if not plain or type(self.codec) is not str:
+            make_plain(self, "digest", "media_type", "name", "source", "codec")
         if (
             type(self.size_bytes) is not int
             or (self.width is not None and type(self.width) is not int)
@@ -114,8 +117,8 @@ class Media(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, gc=Fa
             raise ContentError(f"a media type looks like 'image/png', not {self.media_type[:80]!r}")
         if self.size_bytes < 0:
             raise ContentError("size_bytes cannot be negative")
-        if not (self.name.isascii() and self.source.isascii()):
-            check_text(self.name, self.source)
+        if not (self.name.isascii() and self.source.isascii() and self.codec.isascii()):
+            check_text(self.name, self.source, self.codec)
 
     @property
     def label(self) -> str:
@@ -147,12 +150,14 @@ def _label(media: Media) -> str:
         facts.append("1 page" if media.pages == 1 else f"{media.pages} pages")
     if media.duration_seconds is not None:
         facts.append(_duration(media.duration_seconds))
+    if media.codec:
+        facts.append(media.codec)
     facts.append(size_label(media.size_bytes))
     return ", ".join(facts)
 
 
 def size_label(size_bytes: int) -> str:
-    """Bytes for people: 312 bytes, 24 KB, 1.8 MB (powers of 1000, as file managers show them)."""
+    """Return bytes for people: 312 bytes, 24 KB, 1.8 MB (powers of 1000, as file managers show them)."""
     if size_bytes < 1000:
         return f"{size_bytes} bytes"
     value, unit = size_bytes / 1000, "KB"

@@ -1,6 +1,6 @@
 """The kinds of media that a block can hold: one row each, read by unions, catalogue, discovery, prompt and wires.
 
-A new kind (video) is one row here, one block class in `blocks`, and a branch where the type checker asks for one.
+A new kind is one row here, one block class in `blocks`, and a branch where the type checker asks for one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import Final, Literal, TypeAlias, get_args
 
 import msgspec
 
-MediaKindName: TypeAlias = Literal["image", "document", "audio"]
+MediaKindName: TypeAlias = Literal["image", "document", "audio", "video"]
 
 PDF: Final = "application/pdf"
 
@@ -20,7 +20,7 @@ class MediaKind(msgspec.Struct, frozen=True, kw_only=True):
     prefix: str
     """How its media types begin; empty for the kind that takes all the others."""
     capability: str
-    """The flag of a model that takes it: `vision`, `native_pdf`, `audio`."""
+    """The flag of a model that takes it: `vision`, `native_pdf`, `audio`, `video`."""
     accepted_prefix: str
     """How the media types begin that the flag stands for; a refusal takes these away."""
     usual_types: tuple[str, ...]
@@ -56,6 +56,14 @@ MEDIA_KINDS: Final[dict[MediaKindName, MediaKind]] = {
             usual_types=("audio/wav", "audio/mpeg"),
             modality="audio",
         ),
+        MediaKind(
+            name="video",
+            prefix="video/",
+            capability="video",
+            accepted_prefix="video/",
+            usual_types=("video/mp4", "video/webm"),
+            modality="video",
+        ),
     )
 }
 
@@ -82,6 +90,6 @@ def capability_of(accepted_prefix: str) -> str:
 def kind_word(media_type: str) -> str:
     """Return the word that a label uses: `image`, `audio`, `video`, `document`; `file` where the type is not known."""
     kind = media_type.partition("/")[0].lower()
-    if kind == "video" or kind in MEDIA_KINDS:
+    if kind in MEDIA_KINDS:
         return kind
     return "document" if media_type else "file"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final, Literal, assert_never
 
@@ -21,6 +22,7 @@ from loom.content.blocks import (
     ToolCall,
     ToolResult,
     UnknownBlock,
+    VideoBlock,
     is_media_block,
 )
 from loom.content.media import Media
@@ -104,7 +106,7 @@ def tool(*results: ToolResult) -> Message:
 
 
 def media_blocks(blocks: Iterable[Block]) -> Iterator[MediaBlock]:
-    """Every block that refers to bytes, inside tool results too, in order."""
+    """Yield every block that refers to bytes, inside tool results too, in order."""
     for block in blocks:
         if is_media_block(block):
             yield block
@@ -116,15 +118,22 @@ def media_of(message: Message) -> tuple[Media, ...]:
     return tuple(block.media for block in media_blocks(message.blocks))
 
 
+_TEXT_FILE: Final = re.compile(r"\[file: ([^\]\n]+)\]\n")
+"""How the text of a file begins that is attached as text."""
+
+
 def title_of(message: Message) -> str:
-    """What a conversation that begins with it is called: its first words, or the names of its media."""
-    names = ", ".join(media.name or media.label for media in media_of(message))
-    words = " ".join((message.text.strip() or names)[: 8 * TITLE_CHARACTERS].split())
+    """Return what a conversation that begins with it is called: its first words, or the names of its files."""
+    texts = [block.text.strip() for block in message.blocks if isinstance(block, TextBlock)]
+    files = [match[1] for text in texts if (match := _TEXT_FILE.match(text))]
+    said = " ".join(text for text in texts if text and not _TEXT_FILE.match(text))
+    names = ", ".join([*(media.name or media.label for media in media_of(message)), *files])
+    words = " ".join((said or names)[: 8 * TITLE_CHARACTERS].split())
     return words if len(words) <= TITLE_CHARACTERS else words[: TITLE_CHARACTERS - 1].rstrip() + "…"
 
 
 def sources_of(message: Message) -> tuple[str, ...]:
-    """What a message cites, each source once, in the order of the text."""
+    """Return what a message cites, each source once, in the order of the text."""
     cited = (
         citation.source for block in message.blocks if isinstance(block, TextBlock) for citation in block.citations
     )
@@ -132,7 +141,7 @@ def sources_of(message: Message) -> tuple[str, ...]:
 
 
 def text_of(block: Block) -> str:
-    """The text form of any block: its text alternative if there is one, else the label."""
+    """Return the text form of any block: its text alternative if there is one, else the label."""
     match block:
         case TextBlock():
             return block.text
@@ -145,6 +154,9 @@ def text_of(block: Block) -> str:
         case AudioBlock():
             words = f": {block.transcript}" if block.transcript else ""
             return f"[audio: {block.media.label}{words}]"
+        case VideoBlock():
+            words = f": {block.transcript}" if block.transcript else ""
+            return f"[video: {block.media.label}{words}]"
         case ThinkingBlock():
             return block.text if block.text.strip() else "[thinking, kept by the provider]"
         case ToolCall():

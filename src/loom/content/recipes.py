@@ -96,6 +96,31 @@ class Ocr(msgspec.Struct, frozen=True, tag="ocr"):
     page: int = 0
 
 
+class Scenes(msgspec.Struct, frozen=True, tag="scenes"):
+    """When the picture of a video changes: a JSON list of the seconds at which its scenes begin."""
+
+
+class Frame(msgspec.Struct, frozen=True, tag="frame"):
+    """The picture that a video shows at one moment."""
+
+    at_ms: int
+    max_side_px: int = 1024
+    max_encoded_bytes: int = 1_000_000
+    formats: tuple[str, ...] = DEFAULT_FORMATS
+
+    def __post_init__(self) -> None:
+        if self.at_ms < 0:
+            raise ContentError("a video begins at zero seconds")
+
+
+class SoundTrack(msgspec.Struct, frozen=True, tag="sound"):
+    """The sound of a video or of a recording, as MP3 in the quality of speech."""
+
+
+class SpokenText(msgspec.Struct, frozen=True, tag="spoken"):
+    """What is said in a recording or a video. A configured program or service writes it down."""
+
+
 class EmbeddedImage(msgspec.Struct, frozen=True, tag="picture"):
     """The n-th picture inside a document, counted from one, as it was stored there."""
 
@@ -103,7 +128,7 @@ class EmbeddedImage(msgspec.Struct, frozen=True, tag="picture"):
 
     def __post_init__(self) -> None:
         if self.number < 1:
-            raise ContentError("pictures count from one")
+            raise ContentError("images count from one")
 
 
 class Describe(msgspec.Struct, frozen=True, tag="describe"):
@@ -113,7 +138,22 @@ class Describe(msgspec.Struct, frozen=True, tag="describe"):
     """The model's reference."""
 
 
-Recipe: TypeAlias = Fit | Low | Crop | Thumb | Page | Slice | Text | Ocr | EmbeddedImage | Describe
+Recipe: TypeAlias = (
+    Fit
+    | Low
+    | Crop
+    | Thumb
+    | Page
+    | Slice
+    | Text
+    | Ocr
+    | Scenes
+    | Frame
+    | SoundTrack
+    | SpokenText
+    | EmbeddedImage
+    | Describe
+)
 
 
 class Rendered(msgspec.Struct, frozen=True, kw_only=True):
@@ -131,7 +171,7 @@ class Rendered(msgspec.Struct, frozen=True, kw_only=True):
 
 @lru_cache(maxsize=4096)
 def recipe_key(recipe: Recipe) -> str:
-    """A short stable name, fit for a file name and a database column."""
+    """Return a short stable name, fit for a file name and a database column."""
     fields = msgspec.structs.asdict(recipe)
     values = "_".join(_plain(value) for value in fields.values())
     return f"{recipe.__struct_config__.tag}{RECIPES_VERSION}" + (f"-{values}" if values else "")

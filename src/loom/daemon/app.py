@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -33,7 +34,12 @@ class App:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "lifespan":
             await self.daemon.start()  # a mounted application gets no lifespan event when the outer one starts
-        await self._asgi(scope, receive, send)
+        try:
+            await self._asgi(scope, receive, send)
+        except asyncio.CancelledError:
+            if not self.daemon.is_stopping:
+                raise
+            # The server cancels what did not end in time; it would log a traceback for each.
 
 
 def create_app(runtime: Runtime, *, auth: Auth | None = None) -> App:
@@ -76,7 +82,7 @@ def _routes(daemon: Daemon) -> list[StarletteRoute]:
 
 
 async def _http_error(_: Request, error: Exception) -> Response:
-    """What the router itself turns down."""
+    """Return what the router itself turns down."""
     status = error.status_code if isinstance(error, HTTPException) else 400
     match status:
         case 404:

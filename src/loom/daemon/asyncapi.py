@@ -93,8 +93,9 @@ def document(version: str = "") -> dict[str, Any]:
         "info": {
             "title": "Loom events",
             "version": version or "1",
-            "description": "Events of a session have numbers without gaps; a client that comes back names the last one"
-            " it saw. Fields that are left out have their default.",
+            "description": "Events of a session have growing numbers. Pieces of a text that follow each other may be"
+            " sent as one, with the number of the last: numbers can be left out, words are not. A client that comes"
+            " back names the last number it saw. Fields that are left out have their default.",
         },
         "channels": {
             "socket": {
@@ -119,7 +120,7 @@ def document(version: str = "") -> dict[str, Any]:
 
 
 def _data_schemas() -> dict[str, Any]:
-    """What `data` holds, by the type of the envelope."""
+    """Return what `data` holds, by the type of the envelope."""
     richer: dict[Any, Any] = {
         ImageAdded: ImageShown,
         MessageStored: NodeStored,

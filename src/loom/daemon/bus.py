@@ -187,7 +187,7 @@ class RedisBus(Bus):
 
 
 def open_bus(config: Config) -> Bus:
-    """The configured bus; without one, there is one daemon."""
+    """Return the configured bus; without one, there is one daemon."""
     url = config.secret("bus", "url")
     return RedisBus(url) if url else Bus()
 

@@ -19,4 +19,5 @@ async def set_captions(call: Call[None, dict[str, str]]) -> Response:
 
 async def describe_media(call: Call[None, NewDescription]) -> DescriptionView:
     """Send the image to the model that is named, unless it has described it before."""
+    await call.daemon.access.check_media(call.identity, call.path("digest"))
     return await call.daemon.library.describe(call.path("digest"), call.body.model)

@@ -1,4 +1,4 @@
-"""Connections that ask nothing, and what happens when there are too many of them."""
+"""Connections that ask nothing or take nothing, and what happens when there are too many of them."""
 
 from __future__ import annotations
 
@@ -12,16 +12,23 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 
 FIRST_REQUEST_SECONDS: Final = 20.0
 """A new connection that has not sent the headers of a request by then is closed."""
+UNREAD_SECONDS: Final = 20.0
+"""A client that takes nothing of its response for this long is disconnected."""
+CLOSING_SECONDS: Final = 1.0
+"""What a response gets to end when the daemon stops; the server would cancel it after two seconds, with a traceback."""
 SAID_SECONDS: Final = 60.0
 """How often the log says that there are no file handles left."""
 _log = logging.getLogger(__name__)
 
 
 class PatientProtocol(H11Protocol):
-    """HTTP as uvicorn speaks it, for clients that send a request soon. Kept connections have uvicorn's own timeout."""
+    """HTTP as uvicorn speaks it, for clients that send a request soon and read the response. Kept connections have
+    uvicorn's own timeout."""
 
     first_request_seconds = FIRST_REQUEST_SECONDS
+    unread_seconds = UNREAD_SECONDS
     _deadline: asyncio.TimerHandle | None = None
+    _unread: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
@@ -34,7 +41,27 @@ class PatientProtocol(H11Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._cancel_deadline()
+        self._cancel_unread()
         super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        self._unread = self.loop.call_later(self.unread_seconds, self.transport.abort)
+
+    def resume_writing(self) -> None:
+        self._cancel_unread()
+        super().resume_writing()
+
+    def shutdown(self) -> None:
+        """The daemon stops: a response that is not taken is cut off. The client reconnects to another daemon."""
+        super().shutdown()
+        self._cancel_unread()
+        self._unread = self.loop.call_later(CLOSING_SECONDS, self.transport.abort)
+
+    def _cancel_unread(self) -> None:
+        if self._unread is not None:
+            self._unread.cancel()
+            self._unread = None
 
     def _cancel_deadline(self) -> None:
         if self._deadline is not None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import logging
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, Final, Generic, TypeAlias, TypeVar, cast
 
@@ -140,6 +141,8 @@ async def _dispatch(daemon: Daemon, route: Route, request: Request) -> Response:
             raise Forbidden(
                 f"This needs the role {needed}; {identity.name} is a {identity.role}.", hint="Ask an administrator."
             )
+        if session := request.path_params.get("session"):
+            await daemon.access.check(identity, session, "view" if needed == "viewer" else "edit")
     query = _query(request, route.query) if route.query is not None else None
     if route.body is None:
         found = await route.handle(Call(daemon, request, query, None, identity))
@@ -161,8 +164,8 @@ def json_response(value: object, status: int = 200, headers: Mapping[str, str] |
 async def json_body(
     daemon: Daemon, request: Request, kind: Any, *, max_bytes: int = MAX_JSON_BYTES
 ) -> AsyncGenerator[Any]:
-    """The body as a value of this type. curl's `-d` says that JSON is a form; browsers cannot send JSON without asking
-    first, so whatever a page may send unasked is not read."""
+    """Yield the body as a value of this type. curl's `-d` says that JSON is a form; browsers cannot send JSON without
+    asking first, so whatever a page may send unasked is not read."""
     declared = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if declared not in ("", JSON, "application/x-www-form-urlencoded") and not declared.endswith("+json"):
         raise WrongType(f"This route reads JSON, not {declared[:80]!r}.", hint="Send Content-Type: application/json.")
@@ -172,6 +175,7 @@ async def json_body(
 
 def decode_body(data: bytes, kind: Any) -> Any:
     try:
+        _check_names(_names_in(data), kind, "body")
         return msgspec.json.decode(data, type=kind)
     except msgspec.ValidationError as error:
         raise InvalidBody(f"Invalid request body: {error}") from None
@@ -179,7 +183,29 @@ def decode_body(data: bytes, kind: Any) -> Any:
         raise UnreadableRequest("The body is not JSON.", hint="Send UTF-8 JSON.") from None
 
 
+def _names_in(data: bytes) -> dict[str, msgspec.Raw]:
+    """Return the names of an object without reading its values; none for what is no object and has its own error."""
+    try:
+        return msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+    except (msgspec.DecodeError, RecursionError, UnicodeError):
+        return {}
+
+
+def _check_names(names: Iterable[str], kind: Any, where: str) -> None:
+    """Raise `InvalidBody` for fields that the route does not know: a mistyped one would be ignored in silence. Blocks
+    are not looked into: those of a newer version are kept as they are."""
+    if not (isinstance(kind, type) and issubclass(kind, msgspec.Struct)):
+        return
+    known = kind.__struct_encode_fields__
+    unknown = sorted(name for name in names if name not in known)
+    if unknown:
+        near = difflib.get_close_matches(unknown[0], known, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else f"Known: {', '.join(known)}."
+        raise InvalidBody(f"Unknown field {unknown[0][:80]!r} in the {where}.", hint=hint)
+
+
 def _query(request: Request, kind: Any) -> Any:
+    _check_names(request.query_params, kind, "query")
     try:
         return msgspec.convert(dict(request.query_params), kind, strict=False)
     except (msgspec.ValidationError, ContentError) as error:

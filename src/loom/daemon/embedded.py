@@ -70,6 +70,6 @@ class EmbeddedDaemon:
 
 
 def asgi(like: HasRuntime | Config | None = None, *, auth: Auth | None = None) -> EmbeddedDaemon:
-    """Everything that the daemon serves, as an ASGI application: with what a `Loom` was given, or with a configuration;
-    with neither, the user's own."""
+    """Return everything that the daemon serves, as an ASGI application: with what a `Loom` was given, or with a
+    configuration; with neither, the user's own."""
     return EmbeddedDaemon(like, auth)

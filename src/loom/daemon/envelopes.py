@@ -188,7 +188,7 @@ class Composer:
 
 
 def _whole(event: StoredEvent) -> StoredEvent:
-    """The event; where its row was damaged, a notice in its place: the sequence goes on."""
+    """Return the event; where its row was damaged, a notice in its place: the sequence goes on."""
     try:
         if event.type in _LOOKED_AT:
             decode_event(event.data)
@@ -230,5 +230,5 @@ def _join(run: Sequence[StoredEvent]) -> bytes:
 
 
 def _with(data: bytes, more: dict[str, Any]) -> bytes:
-    """A JSON object with fields added at its end."""
+    """Return a JSON object with fields added at its end."""
     return data[:-1] + b"," + msgspec.json.encode(more)[1:]

@@ -18,6 +18,7 @@ from typing import Final
 from loom.daemon.bus import Bus, BusMessage
 from loom.daemon.envelopes import Composer, EncodedEnvelope
 from loom.daemon.previews import Previews
+from loom.daemon.problems import Draining
 from loom.errors import LoomError, NotFound
 from loom.runtime import Runtime
 from loom.runtime.dispatch import Dispatch
@@ -33,6 +34,10 @@ PAGE: Final = 200
 """Events of one reading."""
 TAKEN: Final = 5
 """Envelopes that a watcher takes at once."""
+TAKEN_BYTES: Final = 100_000
+"""Of these, but at least one: fifty watchers that take nothing hold this much each."""
+LATE_PAGE: Final = 20
+"""Events of the first reading for a watcher that is late."""
 SERVED_AT_ONCE: Final = 4
 """Watchers that are sent something in one round of the event loop."""
 LOOK_SECONDS: Final = 1.0
@@ -63,6 +68,8 @@ class Feed:
         self._news = asyncio.Event()
         self._moved = asyncio.Event()
         self._is_over = False
+        self._late = asyncio.Lock()
+        self._late_page = LATE_PAGE
         self._error: LoomError | None = None
         self._reader = asyncio.create_task(self._read_on())
 
@@ -88,28 +95,35 @@ class Feed:
         self._moved.set()
 
     async def after(self, seq: int) -> list[EncodedEnvelope]:
-        """The next envelopes, as soon as there are some; none when it is over."""
+        """Return the next envelopes, as soon as there are some; none when it is over."""
         while seq >= self.seq:
             if self._error is not None:
                 raise self._error
             if self._is_over:
                 return []
             await self._moved.wait()
-        found = self._nearby(seq)
-        if not found:
-            stored = await self._dispatch.events.after(self._id, seq, PAGE)
+        return self._nearby(seq) or await self._read_late(seq)
+
+    async def _read_late(self, seq: int) -> list[EncodedEnvelope]:
+        """What follows in the store. One watcher reads at a time, and small pages where events are large."""
+        async with self._late:
+            stored = await self._dispatch.events.after(self._id, seq, self._late_page)
             found = await Composer(self._dispatch, self._previews, self._id).compose(stored)
-        return found
+            taken = _first_bytes(found)
+            is_whole = len(taken) == len(found)
+            self._late_page = min(PAGE, self._late_page * 2) if is_whole else max(1, self._late_page // 2)
+        return taken
 
     def _nearby(self, seq: int) -> list[EncodedEnvelope]:
-        """What is at hand after this number; nothing where it is not at the edge of an envelope that is at hand."""
+        """Return what is at hand after this number; nothing where it is not at the edge of an envelope that
+        is at hand."""
         found: list[EncodedEnvelope] = []
         for envelope in reversed(self._at_hand):
             if envelope.first <= seq:
                 break
             found.append(envelope)
         found.reverse()
-        return found[:TAKEN] if found and found[0].first == seq + 1 else []
+        return _first_bytes(found[:TAKEN]) if found and found[0].first == seq + 1 else []
 
     async def _read_on(self) -> None:
         while True:
@@ -141,13 +155,23 @@ class Feed:
         self._moved = asyncio.Event()
 
     def _take_pending(self) -> Sequence[StoredEvent]:
-        """What was handed over, where it comes next."""
+        """Return what was handed over, where it comes next."""
         handed = self._handed
         while handed and handed[0].seq <= self.seq:
             handed.popleft()
         if not handed or handed[0].seq != self.seq + 1:
             return ()
         return [handed.popleft() for _ in range(min(PAGE, len(handed)))]
+
+
+def _first_bytes(envelopes: list[EncodedEnvelope]) -> list[EncodedEnvelope]:
+    """Return the first of these that have at most `TAKEN_BYTES` together; one at least."""
+    left = TAKEN_BYTES
+    for at, envelope in enumerate(envelopes):
+        left -= len(envelope.json)
+        if left < 0:
+            return envelopes[: max(1, at)]
+    return envelopes
 
 
 class Watch:
@@ -161,8 +185,8 @@ class Watch:
         self._feed = feed
 
     async def take(self) -> list[EncodedEnvelope]:
-        """What comes next, as much at once as is there; nothing when the daemon stops. Raises where the session is
-        gone. Nothing is lost by not waiting for it."""
+        """Return what comes next, as much at once as is there; nothing when the daemon stops. Raises where the session
+        is gone. Nothing is lost by not waiting for it."""
         page = await self._feed.after(self.seq)
         if page:
             self.seq = page[-1].seq
@@ -179,6 +203,7 @@ class Feeds:
         self._served = asyncio.Semaphore(SERVED_AT_ONCE)
         self._looker: asyncio.Task[None] | None = None
         self._next_look = 0.0
+        self._is_stopped = False
 
     @property
     def watcher_count(self) -> int:
@@ -191,6 +216,7 @@ class Feeds:
 
     async def stop(self) -> None:
         """Ends every watch, and whatever stands on them."""
+        self._is_stopped = True
         self.end_all()
         while self.on_stop:
             await self.on_stop.pop()()
@@ -215,7 +241,10 @@ class Feeds:
 
     @asynccontextmanager
     async def watch(self, session_id: str, after: int | None = 0) -> AsyncGenerator[Watch]:
-        """Watch what follows the event with this number; None means from now on."""
+        """Watch what follows the event with this number; None means from now on. Raise `Draining` once the daemon
+        stops: a client that reconnects then goes to another one, or waits."""
+        if self._is_stopped:
+            raise Draining("The daemon is stopping.", hint="Reconnect in a moment.")
         head = await self._dispatch.events.head(session_id)
         feed = self._feeds.get(session_id)
         if feed is None:

@@ -112,7 +112,7 @@ class Guard:
         return host == address or (host in _LOOPBACK_NAMES and _is_loopback(address))
 
     def _check_origin(self, headers: Headers) -> str:
-        """The origin of another page that may call; empty for our own and for programs."""
+        """Return the origin of another page that may call; empty for our own and for programs."""
         written = headers.getlist("origin")
         if not written:
             return ""

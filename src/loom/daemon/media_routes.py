@@ -24,9 +24,9 @@ from starlette.types import Receive, Scope, Send
 
 from loom.api_types import MediaForm, MediaName, MediaPage, MediaText, NewMedia
 from loom.daemon.dispatch import Call, json_body, json_response
-from loom.daemon.problems import UnreadableRequest, WrongType
+from loom.daemon.problems import WrongType
 from loom.daemon.services import Daemon
-from loom.daemon.uploads import FORM_OVERHEAD_BYTES, form, spool_body
+from loom.daemon.uploads import one_file
 from loom.errors import ContentError
 from loom.formats.file_names import clean_name
 from loom.formats.sniff.kinds import category_of
@@ -44,7 +44,8 @@ WHOLE_BYTES: Final = 4_000_000
 """Up to here an answer is one piece."""
 SLICE_BYTES: Final = 1_000_000
 _PICTURES: Final = ("image/png", "image/jpeg", "image/gif", "image/webp")
-_INLINE: Final = frozenset((*_PICTURES, "audio/wav", "audio/mpeg", "audio/flac", "audio/ogg", "audio/mp4"))
+_VIDEOS: Final = ("video/mp4", "video/webm", "video/quicktime", "video/ogg")
+_INLINE: Final = frozenset((*_PICTURES, "audio/wav", "audio/mpeg", "audio/flac", "audio/ogg", "audio/mp4", *_VIDEOS))
 _RANGE: Final = re.compile(r"bytes=(\d{0,18})-(\d{0,18})")
 
 
@@ -58,32 +59,27 @@ async def upload(call: Call[MediaName, None]) -> Response:
     most = daemon.runtime.config.server.max_upload_bytes
     declared = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     name = call.query.name
-    if declared == "multipart/form-data":
-        bounds = {"max_file_bytes": most, "max_bytes": most + FORM_OVERHEAD_BYTES}
-        async with form(request, daemon.runtime.config.data_folder(), **bounds) as parts:
-            files = [part for part in parts if part.spool is not None]
-            if len(files) != 1 or files[0].spool is None:
-                raise UnreadableRequest("The form holds no file, or more than one.", hint="Send one part named `file`.")
-            taken = await daemon.intake.accept(files[0].spool, name or files[0].filename)
-            size_bytes = files[0].spool.size_bytes
-    elif declared == "application/json" and not name:
-        taken, size_bytes = await _from_json(daemon, request)
+    if declared == "application/json" and not name:
+        taken, size_bytes = await _from_json(call)
     elif not declared:
         raise WrongType("The upload has no Content-Type.", hint="Name one, such as application/octet-stream.")
     else:
-        async with spool_body(request, daemon.runtime.config.data_folder(), most) as spool:
-            taken = await daemon.intake.accept(spool, name)
+        async with one_file(request, daemon.runtime.config.data_folder(), most) as (spool, filename):
+            taken = await daemon.intake.accept(spool, name or filename)
             size_bytes = spool.size_bytes
+    await daemon.access.note_media(call.identity, taken.media.digest)
     daemon.metrics.uploaded_bytes += size_bytes
     return json_response(media_view(taken), 201 if taken.is_new else 200)
 
 
-async def _from_json(daemon: Daemon, request: Request) -> tuple[StoredUpload, int]:
-    async with json_body(daemon, request, NewMedia, max_bytes=MAX_INLINE_JSON_BYTES) as found:
+async def _from_json(call: Call[MediaName, None]) -> tuple[StoredUpload, int]:
+    daemon = call.daemon
+    async with json_body(daemon, call.request, NewMedia, max_bytes=MAX_INLINE_JSON_BYTES) as found:
         given: NewMedia = found
         if sum(map(bool, (given.base64, given.url, given.digest))) != 1:
             raise ContentError("Give one of base64, url and digest.")
         if given.digest:
+            await daemon.access.check_media(call.identity, given.digest)
             return await daemon.intake.reuse(given.digest, given.name), 0
         data, name, source = await bytes_of(daemon, given.base64, given.url)
         return await daemon.intake.accept(data, given.name or name, source=source), len(data)
@@ -116,13 +112,16 @@ def from_base64(text: str) -> bytes:
 
 async def head_media(call: Call[MediaForm, None]) -> Response:
     """HEAD: whether the store has it; the client need not send it again then, and the next sweep keeps it."""
+    await call.daemon.access.check_media(call.identity, call.path("digest"))
     await call.daemon.intake.keep(call.path("digest"))
     return await get_media(call)
 
 
 async def get_media(call: Call[MediaForm, None]) -> Response:
     query, digest = call.query, call.path("digest")
+    await call.daemon.access.check_media(call.identity, digest)
     if query.session and query.v.startswith("sent:"):
+        await call.daemon.access.check(call.identity, query.session)
         session = await call.daemon.library.open(query.session)
         return _response(call, await call.daemon.library.forms.open(digest, query.v, session))
     return _response(call, await call.daemon.library.open_media(digest, query.v))
@@ -141,6 +140,7 @@ async def text_of_session(call: Call[MediaPage, None]) -> MediaText:
 
 
 async def text(call: Call[MediaPage, None]) -> MediaText:
+    await call.daemon.access.check_media(call.identity, call.path("digest"))
     return await call.daemon.library.media_text(call.path("digest"), page=call.query.page)
 
 
@@ -177,7 +177,7 @@ def _response(call: Call[MediaForm, None], ready: MediaBytes) -> Response:
 
 
 def _body(request: Request, ready: MediaBytes, start: int, end: int, head: Head) -> Response:
-    """One piece from memory-mapped bytes where it is small, else slices that wait for the client."""
+    """Return one piece from memory-mapped bytes where it is small, else slices that wait for the client."""
     media_type = display_type(ready.media_type)
     if request.method == "HEAD" or start == end:
         _close(ready)
@@ -230,7 +230,7 @@ def _matches(header: str, etag: str) -> bool:
 
 
 def _span(asked: re.Match[str], size: int) -> tuple[int, int] | None:
-    """The one range that was asked for; None where there is nothing in it."""
+    """Return the one range that was asked for; None where there is nothing in it."""
     first, last = asked[1], asked[2]
     if not first:
         count = min(int(last or 0), size)
@@ -240,7 +240,7 @@ def _span(asked: re.Match[str], size: int) -> tuple[int, int] | None:
 
 
 def display_type(media_type: str) -> str:
-    """The content type for browsers: from a short list, and nothing that they could run."""
+    """Return the content type for browsers: from a short list, and nothing that they could run."""
     match category_of(media_type):
         case _ if media_type in _INLINE:
             return media_type
@@ -261,7 +261,3 @@ def disposition(media_type: str, name: str) -> str:
         r'[^\w.()+=@, -]|[%"\\]', "_", name.encode("ascii", "replace").decode().replace("?", "_"), flags=re.ASCII
     )
     return f"{kind}; filename=\"{plain}\"; filename*=UTF-8''{quote(name, safe='')}"
-
-
-def media_url(digest: str, v: str = "") -> str:
-    return f"/v1/media/{digest}" + (f"?v={quote(v)}" if v else "")

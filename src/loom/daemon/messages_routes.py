@@ -76,9 +76,9 @@ async def post_message(call: Call[None, None]) -> Response:
         most = daemon.runtime.config.server.max_upload_bytes
         bounds = {"max_file_bytes": most, "max_bytes": most * MAX_FORM_FILES + FORM_OVERHEAD_BYTES}
         async with form(call.request, daemon.runtime.config.data_folder(), **bounds) as parts:
-            return await _post(daemon, session, _from_fields(parts), key, parts)
+            return await _post(call, session, _from_fields(parts), key, parts)
     async with json_body(daemon, call.request, MessageBody, max_bytes=MAX_INLINE_JSON_BYTES) as body:
-        return await _post(daemon, session, body, key)
+        return await _post(call, session, body, key)
 
 
 def _key(request: Request) -> str:
@@ -109,12 +109,14 @@ def _from_fields(parts: Sequence[FormPart]) -> MessageBody:
 
 
 async def _post(
-    daemon: Daemon, session: LocalSession, body: MessageBody, key: str, parts: Sequence[FormPart] = ()
+    call: Call[None, None], session: LocalSession, body: MessageBody, key: str, parts: Sequence[FormPart] = ()
 ) -> Response:
-    if body.model:
-        daemon.library.check_model(body.model)
+    daemon = call.daemon
+    for name in (body.model, *body.models):
+        if name:
+            daemon.library.check_model(name)
     view = await (session.change(workspace=body.workspace) if body.workspace else session.info())
-    content, notices = await blocks_of(daemon, view.workspace, body.message or body.text, body.blocks)
+    content, notices = await blocks_of(daemon, call.identity, view.workspace, body.message or body.text, body.blocks)
     for block, said in [*await _images(daemon, body.images), *await _files(daemon, parts)]:
         content, notices = (*content, block), (*notices, *said)
     if not content:
@@ -124,6 +126,7 @@ async def _post(
         *content,
         key=key,
         model=body.model,
+        models=body.models,
         parent=body.parent,
         n=body.n,
         tools=body.tools,

@@ -7,6 +7,8 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from typing import Final
 
+from loom.models import Usage
+
 TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
 _BUCKETS: Final = (0.005, 0.025, 0.1, 0.5, 2.5, 10.0)
 
@@ -17,6 +19,7 @@ class Metrics:
         self._requests: Counter[tuple[str, str, int]] = Counter()
         self._seconds: Counter[float] = Counter()
         self._seconds_sum = 0.0
+        self._gateway: dict[str, Counter[str]] = {}
         self.uploaded_bytes = 0
         self.served_bytes = 0
 
@@ -25,6 +28,14 @@ class Metrics:
         self._requests[method, path, status] += 1
         self._seconds_sum += seconds
         self._seconds[next((bound for bound in _BUCKETS if seconds <= bound), float("inf"))] += 1
+
+    def count_gateway_answer(self, key: str, usage: Usage, usd: float) -> None:
+        """Count an answer of the gateway for a client's key, a name of the configuration; empty for the owner."""
+        counted = self._gateway.setdefault(key, Counter())
+        counted["answers"] += 1
+        counted["input_tokens"] += usage.input_tokens
+        counted["output_tokens"] += usage.output_tokens
+        counted["microdollars"] += round(usd * 1_000_000)
 
     def text(self, gauges: Mapping[str, float]) -> str:
         return "\n".join(self._lines(gauges)) + "\n"
@@ -40,6 +51,11 @@ class Metrics:
             yield f'loom_request_seconds_bucket{{le="{"+Inf" if bound == float("inf") else bound}"}} {below}'
         yield f"loom_request_seconds_sum {self._seconds_sum:.6f}"
         yield f"loom_request_seconds_count {below}"
+        for kind in ("answers", "input_tokens", "output_tokens", "microdollars"):
+            yield f"# TYPE loom_gateway_{kind}_total counter"
+            for key, counted in sorted(self._gateway.items()):
+                label = key.replace("\\", "\\\\").replace('"', '\\"')
+                yield f'loom_gateway_{kind}_total{{key="{label}"}} {counted[kind]}'
         for name, value in (
             ("loom_uploaded_bytes_total", self.uploaded_bytes),
             ("loom_served_bytes_total", self.served_bytes),

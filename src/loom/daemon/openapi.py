@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from importlib import metadata
-from typing import Any, Final
+from typing import Any, Final, get_args
 
 import msgspec
 
 from loom.api_types import ProblemBody
 from loom.daemon.dispatch import Route
-from loom.daemon.problems import JSON
+from loom.daemon.problems import JSON, PROBLEM_JSON
+from loom.events import Event
 
 _REF: Final = "#/components/schemas/{name}"
 _HEADERS: Final = {
@@ -29,6 +30,11 @@ _PATHS: Final = {
     "approval": ("The id of an approval.", {"type": "string", "minLength": 1}),
     "process": ("The number of a background process.", {"type": "string", "minLength": 1}),
     "provider": ("The name of a service.", {"type": "string", "minLength": 1}),
+    "prompt": ("The name of a prompt.", {"type": "string", "pattern": r"^\w[\w.-]{0,63}$"}),
+    "share": ("The id of a link.", {"type": "string", "minLength": 1}),
+    "key": ("The name of a setting.", {"type": "string", "minLength": 1}),
+    "server": ("The name of a model at a server.", {"type": "string", "minLength": 1}),
+    "user": ("The name of a user, or `everyone`.", {"type": "string", "minLength": 1}),
     "login": ("The id of a login.", {"type": "string", "minLength": 1}),
 }
 
@@ -59,7 +65,7 @@ def document(routes: Sequence[Route]) -> dict[str, Any]:
 
 
 def _schemas(routes: Iterable[Route]) -> tuple[dict[Any, Any], dict[str, Any]]:
-    """The schema of every type that is named in the table, and the components that they refer to."""
+    """Return the schema of every type that is named in the table, and the components that they refer to."""
     kinds: list[Any] = list(
         dict.fromkeys(
             kind
@@ -68,8 +74,13 @@ def _schemas(routes: Iterable[Route]) -> tuple[dict[Any, Any], dict[str, Any]]:
             if kind is not None and not isinstance(kind, dict)
         )
     )
-    kinds.append(ProblemBody)
+    events = get_args(Event)
+    kinds += [ProblemBody, *(event for event in events if event not in kinds)]
     found, components = msgspec.json.schema_components(kinds, ref_template=_REF)
+    # Stored events are sent as the bytes that they are; what those hold is said here.
+    shown = [{"$ref": _REF.format(name=event.__name__)} for event in events]
+    if "EventEnvelope" in components:
+        components["EventEnvelope"]["properties"]["data"] = {"anyOf": shown}
     return dict(zip(kinds, found, strict=True)), components
 
 
@@ -137,5 +148,8 @@ def _responses(route: Route, schemas: Mapping[Any, Any]) -> dict[str, Any]:
     responses: dict[str, Any] = {str(route.status): good}
     for status, text in route.also.items():
         responses[str(status)] = {**good, "description": text} if status < 300 else {"description": text}
-    problem = {"description": "What went wrong, and what to do.", "content": {JSON: {"schema": schemas[ProblemBody]}}}
+    problem = {
+        "description": "What went wrong, and what to do.",
+        "content": {PROBLEM_JSON: {"schema": schemas[ProblemBody]}},
+    }
     return {**responses, "default": problem}

@@ -65,7 +65,7 @@ async def get_index(call: Call[None, None]) -> Response:
 
 
 async def asset(call: Call[None, None]) -> Response:
-    """A part of the client. Its name changes with its content, except that of the service worker."""
+    """Return a part of the client. Its name changes with its content, except that of the service worker."""
     name = _name(call)
     file = WEB / "assets" / name
     if name == SERVICE_WORKER:
@@ -77,7 +77,7 @@ async def asset(call: Call[None, None]) -> Response:
 
 
 async def get_static_file(call: Call[None, None]) -> Response:
-    """The icon and the manifest."""
+    """Return the icon and the manifest."""
     return await _file(call, WEB / call.request.url.path.removeprefix("/"), "no-cache")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from loom.api_types import choices_of
 from loom.daemon.dispatch import Call
 from loom.daemon.request_content import blocks_of
@@ -12,8 +14,8 @@ async def get_plan(call: Call[None, PlanRequest]) -> PlanView:
     body = call.body
     session = await call.daemon.library.open(call.path("session"))
     workspace = (await session.info()).workspace
-    blocks, _ = await blocks_of(call.daemon, workspace, body.text, body.blocks)
-    return await session.plan_table(
+    blocks, _ = await blocks_of(call.daemon, call.identity, workspace, body.text, body.blocks)
+    view = await session.plan_table(
         body.models,
         content=blocks,
         overrides=body.overrides,
@@ -22,6 +24,15 @@ async def get_plan(call: Call[None, PlanRequest]) -> PlanView:
         sent=body.sent,
         options=choices_of(body.thinking, body.options),
     )
+    return page_of(view, body.limit, body.before)
+
+
+def page_of(view: PlanView, limit: int, before: str) -> PlanView:
+    """Return the plan with the last `limit` rows above the row `before`; 0 means all of them."""
+    end = next((at for at, row in enumerate(view.rows) if row.key == before), len(view.rows))
+    start = max(end - limit, 0) if limit else 0
+    above = view.rows[start].key if start else None
+    return msgspec.structs.replace(view, rows=view.rows[start:end], next=above)
 
 
 async def wire(call: Call[WireQuery, None]) -> WireView:

@@ -35,7 +35,7 @@ class Previews:
         self._known: OrderedDict[str, str] = OrderedDict()
 
     async def preview(self, media: Media) -> str:
-        """A data: URL, or nothing."""
+        """Return a data: URL, or nothing."""
         known = self._known.get(media.digest)
         if known is None:
             known = self._known[media.digest] = await self._make(media)
@@ -45,7 +45,7 @@ class Previews:
         return known
 
     async def inline(self, media: Media) -> Inline | None:
-        """Its bytes for a socket, scaled where they are too many."""
+        """Return its bytes for a socket, scaled where they are too many."""
         return await self._render(media, _INLINE)
 
     async def _make(self, media: Media) -> str:

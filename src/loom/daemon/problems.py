@@ -1,9 +1,11 @@
-"""Errors as answers: every LoomError has a status and one shape that clients read,
-`{"error": {"code", "message", "hint"}}`. Any other exception is a bug: the client gets `internal`."""
+"""Errors as answers: every LoomError has a status and one shape that clients read, `application/problem+json` with a
+`code`; `{"error": {"code", "message", "hint"}}` in it is the shape of older versions. Any other exception is a bug: the
+client gets `internal`."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import ClassVar, Final
 
 import msgspec
@@ -17,6 +19,7 @@ from loom.errors import (
     Corrupt,
     ExtraMissing,
     Full,
+    KeyReused,
     LoomError,
     MediaError,
     Newer,
@@ -31,6 +34,7 @@ from loom.errors import (
 from loom.runtime.plan_table import problem_text
 
 JSON: Final = "application/json"
+PROBLEM_JSON: Final = "application/problem+json"
 
 
 class RequestError(LoomError):
@@ -110,6 +114,7 @@ _STATUS: Final[tuple[tuple[type[LoomError], int], ...]] = (
     (Unsupported, 415),
     (MediaError, 422),
     (ApprovalGone, 409),
+    (KeyReused, 422),
     (NotFound, 404),
     (Stale, 412),
     (Conflict, 409),
@@ -138,10 +143,23 @@ def error_response(error: LoomError) -> Response:
         headers["Retry-After"] = str(math.ceil(error.retry_after))
     if status == 401:
         headers["WWW-Authenticate"] = 'Bearer realm="loom"'
-    return Response(msgspec.json.encode(ProblemBody(problem_text(error))), status, headers, JSON)
+    return _problem(problem_text(error), status, headers)
 
 
 def internal_error() -> Response:
     """Something that must not happen did. What it was is in the log, not here."""
     text = ProblemText("daemon.bug", "Something went wrong inside the daemon.", "Its log says what; nothing was lost.")
-    return Response(msgspec.json.encode(ProblemBody(text)), 500, {"Cache-Control": "no-store"}, JSON)
+    return _problem(text, 500, {"Cache-Control": "no-store"})
+
+
+def _problem(text: ProblemText, status: int, headers: Mapping[str, str]) -> Response:
+    """An RFC 9457 problem; `error` is the shape that clients of older versions read."""
+    body = ProblemBody(
+        type=f"urn:loom:error:{text.code}",
+        title=text.message,
+        status=status,
+        detail=text.hint,
+        code=text.code,
+        error=text,
+    )
+    return Response(msgspec.json.encode(body), status, headers, PROBLEM_JSON)

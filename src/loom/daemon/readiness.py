@@ -31,8 +31,8 @@ class Readiness:
 
     async def _probe(self) -> str:
         parts = {
-            "The database": self._runtime.database.check_writable,
-            "The media store": self._runtime.media.check,
+            "The database": self._runtime.stores.database.check_writable,
+            "The media store": self._runtime.stores.media.check,
         }
         for part, check in parts.items():
             try:

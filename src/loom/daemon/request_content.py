@@ -16,52 +16,63 @@ from loom.content.blocks import (
     ImageBlock,
     TextBlock,
     UnknownBlock,
+    VideoBlock,
     clean_text,
     page_range,
 )
 from loom.daemon.services import Daemon
+from loom.daemon.sign_in import Identity
 from loom.errors import ContentError, Unsupported
 from loom.message_types import ContentInput, FileReference, ImageReference, MediaReference
 from loom.runtime.media_intake import StoredUpload
 
-BlockT = TypeVar("BlockT", ImageBlock, DocumentBlock, AudioBlock)
+BlockT = TypeVar("BlockT", ImageBlock, DocumentBlock, AudioBlock, VideoBlock)
 
 
 async def blocks_of(
-    daemon: Daemon, workspace: str, text: str, given: Sequence[ContentInput]
+    daemon: Daemon, identity: Identity, workspace: str, text: str, given: Sequence[ContentInput]
 ) -> tuple[tuple[ContentBlock, ...], tuple[str, ...]]:
     """Return the text first, then the blocks in their order; and notices about them."""
     blocks: list[ContentBlock] = [TextBlock(clean_text(text))] if text.strip() else []
     notices: list[str] = []
     for block in given:
-        made, said = await _block(daemon, workspace, block)
+        made, said = await _block(daemon, identity, workspace, block)
         blocks.append(made)
         notices += said
     return tuple(blocks), tuple(notices)
 
 
-async def _block(daemon: Daemon, workspace: str, given: ContentInput) -> tuple[ContentBlock, tuple[str, ...]]:
+async def _block(
+    daemon: Daemon, identity: Identity, workspace: str, given: ContentInput
+) -> tuple[ContentBlock, tuple[str, ...]]:
+    async def reuse(digest: str, name: str) -> StoredUpload:
+        await daemon.access.check_media(identity, digest)
+        return await daemon.intake.reuse(digest, name)
+
     match given:
         case TextBlock():
             return TextBlock(given.text), ()
         case UnknownBlock():
             raise Unsupported(f"This version knows no block of the type {given.kind[:80]!r}.")
         case ImageReference():
-            return _of(await daemon.intake.reuse(given.image_id, given.name), ImageBlock), ()
+            return _of(await reuse(given.image_id, given.name), ImageBlock), ()
         case MediaReference():
-            taken = await daemon.intake.reuse(given.digest, given.name)
+            taken = await reuse(given.digest, given.name)
             return _pages(taken.block, given.pages), ()
         case FileReference():
             taken = await daemon.intake.file(Path(workspace) if workspace else Path.cwd(), given.path)
             return taken.block, taken.notices
         case ImageBlock():
-            block = _of(await daemon.intake.reuse(given.media.digest, given.media.name), ImageBlock)
+            block = _of(await reuse(given.media.digest, given.media.name), ImageBlock)
             return msgspec.structs.replace(block, alt=given.alt, detail=given.detail), ()
         case DocumentBlock():
-            block = _of(await daemon.intake.reuse(given.media.digest, given.media.name), DocumentBlock)
+            block = _of(await reuse(given.media.digest, given.media.name), DocumentBlock)
             return _pages(msgspec.structs.replace(block, title=given.title), given.pages), ()
         case AudioBlock():
-            block = _of(await daemon.intake.reuse(given.media.digest, given.media.name), AudioBlock)
+            block = _of(await reuse(given.media.digest, given.media.name), AudioBlock)
+            return msgspec.structs.replace(block, transcript=given.transcript), ()
+        case VideoBlock():
+            block = _of(await daemon.intake.reuse(given.media.digest, given.media.name), VideoBlock)
             return msgspec.structs.replace(block, transcript=given.transcript), ()
         case _:
             assert_never(given)

@@ -9,22 +9,26 @@ from starlette.responses import Response
 
 from loom import api_types as s
 from loom import message_types as m
-from loom.agent.file_undo import ChangeList, UndoReport
+from loom import work_types as w
 from loom.daemon import (
+    admin_routes,
     asyncapi,
     caption_routes,
     docs_page,
+    exchange_routes,
     login_routes,
     media_routes,
+    member_routes,
     messages_routes,
     openapi,
     pages,
     plan_routes,
+    prompt_routes,
     sessions_routes,
     settings_routes,
     work_routes,
 )
-from loom.daemon import work_types as w
+from loom.daemon import admin_types as a
 from loom.daemon.dispatch import Call, Handle, Route, json_response
 from loom.daemon.gateway import routes as gateway
 
@@ -59,7 +63,7 @@ _MESSAGE_FORM: Final = {
 
 @cache
 def document() -> dict[str, Any]:
-    """The OpenAPI document of this table."""
+    """Return the OpenAPI document of this table."""
     return openapi.document(ROUTES)
 
 
@@ -138,6 +142,89 @@ ROUTES: Final[tuple[Route, ...]] = (
     _row("GET", "/v1/config", settings_routes.config, "Limits and defaults.", answer=s.ConfigView),
     _row("GET", "/v1/models", settings_routes.models, "Models, and what each takes.", answer=s.ModelList),
     _row("GET", "/v1/tools", settings_routes.tools, "Tools that sessions may call.", answer=s.ToolList),
+    _row("GET", "/v1/agents", settings_routes.agents, "Configured agents.", answer=s.AgentList),
+    _row(
+        "GET",
+        "/v1/commands",
+        settings_routes.commands,
+        "Slash commands of the user, and of a workspace if it is trusted.",
+        query=s.CommandQuery,
+        answer=s.CommandList,
+    ),
+    _row(
+        "GET",
+        "/v1/usage",
+        settings_routes.usage,
+        "Tokens and price of answers, by day, model and session.",
+        query=s.UsageQuery,
+        answer=s.UsageReport,
+    ),
+    _row("GET", "/v1/settings", admin_routes.list_settings, "Settings that can be changed here.", answer=a.SettingList),
+    _row(
+        "PUT",
+        "/v1/settings/{key}",
+        admin_routes.change_setting,
+        "Change a setting; it applies at once, or after a restart.",
+        body=a.SettingChange,
+        answer=a.SettingList,
+        needs="admin",
+    ),
+    _row("GET", "/v1/servers", admin_routes.list_servers, "Models at servers of your choice.", answer=a.ServerList),
+    _row(
+        "POST",
+        "/v1/servers/test",
+        admin_routes.test_server,
+        "Ask a server for its models; nothing is stored.",
+        body=a.ServerBody,
+        answer=a.ServerCheck,
+        needs="admin",
+    ),
+    _row(
+        "PUT",
+        "/v1/servers/{server}",
+        admin_routes.set_server,
+        "Add or replace a model at a server.",
+        body=a.ServerBody,
+        answer=a.ServerList,
+        needs="admin",
+    ),
+    _row(
+        "DELETE",
+        "/v1/servers/{server}",
+        admin_routes.remove_server,
+        "Remove a model at a server.",
+        answer=a.ServerList,
+        needs="admin",
+    ),
+    _row("GET", "/v1/users", admin_routes.list_users, "Users of this daemon.", answer=a.UserList, needs="admin"),
+    _row(
+        "POST",
+        "/v1/users",
+        admin_routes.add_user,
+        "Add a user; the key is returned once.",
+        body=a.NewUser,
+        answer=a.UserKey,
+        status=201,
+        needs="admin",
+    ),
+    _row(
+        "PATCH",
+        "/v1/users/{user}",
+        admin_routes.change_user,
+        "Change the role of a user.",
+        body=a.UserChange,
+        answer=a.UserList,
+        needs="admin",
+    ),
+    _row(
+        "POST",
+        "/v1/users/{user}/key",
+        admin_routes.replace_user_key,
+        "A new key for a user; the old one is refused at once.",
+        answer=a.UserKey,
+        needs="admin",
+    ),
+    _row("DELETE", "/v1/users/{user}", admin_routes.remove_user, "Remove a user.", status=204, needs="admin"),
     _row("GET", "/v1/samples", settings_routes.samples, "Three files to try.", answer=s.SampleList),
     _row("GET", "/v1/keys", settings_routes.keys, "Which services have a key.", answer=s.KeyList),
     _row(
@@ -158,6 +245,11 @@ ROUTES: Final[tuple[Route, ...]] = (
     _foreign("GET", "/v1/responses/{response}", gateway.get_response, "A stored response."),
     _foreign("DELETE", "/v1/responses/{response}", gateway.delete_response, "Delete a stored response."),
     _foreign("GET", "/v1/receipts/{answer}", gateway.receipt, "What was reduced for an answer, and why."),
+    _foreign("POST", "/v1/files", gateway.upload_file, "Upload a file that requests may name by its id."),
+    _foreign("GET", "/v1/files", gateway.list_files, "The uploaded files, newest first."),
+    _foreign("GET", "/v1/files/{file}", gateway.get_file, "What is known of an uploaded file."),
+    _foreign("GET", "/v1/files/{file}/content", gateway.file_content, "The bytes of an uploaded file."),
+    _foreign("DELETE", "/v1/files/{file}", gateway.delete_file, "Delete an uploaded file."),
     _foreign("GET", "/v1/models/{model:path}", gateway.get_model, "A model."),
     # sessions
     _row(
@@ -182,7 +274,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "PATCH",
         SESSION,
         sessions_routes.change,
-        "Rename it, change its model, archive it.",
+        "Change title, model, options, agent, system prompt or tools; archive it.",
         body=s.SessionChangeBody,
         answer=s.SessionView,
         headers=("If-Match",),
@@ -213,7 +305,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         answer=s.SessionView,
         headers=("If-Match",),
     ),
-    _row("GET", SESSION + "/tree", sessions_routes.tree, "All branches.", answer=s.TreeView),
+    _row("GET", SESSION + "/tree", sessions_routes.tree, "All branches.", query=s.TreeQuery, answer=s.TreeView),
     _row(
         "GET", SESSION + "/nodes/{node}/children", sessions_routes.children, "The answers to a node.", answer=m.Children
     ),
@@ -249,14 +341,14 @@ ROUTES: Final[tuple[Route, ...]] = (
         "Background processes of all sessions.",
         answer=w.ProcessList,
     ),
-    _row("GET", SESSION + "/changes", work_routes.list_changes, "Steps that changed files.", answer=ChangeList),
+    _row("GET", SESSION + "/changes", work_routes.list_changes, "Steps that changed files.", answer=w.ChangeList),
     _row(
         "POST",
         SESSION + "/undo",
         work_routes.undo,
         "Undo the file changes of the last step, or of a step and all later ones.",
         body=w.UndoBody,
-        answer=UndoReport,
+        answer=w.UndoReport,
     ),
     _row(
         "GET",
@@ -282,6 +374,37 @@ ROUTES: Final[tuple[Route, ...]] = (
         body=m.NewImport,
         answer=m.ImportView,
     ),
+    _row("GET", SESSION + "/members", member_routes.list_members, "Users of a session.", answer=s.MemberList),
+    _row(
+        "PUT",
+        SESSION + "/members/{user}",
+        member_routes.set_member,
+        "Share a session with a user, or with `everyone`.",
+        body=s.MemberChange,
+        answer=s.MemberList,
+    ),
+    _row("DELETE", SESSION + "/members/{user}", member_routes.remove_member, "End sharing with a user.", status=204),
+    _row(
+        "POST",
+        "/v1/import/file",
+        exchange_routes.import_file,
+        "Store the conversations of a file (Loom, ChatGPT, claude.ai, Open WebUI, LibreChat, JSONL) as sessions.",
+        query=s.MediaName,
+        sent=_FILE,
+        answer=m.ImportReport,
+    ),
+    _row("GET", "/v1/folders", exchange_routes.list_folders, "Folders and tags of sessions.", answer=s.FolderList),
+    _row("GET", SESSION + "/shares", exchange_routes.list_shares, "Links to it.", answer=s.ShareList),
+    _row(
+        "POST",
+        SESSION + "/shares",
+        exchange_routes.create_share,
+        "A link by which it is read without signing in, as it is now.",
+        body=s.NewShare,
+        answer=s.ShareView,
+        status=201,
+    ),
+    _row("DELETE", SESSION + "/shares/{share}", exchange_routes.delete_share, "Delete a link.", status=204),
     _row("GET", SESSION + "/usage", sessions_routes.usage, "Tokens and price of the answers.", answer=s.SessionUsage),
     _row(
         "GET",
@@ -291,6 +414,13 @@ ROUTES: Final[tuple[Route, ...]] = (
         answer=m.ApprovalOverview,
     ),
     # messages
+    _row(
+        "GET",
+        "/v1/messages/{node}",
+        sessions_routes.find_message,
+        "A message by the beginning of its id, and the newest session that contains it.",
+        answer=s.MessagePlace,
+    ),
     _row(
         "GET",
         SESSION + "/messages",
@@ -439,10 +569,29 @@ ROUTES: Final[tuple[Route, ...]] = (
     ),
     _row(
         "GET",
+        SESSION + "/media/{digest}",
+        media_routes.image_of_session,
+        "The same, for media of this session.",
+        query=s.MediaForm,
+        given=_BINARY,
+        also={206: "A part.", 304: "You have it.", 416: "No such part."},
+        headers=("If-None-Match", "Range"),
+    ),
+    _row(
+        "GET",
+        SESSION + "/media/{digest}/text",
+        media_routes.text_of_session,
+        "The text of a medium of this session.",
+        query=s.MediaPage,
+        answer=s.MediaText,
+    ),
+    _row(
+        "GET",
         SESSION + "/images/{digest}",
         media_routes.image_of_session,
         "The same, for media of this session.",
         query=s.MediaForm,
+        is_listed=False,
         given=_BINARY,
         also={206: "A part.", 304: "You have it.", 416: "No such part."},
         headers=("If-None-Match", "Range"),
@@ -453,12 +602,33 @@ ROUTES: Final[tuple[Route, ...]] = (
         media_routes.text_of_session,
         "The text of a medium of this session.",
         query=s.MediaPage,
+        is_listed=False,
         answer=s.MediaText,
     ),
     # this document
     _row("GET", "/openapi.json", openapi_json, "This document.", given=_ANY_JSON),
     _row("GET", "/asyncapi.json", asyncapi_json, "The events.", given=_ANY_JSON),
     _row("GET", "/docs", docs, "This document as a page.", given={"text/html": {"type": "string"}}, is_listed=False),
+    # prompts
+    _row("GET", "/v1/prompts", prompt_routes.list_prompts, "The prompt library.", answer=s.PromptList),
+    _row(
+        "PUT",
+        "/v1/prompts/{prompt}",
+        prompt_routes.save_prompt,
+        "Save a prompt or template.",
+        body=s.PromptBody,
+        answer=s.PromptView,
+    ),
+    _row("DELETE", "/v1/prompts/{prompt}", prompt_routes.delete_prompt, "Delete a prompt.", status=204),
+    # shared conversations
+    _row(
+        "GET",
+        "/share/{secret}",
+        exchange_routes.get_shared_page,
+        "A shared conversation as a page.",
+        is_open=True,
+        is_listed=False,
+    ),
     # the web client
     _row("GET", "/", pages.get_index, "The web client.", is_open=True, is_listed=False),
     _row("GET", "/assets/{name}", pages.asset, "Its parts.", is_open=True, is_listed=False),

@@ -228,7 +228,7 @@ def listen(host: str, port: int) -> Generator[socket.socket]:
 
 
 def _url(listener: socket.socket, *, is_secure: bool, from_elsewhere: bool = False) -> str:
-    """The address for clients on this machine, or on others. Numeric: a name would first have to be allowed."""
+    """Return the address for clients on this machine, or on others. Numeric: a name would first have to be allowed."""
     host, port = listener.getsockname()[:2]
     if host in _EVERYWHERE:
         here = _EVERYWHERE[host]
@@ -238,7 +238,7 @@ def _url(listener: socket.socket, *, is_secure: bool, from_elsewhere: bool = Fal
 
 
 def _own_address(family: socket.AddressFamily) -> str:
-    """The one that other machines see; empty without a network."""
+    """Return the one that other machines see; empty without a network."""
     with socket.socket(family, socket.SOCK_DGRAM) as probe:
         try:
             probe.connect((_SOMEWHERE[family], 9))  # chooses the way there; nothing is sent
@@ -278,7 +278,7 @@ def _only_one(config: Config) -> Generator[None]:
 
 @contextmanager
 def _publish_address(config: Config, url: str, certificate: str) -> Generator[None]:
-    """Where clients on this machine find it."""
+    """Yield where clients on this machine find it."""
     file = config.daemon_file()
     scratch = file.with_name(f".{file.name}-{secrets.token_hex(8)}")
     try:
@@ -297,7 +297,7 @@ def _publish_address(config: Config, url: str, certificate: str) -> Generator[No
 
 
 def find_daemon(config: Config) -> RunningDaemon | None:
-    """The daemon of this configuration, if one runs on this machine."""
+    """Return the daemon of this configuration, if one runs on this machine."""
     try:
         here = msgspec.json.decode(config.daemon_file().read_bytes(), type=RunningDaemon)
         os.kill(here.pid, 0)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Final
 
+from loom.daemon.access import SessionAccess
 from loom.daemon.auth import Auth
 from loom.daemon.bus import open_bus
 from loom.daemon.feeds import Feeds
@@ -28,6 +29,7 @@ class Daemon:
         self.intake = runtime.library.intake
         self.auth = auth
         self.sign_in = SignIn(auth, runtime.accounts, runtime.logins)
+        self.access = SessionAccess(runtime)
         self.bus = open_bus(runtime.config)
         self.turns = Turns(runtime, self.bus)
         self.feeds = Feeds(runtime, self.bus)
@@ -36,6 +38,10 @@ class Daemon:
         self.held = MemoryBudget()
         self.readiness = Readiness(runtime)
         self.gateway_clients = GatewayClients(runtime.config, runtime.conversations.records)
+        self.restart_settings: set[str] = set()
+        """Settings that were changed and apply after a restart."""
+        self.config_lock = asyncio.Lock()
+        """Held from reading the configuration until its change is in use: a concurrent change must see it."""
         self._starting: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
 
@@ -54,6 +60,10 @@ class Daemon:
     @property
     def is_ready(self) -> bool:
         return self._starting is not None and self._starting.done() and self._stopping is None
+
+    @property
+    def is_stopping(self) -> bool:
+        return self._stopping is not None
 
     async def stop(self) -> None:
         """End the turns, then the connections of their watchers. A second call waits for the first."""

@@ -12,6 +12,7 @@ from loom.api_types import (
     ExportQuery,
     FileList,
     FileQuery,
+    MessagePlace,
     NewFork,
     NewHead,
     NewSession,
@@ -24,6 +25,7 @@ from loom.api_types import (
     SessionQuery,
     SessionUsage,
     SessionView,
+    TreeQuery,
     TreeView,
     choices_of,
 )
@@ -32,6 +34,7 @@ from loom.daemon.dispatch import Call, json_response
 from loom.errors import Conflict, Stale
 from loom.message_types import ApprovalOverview, Children, ImportView, NewImport
 from loom.runtime.session import LocalSession
+from loom.runtime.session_settings import ALL_TOOLS
 from loom.sampling import Sampling
 
 _EXPORT_TYPES = {"md": "text/markdown", "html": "text/html", "json": "application/json", "zip": "application/zip"}
@@ -46,6 +49,9 @@ async def create(call: Call[None, NewSession]) -> Response:
     session = await call.daemon.library.create(
         title=body.title, model=body.model, system=body.system, workspace=body.workspace, agent=body.agent
     )
+    await call.daemon.access.claim(call.identity, session.id)
+    if body.tools != ALL_TOOLS or body.plan_mode:
+        await session.change(tools=body.tools, plan_mode=body.plan_mode)
     if (options := choices_of(body.thinking, body.options)) != Sampling():
         await session.set_options(options)
     await call.daemon.turns.announce_change(session.id)
@@ -57,18 +63,32 @@ async def import_conversation(call: Call[None, NewImport]) -> ImportView:
     messages = [Message(message.role, message.blocks) for message in body.messages]
     for digest in sorted({media.digest for message in messages for media in media_of(message)}):
         await call.daemon.library.forms.check_exists(digest)
+        await call.daemon.access.check_media(call.identity, digest)
     found = await call.daemon.library.import_messages(
         messages, title=body.title, model=body.model, system=body.system, workspace=body.workspace
     )
+    made, is_new = await call.daemon.access.claim_import(call.identity, found.session.id, is_new=found.is_new)
+    if made != found.session.id:
+        found = msgspec.structs.replace(found, session=await call.daemon.library.info(made), is_new=is_new)
     await call.daemon.turns.announce_change(found.session.id)
     return found
 
 
 async def list_(call: Call[SessionQuery, None]) -> SessionPage:
     query = call.query
-    return await call.daemon.library.sessions(
-        query=query.q, archived=query.archived, limit=query.limit, before=query.before
-    )
+
+    async def fetch(limit: int, before: str) -> SessionPage:
+        return await call.daemon.library.sessions(
+            query=query.q,
+            archived=query.archived,
+            folder=query.folder,
+            tag=query.tag,
+            pinned=query.pinned,
+            limit=limit,
+            before=before,
+        )
+
+    return await call.daemon.access.page(call.identity, fetch, query.limit, query.before)
 
 
 async def get(call: Call[None, None]) -> Response:
@@ -81,8 +101,14 @@ async def change(call: Call[None, SessionChangeBody]) -> Response:
         title=body.title,
         model=body.model,
         archived=body.archived,
+        folder=body.folder,
+        tags=body.tags,
+        pinned=body.pinned,
         workspace=body.workspace,
         agent=body.agent,
+        system=body.system,
+        tools=body.tools,
+        plan_mode=body.plan_mode,
         rev=expected_rev(call.request),
     )
     if body.options is not None or body.thinking is not None:
@@ -95,6 +121,7 @@ async def change(call: Call[None, SessionChangeBody]) -> Response:
 
 async def delete(call: Call[None, None]) -> None:
     daemon, session_id = call.daemon, call.path("session")
+    await daemon.access.check(call.identity, session_id, "own")
     await check_rev(call)
     await daemon.turns.cancel(session_id)
     await daemon.library.delete(session_id)
@@ -103,6 +130,7 @@ async def delete(call: Call[None, None]) -> None:
 
 async def fork(call: Call[None, NewFork]) -> Response:
     made = await (await _session(call)).fork(call.body.node, title=call.body.title)
+    await call.daemon.access.claim(call.identity, made.id)
     await call.daemon.turns.announce_change(made.id)
     return session_response(await made.info(), status=201)
 
@@ -130,8 +158,13 @@ async def set_overrides(call: Call[None, dict[str, OverrideChoice]]) -> Response
     return session_response(view)
 
 
-async def tree(call: Call[None, None]) -> TreeView:
-    return await (await _session(call)).tree()
+async def tree(call: Call[TreeQuery, None]) -> TreeView:
+    """Return a page of the branches."""
+    found, query = await (await _session(call)).tree(), call.query
+    start = next((at + 1 for at, node in enumerate(found.nodes) if node.node == query.after), 0)
+    nodes = found.nodes[start : start + query.limit] if query.limit else found.nodes[start:]
+    has_more = start + len(nodes) < len(found.nodes)
+    return msgspec.structs.replace(found, nodes=nodes, next=nodes[-1].node if has_more and nodes else None)
 
 
 async def usage(call: Call[None, None]) -> SessionUsage:
@@ -163,11 +196,19 @@ async def export(call: Call[ExportQuery, None]) -> Response:
 
 
 async def search(call: Call[SearchQuery, None]) -> SearchResults:
-    return SearchResults(await call.daemon.library.search(call.query.q, limit=call.query.limit))
+    found = await call.daemon.library.search(call.query.q, limit=call.query.limit)
+    return SearchResults(await call.daemon.access.only_readable(call.identity, found, lambda hit: hit.session))
+
+
+async def find_message(call: Call[None, None]) -> MessagePlace:
+    place = await call.daemon.library.find_message(call.path("node"))
+    await call.daemon.access.check(call.identity, place.session.id)
+    return place
 
 
 async def list_all_approvals(call: Call[None, None]) -> ApprovalOverview:
-    return ApprovalOverview(await call.daemon.library.approvals())
+    found = await call.daemon.library.approvals()
+    return ApprovalOverview(await call.daemon.access.only_readable(call.identity, found, lambda one: one.session.id))
 
 
 # Revisions -----------------------------------------------------------------------------------------------------------

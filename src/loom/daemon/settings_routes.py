@@ -10,6 +10,9 @@ import msgspec
 from starlette.responses import Response
 
 from loom.api_types import (
+    AgentList,
+    CommandList,
+    CommandQuery,
     ConfigView,
     KeyList,
     KeyView,
@@ -19,6 +22,8 @@ from loom.api_types import (
     SampleView,
     Status,
     ToolList,
+    UsageQuery,
+    UsageReport,
     Version,
 )
 from loom.config import Secret
@@ -62,12 +67,14 @@ async def version(_: Call[None, None]) -> Version:
 
 async def get_metrics(call: Call[None, None]) -> Response:
     daemon = call.daemon
-    leases = daemon.runtime.dispatch.leases.counters
+    leases, turns = daemon.runtime.dispatch.leases.counters, daemon.runtime.turn_counters
     gauges = {
         "loom_turns_running": float(daemon.turns.active),
         "loom_watchers": float(daemon.feeds.watcher_count),
         "loom_lease_takeovers": float(leases.takeovers),
         "loom_leases_lost": float(leases.lost),
+        "loom_turns_continued": float(turns.continued),
+        "loom_tokens_paid_twice": float(turns.repeated_tokens),
     }
     return Response(daemon.metrics.text(gauges), 200, {"Cache-Control": "no-store"}, metrics.TYPE)
 
@@ -89,11 +96,26 @@ async def tools(call: Call[None, None]) -> ToolList:
     return ToolList(await call.daemon.library.tools())
 
 
+async def agents(call: Call[None, None]) -> AgentList:
+    return AgentList(await call.daemon.library.agents())
+
+
+async def commands(call: Call[CommandQuery, None]) -> CommandList:
+    return CommandList(await call.daemon.library.commands(call.query.workspace))
+
+
+async def usage(call: Call[UsageQuery, None]) -> UsageReport:
+    found = await call.daemon.library.usage(call.query.days)
+    rows = await call.daemon.access.only_readable(call.identity, found.rows, lambda row: row.session)
+    return msgspec.structs.replace(found, rows=rows)
+
+
 async def samples(call: Call[None, None]) -> SampleList:
     """Three files to begin with; they are in the store."""
     found: list[SampleView] = []
     for sample in shipped():
         media = await call.daemon.library.add_media(sample.data, sample.name)
+        await call.daemon.access.note_media(call.identity, media.digest)
         found.append(SampleView(sample.name, _TITLES[sample.name], sample.question, media))
     return SampleList(tuple(found))
 
@@ -133,7 +155,7 @@ def _provider(name: str) -> str:
 
 
 async def _keep(daemon: Daemon, changes: dict[str, str]) -> KeyList:
-    """In the file of keys, and in what this daemon asks with from now on."""
+    """Write the keys to their file, and use them at once."""
     runtime = daemon.runtime
     environ = runtime.config.provenance.environ
 
@@ -144,9 +166,10 @@ async def _keep(daemon: Daemon, changes: dict[str, str]) -> KeyList:
             raise NotFound("No key is stored for it.", hint="One that is set elsewhere is removed there.")
         write_keys(file, {name: key for name, key in {**kept, **changes}.items() if key})
 
-    await asyncio.to_thread(write)
-    known = {**runtime.config.keys, **{name: Secret(key) for name, key in changes.items()}}
-    runtime.reconfigure(
-        msgspec.structs.replace(runtime.config, keys={name: secret for name, secret in known.items() if secret})
-    )
-    return _keys(runtime)
+    async with daemon.config_lock:
+        await asyncio.to_thread(write)
+        known = {**runtime.config.keys, **{name: Secret(key) for name, key in changes.items()}}
+        runtime.reconfigure(
+            msgspec.structs.replace(runtime.config, keys={name: secret for name, secret in known.items() if secret})
+        )
+        return _keys(runtime)

@@ -173,7 +173,7 @@ class SignIn:
     async def close(self, login: str) -> bool:
         """Sign a browser out; its connections are dropped. Return whether there was such a login."""
         found = await self._logins.close(login)
-        await self._drop(frozenset((login,)))
+        await self.drop(frozenset((login,)))
         return found
 
     async def drop_revoked(self) -> None:
@@ -182,9 +182,10 @@ class SignIn:
         now = frozenset([*(login.id for login in logins), *(account.id for account in accounts)])
         before, self._seen = self._seen, now
         if before is not None and before - now:
-            await self._drop(before - now)
+            await self.drop(before - now)
 
-    async def _drop(self, ids: frozenset[str]) -> None:
+    async def drop(self, ids: frozenset[str]) -> None:
+        """Drop the connections of these logins and accounts; clients come back and are checked again."""
         for drop in self.on_close:
             await drop(ids)
 

@@ -234,6 +234,7 @@ class Sockets:
             raise InvalidBody(f"One connection watches at most {MAX_JOINED} sessions.", hint="Leave some.")
         if wanted.after is not None and not 0 <= wanted.after <= _MAX_SEQ:
             raise InvalidBody("`after` is the number of the last event that was seen.")
+        await self._daemon.access.check(seat.identity, wanted.session)
         stack = AsyncExitStack()
         watch = await stack.enter_async_context(self._daemon.feeds.watch(wanted.session, wanted.after))
         self._end(seat, wanted.session)
@@ -315,6 +316,8 @@ class Sockets:
     async def _show(self, line: ListedSession) -> None:
         for seat in [seat for seat in self._seats.values() if seat.is_listening]:
             try:
+                if not line.deleted and not await self._daemon.access.may_read(seat.identity, line.session):
+                    continue
                 if self._has_room(seat):
                     await self._say(seat, "session", msgspec.to_builtins(line))
                 else:  # this room has no sequence numbers: a client that reconnects reads the list again
@@ -339,7 +342,7 @@ class Sockets:
             await self._put(seat, f"2{NAMESPACE},{envelope.socket_json}")
 
     async def _with_bytes(self, envelope: EncodedEnvelope) -> list[str | bytes]:
-        """The packet and its attachments, as the protocol has them: a mark in the JSON stands for each."""
+        """Return the packet and its attachments, as the protocol has them: a mark in the JSON stands for each."""
         told = msgspec.json.decode(envelope.json)
         data: dict[str, Any] = told["data"]
         shown: list[dict[str, Any]] = [data, *data.get("images", ())]

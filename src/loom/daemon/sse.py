@@ -21,8 +21,10 @@ from loom.runtime.plan_table import problem_text
 if TYPE_CHECKING:
     from loom.daemon.services import Daemon
 
-SLOW_SECONDS: Final = 20.0
-"""A client that takes nothing for so long is left; it comes back with the number of the last event it saw."""
+SLOW_SECONDS: Final = 25.0
+"""A client that takes nothing for this long is left; it comes back with the number of the last event it saw. The
+daemon's own server disconnects it sooner (`connections.UNREAD_SECONDS`); this is for one that the daemon is mounted
+in."""
 BREATH_SECONDS: Final = 15.0
 """Something is sent this often, so that proxies and clients know that the line is open."""
 _MAX_SEQ: Final = 2**53

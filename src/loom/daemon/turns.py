@@ -115,6 +115,7 @@ class Turns:
         *content: Content,
         key: str = "",
         model: str = "",
+        models: Sequence[str] = (),
         parent: str | None = None,
         n: int = 1,
         tools: Sequence[str] | None = None,
@@ -128,7 +129,9 @@ class Turns:
         if steer:
             queued = await session.steer(*content, key=key)
         else:
-            queued = await session.post(*content, key=key, model=model, parent=parent, n=n, options=sampling)
+            queued = await session.post(
+                *content, key=key, model=model, models=models, parent=parent, n=n, options=sampling
+            )
         return await self._accept(session, queued, seq)
 
     async def regenerate(
@@ -204,7 +207,7 @@ class Turns:
 
     @contextlib.contextmanager
     def _listening(self, session_id: str) -> Generator[asyncio.Event]:
-        """An event that is set whenever something is written down in this session."""
+        """Yield an event that is set whenever something is written down in this session."""
         moved = asyncio.Event()
 
         def heard(session: str, _: int, __: Sequence[tuple[str, bytes]]) -> None:
@@ -218,7 +221,7 @@ class Turns:
             self._dispatch.events.unsubscribe(heard)
 
     async def _wait_for_start(self, session_id: str, message: str, seq: int, moved: asyncio.Event) -> _Begun | None:
-        """The turn that answers a message, and where that stands; None where it does not begin soon."""
+        """Return the turn that answers a message, and where that stands; None where it does not begin soon."""
         node = ""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(BEGIN_SECONDS):

@@ -109,7 +109,7 @@ class FormPart(msgspec.Struct, kw_only=True):
 
 
 async def chunks(request: Request, max_bytes: int) -> AsyncIterator[bytes]:
-    """The body as it arrives. What announces itself as too large is not even begun."""
+    """Yield the body as it arrives. What announces itself as too large is not even begun."""
     announced = request.headers.get("content-length", "")
     if announced.isdecimal() and (len(announced) > _MAX_LENGTH_DIGITS or int(announced) > max_bytes):
         raise too_large(max_bytes)
@@ -132,7 +132,7 @@ async def chunks(request: Request, max_bytes: int) -> AsyncIterator[bytes]:
 
 @asynccontextmanager
 async def body_bytes(request: Request, max_bytes: int, held: MemoryBudget) -> AsyncGenerator[bytes]:
-    """A small body as a whole."""
+    """Yield a small body as a whole."""
     data = bytearray()
     try:
         async for chunk in chunks(request, max_bytes):
@@ -145,7 +145,7 @@ async def body_bytes(request: Request, max_bytes: int, held: MemoryBudget) -> As
 
 @asynccontextmanager
 async def spool_body(request: Request, folder: Path, max_bytes: int) -> AsyncGenerator[UploadSpool]:
-    """A body that is a file."""
+    """Yield a body that is a file."""
     spool = UploadSpool(folder)
     try:
         async for chunk in chunks(request, max_bytes):
@@ -156,10 +156,24 @@ async def spool_body(request: Request, folder: Path, max_bytes: int) -> AsyncGen
 
 
 @asynccontextmanager
+async def one_file(request: Request, folder: Path, max_bytes: int) -> AsyncGenerator[tuple[UploadSpool, str]]:
+    """A body that is a file, or a form with one file in it; and the name that the form gives it."""
+    if request.headers.get("content-type", "").partition(";")[0].strip().lower() != "multipart/form-data":
+        async with spool_body(request, folder, max_bytes) as spool:
+            yield spool, ""
+        return
+    async with form(request, folder, max_file_bytes=max_bytes, max_bytes=max_bytes + FORM_OVERHEAD_BYTES) as parts:
+        files = [part for part in parts if part.spool is not None]
+        if len(files) != 1 or files[0].spool is None:
+            raise UnreadableRequest("The form holds no file, or more than one.", hint="Send one part named `file`.")
+        yield files[0].spool, files[0].filename
+
+
+@asynccontextmanager
 async def form(
     request: Request, folder: Path, *, max_file_bytes: int, max_bytes: int
 ) -> AsyncGenerator[list[FormPart]]:
-    """The parts of a multipart body, files spooled."""
+    """Yield the parts of a multipart body, files spooled."""
     _, options = parse_options_header(request.headers.get("content-type", ""))
     boundary = options.get(b"boundary", b"")
     if not 0 < len(boundary) <= 200:
@@ -272,7 +286,7 @@ def _open_unnamed(folder: Path) -> IO[bytes]:
 
 @contextmanager
 def _faults() -> Generator[None]:
-    """What the operating system refuses, in our words."""
+    """Yield what the operating system refuses, in our words."""
     try:
         yield
     except OSError as error:

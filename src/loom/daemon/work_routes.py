@@ -2,15 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-import time
-from collections.abc import Mapping, Sequence
-
-from loom.agent.file_undo import ChangeList, UndoReport
 from loom.daemon.dispatch import Call
-from loom.daemon.work_types import ProcessList, ProcessView, TodoList, UndoBody
-from loom.errors import NotFound, ToolError
-from loom.tools.background import BackgroundProcess
+from loom.runtime.views import process_views
+from loom.work_types import ChangeList, ProcessList, TodoList, UndoBody, UndoReport
 
 
 async def list_changes(call: Call[None, None]) -> ChangeList:
@@ -32,35 +26,15 @@ async def list_todos(call: Call[None, None]) -> TodoList:
 
 async def list_processes(call: Call[None, None]) -> ProcessList:
     session = await call.daemon.library.open(call.path("session"))
-    return await _process_list({session.id: session.processes()})
+    return ProcessList(await session.processes())
 
 
 async def list_all_processes(call: Call[None, None]) -> ProcessList:
-    return await _process_list(call.daemon.runtime.all_processes())
+    found = call.daemon.runtime.all_processes()
+    views = [view for session, it in found.items() for view in await process_views(session, it)]
+    return ProcessList(await call.daemon.access.only_readable(call.identity, views, lambda view: view.session))
 
 
 async def stop_process(call: Call[None, None]) -> None:
     session = await call.daemon.library.open(call.path("session"))
-    try:
-        await session.stop_process(call.path("process"))
-    except ToolError as error:
-        raise NotFound(error.message) from None
-
-
-async def _process_list(found: Mapping[str, Sequence[BackgroundProcess]]) -> ProcessList:
-    views: list[ProcessView] = []
-    for session_id, processes in found.items():
-        for process in processes:
-            await asyncio.to_thread(process.look)
-            views.append(
-                ProcessView(
-                    session=session_id,
-                    process=process.name,
-                    command=process.command,
-                    is_running=process.is_running,
-                    exit_code=process.exit_code,
-                    ports=process.ports,
-                    seconds=round(time.monotonic() - process.began, 1),
-                )
-            )
-    return ProcessList(tuple(views))
+    await session.stop_process(call.path("process"))

@@ -39,20 +39,20 @@ __all__ = [
 
 _ATTACHED_AS: Final[dict[Category, str]] = {
     "text": "text",
-    "image": "a picture",
+    "image": "an image",
     "pdf": "a PDF",
     "office": "a document",
     "audio": "sound",
+    "video": "a video",
 }
 # by a word in the label of the kind
 _ADVICE: Final = {
     "archive": "Unpack it and attach the files inside.",
     "package": "Unpack it and attach the files inside.",
-    "video": "Attach single frames or its sound track.",
     "Visio": "Save it as .vsdx or PDF and attach that.",
     "OpenDocument drawing": "Save it as PDF and attach that.",
     "DjVu": "Convert it to PDF and attach that.",
-    "picture": "Save it as PNG or JPEG and attach that.",
+    "image": "Save it as PNG or JPEG and attach that.",
     "audio": "Save it as WAV or MP3 and attach that.",
     "MIDI": "Save it as WAV or MP3 and attach that.",
     "font": "Attach a screenshot of it, or describe it.",
@@ -64,7 +64,7 @@ _ADVICE: Final = {
     "class": "Attach its source.",
     "compiled Python": "Attach its source.",
     "OLE container": "Open it in the program that made it and export it as PDF or text.",
-    "unknown": "Say which program made it, or export it as text, PDF or a picture.",
+    "unknown": "Say which program made it, or export it as text, PDF or an image.",
 }
 
 
@@ -74,7 +74,7 @@ def inspect(
     limits: IntakeLimits = IntakeLimits(),
     recipes: tuple[Fit | Low | Crop | Thumb, ...] = (),
 ) -> Inspection:
-    """What these bytes are, and for a picture its renditions by `recipes`, made while it is decoded.
+    """Return what these bytes are, and for a picture its renditions by `recipes`, made while it is decoded.
 
     Raises `Unreadable`, `Unsupported`, `TooLarge`, `Encrypted` or `ExtraMissing`.
     """
@@ -111,6 +111,7 @@ def _check_size(found: SniffResult, size_bytes: int, name: str, limits: IntakeLi
         "pdf": limits.max_pdf_bytes,
         "office": limits.max_office_bytes,
         "audio": limits.max_audio_bytes,
+        "video": limits.max_video_bytes,
     }.get(found.category)
     if allowed is None or size_bytes <= allowed:
         return
@@ -123,13 +124,13 @@ def _check_size(found: SniffResult, size_bytes: int, name: str, limits: IntakeLi
 
 
 def unsupported_error(media_type: str, size_bytes: int, name: str) -> Unsupported:
-    """The error for a file that no format reads: what it is, and what to do."""
+    """Return the error for a file that no format reads: what it is, and what to do."""
     label = label_of(media_type)
-    general = _ADVICE["picture"] if media_type.startswith("image/") else "Export it as text or PDF and attach that."
+    general = _ADVICE["image"] if media_type.startswith("image/") else "Export it as text or PDF and attach that."
     advice = next((words for word, words in _ADVICE.items() if word in label), general)
     return Unsupported(
         f"{name or 'The file'} is {label} ({media_type}, {size_label(size_bytes)}); "
-        "Loom takes text, images, PDF, office files and audio.",
+        "Loom takes text, images, PDF, office files, audio and video.",
         name=name,
         hint=advice,
     )
@@ -153,5 +154,5 @@ def render(data: bytes, media: Media, recipe: Recipe, limits: IntakeLimits = Int
     found = format_of(media.media_type)
     if found is None:
         is_picture = isinstance(recipe, Fit | Low | Crop | Ocr)
-        raise cannot(media, "shown as a picture" if is_picture else "read as a document")
+        raise cannot(media, "shown as an image" if is_picture else "read as a document")
     return found.render(data, media, recipe, limits)

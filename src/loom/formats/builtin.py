@@ -9,7 +9,7 @@ from typing import Final
 import msgspec
 
 from loom.content.media import Category, Media, digest_of
-from loom.content.recipes import Crop, EmbeddedImage, Fit, Low, Ocr, Page, Recipe, Slice, Text, Thumb
+from loom.content.recipes import Crop, EmbeddedImage, Fit, Low, Ocr, Page, Recipe, Slice, SoundTrack, Text, Thumb
 from loom.errors import Unreadable, Unsupported
 from loom.formats.facts import Inspection, IntakeLimits, Rendered
 from loom.formats.format import Format
@@ -23,7 +23,7 @@ _OCR_ENCODED_BYTES: Final = 200_000_000
 _OCR_FORMATS: Final = ("image/png",)
 
 
-class _Builtin:
+class BuiltinFormat:
     """All kinds of one category."""
 
     recipes: tuple[type[Recipe], ...] = ()
@@ -40,7 +40,7 @@ class _Builtin:
         return None
 
 
-class TextFormat(_Builtin):
+class TextFormat(BuiltinFormat):
     """Text in any encoding, and SVG, which is text that can also be drawn."""
 
     recipes = (Text, Thumb, Fit, Low, Ocr)
@@ -68,12 +68,12 @@ class TextFormat(_Builtin):
             case Ocr() if media.media_type == SVG and not recipe.page:
                 return read_words(self.render(data, media, _upright(), limits), limits)
             case Fit() | Low() | Crop() | Thumb() | Ocr():
-                raise cannot(media, "shown as a picture")
+                raise cannot(media, "shown as an image")
             case _:
                 raise cannot(media, "read as a document")
 
 
-class ImageFormat(_Builtin):
+class ImageFormat(BuiltinFormat):
     recipes = (Fit, Low, Crop, Thumb, Ocr)
 
     def inspect(self, data: bytes, media_type: str, name: str, limits: IntakeLimits) -> Inspection:
@@ -93,7 +93,9 @@ class ImageFormat(_Builtin):
                 raise cannot(media, "read as a document")
 
 
-class AudioFormat(_Builtin):
+class AudioFormat(BuiltinFormat):
+    recipes = (SoundTrack,)
+
     def inspect(self, data: bytes, media_type: str, name: str, limits: IntakeLimits) -> Inspection:
         from loom.formats.audio import inspect_audio
 
@@ -109,11 +111,15 @@ class AudioFormat(_Builtin):
         )
 
     def render(self, data: bytes, media: Media, recipe: Recipe, limits: IntakeLimits) -> Rendered:
+        if isinstance(recipe, SoundTrack):
+            from loom.formats.video import take_sound
+
+            return Rendered(data=take_sound(data, media.name, limits, media.digest), media_type="audio/mpeg")
         is_picture = isinstance(recipe, Fit | Low | Crop | Ocr)
-        raise cannot(media, "shown as a picture" if is_picture else "read as a document")
+        raise cannot(media, "shown as an image" if is_picture else "read as a document")
 
 
-class PdfFormat(_Builtin):
+class PdfFormat(BuiltinFormat):
     recipes = (Text, Page, Slice, EmbeddedImage, Thumb, Ocr)
 
     def inspect(self, data: bytes, media_type: str, name: str, limits: IntakeLimits) -> Inspection:
@@ -130,10 +136,10 @@ class PdfFormat(_Builtin):
             case Ocr() if recipe.page:
                 return read_words(render_pdf(data, media, _scanned_page(recipe.page), limits), limits)
             case _:
-                raise cannot(media, "shown as a picture")
+                raise cannot(media, "shown as an image")
 
 
-class OfficeFormat(_Builtin):
+class OfficeFormat(BuiltinFormat):
     recipes = (Text, Page, Slice, EmbeddedImage, Thumb, Ocr)
 
     def inspect(self, data: bytes, media_type: str, name: str, limits: IntakeLimits) -> Inspection:
@@ -150,7 +156,7 @@ class OfficeFormat(_Builtin):
             case Ocr() if recipe.page:
                 return read_words(render_office(data, media, _scanned_page(recipe.page), limits), limits)
             case _:
-                raise cannot(media, "shown as a picture")
+                raise cannot(media, "shown as an image")
 
 
 def _long(media_type: str) -> Format:
@@ -166,7 +172,7 @@ def media_of(data: bytes, media_type: str, name: str) -> Media:
 
 
 def read_words(picture: Rendered, limits: IntakeLimits) -> Rendered:
-    """The words that are drawn in a picture."""
+    """Return the words that are drawn in a picture."""
     from loom.formats.ocr import read_picture
 
     return Rendered(data=read_picture(picture.data, limits).encode(), media_type="text/plain")

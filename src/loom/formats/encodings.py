@@ -74,7 +74,7 @@ class DetectedEncoding(msgspec.Struct, frozen=True):
 
 
 def find_encoding(data: bytes) -> DetectedEncoding | None:
-    """The encoding of bytes that are no valid Unicode; None where they are no text in any known one."""
+    """Return the encoding of bytes that are no valid Unicode; None where they are no text in any known one."""
     codec = declared_encoding(data)
     if codec is not None:
         return DetectedEncoding(codec, is_declared=True)
@@ -83,7 +83,7 @@ def find_encoding(data: bytes) -> DetectedEncoding | None:
 
 
 def declared_encoding(data: bytes) -> str | None:
-    """What a text says of itself in its first kilobyte, if its bytes can be of that encoding."""
+    """Return what a text says of itself in its first kilobyte, if its bytes can be of that encoding."""
     said = _DECLARED.search(data, 0, _DECLARED_BYTES)
     codec = known_codec(said[1].decode()) if said else None
     if codec is None or codec.startswith(("utf-16", "utf-32", "utf-8")):
@@ -103,12 +103,12 @@ def known_codec(name: str) -> str | None:
 
 
 def is_escaped_japanese(data: bytes) -> bool:
-    """Whether a text of 7-bit characters is ISO-2022-JP, as in old mail."""
+    """Return whether a text of 7-bit characters is ISO-2022-JP, as in old mail."""
     return _ESCAPED_JAPANESE.search(data) is not None and _fits(data, "iso2022_jp")
 
 
 def encoding_label(codec: str) -> str:
-    """The name for people: `Windows-1251`, `Shift-JIS`, `KOI8-R`."""
+    """Return the name for people: `Windows-1251`, `Shift-JIS`, `KOI8-R`."""
     label = _LABELS.get(codec)
     if label is not None:
         return label
@@ -118,7 +118,8 @@ def encoding_label(codec: str) -> str:
 
 
 def _window(data: bytes) -> bytes:
-    """The part that is judged: from a little before the first byte beyond ASCII on, whole lines where there are any."""
+    """Return the part that is judged: from a little before the first byte beyond ASCII on, whole lines where there are
+    any."""
     first = _first_high(data)
     start = data.rfind(b"\n", max(0, first - 4096), first) + 1
     part = data[start : start + _DETECTED_BYTES]
@@ -156,7 +157,7 @@ def _variants(codec: str) -> tuple[str, ...]:
 
 
 def _fits(part: bytes, codec: str) -> bool:
-    """Whether it decodes to text: a character that the end of the part cuts in two does not count."""
+    """Return whether it decodes to text: a character that the end of the part cuts in two does not count."""
     try:
         text = codecs.getincrementaldecoder(codec)("strict").decode(part, final=False)
     except (UnicodeDecodeError, LookupError):

@@ -23,6 +23,7 @@ class IntakeLimits(msgspec.Struct, frozen=True, kw_only=True):
     max_pdf_bytes: int = 33_554_432
     max_office_bytes: int = 67_108_864
     max_audio_bytes: int = 26_214_400
+    max_video_bytes: int = 209_715_200
     max_pixels: int = 64_000_000
     max_frames: int = 5_000
     max_expanded_bytes: int = 268_435_456

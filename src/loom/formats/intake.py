@@ -15,6 +15,7 @@ from loom.content.blocks import (
     DocumentBlock,
     ImageBlock,
     TextBlock,
+    VideoBlock,
     clean_text,
     page_label,
     page_range,
@@ -74,13 +75,16 @@ def accept(
             block = DocumentBlock(media, pages=pages)
         case "audio":
             block = AudioBlock(media)
+        case "video":
+            block = VideoBlock(media)
         case "unsupported":
             raise Unsupported(f"{media.label} is of a kind that Loom cannot show to a model", name=media.name)
     return Accepted(block=block, data=kept, notices=notices, renditions=inspection.renditions)
 
 
 def _unlock(data: bytes, name: str, limits: IntakeLimits, password: str) -> tuple[bytes, tuple[str, ...]]:
-    """The bytes without a password, and what to say about it. Raises `Encrypted` where it is not the right one."""
+    """Return the bytes without a password, and what to say about it. Raises `Encrypted` where it is not
+    the right one."""
     if not password or len(data) > limits.max_pdf_bytes or sniff(data, name).category != "pdf":
         return data, ()
     from loom.formats.pdf.unlock import unlock_pdf
@@ -92,7 +96,7 @@ def _unlock(data: bytes, name: str, limits: IntakeLimits, password: str) -> tupl
 
 
 def _pages(inspection: Inspection, asked: str) -> tuple[str, tuple[str, ...]]:
-    """Those of the pages asked for that there are, and what there is to say about the others."""
+    """Return those of the pages asked for that there are, and what there is to say about the others."""
     first, last = page_range(asked)
     media = inspection.media
     name = media.name or "The file"
@@ -133,7 +137,7 @@ def _inspect(data: bytes, name: str, limits: IntakeLimits, recipes: tuple[Fit | 
     copy = render(data, large.media, Fit(max_encoded_bytes=limits.max_image_bytes), roomy)
     fitted = inspect(copy.data, large.media.name, limits, recipes)
     said = (
-        f"{large.media.name or 'the picture'} has {size_label(len(data))}, over the limit of "
+        f"{large.media.name or 'the image'} has {size_label(len(data))}, over the limit of "
         f"{size_label(limits.max_image_bytes)}: a copy of {size_label(len(copy.data))}, "
         f"{copy.width}×{copy.height}, is used"
     )
@@ -154,12 +158,13 @@ def _paged(data: bytes, found: Inspection, limits: IntakeLimits) -> tuple[Inspec
         document = inspect_pdf(copy, name, limits)
     except MediaError as error:
         return msgspec.structs.replace(found, notices=(*found.notices, error.message.rstrip("."))), data
-    said = f"{name or 'The picture'} has {found.media.frames} pages: it is kept as a PDF of them"
+    said = f"{name or 'The image'} has {found.media.frames} pages: it is kept as a PDF of them"
     return msgspec.structs.replace(document, notices=(said, *document.notices)), copy
 
 
 def _rebuilt(data: bytes, name: str, limits: IntakeLimits) -> tuple[Inspection, bytes] | None:
-    """A PDF that had to be written anew, if there is more in it than blank pages: those would hide what was lost."""
+    """Return a PDF that had to be written anew, if there is more in it than blank pages: those would hide what was
+    lost."""
     if sniff(data, name).category != "pdf":
         return None
     from loom.formats.pdf.repair import repair_pdf

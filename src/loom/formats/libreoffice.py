@@ -68,17 +68,17 @@ _SETTINGS: Final = (
 
 
 def is_available() -> bool:
-    """Whether LibreOffice is installed."""
+    """Return whether LibreOffice is installed."""
     return _soffice() is not None
 
 
 def to_pdf(data: bytes, media_type: str, limits: IntakeLimits) -> bytes:
-    """An office file as a PDF, page by page as it would be printed."""
+    """Return an office file as a PDF, page by page as it would be printed."""
     return _convert(data, media_type, "pdf", limits)
 
 
 def to_office(data: bytes, media_type: str, target: str, limits: IntakeLimits) -> bytes:
-    """An office file as another (`target` is a media type, for instance `MODERN[media_type]`)."""
+    """Return an office file as another (`target` is a media type, for instance `MODERN[media_type]`)."""
     if target not in _SOURCES:
         raise Unsupported(f"Office files are not converted to {target}.")
     return _convert(data, media_type, _SOURCES[target].suffix, limits)
@@ -136,7 +136,8 @@ def _soffice() -> str | None:
 
 
 def _without_network() -> list[str]:
-    """The command before the command that leaves it no network, or nothing where the system does not permit that."""
+    """Return the command before the command that leaves it no network, or nothing where the system does not permit
+    that."""
     unshare = shutil.which("unshare")
     return _sandbox_command(unshare) if unshare else []
 

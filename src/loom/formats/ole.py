@@ -60,7 +60,7 @@ class OleFile:
         self._mini_table = struct.unpack(f"<{len(raw) // 4}I", raw[: len(raw) // 4 * 4])
 
     def read(self, *path: str) -> bytes:
-        """The bytes of a stream. Names are compared without regard to case."""
+        """Return the bytes of a stream. Names are compared without regard to case."""
         wanted = tuple(name.lower() for name in path)
         entry = self.entries.get(wanted)
         if entry is None or not entry.is_stream:
@@ -73,7 +73,7 @@ class OleFile:
         return tuple(name.lower() for name in path) in self.entries
 
     def children(self, *path: str) -> list[OleEntry]:
-        """What lies directly in a storage (the root without arguments)."""
+        """Return what lies directly in a storage (the root without arguments)."""
         above = tuple(name.lower() for name in path)
         return [entry for entry in self.entries.values() if entry.path[:-1] == above]
 

@@ -192,7 +192,7 @@ class _Reader(HTMLParser):
         return "  " * min(len(lists) - 1, 8) + mark
 
     def _full(self, address: str) -> str:
-        """An absolute http(s) address; nothing where it is a script, an anchor or data."""
+        """Return an absolute http(s) address; nothing where it is a script, an anchor or data."""
         try:
             full = urljoin(self._url, address.strip())
         except ValueError:

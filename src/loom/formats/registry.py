@@ -19,6 +19,7 @@ _BY_CATEGORY: Final = {
     "text": "loom.formats.builtin:TEXT",
     "image": "loom.formats.builtin:IMAGE",
     "audio": "loom.formats.builtin:AUDIO",
+    "video": "loom.formats.video:VIDEO",
     "pdf": "loom.formats.builtin:PDF",
     "office": "loom.formats.builtin:OFFICE",
 }
@@ -42,6 +43,7 @@ _BY_TYPE: Final[dict[str, str]] = {
     "application/vnd.sqlite3": f"{_DOCUMENTS}:SQLITE",
     "application/vnd.apache.parquet": f"{_DOCUMENTS}:PARQUET",
     "application/vnd.ms-visio.drawing": f"{_DOCUMENTS}:VISIO",
+    "application/vnd.apple.iwork": f"{_DOCUMENTS}:IWORK",
     "application/vnd.jgraph.mxfile": f"{_DOCUMENTS}:DRAWIO",
 }
 _log = logging.getLogger("loom.formats")
@@ -63,7 +65,7 @@ class _Installed(msgspec.Struct, frozen=True):
 
 
 def format_of(media_type: str) -> Format | None:
-    """The format that reads this media type; None where there is none."""
+    """Return the format that reads this media type; None where there is none."""
     where = _BY_TYPE.get(media_type)
     if where is None and (kind := KINDS.get(media_type)) is not None:
         where = _BY_CATEGORY.get(kind.category)
@@ -76,7 +78,7 @@ def format_of(media_type: str) -> Format | None:
 
 
 def detect(data: bytes, name: str) -> str | None:
-    """The media type that an installed format recognises; None where none does."""
+    """Return the media type that an installed format recognises; None where none does."""
     for found in _installed().formats:
         media_type = found.detect(data, name)
         if media_type is not None:
@@ -85,7 +87,7 @@ def detect(data: bytes, name: str) -> str | None:
 
 
 def installed_kinds() -> Mapping[str, FileKind]:
-    """The media types that installed packages add."""
+    """Return the media types that installed packages add."""
     return _installed().kinds
 
 

@@ -31,7 +31,7 @@ _LINES_CHARS: Final = 65_536
 
 
 def encoding_of(data: bytes) -> str | None:
-    """The codec of a text, judged by its first 8 KB; None when it is not text."""
+    """Return the codec of a text, judged by its first 8 KB; None when it is not text."""
     head = data[:WINDOW_BYTES]
     whole = len(head) == len(data)
     for mark, codec in _MARKS:
@@ -136,7 +136,7 @@ def _decode_other(data: bytes, codec: str, shown: str) -> tuple[str, str, tuple[
 
 
 def lines_of(text: str) -> Iterator[str]:
-    """The lines of a text without their ends, a few at a time: all of them would take many times its memory.
+    """Yield the lines of a text without their ends, a few at a time: all of them would take many times its memory.
 
     They are cut where editors and other tools cut, so that numbers agree: at line feeds and carriage returns, not at
     form feeds and the like as `splitlines` does.
@@ -155,6 +155,6 @@ def lines_of(text: str) -> Iterator[str]:
 
 
 def line_count(text: str) -> int:
-    """How many `lines_of` gives."""
+    """Return how many `lines_of` gives."""
     ends = text.count("\n") + text.count("\r") - text.count("\r\n")
     return ends if not text or text.endswith(("\n", "\r")) else ends + 1

@@ -16,7 +16,7 @@ from __future__ import annotations
 from loom.content.nested_media import StoreLegacyMedia
 from loom.importers.conversation import UpgradedConversation, upgrade
 from loom.importers.reader import FetchLegacyMedia
-from loom.importers.tree import LegacyNode, LegacyTree, upgrade_tree
+from loom.importers.tree import LegacyNode, LegacyTree, seconds_of, upgrade_tree
 
 __all__ = [
     "FetchLegacyMedia",
@@ -24,6 +24,7 @@ __all__ = [
     "LegacyTree",
     "StoreLegacyMedia",
     "UpgradedConversation",
+    "seconds_of",
     "upgrade",
     "upgrade_tree",
 ]

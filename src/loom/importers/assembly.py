@@ -36,8 +36,10 @@ class Assembly:
         self._last: MessageDraft | None = None
         self._where = ""
 
-    def add(self, draft: MessageDraft, parts: Iterable[MessageRun] = ()) -> None:
-        """`parts` are the runs of the draft, where they are known."""
+    def add(self, draft: MessageDraft, parts: Iterable[MessageRun] = ()) -> range:
+        """Add a draft and return the positions of the messages that it is part of. `parts` are the runs of the draft,
+        where they are known."""
+        first: int | None = None
         for role, blocks in parts or runs(draft):
             is_joined = role == self._role and (role == "tool" or (role == "assistant" and self._continues(draft)))
             if not is_joined:
@@ -45,7 +47,10 @@ class Assembly:
                 self._where = self._reading.where
             self._role = role
             self._blocks.extend(blocks)
+            first = len(self._messages) if first is None else first
         self._last = draft
+        end = len(self._messages) + 1
+        return range(end if first is None else first, end)
 
     def finish(self) -> tuple[Message, ...]:
         self._close()
@@ -95,7 +100,7 @@ class Assembly:
         return blocks
 
     def _results(self, found: list[FoundBlock]) -> list[ToolResult | UnknownBlock]:
-        """One result for each call; what else was stored for it follows in the same result."""
+        """Return one result for each call; what else was stored for it follows in the same result."""
         ids = self._call_ids(found)
         groups: dict[str | int, list[FoundBlock]] = {}
         for at, block in enumerate(found):
@@ -108,7 +113,7 @@ class Assembly:
         ]
 
     def _call_ids(self, found: list[FoundBlock]) -> dict[int, str]:
-        """Whose result is whose: by id first, then by name and order for those that name no call."""
+        """Return whose result is whose: by id first, then by name and order for those that name no call."""
         results = {at: block for at, block in enumerate(found) if isinstance(block, FoundResult)}
         ids = {at: self._answer(result, by_id=True) or result.call_id for at, result in results.items()}
         for at, result in results.items():
@@ -117,7 +122,7 @@ class Assembly:
         return ids
 
     def _answer(self, result: FoundResult, *, by_id: bool) -> str:
-        """The open call that a result answers; it is not open any more."""
+        """Return the open call that a result answers; it is not open any more."""
         for at, call in enumerate(self.open_calls):
             if call.said == result.call_id if by_id else result.name in ("", call.name):
                 del self.open_calls[at]
@@ -138,7 +143,7 @@ class Assembly:
 
 
 def runs(draft: MessageDraft) -> Iterator[MessageRun]:
-    """A draft cut into what each role may hold. Results come first, except in the words of an assistant."""
+    """Yield a draft cut into what each role may hold. Results come first, except in the words of an assistant."""
     if draft.role == "assistant":
         yield from _in_order(draft.blocks)
         return
@@ -179,7 +184,7 @@ def _same_call(known: ToolCall | None, call: ToolCall) -> bool:
 
 
 def _free(call_id: str, taken: dict[str, ToolCall], numbers: dict[str, int]) -> str:
-    """The id itself, else with the next number behind it; `numbers` remembers how far each id has come."""
+    """Return the id itself, else with the next number behind it; `numbers` remembers how far each id has come."""
     free = call_id
     while free in taken:
         numbers[call_id] = numbers.get(call_id, 1) + 1

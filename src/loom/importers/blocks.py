@@ -18,6 +18,7 @@ from loom.content.blocks import (
     ToolCall,
     ToolResult,
     UnknownBlock,
+    VideoBlock,
 )
 from loom.content.codec import VERSION, decode_message
 from loom.content.encoded import may_hold_bytes
@@ -103,13 +104,14 @@ def as_content(found: Iterable[FoundBlock], reading: LegacyReader) -> list[Conte
 def result_of(
     call_id: str, name: str, content: Any, reading: LegacyReader, *, is_error: bool, more: Sequence[ContentBlock] = ()
 ) -> FoundResult:
-    """A tool result from whatever stands for its content, and what was stored beside it."""
+    """Return a tool result from whatever stands for its content, and what was stored beside it."""
     blocks, failed = _result_blocks(content, reading)
     return FoundResult(call_id, (*blocks, *more) or (TextBlock(NO_OUTPUT),), name, is_error or failed)
 
 
 def are_encoded_blocks(blocks: Any) -> bool:
-    """Whether these have the outline of blocks that our codec wrote: objects that name their type, in results too."""
+    """Return whether these have the outline of blocks that our codec wrote: objects that name their type, in results
+    too."""
     return isinstance(blocks, list) and all(
         isinstance(get_object(block).get("type"), str)
         and (get_object(block)["type"] != "tool_result" or are_encoded_blocks(get_object(block).get("blocks")))
@@ -124,7 +126,7 @@ def found_block(block: Block) -> FoundBlock:
 
 
 def is_known_type(kind: Any) -> bool:
-    """Whether a `type` names a block of some known shape."""
+    """Return whether a `type` names a block of some known shape."""
     return isinstance(kind, str) and kind in _BY_TYPE
 
 
@@ -147,7 +149,7 @@ def _text(text: str) -> list[Any]:
 
 
 def _own(block: dict[str, Any]) -> FoundBlock | None:
-    """A block in today's shape within an older message."""
+    """Return a block in today's shape within an older message."""
     kind = block.get("type")
     fields = _OWN_FIELDS.get(kind) if isinstance(kind, str) else None
     if fields is None or not fields.issuperset(block) or not _differs(block) or not are_encoded_blocks([block]):
@@ -186,7 +188,7 @@ def _read_text(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]
 
 
 def _media(kind: str, *inner_keys: str) -> BlockReader:
-    """Media whose facts may stand in an object of their own (`image_url`, `inlineData`, …)."""
+    """Return media whose facts may stand in an object of their own (`image_url`, `inlineData`, …)."""
 
     def read(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
         facts = block
@@ -276,7 +278,7 @@ def _unknown(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
 
 
 def _result_blocks(content: Any, reading: LegacyReader) -> tuple[list[ContentBlock], bool]:
-    """Blocks of a tool result and whether they tell of a failure."""
+    """Return blocks of a tool result and whether they tell of a failure."""
     blocks: list[ContentBlock] = []
     failed = False
     for item in get_list(content):
@@ -294,7 +296,7 @@ def _result_blocks(content: Any, reading: LegacyReader) -> tuple[list[ContentBlo
 
 
 def _plain_text(block: dict[str, Any]) -> str:
-    """The text of a block that is nothing but text."""
+    """Return the text of a block that is nothing but text."""
     if block.get("type", "text") in _TEXT_TYPES and not (set(block) - {"type", "text"}):
         return get_text(block.get("text"))
     return ""
@@ -309,7 +311,7 @@ def _beside(block: dict[str, Any], reading: LegacyReader) -> list[ContentBlock]:
 
 
 def _is_block(item: dict[str, Any]) -> bool:
-    """Whether a dict in a result is a block and not a tool's own JSON."""
+    """Return whether a dict in a result is a block and not a tool's own JSON."""
     if "type" in item:
         return is_known_type(item["type"])
     return any("source" in get_object(item.get(key)) for key in ("image", "document", "audio", "video")) or any(
@@ -319,7 +321,8 @@ def _is_block(item: dict[str, Any]) -> bool:
 
 
 def _result_text(text: str, reading: LegacyReader) -> tuple[list[ContentBlock], bool]:
-    """A tool's words. Where they are JSON, what is known of its shape is used; else they stay exactly as they are."""
+    """Return a tool's words. Where they are JSON, what is known of its shape is used; else they stay exactly as they
+    are."""
     if (lifted := store_data_url(text, reading.lift, reading.note)) is not None:
         return [lifted], False
     is_worth_parsing = may_hold_bytes(text) or '"success"' in text or '"content_blocks"' in text
@@ -332,7 +335,7 @@ def _result_text(text: str, reading: LegacyReader) -> tuple[list[ContentBlock], 
 
 
 def _result_value(value: Any, reading: LegacyReader) -> tuple[list[ContentBlock], bool]:
-    """What a tool answered as JSON: Loom's old result object, or any other with its pictures taken out."""
+    """Return what a tool answered as JSON: Loom's old result object, or any other with its pictures taken out."""
     if value is None or value == {}:
         return [], False
     if isinstance(value, str):
@@ -362,6 +365,7 @@ _OWN_FIELDS: Final = {
     "image": frozenset({"type", *ImageBlock.__struct_fields__}),
     "document": frozenset({"type", *DocumentBlock.__struct_fields__}),
     "audio": frozenset({"type", *AudioBlock.__struct_fields__}),
+    "video": frozenset({"type", *VideoBlock.__struct_fields__}),
     "thinking": frozenset({"type", *ThinkingBlock.__struct_fields__}),
     "tool_call": frozenset({"type", *ToolCall.__struct_fields__}),
     "tool_result": frozenset({"type", *ToolResult.__struct_fields__}),

@@ -13,15 +13,21 @@ _ARGUMENTS = ("arguments", "input", "args", "parameters")
 
 
 def read_call(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
-    """A chat `tool_calls` entry, `tool_use`, `toolUse`, `function_call`, `functionCall`, or our own of an older day."""
+    """A chat `tool_calls` entry, `tool_use`, `toolUse`, `function_call`, `functionCall`, or our own of an older day.
+
+    The text of a freeform tool is its one argument, `input`; a namespace is part of the name.
+    """
     inner = next((found for key in ("function", "custom") if (found := get_object(block.get(key)))), block)
     value = next((inner[key] for key in _ARGUMENTS if inner.get(key) is not None), None)
-    arguments, raw = read_arguments(value)
+    is_freeform = isinstance(value, str) and (block.get("type") == "custom_tool_call" or "custom" in block)
+    arguments, raw = ({"input": value}, None) if is_freeform else read_arguments(value)
+    namespace = get_text(block.get("namespace"))
+    name = first_text(inner, "name") or first_text(block, "name") or "unknown"
     call_id = first_ident(block, "call_id", "toolUseId", "id") or reading.mint("call")
     return [
         ToolCall(
             id=call_id,
-            name=first_text(inner, "name") or first_text(block, "name") or "unknown",
+            name=f"{namespace}__{name}" if namespace else name,
             arguments=arguments,
             raw_arguments=raw,
             opaque=_opaque(block, reading),
@@ -30,7 +36,7 @@ def read_call(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
 
 
 def read_arguments(value: Any) -> tuple[dict[str, Any], str | None]:
-    """Parsed arguments, or none and the raw text."""
+    """Return parsed arguments, or none and the raw text."""
     if isinstance(value, dict):
         return sanitize_json(value), None
     if value is None or (isinstance(value, str) and not value.strip()):
@@ -48,7 +54,7 @@ def read_arguments(value: Any) -> tuple[dict[str, Any], str | None]:
 
 
 def _opaque(block: dict[str, Any], reading: LegacyReader) -> Any:
-    """What came with a call and is owed back: Gemini's signature through a chat route, OpenAI's item id."""
+    """Return what came with a call and is owed back: Gemini's signature through a chat route, OpenAI's item id."""
     google = get_object(get_object(block.get("extra_content")).get("google"))
     if signature := get_text(google.get("thought_signature")):
         return reading.opaque("gemini", {"thoughtSignature": signature})

@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from loom.content.archive import conversation_of, decode_archive, is_archive
 from loom.content.codec import Conversation, decode_conversation
 from loom.content.json_values import (
     MAX_INPUT_DEPTH,
@@ -17,11 +18,14 @@ from loom.content.json_values import (
     sanitize_json,
 )
 from loom.content.messages import Message
+from loom.content.wire_forms import WireForm
 from loom.errors import ContentError
 from loom.importers.assembly import Assembly
 from loom.importers.blocks import are_encoded_blocks
+from loom.importers.forms import BodyProtocol, ItemSpan, collect_forms, head_item
 from loom.importers.messages import MessageDraft, as_text, as_user, is_message, read_message
 from loom.importers.reader import FetchLegacyMedia, LegacyReader, StoreLegacyMedia
+from loom.importers.request_body import detect_protocol
 
 _SYSTEM: Final = ("system", "instructions", "systemInstruction", "system_instruction")
 _MESSAGES: Final = ("messages", "input", "contents")
@@ -33,13 +37,20 @@ class UpgradedConversation(msgspec.Struct, frozen=True, kw_only=True):
     system: str = ""
     messages: tuple[Message, ...] = ()
     notices: tuple[str, ...] = ()
+    forms: dict[int, WireForm] = {}
+    """Messages as they came, by the position of the first message of each form."""
+    head: tuple[Any, ...] = ()
+    """The items before the first message, as they came: system prompts that stand among the messages."""
 
 
-def upgrade(data: Any, *, lift: StoreLegacyMedia, fetch: FetchLegacyMedia) -> UpgradedConversation:
+def upgrade(
+    data: Any, *, lift: StoreLegacyMedia, fetch: FetchLegacyMedia, protocol: BodyProtocol | None = None
+) -> UpgradedConversation:
     """Read a conversation of any known shape into today's values.
 
     `data` is JSON as Python parses it and is not changed. `lift` and `fetch` are plain functions, called in the order
     of the text: a caller whose store is asynchronous runs the whole of `upgrade` in a thread and lets them wait there.
+    `protocol` is the one in which a request body is written; None finds out.
 
     Raises ContentError where this is no conversation, and Newer where it was written by a newer Loom.
     """
@@ -50,7 +61,10 @@ def upgrade(data: Any, *, lift: StoreLegacyMedia, fetch: FetchLegacyMedia) -> Up
     reading = LegacyReader(lift=lift, fetch=fetch, model=first_text(facts, "model", "modelId"))
     items = _items(data)
     prompts = [text for key in _SYSTEM if (text := _system_text(facts.get(key), reading))] if _is_body(facts) else []
+    known = protocol or _find_protocol(facts, items)
     assembly = Assembly(reading)
+    spans: list[ItemSpan] = []
+    head: list[Any] = []
     is_leading = True
     for at, item in enumerate(items, 1):
         reading.begin(f"message {at}", at)
@@ -59,11 +73,20 @@ def upgrade(data: Any, *, lift: StoreLegacyMedia, fetch: FetchLegacyMedia) -> Up
             reading.note("it says nothing and is left out")
         elif draft.role == "system" and is_leading:
             prompts.append(as_text(draft, reading))
+            head.append(head_item(get_object(item), prompts[-1], known) if known else item)
         else:
             is_leading = False
-            assembly.add(demote_system(draft, reading))
+            covered = assembly.add(demote_system(draft, reading))
+            if isinstance(item, dict) and covered:
+                spans.append(ItemSpan(get_object(item), covered))
     messages = assembly.finish()
-    return UpgradedConversation(system="\n\n".join(prompts), messages=messages, notices=reading.notices)
+    return UpgradedConversation(
+        system="\n\n".join(prompts),
+        messages=messages,
+        notices=reading.notices,
+        forms=collect_forms(spans, messages, reading.encoded, known) if known else {},
+        head=tuple(head),
+    )
 
 
 def demote_system(draft: MessageDraft, reading: LegacyReader) -> MessageDraft:
@@ -75,10 +98,12 @@ def demote_system(draft: MessageDraft, reading: LegacyReader) -> MessageDraft:
 
 
 def _own(data: Any) -> Conversation | None:
-    """What `loom export` wrote; a damaged one is read like any other shape."""
+    """Return what `loom export` wrote; a damaged one is read like any other shape."""
     facts = get_object(data)
     if facts.get("loom") != "conversation":
         return None
+    if is_archive(facts):
+        return conversation_of(decode_archive(json_text(facts).encode()).archive)
     messages = get_list(facts.get("messages"))
     is_whole = all(are_encoded_blocks(get_object(message).get("blocks")) for message in messages)
     try:
@@ -92,8 +117,17 @@ def _is_body(facts: dict[str, Any]) -> bool:
     return any(key in facts for key in _MESSAGES) and not get_text(facts.get("role"))
 
 
+def _find_protocol(facts: dict[str, Any], items: list[Any]) -> BodyProtocol | None:
+    """Return the protocol of a request body, or of messages alone if their blocks tell it. Messages in the style of
+    Chat Completions do not: many servers and programs write them, each with fields of its own."""
+    if _is_body(facts):
+        return detect_protocol(facts)
+    found = detect_protocol({"messages": items})
+    return None if found == "openai_chat" else found
+
+
 def _items(data: Any) -> list[Any]:
-    """The messages of a list, a request body, or a single message."""
+    """Return the messages of a list, a request body, or a single message."""
     facts = get_object(data)
     items: Any = data
     if _is_body(facts):

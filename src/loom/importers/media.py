@@ -18,10 +18,12 @@ from loom.content.blocks import (
     DocumentBlock,
     ImageBlock,
     TextBlock,
+    is_media_block,
     page_range,
 )
 from loom.content.encoded import data_url, from_base64, looks_encoded
 from loom.content.json_values import first_ident, first_text, get_object, get_text
+from loom.content.media import digest_of
 from loom.content.nested_media import lift_bytes
 from loom.errors import ContentError
 from loom.importers.reader import LegacyReader
@@ -53,7 +55,8 @@ class LegacyMediaFacts(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def read_media(kind: str, block: dict[str, Any], reading: LegacyReader) -> list[ContentBlock]:
-    """The block for the bytes that a dict holds or points at (`source` may be nested); empty where there are none."""
+    """Return the block for the bytes that a dict holds or points at (`source` may be nested); empty where there are
+    none."""
     source = get_object(block.get("source"))
     facts = {**block, **source, **get_object(source.get("s3Location"))}
     about = _about(kind, facts)
@@ -66,7 +69,7 @@ def read_media(kind: str, block: dict[str, Any], reading: LegacyReader) -> list[
     for text in inline:
         data, told = _decode(text, about)
         if data:
-            return _store_bytes(data, told, reading)
+            return _keep_source(text, data, _store_bytes(data, told, reading), reading)
     if path and (data := reading.fetch(path)) is not None:
         return _store_bytes(data, about, reading)
     if inline:
@@ -79,6 +82,14 @@ def read_media(kind: str, block: dict[str, Any], reading: LegacyReader) -> list[
         reading.note(f"{kind} {file_id} is held by a provider and was not copied")
         return _stand_in(about, f"[{kind}: file {file_id}, held by a provider]")
     return _store_bytes(b"", about, reading) if any(facts.get(key) == "" for key in _INLINE) else []
+
+
+def _keep_source(text: str, data: bytes, found: list[ContentBlock], reading: LegacyReader) -> list[ContentBlock]:
+    """Remember which text held a medium, so that the message can be written again as it came."""
+    block = found[0] if found else None
+    if is_media_block(block) and block.media.digest == digest_of(data):
+        reading.encoded[text] = block.media
+    return found
 
 
 def _about(kind: str, facts: dict[str, Any]) -> LegacyMediaFacts:
@@ -116,7 +127,7 @@ def _is_data_url(text: str) -> bool:
 
 
 def _decode(text: str, about: LegacyMediaFacts) -> tuple[bytes | None, LegacyMediaFacts]:
-    """The bytes of base64 or of a `data:` URL, and what is known of them then."""
+    """Return the bytes of base64 or of a `data:` URL, and what is known of them then."""
     if not _is_data_url(text):
         return from_base64(text), about
     url = data_url(text)

@@ -40,7 +40,7 @@ class MessageDraft(msgspec.Struct, frozen=True):
 
 
 def is_message(item: Any) -> bool:
-    """Whether something can be read as a message at all."""
+    """Return whether something can be read as a message at all."""
     facts = _unwrap(get_object(item))
     if get_text(facts.get("role")) or isinstance(facts.get("parts"), list):
         return True
@@ -48,7 +48,7 @@ def is_message(item: Any) -> bool:
 
 
 def read_message(item: Any, reading: LegacyReader) -> MessageDraft:
-    """The draft of one message or item. It may hold nothing."""
+    """Return the draft of one message or item. It may hold nothing."""
     facts = get_object(item)
     if not facts:
         text = get_text(item) or ("" if item in (None, {}, []) else json_text(item))
@@ -65,7 +65,7 @@ def read_message(item: Any, reading: LegacyReader) -> MessageDraft:
 
 
 def _unwrap(facts: dict[str, Any]) -> dict[str, Any]:
-    """The message itself, where a record of something else holds it."""
+    """Return the message itself, where a record of something else holds it."""
     inner = get_object(facts.get("message"))
     return inner if not get_text(facts.get("role")) and {"role", "content", "parts", "blocks"} & set(inner) else facts
 
@@ -79,7 +79,7 @@ def as_text(draft: MessageDraft, reading: LegacyReader) -> str:
 
 
 def as_user(draft: MessageDraft, label: str, reading: LegacyReader) -> MessageDraft:
-    """Words of another role in the middle of a conversation, as words of the user that say whose they are."""
+    """Return words of another role in the middle of a conversation, as words of the user that say whose they are."""
     models = [block for block in draft.blocks if isinstance(block, _NOT_WORDS)]
     said = as_content((block for block in draft.blocks if not isinstance(block, _NOT_WORDS)), reading)
     head = said[0] if said else None
@@ -91,7 +91,7 @@ def as_user(draft: MessageDraft, label: str, reading: LegacyReader) -> MessageDr
 
 
 def _own_message(facts: dict[str, Any]) -> MessageDraft | None:
-    """A message as our codec writes it. One of a newer version is refused by the codec, never guessed at."""
+    """Return a message as our codec writes it. One of a newer version is refused by the codec, never guessed at."""
     if not isinstance(facts.get("v"), int) or "blocks" not in facts:
         return None
     blocks: Any = facts["blocks"] if are_encoded_blocks(facts["blocks"]) else []
@@ -103,7 +103,7 @@ def _own_message(facts: dict[str, Any]) -> MessageDraft | None:
 
 
 def _item(facts: dict[str, Any], reading: LegacyReader) -> MessageDraft | None:
-    """An item of OpenAI Responses, or a block that stands among the messages."""
+    """Return an item of OpenAI Responses, or a block that stands among the messages."""
     kind = facts.get("type")
     if facts.get("role") is not None or not isinstance(kind, str) or kind == "message":
         return None
@@ -146,7 +146,8 @@ def _blocks(facts: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
 
 
 def _content(facts: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
-    """What stands under the names that messages use for content. `annotations` of a chat message cover its text."""
+    """Return what stands under the names that messages use for content. `annotations` of a chat message
+    cover its text."""
     found: list[FoundBlock] = []
     for key in ("content", "parts", "blocks", "content_blocks", "text"):
         fresh = read_blocks(facts.get(key), reading)
@@ -161,7 +162,7 @@ def _content(facts: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
 
 
 def _audio(audio: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
-    """What an audio model said: sound while it was stored, else its transcript."""
+    """Return what an audio model said: sound while it was stored, else its transcript."""
     found = read_media("audio", audio, reading)
     return [*found] or _text(get_text(audio.get("transcript")) or f"[audio: {first_ident(audio, 'id') or 'expired'}]")
 

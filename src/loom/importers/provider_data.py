@@ -31,7 +31,7 @@ def read_redacted(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlo
 
 
 def read_reasoning(block: dict[str, Any], reading: LegacyReader) -> list[FoundBlock]:
-    """An OpenAI reasoning item: its summary and text for people, the encrypted rest for its maker."""
+    """Return an OpenAI reasoning item: its summary and text for people, the encrypted rest for its maker."""
     said = [block.get("text"), *get_list(block.get("summary")), *get_list(block.get("content"))]
     texts = (get_text(item) or first_text(get_object(item), "text") for item in said)
     owed = {key: block[key] for key in ("id", "summary", "encrypted_content") if block.get(key) is not None}
@@ -90,7 +90,7 @@ def _citation(raw: dict[str, Any], provider: str, reading: LegacyReader) -> Cita
 
 
 def _location(raw: dict[str, Any]) -> dict[str, Any]:
-    """Where in the source: pages become inclusive, everything else keeps its exclusive end."""
+    """Return where in the source: pages become inclusive, everything else keeps its exclusive end."""
     match raw.get("type"):
         case "page_location":
             locator, first, last = "page", get_int(raw.get("start_page_number")), get_int(raw.get("end_page_number"))

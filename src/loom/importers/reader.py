@@ -9,6 +9,7 @@ import msgspec
 
 from loom.content.blocks import ContentBlock, Opaque, ThinkingBlock, ToolCall
 from loom.content.json_values import sanitize_json
+from loom.content.media import Media
 from loom.content.nested_media import StoreLegacyMedia
 
 FetchLegacyMedia: TypeAlias = Callable[[str], bytes | None]
@@ -38,6 +39,8 @@ class LegacyReader:
         self.where = ""
         self.serial = 0
         self.depth = 0
+        self.encoded: dict[str, Media] = {}
+        """Media by the text that held them, where the stored bytes are exactly those."""
         self._minted = 0
         self._notices: dict[str, None] = {}
 

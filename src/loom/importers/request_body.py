@@ -1,26 +1,33 @@
 """The request body of a foreign protocol, besides its conversation: model, tools, and how the answer is wanted.
 
-Three protocols differ by their fields: Anthropic Messages (`messages`, with `max_tokens` and `system`), OpenAI
-Chat Completions (`messages`) and OpenAI Responses (`input`). What is not understood is kept in `extra`, for the
-protocol's own provider, and named in `notices` for the others.
+Four protocols differ by their fields: Anthropic Messages (`messages`, with `max_tokens` and `system`), OpenAI Chat
+Completions (`messages`), OpenAI Responses (`input`) and Gemini (`contents`). What is not understood is kept in `extra`,
+for the protocol's own provider, and named in `notices` for the others.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, Literal, TypeAlias
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final, Literal
 
 import msgspec
 
 from loom.content.json_values import first_text, get_list, get_object, get_text
+from loom.content.wire_forms import BodyForm
+from loom.importers.forms import OWNERS, BodyProtocol
 from loom.models import THINKING_LEVELS, ThinkingLevel
 from loom.prompt import ToolSpec
 from loom.sampling import OutputSchema, Sampling
 from loom.wire.answer import ForeignTool
 
-BodyProtocol: TypeAlias = Literal["anthropic", "openai_chat", "openai_responses"]
-
-_CONVERSATION: Final = frozenset(("messages", "input", "system", "instructions", "model", "stream", "stream_options"))
+_CONVERSATION: Final = frozenset(
+    (
+        *("messages", "input", "contents", "system", "instructions", "systemInstruction", "system_instruction"),
+        *("model", "stream", "stream_options"),
+    )
+)
+_UNFORMED: Final = frozenset(("messages", "input", "contents", "model", "stream"))
+"""What is not part of a body's form: the conversation has forms of its own, and the transport decides the rest."""
 _BUDGETS: Final[tuple[tuple[int, ThinkingLevel], ...]] = (
     (2_048, "low"),
     (8_192, "medium"),
@@ -51,19 +58,25 @@ class RequestBody(msgspec.Struct, frozen=True, kw_only=True):
     """Whether a stream of Chat Completions ends with a chunk of usage."""
     extra: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     """Fields that only the protocol's own provider understands."""
+    fields: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
+    """Everything but the conversation, the model and `stream`, as it came."""
     notices: tuple[str, ...] = ()
+
+    def form(self, head: Sequence[Any] = ()) -> BodyForm:
+        """Return the body as it came, for its own provider. `head` are the system prompts among the messages."""
+        return BodyForm(provider=OWNERS[self.protocol], wire=self.protocol, fields=dict(self.fields), head=tuple(head))
 
 
 def read_request_body(body: Mapping[str, Any], protocol: BodyProtocol | None = None) -> RequestBody:
     """Read a body of `protocol`; None finds out which. Never raises: what has the wrong type is left out and named."""
-    found = protocol or _detect(body)
+    found = protocol or detect_protocol(body)
     tools = _Tools(found)
     for definition in get_list(body.get("tools")):
         tools.add(get_object(definition))
     for definition in get_list(body.get("functions")) if found == "openai_chat" else ():
         tools.add({"type": "function", "function": definition})
     fields = _Fields(body)
-    read = {"anthropic": _anthropic, "openai_chat": _chat, "openai_responses": _responses}[found]
+    read = {"anthropic": _anthropic, "openai_chat": _chat, "openai_responses": _responses, "gemini": _gemini}[found]
     sampling = read(fields)
     fields.take("tools", "functions")
     extra = {name: value for name, value in body.items() if name not in fields.taken and name not in _CONVERSATION}
@@ -77,13 +90,17 @@ def read_request_body(body: Mapping[str, Any], protocol: BodyProtocol | None = N
         is_stream=body.get("stream") is True,
         includes_usage=get_object(body.get("stream_options")).get("include_usage") is True,
         extra=extra,
+        fields={name: value for name, value in body.items() if name not in _UNFORMED},
         notices=tuple(tools.notices),
     )
 
 
-def _detect(body: Mapping[str, Any]) -> BodyProtocol:
+def detect_protocol(body: Mapping[str, Any]) -> BodyProtocol:
+    """Return the protocol in which a request body is written."""
     if "input" in body and "messages" not in body:
         return "openai_responses"
+    if "contents" in body and "messages" not in body:
+        return "gemini"
     tools = [get_object(tool) for tool in get_list(body.get("tools"))]
     is_anthropic = (
         "system" in body
@@ -93,8 +110,12 @@ def _detect(body: Mapping[str, Any]) -> BodyProtocol:
         or isinstance(body.get("thinking"), dict)
         or any("input_schema" in tool for tool in tools)
         or any(_has_anthropic_block(get_object(message)) for message in get_list(body.get("messages")))
+        or (get_text(body.get("model")).startswith("claude") and not any(name in body for name in _CHAT_FIELDS))
     )
     return "anthropic" if is_anthropic else "openai_chat"
+
+
+_CHAT_FIELDS: Final = ("max_completion_tokens", "response_format", "stream_options", "reasoning_effort", "functions")
 
 
 def _has_anthropic_block(message: Mapping[str, Any]) -> bool:
@@ -120,6 +141,9 @@ class _Tools:
             else:
                 self.server.append(tool)
             return
+        if self._protocol == "gemini":
+            self._gemini(tool)
+            return
         match kind:
             case "function" if isinstance(tool.get("function"), dict):
                 function = get_object(tool["function"])
@@ -134,6 +158,17 @@ class _Tools:
                     self.add(get_object(member), get_text(tool.get("name")))
             case _:
                 self.server.append(tool)
+
+    def _gemini(self, tool: dict[str, Any]) -> None:
+        """An entry of Gemini's `tools` declares any number of functions, or switches on one of its own tools."""
+        for key, value in tool.items():
+            if key not in ("functionDeclarations", "function_declarations"):
+                self.server.append({key: value, "name": key})
+                continue
+            for declaration in map(get_object, get_list(value)):
+                schema = declaration.get("parametersJsonSchema")
+                parameters = schema if schema is not None else _json_schema(declaration.get("parameters"))
+                self._function(declaration, parameters, "")
 
     def _function(self, tool: dict[str, Any], parameters: Any, namespace: str) -> None:
         foreign = ForeignTool(name=get_text(tool.get("name")), namespace=namespace)
@@ -236,15 +271,22 @@ def _anthropic_level(thinking: dict[str, Any], effort: str) -> ThinkingLevel:
         case "disabled":
             return "off"
         case "enabled" if isinstance(thinking.get("budget_tokens"), int):
-            budget: int = thinking["budget_tokens"]
-            for most, level in _BUDGETS:
-                if budget <= most:
-                    return level
-            return "max"
+            return _budget_level(thinking["budget_tokens"])
         case "adaptive":
             return _level(effort) or "high"
         case _:
             return _level(effort)
+
+
+def _budget_level(budget: int) -> ThinkingLevel:
+    if budget == 0:
+        return "off"
+    if budget < 0:
+        return ""  # as much as the model likes
+    for most, level in _BUDGETS:
+        if budget <= most:
+            return level
+    return "max"
 
 
 def _chat(fields: _Fields) -> Sampling:
@@ -282,6 +324,46 @@ def _responses(fields: _Fields) -> Sampling:
         user=fields.text("safety_identifier", "user"),
         cache_key=fields.text("prompt_cache_key"),
     )
+
+
+def _gemini(fields: _Fields) -> Sampling:
+    generation = _Fields(fields.object("generationConfig"))
+    thinking = generation.object("thinkingConfig")
+    calling = get_object(fields.object("toolConfig").get("functionCallingConfig"))
+    mode = get_text(calling.get("mode")).lower()
+    allowed = [name for name in get_list(calling.get("allowedFunctionNames")) if isinstance(name, str)]
+    schema = generation.object("responseJsonSchema") or _json_schema(generation.object("responseSchema"))
+    budget = thinking.get("thinkingBudget")
+    level = _level(get_text(thinking.get("thinkingLevel")).lower())
+    return Sampling(
+        max_tokens=generation.count("maxOutputTokens"),
+        temperature=generation.number("temperature"),
+        top_p=generation.number("topP"),
+        seed=_seed(generation),
+        stop=generation.texts("stopSequences"),
+        thinking=_budget_level(budget) if isinstance(budget, int) and not level else level,
+        tool_choice="none" if mode == "none" else "any" if mode == "any" else "auto",
+        tool_name=allowed[0] if mode == "any" and len(allowed) == 1 else "",
+        output_schema=OutputSchema(schema=schema) if schema else None,
+        service_tier=fields.text("serviceTier"),
+    )
+
+
+def _json_schema(schema: Any) -> dict[str, Any]:
+    """Gemini's own schemas write types in capitals."""
+    return get_object(_lower_types(schema))
+
+
+def _lower_types(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_lower_types(item) for item in get_list(value)]
+    if not isinstance(value, dict):
+        return value
+    fields = get_object(value)
+    return {
+        key: item.lower() if key == "type" and isinstance(item, str) else _lower_types(item)
+        for key, item in fields.items()
+    }
 
 
 def _seed(fields: _Fields) -> int | None:

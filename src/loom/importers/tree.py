@@ -34,6 +34,8 @@ class LegacyNode(msgspec.Struct, frozen=True, kw_only=True):
     parent_id: str | None = None
     messages: tuple[Message, ...] = ()
     system: str = ""
+    created_at: float | None = None
+    model: str = ""
 
 
 class LegacyTree(msgspec.Struct, frozen=True, kw_only=True):
@@ -186,7 +188,7 @@ def _read(raw: _Raw, reading: LegacyReader) -> None:
 
 
 def _message_of(data: dict[str, Any]) -> Any:
-    """The message of a node, without what the node says about itself."""
+    """Return the message of a node, without what the node says about itself."""
     message = data.get("message")
     if isinstance(message, dict):
         return {"role": data.get("role"), **get_object(message)} if not is_message(message) else get_object(message)
@@ -195,7 +197,7 @@ def _message_of(data: dict[str, Any]) -> Any:
 
 
 def _is_nothing(raw: _Raw, reading: LegacyReader) -> bool:
-    """A leaf without words; a node that others hang on stays, as a place."""
+    """Return a leaf without words; a node that others hang on stays, as a place."""
     if raw.draft.blocks or raw.children or (raw.is_prompt and raw.system):
         return False
     reading.begin(f"node {raw.id[:80]!r}", raw.serial)
@@ -204,7 +206,7 @@ def _is_nothing(raw: _Raw, reading: LegacyReader) -> bool:
 
 
 def _upgrade_node(raw: _Raw, reading: LegacyReader) -> LegacyNode:
-    """The messages of a node, with the results of the nodes before it that belong to the same group."""
+    """Return the messages of a node, with the results of the nodes before it that belong to the same group."""
     chain = [raw]
     anchor = raw.parent
     while anchor is not None and anchor.is_results and chain[-1].leads_with_results:
@@ -216,14 +218,20 @@ def _upgrade_node(raw: _Raw, reading: LegacyReader) -> LegacyNode:
         messages = _assemble_messages(raw, chain, anchor.open_calls if anchor is not None else (), reading)
     if raw.is_results and all(link.is_named for link in chain):
         raw.told = messages[0]
+    written_at = _time(raw.data)
     return LegacyNode(
-        id=raw.id, parent_id=anchor.id if anchor is not None else None, messages=messages, system=raw.system
+        id=raw.id,
+        parent_id=anchor.id if anchor is not None else None,
+        messages=messages,
+        system=raw.system,
+        created_at=written_at if written_at > float("-inf") else None,
+        model=get_text(raw.data.get("model")),
     )
 
 
 def _gone_on(raw: _Raw, chain: list[_Raw], reading: LegacyReader) -> tuple[Message, ...]:
-    """The results that a node above has told, and the new ones: with many branches on a long chain, each is read once.
-    Empty where the whole chain must be looked at."""
+    """Return the results that a node above has told, and the new ones: with many branches on a long chain, each is read
+    once. Empty where the whole chain must be looked at."""
     at = next((at for at, link in enumerate(chain) if link.told is not None), 0)
     told = chain[at].told
     if told is None or not all(link.is_named for link in chain[:at]):
@@ -250,10 +258,10 @@ def _assemble_messages(
 def _time(data: dict[str, Any]) -> float:
     """Seconds since 1970 of the newest date that a node carries; before all others where it carries none."""
     holders = (data, get_object(data.get("message")), get_object(data.get("metadata")))
-    return max((_seconds(holder.get(key)) for holder in holders for key in _TIMES), default=float("-inf"))
+    return max((seconds_of(holder.get(key)) for holder in holders for key in _TIMES), default=float("-inf"))
 
 
-def _seconds(value: Any) -> float:
+def seconds_of(value: Any) -> float:
     """A number of seconds or milliseconds, or an ISO date; without a zone it is UTC."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         return value / 1000 if value > 1e11 else float(value)

@@ -45,7 +45,7 @@ class Signer:
         self._session: Any = None
 
     async def sign(self, url: str, headers: Mapping[str, str], body: Body) -> dict[str, str]:
-        """The headers to add."""
+        """Return the headers to add."""
         digest = await sha256_of(body)
         return await asyncio.to_thread(self._sign, url, headers, digest)
 
@@ -80,7 +80,7 @@ def _botocore(name: str) -> Any:
 
 
 def _region_of(url: str) -> str:
-    """The region that the address names, so that both always agree; a private endpoint names none."""
+    """Return the region that the address names, so that both always agree; a private endpoint names none."""
     labels = url.split("/")[2].split(".")
     return labels[1] if len(labels) > 2 and labels[0].startswith("bedrock") else region()
 

@@ -47,6 +47,7 @@ class ModelOverrides(msgspec.Struct, frozen=True, kw_only=True):
     citations: bool | None = None
     tools: bool | None = None
     audio: bool | None = None
+    video: bool | None = None
     accepts: tuple[str, ...] | None = None
     context_tokens: int | None = None
     max_output_tokens: int | None = None
@@ -106,17 +107,17 @@ def near_names(text: str) -> list[str]:
 
 
 def first_choices() -> dict[str, str]:
-    """The model to begin with at each service that has a key, by platform, in the order of the file."""
+    """Return the model to begin with at each service that has a key, by platform, in the order of the file."""
     return {name: facts["first_choice"] for name, facts in platforms().items() if "first_choice" in facts}
 
 
 def key_env(platform: str) -> str:
-    """The environment variable that usually holds the key of a platform."""
+    """Return the environment variable that usually holds the key of a platform."""
     return str(_flat(ALIASES.get(platform, platform)).get("key_env", ""))
 
 
 def key_envs(platform: str) -> tuple[str, ...]:
-    """Every environment variable in which the key of a platform may stand, the usual one first."""
+    """Return every environment variable in which the key of a platform may stand, the usual one first."""
     facts = _flat(ALIASES.get(platform, platform))
     return tuple(name for name in (facts.get("key_env", ""), *facts.get("other_key_envs", ())) if name)
 
@@ -143,7 +144,7 @@ def env_base_url(platform: str, environ: Mapping[str, str]) -> str:
 
 
 def _flat(platform: str) -> dict[str, Any]:
-    """A platform's tables with those that it extends; its own families come first."""
+    """Return a platform's tables with those that it extends; its own families come first."""
     own = platforms()[platform]
     base: dict[str, Any] = _flat(own["extends"]) if "extends" in own else {}
     merged = {**base, **own, "families": [*own.get("families", []), *base.get("families", [])]}

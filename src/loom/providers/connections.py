@@ -78,8 +78,8 @@ class Connections:
         return self._client
 
     def access(self, model: Model, key: str | None) -> dict[str, str]:
-        """What opens the door of a model's host: its key, and the headers that the user configured for it, which may
-        carry a key of their own."""
+        """Return what opens the door of a model's host: its key, and the headers that the user configured for it, which
+        may carry a key of their own."""
         own = self.own_headers(model)
         return own if not key and any(name in own for name in _KEY_HEADERS) else authorisation(model, key) | own
 
@@ -88,7 +88,7 @@ class Connections:
         return checked_headers(own, f"models.{model.alias}.headers")
 
     def secrets(self, model: Model, key: str | None) -> tuple[str, ...]:
-        """What must never be repeated in a message."""
+        """Return what must never be repeated in a message."""
         return (key or "", *self.own_headers(model).values())
 
     async def close(self) -> None:
@@ -110,7 +110,7 @@ def checked_headers(headers: Mapping[str, str], key: str) -> dict[str, str]:
 
 
 def transport_errors() -> tuple[type[Exception], ...]:
-    """Everything that the client raises when the network, not a server, is the reason."""
+    """Return everything that the client raises when the network, not a server, is the reason."""
     import httpx2
 
     return (httpx2.RequestError, httpx2.StreamError)
@@ -129,7 +129,7 @@ class Endpoint(msgspec.Struct, frozen=True):
 
 
 def endpoint(base_url: str, path: str) -> Endpoint:
-    """A path behind a base URL. `/v1` is not doubled, and a query (`?api-version=…`) stays at the end."""
+    """Return a path behind a base URL. `/v1` is not doubled, and a query (`?api-version=…`) stays at the end."""
     try:
         parts, more = urlsplit(base_url), urlsplit(path)
         host, port = parts.hostname, parts.port
@@ -154,7 +154,7 @@ def endpoint(base_url: str, path: str) -> Endpoint:
 
 
 def is_local(url: str) -> bool:
-    """Whether an address is on this machine."""
+    """Return whether an address is on this machine."""
     host = urlsplit(url).hostname or ""
     try:
         return ipaddress.ip_address(host).is_loopback
@@ -163,7 +163,7 @@ def is_local(url: str) -> bool:
 
 
 def authorisation(model: Model, key: str | None) -> dict[str, str]:
-    """The header that carries the key. A missing key is an error before anything is sent."""
+    """Return the header that carries the key. A missing key is an error before anything is sent."""
     if not key:
         variable = key_env(model.provider)
         if variable:

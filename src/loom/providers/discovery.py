@@ -8,6 +8,7 @@ what cannot be found out stays guessed, is tried once, and is learned.
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final, Protocol
@@ -15,6 +16,7 @@ from urllib.parse import urlsplit, urlunsplit
 
 import msgspec
 
+from loom.content.json_values import get_list, get_object
 from loom.content.media_kinds import MEDIA_KINDS, capability_of
 from loom.errors import LoomError
 from loom.models import FactOrigin, Model
@@ -96,7 +98,7 @@ class Discovery:
         return model.without(without)
 
     async def _probe(self, model: Model, before: KnownFact | None) -> EndpointFacts | None:
-        """What the endpoint says now, or said a short while ago. An old answer is better than none."""
+        """Return what the endpoint says now, or said a short while ago. An old answer is better than none."""
         facts = _facts(before) if before is not None else None
         fresh_seconds = _ASKED_HERE_SECONDS if is_local(model.base_url) else _ASKED_SECONDS
         if (
@@ -123,14 +125,14 @@ def _facts(lesson: KnownFact) -> EndpointFacts | None:
 
 
 def is_worth_probing(model: Model) -> bool:
-    """Whether the catalogue does not know this model, and its endpoint might."""
+    """Return whether the catalogue does not know this model, and its endpoint might."""
     guessed = "guessed" in model.capabilities.origins.values()
     unlisted = not model.family and model.provider in ("anthropic", "gemini", "mistral")
     return guessed or unlisted or model.provider in ("ollama", "openai-compatible", "openrouter")
 
 
 async def probe_model(model: Model, key: str | None, connections: Connections) -> EndpointFacts | None:
-    """What the endpoint says of this model; None where it does not answer in time, or knows nothing of use."""
+    """Return what the endpoint says of this model; None where it does not answer in time, or knows nothing of use."""
     try:
         headers = connections.access(model, key) if key else connections.own_headers(model)
         if model.wire == "anthropic":
@@ -200,3 +202,59 @@ async def local_servers(places: Sequence[tuple[ServerKind, str]] = USUAL_PLACES)
         return await running_servers(lambda base_url: probe_request(connections, base_url, {}), places)
     finally:
         await connections.close()
+
+
+class FoundServer(msgspec.Struct, frozen=True):
+    """A model server: the platform of the catalogue that describes it, its address, and the names of its models."""
+
+    platform: str
+    base_url: str
+    models: tuple[str, ...]
+
+
+async def find_server(url: str, key: str = "") -> FoundServer | None:
+    """Find out what kind of server answers at a URL, with or without the version in it; None where none does."""
+    connections = Connections()
+    base = url.rstrip("/")
+    headers = {"authorization": f"Bearer {key}", "x-api-key": key, "x-goog-api-key": key} if key else {}
+    try:
+        async with asyncio.timeout(_FIND_SECONDS):
+            root = base.removesuffix("/v1")
+            tags = await probe_request(connections, root, headers)("/api/tags")
+            if tags is not None and (names := _names(tags.get("models"), "name")):
+                return FoundServer("ollama", root, names)
+            for place in (base,) if _VERSIONED.search(base) else (f"{base}/v1", base):
+                listed = await probe_request(connections, place, headers)("/models")
+                if listed is None:
+                    continue
+                if names := tuple(name.removeprefix("models/") for name in _names(listed.get("models"), "name")):
+                    return FoundServer("gemini", place, names)
+                if names := _names(listed.get("data"), "id"):
+                    return FoundServer(_platform_at(place, listed), place, names)
+    except (TimeoutError, LoomError):
+        return None
+    finally:
+        await connections.close()
+    return None
+
+
+def _platform_at(base_url: str, listed: Mapping[str, Any]) -> str:
+    """A platform of the catalogue by its host; else the server that signs its list; else any compatible one."""
+    host = urlsplit(base_url).hostname
+    for name, facts in catalog.platforms().items():
+        stated = urlsplit(str(facts.get("base_url", ""))).hostname
+        if stated == host and not is_local(base_url):
+            return name
+    owners = {str(get_object(entry).get("owned_by", "")) for entry in get_list(listed.get("data"))}
+    return next((name for owner, name in _OWNERS.items() if owner in owners), "compatible")
+
+
+_FIND_SECONDS: Final = 15.0
+_VERSIONED: Final = re.compile(r"/v\d\w*$")
+_OWNERS: Final = {"llamacpp": "llama.cpp", "vllm": "vllm", "organization_owner": "lm-studio"}
+"""How servers sign their lists of models."""
+
+
+def _names(entries: Any, key: str) -> tuple[str, ...]:
+    found = (get_object(entry).get(key) for entry in get_list(entries))
+    return tuple(name for name in found if isinstance(name, str) and name)

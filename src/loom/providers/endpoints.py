@@ -21,6 +21,7 @@ class EndpointFacts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     vision: bool | None = None
     native_pdf: bool | None = None
     audio: bool | None = None
+    video: bool | None = None
     tools: bool | None = None
     thinking: bool | None = None
     citations: bool | None = None
@@ -35,7 +36,7 @@ class ProbeRequest(Protocol):
 
 
 async def probe_endpoint(model: Model, ask: ProbeRequest) -> EndpointFacts:
-    """Everything that the model's endpoint says of it, in as few questions as its kind of server needs."""
+    """Return everything that the model's endpoint says of it, in as few questions as its kind of server needs."""
     match model.provider:
         case "anthropic":
             return _anthropic(await ask(f"/v1/models/{quote(model.name, safe='')}") or {})
@@ -131,6 +132,7 @@ def _llama_cpp(props: Mapping[str, Any]) -> EndpointFacts:
     return EndpointFacts(
         vision=_flag(sees, "vision"),
         audio=_flag(sees, "audio"),
+        video=_flag(sees, "video"),
         context_tokens=_count(_object(props, "default_generation_settings"), "n_ctx") or _count(props, "n_ctx"),
     )
 
@@ -148,7 +150,7 @@ def _lm_studio(said: Mapping[str, Any]) -> EndpointFacts:
 
 
 def _facts_from_entry(entry: Mapping[str, Any]) -> EndpointFacts:
-    """One entry of `/models`: OpenRouter and llama.cpp name modalities, vLLM a length, Mistral capabilities."""
+    """Return one entry of `/models`: OpenRouter and llama.cpp name modalities, vLLM a length, Mistral capabilities."""
     kinds = _object(entry, "architecture").get("input_modalities")
     takes: list[Any] | None = cast("list[Any]", kinds) if isinstance(kinds, list) else None
     can = _object(entry, "capabilities")
@@ -158,6 +160,7 @@ def _facts_from_entry(entry: Mapping[str, Any]) -> EndpointFacts:
         vision=_flag(can, "vision") if takes is None else "image" in takes,
         native_pdf=None if takes is None else "file" in takes,
         audio=None if takes is None else "audio" in takes,
+        video=None if takes is None else "video" in takes,
         tools=_flag(can, "function_calling") if options is None else "tools" in options,
         thinking=None if options is None else "reasoning" in options,
         context_tokens=_count(entry, "context_length")
@@ -193,7 +196,8 @@ class ProbeAt(Protocol):
 async def running_servers(
     ask_at: ProbeAt, places: Iterable[tuple[ServerKind, str]] = USUAL_PLACES, *, seconds: float = 2.0
 ) -> tuple[LocalServer, ...]:
-    """The servers that answer as what they are supposed to be; any other program on such a port is passed over."""
+    """Return the servers that answer as what they are supposed to be; any other program on such a port
+    is passed over."""
 
     async def look(kind: ServerKind, base_url: str) -> LocalServer | None:
         path, field, name, platform = (

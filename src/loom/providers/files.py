@@ -102,10 +102,13 @@ class ProviderUploads:
         service, key = SERVICES.get(model.provider), self._key(model)
         if service is None or not key:
             return prompt
-        large = {_medium(ref): ref for ref in prompt.media() if ref.size_bytes >= self._min_bytes and ref.exact}
+        # What is written as it came keeps its bytes.
+        blocks = tuple(message for message in prompt.messages if message.form is None)
+        written = prompt if len(blocks) == len(prompt.messages) else msgspec.structs.replace(prompt, messages=blocks)
+        large = {_medium(ref): ref for ref in written.media() if ref.size_bytes >= self._min_bytes and ref.exact}
         if not large:
             return prompt
-        said_before = {_medium(ref) for ref in _said_before(prompt)}
+        said_before = {_medium(ref) for ref in _said_before(written)}
         account = _account(model, key)
         ids: dict[_Medium, str] = {}
 
@@ -227,6 +230,9 @@ def _with_ids(prompt: Prompt, ids: Mapping[_Medium, str]) -> Prompt:
                 return block
 
     messages = tuple(
-        ShownMessage(message.role, tuple(applied(block) for block in message.blocks)) for message in prompt.messages
+        message
+        if message.form is not None
+        else ShownMessage(message.role, tuple(applied(block) for block in message.blocks))
+        for message in prompt.messages
     )
     return msgspec.structs.replace(prompt, messages=messages)

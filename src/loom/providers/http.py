@@ -22,6 +22,7 @@ from loom.prompt import Prompt
 from loom.providers import bedrock, http_errors
 from loom.providers.connections import Connections, KeyLookup, Timeouts, checked_headers, endpoint, transport_errors
 from loom.providers.media_body import Body, MediaBody, MediaSource
+from loom.wire.client_body import encode_request
 from loom.wire.protocol import Wire, WireDecoder
 from loom.wire.table import WIRES, wire_of
 
@@ -177,7 +178,7 @@ class _Request:
     def __init__(self, prompt: Prompt, wire: Wire, key: str | None, source: MediaSource) -> None:
         self.model, self.wire, self.key = prompt.model, wire, key
         self.headers = checked_headers(prompt.sampling.extra_headers, "extra_headers")
-        self._sent = wire.encode(prompt)
+        self._sent = encode_request(prompt, wire)
         self.body = MediaBody(self._sent, source)
         self.to = endpoint(bedrock.base_url(self.model), wire.path(self.model))
 
@@ -221,8 +222,8 @@ async def _decode_stream(response: httpx2.Response, decoder: WireDecoder) -> Asy
 
 
 async def _farewell(chunks: AsyncIterator[bytes], decoder: WireDecoder) -> list[DecoderEvent]:
-    """What still comes after the last word, for as long as is polite: then the connection can be used again. The answer
-    is whole, so nothing that goes wrong now matters."""
+    """Return what still comes after the last word, for as long as is polite: then the connection can be used again. The
+    answer is whole, so nothing that goes wrong now matters."""
     events: list[DecoderEvent] = []
     with suppress(TimeoutError, ProviderError, *transport_errors()):
         async with asyncio.timeout(_FAREWELL_SECONDS):
@@ -233,8 +234,8 @@ async def _farewell(chunks: AsyncIterator[bytes], decoder: WireDecoder) -> list[
 
 
 def _delay(attempt: int, retry_after: float | None) -> float:
-    """What the provider asked for, else twice as long each time; with jitter, so that many clients do not come back
-    at once."""
+    """Return what the provider asked for, else twice as long each time; with jitter, so that many clients do not come
+    back at once."""
     if retry_after is not None:
         return retry_after + random.uniform(0.0, 0.25)  # noqa: S311  jitter is no secret
     longest = min(_FIRST_DELAY_SECONDS * 2 ** (attempt - 1), _MAX_DELAY_SECONDS)

@@ -30,7 +30,7 @@ _PAGES: Final = ("text/html", "application/xhtml+xml", "application/xml", "text/
 
 
 async def refusal_error(response: httpx2.Response, model: Model, fault: FaultReader) -> ProviderError:
-    """Why the status was not 200. What a proxy or a load balancer says in HTML is quoted in its first words."""
+    """Return why the status was not 200. What a proxy or a load balancer says in HTML is quoted in its first words."""
     if response.is_redirect:
         return _redirect_error(response, model)
     error = fault(response.status_code, _error_body(await read_beginning(response), response.headers))
@@ -83,7 +83,7 @@ def _object(raw: bytes) -> dict[str, Any]:
 
 
 def _words(raw: bytes) -> str:
-    """The words of what is not JSON; of a web page its title, or its text without the tags."""
+    """Return the words of what is not JSON; of a web page its title, or its text without the tags."""
     text = raw.decode("utf-8", "replace")
     if _TAG.search(text):
         title = _TITLE.search(text)
@@ -150,7 +150,7 @@ def unreachable_error(model: Model, target: Endpoint, error: Exception) -> Unava
 
 
 def is_lasting(error: Exception, target: Endpoint) -> bool:
-    """Whether trying again at once would end the same way."""
+    """Return whether trying again at once would end the same way."""
     import httpx2
 
     nobody_listens = isinstance(error, httpx2.ConnectError) and target.is_local

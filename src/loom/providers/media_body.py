@@ -35,11 +35,11 @@ class MediaSource(Protocol):
     """Where the bytes behind references are read."""
 
     async def open_local(self, ref: MediaRef) -> io.RawIOBase | None:
-        """A file to read to its end and close; None where the bytes are on another machine."""
+        """Return a file to read to its end and close; None where the bytes are on another machine."""
         ...
 
     def blocks(self, ref: MediaRef, block_bytes: int) -> AsyncIterator[bytes]:
-        """Blocks of exactly this size, the last one excepted."""
+        """Yield blocks of exactly this size, the last one excepted."""
         ...
 
 
@@ -53,7 +53,7 @@ class Body(Protocol):
 
 
 async def media_blocks(source: MediaSource, ref: MediaRef, block_bytes: int = BLOCK_BYTES) -> AsyncGenerator[bytes]:
-    """The bytes of a medium, never more than were announced; `Corrupt` where they are not exactly that many."""
+    """Yield the bytes of a medium, never more than were announced; `Corrupt` where they are not exactly that many."""
     left = ref.size_bytes
     file = await source.open_local(ref)
     if file is None:
@@ -77,7 +77,7 @@ async def media_blocks(source: MediaSource, ref: MediaRef, block_bytes: int = BL
 
 
 def _read_full(file: io.RawIOBase, block_bytes: int) -> bytes:
-    """A whole block, however short the single reads are."""
+    """Return a whole block, however short the single reads are."""
     block = file.read(block_bytes) or b""
     while block and len(block) < block_bytes:
         more = file.read(block_bytes - len(block))

@@ -39,7 +39,7 @@ _SERVERS: Final = ("ollama", "openai-compatible", "vllm", "llama.cpp", "lm-studi
 
 
 def cost(model: Model, usage: Usage, *, at: datetime | None = None) -> Decimal | None:
-    """The price of what was used, cached tokens at their own prices; `at` is when it was asked (now)."""
+    """Return the price of what was used, cached tokens at their own prices; `at` is when it was asked (now)."""
     if is_free(model):
         return FREE
     if model.price is not None:
@@ -72,12 +72,12 @@ def _own_cost(price: Price, usage: Usage) -> Decimal:
 
 
 def estimate(model: Model, receipt: Receipt) -> Decimal | None:
-    """What a prompt would cost to send, none of it cached, without the answer."""
+    """Return what a prompt would cost to send, none of it cached, without the answer."""
     return cost(model, Usage(input_tokens=receipt.totals.tokens))
 
 
 def is_free(model: Model) -> bool:
-    """Whether the work is done on this machine (what Ollama hands on to its cloud is not)."""
+    """Return whether the work is done on this machine (what Ollama hands on to its cloud is not)."""
     if model.provider == "loom":
         return True
     if model.price is not None or model.provider not in _SERVERS:

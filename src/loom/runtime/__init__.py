@@ -19,9 +19,10 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from loom.agent.gate import Approve, StringRule
-from loom.agent.ingest import Ingested, ingest
+from loom.agent.ingest import ingest
 from loom.agent.instructions import Instructions, read_instructions, with_instructions
-from loom.agent.services import Services, SessionLock, TurnLimits
+from loom.agent.plan_mode import is_planning, plan_tools
+from loom.agent.services import Services, SessionLock, TurnCounters, TurnLimits
 from loom.agent.sink import WriteBatching
 from loom.agent.steps import DirectSteps, Steps
 from loom.agent.system_prompt import default_prompt, read_environment
@@ -35,19 +36,22 @@ from loom.compile.request import NextRequest, Snapshot, next_request
 from loom.compile.settle import Settler
 from loom.config import Config, load_config, user_folder
 from loom.config.approval import ApprovalPolicy
-from loom.content.inputs import Attachment, Content
+from loom.config.schema import BudgetSettings
+from loom.content.blocks import AudioBlock, VideoBlock
+from loom.content.inputs import Attachment, Content, Ingested
 from loom.content.media import Media
+from loom.content.media_kinds import MEDIA_KINDS
 from loom.content.messages import Message
-from loom.errors import ConfigError, NotFound, ProviderError, StoreError
-from loom.formats.renderer import FormatRenderer
+from loom.content.recipes import SpokenText
+from loom.errors import ConfigError, NotFound, ProviderError, StoreError, Unsupported
+from loom.formats.intake import accept
 from loom.formats.worker import WorkerPool, hold_pool
-from loom.models import PDF, Model, Usage
+from loom.models import Model, Usage
 from loom.prompt import Prompt
-from loom.runtime.agents import AGENT, agent_model, agent_services, agent_tools, find_agent
+from loom.runtime.agents import AGENT, agent_model, agent_tools, find_agent, session_services
 from loom.runtime.conversations import ClientConversations
 from loom.runtime.custom_provider import REGISTERED, Answering, CustomProvider
 from loom.runtime.dispatch import Dispatch
-from loom.runtime.event_log import EventLog
 from loom.runtime.library import LocalLibrary
 from loom.runtime.model_resolution import (
     FIRST_CHOICES,
@@ -66,31 +70,28 @@ from loom.runtime.options import (
     choose_tools,
     split_providers,
 )
-from loom.runtime.record import SessionStores, StoredRecord
+from loom.runtime.record import StoredRecord
 from loom.runtime.servers import approval_rule, mcp_servers, sandbox_for, tool_hooks
 from loom.runtime.session import LocalSession
+from loom.runtime.session_users import SessionUsers
+from loom.runtime.speech import SpeechServices
+from loom.runtime.stores import open_stores
+from loom.runtime.usage import check_budget
 from loom.sampling import Sampling
 from loom.store.accounts import Accounts
-from loom.store.commands import Commands
 from loom.store.database import Database, open_database
-from loom.store.derived import DerivedCache
-from loom.store.events import Events
-from loom.store.forest import Forest
 from loom.store.gateway import GatewayRecords
-from loom.store.journal import Journal
-from loom.store.leases import Leases
 from loom.store.logins import Logins
 from loom.store.media import MediaStore, open_media
-from loom.store.media_text import MediaTexts
 from loom.store.model_facts import ModelFacts
 from loom.store.process_identity import ProcessIdentity
-from loom.store.queue import MessageQueue
-from loom.store.sessions import Sessions
+from loom.store.session_members import SessionMembers
 from loom.store.sweep import SweepReport, forget, sweep
 from loom.store.uploads import UploadRecords as StoredUploads
 from loom.tools.background import BackgroundProcess, BackgroundProcesses
-from loom.tools.base import Tool
+from loom.tools.base import Tool, ToolContext
 from loom.tools.mcp import McpServers
+from loom.tools.mcp.questions import SampleAnswer, SampleRequest
 
 if TYPE_CHECKING:
     from loom.providers.connections import Connections
@@ -127,31 +128,15 @@ class Runtime:
     ) -> None:
         self._options = options
         self._config = config
-        self.database: Final = database
-        self.media: Final = media
-        self.forest: Final = Forest(database)
-        self.sessions: Final = Sessions(database)
-        self.events: Final = EventLog(Events(database), self.forest)
-        self.queue: Final = MessageQueue(database)
-        self.leases: Final = Leases(database)
-        self.requests: Final = Commands(database)
         self.accounts: Final = Accounts(database)
         self.logins: Final = Logins(database)
+        self.session_users: Final = SessionUsers(self.accounts, SessionMembers(database))
         self.holder: Final = ProcessIdentity()
-        self._stores = SessionStores(
-            sessions=self.sessions,
-            forest=self.forest,
-            journal=Journal(database),
-            events=self.events,
-            queue=self.queue,
-            leases=self.leases,
-            requests=self.requests,
-        )
-        self.derived: Final = DerivedCache(media.place, max_bytes=config.media.derived_max_bytes)
-        self.renditions: Final = Renditions(
-            media, self.derived, FormatRenderer(config.media_limits()), on_text=MediaTexts(database).save
-        )
-        self.settler: Final = Settler(self.renditions, describer=self._describer, uploads=self._file_uploads())
+        self.speech: Final = SpeechServices(lambda: self.config, self.model, self._key, self._network)
+        """What writes down speech, and what speaks."""
+        self.stores: Final = open_stores(config, database, media, self.speech.transcriber)
+        """For maintenance: interfaces use `library`."""
+        self.settler: Final = Settler(self.stores.renditions, describer=self._describer, uploads=self._file_uploads())
         self._providers, own_models = split_providers(options.providers)
         if not isinstance(options.model, str):
             own_models[options.model.name] = Answering(options.model)
@@ -162,11 +147,13 @@ class Runtime:
         self.mcp: Final = (
             mcp_servers(config, Path.cwd(), self.notices.append) if isinstance(options.mcp, bool) else options.mcp
         )
+        self.mcp.use_sampler(self._sample)
         self._chosen = choose_tools(options.tools, self.built_in_tools)
         self.workers: Final = workers
         """The processes that decode files; they end with the last runtime that is open."""
         self._background: dict[str, BackgroundProcesses] = {}
         self._batching = WriteBatching()
+        self.turn_counters: Final = TurnCounters()
         self._steps = steps
         self._http: Provider | None = None
         self._discovery: Discovery | None = None
@@ -174,9 +161,9 @@ class Runtime:
         self._uploads: ProviderUploads | None = None
         self._describers: dict[str, Describer] = {}
         self._locks: WeakValueDictionary[str, SessionLock] = WeakValueDictionary()
-        self.library: Final = LocalLibrary(self, self._stores)
+        self.library: Final = LocalLibrary(self, self.stores)
         """What interfaces use: sessions, media, models and tools."""
-        self.dispatch: Final = Dispatch(self._stores, self.library.usd)
+        self.dispatch: Final = Dispatch(self.stores, self.library.usd)
         """What a daemon uses besides."""
         self._is_complete = True
 
@@ -246,6 +233,7 @@ class Runtime:
                 yield runtime
         finally:
             if runtime is not None:
+                await runtime.settler.close()
                 await runtime._end_processes()
             if runtime is not None and runtime._connections is not None:
                 await runtime._connections.close()
@@ -255,7 +243,7 @@ class Runtime:
 
     async def _is_running(self, session_id: str, turn: str) -> bool:
         try:
-            session = await self.sessions.get(session_id)
+            session = await self.stores.sessions.get(session_id)
         except NotFound:
             return False
         return session.settings.get("running", {}).get("turn") == turn
@@ -300,7 +288,8 @@ class Runtime:
         )
 
     def model(self, reference: str = "") -> Model:
-        """A configured name or `platform/name`; where nothing is said, the configured default or the built-in model."""
+        """Return the model of a configured name or of `platform/name`; without a name, the configured default or the
+        built-in model."""
         return resolve_model(reference or self.config.model or self.BUILT_IN, self.config, self._own_models)
 
     async def default_model(self) -> str:
@@ -320,21 +309,26 @@ class Runtime:
         return await local_servers()
 
     def built_in_tools(self) -> dict[str, Tool]:
-        """Every tool that comes with Loom, by name; `tools` are those that sessions may use."""
+        """Every tool of Loom and of installed packages, by name; `tools` are those that sessions may use."""
         from loom.runtime.agent_tools import ask_agent_tool, recall_tool
+        from loom.runtime.plugins import plugin_tools
         from loom.runtime.skills import skill_tool
         from loom.tools.builtin import builtin_tools
         from loom.tools.egress import Egress
 
         own = {made.name: made for made in (recall_tool(self), ask_agent_tool(self), skill_tool(self.config))}
-        return own | builtin_tools(
-            Egress(allow=self.config.tools.allow_hosts),
-            sandbox=sandbox_for(self.config),
-            variables=self.config.tools.environment,
+        return (
+            plugin_tools()
+            | own
+            | builtin_tools(
+                Egress(allow=self.config.tools.allow_hosts),
+                sandbox=sandbox_for(self.config),
+                variables=self.config.tools.environment,
+            )
         )
 
     def available_tools(self, names: Collection[str] | None = None) -> Mapping[str, Tool]:
-        """The tools that sessions may use, or those of them that have these names."""
+        """Return the tools that sessions may use, or those of them that have these names."""
         found = self._all_tools()
         if names is None:
             return found
@@ -359,6 +353,16 @@ class Runtime:
         others = [item for item in choice if not isinstance(item, str) or item not in mine]
         return (*mine, *choose_tools(others, self.built_in_tools).tools.values())
 
+    async def _sample(self, context: ToolContext, asked: SampleRequest) -> SampleAnswer:
+        from loom.runtime.agent_tools import ask_for_server
+
+        return await ask_for_server(self, context, asked)
+
+    async def _expand_message(self, content: Sequence[Content], workspace: Path) -> list[Content]:
+        from loom.runtime.expansion import expand_message
+
+        return await expand_message(self, content, workspace)
+
     async def wait_tools(self, names: Collection[str] | None = None) -> None:
         """Wait until the tools of MCP servers are known, if any of theirs may be among `names` (None: all tools)."""
         if self._options.mcp is not False and (names is None or not self.tools.keys() >= set(names)):
@@ -370,7 +374,7 @@ class Runtime:
         return self.available_tools()
 
     async def fetch(self, url: str) -> Attachment:
-        """The file at an address that the user named: of all private hosts, only that one may be asked."""
+        """Return the file at an address that the user named: of all private hosts, only that one may be asked."""
         from loom.tools.download import download
         from loom.tools.egress import Egress, destination_of
 
@@ -408,47 +412,57 @@ class Runtime:
         entry = find_agent(self.config, agent) if agent else None
         services = self.services(names, own)
         if session_id:
-            stored = await self.sessions.get(session_id)
+            stored = await self.stores.sessions.get(session_id)
             if agent and stored.settings.get(AGENT) != agent:
-                stored = await self.sessions.update(session_id, settings={AGENT: agent})
-            if name := str(stored.settings.get(AGENT, "")):
-                services = agent_services(services, self.config.agents.get(name), self.config)
-            return LocalSession(self.library, self._record(session_id), services, tools=names)
+                stored = await self.stores.sessions.update(session_id, settings={AGENT: agent})
+            return LocalSession(self.library, self._record(session_id), services, stored.settings, tools=names)
+        own_settings = {AGENT: agent} if agent else {}
         if entry is not None:
-            services = agent_services(services, entry, self.config)
             model = model or agent_model(entry)
+        offered = session_services(services, own_settings, self.config).select_tools(names)
         model = model or self.config.model or self.BUILT_IN
         self.model(model)  # before anything is stored
         place = await asyncio.to_thread(_workspace, workspace)
         found = await self._instructions(place)
-        view = {file.place: SeenFile(await self.media.put(file.text.encode()), is_own=True) for file in found.files}
-        created = await self.sessions.create(
+        put = self.stores.media.put
+        view = {file.place: SeenFile(await put(file.text.encode()), is_own=True) for file in found.files}
+        created = await self.stores.sessions.create(
             title=title,
             model=model,
-            system=with_instructions(
-                system or await self.default_system(place, services.select_tools(names), agent=agent), found.files
-            ),
+            system=with_instructions(system or await self.default_system(place, offered, agent=agent), found.files),
             workspace=str(place),
-            settings={
-                **({"tracked": msgspec.to_builtins(view)} if view else {}),
-                **({AGENT: agent} if agent else {}),
-            },
+            settings={**({"tracked": msgspec.to_builtins(view)} if view else {}), **own_settings},
         )
         unmatched = [UNMATCHED_RULE.format(pattern) for pattern in self.unmatched_rules()]
         notices = (*found.notices, *unmatched)
-        return LocalSession(self.library, self._record(created.id), services, notices=notices, tools=names)
+        return LocalSession(
+            self.library, self._record(created.id), services, own_settings, notices=notices, tools=names
+        )
 
     @cached_property
     def conversations(self) -> ClientConversations:
         """Sessions of clients that send their whole history with each request."""
-        return ClientConversations(self.forest, self.sessions, GatewayRecords(self.database))
+        stores = self.stores
+        records = GatewayRecords(stores.database)
+        return ClientConversations(stores.forest, stores.sessions, records, stores.media, self.library.intake)
+
+    def gateway_services(self) -> Services:
+        """Return what answers of the gateway are given: a client repeats its history, so nothing ages, and it waits for
+        OCR and descriptions only so long."""
+        services = self.services()
+        seconds = self.config.gateway.ocr_seconds
+        return msgspec.structs.replace(
+            services,
+            policy=msgspec.structs.replace(services.policy, aging="off"),
+            settle=partial(self.settler.settle, patience_seconds=seconds),
+        )
 
     async def snapshot(self, session_id: str, node: str = "") -> Snapshot:
         """Read a session and the path to a node (empty: its head)."""
         return await self._record(session_id).snapshot(node)
 
     def _record(self, session_id: str) -> StoredRecord:
-        return StoredRecord(self._stores, session_id, self.holder.name)
+        return StoredRecord(self.stores, session_id, self.holder.name)
 
     async def system_for(
         self, system: str, workspace: Path, *, tools: Collection[str] | None = None, agent: str = ""
@@ -473,9 +487,24 @@ class Runtime:
         if agent:
             system = self.config.system_prompt(agent) or system
         if not system and tools and self.config.prompt.default:
-            system = default_prompt(tools, await asyncio.to_thread(read_environment, workspace))
+            changes = await self._git_changes(workspace)
+            system = default_prompt(tools, await asyncio.to_thread(read_environment, workspace, changes))
         skills = await asyncio.to_thread(self._skill_lines, workspace) if "use_skill" in tools else ""
         return "\n\n".join(part for part in (system, skills, append) if part)
+
+    async def _git_changes(self, workspace: Path) -> str:
+        from loom.runtime.git_facts import read_git_facts
+
+        is_repository = await asyncio.to_thread(_is_repository, workspace)
+        if not is_repository:
+            return ""
+        return await read_git_facts(workspace, sandbox_for(self.config), is_trusted=self.config.is_trusted(workspace))
+
+    def _unused_tools(self, workspace: Path) -> frozenset[str]:
+        """Return the tools that have no use in a workspace: `use_skill` without skills. Read files."""
+        from loom.runtime.skills import find_skills
+
+        return frozenset() if find_skills(self.config, workspace) else frozenset({"use_skill"})
 
     def _skill_lines(self, workspace: Path) -> str:
         from loom.runtime.skills import find_skills, skill_lines
@@ -491,7 +520,7 @@ class Runtime:
     def services(self, tools: Collection[str] | None = None, own: Mapping[str, Tool] | None = None) -> Services:
         """Return what sessions are given that may use `tools` (None: all), and `own` ones besides the runtime's."""
         return Services(
-            media=self.media,
+            media=self.stores.media,
             settle=self.settler.settle,
             recheck=self.settler.recheck,
             policy=self.config.context_policy(),
@@ -500,6 +529,7 @@ class Runtime:
             after_crash=self.config.turn.after_crash,
             steps=self._steps,
             batching=self._batching,
+            counters=self.turn_counters,
             tool_output_bytes=self.config.context.tool_output_bytes,
             compact_at=self.config.context.compact_at or None,
             secrets=self._secret_values,
@@ -507,6 +537,8 @@ class Runtime:
             tools={**self.available_tools(), **own} if own else self.available_tools(),
             rule=self._rule,
             approve=self._approve,
+            keep_rendition=self.stores.renditions.keep,
+            known_model=self.model,
             resolve_model=self.resolve_live,
             sampling=self._sampling,
             learn=self._learn,
@@ -514,7 +546,10 @@ class Runtime:
             lost_files=_lost_files,
             forget_files=self._forget_files,
             price=self.cost,
+            check_budget=self._check_budget,
             fetch=self.fetch,
+            expand=self._expand_message,
+            unused_tools=self._unused_tools,
             wait_tools=partial(
                 self.wait_tools, None if tools is None else [it for it in tools if it not in (own or {})]
             ),
@@ -522,6 +557,11 @@ class Runtime:
             hooks=tool_hooks(self.config),
             background=self.background,
         )
+
+    async def _check_budget(self, session_id: str) -> None:
+        budget = self.config.budget
+        if budget != BudgetSettings():
+            await check_budget(self.stores.database, self.library.usd, budget, session_id)
 
     def background(self, session_id: str) -> BackgroundProcesses:
         """Return the background processes of a session: they end with it, at the latest with this runtime."""
@@ -567,7 +607,11 @@ class Runtime:
         """Compile the next request of a conversation that is not stored, with `renditions` made elsewhere. Nothing is
         sent."""
         services = self.services()
-        options = services.request_options(model, services.select_tools(tools))
+        unused = await asyncio.to_thread(
+            self._unused_tools, Path(snapshot.workspace) if snapshot.workspace else Path.cwd()
+        )
+        offered = services.select_tools(tools, unused)
+        options = services.request_options(model, plan_tools(offered) if is_planning(snapshot.settings) else offered)
         settler = self.settler
         if renditions is not None:
             settler = Settler(renditions, describer=self._describer, uploads=self._file_uploads())
@@ -584,11 +628,11 @@ class Runtime:
         if by not in self._describers:
             self._describers[by] = Describer(
                 by,
-                self.derived,
+                self.stores.derived,
                 resolve=self.model,
                 resolve_live=self.resolve_live,
                 provider=self.provider,
-                settle=Settler(self.renditions, facts=FactCache(max_digests=64)).settle,
+                settle=Settler(self.stores.renditions, facts=FactCache(max_digests=64)).settle,
             )
         return self._describers[by]
 
@@ -610,18 +654,18 @@ class Runtime:
         return model if self._is_given(model) else await self._discover().resolve_live(model)
 
     async def _learn(self, model: Model, kind: str) -> None:
-        if not self._is_given(model) and kind in ("image/", PDF, "audio/"):
+        if not self._is_given(model) and kind in {row.accepted_prefix for row in MEDIA_KINDS.values()}:
             await self._discover().learn(model, without=kind)
 
     def _is_given(self, model: Model) -> bool:
-        """Whether there is no endpoint to ask: the built-in model, or a provider given by hand."""
+        """Return whether there is no endpoint to ask: the built-in model, or a provider given by hand."""
         return model.provider in ("loom", *self._providers, *self._own_models)
 
     def _discover(self) -> Discovery:
         if self._discovery is None:
             from loom.providers.discovery import Discovery
 
-            self._discovery = Discovery(ModelFacts(self.database), self._key, connections=self._network())
+            self._discovery = Discovery(ModelFacts(self.stores.database), self._key, connections=self._network())
         return self._discovery
 
     def _network(self) -> Connections:
@@ -633,12 +677,12 @@ class Runtime:
         return self._connections
 
     def _headers(self, model: Model) -> dict[str, str]:
-        """What the user adds to the requests to a model's host."""
+        """Return what the user adds to the requests to a model's host."""
         entry = self.config.models.get(model.alias)
         return self.config.secrets("models", model.alias, "headers") if entry is not None else {}
 
     def _key(self, model: Model) -> str | None:
-        """A model's own key, else that of its service."""
+        """Return a model's own key, else that of its service."""
         own = self.config.secret("models", model.alias, "api_key") if model.alias else ""
         return own or key_for(model.provider, self.config)
 
@@ -650,14 +694,35 @@ class Runtime:
         if model.provider == "loom":
             from loom.providers.spark import SparkProvider
 
-            return SparkProvider(self.renditions)
+            return SparkProvider(self.stores.renditions)
         if self._http is None:
             from loom.providers.http import HttpProvider
 
-            self._http = HttpProvider(
-                self.renditions, self._key, connections=self._network(), on_progress=self.renditions.report
-            )
+            found = self.stores.renditions
+            self._http = HttpProvider(found, self._key, connections=self._network(), on_progress=found.report)
         return self._http
+
+    async def transcribe(self, data: bytes, name: str = "") -> str:
+        """Return what is said in a recording or a video, with times where they are known. Kept by digest.
+
+        Raises `ConfigError` where neither `audio.transcriber` nor `audio.transcribe_command` is set.
+        """
+        if self.speech.transcriber() is None:
+            raise ConfigError(
+                "No transcriber is configured.",
+                hint='Set audio.transcriber = "openai/whisper-1", or audio.transcribe_command for a local program.',
+            )
+        accepted = await asyncio.to_thread(accept, data, name, limits=self.config.media_limits())
+        if not isinstance(accepted.block, AudioBlock | VideoBlock):
+            raise Unsupported(f"{name or 'The file'} is not a recording.", name=name)
+        media = accepted.block.media
+        await self.stores.media.put(data)
+        entry = await self.stores.renditions.get(media.digest, media.media_type, SpokenText())
+        return await self.stores.renditions.text(media.digest, entry)
+
+    async def speak(self, text: str) -> bytes:
+        """Return `text` as sound (MP3 or WAV). Raises `ConfigError` where no speech is configured."""
+        return await self.speech.speaker().speak(text)
 
     def _file_uploads(self) -> FileUploads | None:
         return _LazyUploads(self._open_uploads) if self.config.media.uploads else None
@@ -666,8 +731,8 @@ class Runtime:
         if self._uploads is None:
             from loom.providers.files import ProviderUploads
 
-            stored = StoredUploads(self.database)
-            self._uploads = ProviderUploads(stored, self.renditions, self._key, connections=self._network())
+            stored = StoredUploads(self.stores.database)
+            self._uploads = ProviderUploads(stored, self.stores.renditions, self._key, connections=self._network())
         return self._uploads
 
     async def _forget_files(self, model: Model, file_ids: Collection[str]) -> None:
@@ -675,15 +740,16 @@ class Runtime:
 
     async def ingest(self, *content: Content) -> Ingested:
         """Bytes, paths and addresses become blocks whose bytes are in the store."""
-        return await ingest(list(content), self.media, limits=self.config.media_limits(), fetch=self.fetch)
+        return await ingest(list(content), self.stores.media, limits=self.config.media_limits(), fetch=self.fetch)
 
     async def delete_session(self, session_id: str) -> int:
         """Delete a session and the media that only it used; gives the bytes freed."""
         since = datetime.now(UTC)
-        digests = await self.sessions.delete(session_id)
+        stores = self.stores
+        digests = await stores.sessions.delete(session_id)
         if (processes := self._background.pop(session_id, None)) is not None:
             await processes.close()
-        freed = await forget(self.media, self.derived, digests, self.sessions.media_in_use, unless_since=since)
+        freed = await forget(stores.media, stores.derived, digests, stores.sessions.media_in_use, unless_since=since)
         self.settler.drop(digests)
         return freed
 
@@ -691,13 +757,13 @@ class Runtime:
         """Delete media that no message refers to and that are old enough, or too many."""
 
         async def referenced() -> set[str]:
-            return set(await self.sessions.referenced_digests())
+            return set(await self.stores.sessions.referenced_digests())
 
         return await sweep(
-            self.media,
+            self.stores.media,
             referenced,
             now=datetime.fromtimestamp(time.time(), UTC),
-            derived=self.derived,
+            derived=self.stores.derived,
             cleanup_after_days=self.config.cleanup_after_days,
             max_bytes=max_bytes,
         )
@@ -717,7 +783,7 @@ class _LazyUploads:
 
 @asynccontextmanager
 async def _open_steps(config: Config) -> AsyncGenerator[Steps]:
-    """The engine that records the steps of turns."""
+    """Yield the engine that records the steps of turns."""
     match config.turn.engine:
         case "builtin":
             yield DirectSteps()
@@ -746,7 +812,7 @@ def _configured(config: Config | None, store: str, media: str) -> Config:
 
 
 async def _opened(url: str, own: Path) -> Database:
-    """The store at an address, else the user's own file; only here is it said where that lies."""
+    """Return the store at an address, else the user's own file; only here is it said where that lies."""
     try:
         return await open_database(url or str(own))
     except StoreError as error:
@@ -756,7 +822,7 @@ async def _opened(url: str, own: Path) -> Database:
 
 
 def _workspace(written: str) -> Path:
-    """A folder whose name can be kept with a session: text, as all that is stored."""
+    """Return a folder whose name can be kept with a session: text, as all that is stored."""
     place = Path(written).resolve()
     try:
         str(place).encode()
@@ -767,3 +833,7 @@ def _workspace(written: str) -> Path:
             hint="Rename it, or work in another folder.",
         ) from None
     return place
+
+
+def _is_repository(workspace: Path) -> bool:
+    return any((folder / ".git").exists() for folder in (workspace, *workspace.parents))

@@ -12,8 +12,10 @@ from loom.errors import LoomError, NotFound, ToolError
 from loom.events import ApprovalRequested, TextDelta, ToolStarted, TurnFailed
 from loom.runtime.agents import AGENT, agent_model, find_agent
 from loom.runtime.session import LocalSession
+from loom.sampling import Sampling
 from loom.store.nodes import Node
 from loom.tools.base import Tool, ToolContext, text_result
+from loom.tools.mcp.questions import SampleAnswer, SampleRequest
 
 if TYPE_CHECKING:
     from loom.runtime import Runtime
@@ -53,7 +55,7 @@ def recall_tool(runtime: Runtime) -> Tool:
         message: the id of a message, as a search gave it
         """
         session_id = _session_of(context).session_id
-        nodes = [node for node in (await runtime.forest.read_tree(session_id)).nodes if node.message is not None]
+        nodes = [node for node in (await runtime.stores.forest.read_tree(session_id)).nodes if node.message is not None]
         if message:
             return text_result(_whole(nodes, message))
         words = query.casefold().split()
@@ -133,18 +135,37 @@ async def _open(runtime: Runtime, context: ToolContext, agent: str, session: str
     """Open the session of a sub-agent: an earlier one that the same session began, or a new one. A sub-agent has no
     tool that the turn that asks does not have, and asks no further agents."""
     asking = _session_of(context)
-    parent = await runtime.sessions.get(asking.session_id)
+    parent = await runtime.stores.sessions.get(asking.session_id)
     tools = [name for name in asking.tool_names if name != "ask_agent"]
     if session:
-        stored = await runtime.sessions.get(session)
+        stored = await runtime.stores.sessions.get(session)
         if stored.settings.get(PARENT) != parent.id:
             raise NotFound("That is not a session of an agent of yours.", hint="Use the id that ask_agent gave.")
         return await runtime.session(session, tools=tools)
     named = agent or str(parent.settings.get(AGENT, ""))
     model = (agent_model(find_agent(runtime.config, agent)) if agent else "") or asking.model
     opened = await runtime.session(title=task, model=model, workspace=str(context.workspace), tools=tools, agent=named)
-    await runtime.sessions.update(opened.id, settings={PARENT: parent.id})
+    await runtime.stores.sessions.update(opened.id, settings={PARENT: parent.id})
     return opened
+
+
+async def ask_for_server(runtime: Runtime, context: ToolContext, asked: SampleRequest) -> SampleAnswer:
+    """Ask the model of a turn what an MCP server wants to know. The request is a session of its own, below the one that
+    called the server: it is stored, counted and visible like any other."""
+    asking = _session_of(context)
+    created = await runtime.stores.sessions.create(
+        title=f"Request of the MCP server {asked.server}",
+        model=asking.model,
+        system=asked.system,
+        settings={PARENT: asking.session_id},
+    )
+    if asked.earlier:
+        await runtime.conversations.append(created.id, asked.earlier)
+    session = await runtime.session(created.id, tools=())
+    options = Sampling(max_tokens=asked.max_tokens, temperature=asked.temperature, stop=asked.stop)
+    reply = await session.send(*asked.question, options=options)
+    stop = {"max_tokens": "maxTokens", "stop_sequence": "stopSequence"}.get(reply.stop or "", "endTurn")
+    return SampleAnswer(text=reply.text, model=asking.model, stop=stop)
 
 
 async def _run_task(context: ToolContext, session: LocalSession, task: str) -> str:
@@ -158,8 +179,8 @@ async def _run_task(context: ToolContext, session: LocalSession, task: str) -> s
                 case ToolStarted(call=call):
                     answer.clear()  # words before a call are not the answer
                     await context.emit(f"{session.id}: {call.name}")
-                case ApprovalRequested(approval=approval, action=action, call=call):
-                    await _pass_on(context, session, approval, f"{call.name}: {action}")
+                case ApprovalRequested():
+                    await _pass_on(context, session, event)
                 case TurnFailed(text=text):
                     return f"The agent could not finish: {text}"
                 case _:
@@ -167,10 +188,12 @@ async def _run_task(context: ToolContext, session: LocalSession, task: str) -> s
     return "".join(answer).strip() or "The agent gave no answer."
 
 
-async def _pass_on(context: ToolContext, session: LocalSession, approval: str, action: str) -> None:
+async def _pass_on(context: ToolContext, session: LocalSession, asked: ApprovalRequested) -> None:
+    """Ask the user what a sub-agent asks, values included, and answer it with what they say."""
+    action, why = f"{asked.call.name}: {asked.action}", f"an agent asks (session {session.id})"
     try:
-        await context.confirm(action, why=f"an agent asks (session {session.id})")
+        said = await context.confirm(action, why=why, schema=asked.values)
     except ToolError as error:
-        await session.answer(approval, "deny", error.message)
+        await session.answer(asked.approval, "deny", error.message)
     else:
-        await session.answer(approval, "once")
+        await session.answer(asked.approval, "once", said)

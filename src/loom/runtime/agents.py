@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from fnmatch import fnmatchcase
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from loom.agent.approvals import Action, Rule
-from loom.agent.services import Services
+from loom.agent.services import Services, TurnLimits
 from loom.config import Config
 from loom.config.approval import ApprovalPolicy
 from loom.config.schema import AgentEntry
 from loom.errors import ConfigError
 from loom.models import PLAIN_IMAGES, Model
+from loom.runtime.session_settings import ALL_TOOLS, matching_tools, tools_of
 from loom.tools.base import Tool
 
 AGENT: Final = "agent"
@@ -39,10 +39,16 @@ def agent_model(entry: AgentEntry) -> str:
 
 def agent_tools(entry: AgentEntry, tools: Mapping[str, Tool]) -> Mapping[str, Tool]:
     """Return those of the tools that the agent may use."""
-    if entry.tools is None:
-        return tools
-    patterns = entry.tools
-    return {name: it for name, it in tools.items() if any(fnmatchcase(name, pattern) for pattern in patterns)}
+    return tools if entry.tools is None else matching_tools(tools, entry.tools)
+
+
+def session_services(services: Services, settings: Mapping[str, Any], config: Config) -> Services:
+    """Return the services of a session with these settings: what its agent and its own choice of tools leave."""
+    if name := str(settings.get(AGENT, "")):
+        services = agent_services(services, config.agents.get(name), config)
+    if (patterns := tools_of(settings)) != ALL_TOOLS:
+        services = msgspec.structs.replace(services, tools=matching_tools(services.tools, patterns))
+    return services
 
 
 def agent_services(services: Services, entry: AgentEntry | None, config: Config) -> Services:
@@ -58,8 +64,16 @@ def agent_services(services: Services, entry: AgentEntry | None, config: Config)
         services,
         tools=agent_tools(entry, services.tools),
         rule=_agent_rule(services.rule, entry, config),
+        turn_limits=_agent_limits(services.turn_limits, entry),
         resolve_model=resolve_model,
     )
+
+
+def _agent_limits(limits: TurnLimits, entry: AgentEntry) -> TurnLimits:
+    """Return the limits of an agent's turns; its budget can only be smaller than that of every turn."""
+    steps = limits.steps if entry.max_steps is None else min(limits.steps, entry.max_steps)
+    usd = [value for value in (limits.usd, entry.max_usd) if value is not None]
+    return msgspec.structs.replace(limits, steps=steps, usd=min(usd) if usd else None)
 
 
 def _agent_rule(rule: Rule, entry: AgentEntry, config: Config) -> Rule:

@@ -113,7 +113,7 @@ def read_clipboard() -> list[Attachment]:
 
 
 def _read_windows_clipboard() -> list[Attachment]:
-    """The clipboard of Windows, from inside its Linux subsystem."""
+    """Return the clipboard of Windows, from inside its Linux subsystem."""
     command = ["powershell.exe", "-NoProfile", "-NonInteractive", "-STA", "-Command", _POWERSHELL]
     try:
         ran = subprocess.run(command, capture_output=True, check=True, timeout=_POWERSHELL_SECONDS)

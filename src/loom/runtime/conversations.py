@@ -10,70 +10,193 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, Final
+from typing import Any, Final, cast
 
 import msgspec
 
-from loom.content.blocks import TextBlock, ThinkingBlock, ToolCall
+from loom.agent.foreign import read_conversation
+from loom.compile.request import Snapshot
+from loom.content.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolCall, UnknownBlock
 from loom.content.messages import Message
-from loom.errors import Conflict
+from loom.errors import Conflict, MediaError, NotFound
+from loom.importers.request_body import attribution_free
+from loom.prompt import ClientBody, Embedded, MediaRef
+from loom.runtime.inline_media import InlineMedia, InlinePart, StoredPart, token_of
+from loom.runtime.media_intake import MediaIntake, StoredUpload
+from loom.runtime.record import placed_node, snapshot_of
+from loom.runtime.session_settings import SYSTEM
+from loom.session import SessionChange
 from loom.store.forest import Forest
 from loom.store.gateway import GatewayAnswer, GatewayRecords
+from loom.store.media import MediaStore
 from loom.store.nodes import Node
+from loom.store.session_rows import StoredSession
 from loom.store.sessions import Sessions
 
 INLINE_NOTICE: Final = "[Loom: {}]\n\n"
 """Begins an answer to tell the user, once a session, that something was reduced for the model."""
 _INLINE: Final = re.compile(r"\A\[Loom: [^\]\n]*\]\n\n")
 _TITLE_CHARS: Final = 60
+_MAX_KEPT: Final = 1_000
+_MAX_PATHS: Final = 64
+
+
+class ReadConversation(msgspec.Struct, frozen=True, kw_only=True):
+    """A client's conversation in our form. `body` is its request with references in the place of media; it is whole
+    where every medium is stored as it came."""
+
+    system: str
+    messages: tuple[Message, ...]
+    notices: tuple[str, ...]
+    body: ClientBody
 
 
 class ClientConversations:
     """Sessions of such clients."""
 
-    def __init__(self, forest: Forest, sessions: Sessions, records: GatewayRecords) -> None:
+    def __init__(
+        self, forest: Forest, sessions: Sessions, records: GatewayRecords, media: MediaStore, intake: MediaIntake
+    ) -> None:
         self._forest = forest
         self._sessions = sessions
+        self._media = media
+        self._intake = intake
+        self._kept: OrderedDict[str, str] = OrderedDict()
+        """The digest that was stored for one that came, where intake made a smaller copy."""
+        self._paths: OrderedDict[str, tuple[Node, ...]] = OrderedDict()
+        """By the last node: those of the conversations that go on now."""
         self.records = records
 
-    async def place(self, key: str, system: str, messages: Sequence[Message], *, model: str) -> tuple[str, str]:
-        """Store the new messages of the conversation `key`; return its session and the node of the last message."""
+    # Read ------------------------------------------------------------------------------------------------------------
+
+    async def read(self, body: dict[str, Any], inline: InlineMedia) -> ReadConversation:
+        """Read the conversation of a request and store its media; raise `ContentError` if there is none."""
+        known: dict[bytes, ContentBlock | MediaError] = {}
+        references: dict[str, MediaRef] = {}
+        for mark, part in inline.parts.items():
+            try:
+                taken = await self._accept(part)
+            except MediaError as error:
+                known[token_of(mark)] = error
+                continue
+            known[token_of(mark)] = taken.block
+            if taken.media.digest == part.digest and taken.kind != "text":
+                references[mark] = MediaRef(
+                    digest=part.digest, media_type=taken.media.media_type, size_bytes=part.size_bytes
+                )
+        plain = {**body, "system": attribution_free(body["system"])} if "system" in body else body
+        found = await read_conversation(
+            plain, self._media, limits=self._intake.limits, known=known, in_thread=bool(known)
+        )
+        is_whole = inline.is_sound and len(references) == len(inline.parts)
+        return ReadConversation(
+            system=found.system,
+            messages=found.messages,
+            notices=found.notices,
+            body=ClientBody(fields=_embed(body, references), is_whole=is_whole),
+        )
+
+    async def _accept(self, part: InlinePart) -> StoredUpload:
+        """Store a medium, or find it: clients send all of them again with each request."""
+        try:
+            return await self._intake.reuse(self._kept.get(part.digest, part.digest), part.name)
+        except NotFound:
+            taken = await self._intake.accept(part, part.name)
+        if taken.media.digest != part.digest:
+            self._kept[part.digest] = taken.media.digest
+            if len(self._kept) > _MAX_KEPT:
+                self._kept.popitem(last=False)
+        return taken
+
+    # Store -----------------------------------------------------------------------------------------------------------
+
+    async def place(self, key: str, system: str, messages: Sequence[Message], *, model: str) -> tuple[str, Snapshot]:
+        """Store the new messages of the conversation `key`; return its session, and as it is down to the last of them.
+        The session continues with the system prompt of the newest request."""
         session = await self.records.session_of(key)
         if not session:
             created = await self._sessions.create(
-                system=system, title=_title(messages), model=model, settings={"origin": "gateway"}
+                system=system, title=_title(messages), model=model, settings={"origin": "gateway", SYSTEM: system}
             )
             session = await self.records.keep_session(key, created.id)
-        return session, await self.append(session, messages)
+        stored = await self._sessions.get(session)
+        if stored.settings.get(SYSTEM) != system:
+            stored = await self._sessions.update(session, settings={SYSTEM: system})
+        root, *nodes = await self._append(stored, messages)
+        return session, snapshot_of(stored, root.system or "", tuple(map(placed_node, nodes)))
+
+    async def learn(self, session: str, change: SessionChange) -> None:
+        """Keep what an answer or a refusal has taught of the model."""
+        await self._sessions.update(
+            session, settings=change.settings, quarantine=change.quarantine, watermark=change.watermark
+        )
 
     async def append(self, session: str, messages: Sequence[Message], meta: Mapping[str, Any] | None = None) -> str:
-        """Append what is new of a history and return the node of its last message. The head moves there, unless a
+        """Append what is new of a history and return the node of its last message."""
+        return (await self._append(await self._sessions.get(session), messages, meta))[-1].id
+
+    async def _append(
+        self, stored: StoredSession, messages: Sequence[Message], meta: Mapping[str, Any] | None = None
+    ) -> tuple[Node, ...]:
+        """Append what is new of a history and return the path to its last message. The head moves there, unless a
         parallel request has moved it: then both are branches."""
-        head = (await self._sessions.get(session)).head_id
-        root, *nodes = await self._forest.path(head)
+        session, head = stored.id, stored.head_id
+        root, *nodes = await self._path(head)
         common = count_common(messages, nodes)
-        at, rest = (nodes[common - 1].id if common else root.id), list(messages[common:])
+        path, rest = [root, *nodes[:common]], list(messages[common:])
         while rest and common < len(nodes):
-            below = await self._forest.children(at, session_id=session)
+            below = await self._forest.children(path[-1].id, session_id=session)
             same = next((node for node in below if node.message and is_same(rest[0], node.message)), None)
             if same is None:
                 break
-            at, rest = same.id, rest[1:]
-        if rest:
-            at = (await self._sessions.append_branch(session, at, rest, meta=meta))[-1].id
-        if at != head:
+            path, rest = [*path, same], rest[1:]
+        if rest and path[-1].id == head:
             with contextlib.suppress(Conflict):
-                await self._sessions.move_head(session, head, at)
-        return at
+                added = await self._sessions.append_to_head(session, rest, expected_head=head, meta=meta)
+                return self._remember((*path, *added))
+        if rest:
+            path += await self._sessions.append_branch(session, path[-1].id, rest, meta=meta)
+        if path[-1].id != head:
+            with contextlib.suppress(Conflict):
+                await self._sessions.move_head(session, head, path[-1].id)
+        return self._remember(tuple(path))
 
-    async def path(self, node: str) -> tuple[str, tuple[Message, ...]]:
-        """Return the system prompt and the messages down to a node."""
-        root, *nodes = await self._forest.path(node)
-        return root.system or "", tuple(node.message for node in nodes if node.message is not None)
+    async def _path(self, node: str) -> tuple[Node, ...]:
+        """Return the path to a node. Nodes never change, and each request of a client asks for the last one's path."""
+        found = self._paths.get(node)
+        return self._remember(await self._forest.path(node) if found is None else found)
+
+    def _remember(self, path: tuple[Node, ...]) -> tuple[Node, ...]:
+        last = path[-1]
+        self._paths.pop(last.parent_id or "", None)
+        self._paths[last.id] = path
+        self._paths.move_to_end(last.id)
+        if len(self._paths) > _MAX_PATHS:
+            self._paths.popitem(last=False)
+        return path
+
+    async def path(self, node: str) -> tuple[Message, ...]:
+        """Return the messages down to a node."""
+        _, *nodes = await self._forest.path(node)
+        return tuple(node.message for node in nodes if node.message is not None)
 
     async def message(self, node: str) -> Message | None:
         return (await self._forest.node(node)).message
+
+    async def file_part(self, client: str, file_id: str) -> StoredPart | None:
+        """Return a file that the client uploaded, to stand in a request; None for another id."""
+        found = await self.records.file(client, file_id)
+        if found is None:
+            return None
+        return StoredPart(
+            digest=found.digest,
+            size_bytes=found.size_bytes,
+            name=found.name,
+            media_type=found.media_type,
+            load=self._media.load,
+        )
 
     async def answer(self, answer_id: str) -> GatewayAnswer | None:
         return await self.records.answer(answer_id)
@@ -89,24 +212,30 @@ def count_common(messages: Sequence[Message], path: Sequence[Node]) -> int:
     return common
 
 
+def has_notice(messages: Sequence[Message]) -> bool:
+    """Whether a client sends back the line that told its user of a reduction; it is not the model's."""
+    texts = (block.text for message in messages for block in message.blocks if isinstance(block, TextBlock))
+    return any(_INLINE.match(text) for text in texts)
+
+
 def is_same(sent: Message, stored: Message) -> bool:
-    """Whether a client's message is the stored one, apart from what clients do not keep."""
+    """Return whether a client's message is the stored one, apart from what clients do not keep."""
     if sent.role != stored.role:
         return False
     return sent == stored or (sent.role == "assistant" and _visible(sent) == _visible(stored))
 
 
 def _visible(message: Message) -> tuple[object, ...]:
-    """Words and calls, in order. Neighbouring texts are one: protocols join and split them. The line that tells the
-    user of a reduction is not the model's."""
+    """Return words and calls, in order. Neighbouring texts are one: protocols join and split them. The line that tells
+    the user of a reduction is not the model's."""
     found: list[object] = []
     words: list[str] = []
     for block in message.blocks:
         match block:
             case TextBlock(text=text):
                 words.append(_INLINE.sub("", text, count=1))
-            case ThinkingBlock():
-                continue
+            case ThinkingBlock() | UnknownBlock():
+                continue  # clients of other protocols are not given blocks of a provider's own kind
             case ToolCall():
                 found += _joined(words)
                 words = []
@@ -119,6 +248,21 @@ def _visible(message: Message) -> tuple[object, ...]:
 def _joined(words: Sequence[str]) -> list[str]:
     text = "".join(words).strip()
     return [text] if text else []
+
+
+def _embed(value: Any, references: Mapping[str, MediaRef]) -> Any:
+    """Return a copy of the JSON with media in the place of their marks."""
+    match value:
+        case str():
+            mark = value.rpartition(",")[2] if value[:5] == "data:" else value
+            ref = references.get(mark)
+            return value if ref is None else Embedded(ref, value[: len(value) - len(mark)])
+        case dict():
+            return {key: _embed(item, references) for key, item in cast("dict[str, Any]", value).items()}
+        case list():
+            return [_embed(item, references) for item in cast("list[Any]", value)]
+        case _:
+            return value
 
 
 def _title(messages: Sequence[Message]) -> str:

@@ -134,7 +134,7 @@ class DbosSteps:
 
 
 async def _run_workflow(name: str) -> str:
-    """The workflow of one turn. A body that raises leaves it open."""
+    """Return the workflow of one turn. A body that raises leaves it open."""
     body = _bodies.get(name)
     if body is None:
         raise RuntimeError("this turn runs in another process; the holder of its session's lease continues it")

@@ -10,7 +10,7 @@ from typing import Final, TypeAlias
 import msgspec
 
 from loom.content.messages import Message
-from loom.errors import StoreError
+from loom.errors import Corrupt, NotFound
 from loom.events import Event, MessageStored, NoticeRaised, encode_event, stored_node_of
 from loom.store.events import Events, StoredEvent
 from loom.store.forest import Forest
@@ -96,7 +96,7 @@ class EventLog:
             if node not in found:
                 try:
                     message = (await self._forest.node(node)).message
-                except StoreError:  # damaged or deleted: the log says so in its place
+                except (Corrupt, NotFound):  # the log says so in its place
                     continue
                 if message is not None:
                     found[node] = message

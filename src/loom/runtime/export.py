@@ -1,5 +1,5 @@
-"""A conversation as a document: Markdown, one HTML page with its pictures inside, JSON that `loom import` reads, or a
-zip of these with every medium.
+"""A session as a file: Markdown, one HTML page with its pictures inside, JSON with everything in it, or a zip of these
+with every medium as a file. `loom import` reads JSON and zip back exactly.
 
 The HTML page holds no script and asks no server for anything; every word in it is escaped. In the zip, media are named
 by their digest: the name of a file never becomes a path.
@@ -9,16 +9,18 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import contextlib
 import io
 import mimetypes
 import zipfile
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING, Final, assert_never
+from typing import TYPE_CHECKING, Final, Literal, assert_never
 
 import msgspec
 
+from loom.agent.file_undo import UNDONE
+from loom.agent.tracked_files import KNOWN_FILES, TRACKED
+from loom.content.archive import ArchivedMedium, ArchivedNode, SessionArchive, encode_archive
 from loom.content.blocks import (
     AudioBlock,
     Block,
@@ -29,16 +31,19 @@ from loom.content.blocks import (
     ToolCall,
     ToolResult,
     UnknownBlock,
+    VideoBlock,
 )
-from loom.content.codec import Conversation, encode_conversation
+from loom.content.codec import decode_message
 from loom.content.media import Media
 from loom.content.messages import Message, media_of, sources_of, text_of
 from loom.content.recipes import Fit
 from loom.content.terminal_safe import safe_text
 from loom.errors import Corrupt, LoomError, NotFound
 from loom.formats import render
+from loom.runtime.session_settings import system_of
 from loom.session import ExportFormat
-from loom.store.nodes import Node
+from loom.store.exchange import WORKSPACE, SessionExchange
+from loom.store.nodes import Node, digests_of
 from loom.store.session_rows import StoredSession
 
 if TYPE_CHECKING:
@@ -46,8 +51,23 @@ if TYPE_CHECKING:
 
 FORMS: Final[tuple[ExportFormat, ...]] = ("md", "html", "json", "zip")
 
+ARCHIVE_FILE: Final = "conversation.json"
+LOCAL_SETTINGS: Final = frozenset({"running", "always", "parent_session", TRACKED, KNOWN_FILES, UNDONE})
+"""Settings of a session that mean something on this machine only; and permissions, which no file may bring along."""
+NOT_CARRIED: Final = (
+    "the event log, queued messages and the running turn",
+    "the workspace folder, and the files that tools tracked in it for undo",
+    "permissions that were always given",
+)
+
 _SIDE_PX: Final = 1_200
-_ENDINGS: Final = {"image/jpeg": ".jpg", "image/webp": ".webp", "audio/mpeg": ".mp3", "audio/wav": ".wav"}
+_ENDINGS: Final = {
+    "image/jpeg": ".jpg",
+    "image/webp": ".webp",
+    "audio/mpeg": ".mp3",
+    "audio/wav": ".wav",
+    "video/quicktime": ".mov",
+}
 """Where systems differ, or do not know."""
 _POLICY: Final = "default-src 'none'; img-src data:; style-src 'unsafe-inline'"
 _STYLE: Final = (
@@ -59,36 +79,90 @@ _STYLE: Final = (
 
 
 async def export_session(runtime: Runtime, session: StoredSession, form: ExportFormat) -> bytes:
-    """Return the conversation up to the head as a file. Configured secrets in it are masked: what was stored before a
-    key was configured leaves no other way either."""
-    root, *nodes = await runtime.forest.path(session.head_id)
-    system = root.system or ""
-    messages = tuple(node.message for node in nodes if node.message is not None)
+    """Return a session as a file. JSON and zip hold all of it, with every branch, and come back exactly; Markdown and
+    HTML show the conversation up to the head. Configured secrets are masked: what was stored before a key was
+    configured leaves no other way either."""
     match form:
         case "zip":
-            return await _zip_export(runtime, session, messages)
+            return await _zip_export(runtime, session)
         case "json":
-            return (
-                runtime.mask(encode_conversation(Conversation(messages=messages, system=system)).decode()).encode()
-                + b"\n"
-            )
-        case "md":
-            return runtime.mask(_markdown(session.title, system, nodes)).encode()
-        case "html":
-            return runtime.mask(await _html(runtime, session.title, system, nodes)).encode()
+            archive = await read_archive(runtime, session.id)
+            return encode_archive(await _with_bytes(runtime, archive))
+        case "md" | "html":
+            return await export_page(runtime, session, session.head_id, form)
 
 
-async def _zip_export(runtime: Runtime, session: StoredSession, messages: Sequence[Message]) -> bytes:
-    """Media that are gone are left out; the three forms of the conversation tell of them."""
+async def export_page(runtime: Runtime, session: StoredSession, node_id: str, form: Literal["md", "html"]) -> bytes:
+    """Return the conversation down to a node for people to read."""
+    root, *nodes = await runtime.stores.forest.path(node_id)
+    system, title = system_of(session.settings, root.system), session.title
+    system = system.replace(session.workspace, WORKSPACE) if len(session.workspace) > 1 else system
+    text = _markdown(title, system, nodes) if form == "md" else await _html(runtime, title, system, nodes)
+    return runtime.mask(text).encode()
+
+
+async def read_archive(runtime: Runtime, session_id: str) -> SessionArchive:
+    """Return a session with all its branches, and the digests of its media."""
+    archive = await SessionExchange(runtime.stores.database, runtime.mask).read(session_id, without=LOCAL_SETTINGS)
+    files = {digest: "" for node in archive.nodes for digest in sorted(_digests(node))}
+    for node in archive.nodes:
+        files |= {media.digest: media_file(media) for media in _media(node)}
+    media = tuple(
+        ArchivedMedium(digest=digest, file=file or f"media/{digest.partition(':')[2]}")
+        for digest, file in sorted(files.items())
+    )
+    return msgspec.structs.replace(archive, media=media, left_out=(*NOT_CARRIED, *archive.left_out))
+
+
+def _digests(node: ArchivedNode) -> frozenset[str]:
+    return digests_of(decode_message(bytes(node.message))) if node.parent is not None else frozenset()
+
+
+def _media(node: ArchivedNode) -> tuple[Media, ...]:
+    return media_of(decode_message(bytes(node.message))) if node.parent is not None else ()
+
+
+async def _load(runtime: Runtime, digest: str) -> bytes | None:
+    """None where the bytes are gone, or damaged; the export names them."""
+    try:
+        return await runtime.stores.media.load(digest)
+    except (NotFound, Corrupt):
+        return None
+
+
+async def _with_bytes(runtime: Runtime, archive: SessionArchive) -> SessionArchive:
+    media: list[ArchivedMedium] = []
+    for medium in archive.media:
+        data = await _load(runtime, medium.digest)
+        encoded = "" if data is None else base64.b64encode(data).decode()
+        media.append(ArchivedMedium(digest=medium.digest, base64=encoded))
+    return msgspec.structs.replace(archive, media=tuple(media))
+
+
+async def _zip_export(runtime: Runtime, session: StoredSession) -> bytes:
+    archive = await read_archive(runtime, session.id)
     file = io.BytesIO()
-    with zipfile.ZipFile(file, "w", zipfile.ZIP_DEFLATED) as archive:
-        for form in ("md", "html", "json"):
-            archive.writestr(f"conversation.{form}", await export_session(runtime, session, form))
-        for media in {medium.digest: medium for message in messages for medium in media_of(message)}.values():
-            with contextlib.suppress(NotFound, Corrupt):
-                data = await runtime.media.load(media.digest)
-                archive.writestr(media_file(media), data, zipfile.ZIP_STORED)
+    with zipfile.ZipFile(file, "w") as packed:
+        media: list[ArchivedMedium] = []
+        for medium in archive.media:
+            data = await _load(runtime, medium.digest)
+            media.append(medium if data is not None else ArchivedMedium(digest=medium.digest))
+            if data is not None:
+                _add_file(packed, medium.file, data, zipfile.ZIP_STORED)
+        archive = msgspec.structs.replace(archive, media=tuple(media))
+        _add_file(packed, ARCHIVE_FILE, encode_archive(archive))
+        for form in ("md", "html"):
+            page = await export_page(runtime, session, session.head_id, form)
+            _add_file(packed, f"conversation.{form}", page)
     return file.getvalue()
+
+
+def _add_file(packed: zipfile.ZipFile, name: str, data: bytes, method: int = zipfile.ZIP_DEFLATED) -> None:
+    """Without the time of the export: equal sessions give equal files."""
+    info = zipfile.ZipInfo(name)
+    info.compress_type = method
+    info.external_attr = 0o644 << 16
+    packed.writestr(info, data)
 
 
 def media_file(media: Media) -> str:
@@ -126,7 +200,7 @@ def _markdown_block(block: Block) -> str:
             return f"`{block.name}`\n\n```json\n{msgspec.json.encode(block.arguments).decode()}\n```"
         case ToolResult():
             return f"```\n{text_of(block)}\n```"
-        case ImageBlock() | DocumentBlock() | AudioBlock() | UnknownBlock():
+        case ImageBlock() | DocumentBlock() | AudioBlock() | VideoBlock() | UnknownBlock():
             return text_of(block)
         case _:
             assert_never(block)
@@ -167,7 +241,7 @@ async def _html_block(runtime: Runtime, block: Block) -> str:
         case ToolResult():
             inner = "".join([await _html_block(runtime, part) for part in block.blocks])
             return f"<details open><summary>{_escape(block.name or 'result')}</summary>{inner}</details>"
-        case ToolCall() | DocumentBlock() | AudioBlock() | UnknownBlock():
+        case ToolCall() | DocumentBlock() | AudioBlock() | VideoBlock() | UnknownBlock():
             return f'<pre class="code">{_escape(text_of(block))}</pre>'
         case _:
             assert_never(block)
@@ -176,7 +250,7 @@ async def _html_block(runtime: Runtime, block: Block) -> str:
 async def _picture(runtime: Runtime, block: ImageBlock) -> str:
     label = _escape(text_of(block))
     try:
-        data = await runtime.media.load(block.media.digest)
+        data = await runtime.stores.media.load(block.media.digest)
         made = await asyncio.to_thread(render, data, block.media, Fit(max_side_px=_SIDE_PX))
     except LoomError as error:
         return f"<pre>{label} ({_escape(error.message)})</pre>"

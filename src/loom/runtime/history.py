@@ -23,6 +23,7 @@ from loom.events import (
 )
 from loom.message_types import EventEnvelope, History, MessageQuery, QueuedView, Running
 from loom.runtime.record import SessionStores
+from loom.runtime.session_settings import system_of
 from loom.runtime.views import Views, path_in, running_turn, siblings_of
 from loom.session import Queued
 from loom.store.events import StoredEvent
@@ -58,7 +59,7 @@ async def read_history(stores: SessionStores, views: Views, session_id: str, que
     return History(
         messages=await views.messages(said[start:end], siblings_of(nodes)),
         more=start > 0,
-        system=root.system or "",
+        system=system_of(stored.settings, root.system),
         head=stored.head_id,
         seq=stored.last_seq,
         queue=tuple(queued_view(queued) for queued in queue if queued.message is not None),
@@ -83,7 +84,8 @@ def _place(said: list[Node], node_id: str) -> int:
 def queued_view(queued: Queued) -> QueuedView:
     blocks = queued.message.blocks if queued.message is not None else ()
     text = queued.message.text if queued.message is not None else ""
-    return QueuedView(message=queued.id, text=text, blocks=blocks, created_at=queued.created_at)
+    steers = queued.options.steers
+    return QueuedView(message=queued.id, text=text, blocks=blocks, created_at=queued.created_at, steers=steers)
 
 
 async def live_state_of(stores: SessionStores, stored: StoredSession, head: Node) -> LiveState:

@@ -4,51 +4,70 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import msgspec
+
+from loom.agent.services import Services
 from loom.api_types import (
+    AgentView,
     AudioLimits,
     CapabilityView,
+    CommandView,
     ConfigView,
     DescriptionView,
     DocumentLimits,
+    FolderList,
     ImageLimits,
     MediaText,
     MediaView,
+    MessagePlace,
     ModelList,
     ModelView,
     SearchResult,
     SessionPage,
     SessionView,
+    ShareView,
     ToolView,
     UploadLimits,
+    UsageReport,
 )
+from loom.compile.ports import MediaWriter
 from loom.config import redact
-from loom.content.blocks import ContentBlock
-from loom.content.inputs import Content
+from loom.content.blocks import ContentBlock, DocumentBlock
+from loom.content.inputs import Content, Ingested
 from loom.content.media import Media
 from loom.content.messages import Message
+from loom.content.recipes import Text
+from loom.content.wire_forms import FORM_KEY, WireForm
 from loom.errors import ConfigError, ContentError, Corrupt, NotFound, Unsupported
-from loom.library import find_session
-from loom.message_types import ImportView, SessionApprovals
+from loom.library import LATEST, find_session
+from loom.message_types import ImportReport, ImportView, SessionApprovals
 from loom.models import Model, Usage
-from loom.runtime.agents import find_agent
+from loom.runtime.agents import agent_model, find_agent, session_services
+from loom.runtime.draft_media import DraftMedia, draft_media
 from loom.runtime.media_forms import MediaForms
 from loom.runtime.media_intake import MediaIntake, StoredUpload
 from loom.runtime.model_resolution import FIRST_CHOICES, key_for, price
 from loom.runtime.record import SessionStores
 from loom.runtime.session import LocalSession, existing_folder
+from loom.runtime.usage import usage_report
 from loom.runtime.views import Views, running_turn
 from loom.session import ExportFormat, MediaBytes
+from loom.store.media_text import MediaTexts
 from loom.store.session_rows import StoredSession
+from loom.store.shares import Share, Shares
 
 if TYPE_CHECKING:
+    from loom.providers.media_body import MediaSource
     from loom.runtime import Runtime
+    from loom.store.text_index import IndexReport
 
 _HITS_PER_SESSION = 4
+_PAGE = 100
 
 
 class LocalLibrary:
@@ -57,25 +76,43 @@ class LocalLibrary:
     def __init__(self, runtime: Runtime, stores: SessionStores) -> None:
         self.stores = stores
         self.views = Views(stores.forest, stores.queue, self.usd)
-        self.intake = MediaIntake(runtime.media, runtime.config.media_limits())
+        self.intake = MediaIntake(runtime.stores.media, runtime.config.media_limits())
         self.forms = MediaForms(runtime, self.intake)
         self._runtime = runtime
 
     # Sessions --------------------------------------------------------------------------------------------------------
 
     async def sessions(
-        self, *, query: str = "", archived: bool = False, limit: int = 50, before: str = ""
+        self,
+        *,
+        query: str = "",
+        archived: bool = False,
+        folder: str | None = None,
+        tag: str = "",
+        pinned: bool | None = None,
+        limit: int = 50,
+        before: str = "",
     ) -> SessionPage:
         queued = await self.views.queued_sessions()
         last: StoredSession | None = None
         if query:
-            found = [stored for stored in await self._matches(query, limit) if stored.archived == archived]
+            found = [
+                stored
+                for stored in await self._matches(query, limit)
+                if stored.archived == archived
+                and folder in (None, stored.folder)
+                and (not tag or tag in stored.tags)
+                and pinned in (None, stored.pinned)
+            ]
         else:
             place = _cursor(before) if before else None
-            found = list(await self.stores.sessions.list(archived=archived, limit=limit, before=place))
+            kept = self.stores.sessions.list(
+                archived=archived, folder=folder, tag=tag, pinned=pinned, limit=limit, before=place
+            )
+            found = list(await kept)
             last = found[-1] if len(found) == limit else None
         views = [await self.views.session(stored, queued) for stored in found]
-        return SessionPage(tuple(views), f"{last.updated_at!r}.{last.id}" if last else None)
+        return SessionPage(tuple(views), session_cursor(last) if last else None)
 
     async def _matches(self, query: str, limit: int) -> list[StoredSession]:
         hits = await self.search(query, limit=limit * _HITS_PER_SESSION)
@@ -93,8 +130,25 @@ class LocalLibrary:
     async def open(self, session_id: str, *, tools: Sequence[str] | None = None) -> LocalSession:
         return await self._runtime.session(session_id, tools=tools)
 
-    async def find(self, text: str) -> SessionView:
-        return await find_session(self, text)
+    async def find(self, text: str = LATEST, *, workspace: str = "") -> SessionView:
+        # On the rows: a view reads the whole path of its session, and only one of them is returned.
+        queued = await self.views.queued_sessions()
+        return await self.views.session(await find_session(self._rows(), text, workspace=workspace), queued)
+
+    async def find_message(self, node: str) -> MessagePlace:
+        found = (await self.stores.forest.node(node)).id
+        async for stored in self._rows():
+            if await self.stores.sessions.keeps(stored.id, found):
+                return MessagePlace(found, await self.info(stored.id))
+        raise NotFound("No session contains this message.", hint="List messages: `loom tree`.")
+
+    async def _rows(self) -> AsyncGenerator[StoredSession]:
+        """Yield all sessions as they are stored, newest first."""
+        place: tuple[float, str] | None = None
+        while page := await self.stores.sessions.list(limit=_PAGE, before=place):
+            for stored in page:
+                yield stored
+            place = (page[-1].updated_at, page[-1].id)
 
     async def create(
         self,
@@ -118,21 +172,40 @@ class LocalLibrary:
         )
 
     async def import_messages(
-        self, messages: Sequence[Message], *, title: str = "", model: str = "", system: str = "", workspace: str = ""
+        self,
+        messages: Sequence[Message],
+        *,
+        title: str = "",
+        model: str = "",
+        system: str = "",
+        workspace: str = "",
+        forms: Mapping[int, WireForm] | None = None,
+        options: Mapping[str, Any] | None = None,
     ) -> ImportView:
+        """`forms` are messages as they came, by their position; `options` hold for the whole session."""
         if not messages:
             raise ContentError("The conversation has no messages.")
         folder = await asyncio.to_thread(existing_folder, workspace) or str(Path.cwd())
         root = await self.stores.forest.root(system)
         shared = await self._count_shared(root.id, messages)
-        nodes = await self.stores.forest.append(root.id, messages)
-        existing = await self._with_head(nodes[-1].id)
+        metas = [_form_meta(forms, at) for at in range(len(messages))] if forms else ()
+        nodes = await self.stores.forest.append(root.id, messages, metas=metas)
+        existing = await self.stores.sessions.with_head(nodes[-1].id)
         if existing is not None:
-            return ImportView(session=existing, is_new=False, shared=shared)
+            return ImportView(session=await self.info(existing.id), is_new=False, shared=shared)
         chosen = model or await self._runtime.default_model()
-        made = await self.stores.sessions.create(system=system, title=title, model=chosen, workspace=folder)
+        settings = {"options": dict(options)} if options else {}
+        made = await self.stores.sessions.create(
+            system=system, title=title, model=chosen, workspace=folder, settings=settings
+        )
         await self.stores.sessions.append_to_head(made.id, messages)
         return ImportView(session=await self.info(made.id), is_new=True, shared=shared)
+
+    async def import_file(self, source: Path | bytes, name: str = "") -> ImportReport:
+        from loom.runtime.imports import import_file
+
+        roots = (source.parent, Path.cwd()) if isinstance(source, Path) else ()
+        return await import_file(self._runtime, source, name, roots=roots)
 
     async def _count_shared(self, root_id: str, messages: Sequence[Message]) -> int:
         """Return how many messages, from the first on, are stored already."""
@@ -144,21 +217,41 @@ class LocalLibrary:
             at = known.id
         return len(messages)
 
-    async def _with_head(self, head: str) -> SessionView | None:
-        from loom.library import all_sessions
-
-        async for found in all_sessions(self):
-            if found.head == head:
-                return found
-        return None
+    async def refers_to(self, session_id: str, digest: str) -> bool:
+        """Return whether a message of a session, on any branch or queued, refers to these bytes."""
+        return digest in await self.stores.sessions.digests(session_id)
 
     async def delete(self, session_id: str) -> int:
         return await self._runtime.delete_session(session_id)
 
-    async def search(self, text: str, *, limit: int = 20) -> tuple[SearchResult, ...]:
+    async def folders(self) -> FolderList:
+        sessions = self.stores.sessions
+        return FolderList(folders=await sessions.folders(), tags=await sessions.tags())
+
+    async def share(self, session_id: str, *, days: float = 0) -> ShareView:
+        stored = await self.stores.sessions.get(session_id)
+        made, secret = await Shares(self._runtime.stores.database).create(stored.id, stored.head_id, days=days)
+        return _share_view(made, f"/share/{secret}")
+
+    async def shares(self, session_id: str) -> tuple[ShareView, ...]:
+        stored = await self.stores.sessions.get(session_id)
+        return tuple(_share_view(made) for made in await Shares(self._runtime.stores.database).list(stored.id))
+
+    async def unshare(self, session_id: str, share_id: str) -> None:
+        await Shares(self._runtime.stores.database).delete(session_id, share_id)
+
+    async def shared_page(self, secret: str) -> bytes:
+        """Return the HTML page of a shared conversation; raise `NotFound` if the link does not exist."""
+        from loom.runtime.export import export_page
+
+        found = await Shares(self._runtime.stores.database).find(secret)
+        return await export_page(self._runtime, await self.stores.sessions.get(found.session_id), found.node, "html")
+
+    async def search(self, text: str, *, limit: int = 20, per_session: int = 3) -> tuple[SearchResult, ...]:
+        """`per_session` is the maximum for one session."""
         from loom.store.search import MessageSearch
 
-        found = await MessageSearch(self._runtime.database).find(text, limit=limit)
+        found = await MessageSearch(self._runtime.stores.database).find(text, limit=limit, per_session=per_session)
         return tuple(
             SearchResult(
                 session=hit.session,
@@ -172,22 +265,36 @@ class LocalLibrary:
             for hit in found
         )
 
+    async def index_media(
+        self,
+        *,
+        pictures: bool = False,
+        seconds: float | None = None,
+        on_progress: Callable[[int, int], None] | None = None,
+    ) -> IndexReport:
+        """Read the text of media that no search has seen yet, the newest first, for at most `seconds`. Images are read
+        with `pictures`; `on_progress` receives how many of how many are done."""
+        from loom.store.text_index import index_media
+
+        return await index_media(
+            MediaTexts(self._runtime.stores.database),
+            self._runtime.stores.media,
+            self._runtime.stores.derived,
+            limits=self._runtime.config.media_limits(),
+            pictures=pictures,
+            seconds=seconds,
+            told=on_progress,
+        )
+
     async def approvals(self) -> tuple[SessionApprovals, ...]:
         found: list[SessionApprovals] = []
-        for stored in await self._waiting_sessions():
-            with suppress(NotFound):
-                pending = await (await self.open(stored.id)).approvals()
-                if pending:
-                    found.append(SessionApprovals(session=await self.info(stored.id), approvals=pending))
+        async for stored in self._rows():
+            if running_turn(stored).get("approvals"):
+                with suppress(NotFound):
+                    pending = await (await self.open(stored.id)).approvals()
+                    if pending:
+                        found.append(SessionApprovals(session=await self.info(stored.id), approvals=pending))
         return tuple(found)
-
-    async def _waiting_sessions(self) -> list[StoredSession]:
-        waiting: list[StoredSession] = []
-        place: tuple[float, str] | None = None
-        while page := await self.stores.sessions.list(limit=100, before=place):
-            waiting += [stored for stored in page if running_turn(stored).get("approvals")]
-            place = (page[-1].updated_at, page[-1].id)
-        return waiting
 
     async def export(self, stored: StoredSession, form: ExportFormat) -> bytes:
         """Return the path of a session as a file."""
@@ -197,8 +304,11 @@ class LocalLibrary:
 
     # Media -----------------------------------------------------------------------------------------------------------
 
+    async def ingest(self, *content: Content) -> Ingested:
+        return await self._runtime.ingest(*content)
+
     async def upload(self, *content: Content) -> tuple[ContentBlock, ...]:
-        return (await self._runtime.ingest(*content)).blocks
+        return (await self.ingest(*content)).blocks
 
     async def add_media(self, data: bytes, name: str = "") -> MediaView:
         return media_view(await self.intake.accept(data, name))
@@ -220,7 +330,34 @@ class LocalLibrary:
         found = await self._runtime.describe(Media(digest=digest, media_type=media_type, size_bytes=0), by)
         return DescriptionView(found.text, found.by)
 
+    @property
+    def media_writer(self) -> MediaWriter:
+        """Where an importer stores the bytes of a conversation."""
+        return self._runtime.stores.media
+
+    @property
+    def request_media(self) -> MediaSource:
+        """Where the media of a request are read while it is written."""
+        return self._runtime.stores.renditions
+
+    def draft_media(self) -> AbstractContextManager[DraftMedia]:
+        """Open a store for the media of a message that is not sent, on top of this one."""
+        return draft_media(self._runtime.config.media_limits(), self._runtime.stores.media)
+
+    def follow_renditions(self, show: Callable[[str], None] | None) -> None:
+        """Report on `show` which rendition is being made; None ends it."""
+        self._runtime.stores.renditions.on_progress = show
+
+    async def is_scan(self, block: DocumentBlock) -> bool:
+        """Return whether the text of a document was read, and no page has any."""
+        text = await self._runtime.stores.derived.get(block.media.digest, Text(pages=block.pages))
+        return text is not None and bool(text.pages) and len(text.pages_without_text) == text.pages
+
     # What sessions can use -------------------------------------------------------------------------------------------
+
+    def session_services(self, services: Services, settings: Mapping[str, Any]) -> Services:
+        """Return the services of a session with these settings."""
+        return session_services(services, settings, self._runtime.config)
 
     def check_agent(self, name: str) -> None:
         """Raise `ConfigError` if no agent of that name is configured."""
@@ -258,6 +395,7 @@ class LocalLibrary:
                 thinking=found.thinking,
                 tools=found.tools,
                 audio=found.audio,
+                video=found.video,
                 citations=found.citations,
             ),
             origins=found.origins,
@@ -272,6 +410,22 @@ class LocalLibrary:
         return tuple(
             ToolView(name=spec.name, description=spec.description, parameters=spec.parameters) for spec in specs
         )
+
+    async def agents(self) -> tuple[AgentView, ...]:
+        return tuple(
+            AgentView(name=name, description=entry.description, model=agent_model(entry), tools=entry.tools)
+            for name, entry in sorted(self._runtime.config.agents.items())
+        )
+
+    async def commands(self, workspace: str = "") -> tuple[CommandView, ...]:
+        from loom.runtime.expansion import list_commands
+
+        place = Path(await asyncio.to_thread(existing_folder, workspace) or Path.cwd())
+        await self._runtime.wait_tools()
+        return await asyncio.to_thread(list_commands, self._runtime, place)
+
+    async def usage(self, days: int = 30) -> UsageReport:
+        return await usage_report(self._runtime.stores.database, self.usd, days)
 
     async def limits(self) -> ConfigView:
         config = self._runtime.config
@@ -312,6 +466,11 @@ def media_view(stored: StoredUpload) -> MediaView:
     )
 
 
+def session_cursor(session: StoredSession | SessionView) -> str:
+    """Return the cursor of the page that follows `session`."""
+    return f"{session.updated_at!r}.{session.id}"
+
+
 def _cursor(text: str) -> tuple[float, str]:
     moment, _, session_id = text.rpartition(".")
     try:
@@ -324,3 +483,13 @@ def _per_million(model: Model, usage: Usage) -> float | None:
     """Return the price of a short request, for a million tokens."""
     usd = price(model, usage)
     return None if usd is None else usd * 1_000
+
+
+def _form_meta(forms: Mapping[int, WireForm], at: int) -> dict[str, Any]:
+    return {FORM_KEY: msgspec.to_builtins(forms[at])} if at in forms else {}
+
+
+def _share_view(share: Share, path: str = "") -> ShareView:
+    return ShareView(
+        id=share.id, node=share.node, path=path, created_at=share.created_at, expires_at=share.expires_at or None
+    )

@@ -60,7 +60,7 @@ class MediaForms:
         return await self.derive(digest, media_type, self._recipe(kind, int(rest or 0)))
 
     async def check_exists(self, digest: str) -> None:
-        if not is_digest(digest) or not await self._runtime.media.exists(digest):
+        if not is_digest(digest) or not await self._runtime.stores.media.exists(digest):
             raise no_media()
 
     def _recipe(self, kind: str, page: int) -> Recipe:
@@ -78,7 +78,7 @@ class MediaForms:
                 return Thumb(side_px=THUMB_PX)
 
     async def _open_original(self, digest: str, media_type: str) -> MediaBytes:
-        media = self._runtime.media
+        media = self._runtime.stores.media
         return MediaBytes(
             media_type=media_type,
             size_bytes=await media.size(digest),
@@ -89,7 +89,7 @@ class MediaForms:
 
     async def derive(self, digest: str, media_type: str, recipe: Recipe) -> MediaBytes:
         """Open what a recipe makes of a medium. It is made once and cached."""
-        renditions = self._runtime.renditions
+        renditions = self._runtime.stores.renditions
         ref = MediaRef(digest=digest, media_type=media_type, size_bytes=0, recipe=recipe)
         made = await self._render(ref, recipe)
         return MediaBytes(
@@ -101,11 +101,11 @@ class MediaForms:
         )
 
     async def _render(self, ref: MediaRef, recipe: Recipe) -> Derived:
-        derived = self._runtime.derived
+        derived = self._runtime.stores.derived
         made = await derived.get(ref.digest, recipe)
         if made is None:
             async with self._renders:
-                file = await self._runtime.renditions.open_local(ref)
+                file = await self._runtime.stores.renditions.open_local(ref)
                 if file is not None:
                     file.close()
             made = await derived.get(ref.digest, recipe)
@@ -131,8 +131,8 @@ class MediaForms:
             media_type=ref.media_type,
             size_bytes=ref.size_bytes,
             etag=f"{digest}.{recipe_key(ref.recipe) if ref.recipe else 'full'}",
-            file=await runtime.renditions.open_local(ref),
-            blocks=runtime.renditions.blocks(ref, BLOCK_BYTES),
+            file=await runtime.stores.renditions.open_local(ref),
+            blocks=runtime.stores.renditions.blocks(ref, BLOCK_BYTES),
             is_immutable=False,
         )
 
@@ -141,12 +141,12 @@ class MediaForms:
         await self.check_exists(digest)
         media_type = await self._intake.media_type(digest)
         category = category_of(media_type)
-        if category == "audio" or (category == "image" and not ocr.is_available()):
+        if category == "audio" or (category in ("image", "video") and not ocr.is_available()):
             return MediaText("", None)
         recipe: Recipe = Ocr() if category == "image" else Text(pages=str(page) if page and category != "text" else "")
         ref = MediaRef(digest=digest, media_type=media_type, size_bytes=0, recipe=recipe)
         made = await self._render(ref, recipe)
-        data = b"".join([block async for block in self._runtime.renditions.blocks(ref, BLOCK_BYTES)])
+        data = b"".join([block async for block in self._runtime.stores.renditions.blocks(ref, BLOCK_BYTES)])
         return MediaText(data.decode("utf-8", "replace"), made.pages)
 
 

@@ -18,8 +18,10 @@ from loom.content.blocks import (
     ContentBlock,
     DocumentBlock,
     ImageBlock,
+    MediaBlock,
     TextBlock,
     UnknownBlock,
+    VideoBlock,
     clean_text,
 )
 from loom.content.media import Media, digest_of, is_digest
@@ -34,7 +36,7 @@ from loom.tools.workspace import open_file, read_whole
 AT_ONCE: Final = 2
 REMEMBERED: Final = 5_000
 
-IntakeKind: TypeAlias = Literal["image", "document", "audio", "text"]
+IntakeKind: TypeAlias = Literal["image", "document", "audio", "video", "text"]
 
 
 class SpooledUpload(Protocol):
@@ -60,6 +62,8 @@ class StoredUpload(msgspec.Struct, frozen=True, kw_only=True):
                 return "document"
             case AudioBlock():
                 return "audio"
+            case VideoBlock():
+                return "video"
             case TextBlock() | UnknownBlock():
                 return "text"
             case _:
@@ -69,7 +73,7 @@ class StoredUpload(msgspec.Struct, frozen=True, kw_only=True):
 class MediaIntake:
     def __init__(self, media: MediaStore, limits: IntakeLimits) -> None:
         self._media = media
-        self._limits = limits
+        self.limits = limits
         self._turn = asyncio.Semaphore(AT_ONCE)
         self._known: OrderedDict[str, StoredUpload] = OrderedDict()
 
@@ -104,7 +108,7 @@ class MediaIntake:
             with open_file(workspace, path) as opened:
                 if not opened.inside or opened.sensitive:
                     raise Unreadable(f"{path[:200]} is not a file of the workspace that may be attached")
-                return read_whole(opened, self._limits), str(opened.path)
+                return read_whole(opened, self.limits), str(opened.path)
 
         async with self._turn:
             data, source = await asyncio.to_thread(read)
@@ -120,7 +124,7 @@ class MediaIntake:
             return (await asyncio.to_thread(sniff, data)).media_type
 
     async def _store_upload(self, data: bytes, name: str, source: str) -> StoredUpload:
-        admitted = await asyncio.to_thread(accept, data, name, source=source, limits=self._limits)
+        admitted = await asyncio.to_thread(accept, data, name, source=source, limits=self.limits)
         kept = data if admitted.data is None else admitted.data
         media = await asyncio.to_thread(_media, admitted, kept, name)
         is_new = not await self._media.exists(media.digest)
@@ -138,7 +142,7 @@ class MediaIntake:
 
 def _media(admitted: Accepted, data: bytes, name: str) -> Media:
     block = admitted.block
-    if isinstance(block, ImageBlock | DocumentBlock | AudioBlock):
+    if isinstance(block, MediaBlock):
         return block.media
     media_type = sniff(data, name).media_type
     return Media(digest=digest_of(data), media_type=media_type, size_bytes=len(data), name=name)
@@ -150,7 +154,7 @@ def _with_name(taken: StoredUpload, name: str) -> StoredUpload:
         return taken
     media = msgspec.structs.replace(taken.media, name=name)
     block = taken.block
-    if isinstance(block, ImageBlock | DocumentBlock | AudioBlock):
+    if isinstance(block, MediaBlock):
         block = msgspec.structs.replace(block, media=media)
     elif isinstance(block, TextBlock):
         block = TextBlock(f"{file_header(name)}{block.text.removeprefix(file_header(taken.media.name))}")

@@ -6,6 +6,7 @@ import asyncio
 import os
 import re
 from collections.abc import Mapping
+from difflib import get_close_matches
 from typing import TYPE_CHECKING, Final
 from urllib.parse import urlsplit
 
@@ -37,10 +38,12 @@ def resolve_model(reference: str, config: Config, own: Mapping[str, Answering] =
         reference = "loom/spark"
     entry = config.models.get(reference)
     if entry is None:
+        platform, _, name = reference.partition("/")
         made = custom_model(reference, own)
+        if made is None and platform not in catalog.platforms() and _has_plugins():
+            made = custom_model(reference, own)
         if made is not None:
             return made
-        platform, _, name = reference.partition("/")
         if platform in LOCAL_KINDS and name:
             from loom.providers.endpoints import USUAL_PLACES
 
@@ -65,6 +68,13 @@ def resolve_model(reference: str, config: Config, own: Mapping[str, Answering] =
     return msgspec.structs.replace(catalog.model(written, overrides), alias=reference)
 
 
+def _has_plugins() -> bool:
+    """Providers of installed packages are looked for when a name means nothing else."""
+    from loom.runtime.plugins import register_plugin_providers
+
+    return register_plugin_providers()
+
+
 def _price_of(entry: ModelEntry) -> Price | None:
     stated = entry.price
     if stated.input is None and stated.output is None:
@@ -78,14 +88,17 @@ def _price_of(entry: ModelEntry) -> Price | None:
 
 
 def _platform_of(name: str, config: Config) -> str:
-    """Whose model a bare name is, where a family of the catalogue tells: `gpt-5.5` is OpenAI's."""
+    """Return whose model a bare name is, where a family of the catalogue tells: `gpt-5.5` is OpenAI's."""
     for platform in FIRST_CHOICES:
         families = catalog.platforms()[platform].get("families", [])
         if any(re.fullmatch(family["match"], name, re.IGNORECASE) for family in families):
             return platform
     known = ", ".join([*config.models, "spark"])
+    near = [*get_close_matches(name, config.models, 2, 0.6), *catalog.near_names(name)]
+    meant = f"Did you mean {', '.join(near)}? " if near else ""
     raise ConfigError(
-        f"there is no model {name!r}.", hint=f"Configured: {known}. Or write platform/name, such as ollama/llava."
+        f"there is no model {name!r}.",
+        hint=f"{meant}Configured: {known}. Or write platform/name, such as ollama/llava.",
     )
 
 
@@ -106,7 +119,7 @@ def price(model: Model, usage: Usage) -> float | None:
 
 
 def key_for(provider: str, config: Config, environ: Mapping[str, str] | None = None) -> str | None:
-    """The key of a service: the configured one, else the variable that the service itself names."""
+    """Return the key of a service: the configured one, else the variable that the service itself names."""
     environ = os.environ if environ is None else environ
     keys = config.secrets("keys")
     own = next((keys[name] for name in key_names(provider) if keys.get(name)), None)
@@ -114,7 +127,7 @@ def key_for(provider: str, config: Config, environ: Mapping[str, str] | None = N
 
 
 def key_names(provider: str) -> tuple[str, ...]:
-    """The names under which the key of a service may be kept: one key opens all doors of a house."""
+    """Return the names under which the key of a service may be kept: one key opens all doors of a house."""
     platform = catalog.ALIASES.get(provider, provider)
     facts = catalog.platforms().get(platform, {})
     extended = "" if "key_env" in facts else facts.get("extends", "")
@@ -143,7 +156,7 @@ async def local_servers() -> tuple[LocalServer, ...]:
 
 
 async def _is_open(base_url: str) -> bool:
-    """Whether something listens there; on this machine that is known at once."""
+    """Return whether something listens there; on this machine that is known at once."""
     place = urlsplit(base_url)
     try:
         async with asyncio.timeout(_PROBE_SECONDS):

@@ -11,7 +11,7 @@ from loom.agent.session import SessionTurns
 from loom.compile.request import NextRequest
 from loom.content.inputs import Content
 from loom.errors import ConfigError, ContentError
-from loom.prompt import Receipt, ReceiptRow
+from loom.prompt import Receipt, ReceiptRow, html_table
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -24,7 +24,7 @@ class Planned(msgspec.Struct, frozen=True):
         return self.request.receipt
 
     def row(self, name: str) -> ReceiptRow:
-        """What became of the block of that name: a file's name, or the beginning of a text."""
+        """Return what became of the block of that name: a file's name, or the beginning of a text."""
         rows = self.receipt.rows
         found = [row for row in rows if row.label.startswith(name)] or [row for row in rows if name in row.label]
         if not found:
@@ -33,7 +33,7 @@ class Planned(msgspec.Struct, frozen=True):
         return found[-1]
 
     def wire(self) -> dict[str, Any]:
-        """The exact JSON of the request; each medium as its digest and size."""
+        """Return the exact JSON of the request; each medium as its digest and size."""
         from loom.providers.http import WIRES
         from loom.providers.media_body import elide_media
 
@@ -61,8 +61,24 @@ class Plan:
     def __len__(self) -> int:
         return len(self._planned)
 
+    def _repr_html_(self) -> str:
+        """Return the table that a notebook shows."""
+        head, *rows = self._lines()
+        return html_table(head, rows)
+
     def table(self) -> str:
-        """One line for each block, one column for each model: the form in which it is shown, and its tokens."""
+        """Return one line for each block, one column for each model: the form in which it is shown, and its tokens."""
+        lines = self._lines()
+        widths = [max(len(line[column]) for line in lines) for column in range(len(self) + 1)]
+        return "\n".join(
+            "  ".join(
+                cell.ljust(width) if column == 0 else cell.rjust(width)
+                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        )
+
+    def _lines(self) -> list[list[str]]:
         receipts = list(self)
         places = dict.fromkeys((row.message, row.block, row.inner) for found in receipts for row in found.rows)
         by_place = [{(row.message, row.block, row.inner): row for row in found.rows} for found in receipts]
@@ -73,14 +89,7 @@ class Plan:
             lines.append([_cut(label), *("" if row is None else f"{row.rendition} {row.tokens:,}" for row in rows)])
         lines.append(["tokens", *(f"{receipt.totals.tokens:,}" for receipt in receipts)])
         lines.append(["bytes", *(f"{receipt.totals.wire_bytes:,}" for receipt in receipts)])
-        widths = [max(len(line[column]) for line in lines) for column in range(len(receipts) + 1)]
-        return "\n".join(
-            "  ".join(
-                cell.ljust(width) if column == 0 else cell.rjust(width)
-                for column, (cell, width) in enumerate(zip(line, widths, strict=True))
-            ).rstrip()
-            for line in lines
-        )
+        return lines
 
 
 async def plan_request(session: SessionTurns, models: Sequence[str] = (), content: Sequence[Content] = ()) -> Plan:

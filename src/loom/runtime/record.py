@@ -1,6 +1,6 @@
 """A session of the database as the agent sees it. While the lease is held, every write carries its fence.
 
-A database that is away for a moment does not end a turn: writes are tried again for as long as the lease holds.
+A database that is away for a moment does not end a turn: it is waited for as long as the lease holds.
 """
 
 from __future__ import annotations
@@ -10,16 +10,18 @@ import contextlib
 import logging
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from typing import Any, Final, TypeVar
 
 import msgspec
 
 from loom.agent.ports import Completion, OpenStep
 from loom.compile.cost import Calibration
-from loom.compile.policy import DetachedMessage, Override, Watermark, overrides_of
+from loom.compile.policy import DetachedMessage, Watermark, overrides_of
 from loom.compile.request import LearnedLimits, Snapshot
 from loom.content.blocks import ToolResult
 from loom.content.messages import Message
+from loom.content.wire_forms import stored_form
 from loom.errors import ContentError, Corrupt, NotFound, StoreError, Unreachable
 from loom.events import (
     Event,
@@ -34,8 +36,10 @@ from loom.events import (
     is_model_event,
 )
 from loom.runtime.event_log import EventLog
+from loom.runtime.session_settings import system_of
 from loom.session import Options, Queued, SessionChange
 from loom.store.commands import CommandKind, Commands, StoredCommand
+from loom.store.database import wait_for_database
 from loom.store.forest import Forest
 from loom.store.journal import CommitResult, Journal
 from loom.store.journal import JournalCompletion as StoredCompletion
@@ -92,17 +96,17 @@ class StoredRecord:
         if at:
             session = await self._stores.sessions.get(self.id)
             root, *nodes = await self._stores.forest.path(at)
-            return snapshot_of(session, root.system or "", tuple(map(_placed, nodes)))
+            return snapshot_of(session, root.system or "", tuple(map(placed_node, nodes)))
         known = self._path
         found = await self._stores.journal.read(
             self.id, known_head=known.head if known else "", known_depth=len(known.placed) if known else 0
         )
         session = found.session
         if known is not None and found.is_continuation:
-            path = _Path(session.head_id, known.system, (*known.placed, *map(_placed, found.nodes)))
+            path = _Path(session.head_id, known.system, (*known.placed, *map(placed_node, found.nodes)))
         else:
             root, *nodes = found.nodes
-            path = _Path(session.head_id, root.system or "", tuple(map(_placed, nodes)))
+            path = _Path(session.head_id, root.system or "", tuple(map(placed_node, nodes)))
         self._path = path
         return snapshot_of(session, path.system, path.placed)
 
@@ -114,6 +118,9 @@ class StoredRecord:
             if found.message is not None and found.message.role == "user" and found.source == "user":
                 return found.id
         raise NotFound("There is no question above that message.", hint="Send a message first.")
+
+    async def model(self) -> str:
+        return (await self._stores.sessions.get(self.id)).model
 
     async def parent(self, node: str) -> str:
         return (await self._stores.forest.node(node)).parent_id or ""
@@ -194,7 +201,12 @@ class StoredRecord:
             batch = [encode_event(event, for_log=True) for event in events]
             return await self._stores.events.find_batch(self.id, batch, self._seq)
 
-        seq = await self._while_leased(write, was_written)
+        return self._publish(await self._while_leased(write, was_written), events)
+
+    async def announce(self, events: Sequence[Event]) -> int:
+        return self._publish(await self._stores.events.append(self.id, events), events)
+
+    def _publish(self, seq: int, events: Sequence[Event]) -> int:
         self._seq = max(self._seq, seq)
         self._stores.events.publish(self.id, seq, events)
         return seq
@@ -205,14 +217,10 @@ class StoredRecord:
     async def set_options(self, options: Mapping[str, Any]) -> None:
         await self._stores.sessions.update(self.id, settings={"options": dict(options) or None})
 
-    async def set_overrides(self, changes: Mapping[str, Override]) -> None:
-        kept = (await self._stores.sessions.get(self.id)).overrides
-        await self._stores.sessions.update(self.id, overrides={**kept, **changes}, fence=self._fence)
-
     async def _while_leased(
         self, write: Callable[[], Awaitable[T]], was_written: Callable[[], Awaitable[T | None]]
     ) -> T:
-        """Write; while the database cannot be reached, try again until the lease would be lost."""
+        """Write; where a lost connection hides whether that happened, look, and write again if it did not."""
         is_retry = False
         while True:
             try:
@@ -230,6 +238,9 @@ class StoredRecord:
                 await asyncio.sleep(_RETRY_SECONDS)
 
     # The lease -------------------------------------------------------------------------------------------------------
+
+    def wait_for_store(self) -> AbstractContextManager[None]:
+        return wait_for_database(lambda: time.monotonic() - self._renewed < LEASE_SECONDS)
 
     @property
     def _fence(self) -> int | None:
@@ -331,7 +342,7 @@ def snapshot_of(session: StoredSession, system: str, path: tuple[DetachedMessage
         model=session.model,
         workspace=session.workspace,
         title=session.title,
-        system=system,
+        system=system_of(session.settings, system),
         path=path,
         overrides=overrides,
         alts=alts,
@@ -343,7 +354,8 @@ def snapshot_of(session: StoredSession, system: str, path: tuple[DetachedMessage
     )
 
 
-def _placed(node: Node) -> DetachedMessage:
+def placed_node(node: Node) -> DetachedMessage:
+    """Return a node of a path in the form that compiling reads."""
     if node.message is None:
         raise AssertionError("only a root has no message, and it is not on the path")
-    return DetachedMessage(node.id, node.message, bool(node.meta.get("is_blind")))
+    return DetachedMessage(node.id, node.message, bool(node.meta.get("is_blind")), stored_form(node.meta))

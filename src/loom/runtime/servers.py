@@ -10,18 +10,20 @@ from loom.agent.approvals import Rule
 from loom.agent.hooks import HookProgram, ToolHooks
 from loom.config import Config
 from loom.config.approval import ApprovalPolicy
+from loom.config.key_file import keys_file
 from loom.config.loader import user_folder
-from loom.config.schema import Hook, McpServer
+from loom.config.schema import Hook, McpServer, TurnHook
 from loom.errors import ConfigError
 from loom.tools.mcp import McpServers
-from loom.tools.mcp_pins import Pins
-from loom.tools.mcp_specs import ServerSpec, project_servers
+from loom.tools.mcp.oauth import TokenFile
+from loom.tools.mcp.pins import Pins
+from loom.tools.mcp.specs import ServerSpec, project_servers
 from loom.tools.sandbox import Sandbox, SandboxSettings
 
 
 def mcp_servers(config: Config, cwd: Path, notice: Callable[[str], None]) -> McpServers:
-    """The configured servers and, in a trusted folder, the project's; one of the user's own wins over its name. One
-    that lacks a variable is left out and told: the others, and all that needs none of them, work without it."""
+    """Return the configured servers and, in a trusted folder, the project's; one of the user's own wins over its name.
+    One that lacks a variable is left out and told: the others, and all that needs none of them, work without it."""
     own: list[ServerSpec] = []
     for name, entry in config.mcp.servers.items():
         try:
@@ -33,8 +35,17 @@ def mcp_servers(config: Config, cwd: Path, notice: Callable[[str], None]) -> Mcp
         notice(warning)
     theirs = [spec for spec in project.specs if spec.name not in config.mcp.servers]
     return McpServers(
-        [*own, *theirs], pins=Pins(config.state_folder() / "mcp-tools.json"), notice=notice, sandbox=sandbox_for(config)
+        [*own, *theirs],
+        pins=Pins(config.state_folder() / "mcp-tools.json"),
+        notice=notice,
+        sandbox=sandbox_for(config),
+        tokens=login_file(config),
     )
+
+
+def login_file(config: Config) -> TokenFile:
+    """Return the file with the logins at MCP servers; it stands beside the file of API keys."""
+    return TokenFile(keys_file(config.provenance.environ).with_name("mcp-logins.json"))
 
 
 def _spec(config: Config, name: str, entry: McpServer) -> ServerSpec:
@@ -48,6 +59,7 @@ def _spec(config: Config, name: str, entry: McpServer) -> ServerSpec:
         timeout_seconds=entry.timeout_seconds,
         trusted=entry.trusted,
         sandbox=entry.sandbox,
+        roots=None if entry.roots is None else tuple(Path(folder).expanduser() for folder in entry.roots),
     )
 
 
@@ -76,7 +88,20 @@ def tool_hooks(config: Config) -> ToolHooks:
             HookProgram(tool=hook.tool, command=hook.command, timeout_seconds=hook.timeout_seconds) for hook in hooks
         )
 
-    return ToolHooks(before=programs(config.hooks.before_tool), after=programs(config.hooks.after_tool))
+    def moment(hooks: tuple[TurnHook, ...]) -> tuple[HookProgram, ...]:
+        return tuple(HookProgram(tool="*", command=it.command, timeout_seconds=it.timeout_seconds) for it in hooks)
+
+    found = config.hooks
+    return ToolHooks(
+        before=programs(found.before_tool),
+        after=programs(found.after_tool),
+        moments={
+            "turn_start": moment(found.turn_start),
+            "turn_end": moment(found.turn_end),
+            "before_compact": moment(found.before_compact),
+            "after_compact": moment(found.after_compact),
+        },
+    )
 
 
 def approval_rule(config: Config) -> Rule:

@@ -25,11 +25,15 @@ from loom.prompt import Receipt
 from loom.runtime.agents import AGENT
 from loom.runtime.history import read_history
 from loom.runtime.plan_table import add_rows, failed_model, last_rows, no_request, plan_model
-from loom.runtime.views import running_turn, siblings_of, tree_node, usage_of
+from loom.runtime.session_settings import settings_change
+from loom.runtime.views import process_views, running_turn, siblings_of, tree_node, usage_of
 from loom.runtime.workspace_files import find_files
 from loom.sampling import Choices, sampling_of
 from loom.session import ExportFormat, MediaBytes, NumberedEvent
+from loom.store.forest import NodeTree
+from loom.store.nodes import Node
 from loom.store.session_rows import StoredSession, stale_session
+from loom.work_types import ProcessView
 
 if TYPE_CHECKING:
     from loom.runtime.library import LocalLibrary
@@ -51,11 +55,13 @@ class LocalSession(SessionTurns):
         library: LocalLibrary,
         record: SessionRecord,
         services: Services,
+        settings: Mapping[str, Any],
         *,
         notices: Sequence[str] = (),
         tools: Sequence[str] | None = None,
     ) -> None:
-        super().__init__(record, services, notices=notices, tools=tools)
+        super().__init__(record, library.session_services(services, settings), notices=notices, tools=tools)
+        self._all_services = services
         self._library = library
         self._stores = library.stores
 
@@ -83,6 +89,19 @@ class LocalSession(SessionTurns):
         stored = await self._stored()
         nodes = await self._stores.forest.tree(self.id)
         return usage_of(await self._library.views.messages(nodes, {}), stored.head_id)
+
+    async def read_path(self) -> tuple[Node, ...]:
+        """Return the nodes of the messages from the root to the head, with everything that is stored of each."""
+        nodes = await self._stores.forest.path((await self._stored()).head_id)
+        return tuple(node for node in nodes if node.message is not None)
+
+    async def read_tree(self) -> NodeTree:
+        """Return the nodes of all branches, and those that are damaged."""
+        return await self._stores.forest.read_tree(self.id)
+
+    async def is_running(self) -> bool:
+        """Return whether a live process runs a turn of this session."""
+        return bool(await self._stores.leases.holder(self.id))
 
     async def _stored(self) -> StoredSession:
         return await self._stores.sessions.get(self.id)
@@ -136,7 +155,13 @@ class LocalSession(SessionTurns):
         model: str | None = None,
         workspace: str | None = None,
         archived: bool | None = None,
+        folder: str | None = None,
+        tags: Sequence[str] | None = None,
+        pinned: bool | None = None,
         agent: str | None = None,
+        system: str | None = None,
+        tools: Sequence[str] | None = None,
+        plan_mode: bool | None = None,
         rev: int | None = None,
     ) -> SessionView:
         if model:
@@ -145,16 +170,21 @@ class LocalSession(SessionTurns):
             self._library.check_agent(agent)
         if workspace is not None:
             workspace = await asyncio.to_thread(existing_folder, workspace)
+        settings = settings_change(system, tools, plan_mode) | ({} if agent is None else {AGENT: agent or None})
         changes: dict[str, Any] = {
             "title": title,
             "model": model or None,
             "workspace": workspace,
             "archived": archived,
-            "settings": None if agent is None else {AGENT: agent or None},
+            "folder": folder,
+            "tags": tags,
+            "pinned": pinned,
+            "settings": settings or None,
         }
         self._check_rev(await self._stored(), rev)
         if any(value is not None for value in changes.values()):
-            await self._stores.sessions.update(self.id, rev=rev, **changes)
+            stored = await self._stores.sessions.update(self.id, rev=rev, **changes)
+            self._services = self._library.session_services(self._all_services, stored.settings)
         return await self.info()
 
     async def rename(self, title: str) -> None:
@@ -184,6 +214,11 @@ class LocalSession(SessionTurns):
 
     async def delete(self) -> int:
         return await self._library.delete(self.id)
+
+    # The agent's work ------------------------------------------------------------------------------------------------
+
+    async def processes(self) -> tuple[ProcessView, ...]:
+        return await process_views(self.id, self.background_processes())
 
     # The next request ------------------------------------------------------------------------------------------------
 

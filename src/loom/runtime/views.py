@@ -3,23 +3,29 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections import OrderedDict, defaultdict
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from loom.agent.plan_mode import is_planning
 from loom.api_types import MediaMark, SessionState, SessionUsage, SessionView, TreeNode, UsageTotals
+from loom.content.media_kinds import media_kind
 from loom.content.messages import Message, media_of, text_of
 from loom.errors import LoomError, StoreError
 from loom.message_types import MessageView
 from loom.models import Usage
 from loom.runtime.agents import AGENT
+from loom.runtime.session_settings import tools_of
 from loom.sampling import stored_sampling
 from loom.store.forest import Forest
 from loom.store.nodes import Node
 from loom.store.queue import MessageQueue
 from loom.store.session_rows import StoredSession
+from loom.tools.background import BackgroundProcess
+from loom.work_types import ProcessView
 
 LABEL_CHARACTERS: Final = 90
 _REMEMBERED: Final = 2_000
@@ -60,6 +66,9 @@ class Views:
             root=stored.root_id,
             rev=stored.rev,
             archived=stored.archived,
+            folder=stored.folder,
+            tags=stored.tags,
+            pinned=stored.pinned,
             created_at=stored.created_at,
             updated_at=stored.updated_at,
             last_seq=stored.last_seq,
@@ -68,6 +77,9 @@ class Views:
             snippet=stored.damage or summary.snippet,
             thumb=summary.thumb,
             agent=str(stored.settings.get(AGENT, "")),
+            tools=tools_of(stored.settings),
+            plan_mode=is_planning(stored.settings),
+            damage=stored.damage,
         )
 
     async def _summary(self, head: str) -> Summary:
@@ -197,12 +209,13 @@ def tree_node(node: Node) -> TreeNode:
 
 
 def kind_of(media_type: str) -> str:
-    return media_type.partition("/")[0] if media_type.startswith(("image/", "audio/")) else "document"
+    return media_kind(media_type).name
 
 
 def model_of(node: Node) -> str:
     meta: dict[str, Any] = node.meta
-    return f"{meta['provider']}/{meta['model']}" if meta.get("provider") and meta.get("model") else ""
+    model = str(meta.get("model") or "")
+    return f"{meta['provider']}/{model}" if meta.get("provider") and model else model
 
 
 def label_of(message: Message) -> str:
@@ -224,4 +237,22 @@ def _summarise(path: Sequence[Node]) -> Summary:
     return Summary(
         snippet=one_line(words[-1], LABEL_CHARACTERS) if words else "",
         thumb=pictures[-1] if pictures else None,
+    )
+
+
+async def process_views(session_id: str, processes: Sequence[BackgroundProcess]) -> tuple[ProcessView, ...]:
+    """Look at background processes of a session, and return them as they are now."""
+    for process in processes:
+        await asyncio.to_thread(process.look)
+    return tuple(
+        ProcessView(
+            session=session_id,
+            process=process.name,
+            command=process.command,
+            is_running=process.is_running,
+            exit_code=process.exit_code,
+            ports=process.ports,
+            seconds=round(time.monotonic() - process.began, 1),
+        )
+        for process in processes
     )

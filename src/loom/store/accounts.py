@@ -24,6 +24,8 @@ _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
 _SELECT: Final = "SELECT id, name, role, created_at FROM account"
 
 _REMOVE: Final = (
+    "DELETE FROM session_member WHERE account = :id",
+    "DELETE FROM account_media WHERE account = :id",
     "DELETE FROM login WHERE account = :id",
     "DELETE FROM account WHERE id = :id",
 )

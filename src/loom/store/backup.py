@@ -201,8 +201,8 @@ async def _blocks(source: MediaStore, digest: str) -> AsyncIterator[bytes]:
 
 
 def _inspect(file: Path) -> tuple[set[str], int, int]:
-    """The digests that a copied database needs, and how many sessions and messages it has; `Corrupt` if it is not
-    sound."""
+    """Return the digests that a copied database needs, and how many sessions and messages it has; `Corrupt` if it is
+    not sound."""
     try:
         connection = sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro&immutable=1", uri=True, isolation_level=None)
     except sqlite3.Error:
@@ -222,7 +222,7 @@ def _inspect(file: Path) -> tuple[set[str], int, int]:
 
 
 def _is_empty(file: Path) -> bool:
-    """Whether a store has no sessions. One that cannot be read is not known to be empty."""
+    """Return whether a store has no sessions. One that cannot be read is not known to be empty."""
     try:
         with contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as connection:
             return not connection.execute("SELECT 1 FROM session LIMIT 1").fetchall()

@@ -59,8 +59,9 @@ class TempBlob(Protocol):
 
 
 class BlobStore(Protocol):
-    async def put(self, data: bytes | memoryview, key_of: KeyOf) -> str:
-        """Write bytes under a key made from their own hash, and give that (hex SHA-256) once they are safe."""
+    async def put(self, data: bytes | memoryview, key_of: KeyOf, sha256: str = "") -> str:
+        """Write bytes under a key made from their own hash, and give that (hex SHA-256) once they are safe. `sha256` is
+        their hash, where the caller has computed it already."""
         ...
 
     async def write(self, key: str, data: bytes | memoryview, seal: Checksum, *, durable: bool = True) -> None:
@@ -72,11 +73,12 @@ class BlobStore(Protocol):
     async def load(self, key: str, seal: Checksum) -> bytes: ...
 
     async def head_bytes(self, key: str, length: int) -> tuple[bytes, BlobEntry]:
-        """The first bytes, unchecked."""
+        """Return the first bytes, unchecked."""
         ...
 
     async def open_local(self, key: str, seal: Checksum) -> io.FileIO | None:
-        """A checked file that stands at `seal.start`, for the caller to close; None where bytes are not local."""
+        """Return a checked file that stands at `seal.start`, for the caller to close; None where bytes are
+        not local."""
         ...
 
     def blocks(self, key: str, seal: Checksum, block_bytes: int) -> AsyncIterator[bytes]: ...
@@ -114,5 +116,5 @@ def damaged_blob(key: str) -> Corrupt:
 
 
 def short_key(key: str) -> str:
-    """Enough of a key to find it by: `3f5a02c1…`."""
+    """Return enough of a key to find it by: `3f5a02c1…`."""
     return "".join(key.split("/")[1:])[:8] + "…"

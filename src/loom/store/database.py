@@ -17,7 +17,9 @@ time by the database's own clock, in seconds since 1970, which is the same for e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, Final, Literal, Protocol, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
@@ -71,8 +73,9 @@ class Database(Protocol):
         """What errors call it: a file name or a host, never a password."""
         ...
 
-    async def write(self, work: Work[T]) -> T:
-        """Run work and return once what it wrote would survive a crash."""
+    async def write(self, work: Work[T], *, repeatable: bool = False) -> T:
+        """Run work and return once what it wrote would survive a crash. With `repeatable`, doing it twice is the same
+        as once, so that it is also tried again where a lost connection hides whether it was committed."""
         ...
 
     async def read(self, work: Work[T]) -> T:
@@ -84,7 +87,7 @@ class Database(Protocol):
         ...
 
     async def select(self, sql: str, params: Params = NO_PARAMS) -> list[Row]:
-        """One statement that reads, which needs no transaction."""
+        """Return one statement that reads, which needs no transaction."""
         ...
 
     async def scrub(self) -> None:
@@ -92,7 +95,7 @@ class Database(Protocol):
         ...
 
     async def check(self) -> tuple[str, ...]:
-        """What is wrong with the database itself, in words; empty when it is sound."""
+        """Return what is wrong with the database itself, in words; empty when it is sound."""
         ...
 
     async def check_writable(self) -> None:
@@ -109,6 +112,26 @@ class Database(Protocol):
         ...
 
 
+_may_wait: ContextVar[Callable[[], bool] | None] = ContextVar("may_wait", default=None)
+
+
+@contextmanager
+def wait_for_database(may_wait: Callable[[], bool]) -> Generator[None]:
+    """Inside, and in tasks that are started inside, work is tried again while the database cannot be reached and
+    `may_wait()` is true. The exception is a commit that may have happened: only its writer can find out."""
+    token = _may_wait.set(may_wait)
+    try:
+        yield
+    finally:
+        _may_wait.reset(token)
+
+
+def is_waiting_allowed() -> bool:
+    """Return whether the current task waits for a database that cannot be reached."""
+    may_wait = _may_wait.get()
+    return may_wait is not None and may_wait()
+
+
 _PROBE: Final = (
     "INSERT INTO search_state (name, value) VALUES ('probe', CAST(DATABASE_TIME AS BIGINT))"
     " ON CONFLICT (name) DO UPDATE SET value = CAST(DATABASE_TIME AS BIGINT)"
@@ -121,7 +144,8 @@ def write_probe(tx: Transaction) -> None:
 
 
 def row_as(row: Row, shape: type[T], what: str) -> T:
-    """The row as a value. Damage can change the type of a column, too: then it is `Corrupt`, and says what it was."""
+    """Return the row as a value. Damage can change the type of a column, too: then it is `Corrupt`, and says what it
+    was."""
     try:
         return msgspec.convert(row, shape)
     except (msgspec.ValidationError, UnicodeError):
@@ -129,14 +153,14 @@ def row_as(row: Row, shape: type[T], what: str) -> T:
 
 
 def checked_limit(limit: int) -> int:
-    """How many rows are wanted. Less than none means all of them to SQLite, and nothing to PostgreSQL."""
+    """Return how many rows are wanted. Less than none means all of them to SQLite, and nothing to PostgreSQL."""
     if limit < 0:
         raise ContentError(f"a limit is 0 or more, not {limit}")
     return min(limit, MAX_NUMBER)
 
 
 def rows_among(tx: Transaction, select: str, values: Sequence[str]) -> list[Row]:
-    """The rows of a statement that ends with the column which is one of these values."""
+    """Return the rows of a statement that ends with the column which is one of these values."""
     rows: list[Row] = []
     for first in range(0, len(values), _MOST_VALUES):
         part = values[first : first + _MOST_VALUES]
@@ -148,8 +172,8 @@ def rows_among(tx: Transaction, select: str, values: Sequence[str]) -> list[Row]
 
 
 def execute_rows(tx: Transaction, statement: str, rows: Sequence[Params]) -> list[Row]:
-    """A statement with `{}` for the rows of a VALUES list. They have the same names, and go in pieces of 64, 32, 16 …,
-    so that only a few statements have to be prepared and kept."""
+    """Return a statement with `{}` for the rows of a VALUES list. They have the same names, and go in pieces of 64, 32,
+    16 …, so that only a few statements have to be prepared and kept."""
     found: list[Row] = []
     first = 0
     while first < len(rows):
@@ -178,7 +202,7 @@ async def open_database(url: str, *, busy_seconds: float = 15.0) -> Database:
 
 
 def sqlite_path(url: str) -> Path | None:
-    """The file to open, or None for memory."""
+    """Return the file to open, or None for memory."""
     if url in {MEMORY, f"sqlite://{MEMORY}"}:
         return None
     if "://" not in url:

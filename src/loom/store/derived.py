@@ -89,7 +89,7 @@ class DerivedCache:
         self._trimming = asyncio.Lock()
 
     def facts(self, digest: str, recipe: Recipe) -> Derived | None:
-        """What this process knows without looking; `warm` makes it know."""
+        """Return what this process knows without looking; `warm` makes it know."""
         known = self._known.get(_entry_key(digest, recipe_key(recipe)))
         return known.derived if known else None
 
@@ -101,7 +101,7 @@ class DerivedCache:
                     await self._learn(entry.key)
 
     async def get(self, digest: str, recipe: Recipe) -> Derived | None:
-        """What is cached and whole. Costs microseconds the second time."""
+        """Return what is cached and whole. Costs microseconds the second time."""
         key = _entry_key(digest, recipe_key(recipe))
         known = self._known.get(key)
         if known is None or known.mark != self._place.file_stamp(key):
@@ -117,11 +117,12 @@ class DerivedCache:
             known.touched_at, known.mark = known.used_at, self._place.file_stamp(key) or ()
         return known.derived
 
-    async def put(self, digest: str, recipe: Recipe, rendered: Rendered) -> Derived:
+    async def put(self, digest: str, recipe: Recipe, rendered: Rendered, *, is_original: bool = False) -> Derived:
+        sha256 = hex_of(digest) if is_original else ""
         derived = Derived(
             digest=digest,
             recipe=recipe_key(recipe),
-            sha256=(await asyncio.to_thread(hashlib.sha256, rendered.data)).hexdigest(),
+            sha256=sha256 or (await asyncio.to_thread(hashlib.sha256, rendered.data)).hexdigest(),
             media_type=rendered.media_type,
             size_bytes=len(rendered.data),
             width=rendered.width,
@@ -158,14 +159,14 @@ class DerivedCache:
             return await self._place.load(key, seal)
 
     async def open_local(self, derived: Derived) -> io.FileIO | None:
-        """A checked file that stands at the first derived byte, for the caller to read to its end and close.
+        """Return a checked file that stands at the first derived byte, for the caller to read to its end and close.
 
         None where the bytes are not on this machine."""
         async with self._open_entry(derived) as (key, seal):
             return await self._place.open_local(key, seal)
 
     async def read_blocks(self, derived: Derived, block_bytes: int = BLOCK_BYTES) -> AsyncIterator[bytes]:
-        """Blocks of exactly `block_bytes`, the last one excepted."""
+        """Yield blocks of exactly `block_bytes`, the last one excepted."""
         async with self._open_entry(derived) as (key, seal):
             async for block in self._place.blocks(key, seal, block_bytes):
                 yield block
@@ -287,7 +288,7 @@ def _entry_key(digest: str, recipe: str) -> str:
 
 
 def _medium(key: str) -> str:
-    """The digest that an entry was derived from; empty for a file that is not of the cache's making."""
+    """Return the digest that an entry was derived from; empty for a file that is not of the cache's making."""
     digest = DIGEST_TAG + key.removeprefix(TOP).replace("/", "").partition(".")[0]
     return digest if is_digest(digest) else ""
 

@@ -80,7 +80,7 @@ class Directories:
 
 
 def _child(parent: int, name: str, *, create: bool) -> tuple[int, bool]:
-    """A directory, opened, and whether it was not there before."""
+    """Return a directory, opened, and whether it was not there before."""
     try:
         return os.open(name, _READ_DIRECTORY, dir_fd=parent), False
     except FileNotFoundError:
@@ -104,7 +104,7 @@ def make_folders(folder: Path) -> None:
 
 @contextmanager
 def faults(doing: Literal["read", "write"], key: str = "") -> Generator[None]:
-    """What the operating system refuses, in our words."""
+    """Yield what the operating system refuses, in our words."""
     try:
         yield
     except OSError as error:

@@ -76,8 +76,8 @@ class Events:
         return last
 
     async def _append_all(self, batches: Sequence[_Batch]) -> list[int | LoomError]:
-        """What many sessions write in one moment, in few statements: each more is another change between threads, which
-        costs more than the writing. One that is damaged keeps none of the others from writing."""
+        """Return what many sessions write in one moment, in few statements: each more is another change between
+        threads, which costs more than the writing. One that is damaged keeps none of the others from writing."""
         try:
             return await self._append_at_once(batches)
         except (Conflict, Corrupt) as error:
@@ -110,7 +110,7 @@ class Events:
         return await self._database.write(work)
 
     async def after(self, session_id: str, seq: int, limit: int = 1000) -> tuple[StoredEvent, ...]:
-        """The events that follow number `seq`, in order."""
+        """Return the events that follow number `seq`, in order."""
         check_session_id(session_id)
         bounds = {"seq": min(max(seq, 0), MAX_NUMBER), "limit": checked_limit(limit)}
 
@@ -122,7 +122,7 @@ class Events:
         return await self._database.read(work)
 
     async def last_of(self, session_id: str, types: tuple[str, str]) -> StoredEvent | None:
-        """The newest event of either type."""
+        """Return the newest event of either type."""
         check_session_id(session_id)
 
         def work(tx: Transaction) -> StoredEvent | None:
@@ -133,7 +133,7 @@ class Events:
         return await self._database.read(work)
 
     async def head(self, session_id: str) -> int:
-        """The number of the last event; 0 where there is none yet."""
+        """Return the number of the last event; 0 where there is none yet."""
         check_session_id(session_id)
         return await self._database.read(lambda tx: _head(tx, session_id)[1])
 
@@ -169,7 +169,8 @@ def _rounds(batches: Sequence[_Batch]) -> list[list[int]]:
 
 
 def _reserve_numbers(tx: Transaction, batches: Sequence[_Batch]) -> dict[str, tuple[int, int]]:
-    """The key of each session and its last number, now that these rows have theirs; none where it may not write."""
+    """Return the key of each session and its last number, now that these rows have theirs; none where
+    it may not write."""
     wanted = [{"id": batch.session_id, "count": len(batch.rows), "fence": batch.fence} for batch in batches]
     rows = [row_as(row, tuple[str, int, int], _RECORD) for row in execute_rows(tx, _TAKE_SEQS, wanted)]
     return {session_id: (key, last) for session_id, key, last in rows}

@@ -63,6 +63,11 @@ _SELECT_OWN_CHILDREN: Final = (
 )
 
 
+def select_tree(session_id: str) -> tuple[str, dict[str, str]]:
+    """The statement for every node on a branch of a session, parents before children, and its parameters."""
+    return _SELECT_TREE, {"session": plain_text(session_id, "an id")}
+
+
 class ForestProblem(msgspec.Struct, frozen=True):
     node_id: str
     what: Literal["hash", "parent", "depth", "message", "media"]
@@ -96,7 +101,7 @@ class Forest:
         self._clock = clock
 
     async def root(self, system: str) -> Node:
-        """The root with this system prompt; there is one for each."""
+        """Return the root with this system prompt; there is one for each."""
         now = self._clock()
         return node_of(await self._database.write(lambda tx: read_node(tx, insert_root(tx, system, now).id)), None)
 
@@ -107,12 +112,14 @@ class Forest:
         *,
         source: RowSource | None = None,
         meta: Mapping[str, Any] | None = None,
+        metas: Sequence[Mapping[str, Any]] = (),
     ) -> tuple[Node, ...]:
         """Write messages below a node, and give their nodes. Those that are there already stay as they are.
 
-        `source` says who speaks where the role does not; `meta` (provider, model, usage …) describes each of them.
+        `source` says who speaks where the role does not; `meta` (provider, model, usage …) describes all of them,
+        `metas` each by itself.
         """
-        drafts = drafts_of(messages, source, meta)
+        drafts = drafts_of(messages, source, meta, metas)
         now = self._clock()
         return await self._database.write(lambda tx: insert_path(tx, ref_of(tx, parent_id), drafts, now)[0])
 
@@ -131,7 +138,7 @@ class Forest:
         return await self._database.read(work)
 
     async def path_below(self, above_id: str, above_depth: int, node_id: str) -> tuple[Node, ...] | None:
-        """What follows a node that is known already, down to another; None where that is not below it."""
+        """Return what follows a node that is known already, down to another; None where that is not below it."""
 
         def work(tx: Transaction) -> tuple[Node, ...] | None:
             rows = read_path(tx, node_id, above=above_depth)
@@ -140,7 +147,7 @@ class Forest:
         return await self._database.read(work)
 
     async def last_valid_node(self, node_id: str) -> str:
-        """The last node on the way to this one that can be read: itself, or the one above the first damage."""
+        """Return the last node on the way to this one that can be read: itself, or the one above the first damage."""
 
         def work(tx: Transaction) -> str:
             parent_id: str | None = None
@@ -156,7 +163,7 @@ class Forest:
         return await self._database.read(work)
 
     async def system_of(self, node_id: str) -> str:
-        """The system prompt above a node."""
+        """Return the system prompt above a node."""
 
         def work(tx: Transaction) -> str:
             root_key = ref_of(tx, node_id).tree
@@ -173,7 +180,7 @@ class Forest:
         return await self._database.read(lambda tx: _children(tx, node_id, session_id))
 
     async def siblings(self, node_id: str, *, session_id: str | None = None) -> tuple[Node, ...]:
-        """The children of the node's parent, the node itself among them; a root is alone."""
+        """Return the children of the node's parent, the node itself among them; a root is alone."""
 
         def work(tx: Transaction) -> tuple[Node, ...]:
             row = read_node(tx, node_id)
@@ -182,13 +189,12 @@ class Forest:
         return await self._database.read(work)
 
     async def tree(self, session_id: str) -> tuple[Node, ...]:
-        """Every node on a branch of this session that can be read, parents before children."""
+        """Return every node on a branch of this session that can be read, parents before children."""
         return (await self.read_tree(session_id)).nodes
 
     async def read_tree(self, session_id: str) -> NodeTree:
         """The same, with what cannot be read."""
-        select = {"session": plain_text(session_id, "an id")}
-        rows = await self._database.read(lambda tx: tx.execute(_SELECT_TREE, select))
+        rows = await self._database.read(lambda tx: tx.execute(*select_tree(session_id)))
         if not rows:
             raise NotFound("Session not found.", hint="List them: `loom sessions`.")
         try:
@@ -282,7 +288,7 @@ def _children(tx: Transaction, node_id: str, session_id: str | None) -> tuple[No
 
 
 def _inspect(row: StoredNode) -> tuple[list[ForestProblem], tuple[Media, ...]]:
-    """What is wrong with one row, and the media that it shows."""
+    """Return what is wrong with one row, and the media that it shows."""
     problems: list[ForestProblem] = []
     if row.depth > 0 and row.parent_id is None:
         problems.append(ForestProblem(row.id, "parent", "the message before it is gone"))

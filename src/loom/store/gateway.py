@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import secrets
 import time
 from typing import Final
@@ -14,7 +15,8 @@ from loom.store.nodes import plain_text
 
 MAX_ANSWERS: Final = 20_000
 """Receipts and answers beyond this number are deleted, oldest first."""
-_COLUMNS: Final = "id, session_id, node_id, client, model, usd, receipt, response, created_at"
+_COLUMNS: Final = "id, session_id, node_id, client, model, usd, receipt, response, created_at, system_digest"
+_FILE_COLUMNS: Final = "id, client, digest, name, media_type, size_bytes, purpose, created_at"
 
 
 class GatewayAnswer(msgspec.Struct, frozen=True, array_like=True):
@@ -29,12 +31,28 @@ class GatewayAnswer(msgspec.Struct, frozen=True, array_like=True):
     receipt: str
     response: str
     created_at: float
+    system_digest: str = ""
+    """Names the system prompt of the request: `GatewayRecords.system`."""
+
+
+class GatewayFile(msgspec.Struct, frozen=True, array_like=True):
+    """A file that a client uploaded; `digest` names its bytes in the media store."""
+
+    id: str
+    client: str
+    digest: str
+    name: str
+    media_type: str
+    size_bytes: int
+    purpose: str
+    created_at: float
 
 
 class GatewayRecords:
     def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
         self._database = database
         self._clock = clock
+        self._secret = b""
 
     async def session_of(self, key: str) -> str:
         """Return the session that continues a conversation; empty if there is none, or it was deleted."""
@@ -62,13 +80,21 @@ class GatewayRecords:
 
         return await self._database.write(work)
 
-    async def keep_answer(self, answer: GatewayAnswer) -> None:
-        values: Params = {**msgspec.structs.asdict(answer), "created_at": self._clock()}
+    async def keep_answer(self, answer: GatewayAnswer, *, system: str = "") -> None:
+        """Store an answer, and the system prompt of its request."""
+        digest = hashlib.sha256(system.encode("utf-8", "surrogatepass")).hexdigest() if system else ""
+        values: Params = {**msgspec.structs.asdict(answer), "created_at": self._clock(), "system_digest": digest}
 
         def work(tx: Transaction) -> None:
+            if system:
+                tx.execute(
+                    "INSERT INTO gateway_system (digest, system) VALUES (:digest, :system)"
+                    " ON CONFLICT (digest) DO NOTHING",
+                    {"digest": digest, "system": plain_text(system, "a system prompt")},
+                )
             tx.execute(
                 f"INSERT INTO gateway_answer ({_COLUMNS}) VALUES (:id, :session_id, :node_id, :client, :model, :usd,"  # noqa: S608  constants only
-                " :receipt, :response, :created_at)",
+                " :receipt, :response, :created_at, :system_digest)",
                 values,
             )
             tx.execute(
@@ -76,8 +102,18 @@ class GatewayRecords:
                 " LIMIT 100 OFFSET :most)",
                 {"most": MAX_ANSWERS},
             )
+            tx.execute(
+                "DELETE FROM gateway_system WHERE digest IN (SELECT s.digest FROM gateway_system s LEFT JOIN"
+                " gateway_answer a ON a.system_digest = s.digest WHERE a.id IS NULL LIMIT 100)"
+            )
 
         await self._database.write(work)
+
+    async def system(self, digest: str) -> str:
+        """Return a system prompt by the digest that an answer names; empty if there is none."""
+        sql = "SELECT system FROM gateway_system WHERE digest = :digest"
+        rows = await self._database.read(lambda tx: tx.execute(sql, {"digest": digest}))
+        return str(rows[0][0]) if rows else ""
 
     async def answer(self, answer_id: str) -> GatewayAnswer | None:
         sql = f"SELECT {_COLUMNS} FROM gateway_answer WHERE id = :id"  # noqa: S608  constants only
@@ -96,8 +132,14 @@ class GatewayRecords:
         rows = await self._database.read(lambda tx: tx.execute(sql, {"client": client, "since": since}))
         return float(rows[0][0])
 
+    async def session_clients(self) -> dict[str, str]:
+        """Return the key by which each session of a client was asked, by session; those of the owner are left out."""
+        sql = "SELECT DISTINCT session_id, client FROM gateway_answer WHERE client <> ''"
+        rows = await self._database.read(lambda tx: tx.execute(sql))
+        return {str(session): str(client) for session, client in rows}
+
     async def secret(self) -> bytes:
-        """Return the secret of this store, made the first time."""
+        """Return the secret of this store, made the first time and remembered from then on: it never changes."""
 
         def work(tx: Transaction) -> str:
             tx.execute(
@@ -106,8 +148,50 @@ class GatewayRecords:
             )
             return str(tx.execute("SELECT value FROM gateway_secret WHERE name = 'handles'")[0][0])
 
-        return bytes.fromhex(await self._database.write(work))
+        if not self._secret:
+            self._secret = bytes.fromhex(await self._database.write(work))
+        return self._secret
+
+    # Files -----------------------------------------------------------------------------------------------------------
+
+    async def keep_file(self, file: GatewayFile) -> None:
+        sql = (
+            f"INSERT INTO gateway_file ({_FILE_COLUMNS}) VALUES (:id, :client, :digest, :name, :media_type,"  # noqa: S608  constants only
+            " :size_bytes, :purpose, :created_at)"
+        )
+        values: Params = msgspec.structs.asdict(file)
+        await self._database.write(lambda tx: tx.execute(sql, values))
+
+    async def file(self, client: str, file_id: str) -> GatewayFile | None:
+        """Return a client's own file."""
+        sql = f"SELECT {_FILE_COLUMNS} FROM gateway_file WHERE id = :id AND client = :client"  # noqa: S608  constants only
+        values: Params = {"id": plain_text(file_id, "an id"), "client": client}
+        rows = await self._database.read(lambda tx: tx.execute(sql, values))
+        return _file(rows[0]) if rows else None
+
+    async def files(self, client: str, *, limit: int, after: GatewayFile | None = None) -> tuple[GatewayFile, ...]:
+        """Return a client's files, newest first, from behind `after` on."""
+        place = " AND (created_at < :at OR (created_at = :at AND id < :id))" if after is not None else ""
+        sql = (
+            f"SELECT {_FILE_COLUMNS} FROM gateway_file WHERE client = :client{place}"  # noqa: S608  constants only
+            " ORDER BY created_at DESC, id DESC LIMIT :limit"
+        )
+        values: Params = {"client": client, "limit": limit}
+        if after is not None:
+            values = {**values, "at": after.created_at, "id": after.id}
+        rows = await self._database.read(lambda tx: tx.execute(sql, values))
+        return tuple(map(_file, rows))
+
+    async def delete_file(self, client: str, file_id: str) -> bool:
+        """Forget a file; its bytes go with the next sweep unless a message refers to them."""
+        sql = "DELETE FROM gateway_file WHERE id = :id AND client = :client RETURNING id"
+        values: Params = {"id": plain_text(file_id, "an id"), "client": client}
+        return bool(await self._database.write(lambda tx: tx.execute(sql, values)))
 
 
 def _answer(row: Row) -> GatewayAnswer:
     return row_as(row, GatewayAnswer, "What is remembered of a gateway's answer")
+
+
+def _file(row: Row) -> GatewayFile:
+    return row_as(row, GatewayFile, "What is remembered of an uploaded file")

@@ -30,6 +30,7 @@ from loom.store.nodes import (
 )
 from loom.store.queue import is_queued, pop_queued
 from loom.store.session_rows import (
+    CHANGED_COLUMNS,
     PRUNE,
     UPDATE_SESSION,
     StoredSession,
@@ -146,9 +147,7 @@ class Journal:
         return await self._database.write(work)
 
 
-_NO_COLUMNS: Final[Params] = dict.fromkeys(
-    ("title", "model", "workspace", "overrides", "watermark", "quarantine", "settings", "archived")
-)
+_NO_COLUMNS: Final[Params] = dict.fromkeys(CHANGED_COLUMNS)
 
 
 def _columns(change: SessionChange) -> dict[str, object]:

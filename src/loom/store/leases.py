@@ -141,7 +141,7 @@ class Leases:
         def work(tx: Transaction) -> None:
             tx.execute(_RELEASE, _params(lease))
 
-        await self._database.write(work)
+        await self._database.write(work, repeatable=True)
         self._drop_ours(lease)
 
     def note_released(self, lease: Lease) -> None:
@@ -184,7 +184,7 @@ class Leases:
             holders = dict(cast("list[tuple[str, str]]", rows_among(tx, _SELECT_HOLDER, lost)))
             return [renewed[lease] for lease in leases], holders
 
-        renewed, holders = await self._database.write(work)
+        renewed, holders = await self._database.write(work, repeatable=True)
         for lease, is_ours in zip(leases, renewed, strict=True):
             if not is_ours:
                 self._note_loss(lease, holders.get(lease.session_id))

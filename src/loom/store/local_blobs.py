@@ -56,8 +56,8 @@ class LocalBlobs:
         with faults("write"):
             self._clear_leftovers()
 
-    async def put(self, data: bytes | memoryview, key_of: KeyOf) -> str:
-        return await asyncio.to_thread(self._put, data, key_of)
+    async def put(self, data: bytes | memoryview, key_of: KeyOf, sha256: str = "") -> str:
+        return await asyncio.to_thread(self._put, data, key_of, sha256)
 
     async def write(self, key: str, data: bytes | memoryview, seal: Checksum, *, durable: bool = True) -> None:
         await asyncio.to_thread(self._write, key, data, seal, durable)
@@ -125,12 +125,12 @@ class LocalBlobs:
         with faults("write"):
             self._write_temp(bytes(PROBE_BYTES), durable=True).discard()
 
-    def _put(self, data: bytes | memoryview, key_of: KeyOf) -> str:
+    def _put(self, data: bytes | memoryview, key_of: KeyOf, sha256: str) -> str:
         # Bytes of a size that was seen before may be the same ones, and then there is nothing to write.
-        if len(data) in HASHED_ASIDE and len(data) not in self._sizes:
+        if not sha256 and len(data) in HASHED_ASIDE and len(data) not in self._sizes:
             with suppress(Full):  # what is there already needs no space: the plain way finds it, or fails the same
                 return self._put_aside(data, key_of)
-        sha256 = hashlib.sha256(data).hexdigest()
+        sha256 = sha256 or hashlib.sha256(data).hexdigest()
         self._write(key_of(sha256), data, Checksum(sha256), durable=True)
         return sha256
 
@@ -170,7 +170,7 @@ class LocalBlobs:
                 spool.discard()
 
     def refresh(self, key: str, seal: Checksum, size_bytes: int, *, durable: bool) -> bool:
-        """Whether the right bytes are there already; if so they are young again."""
+        """Return whether the right bytes are there already; if so they are young again."""
         try:
             file = self._open(key)
         except (FileNotFoundError, Corrupt):
@@ -295,7 +295,7 @@ class LocalBlobs:
         return True
 
     def _directories(self, under: str) -> list[str]:
-        """Where the files lie: in the directories of a top one (`media`), or in just this one (`media/ab`)."""
+        """Return where the files lie: in the directories of a top one (`media`), or in just this one (`media/ab`)."""
         with faults("read"):
             try:
                 with self.tree.directory(under.split("/")) as directory, os.scandir(directory) as found:

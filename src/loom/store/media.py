@@ -38,13 +38,14 @@ class MediaStore:
     def __init__(self, place: BlobStore) -> None:
         self.place: Final = place
 
-    async def put(self, data: bytes | memoryview) -> str:
-        """Give the digest once the bytes are safe. What is there already is not written again, only made young."""
+    async def put(self, data: bytes | memoryview, digest: str = "") -> str:
+        """Give the digest once the bytes are safe. What is there already is not written again, only made young.
+        `digest` is theirs, where intake has computed it already."""
         if isinstance(data, memoryview):
             data = data.cast("B")  # whose length is in bytes
         if len(data) > MAX_BLOB_BYTES:
             raise _too_large(MAX_BLOB_BYTES)
-        return DIGEST_TAG + await self.place.put(data, _key_of)
+        return DIGEST_TAG + await self.place.put(data, _key_of, hex_of(digest) if digest else "")
 
     async def put_stream(self, chunks: AsyncIterable[bytes], *, max_bytes: int) -> tuple[str, int]:
         """The same for bytes in pieces, in constant memory. Over the limit: `TooLarge`, and nothing stays."""
@@ -72,11 +73,11 @@ class MediaStore:
         return await self.place.load(digest_key(digest), _seal(digest))
 
     async def open_local(self, digest: str) -> io.FileIO | None:
-        """A checked file, for the caller to read and close; None where the bytes are not on this machine."""
+        """Return a checked file, for the caller to read and close; None where the bytes are not on this machine."""
         return await self.place.open_local(digest_key(digest), _seal(digest))
 
     def read_blocks(self, digest: str, block_bytes: int = BLOCK_BYTES) -> AsyncIterator[bytes]:
-        """Blocks of exactly `block_bytes`, the last one excepted."""
+        """Yield blocks of exactly `block_bytes`, the last one excepted."""
         return self.place.blocks(digest_key(digest), _seal(digest), block_bytes)
 
     async def size(self, digest: str) -> int:
@@ -96,7 +97,7 @@ class MediaStore:
         return await self.place.touch(digest_key(digest))
 
     async def delete(self, digest: str, *, unless_since: datetime | None = None) -> bool:
-        """Whether something was deleted; nothing is that was put or refreshed at or after `unless_since`."""
+        """Return whether something was deleted; nothing is that was put or refreshed at or after `unless_since`."""
         return await self.place.delete(digest_key(digest), unless_since=unless_since)
 
     async def check(self) -> None:

@@ -22,6 +22,10 @@ _KEPT_DIGEST: Final = re.compile(r'"kept":\{"digest":"(sha256:[0-9a-f]{64})"')
 _TRACKED: Final = '%"tracked":{%'
 _AMONG_SAID: Final = "SELECT digest FROM node_media WHERE digest"
 _AMONG_WAITING: Final = "SELECT digest FROM queued_media WHERE digest"
+_AMONG_FILES: Final = "SELECT digest FROM gateway_file WHERE digest"
+SELECT_REFERENCED: Final = (
+    "SELECT digest FROM node_media UNION SELECT digest FROM queued_media UNION SELECT digest FROM gateway_file"
+)
 _SELECT_KEPT: Final = (
     "SELECT key, message FROM node WHERE key > :after AND role = 'tool' AND message LIKE :like ORDER BY key LIMIT :page"
 )
@@ -43,10 +47,10 @@ _tracking = msgspec.json.Decoder(_Tracking)
 
 
 def referenced_media(tx: Transaction, digests: Collection[str]) -> set[str]:
-    """Those of these digests that any message refers to, said or waiting, or that any session needs besides."""
+    """Return those of these digests that any message or uploaded file refers to, or that any session needs besides."""
     asked = sorted(digests)
     left = set(asked)
-    for sql in (_AMONG_SAID, _AMONG_WAITING):
+    for sql in (_AMONG_SAID, _AMONG_WAITING, _AMONG_FILES):
         left.difference_update(row[0] for row in rows_among(tx, sql, asked))
     for settings in _texts(tx, _SELECT_TRACKED, _TRACKED) if left else ():
         left -= tracked_digests(settings)
@@ -56,8 +60,8 @@ def referenced_media(tx: Transaction, digests: Collection[str]) -> set[str]:
 
 
 def digests_needed(tx: Transaction) -> set[str]:
-    """Every digest whose bytes any session of the store needs."""
-    rows = tx.execute("SELECT digest FROM node_media UNION SELECT digest FROM queued_media")
+    """Return every digest whose bytes any session of the store needs."""
+    rows = tx.execute(SELECT_REFERENCED)
     needed = {row[0] for row in rows if is_digest(row[0])}
     for settings in _texts(tx, _SELECT_TRACKED, _TRACKED):
         needed |= tracked_digests(settings)
@@ -75,12 +79,12 @@ def _texts(tx: Transaction, sql: str, like: str) -> Iterator[Any]:
 
 
 def kept_digests(message: object) -> set[str]:
-    """The whole texts of results that were cut, in a stored message that may be damaged."""
+    """Return the whole texts of results that were cut, in a stored message that may be damaged."""
     return set(_KEPT_DIGEST.findall(message)) if isinstance(message, str) else set()
 
 
 def tracked_digests(settings: object) -> set[str]:
-    """The texts of files as they were last seen, in the settings of a session; none where these are damaged."""
+    """Return the texts of files as they were last seen, in the settings of a session; none where these are damaged."""
     if not isinstance(settings, str):
         return set()
     try:

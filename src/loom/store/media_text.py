@@ -44,7 +44,7 @@ class MediaTexts:
             tx.execute(_PUT, values)
             index_medium(tx, digest, kept)
 
-        await self._database.write(work)
+        await self._database.write(work, repeatable=True)
 
     async def save(self, digest: str, recipe: Recipe, text: str) -> None:
         """The words of a whole medium were needed: then search has them, too."""
@@ -57,8 +57,8 @@ class MediaTexts:
                 pass
 
     async def list_unread(self, *, pictures: bool = True) -> tuple[str, ...]:
-        """Media of any conversation whose words are not known, the newest first; without `pictures`, only those that
-        were not looked at yet."""
+        """Return media of any conversation whose words are not known, the newest first; without `pictures`, only those
+        that were not looked at yet."""
         rows = await self._database.read(lambda tx: tx.execute(_SELECT_UNREAD, {"pictures": int(pictures)}))
         return tuple(row[0] for row in rows)
 

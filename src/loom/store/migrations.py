@@ -32,7 +32,7 @@ class Migration(msgspec.Struct, frozen=True):
     sql: str
 
     def statements(self, words: Mapping[str, str]) -> tuple[str, ...]:
-        """The SQL of one database: `words` says how it spells each placeholder."""
+        """Return the SQL of one database: `words` says how it spells each placeholder."""
         text = _COMMENT.sub("", self.sql)
         for placeholder, word in words.items():
             text = text.replace(f"{{{placeholder}}}", word)
@@ -49,7 +49,7 @@ def known_migrations() -> tuple[Migration, ...]:
 
 
 def pending(applied: Sequence[Row], known: Sequence[Migration], label: str) -> tuple[Migration, ...]:
-    """What is still to be applied to a store that has `applied`; raises where it is not a past of ours."""
+    """Return what is still to be applied to a store that has `applied`; raises where it is not a past of ours."""
     by_version = {migration.version: migration for migration in known}
     for version, name, checksum in applied:
         if version not in by_version:

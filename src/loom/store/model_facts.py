@@ -54,11 +54,11 @@ class ModelFacts:
             "facts": plain_json(dict(facts), "facts"),
             "at": self._clock(),
         }
-        await self._database.write(lambda tx: tx.execute(_KEEP, values))
+        await self._database.write(lambda tx: tx.execute(_KEEP, values), repeatable=True)
 
     async def forget(self, model: str, base_url: str) -> None:
         sql = "DELETE FROM learned WHERE model = :model AND base_url = :base_url"
-        await self._database.write(lambda tx: tx.execute(sql, {"model": model, "base_url": base_url}))
+        await self._database.write(lambda tx: tx.execute(sql, {"model": model, "base_url": base_url}), repeatable=True)
 
 
 def _lesson(row: Row) -> ModelFact:

@@ -71,6 +71,15 @@ class NodeDraft(msgspec.Struct, frozen=True, kw_only=True):
     meta_stored: str
 
 
+class StoredText(msgspec.Struct, frozen=True, kw_only=True):
+    """The exact text of a message, and the node that it is to be written below."""
+
+    parent: NodeRef
+    message: Message
+    stored: str
+    source: RowSource
+
+
 class StoredNode(msgspec.Struct, frozen=True, array_like=True, gc=False):
     """A row as it is, before anybody has looked whether it is what was written. On a path the row before it is its
     parent, so its own columns say nothing of that."""
@@ -116,7 +125,7 @@ def encode_root(system: str) -> str:
 
 
 def plain_text(text: str, what: str) -> str:
-    """Text for a column of its own. PostgreSQL has no NUL in text; nothing that Loom names needs one."""
+    """Return text for a column of its own. PostgreSQL has no NUL in text; nothing that Loom names needs one."""
     check_text(text)
     if "\0" in text:
         raise ContentError(f"{what} cannot hold a NUL character")
@@ -124,17 +133,22 @@ def plain_text(text: str, what: str) -> str:
 
 
 def plain_json(value: Any, what: str) -> str:
-    """A JSON value for a column of its own (NUL is escaped, as in messages)."""
+    """Return a JSON value for a column of its own (NUL is escaped, as in messages)."""
     return msgspec.json.encode(check_json(value, what)).decode()
 
 
 def drafts_of(
-    messages: Sequence[Message], source: RowSource | None, meta: Mapping[str, Any] | None
+    messages: Sequence[Message],
+    source: RowSource | None,
+    meta: Mapping[str, Any] | None,
+    metas: Sequence[Mapping[str, Any]] = (),
 ) -> tuple[NodeDraft, ...]:
-    plain_meta = dict(meta or {})
-    meta_stored = plain_json(plain_meta, "meta") if plain_meta else "{}"
+    """`meta` describes all of the messages, `metas` each by itself."""
+    shared_meta = dict(meta or {})
     drafts: list[NodeDraft] = []
-    for message in messages:
+    for at, message in enumerate(messages):
+        plain_meta = {**shared_meta, **metas[at]} if at < len(metas) else shared_meta
+        meta_stored = plain_json(plain_meta, "meta") if plain_meta else "{}"
         stored = encode_stored(message)
         drafts.append(
             NodeDraft(
@@ -150,7 +164,8 @@ def drafts_of(
 
 
 def digests_of(message: Message) -> frozenset[str]:
-    """Everything in the media store that this message needs: its media, what it cites, what a newer block names."""
+    """Return everything in the media store that this message needs: its media, what it cites, what a
+    newer block names."""
     found = {media.digest for media in media_of(message)}
     found.update(_other_digests(message.blocks))
     return frozenset(found)
@@ -186,9 +201,10 @@ _SELECT_REF: Final = "SELECT key, id, depth, root_key FROM node WHERE id = :id"
 _INSERT_NODE: Final = (
     "INSERT INTO node"
     " (id, parent_key, root_key, depth, role, message, source, meta, tags, bookmark, created_at)"
-    " VALUES (:id, :parent_key, :root_key, :depth, :role, :message, :source, :meta, '[]', '', :now)"
+    " VALUES (:id, :parent_key, :root_key, :depth, :role, :message, :source, :meta, :tags, :bookmark, :now)"
     " ON CONFLICT (id) DO NOTHING RETURNING key"
 )
+_NO_MARKS: Final = {"meta": "{}", "tags": "[]", "bookmark": ""}
 
 
 def ref_of(tx: Transaction, node_id: str) -> NodeRef:
@@ -207,6 +223,11 @@ def _ref(rows: list[Row]) -> NodeRef:
 
 def insert_root(tx: Transaction, system: str, now: float) -> NodeRef:
     stored = encode_root(system)
+    return insert_stored_root(tx, stored, now)
+
+
+def insert_stored_root(tx: Transaction, stored: str, now: float, **marks: str) -> NodeRef:
+    """The same for the stored text of a root; `marks` are its meta, tags and bookmark, as they are stored."""
     params = {
         "id": root_id_of(stored),
         "parent_key": None,
@@ -215,10 +236,20 @@ def insert_root(tx: Transaction, system: str, now: float) -> NodeRef:
         "role": "system",
         "message": stored,
         "source": "system",
-        "meta": "{}",
+        **_NO_MARKS,
+        **marks,
         "now": now,
     }
     return _insert(tx, params)[0]
+
+
+def insert_stored(tx: Transaction, placed: StoredText, now: float, **marks: str) -> NodeRef:
+    """Write a node whose stored text and marks (meta, tags, bookmark) come from elsewhere. One that is there stays."""
+    params = _params(placed.parent, placed.message.role, placed.stored, placed.source)
+    ref, is_new = _insert(tx, {**params, **_NO_MARKS, **marks, "now": now})
+    if is_new:
+        _insert_digests(tx, ref, digests_of(placed.message))
+    return ref
 
 
 def insert_path(
@@ -228,25 +259,16 @@ def insert_path(
     nodes: list[Node] = []
     all_new = True
     for draft in drafts:
-        node_id = node_id_of(parent.id, draft.stored)
-        params = {
-            "id": node_id,
-            "parent_key": parent.key,
-            "root_key": parent.tree,
-            "depth": parent.depth + 1,
-            "role": draft.message.role,
-            "message": draft.stored,
-            "source": draft.source,
+        params: dict[str, Any] = {
+            **_params(parent, draft.message.role, draft.stored, draft.source),
+            **_NO_MARKS,
             "meta": draft.meta_stored,
             "now": now,
         }
+        node_id: str = params["id"]
         ref, is_new = _insert(tx, params)
         if is_new:
-            if draft.digests:
-                tx.executemany(
-                    "INSERT INTO node_media (node_key, digest) VALUES (:key, :digest)",
-                    [{"key": ref.key, "digest": digest} for digest in draft.digests],
-                )
+            _insert_digests(tx, ref, draft.digests)
             nodes.append(_fresh_node(node_id, parent, draft, now))
         else:
             nodes.append(node_of(read_node(tx, node_id), parent.id))
@@ -255,8 +277,26 @@ def insert_path(
     return tuple(nodes), parent, all_new
 
 
+def _params(parent: NodeRef, role: str, stored: str, source: RowSource) -> dict[str, Any]:
+    return {
+        "id": node_id_of(parent.id, stored),
+        "parent_key": parent.key,
+        "root_key": parent.tree,
+        "depth": parent.depth + 1,
+        "role": role,
+        "message": stored,
+        "source": source,
+    }
+
+
+def _insert_digests(tx: Transaction, ref: NodeRef, digests: Iterable[str]) -> None:
+    rows = [{"key": ref.key, "digest": digest} for digest in sorted(digests)]
+    if rows:
+        tx.executemany("INSERT INTO node_media (node_key, digest) VALUES (:key, :digest)", rows)
+
+
 def _insert(tx: Transaction, params: dict[str, Any]) -> tuple[NodeRef, bool]:
-    """A node, and whether this wrote it. Where another wrote it first, it is the same node."""
+    """Return a node, and whether this wrote it. Where another wrote it first, it is the same node."""
     for _ in range(_RACES):
         written = tx.execute(_INSERT_NODE, params)
         if written:
@@ -298,7 +338,7 @@ _SELECT_PATH: Final = (
 
 
 def full_id(tx: Transaction, text: str) -> str:
-    """The id that `text` means: itself, or the only one that begins with these digits."""
+    """Return the id that `text` means: itself, or the only one that begins with these digits."""
     match = _NODE_ID.fullmatch(text)
     if match is None:
         raise NotFound(
@@ -344,14 +384,15 @@ def stored_node(row: Row) -> StoredNode:
 
 
 def node_of(row: StoredNode, parent_id: str | None) -> Node:
-    """The value of a row; `Corrupt` with the node's id where the row is not what was written."""
+    """Return the value of a row; `Corrupt` with the node's id where the row is not what was written."""
     if not has_true_id(row, parent_id):
         raise damaged_node(row.id, "its text is not the text that was written")
     return _node(row, parent_id, *content_of(row))
 
 
 def nodes_below(parent_id: str, rows: Sequence[StoredNode]) -> tuple[Node, ...]:
-    """The values of rows that follow one another below a node. Pass by pass, which is quicker than row by row."""
+    """Return the values of rows that follow one another below a node. Pass by pass, which is quicker
+    than row by row."""
     texts = [row.message for row in rows]
     ids = [row.id for row in rows]
     parents = [parent_id, *ids[:-1]]
@@ -391,7 +432,7 @@ def has_true_id(row: StoredNode, parent_id: str | None) -> bool:
 
 
 def content_of(row: StoredNode) -> tuple[Message | None, str | None]:
-    """What a node says: a message, or a root's system prompt."""
+    """Return what a node says: a message, or a root's system prompt."""
     try:
         if row.depth > 0:
             return decode_message(row.message), None

@@ -1,14 +1,16 @@
 """PostgreSQL: for more than one daemon. A few threads, each with its own connection; the server groups the commits.
 
 Everything lives in the schema `loom`, so that a database may be shared with other programs. Transactions that lose a
-race (serialisation, deadlock, a row that was deleted meanwhile) run again; a lost connection is an `Unreachable`, and
-the next call connects anew.
+race (serialisation, deadlock, a row that was deleted meanwhile) run again. A server that refuses, is stopped, starts or
+hangs up is `Unreachable`: inside `wait_for_database` the work is tried again on a new connection, elsewhere the caller
+gets the error, and the next call connects anew.
 """
 
 from __future__ import annotations
 
 import asyncio
 import functools
+import logging
 import random
 import re
 import threading
@@ -19,7 +21,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, Literal, LiteralString, cast
 
 from loom.errors import ConfigError, Conflict, Corrupt, ExtraMissing, Full, LoomError, ReadOnly, StoreError, Unreachable
-from loom.store.database import NO_PARAMS, NOT_CARRIED, Params, Row, T, Work, write_probe
+from loom.store.database import NO_PARAMS, NOT_CARRIED, Params, Row, T, Work, is_waiting_allowed, write_probe
 from loom.store.migrations import SELECT_APPLIED, apply_pending, known_migrations, pending
 from loom.store.search_index import POSTGRES_TABLES
 
@@ -37,12 +39,15 @@ WORDS: Final = {
 
 _THREADS: Final = 8
 _TRIES: Final = 8
+_RETRY_SECONDS: Final = 0.25
+"""Between two tries of work that waits for the server."""
 _PARAMETER = re.compile(r"(?<![:\w]):([a-z_]\w*)")
 _DATABASE_TIME: Final = "EXTRACT(EPOCH FROM clock_timestamp())::double precision"
 _REFUSAL = re.compile(r"FATAL: +([^\n]+)")
 _LOST_RACES: Final = {"40001", "40P01", "23503"}
 _BEGIN_WRITE: Final = "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE"
 _BEGIN_READ: Final = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+_log = logging.getLogger(__name__)
 
 
 class PostgresTransaction:
@@ -71,6 +76,10 @@ class PostgresTransaction:
         self.execute(f"SELECT setval(pg_get_serial_sequence('loom.{table}', 'key'), {last} + 1, false)")
 
 
+class _CommitUnknown(Exception):
+    """The connection was lost while the server committed: the transaction may have happened."""
+
+
 class PostgresDatabase:
     """Use `open_database`, which finds the right backend."""
 
@@ -82,6 +91,7 @@ class PostgresDatabase:
         self._aside = ThreadPoolExecutor(1, thread_name_prefix="loom-store-aside")
         self._local = threading.local()
         self._open_connections: set[PgConnection] = set()
+        self._away_since: float | None = None
 
     @classmethod
     def open(cls, url: str, *, busy_seconds: float) -> PostgresDatabase:
@@ -103,14 +113,14 @@ class PostgresDatabase:
     def label(self) -> str:
         return self._label
 
-    async def write(self, work: Work[T]) -> T:
-        return await self._submit(work, _BEGIN_WRITE)
+    async def write(self, work: Work[T], *, repeatable: bool = False) -> T:
+        return await self._submit(work, _BEGIN_WRITE, repeatable=repeatable)
 
     async def read(self, work: Work[T]) -> T:
         return await self._submit(work, _BEGIN_READ)
 
     async def read_aside(self, work: Work[T]) -> T:
-        return await self._submit(work, _BEGIN_READ, self._aside)
+        return await self._submit(work, _BEGIN_READ, threads=self._aside)
 
     async def select(self, sql: str, params: Params = NO_PARAMS) -> list[Row]:
         return await self.read(lambda tx: tx.execute(sql, params))
@@ -141,10 +151,39 @@ class PostgresDatabase:
         for connection in self._open_connections:
             connection.close()
 
-    async def _submit(self, work: Work[T], begin: LiteralString, threads: ThreadPoolExecutor | None = None) -> T:
-        if self._closed:
-            raise Unreachable(f"{self._label} is closed.", hint="Open the store again.")
-        return await asyncio.get_running_loop().run_in_executor(threads or self._threads, self._run, work, begin)
+    async def _submit(
+        self,
+        work: Work[T],
+        begin: LiteralString,
+        *,
+        repeatable: bool = True,
+        threads: ThreadPoolExecutor | None = None,
+    ) -> T:
+        loop = asyncio.get_running_loop()
+        while True:
+            if self._closed:
+                raise Unreachable(f"{self._label} is closed.", hint="Open the store again.")
+            try:
+                result = await loop.run_in_executor(threads or self._threads, self._run, work, begin)
+            except Unreachable as error:
+                is_unknown = isinstance(error.__cause__, _CommitUnknown)
+                if (is_unknown and not repeatable) or not is_waiting_allowed():
+                    raise
+                self._note_away(error)
+                await asyncio.sleep(_RETRY_SECONDS)
+            else:
+                self._note_back()
+                return result
+
+    def _note_away(self, error: Unreachable) -> None:
+        if self._away_since is None:
+            self._away_since = time.monotonic()
+            _log.warning("%s Running turns wait for it.", error.message)
+
+    def _note_back(self) -> None:
+        if self._away_since is not None:
+            _log.warning("%s answers again, after %.1f s.", self._label, time.monotonic() - self._away_since)
+            self._away_since = None
 
     def _run(self, work: Work[T], begin: LiteralString) -> T:
         import psycopg
@@ -155,16 +194,25 @@ class PostgresDatabase:
             except psycopg.Error as error:
                 if error.sqlstate not in _LOST_RACES or not tries_left:
                     raise _translate_error(error, self._label) from error
+            except _CommitUnknown as unknown:
+                raise _translate_error(cast("psycopg.Error", unknown.__cause__), self._label) from unknown
             except StopIteration as error:
                 raise RuntimeError(NOT_CARRIED) from error
             time.sleep(random.uniform(0, 0.005) * (_TRIES - tries_left))  # noqa: S311 - jitter, not a secret
         raise AssertionError("unreachable: the last try returns or raises")
 
     def _attempt(self, work: Work[T], begin: LiteralString) -> T:
+        import psycopg
+
         connection = self._begin(begin)
         try:
             result = work(PostgresTransaction(connection))
-            connection.execute("COMMIT")
+            try:
+                connection.execute("COMMIT")
+            except psycopg.OperationalError as error:
+                if error.sqlstate in _LOST_RACES:
+                    raise
+                raise _CommitUnknown from error
         except BaseException:
             self._roll_back(connection)
             raise
@@ -251,7 +299,7 @@ def _migrate(connection: PgConnection, label: str, busy_seconds: float) -> None:
 
 
 def _translate_error(error: psycopg.Error, label: str) -> Exception:
-    """What went wrong, in our words. An error that only a bug can cause stays what it is."""
+    """Return what went wrong, in our words. An error that only a bug can cause stays what it is."""
     state = error.sqlstate or ""
     found: LoomError | None = None
     if state == "53100":
@@ -279,6 +327,8 @@ def _unreachable(error: psycopg.Error, label: str) -> LoomError | None:
     if not isinstance(error, psycopg.OperationalError | psycopg.InterfaceError):
         return None
     refusal = _REFUSAL.search(str(error))
+    if refusal is not None and "the database system is" in refusal[1]:
+        return Unreachable(f"{label} is away: {refusal[1]}.", hint="Try again in a moment.")
     if refusal is not None:
         return Unreachable(f"{label} refuses: {refusal[1]}.", hint="Check the name, the user and the password.")
     return Unreachable(

@@ -50,7 +50,7 @@ def is_gone(name: str) -> bool:
 
 @cache
 def _place() -> str:
-    """Where a process number means something: this boot of this machine, and the container in it."""
+    """Return where a process number means something: this boot of this machine, and the container in it."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text(encoding="ascii").strip()
         return f"{boot}.{Path('/proc/self/ns/pid').readlink()}"

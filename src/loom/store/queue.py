@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import secrets
 import time
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
 
 from loom.content.codec import decode_message, encode_stored
 from loom.content.messages import Message
-from loom.errors import ContentError, Corrupt, NotFound
+from loom.errors import ContentError, Corrupt, KeyReused, NotFound
 from loom.session import Options, Queued
 from loom.store.database import Database, Row, Transaction
 from loom.store.forest import Clock
@@ -85,7 +86,7 @@ class MessageQueue:
             at = {"session_key": session_key}
             known = tx.execute(_SELECT_KNOWN, {**at, "request_key": values["request_key"]})
             if known:
-                return msgspec.structs.replace(_queued_from_row(known[0]), is_new=False)
+                return _same_request(tx, known[0], values)
             parent = ref_of(tx, options.parent) if options.parent else None
             if parent is not None and not keeps(tx, session_key, parent):
                 raise NotFound("That message is not part of this session.", hint="Look at its tree: `loom tree`.")
@@ -99,7 +100,7 @@ class MessageQueue:
         return await self._database.write(work)
 
     async def list(self, session_id: str) -> tuple[Queued, ...]:
-        """What waits, in order. One with a `node` has begun, or asks for another answer to that node."""
+        """Return what waits, in order. One with a `node` has begun, or asks for another answer to that node."""
 
         def work(tx: Transaction) -> tuple[Queued, ...]:
             rows = tx.execute(_SELECT_WAITING, {"session_key": check_session(tx, session_id)[0]})
@@ -122,8 +123,23 @@ class MessageQueue:
         return await self._database.write(work)
 
     async def waiting(self) -> tuple[str, ...]:
-        """The ids of the sessions in which something waits, the one that waits longest first."""
+        """Return the ids of the sessions in which something waits, the one that waits longest first."""
         return tuple(row[0] for row in await self._database.read(lambda tx: tx.execute(_SELECT_SESSIONS)))
+
+
+def _same_request(tx: Transaction, row: Row, values: Mapping[str, object]) -> Queued:
+    """What came of the first request with a key. Another message under it would be lost, so it is refused."""
+    known = _queued_from_row(row)
+    stored = msgspec.convert(row, _QueuedRow)
+    text = stored.message
+    if not text and stored.node and values["message"]:  # it was taken: the forest has what it said
+        found = tx.execute("SELECT message FROM node WHERE id = :id", {"id": stored.node})
+        text = found[0][0] if found else ""
+    if stored.options != values["options"] or text not in ("", values["message"]):
+        raise KeyReused(
+            "This Idempotency-Key was used for another message.", hint="Send a new key with each new message."
+        )
+    return msgspec.structs.replace(known, is_new=False)
 
 
 def is_queued(tx: Transaction, session_key: int, queued_id: str) -> bool:

@@ -72,8 +72,8 @@ class S3Blobs:
         self._suspect: set[str] = set()
         self._outage = _Outage()
 
-    async def put(self, data: bytes | memoryview, key_of: KeyOf) -> str:
-        sha256 = (await asyncio.to_thread(hashlib.sha256, data)).hexdigest()
+    async def put(self, data: bytes | memoryview, key_of: KeyOf, sha256: str = "") -> str:
+        sha256 = sha256 or (await asyncio.to_thread(hashlib.sha256, data)).hexdigest()
         await self.write(key_of(sha256), data, Checksum(sha256))
         return sha256
 
@@ -93,7 +93,7 @@ class S3Blobs:
         return data
 
     async def _fetch(self, key: str, *, least_bytes: int) -> bytes:
-        """A whole object. Its size, which the answer begins with, says how long the rest may take."""
+        """Return a whole object. Its size, which the answer begins with, says how long the rest may take."""
         async with self._request("read", key):
             answer = await self._store.get_async(key)
         size_bytes = answer.meta["size"]
@@ -184,7 +184,8 @@ class S3Blobs:
             await self._put(key, file, size_bytes=size_bytes, absent=False)
 
     async def _state(self, key: str, size_bytes: int) -> Literal["absent", "young", "stale"]:
-        """Whether the bytes have to be sent: not when they are there, of the right size and not about to be swept."""
+        """Return whether the bytes have to be sent: not when they are there, of the right size and not about to be
+        swept."""
         from obstore.exceptions import PermissionDeniedError
 
         async with self._request("write", key):
@@ -380,7 +381,7 @@ def _code(error: Exception) -> str:
 
 
 def _message_text(error: Exception) -> str:
-    """The server's error code and status; without any, the kind of the error."""
+    """Return the server's error code and status; without any, the kind of the error."""
     return ", ".join(part for part in (_code(error), _status(error)) if part) or type(error).__name__
 
 

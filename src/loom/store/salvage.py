@@ -166,13 +166,13 @@ class _Found:
             self.rows[shape.table].append(shape.row(record))
 
     def _only_shape(self, record: SqliteRecord) -> _Shape | None:
-        """The one table whose rows look like that."""
+        """Return the one table whose rows look like that."""
         fitting = [shape for shape in (*self._shapes.values(), *self._others) if shape.fits(record)]
         return fitting[0] if len(fitting) == 1 and fitting[0].table in self._shapes else None
 
 
 def _owners(pages: SqlitePages) -> dict[int, str]:
-    """Which table or index a page belongs to, as far as the file's own schema says so."""
+    """Return which table or index a page belongs to, as far as the file's own schema says so."""
     owners: dict[int, str] = {}
     for number in pages.tree(1):
         for record in pages.scan(number).records:
@@ -214,7 +214,7 @@ def _shape(table: str, columns: list[tuple[Any, ...]], *, has_rowid: bool) -> _S
 
 
 def _index_shapes(connection: sqlite3.Connection) -> list[_Shape]:
-    """How the entries of the indexes look, which must not be taken for rows."""
+    """Return how the entries of the indexes look, which must not be taken for rows."""
     shapes = {shape.table: shape for shape in _shapes(connection)}
     found: list[_Shape] = []
     for name, table in connection.execute("SELECT name, tbl_name FROM sqlite_master WHERE type = 'index'").fetchall():
@@ -371,7 +371,7 @@ class _Nodes:
         }
 
     def _parent(self, key: int, child: _Row) -> _Row:
-        """The parent of a message that is kept: a note, where it is lost."""
+        """Return the parent of a message that is kept: a note, where it is lost."""
         if key in self.kept and key < child["key"]:
             return self.kept[key]
         if key >= child["key"]:
@@ -394,7 +394,7 @@ class _Nodes:
         return self.kept[key]
 
     def lost_end(self) -> int:
-        """The key of a note that stands for a whole conversation."""
+        """Return the key of a note that stands for a whole conversation."""
         return cast("int", self.note(self._free_key(), self._empty_root(), time.time())["key"])
 
     def _empty_root(self) -> _Row:
@@ -416,11 +416,11 @@ class _Nodes:
         return self._true_ids.get(key, "")
 
     def by_digits(self, digits: str) -> int | None:
-        """The key of the message whose id began with these digits."""
+        """Return the key of the message whose id began with these digits."""
         return next((key for key in self.kept if self.true_id(key).startswith(NODE_TAG + digits)), None)
 
     def nearest(self, key: int) -> int | None:
-        """The key of a message, or of the first one above it that is kept."""
+        """Return the key of a message, or of the first one above it that is kept."""
         seen = set[int]()
         at: int | None = key
         while at is not None and at not in self.kept and at not in seen:
@@ -536,7 +536,7 @@ def _media_of_queued(rows: Iterable[_Row]) -> Iterator[_Row]:
 
 
 def _message(text: str) -> Message | None:
-    """The stored message, or None if it is none."""
+    """Return the stored message, or None if it is none."""
     try:
         return decode_message(text)
     except LoomError:

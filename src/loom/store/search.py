@@ -218,8 +218,8 @@ def _batches(keys: Iterator[int]) -> Iterator[list[int]]:
 
 
 def _hits(tx: Transaction, keys: Sequence[int], words: Sequence[str], full: set[int]) -> Iterator[tuple[int, _Hit]]:
-    """Each message in each of its conversations, except those that are `full`, which may become so meanwhile. Texts are
-    read only where they are needed: frequent words stand in thousands of messages of a few conversations."""
+    """Yield each message in each of its conversations, except those that are `full`, which may become so meanwhile.
+    Texts are read only where they are needed: frequent words stand in thousands of messages of a few conversations."""
     sessions_of = _sessions_of(tx, keys)
     wanted = [key for key in keys if not sessions_of[key] <= full]
     session_keys = {session for key in wanted for session in sessions_of[key]} - full
@@ -250,7 +250,7 @@ def _hits(tx: Transaction, keys: Sequence[int], words: Sequence[str], full: set[
 
 
 def _rows_of(tx: Transaction, select: str, keys: Sequence[int]) -> list[Row]:
-    """The rows of a statement that ends with the column which is one of these keys."""
+    """Return the rows of a statement that ends with the column which is one of these keys."""
     rows: list[Row] = []
     for first in range(0, len(keys), 512):
         listed = ", ".join(map(str, map(int, keys[first : first + 512])))
@@ -259,7 +259,7 @@ def _rows_of(tx: Transaction, select: str, keys: Sequence[int]) -> list[Row]:
 
 
 def _sessions_of(tx: Transaction, keys: Sequence[int]) -> dict[int, set[int]]:
-    """Which sessions each of these messages belongs to."""
+    """Return which sessions each of these messages belongs to."""
     sessions: dict[int, set[int]] = {key: set() for key in keys}
     below: defaultdict[int, set[int]] = defaultdict(set)
     values = ", ".join(f"(CAST({int(key)} AS BIGINT))" for key in keys)
@@ -287,7 +287,8 @@ def _titles(tx: Transaction, words: Sequence[str], folded: Sequence[str]) -> Ite
 
 
 def _place(tx: Transaction, key: int, stored: object, words: Sequence[str]) -> tuple[_Where, str, str] | None:
-    """Where in a message the words are: its own text if all are there, else the medium that has what is lacking."""
+    """Return where in a message the words are: its own text if all are there, else the medium that has
+    what is lacking."""
     said = message_text(stored)
     lacking = [word for word in words if word not in said.casefold()]
     if not lacking:
@@ -301,7 +302,7 @@ def _place(tx: Transaction, key: int, stored: object, words: Sequence[str]) -> t
 
 
 def _text(stored: object) -> str:
-    """What a column holds; where damage has made it something else than text, it holds no words."""
+    """Return what a column holds; where damage has made it something else than text, it holds no words."""
     return clean_text(stored) if isinstance(stored, str) else ""
 
 
@@ -318,7 +319,7 @@ def _pattern(word: str) -> str:
 
 
 def _snippet(text: str, words: Sequence[str]) -> str:
-    """One line around the first of the words."""
+    """Return one line around the first of the words."""
     line = " ".join(text.split())
     at = max(line.casefold().find(words[0]) - _BEFORE, 0)
     part = line[at : at + _SNIPPET_CHARACTERS]

@@ -108,7 +108,7 @@ _UNINDEXED_MEDIA: Final = (
 
 
 def words_of(text: str) -> dict[str, None]:
-    """The words by which a text is found, each once, in small letters."""
+    """Return the words by which a text is found, each once, in small letters."""
     found: dict[str, None] = {}
     for match in _PIECE.finditer(text):
         piece = match[0]
@@ -135,7 +135,7 @@ def _add(found: dict[str, None], word: str) -> None:
 
 
 def query_words(word: str) -> tuple[str, ...]:
-    """The words that a text must hold in order to hold what is searched for; none where that has no letters."""
+    """Return the words that a text must hold in order to hold what is searched for; none where that has no letters."""
     found: dict[str, None] = {}
     for piece in _PIECE.findall(word.casefold()):
         _add(found, piece)
@@ -161,21 +161,21 @@ class SearchIndex:
 
 
 def unindexed_messages(tx: Transaction) -> tuple[str, int] | None:
-    """A condition on a message `n` that the index does not know yet, and the value of its `:last`; None if there is
-    none. While the texts of media are not all indexed, it is every message."""
+    """Return a condition on a message `n` that the index does not know yet, and the value of its `:last`; None if there
+    is none. While the texts of media are not all indexed, it is every message."""
     if _state(tx, "version") != VERSION or tx.execute(_UNINDEXED_MEDIA, {"limit": 1}):
         return "n.key > :last", 0
     return (_dialect(tx).is_unindexed, _state(tx, "node")) if _unindexed(tx, limit=1) else None
 
 
 def find_nodes(tx: Transaction, words: Sequence[str], *, before: int, limit: int, exact: bool = False) -> list[int]:
-    """The keys of messages whose own text has words that begin with these (`exact`: are these), newest first."""
+    """Return the keys of messages whose own text has words that begin with these (`exact`: are these), newest first."""
     params = {"query": _query(tx, words, exact=exact), "before": before, "limit": limit}
     return [row[0] for row in tx.execute(_dialect(tx).find_nodes, params)]
 
 
 def find_media(tx: Transaction, words: Sequence[str], *, limit: int) -> list[str]:
-    """The digests of media whose text has words that begin with these."""
+    """Return the digests of media whose text has words that begin with these."""
     rows = tx.execute(_dialect(tx).find_media, {"query": _query(tx, words, exact=False), "limit": limit})
     return [row[0] for row in rows]
 
@@ -224,7 +224,7 @@ def _dialect(tx: Transaction) -> _Dialect:
 
 
 def _query(tx: Transaction, words: Sequence[str], *, exact: bool) -> str:
-    """Words have no signs that mean something to either database."""
+    """Return words have no signs that mean something to either database."""
     if tx.dialect == "sqlite":
         return " AND ".join(f'"{word}"' if exact else f'"{word}"*' for word in words)
     return " & ".join(f"'{word}'" if exact else f"'{word}':*" for word in words)
@@ -270,7 +270,7 @@ def _entries(rows: Iterable[Row]) -> Iterator[dict[str, object]]:
 
 
 def message_text(stored: object) -> str:
-    """The text of a stored message; one that is damaged holds no words, and neither does a system prompt."""
+    """Return the text of a stored message; one that is damaged holds no words, and neither does a system prompt."""
     if not isinstance(stored, str):
         return ""
     try:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 import msgspec
@@ -48,6 +48,9 @@ class StoredSession(msgspec.Struct, frozen=True, kw_only=True):
     rev: int
     created_at: float
     updated_at: float
+    folder: str = ""
+    tags: tuple[str, ...] = ()
+    pinned: bool = False
     damage: str = ""
 
 
@@ -70,10 +73,13 @@ class _SessionRow(msgspec.Struct, frozen=True, array_like=True):
     created_at: float
     updated_at: float
     head_digits: str
+    folder: str
+    tags: str
+    pinned: int
 
 
 def new_session_id(now: float) -> str:
-    """A ULID: 48 bits of time, so that ids sort by age, and 80 random bits."""
+    """Return a ULID: 48 bits of time, so that ids sort by age, and 80 random bits."""
     value = (int(now * 1000) & (2**48 - 1)) << 80 | secrets.randbits(80)
     return "".join(_ALPHABET[value >> shift & 31] for shift in range(125, -1, -5))
 
@@ -82,23 +88,27 @@ PRUNE: Final = "prune"
 
 _COLUMNS_OF_SESSIONS: Final = (
     "SELECT s.id, s.title, r.id, h.id, s.model, s.workspace, s.overrides, s.watermark, s.quarantine, s.settings,"
-    " s.archived, s.last_seq, s.rev, s.created_at, s.updated_at, s.head_digits"
+    " s.archived, s.last_seq, s.rev, s.created_at, s.updated_at, s.head_digits, s.folder, s.tags, s.pinned"
 )
 # Not an inner join: a session whose head is gone is damaged, and must not vanish.
 _WITH_NODES: Final = "LEFT JOIN node h ON h.key = s.head_key LEFT JOIN node r ON r.key = COALESCE(h.root_key, h.key)"
 SELECT_SESSION: Final = f"{_COLUMNS_OF_SESSIONS} FROM session s {_WITH_NODES} WHERE s.id = :id"
 _NEWEST: Final = "ORDER BY updated_at DESC, id DESC LIMIT :limit"
-_PAGE: Final = "SELECT * FROM session WHERE :archived IN (-1, archived)"
+_PAGE: Final = (
+    "SELECT * FROM session WHERE :archived IN (-1, archived) AND :pinned IN (-1, pinned)"
+    " AND (:any_folder = 1 OR folder = :folder) AND (:tag = '' OR tags LIKE :tag ESCAPE '!')"
+)
 _PAGE_BEFORE: Final = f"{_PAGE} AND (updated_at, id) < (:updated_at, :id)"
 _IN_ORDER: Final = "ORDER BY s.updated_at DESC, s.id DESC"
 _COLUMNS_LISTED: Final = f"{_COLUMNS_OF_SESSIONS}, s.fence, s.holder, s.held_until"
 SELECT_NEWEST: Final = f"{_COLUMNS_LISTED} FROM ({_PAGE} {_NEWEST}) s {_WITH_NODES} {_IN_ORDER}"
 SELECT_BEFORE: Final = f"{_COLUMNS_LISTED} FROM ({_PAGE_BEFORE} {_NEWEST}) s {_WITH_NODES} {_IN_ORDER}"
+CHANGED_COLUMNS: Final = (
+    *("title", "model", "workspace", "overrides", "watermark", "quarantine", "settings", "archived"),
+    *("folder", "tags", "pinned"),
+)
 UPDATE_SESSION: Final = (
-    "UPDATE session SET title = COALESCE(:title, title), model = COALESCE(:model, model),"
-    " workspace = COALESCE(:workspace, workspace), overrides = COALESCE(:overrides, overrides),"
-    " watermark = COALESCE(:watermark, watermark), quarantine = COALESCE(:quarantine, quarantine),"
-    " settings = COALESCE(:settings, settings), archived = COALESCE(:archived, archived),"
+    f"UPDATE session SET {', '.join(f'{name} = COALESCE(:{name}, {name})' for name in CHANGED_COLUMNS)},"  # noqa: S608  constants only
     " rev = rev + 1, updated_at = :now WHERE key = :key"
 )
 _LOCK_DAMAGED: Final = (
@@ -107,21 +117,23 @@ _LOCK_DAMAGED: Final = (
 )
 _MEND: Final = (
     "UPDATE session SET title = :title, model = :model, workspace = :workspace, archived = :archived,"
+    " folder = '', tags = '[]', pinned = 0,"
     " overrides = '{}', watermark = '{}', quarantine = '{}', settings = '{}', last_seq = :last_seq, rev = :rev,"
     " created_at = :created_at, fence = :fence, holder = :holder, held_until = :held_until WHERE key = :key"
 )
 _SELECT_LAST_SEQ: Final = "SELECT COALESCE(MAX(seq), 0) FROM event WHERE session_key = :key"
 _INSERT_SESSION: Final = (
     "INSERT INTO session (id, title, head_key, model, workspace, overrides, watermark, quarantine, settings, archived,"
-    " last_seq, rev, created_at, updated_at, head_digits) VALUES (:id, :title, :head_key, :model, :workspace,"
-    " :overrides, :watermark, :quarantine, :settings, 0, 0, 1, :now, :now, :digits)"
+    " last_seq, rev, created_at, updated_at, head_digits, folder, tags, pinned) VALUES (:id, :title, :head_key, :model,"
+    " :workspace, :overrides, :watermark, :quarantine, :settings, :archived, 0, 1, :created_at, :updated_at, :digits,"
+    " :folder, :tags, :pinned)"
 )
 _LOCK_DOOMED: Final = "SELECT key, head_key, settings FROM session WHERE id = :id FOR UPDATE"
 _LOCK_SESSION: Final = (
     "SELECT key, head_key, rev, fence, holder, held_until, held_until - DATABASE_TIME FROM session"
     " WHERE id = :id FOR UPDATE"
 )
-_INSERT_TIP: Final = "INSERT INTO tip (session_key, node_key) VALUES (:key, :node)"
+INSERT_TIP: Final = "INSERT INTO tip (session_key, node_key) VALUES (:key, :node)"
 # From a node up to a depth.
 _UP: Final = (
     "WITH RECURSIVE up (key, parent_key, depth) AS ("
@@ -175,9 +187,13 @@ SELECT_QUEUED_DIGESTS: Final = (
 )
 
 
+def is_session_id(text: str) -> bool:
+    return _SESSION_ID.fullmatch(text) is not None
+
+
 def check_session_id(session_id: str) -> str:
     """An id that could be one; what cannot is not there, whatever else it says."""
-    if _SESSION_ID.fullmatch(session_id) is None:
+    if not is_session_id(session_id):
         raise session_not_found()
     return session_id
 
@@ -227,7 +243,7 @@ def lock_head(tx: Transaction, session_id: str, *, fence: int | None) -> tuple[i
 
 
 def _lock_row(tx: Transaction, session_id: str) -> tuple[int, int, int, int, str, float, float]:
-    """The columns of `_LOCK_SESSION`; the last is how long the lease still holds by the database's clock."""
+    """Return the columns of `_LOCK_SESSION`; the last is how long the lease still holds by the database's clock."""
     rows = tx.execute(_LOCK_SESSION, {"id": check_session_id(session_id)})
     if not rows:
         raise session_not_found()
@@ -265,11 +281,13 @@ def session_of(row: Row) -> StoredSession:
     shape = row_as(row, _SessionRow, what)
     values = msgspec.structs.asdict(shape)
     values["archived"] = bool(shape.archived)
+    values["pinned"] = bool(shape.pinned)
     if not shape.head_id.startswith(NODE_TAG + values.pop("head_digits")):
         raise Corrupt(f"{what} is damaged.", hint="Run `loom doctor`; the rest can still be read.")
     try:
         for name in ("overrides", "watermark", "quarantine", "settings"):
             values[name] = _object(values[name])
+        values["tags"] = _tags.decode(shape.tags)
     except (msgspec.DecodeError, UnicodeError):
         raise Corrupt(f"{what} is damaged.", hint="Run `loom doctor`; the rest can still be read.") from None
     return StoredSession(**values)
@@ -296,21 +314,25 @@ def _damaged_session(row: Row, damage: str) -> StoredSession:
         empty: object = {"str": "", "int": 0, "float": 0.0}[kind]
         fits = isinstance(value, (int, float)) if kind == "float" else isinstance(value, type(empty))
         values[name] = value if fits else empty
-    values |= {"overrides": {}, "watermark": {}, "quarantine": {}, "settings": {}, "archived": bool(values["archived"])}
+    values |= {"overrides": {}, "watermark": {}, "quarantine": {}, "settings": {}, "tags": ()}
+    values |= {"archived": bool(values["archived"]), "pinned": bool(values["pinned"])}
     del values["head_digits"]
     values["title"] = clean_text(values["title"])
     return StoredSession(**values, damage=damage)
 
 
 _objects = msgspec.json.Decoder(dict[str, Any])
+_tags = msgspec.json.Decoder(tuple[str, ...])
 
 
 def _object(text: str) -> dict[str, Any]:
     return {} if text == "{}" else _objects.decode(text)
 
 
-def insert_session(tx: Transaction, values: Mapping[str, object], head: NodeRef) -> StoredSession:
-    tx.execute(_INSERT_SESSION, {**values, "head_key": head.key, "digits": _digits(head)})
+def insert_session(tx: Transaction, values: Mapping[str, object], head: NodeRef, now: float) -> StoredSession:
+    """Write a session. What `values` does not name is empty, and begins now."""
+    defaults = {"folder": "", "tags": "[]", "pinned": 0, "archived": 0, "created_at": now, "updated_at": now}
+    tx.execute(_INSERT_SESSION, {**defaults, **values, "head_key": head.key, "digits": _digits(head)})
     return read_session(tx, cast("str", values["id"]))
 
 
@@ -382,14 +404,14 @@ def append_aside(
     nodes, last, _ = insert_path(tx, parent, drafts, now)
     if not keeps(tx, key, last):
         _pass_tips(tx, key, last, depth=parent.depth)
-        tx.execute(_INSERT_TIP, {"key": key, "node": last.key})
+        tx.execute(INSERT_TIP, {"key": key, "node": last.key})
     return nodes
 
 
 def move_head(tx: Transaction, key: int, head: NodeRef, target: NodeRef, now: float) -> None:
     """Move the head anywhere. The end that it leaves stays kept."""
     if not is_above(tx, head, target) and not keeps(tx, key, head, with_head=False):
-        tx.execute(_INSERT_TIP, {"key": key, "node": head.key})
+        tx.execute(INSERT_TIP, {"key": key, "node": head.key})
     _pass_tips(tx, key, target, depth=0)
     set_head(tx, key, target, now)
 
@@ -400,7 +422,7 @@ def _pass_tips(tx: Transaction, key: int, node: NodeRef, *, depth: int) -> None:
 
 
 def keeps(tx: Transaction, key: int, node: NodeRef, *, with_head: bool = True) -> bool:
-    """Whether a node is on the way to an end of the session; without its head, to a tip."""
+    """Return whether a node is on the way to an end of the session; without its head, to a tip."""
     params = {"key": key, "head": int(with_head), "depth": node.depth, "node": node.key}
     return bool(tx.execute(_SELECT_KEPT, params))
 
@@ -423,3 +445,20 @@ def prune(tx: Transaction, end_key: int) -> set[str]:
 def one_line(title: str) -> str:
     """A title is one line without control characters, whatever was pasted into it."""
     return " ".join("".join(char if char.isprintable() else " " for char in clean_text(title)).split())
+
+
+def folder_name(folder: str) -> str:
+    """A folder is a path of names, `Work/Invoices`; white space and empty names in it do not count."""
+    return "/".join(name for part in folder.split("/") if (name := one_line(part)))
+
+
+def stored_tags(tags: Iterable[str]) -> str:
+    """Tags as they are stored: each once, in order, without empty ones."""
+    names = sorted({name for tag in tags if (name := one_line(tag))})
+    return msgspec.json.encode(names).decode()
+
+
+def tag_pattern(tag: str) -> str:
+    """LIKE the stored tags of a session that has this one. `!` escapes."""
+    name = msgspec.json.encode(one_line(tag)).decode()
+    return f"%{re.sub('[!%_]', lambda found: '!' + found[0], name)}%"

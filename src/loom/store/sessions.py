@@ -8,14 +8,17 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
+
+import msgspec
 
 from loom.content.messages import Message
 from loom.errors import NotFound, StoreError
 from loom.store.database import Database, Transaction, checked_limit
 from loom.store.forest import Clock
-from loom.store.media_references import referenced_media, tracked_digests
+from loom.store.media_references import SELECT_REFERENCED, referenced_media, tracked_digests
 from loom.store.media_text import forget_texts
 from loom.store.nodes import Node, RowSource, drafts_of, insert_root, plain_json, plain_text, ref_at, ref_of
 from loom.store.session_rows import (
@@ -34,6 +37,7 @@ from loom.store.session_rows import (
     append_below_head,
     check_session,
     check_session_id,
+    folder_name,
     insert_session,
     keeps,
     lock_for_delete,
@@ -49,6 +53,8 @@ from loom.store.session_rows import (
     session_for_list,
     stale_head,
     stale_session,
+    stored_tags,
+    tag_pattern,
 )
 
 
@@ -76,12 +82,11 @@ class Sessions:
             "overrides": "{}",
             "quarantine": "{}",
             "watermark": "{}",
-            "now": now,
         }
 
         def work(tx: Transaction) -> StoredSession:
             tx.lock(PRUNE)
-            return insert_session(tx, values, insert_root(tx, system, now))
+            return insert_session(tx, values, insert_root(tx, system, now), now)
 
         return await self._database.write(work)
 
@@ -89,10 +94,25 @@ class Sessions:
         return require_session(await self._database.select(SELECT_SESSION, {"id": check_session_id(session_id)}))
 
     async def list(
-        self, *, archived: bool | None = False, limit: int = 50, before: tuple[float, str] | None = None
+        self,
+        *,
+        archived: bool | None = False,
+        pinned: bool | None = None,
+        folder: str | None = None,
+        tag: str = "",
+        limit: int = 50,
+        before: tuple[float, str] | None = None,
     ) -> tuple[StoredSession, ...]:
-        """Newest first. `archived` None gives both kinds; `before` is (updated_at, id) of the last one seen."""
-        wanted = {"archived": -1 if archived is None else int(archived), "limit": checked_limit(limit)}
+        """Return sessions, newest first. None means both kinds, or every folder; `before` is (updated_at, id) of the
+        last one seen."""
+        wanted = {
+            "archived": -1 if archived is None else int(archived),
+            "pinned": -1 if pinned is None else int(pinned),
+            "any_folder": int(folder is None),
+            "folder": plain_text(folder or "", "a folder"),
+            "tag": tag_pattern(tag) if tag else "",
+            "limit": checked_limit(limit),
+        }
         if before is None:
             rows = await self._database.read(lambda tx: tx.execute(SELECT_NEWEST, wanted))
         else:
@@ -113,6 +133,9 @@ class Sessions:
         quarantine: Mapping[str, Any] | None = None,
         settings: Mapping[str, Any] | None = None,
         archived: bool | None = None,
+        folder: str | None = None,
+        tags: Sequence[str] | None = None,
+        pinned: bool | None = None,
         fence: int | None = None,
     ) -> StoredSession:
         """Change what is given; of `settings` those that are named, and None takes one away. With `rev`, only if the
@@ -126,6 +149,9 @@ class Sessions:
             "quarantine": None if quarantine is None else plain_json(dict(quarantine), "quarantine"),
             "settings": None,
             "archived": None if archived is None else int(archived),
+            "folder": None if folder is None else folder_name(folder),
+            "tags": None if tags is None else stored_tags(tags),
+            "pinned": None if pinned is None else int(pinned),
             "now": self._clock(),
         }
 
@@ -141,6 +167,29 @@ class Sessions:
             return read_session(tx, session_id)
 
         return await self._database.write(work)
+
+    async def folders(self) -> dict[str, int]:
+        """Return the names of folders and how many sessions are in each, archived ones not counted."""
+        sql = "SELECT folder, COUNT(*) FROM session WHERE folder <> '' AND archived = 0 GROUP BY folder ORDER BY folder"
+        return {row[0]: row[1] for row in await self._database.select(sql)}
+
+    async def tags(self) -> dict[str, int]:
+        """The same for tags."""
+        sql = "SELECT tags, COUNT(*) FROM session WHERE tags <> '[]' AND archived = 0 GROUP BY tags"
+        counts: Counter[str] = Counter()
+        for stored, count in await self._database.select(sql):
+            with contextlib.suppress(msgspec.DecodeError):  # damaged: the list shows it
+                counts.update(dict.fromkeys(msgspec.json.decode(stored, type=list[str]), count))
+        return dict(sorted(counts.items()))
+
+    async def with_head(self, node_id: str) -> StoredSession | None:
+        """Return the newest session whose head is this node."""
+        sql = (
+            "SELECT s.id FROM session s JOIN node n ON n.key = s.head_key WHERE n.id = :node"
+            " ORDER BY s.updated_at DESC LIMIT 1"
+        )
+        rows = await self._database.select(sql, {"node": node_id})
+        return await self.get(rows[0][0]) if rows else None
 
     async def mend(self, session_id: str) -> StoredSession:
         """Make a damaged record whole again, as far as it says where its head is. Nothing that was said changes."""
@@ -222,7 +271,8 @@ class Sessions:
         return await self._database.write(work)
 
     async def fork(self, session_id: str, node_id: str | None = None, *, title: str | None = None) -> StoredSession:
-        """A new session whose head is a node of this one (its head, unless said otherwise). Nothing is copied."""
+        """Return a new session whose head is a node of this one (its head, unless said otherwise). Nothing
+        is copied."""
         now = self._clock()
         new_id = new_session_id(now)
 
@@ -242,9 +292,10 @@ class Sessions:
                 "overrides": plain_json(found.overrides, "overrides"),
                 "quarantine": plain_json(found.quarantine, "quarantine"),
                 "watermark": plain_json(found.watermark, "a watermark"),
-                "now": now,
+                "folder": found.folder,
+                "tags": plain_json(list(found.tags), "tags"),
             }
-            return insert_session(tx, values, head)
+            return insert_session(tx, values, head, now)
 
         return await self._database.write(work)
 
@@ -261,6 +312,7 @@ class Sessions:
             tips = [row[0] for row in tx.execute("SELECT node_key FROM tip WHERE session_key = :key", {"key": key})]
             needed = {row[0] for row in tx.execute(SELECT_QUEUED_DIGESTS, {"key": key})} | tracked_digests(settings)
             tx.execute("DELETE FROM session WHERE key = :key", {"key": key})
+            tx.execute("DELETE FROM share WHERE session_id = :id", {"id": session_id})
             digests = needed | {digest for end in (*tips, head_key) for digest in prune(tx, end)}
             freed = tuple(sorted(digest for digest in digests if not tx.execute(SELECT_USE, {"digest": digest})))
             forget_texts(tx, freed)
@@ -272,7 +324,7 @@ class Sessions:
         return freed
 
     async def tips(self, session_id: str) -> tuple[str, ...]:
-        """The ids of the ends of its branches; the head's own is the last."""
+        """Return the ids of the ends of its branches; the head's own is the last."""
 
         def work(tx: Transaction) -> tuple[str, ...]:
             key, head_key = check_session(tx, session_id)
@@ -283,7 +335,7 @@ class Sessions:
         return await self._database.read(work)
 
     async def keeps(self, session_id: str, node_id: str) -> bool:
-        """Whether a node is on a branch of this session."""
+        """Return whether a node is on a branch of this session."""
 
         def work(tx: Transaction) -> bool:
             return keeps(tx, check_session(tx, session_id)[0], ref_of(tx, node_id))
@@ -291,7 +343,7 @@ class Sessions:
         return await self._database.read(work)
 
     async def digests(self, session_id: str) -> frozenset[str]:
-        """Every digest that a message of this session refers to, on any branch or waiting."""
+        """Return every digest that a message of this session refers to, on any branch or waiting."""
 
         def work(tx: Transaction) -> frozenset[str]:
             key = check_session(tx, session_id)[0]
@@ -301,15 +353,14 @@ class Sessions:
         return await self._database.read(work)
 
     async def referenced_digests(self) -> frozenset[str]:
-        """Every digest that any message refers to, said or waiting: what a sweep must keep."""
-        sql = "SELECT digest FROM node_media UNION SELECT digest FROM queued_media"
-        rows = await self._database.read(lambda tx: tx.execute(sql))
+        """Every digest that any message or uploaded file refers to: what a sweep must keep."""
+        rows = await self._database.read(lambda tx: tx.execute(SELECT_REFERENCED))
         return frozenset(row[0] for row in rows)
 
     async def media_in_use(self, digests: Collection[str]) -> frozenset[str]:
-        """Those of these digests whose bytes any session needs."""
+        """Return those of these digests whose bytes any session needs."""
         return frozenset(await self._database.read(lambda tx: referenced_media(tx, digests)))
 
     async def list_damaged(self) -> tuple[str, ...]:
-        """The ids of sessions that keep a node which is gone: damage, for `loom doctor` to show."""
+        """Return the ids of sessions that keep a node which is gone: damage, for `loom doctor` to show."""
         return tuple(row[0] for row in await self._database.read(lambda tx: tx.execute(SELECT_LOST)))

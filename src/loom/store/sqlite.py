@@ -113,7 +113,7 @@ class SqliteDatabase:
     def label(self) -> str:
         return label_of(self._path)
 
-    async def write(self, work: Work[T]) -> T:
+    async def write(self, work: Work[T], *, repeatable: bool = False) -> T:
         if self._is_damaged:
             raise corrupt(self.label)
         return await self._submit(_Job(work))
@@ -271,7 +271,7 @@ class SqliteDatabase:
         return self._reads.get()
 
     def _reader(self) -> SqliteTransaction:
-        """A connection of this thread's own."""
+        """Return a connection of this thread's own."""
         reader = SqliteTransaction(connect(self._path, timeout=self._busy_seconds, is_frozen=self._is_frozen))
         self._open.append(reader)
         reader.execute("PRAGMA query_only = ON")

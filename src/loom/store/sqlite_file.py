@@ -118,7 +118,7 @@ def label_of(path: Path | None) -> str:
 
 
 def open_file(path: Path | None, busy_seconds: float) -> tuple[sqlite3.Connection, bool]:
-    """A connection to a file of ours with today's schema, and whether the file is frozen: its folder is not
+    """Return a connection to a file of ours with today's schema, and whether the file is frozen: its folder is not
     writable. Any other file stays as it is."""
     if sqlite3.sqlite_version_info < _OLDEST_SQLITE:
         raise ExtraMissing(
@@ -132,6 +132,8 @@ def open_file(path: Path | None, busy_seconds: float) -> tuple[sqlite3.Connectio
         connection = connect(path, timeout=min(busy_seconds, 0.05), is_frozen=is_frozen)
     except sqlite3.Error as error:
         raise translate_error(error, path) from error
+    except UnicodeDecodeError as error:  # a message of SQLite about a schema whose bytes are damaged
+        raise corrupt(label_of(path)) from error
     tx = SqliteTransaction(connection)
     try:
         is_current = _look(tx, path)
@@ -175,8 +177,8 @@ def connect(path: Path | None, *, timeout: float, is_frozen: bool = False) -> sq
 
 
 def _is_frozen(path: Path) -> bool:
-    """Whether SQLite could not even make the files that it needs beside a database in order to read it. Where they are
-    there already, it can; where only the log is, what it holds would be passed over."""
+    """Return whether SQLite could not even make the files that it needs beside a database in order to read it. Where
+    they are there already, it can; where only the log is, what it holds would be passed over."""
     if _may(path.parent, os.W_OK) or not _may(path, os.R_OK):
         return False
     log, index = (path.with_name(path.name + suffix) for suffix in ("-wal", "-shm"))
@@ -194,7 +196,7 @@ def _may(path: Path, mode: int) -> bool:
 
 
 def _look(tx: SqliteTransaction, path: Path | None) -> bool:
-    """Whether the schema is today's. Raises before anything is written where the file is not ours to write."""
+    """Return whether the schema is today's. Raises before anything is written where the file is not ours to write."""
     tables = {row[0] for row in tx.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
     if "migration" in tables:
         return not pending(tx.execute(SELECT_APPLIED), known_migrations(), label_of(path))
@@ -271,7 +273,7 @@ def primary_code(error: BaseException) -> int:
 
 
 def translate_error(error: sqlite3.Error, path: Path | None) -> Exception:
-    """What went wrong, in our words. An error that only a bug can cause stays what it is."""
+    """Return what went wrong, in our words. An error that only a bug can cause stays what it is."""
     label = label_of(path)
     match primary_code(error):
         case sqlite3.SQLITE_CORRUPT | sqlite3.SQLITE_NOTADB:

@@ -68,7 +68,7 @@ class SqlitePages:
         return self._data[start : start + self.page_bytes].ljust(self.page_bytes, b"\0")
 
     def scan(self, number: int) -> PageScan:
-        """Every row that the page holds and that can be read."""
+        """Return every row that the page holds and that can be read."""
         page = self.page(number)
         start = _HEADER_BYTES if number == 1 else 0
         kind = page[start]
@@ -88,7 +88,7 @@ class SqlitePages:
         return PageScan(found, bad)
 
     def carve(self, number: int, column_counts: frozenset[int]) -> Iterator[SqliteRecord]:
-        """Rows of tables with row ids, wherever they begin in a page whose own list of them cannot be trusted."""
+        """Yield rows of tables with row ids, wherever they begin in a page whose own list of them cannot be trusted."""
         page = self.page(number)
         for at in range(self._usable - 4) if page.count(0) < len(page) else ():
             try:
@@ -102,7 +102,7 @@ class SqlitePages:
         return self.page(number)[_HEADER_BYTES if number == 1 else 0] in _KINDS
 
     def tree(self, root: int) -> Iterator[int]:
-        """The numbers of the pages of one table or index, as far as they can be followed from its root."""
+        """Yield the numbers of the pages of one table or index, as far as they can be followed from its root."""
         waiting, seen = [root], set[int]()
         while waiting:
             number = waiting.pop()
@@ -165,8 +165,8 @@ class SqlitePages:
 
 
 def _geometry(data: bytes, wal: bytes) -> tuple[int, int]:
-    """The size of a page, and how many bytes at its end are reserved. A damaged header is replaced by a guess: the size
-    at which the most pages begin like one."""
+    """Return the size of a page, and how many bytes at its end are reserved. A damaged header is replaced by a guess:
+    the size at which the most pages begin like one."""
     (stated,) = struct.unpack_from(">H", data, 16) if len(data) >= _HEADER_BYTES else (0,)
     stated = 65536 if stated == 1 else stated
     if data.startswith(MAGIC) and stated in _PAGE_SIZES:
@@ -182,7 +182,7 @@ def _geometry(data: bytes, wal: bytes) -> tuple[int, int]:
 
 
 def _committed(wal: bytes, page_bytes: int) -> Iterator[tuple[int, bytes]]:
-    """The pages of all whole transactions in a write-ahead log, oldest first."""
+    """Yield the pages of all whole transactions in a write-ahead log, oldest first."""
     if len(wal) < _WAL_HEADER.size:
         return
     magic, _, size, _, salt1, salt2, *sums = _WAL_HEADER.unpack_from(wal)

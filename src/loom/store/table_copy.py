@@ -28,7 +28,7 @@ class StoredTable(msgspec.Struct, frozen=True):
 
 
 def stored_tables(connection: sqlite3.Connection) -> tuple[StoredTable, ...]:
-    """The tables of a store, those first to which others refer. What is derived from them is left out."""
+    """Return the tables of a store, those first to which others refer. What is derived from them is left out."""
     sql = "SELECT name FROM sqlite_master WHERE type = 'table' AND sql LIKE 'CREATE TABLE %' ORDER BY rowid"
     found: list[StoredTable] = []
     for (name,) in connection.execute(sql).fetchall():
@@ -48,7 +48,7 @@ def stored_tables(connection: sqlite3.Connection) -> tuple[StoredTable, ...]:
 
 
 def pages(tx: Transaction, table: StoredTable) -> Iterator[list[Row]]:
-    """All rows of a table in the order of its key, in pages of bounded size."""
+    """Yield all rows of a table in the order of its key, in pages of bounded size."""
     columns, key = ", ".join(table.columns), ", ".join(table.key)
     places = [table.columns.index(column) for column in table.key]
     after = ", ".join(f":k{at}" for at in range(len(places)))

@@ -1,4 +1,7 @@
-"""Reading the words inside media for search: documents at once, pictures where an OCR engine is installed."""
+"""Reading the words inside media for search: documents at once, pictures where an OCR engine is installed.
+
+A prompt uses the same words: what is read here is kept with the renditions, and what a prompt has read is used here.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from collections.abc import Callable
 import msgspec
 
 from loom.content.media import Media
-from loom.content.recipes import Ocr, Text
+from loom.content.recipes import Ocr, Rendered, Text
 from loom.errors import BlobsUnavailable, Corrupt, ExtraMissing, MediaError, NotFound
 from loom.formats import ocr, render
 from loom.formats.facts import IntakeLimits
@@ -63,7 +66,7 @@ class _Reader:
         self._pictures = pictures
 
     async def words(self, digest: str) -> tuple[MediaTextKind, str] | None:
-        """None where the bytes are gone, or cannot be had for now. What cannot be read at all has no words."""
+        """Return None where the bytes are gone, or cannot be had for now. What cannot be read at all has no words."""
         try:
             data = await self._media.load(digest)
         except (NotFound, Corrupt, BlobsUnavailable):
@@ -87,13 +90,14 @@ class _Reader:
         cached = await self._read_cached(medium.digest, Text())
         if cached is not None and not has_scanned_pages(cached):
             return cached
-        return await asyncio.to_thread(self._read, data, medium)
-
-    def _read(self, data: bytes, medium: Media) -> str:
-        rendered = render(data, medium, Text(), self._limits)
+        rendered = await asyncio.to_thread(self._read, data, medium)
         if self._pictures:
-            rendered = read_scanned_pages(data, medium, rendered, self._limits)
+            await self._derived.put(medium.digest, Text(), rendered, is_original=rendered.data is data)
         return rendered.data.decode()
+
+    def _read(self, data: bytes, medium: Media) -> Rendered:
+        rendered = render(data, medium, Text(), self._limits)
+        return read_scanned_pages(data, medium, rendered, self._limits) if self._pictures else rendered
 
     async def _picture(self, data: bytes, medium: Media) -> tuple[MediaTextKind, str]:
         cached = await self._read_cached(medium.digest, Ocr())
@@ -102,6 +106,7 @@ class _Reader:
         if not self._pictures:
             return "unread", ""
         made = await ocr.run_in_ocr_thread(render, data, medium, Ocr(), self._limits)
+        await self._derived.put(medium.digest, Ocr(), made)
         return "picture", made.data.decode()
 
     async def _read_cached(self, digest: str, recipe: Text | Ocr) -> str | None:

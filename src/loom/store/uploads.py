@@ -35,7 +35,7 @@ class UploadRecords:
         self._clock = clock
 
     async def find(self, provider: str, account: str, digest: str, recipe: str) -> Upload | None:
-        """One that has not expired."""
+        """Return one that has not expired."""
         at = {"provider": provider, "account": account, "digest": digest, "recipe": recipe, "now": self._clock()}
         sql = f"SELECT {_COLUMNS} FROM upload WHERE {_AT} AND expires_at > :now"  # noqa: S608  constants only
         rows = await self._database.read(lambda tx: tx.execute(sql, at))
@@ -73,13 +73,13 @@ class UploadRecords:
                 values,
             )
 
-        await self._database.write(work)
+        await self._database.write(work, repeatable=True)
 
     async def forget(self, provider: str, account: str, file_ids: Collection[str]) -> None:
         """Ids that the provider no longer knows."""
         rows = [{"provider": provider, "account": account, "file_id": file_id} for file_id in file_ids]
         sql = "DELETE FROM upload WHERE provider = :provider AND account = :account AND file_id = :file_id"
-        await self._database.write(lambda tx: tx.executemany(sql, rows))
+        await self._database.write(lambda tx: tx.executemany(sql, rows), repeatable=True)
 
     async def take(self, digests: Collection[str]) -> tuple[Upload, ...]:
         """Remove what is remembered of these media and give it, for the provider's copies to be deleted too."""

@@ -176,7 +176,7 @@ class OwnsProcesses(Protocol):
 def background_tools(
     sandbox: Sandbox, variables: Sequence[str] = (), shared: BackgroundProcesses | None = None
 ) -> tuple[Tool, ...]:
-    """The three tools. `shared` holds the processes of sessions that own none."""
+    """Return the three tools. `shared` holds the processes of sessions that own none."""
     common = shared or BackgroundProcesses()
 
     def owner(context: ToolContext) -> BackgroundProcesses:

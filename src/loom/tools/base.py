@@ -92,7 +92,7 @@ class ToolContext(FileContext, Protocol):
         ...
 
     def may_read(self, *places: Path) -> bool:
-        """Whether the user's rules leave a file alone that was found, not named: it has these paths."""
+        """Return whether the user's rules leave a file alone that was found, not named: it has these paths."""
         ...
 
     async def inject(self, *content: Content) -> None:
@@ -103,16 +103,17 @@ class ToolContext(FileContext, Protocol):
         """Tell the user how far it is."""
         ...
 
-    async def confirm(self, action: str, *, why: str) -> None:
-        """Ask the user, also where a rule allows the tool; raises ToolError when not allowed."""
+    async def confirm(self, action: str, *, why: str, schema: dict[str, Any] | None = None) -> str:
+        """Ask the user, also where a rule allows the tool; raise ToolError if they deny it. Return what they wrote with
+        their approval. `schema` describes the values that are asked for; interfaces show it as a form."""
         ...
 
     async def media(self) -> Sequence[Media]:
-        """What the session refers to, oldest first; long outputs that were cut are texts among it."""
+        """Return what the session refers to, oldest first; long outputs that were cut are texts among it."""
         ...
 
     async def load(self, digest: str) -> bytes:
-        """The bytes of one of these."""
+        """Return the bytes of one of these."""
         ...
 
 
@@ -135,7 +136,7 @@ class SyncToolContext(Protocol):
 
     def approve(self, action: str, *, why: str, url: str = "") -> None: ...
 
-    def confirm(self, action: str, *, why: str) -> None: ...
+    def confirm(self, action: str, *, why: str, schema: dict[str, Any] | None = None) -> str: ...
 
     def media(self) -> Sequence[Media]: ...
 
@@ -203,7 +204,7 @@ class Tool:
         return frozenset(cast("dict[str, Any]", self.spec.parameters.get("properties", {})))
 
     def check_arguments(self, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The arguments as the function wants them; a ToolError that a model can learn from otherwise."""
+        """Return the arguments as the function wants them; a ToolError that a model can learn from otherwise."""
         try:
             found = msgspec.convert(arguments, self._arguments, strict=False)
         except (msgspec.ValidationError, RecursionError) as error:
@@ -276,14 +277,14 @@ def tool(
 
 
 def text_result(text: str, *, data: Any = None) -> ToolResult:
-    """What a tool returns that has `data` for faces; the id of the call is filled in by who runs it."""
+    """Return what a tool returns that has `data` for interfaces; the id of the call is filled in by who runs it."""
     return ToolResult("-", (TextBlock(clean_text(text)),), data=data)
 
 
 def _arguments_of(
     function: Callable[..., Any], name: str, described: dict[str, str]
 ) -> tuple[str, type[msgspec.Struct]]:
-    """A struct with the function's parameters, and the name of the one that takes the context."""
+    """Return a struct with the function's parameters, and the name of the one that takes the context."""
     hints = typing.get_type_hints(function, include_extras=True)
     context_name = ""
     fields: list[Any] = []
@@ -306,7 +307,7 @@ def _arguments_of(
 
 
 def _schema(arguments: type[msgspec.Struct]) -> dict[str, Any]:
-    """The JSON Schema of the arguments, without references: some platforms follow none."""
+    """Return the JSON Schema of the arguments, without references: some platforms follow none."""
     (schema,), components = msgspec.json.schema_components([arguments], ref_template="{name}")
 
     def inlined(value: Any, depth: int = 0) -> Any:

@@ -175,7 +175,7 @@ class _Found:
                 self.spellings += [" ".join(spelling) for spelling in _spellings((name, *form[1:]))]
 
     def _place(self, word: str, folder: str, *, real: bool) -> str:
-        """An argument that is a path, relative to the workspace where it is inside."""
+        """Return an argument that is a path, relative to the workspace where it is inside."""
         option, equals, value = word.partition("=") if word.startswith("-") else ("", "", word)
         if not value or (word.startswith("-") and not equals) or UNKNOWN in value or len(value) > 4_096:
             return word
@@ -198,7 +198,7 @@ class _Found:
 
 @lru_cache(maxsize=1_000)
 def _names(program: str, root: str) -> tuple[str, ...]:
-    """Every name that a program goes by: as it is written, without its folder, and what it is a link to."""
+    """Return every name that a program goes by: as it is written, without its folder, and what it is a link to."""
     names = [program, os.path.basename(program)]  # noqa: PTH119  text of a command, perhaps no path at all
     path = os.path.join(root, os.path.expanduser(program)) if "/" in program else shutil.which(program)  # noqa: PTH111, PTH118
     if path and len(path) < 4_096 and os.path.lexists(path):

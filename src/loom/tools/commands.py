@@ -218,7 +218,7 @@ def _answer(
 
 
 def _signal_name(code: int) -> str:
-    """What a shell means by a code over 128."""
+    """Return what a shell means by a code over 128."""
     names = {number.value: number.name for number in signal.Signals}
     return f": ended by {names[code - 128]}" if code - 128 in names else ""
 

@@ -78,7 +78,7 @@ async def download(
 
 
 async def _request(pool: httpcore2.AsyncConnectionPool, place: Destination, max_bytes: int) -> Download | Destination:
-    """What is there, or where it has moved to."""
+    """Return what is there, or where it has moved to."""
     async with pool.stream("GET", place.url, headers=[("Host", place.origin), *_HEADERS]) as response:
         headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in response.headers}
         if response.status in _REDIRECTS and "location" in headers:
@@ -155,7 +155,7 @@ def _too_large(place: Destination, max_bytes: int, announced: int = 0) -> TooLar
 
 
 def _name(place: Destination) -> str:
-    """The last part of the path, or the host where there is none."""
+    """Return the last part of the path, or the host where there is none."""
     return PurePosixPath(unquote(urlsplit(place.url).path)).name or place.host
 
 

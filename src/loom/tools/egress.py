@@ -63,7 +63,7 @@ class Destination(msgspec.Struct, frozen=True):
         return host if self.port == _PORTS[self.scheme] else f"{host}:{self.port}"
 
     def redirect_to(self, location: str) -> Destination:
-        """Where a redirect leads; never from https back to http."""
+        """Return where a redirect leads; never from https back to http."""
         place = destination_of(urljoin(self.url, location))
         if self.scheme == "https" and place.scheme == "http":
             raise Unsupported(f"{self.origin} redirects to an address without encryption: {place.origin}")
@@ -78,7 +78,7 @@ class Egress(msgspec.Struct, frozen=True, kw_only=True):
     resolve: Resolve = msgspec.field(default_factory=lambda: resolve_host)
 
     async def addresses(self, host: str, port: int) -> tuple[Address, ...]:
-        """The addresses of a host that may be asked. Unsupported where there is none."""
+        """Return the addresses of a host that may be asked. Unsupported where there is none."""
         found = await self._resolve(host, port)
         allowed = tuple(address for address in found if self._is_allowed(host, port, address))
         if not allowed:
@@ -92,7 +92,7 @@ class Egress(msgspec.Struct, frozen=True, kw_only=True):
             raise _not_public(host, known[0])
 
     async def connect(self, host: str, port: int) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """A connection to one of them: the address that was judged is the address that is connected."""
+        """Return a connection to one of them: the address that was judged is the address that is connected."""
         addresses = await self.addresses(host, port)
         for address in addresses[:4]:
             try:
@@ -133,13 +133,13 @@ class Egress(msgspec.Struct, frozen=True, kw_only=True):
 
 
 async def resolve_host(host: str, port: int) -> list[str]:
-    """What the system's resolver says."""
+    """Return what the system's resolver says."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     return list(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 def is_address(url: str) -> bool:
-    """Whether it is meant as an address, and not as the path of a file."""
+    """Return whether it is meant as an address, and not as the path of a file."""
     return "://" in url[:_SCHEME_CHARS]
 
 
@@ -188,7 +188,7 @@ def _host(host: str, shown: str) -> str:
 
 
 def is_public(address: Address) -> bool:
-    """Whether everybody can reach it, so that asking it tells nothing about the network that Loom is in."""
+    """Return whether everybody can reach it, so that asking it tells nothing about the network that Loom is in."""
     plain = _plain(address)
     if isinstance(plain, ipaddress.IPv4Address):
         return not any(plain in network for network in _CLOSED_4)
@@ -196,7 +196,7 @@ def is_public(address: Address) -> bool:
 
 
 def _plain(address: Address) -> Address:
-    """The IPv4 address inside an IPv6 one, where there is one."""
+    """Return the IPv4 address inside an IPv6 one, where there is one."""
     if isinstance(address, ipaddress.IPv6Address) and not (address.is_loopback or address.is_unspecified):
         for network, shift in _EMBEDDING:
             if address in network:

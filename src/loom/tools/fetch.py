@@ -29,7 +29,7 @@ _TOLD: Final = "what is in the address is told to that host"
 
 
 def fetch_tool(egress: Egress) -> Tool:
-    """The tool, behind a gate of its own."""
+    """Return the tool, behind a gate of its own."""
 
     async def fetch_url(context: ToolContext, url: str) -> list[ContentBlock]:
         """Get a web page as readable text, or a picture, PDF, office file or sound as content you can look at.

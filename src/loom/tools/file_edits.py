@@ -23,7 +23,7 @@ from loom.tools.file_records import RecordsFiles
 from loom.tools.file_write import OriginalFile, TextEncoding, create, is_inside, needs_approval, original, write_bytes
 from loom.tools.number_text import count_text
 from loom.tools.passage_match import passages, replace_passages
-from loom.tools.undo import FileChange, KeptBytes
+from loom.work_types import FileChange, KeptBytes
 
 MAX_EDITS: Final = 200
 _MAX_DATA_CHARS: Final = 200_000
@@ -78,7 +78,7 @@ def _edit_of(arguments: dict[str, Any]) -> Edit:
 
 
 def _preview(path: str, diff: Diff, *, is_new: bool) -> str:
-    """The diff, whole where that can be read at all."""
+    """Return the diff, whole where that can be read at all."""
     text = clean_text(diff.text)
     if not text:
         return f"{path}: {'a new, empty file' if is_new else 'nothing would change'}"
@@ -158,7 +158,7 @@ def _existing(workspace: Path, path: str) -> OriginalFile:
 
 
 def _apply(found: OriginalFile, edits: Sequence[Edit], path: str) -> NewText:
-    """The text after all edits, each on what the ones before it made; a ToolError names the one that fails."""
+    """Return the text after all edits, each on what the ones before it made; a ToolError names the one that fails."""
     text, places = found.text, 0
     for number, edit in enumerate(edits, 1):
         old, new = clean_text(edit.old), clean_text(edit.new)
@@ -219,7 +219,7 @@ async def _note(
 
 
 def _keep_line_ends(found: OriginalFile, content: str) -> str:
-    """The text with the line ends of the file that it replaces."""
+    """Return the text with the line ends of the file that it replaces."""
     if found.form.newline == "\r\n" and "\r\n" not in content:
         return content.replace("\n", "\r\n")
     return content

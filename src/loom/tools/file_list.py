@@ -118,7 +118,8 @@ def _label(media_type: str) -> str:
 
 
 def _fitting(lines: list[ListingLine], asked: str) -> tuple[list[str], list[str]]:
-    """All lines where they fit; else as many levels as do, with the files of deeper ones counted; else the first."""
+    """Return all lines where they fit; else as many levels as do, with the files of deeper ones counted; else the
+    first."""
     if len(lines) <= MAX_LINES:
         return [_format_line(line, {}) for line in lines], []
     below = Counter(line.parts[:level] for line in lines if not line.is_folder for level in range(1, len(line.parts)))

@@ -199,7 +199,7 @@ class _Tree(msgspec.Struct, frozen=True):
 
 
 def _batches(search: FileSearch, tree: _Tree, candidates: Candidates) -> Iterator[FileBatch]:
-    """The files in portions that are worth a message to the worker. Where ripgrep is installed, files in which it
+    """Yield the files in portions that are worth a message to the worker. Where ripgrep is installed, files in which it
     found nothing are not even opened; where it is not, those without the text that every match must contain are not
     looked at further."""
     prefix = "" if tree.asked.strip("./") == "" and not tree.asked.startswith("/") else tree.asked.rstrip("/") + "/"
@@ -230,13 +230,13 @@ def _batches(search: FileSearch, tree: _Tree, candidates: Candidates) -> Iterato
 
 
 def _may_be_wide(data: bytes) -> bool:
-    """Whether it may be text with more than one byte for each letter, or no text at all."""
+    """Return whether it may be text with more than one byte for each letter, or no text at all."""
     return data[:2] in (b"\xff\xfe", b"\xfe\xff") or b"\0" in data[:8192]
 
 
 def _entries(search: FileSearch, tree: _Tree, candidates: Candidates) -> Iterator[tuple[FileEntry, bool]]:
-    """Every file that is searched, and whether it can hold a match. What ripgrep says is known only at its end, so the
-    files are collected meanwhile; they are opened below the same folder, one step after another."""
+    """Yield every file that is searched, and whether it can hold a match. What ripgrep says is known only at its end,
+    so the files are collected meanwhile; they are opened below the same folder, one step after another."""
     walk = Walk(tree.folder)
     wanted = parse_glob(tree.glob) if tree.glob else None
     found = (entry for entry in walk if _is_searched(search, tree, wanted, entry))

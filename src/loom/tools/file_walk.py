@@ -45,7 +45,8 @@ class FileEntry(msgspec.Struct, frozen=True):
         return "/".join(self.parts)
 
     def read(self, most_bytes: int) -> bytes | None:
-        """The beginning of a regular file, or None where it is gone, has become something else or may not be read."""
+        """Return the beginning of a regular file, or None where it is gone, has become something else or may not be
+        read."""
         try:
             descriptor = os.open(self.parts[-1], _FILE, dir_fd=self.descriptor)
         except OSError:
@@ -62,8 +63,8 @@ class FileEntry(msgspec.Struct, frozen=True):
 
 @contextmanager
 def below(descriptor: int, parts: Sequence[str]) -> Generator[int | None]:
-    """The folder that `parts` name below an open one, opened step by step and never through a link; None where it is
-    gone."""
+    """Yield the folder that `parts` name below an open one, opened step by step and never through a link; None where it
+    is gone."""
     opened: list[int] = []
     found: int | None = descriptor
     try:

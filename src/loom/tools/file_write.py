@@ -80,7 +80,7 @@ class OriginalFile(FileBefore, frozen=True):
 
 
 def decode(data: bytes, name: str) -> tuple[str, TextEncoding]:
-    """The exact text: encoding it again gives the same bytes."""
+    """Return the exact text: encoding it again gives the same bytes."""
     codec = encoding_of(data) if data else "utf-8"
     if codec is None:
         raise ToolError(f"{name} is not a text file, and cannot be edited as one")
@@ -100,7 +100,8 @@ def decode(data: bytes, name: str) -> tuple[str, TextEncoding]:
 
 
 def original(workspace: Path, asked: str) -> OriginalFile | None:
-    """The text file that `asked` names, or None where there is none. A ToolError where it must not be written."""
+    """Return the text file that `asked` names, or None where there is none. A ToolError where it must
+    not be written."""
     found = original_bytes(workspace, asked)
     if found is None:
         return None
@@ -109,7 +110,7 @@ def original(workspace: Path, asked: str) -> OriginalFile | None:
 
 
 def original_bytes(workspace: Path, asked: str) -> FileBefore | None:
-    """The file that `asked` names, or None where there is none. A ToolError where it must not be written."""
+    """Return the file that `asked` names, or None where there is none. A ToolError where it must not be written."""
     try:
         with open_file(workspace, asked) as opened:
             if not opened.inside:
@@ -152,7 +153,7 @@ def remove(workspace: Path, found: FileBefore) -> None:
 
 
 def _unchanged(folder: int, found: FileBefore) -> os.stat_result:
-    """The facts of the file if it holds the very bytes that were read; a ToolError otherwise."""
+    """Return the facts of the file if it holds the very bytes that were read; a ToolError otherwise."""
     name = found.path.name
     facts = _facts(name, folder)
     is_same = facts is not None and (facts.st_dev, facts.st_ino) == found.identity and facts.st_size == len(found.data)
@@ -200,7 +201,7 @@ def is_inside(workspace: Path, asked: str) -> bool:
 
 
 def needs_approval(workspace: Path, asked: str) -> str:
-    """Why writing there is more than writing a file; empty where it is not."""
+    """Return why writing there is more than writing a file; empty where it is not."""
     wanted = _resolve_path(workspace, asked)
     real = Path(os.path.realpath(wanted))
     if is_sensitive(wanted) or is_sensitive(real) or _is_linked_secret(real, workspace):
@@ -240,7 +241,7 @@ def _facts(name: str, descriptor: int) -> os.stat_result | None:
 
 @contextmanager
 def _folder(workspace: Path, wanted: Path, asked: str) -> Generator[int]:
-    """The descriptor of a folder inside the workspace. Those that are missing are made one below the other."""
+    """Yield the descriptor of a folder inside the workspace. Those that are missing are made one below the other."""
     missing: list[str] = []
     while not os.path.lexists(wanted) and wanted != wanted.parent:
         missing.append(wanted.name)

@@ -109,12 +109,12 @@ async def _attach_file(context: FileContext, data: bytes, path: Path, pages: str
 
 
 async def picture_sentence(data: bytes, media: Media, limits: IntakeLimits) -> list[ContentBlock]:
-    """A sentence that offers the pictures inside a document, where there are any."""
+    """Return a sentence that offers the pictures inside a document, where there are any."""
     pictures = (await asyncio.to_thread(inspect, data, media.name, limits)).pictures
     if not pictures:
         return []
-    count = count_text(len(pictures), "picture")
-    return [TextBlock(f'({media.name} holds {count}: look(media="{media.name}", picture=1) shows the first)')]
+    count = count_text(len(pictures), "image")
+    return [TextBlock(f'({media.name} holds {count}: look(media="{media.name}", image=1) shows the first)')]
 
 
 def limit_pages(block: ContentBlock, asked: str) -> list[ContentBlock]:
@@ -189,7 +189,7 @@ def _fitting(lines: list[str], offset: int, most_bytes: int) -> tuple[list[str],
 def _sheet_rows(
     data: bytes, name: str, limits: IntakeLimits, *, pages: str, offset: int, limit: int | None
 ) -> TextBlock | None:
-    """Rows of one sheet, beyond those that are shown of it as a document; None where it is no spreadsheet."""
+    """Return rows of one sheet, beyond those that are shown of it as a document; None where it is no spreadsheet."""
     from loom.formats.office import is_spreadsheet, sheet_rows
 
     media = inspect(data, name, limits).media

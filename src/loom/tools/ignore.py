@@ -84,7 +84,7 @@ def is_ignored(rules: Rules, parts: Sequence[str], *, is_folder: bool) -> bool:
 
 
 def parse_ignore(data: bytes) -> tuple[Pattern, ...]:
-    """The patterns of a `.gitignore`."""
+    """Return the patterns of a `.gitignore`."""
     text = data.removeprefix(b"\xef\xbb\xbf").decode("latin-1")
     return tuple(pattern for line in text.split("\n") if (pattern := _parse_line(line.removesuffix("\r"))) is not None)
 
@@ -95,7 +95,7 @@ def glob(text: str) -> Pattern:
 
 
 def rules_above(folder: Path) -> tuple[Rules, tuple[str, ...]]:
-    """What the repository around a folder says about it, and the way from the repository's top to the folder."""
+    """Return what the repository around a folder says about it, and the way from the repository's top to the folder."""
     top = next((above for above in (folder, *folder.parents) if (above / ".git").exists()), folder)
     way = folder.relative_to(top).parts
     rules: list[tuple[int, tuple[Pattern, ...]]] = [(0, _read(top / ".git" / "info" / "exclude"))]
@@ -113,7 +113,7 @@ def _read(file: Path) -> tuple[Pattern, ...]:
 
 @lru_cache(maxsize=4096)
 def as_bytes_text(name: str) -> str:
-    """A text with one character for each byte of a file name."""
+    """Return a text with one character for each byte of a file name."""
     return name if name.isascii() else os.fsencode(name).decode("latin-1")
 
 
@@ -164,7 +164,7 @@ def _pattern(text: str) -> Pattern:
 
 
 def _tokens(text: str) -> tuple[_One, ...] | None:
-    """None where the text is not a pattern at all; then it matches nothing."""
+    """Return None where the text is not a pattern at all; then it matches nothing."""
     tokens: list[_One] = []
     at = 0
     while at < len(text):
@@ -192,7 +192,7 @@ def _tokens(text: str) -> tuple[_One, ...] | None:
 
 
 def _class(text: str, at: int) -> tuple[_Class, int] | None:
-    """The class behind a `[`, and where it ends. A `]` in the first place is a character of it."""
+    """Return the class behind a `[`, and where it ends. A `]` in the first place is a character of it."""
     negated = text[at : at + 1] in ("!", "^") and at < len(text)
     at += negated
     ranges: list[tuple[str, str]] = []

@@ -1,4 +1,4 @@
-"""look: call back what was shown, stored or cut before, or a part of it: pages, a crop, a picture inside a document."""
+"""look: call back what was shown, stored or cut before, or a part of it: pages, a crop, an image inside a document."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ from typing import Final
 
 import msgspec
 
-from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, TextBlock, page_range
+from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, TextBlock, VideoBlock, page_range
 from loom.content.media import Media
-from loom.content.recipes import Crop, EmbeddedImage, Page
+from loom.content.moments import parse_time, time_label
+from loom.content.recipes import Crop, EmbeddedImage, Fit, Frame, Page
 from loom.errors import ContentError, ToolError
 from loom.formats import render
 from loom.formats.facts import Rendered
@@ -30,7 +31,8 @@ class LookRequest(msgspec.Struct, frozen=True, kw_only=True):
 
     pages: str = ""
     crop: tuple[int, int, int, int] | None = None
-    picture: int | None = None
+    image: int | None = None
+    at: float | None = None
     full: bool = False
     offset: int = 1
     limit: int | None = None
@@ -44,28 +46,36 @@ async def look(
     pages: str = "",
     crop: str = "",
     full: bool = False,
-    picture: int | None = None,
+    image: int | None = None,
+    at: str = "",
     offset: int = 1,
     limit: int | None = None,
 ) -> list[ContentBlock]:
-    """See a picture, document, sound or long text of this session again, or a part of it. Without arguments: list them.
+    """See an image, document, sound, video or long text again, or a part of it. Without arguments: list them.
 
     media: its id, its name, or a file of the workspace
     pages: pages of a document, such as "3" or "21-40"
-    crop: a part of a picture or of one page, in pixels: "left,top,right,bottom"
-    full: in the best quality; of a document, its pages as pictures
-    picture: the number of a picture inside a document, counted from 1
+    crop: a part of an image or of one page, in pixels: "left,top,right,bottom"
+    full: in the best quality; of a document, its pages as images
+    image: the number of an image inside a document, counted from 1
+    at: the moment of a video whose frame is wanted, such as "1:30"
     offset: the first line of a text, or row of a table, counted from 1
     limit: how many lines or rows at most
     """
     if not media:
         return [TextBlock(_list_media(await context.media()))]
-    if offset < 1 or (limit is not None and limit < 1) or (picture is not None and picture < 1):
-        raise ToolError("offset, limit and picture count from 1")
+    if offset < 1 or (limit is not None and limit < 1) or (image is not None and image < 1):
+        raise ToolError("offset, limit and image count from 1")
     if pages:
         page_range(pages)
     wish = LookRequest(
-        pages=pages, crop=_box(crop) if crop else None, picture=picture, full=full, offset=offset, limit=limit
+        pages=pages,
+        crop=_box(crop) if crop else None,
+        image=image,
+        at=_seconds(at) if at else None,
+        full=full,
+        offset=offset,
+        limit=limit,
     )
     return await _show_part(context, await find(context, media), wish)
 
@@ -78,6 +88,8 @@ async def _show_part(context: ToolContext, source: LoadedMedia, wish: LookReques
             return await _document(context, source, wish)
         case "audio":
             return [AudioBlock(source.media) if source.is_stored else await _attach_media(context, source)]
+        case "video":
+            return [await _video(context, source, wish)]
         case "text":
             lines = await asyncio.to_thread(
                 numbered_lines,
@@ -94,8 +106,8 @@ async def _show_part(context: ToolContext, source: LoadedMedia, wish: LookReques
 
 
 async def _image(context: ToolContext, source: LoadedMedia, wish: LookRequest) -> ContentBlock:
-    if wish.pages or wish.picture:
-        raise ToolError(f"{source.media.name or 'it'} is a picture: it has no pages and no pictures inside")
+    if wish.pages or wish.image:
+        raise ToolError(f"{source.media.name or 'it'} is an image: it has no pages and no images inside")
     if wish.crop is not None:
         made = await _render(context, source, Crop(_inside(wish.crop, source.media.width, source.media.height)))
         return await _attach_derived(context, made, source.media, f"part {_words(wish.crop)}")
@@ -105,10 +117,22 @@ async def _image(context: ToolContext, source: LoadedMedia, wish: LookRequest) -
     return block
 
 
+async def _video(context: ToolContext, source: LoadedMedia, wish: LookRequest) -> ContentBlock:
+    """The clip, or the frame at one moment of it."""
+    if wish.at is None:
+        return VideoBlock(source.media) if source.is_stored else await _attach_media(context, source)
+    most = source.media.duration_seconds
+    if most is not None and wish.at > most:
+        raise ToolError(f"{source.media.name or 'the video'} ends at {time_label(most)}")
+    side = Fit().max_side_px if wish.full else Frame(0).max_side_px
+    made = await _render(context, source, Frame(round(wish.at * 1000), max_side_px=side))
+    return await _attach_derived(context, made, source.media, f"at {time_label(wish.at)}")
+
+
 async def _document(context: ToolContext, source: LoadedMedia, wish: LookRequest) -> list[ContentBlock]:
-    if wish.picture is not None:
-        made = await _render(context, source, EmbeddedImage(wish.picture))
-        return [await _attach_derived(context, made, source.media, f"picture {wish.picture}")]
+    if wish.image is not None:
+        made = await _render(context, source, EmbeddedImage(wish.image))
+        return [await _attach_derived(context, made, source.media, f"image {wish.image}")]
     if wish.crop is not None:
         return [await _part_of_page(context, source, wish.pages, wish.crop)]
     if wish.full:
@@ -136,7 +160,7 @@ async def _part_of_page(
     return await _attach_derived(context, made, source.media, f"page {first}, part {_words(box)}")
 
 
-async def _render(context: ToolContext, source: LoadedMedia, recipe: Crop | Page | EmbeddedImage) -> Rendered:
+async def _render(context: ToolContext, source: LoadedMedia, recipe: Crop | Page | Frame | EmbeddedImage) -> Rendered:
     return await asyncio.to_thread(render, source.data, source.media, recipe, context.limits)
 
 
@@ -148,6 +172,13 @@ async def _attach_derived(context: ToolContext, made: Rendered, of: Media, part:
 
 async def _attach_media(context: ToolContext, source: LoadedMedia, pages: str = "") -> ContentBlock:
     return (await context.attach(source.data, name=source.media.name, source=source.media.source, pages=pages))[0]
+
+
+def _seconds(at: str) -> float:
+    try:
+        return parse_time(at)
+    except ValueError as error:
+        raise ToolError(str(error)) from None
 
 
 def _box(crop: str) -> tuple[int, int, int, int]:
@@ -167,7 +198,7 @@ def _inside(box: tuple[int, int, int, int], width: int | None, height: int | Non
         return box
     left, top, right, bottom = box
     if left >= width or top >= height:
-        raise ToolError(f"crop is outside: the picture has {width}×{height} pixels")
+        raise ToolError(f"crop is outside: the image has {width}×{height} pixels")
     return left, top, min(right, width), min(bottom, height)
 
 
@@ -176,7 +207,7 @@ def _words(box: tuple[int, int, int, int]) -> str:
 
 
 def _list_media(stored: Sequence[Media]) -> str:
-    """The newest last, each once, with the id that `media` takes."""
+    """Return the newest last, each once, with the id that `media` takes."""
     lines = list({media.digest: f"{short_id(media)}  {media.label}" for media in stored}.values())
     if not lines:
         return "(nothing is stored in this session yet; list_files lists the files of the workspace)"

@@ -34,12 +34,12 @@ class LoadedMedia(msgspec.Struct, frozen=True):
 
 
 def short_id(media: Media) -> str:
-    """Enough of a digest to name a medium within a session."""
+    """Return enough of a digest to name a medium within a session."""
     return media.digest.removeprefix(DIGEST_TAG)[:ID_CHARS]
 
 
 def derived_media(made: Rendered, name: str) -> LoadedMedia:
-    """Derived bytes, to be looked at further."""
+    """Return derived bytes, to be looked at further."""
     media = Media(
         digest=digest_of(made.data),
         media_type=made.media_type,
@@ -53,7 +53,7 @@ def derived_media(made: Rendered, name: str) -> LoadedMedia:
 
 
 async def find(context: ToolContext, asked: str) -> LoadedMedia:
-    """A ToolError that says what there is, where nothing has this id or name."""
+    """Return a ToolError that says what there is, where nothing has this id or name."""
     stored = await context.media()
     media = find_by_id(stored, asked) or find_by_name(stored, asked)
     if media is not None:
@@ -69,7 +69,7 @@ async def find(context: ToolContext, asked: str) -> LoadedMedia:
 
 
 def _inspect(data: bytes, name: str, limits: IntakeLimits) -> Media:
-    """What the door knows of it; of a text, which is read by lines and may be long, only what it is."""
+    """Return what the door knows of it; of a text, which is read by lines and may be long, only what it is."""
     sniffed = sniff(data, name)
     if sniffed.category != "text":
         return inspect(data, name, limits).media
@@ -77,7 +77,7 @@ def _inspect(data: bytes, name: str, limits: IntakeLimits) -> Media:
 
 
 def find_by_id(stored: Sequence[Media], asked: str) -> Media | None:
-    """The beginning of a digest, eight hex digits at least; a ToolError where several begin so."""
+    """Return the beginning of a digest, eight hex digits at least; a ToolError where several begin so."""
     found = _ID.fullmatch(asked.strip().lower())
     if found is None:
         return None
@@ -91,7 +91,7 @@ def find_by_id(stored: Sequence[Media], asked: str) -> Media | None:
 
 
 def find_by_name(stored: Sequence[Media], asked: str) -> Media | None:
-    """The last that was called so."""
+    """Return the last that was called so."""
     return next((media for media in reversed(stored) if media.name and media.name == asked.strip()), None)
 
 

@@ -55,7 +55,8 @@ class _Line(msgspec.Struct, frozen=True):
 
 
 def passages(text: str, old: str, new: str, *, every: bool, newline: str, name: str) -> tuple[Passage, ...]:
-    """Where `old` stands and what comes there. A ToolError where it is nowhere, or in several places unless `every`."""
+    """Return where `old` stands and what comes there. A ToolError where it is nowhere, or in several places unless
+    `every`."""
     found = _exact(text, old, new)
     if not found and newline == "\r\n":
         found = _exact(text, _with(old, newline), _with(new, newline))
@@ -98,7 +99,7 @@ def _exact(text: str, old: str, new: str) -> tuple[Passage, ...]:
 
 
 def _tolerant(text: str, old: str, new: str) -> tuple[Passage, ...]:
-    """Whole lines with the same words. Blank lines around `old` mean nothing."""
+    """Return whole lines with the same words. Blank lines around `old` mean nothing."""
     wanted = _lines(old)
     while wanted and not wanted[-1].words:
         wanted.pop()
@@ -165,7 +166,7 @@ def _lines(text: str) -> list[_Line]:
 
 
 def _indent(new: str, wanted: list[_Line], stretch: list[_Line]) -> str:
-    """The new lines moved as far as the old ones stand from where they were thought to be."""
+    """Return the new lines moved as far as the old ones stand from where they were thought to be."""
     pairs = [(there.indent, here.indent) for there, here in zip(wanted, stretch, strict=True) if there.words]
     lines = new.strip("\r\n").split("\n")
     if all(there == here for there, here in pairs):
@@ -196,7 +197,7 @@ def _not_found(text: str, old: str, name: str) -> ToolError:
 
 
 def _nearest(text: str, old: str) -> str:
-    """The line that is most like the first line of `old`, with as many behind it."""
+    """Return the line that is most like the first line of `old`, with as many behind it."""
     first = next((line.strip() for line in old.split("\n") if line.strip()), "")[:300]
     lines = list(islice(lines_of(text), _MAX_COMPARED + _MAX_SHOWN))
     best, at = _ALIKE, -1

@@ -43,13 +43,15 @@ class RunningProgram(msgspec.Struct, frozen=True):
 
 
 def environment(extra: Mapping[str, str] | None = None) -> dict[str, str]:
-    """A whitelist: keys and tokens of ours, and of anything else, stay here."""
+    """Return a whitelist: keys and tokens of ours, and of anything else, stay here."""
     kept = {name: os.environ[name] for name in _KEPT.split() if name in os.environ}
     kept |= {name: value for name, value in os.environ.items() if name.startswith("LC_")}
-    kept |= {  # an address with a password in it stays here
-        name: value for name, value in os.environ.items() if name.upper() in _PROXIES and "@" not in value
-    }
-    return kept | dict(extra or {})
+    return kept | proxy_variables(os.environ) | dict(extra or {})
+
+
+def proxy_variables(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return the variables that name proxies; an address with a password in it is left out."""
+    return {name: value for name, value in environ.items() if name.upper() in _PROXIES and "@" not in value}
 
 
 @asynccontextmanager
@@ -61,7 +63,7 @@ async def start_program(
     stdin: int = DEVNULL,
     descriptors: Sequence[int] = (),
 ) -> AsyncGenerator[RunningProgram]:
-    """A program in a process group of its own. At the end, also when cancelled, all that it started is ended.
+    """Yield a program in a process group of its own. At the end, also when cancelled, all that it started is ended.
 
     `descriptors` are inherited by it.
     """
@@ -96,7 +98,8 @@ async def start_program(
 
 @asynccontextmanager
 async def _pipe() -> AsyncGenerator[tuple[asyncio.StreamReader, int]]:
-    """A reader, and the descriptor to write to. The reader is closed even where a stranger holds the other end."""
+    """Yield a reader, and the descriptor to write to. The reader is closed even where a stranger holds
+    the other end."""
     reading, writing = os.pipe()
     reader = asyncio.StreamReader()
     loop = asyncio.get_running_loop()

@@ -173,7 +173,8 @@ def _request(head: bytes) -> ProxyRequest:
 
 
 def _origin_form(request: ProxyRequest) -> bytes:
-    """The request as the server itself wants it; one request a connection, so that none goes to the wrong host."""
+    """Return the request as the server itself wants it; one request a connection, so that none goes to
+    the wrong host."""
     parts = urlsplit(request.target)
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     kept = [line for line in request.headers if not line.lower().startswith(_NOT_FORWARDED)]

@@ -48,7 +48,7 @@ network.
 
 
 def reference() -> str:
-    """The whole page."""
+    """Return the whole page."""
     return _INTRODUCTION + "".join(_section(tool) for tool in builtin_tools().values())
 
 

@@ -251,8 +251,8 @@ def _private(folder: str) -> dict[str, str]:
 
 
 def _readable_paths(hidden: Sequence[Path]) -> tuple[list[str], list[str]]:
-    """All of the file system but the hidden places: Landlock only knows what is allowed. Folders above a hidden place
-    can be listed, and what is beside it is allowed piece by piece."""
+    """Return all of the file system but the hidden places: Landlock only knows what is allowed. Folders above a hidden
+    place can be listed, and what is beside it is allowed piece by piece."""
     above = {parent for path in hidden for parent in path.parents} | {Path("/")}
     readable: list[str] = []
     for folder in above:

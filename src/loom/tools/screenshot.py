@@ -53,7 +53,7 @@ class ScreenshotTarget(msgspec.Struct, frozen=True):
 
 
 def screenshot_tool(egress: Egress) -> Tool:
-    """The tool, behind a gate of its own."""
+    """Return the tool, behind a gate of its own."""
 
     async def screenshot(
         context: ToolContext, url: str, *, full_page: bool = False, width: int = 1280, height: int = 800
@@ -107,8 +107,8 @@ def _short_place() -> str | None:
 
 
 async def _web(context: ToolContext, url: str, egress: Egress) -> ScreenshotTarget:
-    """A page of this machine or of the internet: the user says yes to the host, and the gate opens for that. A host
-    name can carry out what was read elsewhere, so none is resolved before the answer."""
+    """Return a page of this machine or of the internet: the user says yes to the host, and the gate opens for that. A
+    host name can carry out what was read elsewhere, so none is resolved before the answer."""
     place = destination_of(url)
     is_local = is_this_machine(place.host)
     if not is_local:
@@ -153,7 +153,7 @@ async def _file(context: ToolContext, path: str, egress: Egress) -> ScreenshotTa
 
 
 def _page(workspace: Path, path: str) -> tuple[Path, Path, bool]:
-    """The workspace and the page as they really are, and whether the page may hold secrets."""
+    """Return the workspace and the page as they really are, and whether the page may hold secrets."""
     root = Path(os.path.realpath(workspace))
     with open_file(root, path) as opened:
         if not opened.inside:
@@ -198,7 +198,7 @@ async def _driven(job: ScreenshotJob, target: ScreenshotTarget) -> ScreenshotRes
 
 
 async def _read_available(output: asyncio.StreamReader) -> bytes:
-    """What there is by now: a browser that is still about to end would keep the rest of it open."""
+    """Return what there is by now: a browser that is still about to end would keep the rest of it open."""
     try:
         async with asyncio.timeout(_OUTPUT_SECONDS):
             return await output.read(_MAX_OUTPUT_BYTES)
@@ -221,7 +221,7 @@ def _variables(folder: str) -> dict[str, str]:
 
 
 def _own_browsers() -> str:
-    """Where Playwright keeps browsers of its own; it looks below HOME, which it does not get."""
+    """Return where Playwright keeps browsers of its own; it looks below HOME, which it does not get."""
     named = os.environ.get("PLAYWRIGHT_BROWSERS_PATH")
     return named or str(Path("~/.cache/ms-playwright").expanduser())
 

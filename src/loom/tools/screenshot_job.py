@@ -130,7 +130,7 @@ def _draw(page: Page, job: ScreenshotJob) -> int:
 
 
 def _first_line(message: str) -> str:
-    """The first line, without the name of the call in front of it."""
+    """Return the first line, without the name of the call in front of it."""
     first = message.strip().split("\n")[0]
     return first.partition(": ")[2] or first
 

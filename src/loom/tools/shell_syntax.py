@@ -136,7 +136,7 @@ def _leaves(node: Node) -> Iterator[Node]:
 
 
 def _is_covered(root: Node, data: bytes) -> bool:
-    """Whether all but blanks of the text is in some leaf: what the parser skipped is what we would not see."""
+    """Return whether all but blanks of the text is in some leaf: what the parser skipped is what we would not see."""
     end = 0
     for leaf in _leaves(root):
         if leaf.start_byte > end and (
@@ -181,7 +181,7 @@ class _Reading:
                 yield text, node, known
 
     def _mentions(self, name: str) -> tuple[int, int]:
-        """How often a variable's name occurs at all, and how often to be expanded."""
+        """Return how often a variable's name occurs at all, and how often to be expanded."""
         text = self._data.decode()
         mentions = re.findall(rf"(?<![A-Za-z0-9_]){name}(?![A-Za-z0-9_])", text)
         return len(mentions), len(re.findall(rf"\$\{{?{name}(?![A-Za-z0-9_])", text))
@@ -302,7 +302,7 @@ class _Reading:
                 return _ESCAPED.sub(lambda found: "" if found[1] == "\n" else found[1], self._text(node))
 
     def _joined(self, node: Node, *, quoted: bool) -> str:
-        """The parts of a word; what stands between them belongs to it too."""
+        """Return the parts of a word; what stands between them belongs to it too."""
         parts: list[str] = []
         end = node.start_byte
         for child in node.children:
@@ -313,7 +313,7 @@ class _Reading:
         return "".join(parts) + self._data[end : node.end_byte].decode()
 
     def _string(self, node: Node) -> str:
-        """A double-quoted string: everything between its quotes, the expansions in it as unknown."""
+        """Return a double-quoted string: everything between its quotes, the expansions in it as unknown."""
         start = node.start_byte + (2 if node.type == "translated_string" else 1)
         parts: list[str] = []
         for child in node.named_children:
@@ -354,7 +354,7 @@ def _is_unquoted(source: str) -> bool:
 
 
 def _careful(text: str) -> str:
-    """A word with braces of which some may be quoted: as it is if nothing could be expanded, else unknown."""
+    """Return a word with braces of which some may be quoted: as it is if nothing could be expanded, else unknown."""
     return text if _BRACES.search(text) is None and _BRACE_RANGE.search(text) is None else UNKNOWN
 
 

@@ -117,7 +117,7 @@ _VERSIONED: Final = re.compile(r"(python|pypy|perl|ruby|lua|php|node)[\d.]+")
 
 
 def inner_commands(name: str, words: Words) -> Inner:
-    """What the command `words` runs besides itself; `name` is its program without a folder."""
+    """Return what the command `words` runs besides itself; `name` is its program without a folder."""
     name = _plain_name(name)
     if name in _SHELLS:
         return _shell(words)
@@ -148,7 +148,7 @@ def _has_letter(word: str, letters: str) -> bool:
 
 
 def _after(prefix: _Prefix, words: Words) -> Inner:
-    """The command behind a wrapper's own options and arguments."""
+    """Return the command behind a wrapper's own options and arguments."""
     rest = list(words[1:])
     scripts: list[str] = []
     skipped = prefix.skipped
@@ -180,7 +180,7 @@ def _after(prefix: _Prefix, words: Words) -> Inner:
 
 
 def _takes_next(word: str, valued: str) -> bool:
-    """Whether the next word is the value of the last letter: `-u root`, not `-uroot`."""
+    """Return whether the next word is the value of the last letter: `-u root`, not `-uroot`."""
     for at, letter in enumerate(word[1:], start=1):
         if letter in valued:
             return at == len(word) - 1
@@ -230,7 +230,7 @@ def _trap(words: Words) -> Inner:
 
 
 def _find(words: Words) -> Inner:
-    """The commands of `-exec`; the files found are appended where `{}` stands."""
+    """Return the commands of `-exec`; the files found are appended where `{}` stands."""
     found: list[tuple[str, ...]] = []
     at = 1
     while at < len(words):
@@ -264,7 +264,7 @@ def _joined(words: Words) -> Inner:
 
 
 def _ssh(words: Words) -> Inner:
-    """A command on another machine is still a command; options may name programs to run here."""
+    """Return a command on another machine is still a command; options may name programs to run here."""
     if any("proxycommand" in word.lower() or "localcommand" in word.lower() or UNKNOWN in word for word in words):
         return ANYTHING
     rest = list(words[1:])
@@ -404,7 +404,7 @@ _GIT_COMMANDS: Final = frozenset(
 
 
 def git_command(words: Words) -> tuple[str, ...]:
-    """A git command without the options before its subcommand: `git -C x push` → `git push`."""
+    """Return a git command without the options before its subcommand: `git -C x push` → `git push`."""
     rest = list(words[1:])
     while rest and rest[0].startswith("-"):
         del rest[: 2 if rest[0] in _GIT_VALUED else 1]

@@ -51,7 +51,7 @@ async def page_pictures(context: ToolContext, source: LoadedMedia, pages: str) -
 
 
 async def _convert_to_pdf(context: ToolContext, source: LoadedMedia) -> LoadedMedia:
-    """The document as a PDF. How many pages an office file has is known only when it is laid out."""
+    """Return the document as a PDF. How many pages an office file has is known only when it is laid out."""
     if category_of(source.media.media_type) == "pdf":
         return source
     await context.emit(f"laying out {source.media.name}")

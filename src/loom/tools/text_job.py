@@ -128,7 +128,7 @@ def _across_lines(pattern: re.Pattern[str], text: str, file: int, job: SearchJob
 
 
 def _clip_line(line: str, at: int) -> str:
-    """A line, or the part of a long one around the match."""
+    """Return a line, or the part of a long one around the match."""
     if len(line) <= SHOWN_CHARS:
         return line
     start = max(0, at - SHOWN_CHARS // 3)

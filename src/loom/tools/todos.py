@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, Literal, TypeAlias, cast
+from typing import Any, Final, cast
 
 import msgspec
 
@@ -11,17 +11,10 @@ from loom.content.blocks import ToolResult
 from loom.content.messages import Message
 from loom.errors import ToolError
 from loom.tools.base import Tool, text_result
+from loom.work_types import Todo, TodoState
 
 MAX_TODOS: Final = 100
-TodoState: TypeAlias = Literal["pending", "in_progress", "done"]
 _MARKS: Final[dict[TodoState, str]] = {"pending": "[ ]", "in_progress": "[~]", "done": "[x]"}
-
-
-class Todo(msgspec.Struct, frozen=True, kw_only=True):
-    """One item of the list."""
-
-    text: str
-    state: TodoState = "pending"
 
 
 async def update_todos(todos: list[Todo]) -> ToolResult:

@@ -14,27 +14,10 @@ from loom.content.blocks import ToolResult
 from loom.content.media import digest_of
 from loom.errors import NotFound, ToolError
 from loom.tools.file_write import original_bytes, remove, write_bytes
+from loom.work_types import FileChange
 
 LoadBytes: TypeAlias = Callable[[str], Awaitable[bytes]]
 """Digest → the bytes that were kept."""
-
-
-class KeptBytes(msgspec.Struct, frozen=True, kw_only=True):
-    """Bytes in the media store. The store finds them under this name (`store.media_references`)."""
-
-    digest: str
-
-
-class FileChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One write: `path` relative to the workspace, and the digests of what was there before and after.
-
-    `before` is None for a file that was new; `kept` is None where the bytes before were not kept.
-    """
-
-    path: str
-    before: str | None = None
-    after: str
-    kept: KeptBytes | None = None
 
 
 def file_changes(results: Iterable[ToolResult]) -> list[FileChange]:

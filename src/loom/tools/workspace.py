@@ -134,7 +134,7 @@ def is_folder(workspace: Path, asked: str) -> bool:
 
 
 def visible_name(name: str) -> str:
-    """A file name on one line, with nothing in it that could deceive or fail to be written."""
+    """Return a file name on one line, with nothing in it that could deceive or fail to be written."""
     return "".join(
         character if character.isprintable() and not "\ud800" <= character <= "\udfff" else f"\\u{{{ord(character):x}}}"
         for character in name
@@ -156,8 +156,14 @@ def _open(workspace: Path, asked: str, name: str) -> tuple[int, Path]:
 
 
 def read_whole(opened: OpenFile, limits: IntakeLimits) -> bytes:
-    """All of it, if that is something the door could admit; a huge file is refused before it is loaded."""
-    most = max(limits.max_oversize_bytes, limits.max_pdf_bytes, limits.max_office_bytes, limits.max_audio_bytes)
+    """Return all of it, if that is something the door could admit; a huge file is refused before it is loaded."""
+    most = max(
+        limits.max_oversize_bytes,
+        limits.max_pdf_bytes,
+        limits.max_office_bytes,
+        limits.max_audio_bytes,
+        limits.max_video_bytes,
+    )
     try:
         data = opened.file.read(most + 1) if opened.size_bytes <= most else b""
     except OSError as error:

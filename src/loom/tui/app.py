@@ -21,13 +21,13 @@ from loom.tui.themes import DEFAULT, THEMES, VARIABLES
 if TYPE_CHECKING:
     from textual.command import Provider
 
-    from loom.tui.backend import Backend
+    from loom.tui.chat_library import ChatLibrary
 
 
 class OpenedLibrary(msgspec.Struct, frozen=True, kw_only=True):
     """What the UI begins with. `session` empty: a new conversation."""
 
-    backend: Any
+    library: Any
     session: str = ""
     model: str = ""
     permission: str = "ask"
@@ -73,7 +73,7 @@ class LoomApp(App[int]):
         self.glyphs = glyphs or choose_glyphs()
         self.protocol: ImageProtocol = protocol or choose_screen_protocol()
         self.history_file = history_file
-        self.backend: Backend | None = None
+        self.library: ChatLibrary | None = None
         self.failure: LoomError | None = None
         for theme in THEMES:
             self.register_theme(theme)
@@ -95,16 +95,16 @@ class LoomApp(App[int]):
     async def _connect(self, screen: ChatScreen) -> None:
         try:
             opened = await self.connect()
-            self.backend = opened.backend
+            self.library = opened.library
             screen.set_state(permission=opened.permission)
-            await screen.connect(opened.backend, session=opened.session, model=opened.model, notices=opened.notices)
+            await screen.connect(opened.library, session=opened.session, model=opened.model, notices=opened.notices)
         except LoomError as error:
             self.failure = error
             self.exit(1)
 
     async def on_unmount(self) -> None:
-        if self.backend is not None:
-            await self.backend.close()
+        if self.library is not None:
+            await self.library.close()
 
     def action_help(self) -> None:
         from loom.tui.help_screen import HelpScreen

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from typing import ClassVar, Final
+from typing import ClassVar, Final, Literal, TypeAlias
 
 from textual import events
 from textual.app import ComposeResult
@@ -14,9 +14,9 @@ from textual.message import Message as WidgetMessage
 from textual.widgets import Input, Static
 
 from loom.events import ApprovalRequested
-from loom.tui.backend import AnswerChoice
 from loom.tui.text_content import diff, is_diff, plain_text, visible_text
 
+AnswerChoice: TypeAlias = Literal["once", "always", "deny"]
 _SETTLE_SECONDS: Final = 0.3
 """Keys that were on their way when the card appeared answer nothing."""
 
@@ -51,32 +51,46 @@ class ApprovalCard(Vertical, can_focus=True):
         super().__init__()
         self.request = request
         self._since = time.monotonic()
-        self.border_title = f"Approve {visible_text(request.call.name)}?"
+        self.border_title = f"{'Approve' if request.values is None else 'Answer'} {visible_text(request.call.name)}?"
+        self._writes_values = False
 
     def compose(self) -> ComposeResult:
         action = visible_text(self.request.action)
         with VerticalScroll(classes="action", can_focus=False):
             yield Static(diff(action) if is_diff(action) else plain_text(action, "bold"))
         yield Static(self._choices(), classes="choices")
-        yield Input(placeholder="Why not? Enter sends it to the model, Esc cancels", compact=True)
+        yield Input(compact=True)
 
     def _choices(self) -> Content:
+        if self.request.values is not None:
+            keys = [("y", " answer with values"), ("n", " no"), ("r", " no, because …")]
+            return _join_keys(keys)
         pattern = f" always: {visible_text(self.request.pattern)}" if self.request.pattern else " always here"
         keys = [("y", " once"), ("a", pattern), ("n", " no"), ("r", " no, because …")]
-        return Content("   ").join(Content.styled(f"[{key}]", "bold $primary") + plain_text(text) for key, text in keys)
+        return _join_keys(keys)
 
     def action_choose(self, answer: AnswerChoice) -> None:
-        if time.monotonic() - self._since >= _SETTLE_SECONDS:
+        if time.monotonic() - self._since < _SETTLE_SECONDS:
+            return
+        if self.request.values is not None and answer != "deny":
+            self._write("NAME=VALUE, NAME=VALUE … Enter sends them, Esc cancels", values=True)
+        else:
             self.post_message(self.Answered(self.request.approval, answer))
 
     def action_deny_with_reason(self) -> None:
-        reason = self.query_one(Input)
-        reason.display = True
-        reason.focus()
+        self._write("Why not? Enter sends it to the model, Esc cancels", values=False)
+
+    def _write(self, placeholder: str, *, values: bool) -> None:
+        self._writes_values = values
+        line = self.query_one(Input)
+        line.placeholder = placeholder
+        line.display = True
+        line.focus()
 
     def on_input_submitted(self, event: Input.Submitted) -> None:
         event.stop()
-        self.post_message(self.Answered(self.request.approval, "deny", event.value.strip()))
+        answer: AnswerChoice = "once" if self._writes_values else "deny"
+        self.post_message(self.Answered(self.request.approval, answer, event.value.strip()))
 
     def on_key(self, event: events.Key) -> None:
         reason = self.query_one(Input)
@@ -84,3 +98,7 @@ class ApprovalCard(Vertical, can_focus=True):
             event.stop()
             reason.display = False
             self.focus()
+
+
+def _join_keys(keys: list[tuple[str, str]]) -> Content:
+    return Content("   ").join(Content.styled(f"[{key}]", "bold $primary") + plain_text(text) for key, text in keys)

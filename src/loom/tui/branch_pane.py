@@ -11,7 +11,7 @@ from textual.message import Message as WidgetMessage
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from loom.tui.backend import TreeMessage
+from loom.api_types import TreeNode
 from loom.tui.glyphs import Glyphs
 from loom.tui.labels import short_model
 from loom.tui.text_content import one_line, plain_text
@@ -31,9 +31,9 @@ class BranchLine(msgspec.Struct, frozen=True, kw_only=True):
     is_on_path: bool
 
 
-def branch_lines(tree: Sequence[TreeMessage], head: str) -> list[BranchLine]:
+def branch_lines(tree: Sequence[TreeNode], head: str) -> list[BranchLine]:
     """Return parents before children; the path to the head is last among its siblings. Tool results are left out."""
-    children: dict[str | None, list[TreeMessage]] = {}
+    children: dict[str | None, list[TreeNode]] = {}
     by_node = {message.node: message for message in tree}
     for message in tree:
         parent = message.parent if message.parent in by_node else None
@@ -53,8 +53,8 @@ def branch_lines(tree: Sequence[TreeMessage], head: str) -> list[BranchLine]:
                     node=message.node,
                     prefix=prefix,
                     label=message.label,
-                    media=message.media,
-                    speaker="you" if message.role == "user" else short_model(message.speaker or "model"),
+                    media=tuple(mark.kind for mark in message.media),
+                    speaker="you" if message.role == "user" else short_model(message.model or "model"),
                     is_head=message.node == head,
                     is_on_path=message.node in on_path,
                 )
@@ -69,17 +69,17 @@ def branch_lines(tree: Sequence[TreeMessage], head: str) -> list[BranchLine]:
     return found
 
 
-def count_leaves(tree: Sequence[TreeMessage]) -> int:
+def count_leaves(tree: Sequence[TreeNode]) -> int:
     parents = {message.parent for message in tree}
     return sum(message.node not in parents for message in tree)
 
 
-def _sort(messages: list[TreeMessage], on_path: set[str]) -> list[TreeMessage]:
+def _sort(messages: list[TreeNode], on_path: set[str]) -> list[TreeNode]:
     return sorted(messages, key=lambda message: message.node in on_path)
 
 
 def media_signs(kinds: Sequence[str], glyphs: Glyphs) -> str:
-    signs = {"image": glyphs.image, "document": glyphs.document, "audio": glyphs.audio}
+    signs = {"image": glyphs.image, "document": glyphs.document, "audio": glyphs.audio, "video": glyphs.video}
     found = [signs.get(kind, glyphs.document) for kind in kinds]
     return " ".join(f"{sign}{count if (count := found.count(sign)) > 1 else ''}" for sign in dict.fromkeys(found))
 

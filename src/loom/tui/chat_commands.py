@@ -3,34 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import re
-import shlex
-import subprocess
-import tempfile
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Final
 
 from loom.content.blocks import is_media_block
-from loom.content.inputs import Attachment
 from loom.errors import ContentError, LoomError
-from loom.tui.branch_pane import BranchPane, branch_lines, count_leaves
+from loom.tui.branch_pane import BranchPane, branch_lines
+from loom.tui.chat_composing import ChatComposing
+from loom.tui.chat_state import EMPTY
 from loom.tui.chips import Chip
 from loom.tui.text_content import one_line
-
-if TYPE_CHECKING:
-    from collections.abc import Sequence
-
-    from textual.geometry import Size
-
-    from loom.tui.app import LoomApp
-    from loom.tui.backend import Backend, OpenConversation, PathMessage
-    from loom.tui.glyphs import Glyphs
-    from loom.tui.image_protocol import ImageProtocol
-    from loom.tui.message_editor import MessageEditor
-    from loom.tui.status_line import StatusValues
-    from loom.tui.transcript import TranscriptView
-    from loom.tui.usage_log import UsageLog
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
 _PUNCTUATION: Final = ",.;:!?)"
@@ -38,75 +21,12 @@ NEWEST: Final = 100
 """Messages that are read when a conversation is opened."""
 _SIDE_PANE_COLUMNS: Final = 100
 _SHELL_BYTES: Final = 30_000
-_EMPTY: Final = "The conversation is empty."
 
 
-class ChatCommands:
-    """Mixed into the chat screen."""
-
-    if TYPE_CHECKING:
-        backend: Backend | None
-        conversation: OpenConversation | None
-        model: str
-        state: StatusValues
-        usage_log: UsageLog
-        glyphs: Glyphs
-        protocol: ImageProtocol
-        query_one: Any
-        query: Any
-        notify: Any
-        mount: Any
-
-        @property
-        def app(self) -> LoomApp: ...
-        @property
-        def composer(self) -> MessageEditor: ...
-        @property
-        def size(self) -> Size: ...
-        def attach(self, item: Attachment) -> None: ...
-        def set_state(self, **changes: object) -> None: ...
-        def refresh_plan(self) -> None: ...
-        async def open_new(self) -> None: ...
-        async def open_session(self, session_id: str) -> None: ...
-        async def reload(self) -> None: ...
-        async def report(self, error: LoomError) -> None: ...
-
-    # The transcript --------------------------------------------------------------------------------------------------
-
-    @property
-    def transcript(self) -> TranscriptView:
-        from loom.tui.transcript import TranscriptView
-
-        return self.query_one(TranscriptView)
-
-    async def show_transcript(self, path: Sequence[PathMessage]) -> None:
-        """Show a path; without messages, what to begin with."""
-        from loom.tui.transcript import TranscriptView
-        from loom.tui.welcome import Welcome
-
-        assert self.backend is not None
-        main = self.query_one("#main")
-        await main.remove_children()
-        is_cut = self.conversation is not None and len(path) >= NEWEST
-        load_path = self.conversation.path if is_cut and self.conversation is not None else None
-        shown = TranscriptView(self.glyphs, self.protocol, self.backend.media, load_path)
-        await main.mount(shown)
-        if path:
-            await shown.load(path)
-        else:
-            await shown.mount(Welcome(self.glyphs, self.protocol, self.model))
+class ChatCommands(ChatComposing):
+    """A command `/NAME` is a method `command_ACTION` and an entry of `slash_commands`."""
 
     # Conversations ---------------------------------------------------------------------------------------------------
-
-    def _opened(self) -> OpenConversation:
-        if self.conversation is None:
-            raise LoomError(_EMPTY, hint="Say something first.")
-        return self.conversation
-
-    def _connected(self) -> Backend:
-        if self.backend is None:
-            raise LoomError("Still opening the store.", hint="Try again in a moment.")
-        return self.backend
 
     async def command_new(self, _: str) -> None:
         await self.open_new()
@@ -114,7 +34,7 @@ class ChatCommands:
     async def command_sessions(self, query: str) -> None:
         from loom.tui.session_screen import SessionScreen
 
-        chosen = await self.app.push_screen_wait(SessionScreen(self._connected(), self.glyphs, query))
+        chosen = await self.app.push_screen_wait(SessionScreen(self.require_library(), self.glyphs, query))
         if chosen == "":
             await self.open_new()
         elif chosen is not None:
@@ -123,24 +43,23 @@ class ChatCommands:
     async def command_rename(self, title: str) -> None:
         if not title:
             raise LoomError("No title given.", hint="Example: /rename Login page triage")
-        await self._opened().rename(title)
+        await self.require_conversation().session.rename(title)
         self.set_state(title=title)
 
     async def command_fork(self, _: str) -> None:
-        forked = await self._opened().fork()
-        await self.open_session(forked)
+        forked = await self.require_conversation().session.fork()
+        await self.open_session(forked.id)
         self.notify("This is a new session; the old one is unchanged.")
 
     async def command_compact(self, _: str) -> None:
-        conversation = self._opened()
-        before = len(await conversation.path())
-        await conversation.compact()
-        await self.reload()
-        self.notify(f"{before} messages summarised; all of them are still in the tree (Ctrl+T).")
+        conversation = self.require_conversation()
+        await conversation.session.post_compact()
+        conversation.work()
+        self.notify("Summarising; all messages stay in the tree (Ctrl+T).")
 
     async def command_export(self, name: str) -> None:
-        conversation = self._opened()
-        info, path = await conversation.info(), await conversation.path()
+        conversation = self.require_conversation()
+        info, path = await conversation.session.info(), await conversation.path()
         slug = re.sub(r"[^\w-]+", "-", info.title).strip("-")[:60]
         file = Path(name or f"{slug or info.id}.md")
         parts = [f"# {info.title or 'Conversation'}"]
@@ -152,15 +71,6 @@ class ChatCommands:
         self.notify(f"Written: {file}")
 
     # Branches --------------------------------------------------------------------------------------------------------
-
-    async def refresh_branches(self) -> None:
-        if self.conversation is None:
-            self.set_state(branches=1)
-            return
-        tree = await self.conversation.tree()
-        self.set_state(branches=max(count_leaves(tree), 1))
-        for pane in self.query(BranchPane):
-            pane.show(branch_lines(tree, (await self.conversation.info()).head))
 
     async def command_tree(self, _: str) -> None:
         if self.size.width < _SIDE_PANE_COLUMNS:
@@ -177,8 +87,8 @@ class ChatCommands:
     async def _choose_branch(self) -> None:
         from loom.tui.branch_screen import BranchScreen
 
-        conversation = self._opened()
-        lines = branch_lines(await conversation.tree(), (await conversation.info()).head)
+        conversation = self.require_conversation()
+        lines = branch_lines(await conversation.tree(), (await conversation.session.info()).head)
         node = await self.app.push_screen_wait(BranchScreen(lines, self.glyphs, "Branches"))
         if node:
             await self.go(node)
@@ -193,20 +103,20 @@ class ChatCommands:
 
     async def go(self, node: str) -> None:
         """Continue from a message; nothing is overwritten."""
-        await self._opened().go(node)
+        await self.require_conversation().session.go(node)
         await self.reload()
 
     async def command_rewind(self, _: str) -> None:
         """Go back before one of the user's messages, and edit it: what is sent then is a sibling of it."""
         from loom.tui.branch_screen import BranchScreen
 
-        conversation = self._opened()
+        conversation = self.require_conversation()
         tree = {message.node: message for message in await conversation.tree()}
         path = {placed.node: placed.message for placed in await conversation.path()}
-        head = (await conversation.info()).head
+        head = (await conversation.session.info()).head
         lines = [line for line in branch_lines(tuple(tree.values()), head) if line.speaker == "you" and line.is_on_path]
         if not lines:
-            raise LoomError(_EMPTY)
+            raise LoomError(EMPTY)
         title = "Edit an earlier message: the answers to it stay as a branch"
         node = await self.app.push_screen_wait(BranchScreen(lines, self.glyphs, title))
         if not node:
@@ -215,7 +125,7 @@ class ChatCommands:
         blocks = [block for block in chosen.blocks if is_media_block(block)]
         if parent is None:
             raise LoomError("This message has nothing before it.", hint="Use /new instead.")
-        await conversation.go(parent)
+        await conversation.session.go(parent)
         await self.reload()
         self.composer.put_back(chosen.text, {})
         for number, block in enumerate(blocks, 1):
@@ -229,17 +139,18 @@ class ChatCommands:
     async def command_undo(self, step: str) -> None:
         if step and not step.isdigit():
             raise LoomError("A step is a number.", hint="Example: /undo, or /undo 2 for that step and all later ones.")
-        for line in await self._opened().undo(int(step) if step else None):
+        report = await self.require_conversation().session.undo(int(step) if step else None)
+        for line in report.files:
             await self.transcript.notice(line)
 
     async def command_retry(self, model: str) -> None:
-        conversation = self._opened()
+        conversation = self.require_conversation()
         path = await conversation.path()
         asked = next((at for at in range(len(path) - 1, -1, -1) if path[at].message.role == "user"), None)
         if asked is None:
-            raise LoomError(_EMPTY)
-        await conversation.regenerate(path[-1].node, model=model)
-        await self.reload()
+            raise LoomError(EMPTY)
+        await conversation.session.post_again(path[-1].node, model=model)
+        conversation.work()
 
     # Model, context, usage -------------------------------------------------------------------------------------------
 
@@ -247,14 +158,14 @@ class ChatCommands:
         if not name:
             from loom.tui.model_screen import ModelScreen
 
-            screen = ModelScreen(self._connected(), self.conversation, self.glyphs, self.model)
+            screen = ModelScreen(self.require_library(), self.conversation, self.glyphs, self.model)
             name = await self.app.push_screen_wait(screen) or ""
         if name:
             await self.use_model(name)
 
     async def use_model(self, name: str) -> None:
         if self.conversation is not None:
-            await self.conversation.use(name)
+            await self.conversation.session.use(name)
         self.model = name
         self.set_state(model=name)
         self.refresh_plan()
@@ -262,8 +173,8 @@ class ChatCommands:
     async def command_context(self, _: str) -> None:
         from loom.tui.context_screen import ContextScreen
 
-        conversation = self._opened()
-        await self.app.push_screen_wait(ContextScreen(self._connected(), conversation, self.glyphs, self.model))
+        conversation = self.require_conversation()
+        await self.app.push_screen_wait(ContextScreen(self.require_library(), conversation, self.glyphs, self.model))
         self.refresh_plan()
 
     async def command_usage(self, _: str) -> None:
@@ -288,81 +199,12 @@ class ChatCommands:
         self.attach(attachment(name.strip("\"'")))
 
     async def command_paste(self, _: str) -> None:
-        from loom.runtime.attachments import read_clipboard
-
-        for item in await asyncio.to_thread(read_clipboard):
-            self.attach(item)
-
-    async def mentioned_files(self, words: str) -> tuple[list[Any], list[str]]:
-        """Return blocks for the media that `@file` names in the text, and notices. Text files stay mentions: the agent
-        is kept informed of them."""
-        from loom.formats.sniff.kinds import type_of_name
-        from loom.runtime.attachments import existing_file
-
-        assert self.backend is not None
-        found: list[Any] = []
-        notices: list[str] = []
-        for match in _MENTION.finditer(words):
-            name = match[1] or match[2]
-            item = existing_file(name) or existing_file(name.rstrip(_PUNCTUATION))
-            if item is None:
-                if "." in name.strip(_PUNCTUATION) or "/" in name:
-                    notices.append(f"file not found: {name}; sent as text")
-                continue
-            media_type = type_of_name(str(item.source)) or "text/plain"
-            if not media_type.startswith("text/"):
-                made = await self.backend.ingest(item)
-                found += made.blocks
-                notices += made.notices
-        return found, notices
-
-    # The shell and the editor ----------------------------------------------------------------------------------------
-
-    async def run_shell(self, command: str) -> None:
-        """`!command`: run it here, show it, and offer its output to the next message as a chip."""
-        from loom.tui.shell_card import ShellCard
-
-        card = ShellCard(self.glyphs, command)
-        await self.transcript.mount(card)
-        process = await asyncio.create_subprocess_shell(
-            command,
-            stdin=asyncio.subprocess.DEVNULL,
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.STDOUT,
-        )
-        output, _ = await process.communicate()
-        text = output.decode(errors="replace")
-        card.finish(text, process.returncode or 0)
-        shown = text if len(text) <= _SHELL_BYTES else f"{text[:_SHELL_BYTES]}\n[cut at {_SHELL_BYTES} characters]"
-        self.composer.add_chip(Chip(token=f"[$ {one_line(command, 24)}]", text=f"$ {command}\n{shown.rstrip()}\n"))
-
-    def on_message_editor_editor_wanted(self) -> None:
-        text = self.edit_outside(self.composer.text)
-        if text is not None:
-            self.composer.load_text(text)
-            self.composer.move_cursor(self.composer.document.end)
-
-    def edit_outside(self, text: str) -> str | None:
-        """Let the user edit a text in $VISUAL or $EDITOR; None if that failed."""
-        editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
-        with tempfile.TemporaryDirectory(prefix="loom-") as folder:
-            file = Path(folder) / "message.md"
-            file.write_text(text, encoding="utf-8")
-            try:
-                with self.app.suspend():
-                    code = subprocess.run([*shlex.split(editor), str(file)], check=False).returncode
-            except OSError:
-                self.notify(f"{editor} cannot be started. Set EDITOR.", severity="error")
-                return None
-            if code != 0:
-                self.notify(f"{editor} failed; the message is unchanged.", severity="warning")
-                return None
-            return file.read_text(encoding="utf-8", errors="replace").rstrip("\n")
+        await self.paste_clipboard()
 
     # The rest --------------------------------------------------------------------------------------------------------
 
     async def command_copy(self, _: str) -> None:
-        path = await self._opened().path()
+        path = await self.require_conversation().path()
         text = next(
             (it.message.text for it in reversed(path) if it.message.role == "assistant" and it.message.text), ""
         )
@@ -380,7 +222,7 @@ class ChatCommands:
             raise LoomError(f"No theme {one_line(name, 30)}.", hint="/theme lists them.")
 
     async def command_images(self, _: str) -> None:
-        self.notify(f"Pictures: {self.protocol}. Change it with LOOM_IMAGES=off, halfcell, sixel, kitty or iterm2.")
+        self.notify(f"Images: {self.protocol}. Change it with LOOM_IMAGES=off, halfcell, sixel, kitty or iterm2.")
 
     async def command_help(self, _: str) -> None:
         from loom.tui.help_screen import HelpScreen

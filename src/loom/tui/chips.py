@@ -8,7 +8,7 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock
+from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, VideoBlock
 from loom.content.inputs import Attachment
 
 ChipState: TypeAlias = Literal["reading", "ready"]
@@ -43,7 +43,7 @@ def token_for(blocks: Iterable[ContentBlock], number: int, fallback: str) -> str
             case DocumentBlock():
                 pages = f" {block.pages}" if block.pages else ""
                 return f"[{chip_name(block.media.name or fallback)}{pages}]"
-            case AudioBlock():
+            case AudioBlock() | VideoBlock():
                 return f"[{chip_name(block.media.name or fallback)}]"
             case _:
                 continue

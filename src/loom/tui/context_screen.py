@@ -13,15 +13,17 @@ from textual.widgets import DataTable, Static
 from loom.compile.policy import Override
 from loom.content.labels import tokens_label
 from loom.content.media import size_label
+from loom.content.media_kinds import MEDIA_KIND_NAMES
 from loom.errors import LoomError
 from loom.models import Usage
 from loom.prompt import Receipt, ReceiptRow
-from loom.tui.backend import Backend, OpenConversation
+from loom.tui.chat_library import ChatLibrary
+from loom.tui.conversation import OpenConversation
 from loom.tui.glyphs import Glyphs
 from loom.tui.labels import money_label, short_model
 from loom.tui.text_content import one_line, plain_text
 
-_CHOOSABLE: Final = ("text", "image", "document", "audio")
+_CHOOSABLE: Final = ("text", *MEDIA_KIND_NAMES)
 _LABEL_WIDTH: Final = 48
 _STYLES: Final = {"full": "$success", "low": "$warning", "pages": "$secondary", "text": "$dim", "omitted": "$error"}
 
@@ -47,9 +49,9 @@ class ContextScreen(Screen[None]):
         Binding("m", "add_model", "Add a model"),
     ]
 
-    def __init__(self, backend: Backend, conversation: OpenConversation, glyphs: Glyphs, model: str) -> None:
+    def __init__(self, library: ChatLibrary, conversation: OpenConversation, glyphs: Glyphs, model: str) -> None:
         super().__init__()
-        self._backend = backend
+        self._library = library
         self._conversation = conversation
         self._glyphs = glyphs
         self._model_names = [model]
@@ -76,7 +78,7 @@ class ContextScreen(Screen[None]):
         table = self.query_one(DataTable[Content])
         at = table.cursor_row
         try:
-            self._receipts = list(await self._conversation.plan(self._model_names))
+            self._receipts = list(await self._conversation.session.plan(self._model_names))
         except LoomError as error:
             self.notify(f"{error.message} {error.hint}".strip(), severity="error")
             return
@@ -109,7 +111,7 @@ class ContextScreen(Screen[None]):
     def _totals(self) -> Content:
         lines: list[Content] = []
         for name, receipt in zip(self._model_names, self._receipts, strict=True):
-            usd = self._backend.price(name, Usage(input_tokens=receipt.totals.tokens))
+            usd = self._library.price(name, Usage(input_tokens=receipt.totals.tokens))
             totals, budgets = receipt.totals, receipt.budgets
             size = f"{self._glyphs.approx}{tokens_label(totals.tokens)} of {tokens_label(budgets.tokens)} tokens"
             text = f"{size}, {size_label(totals.wire_bytes)} on the wire, {money_label(usd)}"
@@ -152,7 +154,7 @@ class ContextScreen(Screen[None]):
         from loom.tui.model_screen import ModelScreen
 
         current = self._model_names[0]
-        screen = ModelScreen(self._backend, self._conversation, self._glyphs, current)
+        screen = ModelScreen(self._library, self._conversation, self._glyphs, current)
         name = await self.app.push_screen_wait(screen)  # pyright: ignore[reportUnknownMemberType]  as Textual types it
         if name and name not in self._model_names:
             self._model_names.append(name)

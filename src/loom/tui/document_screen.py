@@ -40,7 +40,7 @@ class DocumentScreen(Screen[None]):
         Binding("left,p,pageup", "turn(-1)", "Previous page", show=False, priority=True),
         Binding("home", "turn(-100000)", "First page", show=False, priority=True),
         Binding("end", "turn(100000)", "Last page", show=False, priority=True),
-        Binding("t", "toggle_text", "Text or picture", show=False),
+        Binding("t", "toggle_text", "Text or image", show=False),
     ]
 
     def __init__(self, block: DocumentBlock, load: LoadMedia, protocol: ImageProtocol, glyphs: Glyphs) -> None:
@@ -59,7 +59,7 @@ class DocumentScreen(Screen[None]):
     def compose(self) -> ComposeResult:
         yield Static("", classes="heading")
         yield VerticalScroll()
-        yield Static("Right/Left: page   t: text or picture   Up/Down: scroll   Esc: close", classes="keys")
+        yield Static("Right/Left: page   t: text or image   Up/Down: scroll   Esc: close", classes="keys")
 
     def on_mount(self) -> None:
         self.query_one(VerticalScroll).focus()
@@ -76,7 +76,7 @@ class DocumentScreen(Screen[None]):
         self._show()
 
     def _show(self) -> None:
-        form = "text" if self.is_text else "picture"
+        form = "text" if self.is_text else "image"
         label = f"{document_label(self._block)}  page {self.page} of {self.pages} ({form})"
         self.query_one(".heading", Static).update(plain_text(label))
         self.run_worker(self._render_page(self.page), exclusive=True)

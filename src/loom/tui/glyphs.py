@@ -21,6 +21,7 @@ class Glyphs(msgspec.Struct, frozen=True, kw_only=True):
     image: str
     document: str
     audio: str
+    video: str
     tool: str
     head: str
     on_path: str
@@ -48,6 +49,7 @@ UNICODE: Final = Glyphs(
     image="▣",
     document="▤",
     audio="♪",
+    video="▶",
     tool="⚒",
     head="◉",
     on_path="●",
@@ -74,6 +76,7 @@ ASCII: Final = Glyphs(
     image="[i]",
     document="[d]",
     audio="[a]",
+    video="[v]",
     tool="#",
     head="@",
     on_path="*",

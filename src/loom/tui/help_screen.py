@@ -21,7 +21,7 @@ KEYS: Final = (
     ("Esc Esc", "edit an earlier message, as a new branch"),
     ("Up, Down", "earlier messages; edit a queued one"),
     ("Ctrl+V, Alt+V", "attach the image on the clipboard, or paste text"),
-    ("@", "files; pictures and PDFs are attached, text files are followed"),
+    ("@", "files; images and PDFs are attached, text files are followed"),
     ("!", "run a shell command; its output can go with the next message"),
     ("Ctrl+G", "write the message in $EDITOR"),
     ("Ctrl+O", "open or close thinking and tool calls"),

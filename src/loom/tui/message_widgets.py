@@ -11,7 +11,7 @@ from textual.content import Content
 from textual.widget import Widget
 from textual.widgets import Static
 
-from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, TextBlock, page_range
+from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, TextBlock, VideoBlock, page_range
 from loom.content.messages import Message, text_of
 from loom.tui.fold import Foldable
 from loom.tui.glyphs import Glyphs
@@ -156,7 +156,7 @@ def document_label(block: DocumentBlock) -> str:
 def media_label(block: ContentBlock) -> str:
     """Return the caption of a medium before it was sent."""
     match block:
-        case ImageBlock() | AudioBlock():
+        case ImageBlock() | AudioBlock() | VideoBlock():
             return block.media.label
         case DocumentBlock():
             return document_label(block)

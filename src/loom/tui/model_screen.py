@@ -8,12 +8,14 @@ from typing import Final
 from textual.content import Content
 from textual.widgets import Input, OptionList
 
+from loom.api_types import ModelView
 from loom.content.labels import tokens_label
 from loom.errors import LoomError
 from loom.models import Usage
 from loom.prompt import Receipt
-from loom.tui.backend import Backend, ListedModel, OpenConversation
+from loom.tui.chat_library import ChatLibrary
 from loom.tui.completion_list import rank
+from loom.tui.conversation import OpenConversation
 from loom.tui.glyphs import Glyphs
 from loom.tui.labels import money_label
 from loom.tui.picker import Picker
@@ -24,17 +26,19 @@ _NARROW: Final = 90
 
 
 class ModelScreen(Picker):
-    def __init__(self, backend: Backend, conversation: OpenConversation | None, glyphs: Glyphs, current: str) -> None:
+    def __init__(
+        self, library: ChatLibrary, conversation: OpenConversation | None, glyphs: Glyphs, current: str
+    ) -> None:
         super().__init__(
             "Choose a model",
             placeholder="Type to filter, or any platform/name",
             keys="Enter: use it   Esc: close   would send: renditions of this conversation's media",
         )
-        self._backend = backend
+        self._library = library
         self._conversation = conversation
         self._glyphs = glyphs
         self._current = current
-        self._models: list[ListedModel] = []
+        self._models: list[ModelView] = []
         self._receipts: dict[str, Receipt | LoomError] = {}
 
     def on_mount(self) -> None:
@@ -42,17 +46,17 @@ class ModelScreen(Picker):
 
     async def _load(self) -> None:
         """List the models, then compile the next request for each; nothing is sent."""
-        self._models = list(await self._backend.models())
+        self._models = list(await self._library.models())
         self._show(self.query_one(Input).value.strip())
         conversation = self._conversation
         for model in self._models if conversation is not None else ():
             assert conversation is not None
             try:
-                (self._receipts[model.reference],) = await conversation.plan([model.name])
+                (self._receipts[model.reference],) = await conversation.session.plan([model.reference])
             except LoomError as error:
                 self._receipts[model.reference] = error
-            self.replace_row(model.name, self._row(model))
-            if self.highlighted_key == model.name:
+            self.replace_row(model.reference, self._row(model))
+            if self.highlighted_key == model.reference:
                 self._show_detail(model)
 
     def on_input_changed(self, event: Input.Changed) -> None:
@@ -64,35 +68,37 @@ class ModelScreen(Picker):
         return super().choose(typed) or typed or None
 
     def on_option_list_option_highlighted(self, event: OptionList.OptionHighlighted) -> None:
-        model = next((it for it in self._models if it.name == self.highlighted_key), None)
+        model = next((it for it in self._models if it.reference == self.highlighted_key), None)
         if model is not None:
             self._show_detail(model)
 
     def _show(self, query: str) -> None:
-        by_name = {model.name: model for model in self._models}
+        by_name = {model.reference: model for model in self._models}
         names = rank(query, by_name) if query else list(by_name)
         head = f"  {'model':<{_NAME_WIDTH}} {'ctx':>5}  img pdf thk tool  {'$/M in':>7}  would send"
         if self.size.width < _NARROW:
             head = f"  {'model':<{_NAME_WIDTH}} {'ctx':>5}  {'$/M in':>7}"
-        current = next((it.name for it in self._models if self._current in (it.name, it.reference)), "")
+        current = next((it.reference for it in self._models if it.reference == self._current), "")
         self.show_rows([(name, self._row(by_name[name])) for name in names], head=head, highlight=current)
 
-    def _row(self, model: ListedModel) -> Content:
-        mark = self._glyphs.folded if self._current in (model.name, model.reference) else " "
-        name = one_line(model.name, _NAME_WIDTH)
+    def _row(self, model: ModelView) -> Content:
+        mark = self._glyphs.folded if self._current == model.reference else " "
+        name = one_line(model.reference, _NAME_WIDTH)
         start = f"{mark} {name:<{_NAME_WIDTH}} {tokens_label(model.context_tokens):>5}  "
-        usd = model.usd_per_million
+        usd = model.input_usd_per_million
         cost = "free" if usd == 0 else money_label(usd)
-        style = "$dim" if model.note else "$foreground"
+        style = "$dim" if model.needs else "$foreground"
         if self.size.width < _NARROW:
             return plain_text(f"{start}{cost:>7}", style)
-        flags = "".join(f"{self._sign(flag):<4}" for flag in (model.vision, model.pdf, model.thinking, model.tools))
+        flags = "".join(f"{self._sign(model, flag):<4}" for flag in ("vision", "native_pdf", "thinking", "tools"))
         return plain_text(f"{start}{flags}  {cost:>7}  ", style) + self._would_send(model)
 
-    def _sign(self, flag: str) -> str:
-        return {"yes": self._glyphs.succeeded, "no": "-"}.get(flag, "?")
+    def _sign(self, model: ModelView, flag: str) -> str:
+        if model.origins.get(flag) == "guessed":
+            return "?"
+        return self._glyphs.succeeded if getattr(model.capabilities, flag) else "-"
 
-    def _would_send(self, model: ListedModel) -> Content:
+    def _would_send(self, model: ModelView) -> Content:
         receipt = self._receipts.get(model.reference)
         match receipt:
             case None:
@@ -100,16 +106,16 @@ class ModelScreen(Picker):
             case LoomError():
                 return plain_text("cannot take it", "$error")
             case _:
-                usd = self._backend.price(model.name, Usage(input_tokens=receipt.totals.tokens))
+                usd = self._library.price(model.reference, Usage(input_tokens=receipt.totals.tokens))
                 share = receipt.totals.tokens / receipt.budgets.tokens if receipt.budgets.tokens else 0
                 size = f"{tokens_label(receipt.totals.tokens)} {self._glyphs.approx} {money_label(usd)}"
                 full = f" {share:.0%} full" if share > 0.5 else ""
                 return plain_text(f"{size}{full}  {renditions_label(receipt, self._glyphs)}")
 
-    def _show_detail(self, model: ListedModel) -> None:
+    def _show_detail(self, model: ModelView) -> None:
         lines: list[Content] = []
-        if model.note:
-            lines.append(plain_text(model.note, "$warning"))
+        if model.needs:
+            lines.append(plain_text(f"no key: {model.needs}", "$warning"))
         receipt = self._receipts.get(model.reference)
         if isinstance(receipt, LoomError):
             lines.append(plain_text(f"{receipt.message} {receipt.hint}".strip(), "$error"))

@@ -9,7 +9,8 @@ from textual.content import Content
 from textual.widgets import Input
 from textual.worker import Worker
 
-from loom.tui.backend import Backend, SessionEntry
+from loom.api_types import SessionView
+from loom.tui.chat_library import ChatLibrary
 from loom.tui.glyphs import Glyphs
 from loom.tui.labels import age_label, short_model
 from loom.tui.picker import Picker
@@ -22,14 +23,14 @@ _DELAY_SECONDS: Final = 0.15
 class SessionScreen(Picker):
     """Dismissed with a session's id, or with an empty text for a new one."""
 
-    def __init__(self, backend: Backend, glyphs: Glyphs, query: str = "") -> None:
+    def __init__(self, library: ChatLibrary, glyphs: Glyphs, query: str = "") -> None:
         super().__init__(
             "Conversations",
             placeholder="Search titles, messages, and text inside images and documents",
             query=query,
             keys="Enter: open   Esc: close",
         )
-        self._backend = backend
+        self._library = library
         self._glyphs = glyphs
         self._here = str(Path.cwd())
         self._searching: Worker[None] | None = None
@@ -49,14 +50,14 @@ class SessionScreen(Picker):
         self._searching = self.run_worker(self._load(query.strip()), exclusive=True)
 
     async def _load(self, query: str) -> None:
-        found = await self._backend.sessions(query)
+        found = await self._library.sessions(query)
         rows = [(entry.id, self._row(entry)) for entry in found]
         new = [] if query else [(_NEW, Content.styled("+ new conversation", "$primary"))]
         self.show_rows([*new, *rows])
         if query:
             self.show_detail(plain_text(f"{len(found)} found" if found else f"Nothing found for {query!r}"))
 
-    def _row(self, entry: SessionEntry) -> Content:
+    def _row(self, entry: SessionView) -> Content:
         width = max(self.option_list.size.width - 44, 20)
         title = one_line(entry.title or "(untitled)", width)
         state = {"running": "running", "waiting": "approval", "queued": "queued"}.get(entry.state, "")

@@ -47,7 +47,7 @@ COMMANDS: Final = (
     TuiCommand(name="copy", help="copy the last answer", action="copy"),
     TuiCommand(name="export", arguments="[FILE]", help="write the conversation as Markdown", action="export"),
     TuiCommand(name="theme", arguments="[NAME]", help="change the colours", action="theme"),
-    TuiCommand(name="images", help="how pictures are shown here", action="images"),
+    TuiCommand(name="images", help="how images are shown here", action="images"),
     TuiCommand(name="help", help="keys and commands (F1)", action="help", aliases=("keymap",)),
     TuiCommand(name="quit", help="exit; continue later with `loom -c` (Ctrl+D)", action="quit", aliases=("exit",)),
 )

@@ -24,6 +24,7 @@ from loom.content.blocks import (
     ThinkingBlock,
     ToolCall,
     ToolResult,
+    VideoBlock,
 )
 from loom.content.labels import tokens_label
 from loom.content.messages import Message, sources_of, text_of
@@ -49,7 +50,7 @@ from loom.events import (
 from loom.models import Usage
 from loom.prompt import Receipt, ReceiptRow
 from loom.tui.answer_text import AnswerText
-from loom.tui.backend import PathMessage
+from loom.tui.conversation import PathMessage
 from loom.tui.fold import Foldable
 from loom.tui.glyphs import Glyphs
 from loom.tui.image_protocol import ImageProtocol
@@ -242,6 +243,8 @@ class TranscriptView(VerticalScroll):
                 return [DocumentLine(block, self.glyphs)]
             case AudioBlock():
                 return [Static(plain_text(f"{self.glyphs.audio} {media_label(block)}"))]
+            case VideoBlock():
+                return [Static(plain_text(f"{self.glyphs.video} {media_label(block)}"))]
             case _:
                 return []
 

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, ClassVar, Literal, TypeAlias, cast, final
 
 import msgspec
 
-from loom.content.blocks import Citation, Opaque
+from loom.content.blocks import Citation, Opaque, UnknownBlock
+from loom.content.provider_blocks import PROVIDER_BLOCK
 from loom.errors import LoomError
 from loom.events import (
     BlockAdded,
@@ -45,7 +46,9 @@ BlockEvent: TypeAlias = (
     | CallDelta
     | CallFinished
     | ImageAdded
+    | BlockAdded
 )
+BlockKind: TypeAlias = Literal["text", "thinking", "call", "raw"]
 
 SignThinking: TypeAlias = Callable[[int, Opaque | None], str]
 """Return what a client must send back with the thinking block `index`: the producer's own signature, or a handle."""
@@ -77,8 +80,8 @@ class AnswerHead(msgspec.Struct, frozen=True, kw_only=True):
 class WrittenBlock:
     """A block of the answer, as far as it is written. `place` is its number among the blocks of the protocol."""
 
-    def __init__(self, kind: Literal["text", "thinking", "call"], index: int, place: int) -> None:
-        self.kind: Literal["text", "thinking", "call"] = kind
+    def __init__(self, kind: BlockKind, index: int, place: int) -> None:
+        self.kind: BlockKind = kind
         self.index = index
         self.place = place
         self.pieces: list[str] = []
@@ -87,6 +90,8 @@ class WrittenBlock:
         self.is_redacted = False
         self.call_id = ""
         self.name = ""
+        self.raw: dict[str, Any] = {}
+        """A block of the protocol's own provider, such as a call of a tool that it runs."""
 
     @property
     def text(self) -> str:
@@ -95,6 +100,9 @@ class WrittenBlock:
 
 class AnswerWriter(ABC):
     """Writes one answer, streamed (`start`, `write` …, `finish` or `fail`) or whole (`write` …, `to_object`)."""
+
+    OWNER: ClassVar[str] = ""
+    """Whose own blocks clients of this protocol can read."""
 
     def __init__(self, head: AnswerHead, sign: SignThinking) -> None:
         self.head = head
@@ -116,7 +124,7 @@ class AnswerWriter(ABC):
                 self.usage = event.usage
             case Stopped():
                 self.stop = event.reason
-            case BlockAdded():
+            case BlockAdded(block=block) if not owned_block(block, self.OWNER):
                 pass  # a block of another provider's own kind, which this protocol has no place for
             case _:
                 return b"".join(self._write_block(found) for found in self._sequence.add(event))
@@ -173,7 +181,7 @@ class AnswerWriter(ABC):
             case ThinkingSealed():
                 block.opaque, block.is_redacted = event.opaque, event.redacted
                 return head
-            case TextSealed() | CallStarted():
+            case TextSealed() | CallStarted() | BlockAdded():
                 return head
             case CallFinished():
                 return head + self._close()
@@ -186,8 +194,10 @@ class AnswerWriter(ABC):
         if self._open is not None and self._open.index == event.index:
             return b""
         ended = self._close()
-        kind: Literal["text", "thinking", "call"] = "text"
-        if isinstance(event, ThinkingDelta | ThinkingSealed):
+        kind: BlockKind = "text"
+        if isinstance(event, BlockAdded):
+            kind = "raw"
+        elif isinstance(event, ThinkingDelta | ThinkingSealed):
             kind = "thinking"
         elif isinstance(event, CallStarted | CallDelta | CallFinished):
             kind = "call"
@@ -196,6 +206,8 @@ class AnswerWriter(ABC):
             block.call_id, block.name = event.id, event.name
         if isinstance(event, ThinkingSealed):
             block.is_redacted = event.redacted
+        if isinstance(event, BlockAdded):
+            block.raw = owned_block(event.block, self.OWNER)
         self.blocks.append(block)
         return ended + self.begin_block(block)
 
@@ -249,6 +261,13 @@ class Sequencer:
             case _:
                 pass
         yield event
+
+
+def owned_block(block: UnknownBlock, owner: str) -> dict[str, Any]:
+    """Return a block of `owner`'s own kind as it came; empty for others."""
+    if block.data.get("type") != PROVIDER_BLOCK or block.data.get("provider") != owner:
+        return {}
+    return cast("dict[str, Any]", block.data.get("block") or {})
 
 
 def sse(data: Any, event: str = "") -> bytes:

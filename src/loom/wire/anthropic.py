@@ -6,7 +6,7 @@ request takes it back (the answer's `file_id` is left out). All of it is echoed 
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, assert_never
 
 from loom.content.blocks import Citation, Opaque, TextBlock, ThinkingBlock, ToolCall
@@ -84,7 +84,7 @@ def encode(prompt: Prompt) -> dict[str, Any]:
         body["service_tier"] = sampling.service_tier
     if sampling.user:
         body["metadata"] = {"user_id": sampling.user}
-    return options.with_extra(body, prompt)
+    return options.with_extra(body, prompt, required=("max_tokens", "tools", "tool_choice"))
 
 
 def _cache(prompt: Prompt) -> dict[str, Any]:
@@ -93,11 +93,12 @@ def _cache(prompt: Prompt) -> dict[str, Any]:
 
 
 def _is_marked(prompt: Prompt) -> bool:
-    return prompt.model.cache.mode == "explicit" and prompt.sampling.cache != "off"
+    """Whether cache marks are ours to set: a body that came as it is has its own."""
+    return prompt.body is None and prompt.model.cache.mode == "explicit" and prompt.sampling.cache != "off"
 
 
 def _thinking(model: Model, sampling: Sampling, max_tokens: int) -> dict[str, Any] | None:
-    """What a family takes: a budget, or adaptive thinking whose depth is the effort of `output_config`."""
+    """Return what a family takes: a budget, or adaptive thinking whose depth is the effort of `output_config`."""
     rule = model.thinking
     summary: dict[str, Any] = {"display": "summarized"} if rule.asks_for_summary else {}
     if rule.request == "always":
@@ -137,7 +138,12 @@ def _messages(prompt: Prompt) -> list[dict[str, Any]]:
     """Results and what follows them are one user message here, the results first."""
     marks = (prompt.stable_messages - 1, len(prompt.messages) - 1) if _is_marked(prompt) else ()
     messages: list[dict[str, Any]] = []
+    is_joined = True
     for position, message in enumerate(prompt.messages):
+        if message.form is not None:
+            messages += _form_items(message.form, prompt, is_marked=position in marks)
+            is_joined = False
+            continue
         content = [written for block in message.blocks if (written := _block(block)) is not None]
         if options.has_native_schema(prompt):
             _without_citations(content)
@@ -146,11 +152,22 @@ def _messages(prompt: Prompt) -> list[dict[str, Any]]:
         if position in marks:
             _mark(content, _cache(prompt))
         role = "assistant" if message.role == "assistant" else "user"
-        if messages and messages[-1]["role"] == role:
+        if messages and messages[-1]["role"] == role and is_joined:
             messages[-1]["content"].extend(content)
         else:
             messages.append({"role": role, "content": content})
+        is_joined = True
     return messages
+
+
+def _form_items(form: Sequence[Any], prompt: Prompt, *, is_marked: bool) -> list[dict[str, Any]]:
+    """Messages as they came. Outside of the body that they came with, cache marks are ours."""
+    if prompt.body is not None:
+        return [*form]
+    items = [shapes.without_key(item, "cache_control") for item in form]
+    if is_marked and items and isinstance(items[-1].get("content"), list):
+        _mark(items[-1]["content"], _cache(prompt))
+    return items
 
 
 def _without_citations(content: list[dict[str, Any]]) -> None:
@@ -165,7 +182,7 @@ def _without_citations(content: list[dict[str, Any]]) -> None:
 def _mark(content: list[dict[str, Any]], cache: dict[str, Any]) -> None:
     """The cache ends at the last block that may carry the mark (thinking may not)."""
     for block in reversed(content):
-        if block["type"] not in ("thinking", "redacted_thinking"):
+        if block.get("type") not in ("thinking", "redacted_thinking"):
             block["cache_control"] = cache
             return
 
@@ -305,7 +322,7 @@ class Decoder:
         yield from self.decode({"type": "message_stop"})
 
     def decode(self, event: dict[str, Any]) -> Iterator[DecoderEvent]:
-        """One event's JSON; Bedrock frames the same objects in its own way."""
+        """Yield one event's JSON; Bedrock frames the same objects in its own way."""
         match event.get("type"):
             case "message_start":
                 yield from self._count(event["message"].get("usage"))
@@ -443,7 +460,7 @@ class Decoder:
 
 
 def _deltas_of(block: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """What a stream would send of a block after its beginning."""
+    """Yield what a stream would send of a block after its beginning."""
     match block.get("type"):
         case "tool_use" if block.get("input"):
             yield {"type": "input_json_delta", "partial_json": shapes.arguments_text(block["input"])}

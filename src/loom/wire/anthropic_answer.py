@@ -24,6 +24,8 @@ _STOPS: Final[dict[StopReason, str]] = {
 
 
 class MessagesWriter(AnswerWriter):
+    OWNER = "anthropic"
+
     def start(self) -> bytes:
         message: dict[str, Any] = {
             **self._message(),
@@ -43,6 +45,8 @@ class MessagesWriter(AnswerWriter):
                 content = {"type": "thinking", "thinking": "", "signature": ""}
             case "call":
                 content = {"type": "tool_use", "id": block.call_id, "name": block.name, "input": {}}
+            case "raw":
+                content = block.raw
         return _event({"type": "content_block_start", "index": block.place, "content_block": content})
 
     def add_text(self, block: WrittenBlock, text: str) -> bytes:
@@ -53,6 +57,8 @@ class MessagesWriter(AnswerWriter):
                 return _delta(block, {"type": "thinking_delta", "thinking": text})
             case "call":
                 return _delta(block, {"type": "input_json_delta", "partial_json": text})
+            case "raw":
+                return b""
 
     def add_citation(self, block: WrittenBlock, citation: Citation) -> bytes:
         data = _citation(citation)
@@ -102,10 +108,12 @@ class MessagesWriter(AnswerWriter):
                     "name": block.name,
                     "input": parse_arguments(block.text)[0],
                 }
+            case "raw":
+                return block.raw
 
 
 def _citation(citation: Citation) -> dict[str, Any] | None:
-    """A citation in this protocol's own form, or a link as the result of a web search; None for other places."""
+    """Return a citation in this protocol's own form, or a link as the result of a web search; None for other places."""
     if citation.opaque is not None and str(citation.opaque.data.get("type", "")).endswith("_location"):
         return citation.opaque.data
     if not citation.url:

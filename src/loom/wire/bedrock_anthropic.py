@@ -47,7 +47,7 @@ def _quoted(name: str) -> str:
 
 
 def encode(prompt: Prompt) -> dict[str, Any]:
-    """The Anthropic body without `model` and `stream`, which the path says, and with the version as a field."""
+    """Return the Anthropic body without `model` and `stream`, which the path says, and with the version as a field."""
     body = anthropic.encode(prompt)
     del body["model"], body["stream"]
     return {"anthropic_version": VERSION, **body}

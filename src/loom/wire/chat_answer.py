@@ -49,6 +49,8 @@ class ChatWriter(AnswerWriter):
                 return self._chunk({"reasoning_content": text})
             case "call":
                 return self._call(block, {"function": {"arguments": text}})
+            case "raw":
+                return b""
 
     def add_citation(self, block: WrittenBlock, citation: Citation) -> bytes:
         return self._chunk({"annotations": [_annotation(citation)]}) if citation.url else b""

@@ -51,7 +51,7 @@ class ThinkTags:
             yield "text", held
 
     def end(self) -> Iterator[tuple[Literal["text", "thinking"], str]]:
-        """What was held back in case it would become a tag."""
+        """Yield what was held back in case it would become a tag."""
         held, self._held = self._held, ""
         kind: Literal["text", "thinking"] = "thinking" if self._state == "thinking" else "text"
         self._state = "text"
@@ -89,7 +89,7 @@ class Deltas:
         yield ThinkingDelta(index=self._index, text=text)
 
     def call(self) -> int:
-        """The number of a call that begins; whatever was open must have been ended."""
+        """Return the number of a call that begins; whatever was open must have been ended."""
         self._next += 1
         return self._next - 1
 
@@ -119,5 +119,5 @@ class Deltas:
 
 
 def _overlap(text: str, tag: str) -> int:
-    """How many characters at the end of the text could be the beginning of the tag."""
+    """Return how many characters at the end of the text could be the beginning of the tag."""
     return next((size for size in range(min(len(text), len(tag) - 1), 0, -1) if text.endswith(tag[:size])), 0)

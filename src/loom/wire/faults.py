@@ -80,7 +80,7 @@ def error_from_body(
     *,
     retry_after: float | None = None,
 ) -> ProviderError:
-    """The error that an answer (or an event of a stream, then without a status) amounts to."""
+    """Return the error that an answer (or an event of a stream, then without a status) amounts to."""
     kind, message, place = explanation(body)
     if status is None:
         status = next((statuses[word] for word in kind.split() if word in statuses), _status_in(kind))
@@ -193,7 +193,8 @@ _NUMBER: Final = re.compile(r"[0-9]{1,9}")
 
 
 def media_at_error_path(words: str, sent: dict[str, Any] | None) -> tuple[str, ...]:
-    """The media at the place that the words name: `messages.3.content.1.image`, `input[0].content[2].image_url` …"""
+    """Return the media at the place that the words name: `messages.3.content.1.image`, `input[0].content[2].image_url`
+    …"""
     if sent is None:
         return ()
     for found in _PATH.finditer(words):
@@ -225,7 +226,7 @@ def _media_at(steps: list[str], sent: dict[str, Any]) -> tuple[str, ...]:
 
 
 def media_in(value: Any) -> tuple[str, ...]:
-    """The digests of every medium that a piece of a request holds or names."""
+    """Return the digests of every medium that a piece of a request holds or names."""
     match value:
         case Embedded() | UploadedPart():
             return (value.ref.digest,)

@@ -51,7 +51,7 @@ class LineSplitter:
             raise WireError(f"the provider sent a line of more than {MAX_FRAME_BYTES} bytes")
 
     def rest(self) -> bytes:
-        """What came after the last line end."""
+        """Return what came after the last line end."""
         return bytes(self._pending)
 
 
@@ -121,7 +121,7 @@ class SseParser:
 
 
 def parse_object(text: str | bytes, model: Model) -> dict[str, Any]:
-    """A JSON object that a provider sent, or a WireError that quotes the beginning of what it was instead."""
+    """Return a JSON object that a provider sent, or a WireError that quotes the beginning of what it was instead."""
     try:
         return msgspec.json.decode(text, type=dict[str, Any])
     except msgspec.DecodeError as error:
@@ -154,13 +154,13 @@ def _clean_json(value: Any) -> Any:
 
 
 def get_object(value: dict[str, Any], key: str) -> dict[str, Any]:
-    """The object under a key; an empty one where a provider says null or nothing."""
+    """Return the object under a key; an empty one where a provider says null or nothing."""
     found = value.get(key)
     return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 def get_str(value: dict[str, Any], key: str) -> str:
-    """The text under a key; empty where a provider says null or nothing."""
+    """Return the text under a key; empty where a provider says null or nothing."""
     found = value.get(key)
     if found is None:
         return ""
@@ -170,7 +170,7 @@ def get_str(value: dict[str, Any], key: str) -> str:
 
 
 def get_int(value: dict[str, Any], key: str) -> int:
-    """The number under a key, which must be there."""
+    """Return the number under a key, which must be there."""
     found = value[key]
     if not isinstance(found, int):
         raise TypeError(f"{key!r} is not a whole number")
@@ -178,7 +178,7 @@ def get_int(value: dict[str, Any], key: str) -> int:
 
 
 def get_count(value: dict[str, Any], key: str) -> int:
-    """How many; none where a provider does not say. Some servers count in floats."""
+    """Return how many; none where a provider does not say. Some servers count in floats."""
     found = value.get(key)
     return int(found) if isinstance(found, int | float) else 0
 

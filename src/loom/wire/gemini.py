@@ -40,6 +40,8 @@ from loom.wire import faults, grounding, options, shapes
 from loom.wire.framing import SseParser, get_count, get_object, get_str, not_an_answer, parse_object, wire_errors
 
 HEADERS: Final[dict[str, str]] = {}
+_IMAGES: Final = "image_generation"
+"""No tool here: the answer may hold images."""
 UNSIGNED: Final = "skip_thought_signature_validator"
 """Stands for the signature of a call that this model did not make."""
 
@@ -67,8 +69,9 @@ def encode(prompt: Prompt) -> dict[str, Any]:
             named = {"allowedFunctionNames": [sampling.tool_name]} if sampling.tool_name else {}
             body["toolConfig"] = {"functionCallingConfig": {"mode": sampling.tool_choice.upper(), **named}}
     if sampling.server_tools:
-        own = [prompt.model.server_tools[name] for name in sampling.server_tools]
-        body["tools"] = [*body.get("tools", ()), *own]
+        own = [prompt.model.server_tools[name] for name in sampling.server_tools if name != _IMAGES]
+        if own:
+            body["tools"] = [*body.get("tools", ()), *own]
     generation = _generation(prompt, sampling)
     if generation:
         body["generationConfig"] = generation
@@ -92,6 +95,8 @@ def _generation(prompt: Prompt, sampling: Sampling) -> dict[str, Any]:
     if sampling.output_schema is not None and options.has_native_schema(prompt):
         generation["responseMimeType"] = "application/json"
         generation["responseJsonSchema"] = sampling.output_schema.schema
+    if _IMAGES in sampling.server_tools:
+        generation |= prompt.model.server_tools[_IMAGES]
     if thinking := _thinking(prompt.model, sampling):
         generation["thinkingConfig"] = thinking
     return generation
@@ -118,21 +123,28 @@ def _contents(prompt: Prompt) -> list[dict[str, Any]]:
     """Results and what follows them are one content of the user's, the results first."""
     contents: list[dict[str, Any]] = []
     calls: list[ToolCall] = []
+    is_joined = True
     for message in prompt.messages:
+        if message.role == "assistant":
+            calls = [block for block in message.blocks if isinstance(block, ToolCall)]
+        if message.form is not None:
+            contents += message.form
+            is_joined = False
+            continue
         match message.role:
             case "user":
                 role, parts = "user", [_content(block, prompt.model) for block in shapes.contents(message.blocks)]
             case "assistant":
                 role, parts = "model", _model_parts(message, prompt.model)
-                calls = [block for block in message.blocks if isinstance(block, ToolCall)]
             case "tool":
                 role, parts = "user", _responses(message, calls)
         if not parts:
             continue  # only thinking that is not sent back
-        if contents and contents[-1]["role"] == role:
+        if contents and is_joined and contents[-1]["role"] == role:
             contents[-1]["parts"] += parts
         else:
             contents.append({"role": role, "parts": parts})
+        is_joined = True
     return contents
 
 
@@ -220,11 +232,16 @@ def _content(block: shapes.WireContent, model: Model) -> dict[str, Any]:
     return part
 
 
+_NAMES: Final = {"video/quicktime": "video/mov", "video/x-msvideo": "video/avi"}
+"""Media types that the platform lists under names of its own."""
+
+
 def _source(block: ShownMedia) -> dict[str, Any]:
     ref = block.ref
+    media_type = _NAMES.get(ref.media_type, ref.media_type)
     if ref.file_id:
-        return {"fileData": shapes.UploadedPart(ref, {"mimeType": ref.media_type, "fileUri": ref.file_id})}
-    return {"inlineData": {"mimeType": ref.media_type, "data": Embedded(ref)}}
+        return {"fileData": shapes.UploadedPart(ref, {"mimeType": media_type, "fileUri": ref.file_id})}
+    return {"inlineData": {"mimeType": media_type, "data": Embedded(ref)}}
 
 
 # Bytes → events ----------------------------------------------------------------------------------------------------
@@ -342,7 +359,7 @@ class Decoder:
         yield CallFinished(index=index, opaque=self._opaque(owed) if owed else None)
 
     def _begin(self, kind: str, *, apart: bool = False) -> int:
-        """The number of the open block if it is of this kind, else of a new one."""
+        """Return the number of the open block if it is of this kind, else of a new one."""
         if not kind or apart or self._open != kind:
             self._open = kind
             self._next += 1

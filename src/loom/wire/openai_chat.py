@@ -76,7 +76,7 @@ def encode(prompt: Prompt) -> dict[str, Any]:
     )
     if sampling.output_schema is not None and options.has_native_schema(prompt):
         body["response_format"] = _response_format(prompt, sampling.output_schema.schema)
-    return options.with_extra(body | _thinking(model, sampling), prompt)
+    return options.with_extra(body | _thinking(model, sampling), prompt, required=("stream_options",))
 
 
 def _response_format(prompt: Prompt, schema: dict[str, Any]) -> dict[str, Any]:
@@ -108,9 +108,14 @@ def _thinking(model: Model, sampling: Sampling) -> dict[str, Any]:
 def _messages(prompt: Prompt) -> list[dict[str, Any]]:
     model = prompt.model
     messages: list[dict[str, Any]] = []
-    if said := options.system_text(prompt):
+    if prompt.body is not None and options.is_system_own(prompt):
+        messages += prompt.body.head
+    elif said := options.system_text(prompt):
         messages.append({"role": model.dialect.system_role, "content": said})
     for message in prompt.messages:
+        if message.form is not None:
+            messages += message.form
+            continue
         match message.role:
             case "user":
                 messages.append({"role": "user", "content": _content(shapes.contents(message.blocks), model)})
@@ -199,6 +204,8 @@ def _part(block: shapes.WireContent, model: Model) -> dict[str, Any]:
             kind = block.ref.media_type
             form = _AUDIO.get(kind, kind.removeprefix("audio/"))
             return {"type": "input_audio", "input_audio": {"data": Embedded(block.ref), "format": form}}
+        case "video":  # as OpenRouter and vLLM take it
+            return {"type": "video_url", "video_url": {"url": shapes.data_url(block)}}
         case "document":
             name, data = shapes.filename(block), shapes.data_url(block)
             if model.dialect.document_part == "document_url":
@@ -366,7 +373,7 @@ class Decoder:
             yield from self._start(call)
 
     def _call_of(self, place: int | None, call_id: str, name: str) -> _Call:
-        """The call that a fragment continues, or a new one.
+        """Return the call that a fragment continues, or a new one.
 
         Some servers repeat the id and the name, some number every call 0, some number none and send each call whole.
         """
@@ -436,7 +443,8 @@ def _citation(annotation: dict[str, Any]) -> Citation | None:
 
 
 def _is_another(call: _Call, call_id: str) -> bool:
-    """Whether a fragment with a name begins another call: by its id, or else because this one is already whole."""
+    """Return whether a fragment with a name begins another call: by its id, or else because this one is
+    already whole."""
     if call_id and call.id:
         return call_id != call.id
     try:

@@ -10,6 +10,7 @@ it belongs to. Without it a text is an easy message, which needs no id.
 
 from __future__ import annotations
 
+import json
 from base64 import b64decode
 from collections.abc import Iterator
 from typing import Any, Final, assert_never
@@ -104,7 +105,12 @@ def encode(prompt: Prompt) -> dict[str, Any]:
 
 def _input(prompt: Prompt) -> list[dict[str, Any]]:
     items: list[dict[str, Any]] = []
+    if prompt.body is not None and options.is_system_own(prompt):
+        items += prompt.body.head
     for message in prompt.messages:
+        if message.form is not None:
+            items += message.form
+            continue
         match message.role:
             case "user":
                 content = [_part(block) for block in shapes.contents(message.blocks)]
@@ -286,7 +292,7 @@ class Decoder:
         match item["type"]:
             case "reasoning":
                 self._number(place, "thinking")
-            case "function_call":
+            case "function_call" | "custom_tool_call":
                 yield from self._begin_call(place, item)
             case _:
                 pass
@@ -304,11 +310,14 @@ class Decoder:
             case "message":
                 for number, part in enumerate(item.get("content") or ()):
                     yield from self._seal_text(self._number(place, "text", number), part, item)
-            case "function_call":
+            case "function_call" | "custom_tool_call" as kind:
                 yield from self._begin_call(place, item)
                 index = self._number(place, "call")
                 if index not in self._spoken:
-                    yield from self._arguments(index, get_str(item, "arguments"))
+                    # The input of a freeform tool is text: it is kept as the one argument of a function.
+                    freeform = {"input": get_str(item, "input")} if kind == "custom_tool_call" else None
+                    text = get_str(item, "arguments") if freeform is None else json.dumps(freeform)
+                    yield from self._arguments(index, text)
                 if item.get("status") != "incomplete":
                     yield CallFinished(index=index, opaque=self._opaque({"id": item["id"]}) if item.get("id") else None)
             case "image_generation_call" if item.get("result"):
@@ -326,8 +335,11 @@ class Decoder:
     def _begin_call(self, place: int | str, item: dict[str, Any]) -> Iterator[DecoderEvent]:
         if (place, "call", 0) not in self._numbers:
             self._called = True
+            name, namespace = get_str(item, "name"), get_str(item, "namespace")
             yield CallStarted(
-                index=self._number(place, "call"), id=get_str(item, "call_id"), name=get_str(item, "name")
+                index=self._number(place, "call"),
+                id=get_str(item, "call_id"),
+                name=f"{namespace}__{name}" if namespace else name,
             )
 
     def _seal_text(self, index: int, part: dict[str, Any], item: dict[str, Any]) -> Iterator[DecoderEvent]:
@@ -376,7 +388,7 @@ class Decoder:
 
 
 def _place(event: dict[str, Any]) -> int | str:
-    """Which item an event is about; llama.cpp numbers none and names it."""
+    """Return which item an event is about; llama.cpp numbers none and names it."""
     place = event.get("output_index")
     return place if isinstance(place, int) else get_str(event, "item_id") or get_str(get_object(event, "item"), "id")
 

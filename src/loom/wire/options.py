@@ -3,22 +3,116 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any, Final, cast
 
 import msgspec
 
+from loom.content.wire_forms import BodyForm
+from loom.models import Model
 from loom.prompt import Prompt
-from loom.sampling import merge_objects
+from loom.sampling import merge_objects, unsupported_options
 
 _KEPT: Final = frozenset(("messages", "input", "contents", "model", "stream"))
 """What a free field cannot replace: the conversation, and what its answer is read by."""
 _NOT_A_NAME: Final = re.compile(r"[^A-Za-z0-9_-]")
 
 
-def with_extra(body: dict[str, Any], prompt: Prompt) -> dict[str, Any]:
-    """Return the request with the user's own fields merged in, objects into objects."""
+def with_extra(body: dict[str, Any], prompt: Prompt, *, required: Sequence[str] = ()) -> dict[str, Any]:
+    """Return the request with the user's own fields merged in, objects into objects.
+
+    A body that came in this very protocol has its own fields instead of ours; `required` are those of ours that it
+    gets where it lacks them.
+    """
+    if prompt.body is not None:
+        body = _as_it_came(body, prompt.body, prompt, required)
     extra = {key: value for key, value in prompt.sampling.extra_body.items() if key not in _KEPT}
     return merge_objects(body, extra) if extra else body
+
+
+# Requests that came in the provider's own protocol ------------------------------------------------------------------
+
+_SAMPLED: Final = ("temperature", "top_p", "top_k", "topK", "topP", "seed", "logprobs", "logit_bias")
+_FIELDS: Final[dict[str, tuple[str, ...]]] = {
+    "temperature": _SAMPLED,
+    "top_p": _SAMPLED,
+    "seed": ("seed",),
+    "stop": ("stop", "stop_sequences"),
+    "thinking": ("thinking", "reasoning_effort", "reasoning", "output_config"),
+    "tool_choice": ("tool_choice", "toolConfig"),
+    "tool_name": ("tool_choice", "toolConfig"),
+    "parallel_calls": ("parallel_tool_calls", "tool_choice"),
+    "service_tier": ("service_tier", "serviceTier"),
+    "user": ("metadata", "user", "safety_identifier"),
+    "cache_key": ("prompt_cache_key",),
+}
+"""The fields of a body in which an option stands, by the option."""
+_SYSTEM: Final = ("system", "instructions", "systemInstruction", "system_instruction")
+
+
+def is_system_own(prompt: Prompt) -> bool:
+    """Whether the system prompt can be written as it came: nothing was added to it."""
+    return system_text(prompt) == prompt.system
+
+
+def _as_it_came(body: dict[str, Any], form: BodyForm, prompt: Prompt, required: Sequence[str]) -> dict[str, Any]:
+    """Return the body with the fields of the form. What the model would refuse is as we write it, or left out."""
+    repaired = _repaired_fields(form, prompt)
+    kept = {key: value for key, value in body.items() if key in _KEPT or key in repaired}
+    kept |= {key: body[key] for key in required if key in body and key not in form.fields}
+    own = {key: value for key, value in form.fields.items() if key not in repaired}
+    if "stream_options" in own and "stream_options" in body:
+        own["stream_options"] = {**own["stream_options"], **body["stream_options"]}
+    return {**own, **kept}
+
+
+def _repaired_fields(form: BodyForm, prompt: Prompt) -> frozenset[str]:
+    model, fields = prompt.model, form.fields
+    repaired: set[str] = set()
+    for name in unsupported_options(model, prompt.sampling):
+        repaired.update(_FIELDS.get(name, ()))
+    if not model.sampling:
+        repaired.update(_SAMPLED)
+    if not model.capabilities.tools:
+        repaired.update(("tools", "tool_choice", "toolConfig"))
+    if not is_system_own(prompt) or not _is_legal_system(form, model):
+        repaired.update(_SYSTEM)
+    most = fields.get("max_tokens", fields.get("max_completion_tokens", fields.get("max_output_tokens")))
+    if isinstance(most, int) and most > model.limits.max_output_tokens:
+        repaired.update(("max_tokens", "max_completion_tokens", "max_output_tokens"))
+    if not _is_legal_thinking(fields.get("thinking"), model):
+        repaired.update(("thinking", "output_config"))
+    return frozenset(repaired)
+
+
+def _is_legal_system(form: BodyForm, model: Model) -> bool:
+    """Anthropic takes a text or blocks of text with words, and no system prompt before the first message."""
+    if model.wire != "anthropic":
+        return True
+    system = form.fields.get("system", "")
+    blocks = cast("list[Any]", system) if isinstance(system, list) else []
+    return not form.head and isinstance(system, str | list) and all(map(_is_text_block, blocks))
+
+
+def _is_text_block(block: Any) -> bool:
+    fields = cast("dict[str, Any]", block) if isinstance(block, dict) else {}
+    text = fields.get("text")
+    return fields.get("type") == "text" and isinstance(text, str) and bool(text.strip())
+
+
+def _is_legal_thinking(thinking: Any, model: Model) -> bool:
+    """Claude families take a budget, or adaptive thinking, and some cannot be switched off."""
+    if not isinstance(thinking, dict) or model.wire != "anthropic":
+        return True
+    match cast("dict[str, Any]", thinking).get("type"):
+        case "enabled":
+            return model.thinking.request == "budget"
+        case "adaptive":
+            return model.thinking.request in ("adaptive", "always")
+        case "disabled":
+            return "off" in model.thinking.levels and model.thinking.request != "always"
+        case _:
+            return True
 
 
 # Structured output -------------------------------------------------------------------------------------------------
@@ -31,7 +125,7 @@ def schema_name(prompt: Prompt) -> str:
 
 
 def has_native_schema(prompt: Prompt) -> bool:
-    """Whether the schema has a field of its own in this request."""
+    """Return whether the schema has a field of its own in this request."""
     schema, model = prompt.sampling.output_schema, prompt.model
     return schema is not None and "output_schema" in model.options and (model.schema_with_tools or not prompt.tools)
 
@@ -49,7 +143,7 @@ def system_text(prompt: Prompt) -> str:
 
 
 def is_strict(schema: dict[str, Any]) -> bool:
-    """Whether a schema obeys the rules of strict decoding: closed objects, every property required."""
+    """Return whether a schema obeys the rules of strict decoding: closed objects, every property required."""
     return all(
         found.get("additionalProperties") is False
         and set(cast("dict[str, Any]", found.get("properties", {})))

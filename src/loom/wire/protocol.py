@@ -61,5 +61,5 @@ class Wire(Protocol):
         ...
 
     def path(self, model: Model, /) -> str:
-        """Where a request goes, behind the model's base URL."""
+        """Return where a request goes, behind the model's base URL."""
         ...

@@ -24,6 +24,8 @@ _INCOMPLETE: Final[dict[StopReason, str]] = {
 class ResponsesWriter(AnswerWriter):
     """`echo` are the fields of the request that a response repeats (`instructions`, `tools`, `metadata` …)."""
 
+    OWNER = "openai"
+
     def __init__(self, head: AnswerHead, sign: SignThinking, *, echo: dict[str, Any] | None = None) -> None:
         super().__init__(head, sign)
         self._echo = echo or {}
@@ -64,6 +66,8 @@ class ResponsesWriter(AnswerWriter):
                 return b""  # the JSON around the text is not part of it: the text comes at once
             case "call":
                 return self._event("response.function_call_arguments.delta", {**self._place(block), "delta": text})
+            case "raw":
+                return b""
 
     def end_block(self, block: WrittenBlock) -> bytes:
         return b"".join(self._ends(block)) + self._event(
@@ -160,6 +164,8 @@ class ResponsesWriter(AnswerWriter):
             case "call":
                 arguments = (block.text or "{}") if is_done else ""
                 return self._call(block, "function_call") | {"arguments": arguments, "status": status}
+            case "raw":
+                return block.raw
 
     def _call(self, block: WrittenBlock, kind: str) -> dict[str, Any]:
         tool = self.head.tools.get(block.name)
@@ -183,7 +189,7 @@ class ResponsesWriter(AnswerWriter):
         return {"item_id": self._item_id(block), "output_index": block.place}
 
     def _item_id(self, block: WrittenBlock) -> str:
-        prefix = {"text": "msg", "thinking": "rs", "call": "fc"}[block.kind]
+        prefix = {"text": "msg", "thinking": "rs", "call": "fc", "raw": "ws"}[block.kind]
         return f"{prefix}_{self.head.id.removeprefix('resp_')}_{block.place}"
 
     def _event(self, kind: str, data: dict[str, Any]) -> bytes:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, final
+from typing import Any, Final, cast, final
 
 import msgspec
 
@@ -26,13 +26,14 @@ class UploadedPart(dict[str, Any]):
 
 
 def opaque_text(data: dict[str, Any], key: str) -> str:
-    """Text that goes back as it came; empty where there is none. A foreign file may hold anything in its place."""
+    """Return text that goes back as it came; empty where there is none. A foreign file may hold
+    anything in its place."""
     found = data.get(key)
     return found if isinstance(found, str) else ""
 
 
 def contents(blocks: Iterable[ShownBlock]) -> list[WireContent]:
-    """The words and media among a message's blocks, in order."""
+    """Return the words and media among a message's blocks, in order."""
     return [block for block in blocks if isinstance(block, TextBlock | ShownMedia)]
 
 
@@ -41,12 +42,13 @@ def media_among(blocks: Iterable[ShownBlock]) -> list[ShownMedia]:
 
 
 def paragraphs(blocks: Iterable[ShownBlock]) -> str:
-    """What a person or a tool said: each text block stands on its own."""
+    """Return what a person or a tool said: each text block stands on its own."""
     return "\n\n".join(block.text for block in blocks if isinstance(block, TextBlock))
 
 
 def joined_text(blocks: Iterable[ShownBlock]) -> str:
-    """What a model said: neighbouring text blocks are pieces of one text (cut at citations), others are paragraphs."""
+    """Return what a model said: neighbouring text blocks are pieces of one text (cut at citations), others are
+    paragraphs."""
     pieces: list[str] = []
     follows = False
     for block in blocks:
@@ -57,7 +59,7 @@ def joined_text(blocks: Iterable[ShownBlock]) -> str:
 
 
 def result_with_error_prefix(result: ShownResult) -> tuple[WireContent, ...]:
-    """A result's content where the protocol has no mark for errors: the words say it."""
+    """Return a result's content where the protocol has no mark for errors: the words say it."""
     if not result.is_error:
         return result.blocks
     for position, block in enumerate(result.blocks):
@@ -81,12 +83,22 @@ def present(fields: dict[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in fields.items() if value is not None}
 
 
+def without_key(value: Any, name: str) -> Any:
+    """Return JSON without a field, wherever it stands, except inside the arguments of a call."""
+    if isinstance(value, list):
+        return [without_key(item, name) for item in cast("list[Any]", value)]
+    if not isinstance(value, dict):
+        return value
+    fields = cast("dict[str, Any]", value)
+    return {key: item if key == "input" else without_key(item, name) for key, item in fields.items() if key != name}
+
+
 def data_url(block: ShownMedia) -> Embedded:
     return Embedded(block.ref, f"data:{block.ref.media_type};base64,")
 
 
 def filename(block: ShownMedia) -> str:
-    """A name whose suffix agrees with the bytes: a sheet that was made into a PDF must not be called .xlsx."""
+    """Return a name whose suffix agrees with the bytes: a sheet that was made into a PDF must not be called .xlsx."""
     suffix = _SUFFIXES.get(block.ref.media_type, "")
     name = block.name or "document"
     return name if name.lower().endswith(suffix) else name + suffix

@@ -1,10 +1,10 @@
 // Blocks as the store writes them (content/codec.py): fields with their default value are left out.
-import type { AudioBlock, DocumentBlock, ImageBlock, Message, TextBlock } from "./generated";
+import type { AudioBlock, DocumentBlock, ImageBlock, Message, TextBlock, VideoBlock } from "./generated";
 
-export type { AudioBlock, Citation, DocumentBlock, ImageBlock, Media, Message, TextBlock, ThinkingBlock, ToolCall, ToolResult } from "./generated";
+export type { AudioBlock, Citation, DocumentBlock, ImageBlock, Media, Message, TextBlock, ThinkingBlock, ToolCall, ToolResult, VideoBlock } from "./generated";
 
 export type Block = Message["blocks"][number];
-export type MediaBlock = ImageBlock | DocumentBlock | AudioBlock;
+export type MediaBlock = ImageBlock | DocumentBlock | AudioBlock | VideoBlock;
 
 /** A text file: its text with a header line. `digest` is known for uploads and replaces the text where it would be long. */
 export interface TextFile extends TextBlock {
@@ -15,7 +15,7 @@ export interface TextFile extends TextBlock {
 export type Attachable = MediaBlock | TextFile;
 
 export function isMedia(block: Block): block is MediaBlock {
-  return block.type === "image" || block.type === "document" || block.type === "audio";
+  return block.type === "image" || block.type === "document" || block.type === "audio" || block.type === "video";
 }
 
 const FILE_HEADER = /^\[file: ([^\n]{1,300})\]\n/;

@@ -1,5 +1,17 @@
 // Made by generate_types.py from /openapi.json and /asyncapi.json. Fields that are left out have their default.
 
+export interface AgentList {
+  agents: AgentView[];
+}
+
+/** A configured agent. `model` empty means the default model; `tools` null means all. */
+export interface AgentView {
+  name: string;
+  description: string;
+  model: string;
+  tools: string[] | null;
+}
+
 export interface ApprovalAnswer {
   answer: "always" | "deny" | "once";
   reason?: string;
@@ -28,6 +40,7 @@ export interface ApprovalRequested {
   call: ToolCall;
   action: string;
   pattern?: string;
+  values?: Record<string, unknown> | null;
 }
 
 export interface AudioBlock {
@@ -83,6 +96,7 @@ export interface CapabilityView {
   thinking: boolean;
   tools: boolean;
   audio: boolean;
+  video: boolean;
   citations: boolean;
 }
 
@@ -125,6 +139,21 @@ export interface Cited {
   citation: Citation;
 }
 
+export interface CommandList {
+  commands: CommandView[];
+}
+
+export interface CommandQuery {
+  workspace?: string;
+}
+
+/** A slash command of the user or of the workspace. `$ARGUMENTS` in `text` stands for what is written behind it. */
+export interface CommandView {
+  name: string;
+  description: string;
+  text: string;
+}
+
 export interface CompactBody {
   model?: string;
 }
@@ -141,7 +170,7 @@ export interface ConfigView {
 
 export interface ConversationMessage {
   role: "assistant" | "tool" | "user";
-  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ThinkingBlock | ToolCall | ToolResult)[];
+  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | VideoBlock | UnknownBlock | ThinkingBlock | ToolCall | ToolResult)[];
 }
 
 export interface DescriptionView {
@@ -166,7 +195,7 @@ export interface DocumentLimits {
 /** A stored event with its number. `data` is the JSON of the event. */
 export interface EventEnvelope {
   type: string;
-  data: unknown;
+  data: TextDelta | TextSealed | Cited | ThinkingDelta | ThinkingSealed | CallStarted | CallDelta | CallFinished | ImageAdded | BlockAdded | UsageReported | Stopped | TurnStarted | MessageStored | StepStarted | StepFinished | ToolStarted | ToolProgressed | ToolFinished | ApprovalRequested | ApprovalAnswered | NoticeRaised | MessageQueued | TurnFinished | TurnFailed;
   seq?: number;
   session?: string;
 }
@@ -216,6 +245,12 @@ export interface FileReference {
   path: string;
 }
 
+/** The folders and tags of sessions that are not archived, and how many sessions are in each. */
+export interface FolderList {
+  folders: Record<string, number>;
+  tags: Record<string, number>;
+}
+
 /** A model as the APIs of OpenAI and Anthropic list it. */
 export interface GatewayModel {
   id: string;
@@ -240,7 +275,13 @@ export interface History {
   running: Running | null;
 }
 
-/** `alt` is a person's words, `description` a model's; both may stand in for the picture. */
+export interface ImageAdded {
+  type: "image";
+  index: number;
+  image: ImageBlock;
+}
+
+/** `alt` is a person's words, `description` a model's; both may stand in for the image. */
 export interface ImageBlock {
   type: "image";
   media: Media;
@@ -263,7 +304,7 @@ export interface ImageLimits {
   max_per_session: number;
 }
 
-/** A picture of the store. */
+/** A image of the store. */
 export interface ImageReference {
   type: "image_ref";
   image_id: string;
@@ -284,12 +325,30 @@ export interface ImageShown {
   image: ImageBlock;
 }
 
+/** `notices` are about the file as a whole. */
+export interface ImportReport {
+  sessions: ImportedSession[];
+  notices?: string[];
+}
+
 /** `is_new`: whether no session had this conversation at its head; `shared`: how many of its messages, from
     the first on, were stored already. */
 export interface ImportView {
   session: SessionView;
   is_new: boolean;
   shared: number;
+}
+
+/** A conversation of a file, and the session that holds it now. */
+export interface ImportedSession {
+  kind: string;
+  session: string;
+  title: string;
+  messages: number;
+  media: number;
+  shared: number;
+  is_new: boolean;
+  notices: string[];
 }
 
 export interface Join {
@@ -378,6 +437,7 @@ export interface Media {
   duration_seconds?: number | null;
   name?: string;
   source?: string;
+  codec?: string;
 }
 
 /** `v`: full, low, thumb, page:N, thumb:N (a small page), sent:MODEL; `session`: whose plan `sent` looks at. */
@@ -417,7 +477,7 @@ export interface MediaText {
 export interface MediaView {
   id: string;
   digest: string;
-  kind: "audio" | "document" | "image" | "text";
+  kind: "audio" | "document" | "image" | "text" | "video";
   mime: string;
   bytes: number;
   width: number | null;
@@ -426,29 +486,51 @@ export interface MediaView {
   duration: number | null;
   name: string;
   new: boolean;
-  block: TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock;
+  block: TextBlock | ImageBlock | DocumentBlock | AudioBlock | VideoBlock | UnknownBlock;
   notices: string[];
+}
+
+export interface MemberChange {
+  access?: "edit" | "own" | "view";
+}
+
+export interface MemberList {
+  members: MemberView[];
+}
+
+/** A user of a session: `view` may read it, `edit` may also send messages and answer approvals, `own` may also share
+    and delete it. `user` is a name, or `everyone`. */
+export interface MemberView {
+  user: string;
+  access: "edit" | "own" | "view";
 }
 
 /** A tool message holds all the results of the calls before it. The system prompt belongs to the root. */
 export interface Message {
   role: "assistant" | "tool" | "user";
-  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ThinkingBlock | ToolCall | ToolResult)[];
+  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | VideoBlock | UnknownBlock | ThinkingBlock | ToolCall | ToolResult)[];
 }
 
 export interface MessageBody {
   message?: string;
   text?: string;
-  blocks?: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ImageReference | MediaReference | FileReference)[];
+  blocks?: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | VideoBlock | UnknownBlock | ImageReference | MediaReference | FileReference)[];
   images?: ImageInput[];
   workspace?: string;
   model?: string;
+  models?: string[];
   parent?: string | null;
   n?: number;
   tools?: string[] | null;
   thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
   options?: RequestChoices | null;
   steer?: boolean;
+}
+
+/** A message by its full id, and the newest session that contains it. */
+export interface MessagePlace {
+  node: string;
+  session: SessionView;
 }
 
 export interface MessageQuery {
@@ -464,12 +546,19 @@ export interface MessageQueued {
   id?: string;
 }
 
+/** The message is stored as this node. It equals what was streamed before. */
+export interface MessageStored {
+  type: "message_stored";
+  node: string;
+  message: Message;
+}
+
 export interface MessageView {
   node: string;
   parent: string | null;
   role: "assistant" | "tool" | "user";
   source: string;
-  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ThinkingBlock | ToolCall | ToolResult)[];
+  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | VideoBlock | UnknownBlock | ThinkingBlock | ToolCall | ToolResult)[];
   model: string;
   usage: Usage | null;
   usd: number | null;
@@ -505,7 +594,7 @@ export interface ModelView {
   needs: string;
 }
 
-/** `model` empty means the one that is configured to describe pictures. */
+/** `model` empty means the one that is configured to describe images. */
 export interface NewDescription {
   model?: string;
 }
@@ -548,6 +637,17 @@ export interface NewSession {
   thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
   options?: RequestChoices | null;
   agent?: string;
+  tools?: string[];
+  plan_mode?: boolean;
+}
+
+export interface NewShare {
+  days?: number;
+}
+
+export interface NewUser {
+  name: string;
+  role?: "admin" | "user" | "viewer";
 }
 
 export interface NodeChange {
@@ -607,11 +707,13 @@ export interface PlanRequest {
   models?: string[];
   overrides?: Record<string, "auto" | "full" | "low" | "omitted" | "text">;
   text?: string;
-  blocks?: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ImageReference | MediaReference | FileReference)[];
+  blocks?: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | VideoBlock | UnknownBlock | ImageReference | MediaReference | FileReference)[];
   max_tokens?: number | null;
   thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh";
   options?: RequestChoices | null;
   last?: boolean;
+  limit?: number;
+  before?: string;
   sent?: boolean;
 }
 
@@ -639,6 +741,7 @@ export interface PlanView {
   models: Record<string, PlanModel>;
   rows: PlanRow[];
   rev: number;
+  next?: string | null;
 }
 
 /** It is on disk. `events` is where to watch what becomes of it. */
@@ -651,7 +754,13 @@ export interface PostedMessage {
   notices: string[];
 }
 
+/** A problem after RFC 9457. `title` says what happened, `detail` what to do, `code` is for programs. */
 export interface ProblemBody {
+  type?: string;
+  title?: string;
+  status?: number;
+  detail?: string;
+  code?: string;
   error: ProblemText;
 }
 
@@ -677,6 +786,27 @@ export interface ProcessView {
   seconds: number;
 }
 
+/** A prompt of the library. `$name` in it is a field; `$input` is what the user says. */
+export interface PromptBody {
+  text: string;
+  system?: string;
+  model?: string;
+  params?: Record<string, string>;
+}
+
+export interface PromptList {
+  prompts: PromptView[];
+}
+
+export interface PromptView {
+  name: string;
+  text: string;
+  system: string;
+  model: string;
+  params: Record<string, string>;
+  fields: string[];
+}
+
 export interface QueueView {
   queue: QueuedView[];
 }
@@ -684,8 +814,9 @@ export interface QueueView {
 export interface QueuedView {
   message: string;
   text: string;
-  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock | ThinkingBlock | ToolCall | ToolResult)[];
+  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | VideoBlock | UnknownBlock | ThinkingBlock | ToolCall | ToolResult)[];
   created_at: number;
+  steers?: boolean;
 }
 
 export interface RegenerateBody {
@@ -776,6 +907,33 @@ export interface SearchResults {
   results: SearchResult[];
 }
 
+export interface ServerBody {
+  provider?: string;
+  model?: string;
+  base_url: string;
+  api_key?: string;
+}
+
+/** `refused` means that the key is not accepted, `unknown` that the server could not be asked. */
+export interface ServerCheck {
+  state: "refused" | "unknown" | "works";
+  text: string;
+  models?: string[];
+}
+
+export interface ServerList {
+  servers: ServerView[];
+}
+
+/** A model at a server of the user's choice. */
+export interface ServerView {
+  name: string;
+  provider: string;
+  model: string;
+  base_url: string;
+  has_key: boolean;
+}
+
 /** A session and the approvals that it waits for. */
 export interface SessionApprovals {
   session: SessionView;
@@ -786,10 +944,16 @@ export interface SessionChangeBody {
   title?: string | null;
   model?: string | null;
   archived?: boolean | null;
+  folder?: string | null;
+  tags?: string[] | null;
+  pinned?: boolean | null;
   workspace?: string | null;
   thinking?: "" | "high" | "low" | "max" | "medium" | "minimal" | "off" | "xhigh" | null;
   options?: RequestChoices | null;
   agent?: string | null;
+  system?: string | null;
+  tools?: string[] | null;
+  plan_mode?: boolean | null;
 }
 
 export interface SessionPage {
@@ -800,6 +964,9 @@ export interface SessionPage {
 export interface SessionQuery {
   q?: string;
   archived?: boolean;
+  folder?: string | null;
+  tag?: string;
+  pinned?: boolean | null;
   limit?: number;
   before?: string;
 }
@@ -828,12 +995,59 @@ export interface SessionView {
   snippet: string;
   thumb: string | null;
   agent?: string;
+  tools?: string[];
+  plan_mode?: boolean;
+  damage?: string;
+  folder?: string;
+  tags?: string[];
+  pinned?: boolean;
+}
+
+export interface SettingChange {
+  value: string | number | boolean | null;
+}
+
+export interface SettingList {
+  settings: SettingView[];
+  file: string;
+  restart?: string[];
+}
+
+/** A setting that can be changed here. `value` null means unset. */
+export interface SettingView {
+  key: string;
+  value: string | number | boolean | null;
+  kind: "model" | "number" | "text";
+  description: string;
+  fixed_by: string;
+  applies: "now" | "restart";
+}
+
+export interface ShareList {
+  shares: ShareView[];
+}
+
+/** A link to a conversation as it was when it was shared. */
+export interface ShareView {
+  id: string;
+  node: string;
+  path: string;
+  created_at: number;
+  expires_at: number | null;
 }
 
 /** `degraded` names parts that are away while the daemon works on without them. */
 export interface Status {
   status: string;
   degraded?: string[];
+}
+
+export interface StepFinished {
+  type: "step_finished";
+  step: number;
+  usage: Usage;
+  stop?: "end" | "max_tokens" | "other" | "overflow" | "pause" | "refusal" | "stop_sequence" | "tool_calls" | null;
+  seconds?: number;
 }
 
 export interface StepPriced {
@@ -946,6 +1160,12 @@ export interface ToolCallEvent {
   preview?: string;
 }
 
+export interface ToolFinished {
+  type: "tool_finished";
+  result: ToolResult;
+  seconds?: number;
+}
+
 export interface ToolList {
   tools: ToolView[];
 }
@@ -957,11 +1177,11 @@ export interface ToolProgressed {
   fraction?: number | null;
 }
 
-/** `blocks` go to the model, `data` only to faces (a table for a chart, a diff for a viewer). */
+/** `blocks` go to the model, `data` only to interfaces (a table for a chart, a diff for a viewer). */
 export interface ToolResult {
   type: "tool_result";
   call_id: string;
-  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | UnknownBlock)[];
+  blocks: (TextBlock | ImageBlock | DocumentBlock | AudioBlock | VideoBlock | UnknownBlock)[];
   name?: string;
   is_error?: boolean;
   data?: unknown;
@@ -993,10 +1213,17 @@ export interface TreeNode {
   depth: number;
 }
 
+/** A page of the tree, parents before children. `after` is the last node of the page before; `limit` 0 means all. */
+export interface TreeQuery {
+  after?: string;
+  limit?: number;
+}
+
 export interface TreeView {
   root: string;
   head: string;
   nodes: TreeNode[];
+  next?: string | null;
 }
 
 /** `code`, `text` and `hint` are those of the error. */
@@ -1054,10 +1281,32 @@ export interface Usage {
   thinking_tokens?: number;
 }
 
+export interface UsageQuery {
+  days?: number;
+}
+
+/** Today and the days before it, oldest first. */
+export interface UsageReport {
+  days: number;
+  rows: UsageRow[];
+}
+
 /** Cumulative for the step; the last one counts. */
 export interface UsageReported {
   type: "usage";
   usage: Usage;
+}
+
+/** What one model has used in one session on one day, in the time zone of the server. */
+export interface UsageRow {
+  day: string;
+  model: string;
+  session: string;
+  title: string;
+  answers?: number;
+  usage?: Usage;
+  usd?: number;
+  unpriced?: number;
 }
 
 /** What the answers of a path, or of all branches, have used. */
@@ -1065,6 +1314,26 @@ export interface UsageTotals {
   answers: number;
   usage: Usage;
   usd: number | null;
+}
+
+export interface UserChange {
+  role: "admin" | "user" | "viewer";
+}
+
+export interface UserEntry {
+  name: string;
+  role: "admin" | "user" | "viewer";
+  created_at: number;
+}
+
+/** Shown once: the store has only its hash. */
+export interface UserKey {
+  name: string;
+  key: string;
+}
+
+export interface UserList {
+  users: UserEntry[];
 }
 
 /** A user of this daemon. */
@@ -1076,6 +1345,13 @@ export interface UserView {
 export interface Version {
   version: string;
   api: number;
+}
+
+/** `transcript` is what is said in it, where a person or a program has written that down. */
+export interface VideoBlock {
+  type: "video";
+  media: Media;
+  transcript?: string;
 }
 
 /** `slow_client`: join again with this `after`. */

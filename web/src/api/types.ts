@@ -2,8 +2,8 @@
 import type { ApprovalRequested as ApprovalEvent, PlanCell, SessionView } from "./generated";
 
 export type {
-  ConfigView, DescriptionView, History, KeyView, LastRow, ListedSession as Listed, LoginView, MediaText, MediaView, MessageView, ModelView, EventImage as Picture, PlanView as Plan, PlanCell, PlanModel, PlanRow, PostedMessage as Posted, QueuedView,
-  SampleView, SearchResult, SessionPage, SessionView, TreeView as Tree, TreeNode, Usage,
+  AgentView, ChangedStep, CommandView, ConfigView, DescriptionView, History, KeyView, LastRow, ListedSession as Listed, LoginView, MediaText, MediaView, MessageView, ModelView, NewSession, EventImage as Picture, PlanView as Plan, PlanCell, PlanModel, PlanRow, PostedMessage as Posted, ProcessView, QueuedView,
+  SampleView, SearchResult, ServerCheck, ServerView, SessionPage, SessionView, SettingList, SettingView, TreeView as Tree, TreeNode, Todo, ToolView, UndoReport, Usage, UsageReport, UsageRow, UserEntry, UserKey, UserView,
 } from "./generated";
 
 export type ApprovalRequested = Omit<ApprovalEvent, "type">;

@@ -7,12 +7,12 @@ import { filesOf, holdsFiles } from "../state/drop";
 import { onKey } from "../state/keys";
 import { lightbox } from "../state/images";
 import { editedAlt } from "../state/plan";
-import { ChatPane } from "./ChatPane";
 import { ReconnectBar } from "./ReconnectBar";
 import { SessionsPane } from "./SessionsPane";
-import { Start } from "./Start";
 import { TopBar } from "./TopBar";
 
+const ChatPane = lazy(() => import("./ChatPane").then((found) => found.ChatPane));
+const Start = lazy(() => import("./Start").then((found) => found.Start));
 // Loaded when first shown: the first screen does not need them.
 const Login = lazy(() => import("./deferred").then((found) => found.Login));
 const Inspector = lazy(() => import("./deferred").then((found) => found.Inspector));
@@ -23,6 +23,9 @@ const Palette = lazy(() => import("./deferred").then((found) => found.Palette));
 const Shortcuts = lazy(() => import("./deferred").then((found) => found.Shortcuts));
 const Lightbox = lazy(() => import("./deferred").then((found) => found.Lightbox));
 const Compare = lazy(() => import("./deferred").then((found) => found.Compare));
+const Activity = lazy(() => import("./deferred").then((found) => found.Activity));
+const SessionSettings = lazy(() => import("./deferred").then((found) => found.SessionSettings));
+const Usage = lazy(() => import("./deferred").then((found) => found.Usage));
 const TextAlternative = lazy(() => import("./deferred").then((found) => found.TextAlternative));
 
 export function App() {
@@ -57,6 +60,9 @@ export function App() {
       </main>
       {panel.value === "inspector" && sessionId.value && <Inspector />}
       {panel.value === "branches" && sessionId.value && <Branches />}
+      {panel.value === "activity" && sessionId.value && <Activity />}
+      {dialog.value === "usage" && <Usage />}
+      {dialog.value === "session" && <SessionSettings />}
       {dialog.value === "models" && <ModelSwitcher />}
       {dialog.value === "settings" && <Settings />}
       {dialog.value === "palette" && <Palette />}

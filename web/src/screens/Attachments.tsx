@@ -3,7 +3,8 @@ import { useSignal } from "@preact/signals";
 import { mediaUrl } from "../api/http";
 import { CloseIcon, FileIcon, SoundIcon, WarnIcon } from "../parts/icons";
 import { PageStrip } from "../parts/PageStrip";
-import { type Attachment, attachments, detach, failed, insertAsText, isTextFile, retry, update } from "../state/composer";
+import { detach, insertAsText, isTextFile, retry, update } from "../state/attaching";
+import { type Attachment, attachments, failed } from "../state/composer";
 import { formatBytes } from "../state/format";
 
 export function Attachments() {
@@ -70,7 +71,7 @@ function Preview({ attachment }: { attachment: Attachment }) {
   const { block, preview, problem } = attachment;
   if (problem) return <WarnIcon />;
   if (preview) return <img src={preview} alt="" />;
-  if (block?.type === "image") return <img src={mediaUrl(block.media.digest, "thumb")} alt="" />;
+  if (block?.type === "image" || block?.type === "video") return <img src={mediaUrl(block.media.digest, "thumb")} alt="" />;
   if (block?.type === "document" && block.media.media_type === "application/pdf") return <img src={mediaUrl(block.media.digest, "thumb:1")} alt="" />;
   return block?.type === "audio" ? <SoundIcon /> : <FileIcon />;
 }

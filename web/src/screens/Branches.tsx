@@ -10,7 +10,8 @@ import { leaves } from "../state/branches";
 import { focusComposer } from "../state/composer";
 import { COLUMN_PX, placeNodes, type Placed, ROW_PX } from "../state/layout";
 import { report } from "../state/sessions";
-import { forkSession, moveHead } from "../state/actions";
+import { moveHead } from "../state/actions";
+import { forkSession } from "../state/session_actions";
 import { plural, shortModel } from "../state/format";
 
 const MAX_SELECTED = 4;

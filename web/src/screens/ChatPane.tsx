@@ -2,7 +2,6 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
 import { announce, problem, linkedMessage, turns, view } from "../state/app";
-import { openMessage } from "../state/message_link";
 import { held } from "../state/held";
 import { loadOlder } from "../state/sessions";
 import { DownIcon } from "../parts/icons";
@@ -12,6 +11,7 @@ import { Notices, SentMessages } from "./Pending";
 import { TurnView } from "./TurnView";
 
 const HeldMessages = lazy(() => import("./deferred").then((found) => found.HeldMessages));
+const ActivityBar = lazy(() => import("./deferred").then((found) => found.ActivityBar));
 const QueuedMessages = lazy(() => import("./deferred").then((found) => found.QueuedMessages));
 const TurnFailure = lazy(() => import("./deferred").then((found) => found.TurnFailure));
 const NEAR_PX = 80;
@@ -60,7 +60,8 @@ export function ChatPane() {
   useEffect(() => {
     if (!linkedMessage.value || !seen) return;
     follows.current = false;
-    void openMessage(linkedMessage.value).then((node) => requestAnimationFrame(() => scrollToMessage(scroller.current?.querySelector<HTMLElement>(`[data-node="${CSS.escape(node)}"]`))));
+    const linked = linkedMessage.value;
+    void import("./deferred").then(({ openMessage }) => openMessage(linked)).then((node) => requestAnimationFrame(() => scrollToMessage(scroller.current?.querySelector<HTMLElement>(`[data-node="${CSS.escape(node)}"]`))));
     linkedMessage.value = "";
   }, [linkedMessage.value, seen === null]);
 
@@ -110,6 +111,7 @@ export function ChatPane() {
           </button>
         )}
       </div>
+      {turns.value.some((turn) => turn.parts.some((part) => part.kind === "tool")) && <ActivityBar />}
       <Composer />
     </>
   );

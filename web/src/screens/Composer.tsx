@@ -1,13 +1,13 @@
 // The message box: text, attachments from disk, clipboard and camera, `@` files, `/` commands.
 import { useSignal } from "@preact/signals";
 import { useEffect, useLayoutEffect, useRef } from "preact/hooks";
-import { dialog, isBusy, isListening, modelInfo, sessionId } from "../state/app";
-import { attach, attachments, attachPaste, blocks, canSend, editing, failed, isUploading, onFocusWanted, stopEditing, submit, text } from "../state/composer";
+import { askedModels, dialog, info, isBusy, isListening, modelInfo, sessionDraft, sessionId } from "../state/app";
+import { attach, attachments, blocks, COMMAND, canSend, editing, failed, isUploading, onFocusWanted, stopEditing, submit, text } from "../state/composer";
 import { editLast } from "../state/keys";
 import { stop } from "../state/actions";
 import { shortModel } from "../state/format";
 import { lazy } from "../parts/components";
-import { CameraIcon, ClipIcon, CloseIcon, MicIcon, SendIcon, StopIcon } from "../parts/icons";
+import { CameraIcon, ClipIcon, CloseIcon, MicIcon, SendIcon, SlidersIcon, StopIcon } from "../parts/icons";
 import { Meter } from "./Meter";
 import type { SuggestionHandle } from "./Suggestions";
 
@@ -48,7 +48,10 @@ export function Composer() {
     if (suggestions.current?.onKey(event)) return;
     if (event.key === "Enter" && !event.shiftKey && !event.isComposing && !isTouch) {
       event.preventDefault();
-      void submit();
+      const asked = text.value;
+      // Without the code of the list, the list says so; the text stays.
+      if (!suggestions.current && COMMAND.test(asked)) void import("./deferred").then(({ takeCommand }) => takeCommand(asked, onAccept), () => undefined);
+      else void submit();
     } else if (event.key === "ArrowUp" && !text.value) {
       event.preventDefault();
       editLast();
@@ -65,7 +68,7 @@ export function Composer() {
     // Long text becomes an attachment; Ctrl Shift V inserts it as text.
     if (words.length > BIG_PASTE_CHARS && !withShift.current) {
       event.preventDefault();
-      attachPaste(words);
+      void import("./deferred").then(({ attachPaste }) => attachPaste(words));
     }
   };
   const onAccept = (): void => {
@@ -83,6 +86,7 @@ export function Composer() {
     input.value = "";
   };
   const isTextOnly = modelInfo.value?.capabilities.vision === false && blocks.value.some((block) => block.type === "image");
+  const level = info.value ? info.value.options.thinking : sessionDraft.value.options?.thinking;
   return (
     <form class="composer" aria-label="Message" onSubmit={(event) => (event.preventDefault(), void submit())}>
       {SUGGESTS.test(text.value) && <Suggestions cursor={cursor.value} handle={suggestions} onAccept={onAccept} />}
@@ -94,6 +98,12 @@ export function Composer() {
           </p>
         )}
         {attachments.value.length > 0 && <Attachments />}
+        {askedModels.value.length > 1 && (
+          <p class="editing">
+            Asks {askedModels.value.map(shortModel).join(", ")} side by side.
+            <button type="button" class="icon" aria-label="Ask one model only" onClick={() => (askedModels.value = [])}><CloseIcon /></button>
+          </p>
+        )}
         {isTextOnly && (
           <p class="notice">
             {shortModel(modelInfo.value?.reference ?? "")} is a text-only model: images are sent as text.{" "}
@@ -123,8 +133,10 @@ export function Composer() {
           <button type="button" class="icon only-touch" aria-label="Take a photo" onClick={() => camera.current?.click()}><CameraIcon /></button>
           <input ref={camera} type="file" accept="image/*" capture="environment" hidden data-pick="camera" onChange={pick} />
           {hasVoice && <button type="button" class={`icon${isListening.value ? " listening" : ""}`} aria-pressed={isListening.value} aria-label="Voice input" title="Voice input (uses the speech service of your browser)" onClick={() => void import("./deferred").then(({ toggleVoice }) => toggleVoice())}><MicIcon /></button>}
+          <button type="button" class="icon thinking-level" aria-label={`Session settings${level ? `, thinking: ${level}` : ""}`} title="Session settings: thinking, agent, tools, system prompt (o)" onClick={() => (dialog.value = "session")}><SlidersIcon />{level && <span>{level}</span>}</button>
           <Meter />
           {isBusy.value && <button type="button" class="stop" aria-label="Stop" title="Stop (Esc)" onClick={() => void stop()}><StopIcon /></button>}
+          {isBusy.value && canSend.value && <button type="button" class="chip" title="The running answer reads it at its next step" onClick={() => void submit(true)}>Steer</button>}
           <button type="submit" class="primary send" disabled={!canSend.value} title={isUploading.value ? "Waiting for uploads" : failed.value.length ? "Retry or remove the failed attachment first" : "Send (Enter)"}>
             <SendIcon />
             <span>{isBusy.value ? "Queue" : "Send"}</span>

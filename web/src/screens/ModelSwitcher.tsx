@@ -4,7 +4,8 @@ import { useEffect } from "preact/hooks";
 import type { ModelView, Plan, PlanCell, Rendition } from "../api/types";
 import { Dialog } from "../parts/Dialog";
 import { AgainIcon, ColumnsIcon, SearchIcon } from "../parts/icons";
-import { announce, dialog, model, models, sessionId, turns } from "../state/app";
+import { announce, askedModels, dialog, model, models, sessionId, turns } from "../state/app";
+import { focusComposer } from "../state/composer";
 import { planFor } from "../state/plan";
 import { report } from "../state/sessions";
 import { regenerate, useModel } from "../state/actions";
@@ -48,6 +49,11 @@ export function ModelSwitcher() {
     selected.value = selected.value.includes(reference) ? selected.value.filter((one) => one !== reference) : [...selected.value, reference].slice(-MAX_SELECTED);
     announce(`${plural(selected.value.length, "model")} selected`);
   };
+  const askNext = (): void => {
+    close();
+    askedModels.value = selected.value;
+    focusComposer();
+  };
   const askAll = async (): Promise<void> => {
     close();
     const node = turns.value.at(-1)?.answers.at(-1)?.node;
@@ -59,13 +65,13 @@ export function ModelSwitcher() {
     const chosen = shown[here];
     if (by) at.value = shown[(here + by + shown.length) % shown.length]?.reference ?? "";
     else if (event.key === "Enter" && chosen) choose(chosen);
-    else if (event.key === " " && chosen && canSelect) toggleSelected(chosen.reference);
+    else if (event.key === " " && chosen) toggleSelected(chosen.reference);
     else return;
     event.preventDefault();
     requestAnimationFrame(() => document.querySelector(".model-row.at")?.scrollIntoView({ block: "nearest" }));
   };
   const current = shown.find((one) => one.reference === at.value);
-  const canSelect = turns.value.length > 0;
+  const hasQuestion = turns.value.length > 0;
   return (
     <Dialog title="Choose a model" kind="models" onClose={close}>
       <div class="search">
@@ -90,10 +96,11 @@ export function ModelSwitcher() {
         ))}
         {!shown.length && <p class="empty">No matching models</p>}
       </div>
-      {current && <Preview model={current} plan={plan.value} onUse={() => choose(current)} onRegenerate={() => (close(), void regenerate(undefined, current.reference))} isSelected={selected.value.includes(current.reference)} onSelect={canSelect ? () => toggleSelected(current.reference) : null} />}
+      {current && <Preview model={current} plan={plan.value} onUse={() => choose(current)} onRegenerate={() => (close(), void regenerate(undefined, current.reference))} isSelected={selected.value.includes(current.reference)} onSelect={() => toggleSelected(current.reference)} />}
       {selected.value.length > 0 && (
         <div class="buttons selected-models">
-          <button type="button" class="primary" onClick={() => void askAll()}><ColumnsIcon /> Send the last message to {plural(selected.value.length, "model")}</button>
+          {selected.value.length > 1 && <button type="button" class="primary" onClick={askNext}><ColumnsIcon /> Ask {plural(selected.value.length, "model")} side by side</button>}
+          {hasQuestion && <button type="button" onClick={() => void askAll()}><AgainIcon /> Send the last message to {plural(selected.value.length, "model")}</button>}
           <span class="dim clip">{selected.value.map(shortModel).join(", ")}: each answer becomes a version</span>
         </div>
       )}
@@ -102,7 +109,7 @@ export function ModelSwitcher() {
   );
 }
 
-const FLAGS = [["vision", "images"], ["native_pdf", "PDF"], ["thinking", "thinking"], ["tools", "tools"], ["audio", "audio"]] as const;
+const FLAGS = [["vision", "images"], ["native_pdf", "PDF"], ["thinking", "thinking"], ["tools", "tools"], ["audio", "audio"], ["video", "video"]] as const;
 
 function Takes({ model: one }: { model: ModelView }) {
   return (
@@ -145,7 +152,7 @@ interface PreviewProps {
   isSelected: boolean;
   onUse: () => void;
   onRegenerate: () => void;
-  onSelect: (() => void) | null;
+  onSelect: () => void;
 }
 
 function Preview({ model: one, plan, isSelected, onUse, onRegenerate, onSelect }: PreviewProps) {
@@ -175,7 +182,7 @@ function Preview({ model: one, plan, isSelected, onUse, onRegenerate, onSelect }
       <div class="buttons">
         {!isNow && <button type="button" class="primary" onClick={onUse}>Use {shortModel(one.reference)}</button>}
         {!isNow && turns.value.length > 0 && <button type="button" onClick={onRegenerate}><AgainIcon /> Regenerate the last answer only</button>}
-        {onSelect && <button type="button" aria-pressed={isSelected} title="Select (Space)" onClick={onSelect}>Select</button>}
+        <button type="button" aria-pressed={isSelected} title="Select (Space)" onClick={onSelect}>Select</button>
       </div>
     </section>
   );

@@ -11,6 +11,7 @@ import { toggle } from "../state/keys";
 import { go, report, titleOf } from "../state/sessions";
 import { cycleTheme } from "../state/theme";
 import { regenerate } from "../state/actions";
+import { compact } from "../state/session_actions";
 import { timeAgo, stripMarkdown } from "../state/format";
 
 interface Choice {
@@ -26,11 +27,13 @@ function actions(): Choice[] {
   const all: [string, string, () => unknown][] = [
     ["New session", "n", () => (go(""), focusComposer())],
     ["Choose a model", "m", () => (dialog.value = "models")],
+    ["Session settings", "o", () => (dialog.value = "session")],
+    ["Usage and cost", "", () => (dialog.value = "usage")],
     ["Settings", "", () => (dialog.value = "settings")],
     ["Change appearance", "", cycleTheme],
     ["Keyboard shortcuts", "?", () => (dialog.value = "shortcuts")],
   ];
-  if (sessionId.value) all.push(["Context inspector", "i", () => toggle("inspector")], ["Branches", "t", () => toggle("branches")], ["Regenerate answer", "", () => regenerate()]);
+  if (sessionId.value) all.push(["Context inspector", "i", () => toggle("inspector")], ["Branches", "t", () => toggle("branches")], ["Activity", "", () => toggle("activity")], ["Compact the conversation", "", () => compact()], ["Regenerate answer", "", () => regenerate()]);
   return all.map(([label, note, act]) => ({ key: label, kind: "action", label, note, thumb: null, act }));
 }
 

@@ -1,4 +1,5 @@
 // Blocks × models: rendition, tokens, reason. A click on a rendition changes it.
+import { useSignal } from "@preact/signals";
 import { mediaUrl } from "../api/http";
 import type { LastRow, Override, Plan, PlanCell, PlanRow, Rendition } from "../api/types";
 import { EditIcon } from "../parts/icons";
@@ -9,6 +10,8 @@ import type { Change, PlanDiff } from "../state/plan_diff";
 import { setOverrides, editedAlt } from "../state/plan";
 import { report } from "../state/sessions";
 import { reasonText, formatCost, GLYPHS, shortModel, formatBytes, formatTokens } from "../state/format";
+
+const PAGE_ROWS = 60;
 
 interface Props {
   plan: Plan;
@@ -21,6 +24,9 @@ interface Props {
 export function PlanTable({ plan, models, showsReasons, changed }: Props) {
   const main = models[0] ?? "";
   const cached = plan.models[main]?.cached_rows ?? 0;
+  // Rendering thousands of rows takes seconds: the newest are shown, and more on request.
+  const shown = useSignal(PAGE_ROWS);
+  const from = Math.max(0, plan.rows.length - shown.value);
   return (
     <div class="wide plan-wide" tabIndex={0} role="group" aria-label="Blocks of the next request">
       <table class="plan">
@@ -35,8 +41,13 @@ export function PlanTable({ plan, models, showsReasons, changed }: Props) {
             <th scope="row"><div class="row-head"><span class="kind" aria-hidden="true">§</span><span class="row-label">System prompt and tools</span></div></th>
             {models.map((one) => <td key={one} class="number"><span class="cell">{formatTokens(overheadTokens(plan, one))}</span></td>)}
           </tr>
-          {plan.rows.map((row, index) => (
-            <Row key={`${row.key}.${index}`} row={row} models={models} showsReasons={showsReasons} since={changed?.rows.get(row.key) ?? null} isLastCached={cached > 0 && index === cached - 1} />
+          {from > 0 && (
+            <tr>
+              <th scope="row" colSpan={models.length + 1}><button type="button" class="chip" onClick={() => (shown.value += PAGE_ROWS)}>Show earlier blocks ({from} more)</button></th>
+            </tr>
+          )}
+          {plan.rows.slice(from).map((row, index) => (
+            <Row key={`${row.key}.${from + index}`} row={row} models={models} showsReasons={showsReasons} since={changed?.rows.get(row.key) ?? null} isLastCached={cached > 0 && from + index === cached - 1} />
           ))}
           {changed?.left.map((row) => (
             <tr key={row.key} class="gone">
@@ -73,7 +84,7 @@ function Totals({ label, models, of }: { label: string; models: string[]; of: (m
   );
 }
 
-const KINDS: Record<string, string> = { image: "▣", document: "▤", audio: "♪", tool_call: "⚒", tool_result: "⚒", thinking: "…" };
+const KINDS: Record<string, string> = { image: "▣", document: "▤", audio: "♪", video: "▶", tool_call: "⚒", tool_result: "⚒", thinking: "…" };
 const LEGEND: Rendition[] = ["full", "low", "pages", "text", "omitted"];
 const CHOICES: Override[] = ["full", "low", "text", "omitted"];
 

@@ -6,7 +6,7 @@ import { CloseIcon, EditIcon } from "../parts/icons";
 import { sessionId } from "../state/app";
 import { attachments, fillComposer, text } from "../state/composer";
 import { type HeldMessage, release } from "../state/held";
-import { sendHeld, unqueue } from "../state/actions";
+import { sendHeld, unqueue } from "../state/session_actions";
 import { plural } from "../state/format";
 
 export function QueuedMessages({ queue }: { queue: QueuedView[] }) {
@@ -15,7 +15,7 @@ export function QueuedMessages({ queue }: { queue: QueuedView[] }) {
       <h2>Queued</h2>
       <ul>
         {queue.map((one) => (
-          <Row key={one.message} blocks={one.blocks} place="queue" onRemove={() => unqueue(one.message)} />
+          <Row key={one.message} blocks={one.blocks} place="queue" note={one.steers ? "read at the next step" : ""} onRemove={() => unqueue(one.message)} />
         ))}
       </ul>
     </section>
@@ -33,7 +33,7 @@ export function HeldMessages({ held }: { held: HeldMessage[] }) {
       <h2>You stopped the answer. Send the queued {held.length === 1 ? "message" : "messages"}?</h2>
       <ul>
         {held.map((one) => (
-          <Row key={one.key} blocks={one.blocks} place="list" onRemove={() => remove(one.key)} />
+          <Row key={one.key} blocks={one.blocks} place="list" note="" onRemove={() => remove(one.key)} />
         ))}
       </ul>
       <div class="buttons">
@@ -44,7 +44,7 @@ export function HeldMessages({ held }: { held: HeldMessage[] }) {
   );
 }
 
-function Row({ blocks, place, onRemove }: { blocks: Block[]; place: string; onRemove: () => Promise<boolean> }) {
+function Row({ blocks, place, note, onRemove }: { blocks: Block[]; place: string; note: string; onRemove: () => Promise<boolean> }) {
   const parts = splitBlocks(blocks);
   const words = parts.text || parts.attachments.map(attachmentName).join(", ");
   const isComposing = text.value !== "" || attachments.value.length > 0;
@@ -55,6 +55,7 @@ function Row({ blocks, place, onRemove }: { blocks: Block[]; place: string; onRe
     <li>
       {blocks.filter(isMedia).map((block, index) => block.type === "image" && <img key={index} src={mediaUrl(block.media.digest, "thumb")} alt={block.media.name ?? ""} />)}
       <span class="clip">{words}</span>
+      {note && <span class="dim">{note}</span>}
       <button type="button" class="icon" aria-label={`Edit “${words.slice(0, 40)}” before sending`} disabled={isComposing} title={isComposing ? "Send or clear the current draft first" : "Edit before sending"} onClick={() => void edit()}><EditIcon /></button>
       <button type="button" class="icon" aria-label={`Remove “${words.slice(0, 40)}” from the ${place}`} onClick={() => void onRemove()}><CloseIcon /></button>
     </li>

@@ -1,26 +1,40 @@
 // Appearance, API keys, models, limits. A key is sent to the server once; only its last four characters come back.
 import { useSignal } from "@preact/signals";
+import type { ComponentChildren } from "preact";
 import { useEffect } from "preact/hooks";
 import { request, ApiError } from "../api/http";
-import type { KeyView, LoginView, ModelView } from "../api/types";
+import type { KeyView, LoginView, UserView } from "../api/types";
 import { Dialog } from "../parts/Dialog";
 import { config, defaultModel, dialog, models } from "../state/app";
 import { canNotify, notifies, setNotifies } from "../state/notifications";
+import { loadModels } from "../state/models";
 import { report } from "../state/sessions";
 import { setTheme, theme, THEMES } from "../state/theme";
 import { plural, formatBytes } from "../state/format";
+import { ModelServers, ServerSettings, Users } from "./AdminSettings";
+
+const TABS = ["General", "Models", "Server", "Users"] as const;
+type Tab = (typeof TABS)[number];
 
 export function Settings() {
+  const tab = useSignal<Tab>("General");
+  const me = useSignal<UserView | null>(null);
+  useEffect(() => {
+    request<UserView>("/me").then((found) => (me.value = found), report);
+  }, []);
+  const isAdmin = me.value?.role === "admin";
+  const pages: Record<Tab, ComponentChildren> = {
+    General: <><Appearance /><Notifications /><Logins /></>,
+    Models: <><Models /><Keys />{isAdmin && <ModelServers />}</>,
+    Server: <>{isAdmin && <ServerSettings />}<Limits /></>,
+    Users: <Users />,
+  };
   return (
     <Dialog title="Settings" kind="settings" onClose={() => (dialog.value = "")}>
-      <div class="settings-body">
-        <Appearance />
-        <Notifications />
-        <Keys />
-        <Logins />
-        <Models />
-        <Limits />
+      <div class="tabs" role="tablist" aria-label="Settings">
+        {TABS.filter((one) => isAdmin || one !== "Users").map((one) => <button key={one} type="button" role="tab" id={`tab-${one}`} aria-selected={tab.value === one} aria-controls="settings-page" onClick={() => (tab.value = one)}>{one}</button>)}
       </div>
+      <div class="settings-body" id="settings-page" role="tabpanel" aria-labelledby={`tab-${tab.value}`}>{pages[tab.value]}</div>
     </Dialog>
   );
 }
@@ -73,12 +87,6 @@ function Keys() {
       </ul>
     </section>
   );
-}
-
-async function loadModels(): Promise<void> {
-  const found = await request<{ models: ModelView[]; default: string }>("/models");
-  models.value = found.models;
-  defaultModel.value = found.default;
 }
 
 function KeyRow({ info, onChange }: { info: KeyView; onChange: () => void }) {
@@ -161,7 +169,10 @@ function Models() {
     <section>
       <h3>Models</h3>
       <p class="dim">{plural(ready.length, "model")} available, {models.value.length - ready.length} more need a key. Default: <strong>{defaultModel.value}</strong>.</p>
-      <button type="button" class="chip" onClick={() => (dialog.value = "models")}>Choose a model</button>
+      <div class="buttons">
+        <button type="button" class="chip" onClick={() => (dialog.value = "models")}>Choose a model</button>
+        <button type="button" class="chip" onClick={() => (dialog.value = "usage")}>Usage and cost</button>
+      </div>
     </section>
   );
 }
@@ -189,7 +200,7 @@ function Limits() {
           </div>
         ))}
       </dl>
-      <p class="dim">Change them in <code>loom.toml</code>. <code>loom config show</code> lists each value and where it is set.</p>
+      <p class="dim">Change other limits in <code>loom.toml</code>. <code>loom config show</code> lists each value and where it is set.</p>
     </section>
   );
 }

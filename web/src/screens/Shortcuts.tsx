@@ -14,6 +14,7 @@ const KEYS: [string, string][] = [
   ["i", "Context inspector"],
   ["t", "Branches"],
   ["m", "Choose a model"],
+  ["o", "Session settings"],
   ["n", "New session"],
   ["s", "Sessions"],
   ["e", "Edit the last message"],

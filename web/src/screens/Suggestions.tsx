@@ -1,11 +1,14 @@
 // `@` suggests workspace files, `/` suggests commands.
+import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
 import { request } from "../api/http";
-import { dialog, sessionId, view } from "../state/app";
-import { mentioned, text } from "../state/composer";
+import type { CommandView } from "../api/types";
+import { dialog, info, panel, sessionId, view } from "../state/app";
+import { COMMAND, mentioned, submit, text } from "../state/composer";
 import { editLast, toggle } from "../state/keys";
 import { go, report } from "../state/sessions";
-import { regenerate, forkSession, stop } from "../state/actions";
+import { regenerate, stop } from "../state/actions";
+import { compact, forkSession } from "../state/session_actions";
 import { cycleTheme } from "../state/theme";
 
 interface Suggestion {
@@ -32,6 +35,10 @@ const COMMANDS: [string, string, () => unknown][] = [
   ["tree", "Branches of this session", () => toggle("branches")],
   ["retry", "Regenerate the answer", () => regenerate()],
   ["edit", "Edit the last message", () => editLast()],
+  ["session", "Thinking, agent, tools, system prompt", () => (dialog.value = "session")],
+  ["compact", "Replace a long conversation by a summary", () => compact()],
+  ["activity", "Todos, processes and file changes", () => (panel.value = "activity")],
+  ["usage", "Tokens and cost", () => (dialog.value = "usage")],
   ["fork", "Fork into a new session", () => forkSession()],
   ["stop", "Stop the answer", () => stop()],
   ["export", "Export as Markdown", () => location.assign(`/v1/sessions/${sessionId.value}/export?format=md`)],
@@ -41,13 +48,56 @@ const COMMANDS: [string, string, () => unknown][] = [
   ["help", "Keyboard shortcuts", () => (dialog.value = "shortcuts")],
 ];
 
+/** Slash commands of the user, by name; null until a message starts with a slash. */
+const ownCommands = signal<Record<string, CommandView> | null>(null);
+
+async function loadOwnCommands(): Promise<void> {
+  const found = await request<{ commands: CommandView[] }>(`/commands?workspace=${encodeURIComponent(info.value?.workspace ?? "")}`).catch(report);
+  if (found) ownCommands.value = Object.fromEntries(found.commands.map((one) => [one.name, one]));
+}
+
+/** Replace a command of the user by its text; other words stay. */
+export async function expandCommand(words: string): Promise<string> {
+  if (!ownCommands.value) await loadOwnCommands();
+  const [, name = "", rest = ""] = /^\/([\w:.-]+)\s*([\s\S]*)$/.exec(words) ?? [];
+  const found = ownCommands.value?.[name];
+  if (!found) return words;
+  return found.text.includes("$ARGUMENTS") ? found.text.replaceAll("$ARGUMENTS", rest) : [found.text, rest].filter(Boolean).join("\n\n");
+}
+
+/** Commands of the user: the rest of the line becomes their argument. Loom's own win over them. */
+function ownItems(start: string): Suggestion[] {
+  const taken = new Set(COMMANDS.map(([name]) => name));
+  const found = Object.values(ownCommands.value ?? {}).filter((one) => one.name.startsWith(start) && !taken.has(one.name));
+  return found.map((one) => ({ label: `/${one.name}`, note: one.description || "Your command", take: () => (text.value = `/${one.name} `) }));
+}
+
+function commandItems(start: string): Suggestion[] {
+  const found = COMMANDS.filter(([name]) => name.startsWith(start));
+  return [...found.map(([name, note, act]) => ({ label: `/${name}`, note, take: () => ((text.value = ""), act()) })), ...ownItems(start)];
+}
+
+/** Enter came before the list was shown: take its first command, which is not a message to the model. */
+export async function takeCommand(asked: string, onAccept: () => void): Promise<void> {
+  if (!ownCommands.value) await loadOwnCommands();
+  if (text.value !== asked) return;
+  const [first] = commandItems(asked.slice(1));
+  if (!first) return submit();
+  first.take();
+  onAccept();
+}
+
 export function Suggestions({ cursor, handle, onAccept }: Props) {
   const [files, setFiles] = useState<string[]>([]);
   const [at, setAt] = useState(0);
   const [hidden, setHidden] = useState("");
   const before = text.value.slice(0, cursor);
   const mention = /(?:^|\s)@([\w./-]*)$/.exec(before)?.[1];
-  const command = /^\/(\w*)$/.exec(text.value)?.[1];
+  const command = COMMAND.exec(text.value)?.[1];
+  const isCommand = command !== undefined;
+  useEffect(() => {
+    if (isCommand) void loadOwnCommands();
+  }, [isCommand, info.value?.workspace]);
 
   useEffect(() => {
     setAt(0);
@@ -65,7 +115,7 @@ export function Suggestions({ cursor, handle, onAccept }: Props) {
   };
   const items: Suggestion[] =
     hidden === before && before ? []
-    : command !== undefined ? COMMANDS.filter(([name]) => name.startsWith(command)).map(([name, note, act]) => ({ label: `/${name}`, note, take: () => ((text.value = ""), act()) }))
+    : command !== undefined ? commandItems(command)
     : mention !== undefined ? files.map((path) => ({ label: path, note: "", take: () => put(path) }))
     : [];
 

@@ -1,4 +1,4 @@
-import { BranchIcon, ChevronIcon, SlidersIcon, LayersIcon, Logo, MenuIcon, SearchIcon } from "../parts/icons";
+import { BranchIcon, ChevronIcon, GearIcon, LayersIcon, Logo, MenuIcon, SearchIcon } from "../parts/icons";
 import { config, dialog, info, model, modelInfo, panel, sessionId, showsSessions } from "../state/app";
 import { toggle } from "../state/keys";
 import { branchCount } from "../state/page_effects";
@@ -41,7 +41,7 @@ export function TopBar() {
           <ChevronIcon />
         </button>
         <button type="button" class="icon" aria-label="Settings" onClick={() => (dialog.value = "settings")}>
-          <SlidersIcon />
+          <GearIcon />
         </button>
       </div>
     </header>

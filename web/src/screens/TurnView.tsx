@@ -7,9 +7,9 @@ import { MediaGrid, MessageContent } from "../parts/MediaFigure";
 import { Menu } from "../parts/Menu";
 import { lazy, memo } from "../parts/components";
 import { Thinking, Ticking } from "../parts/Thinking";
-import { compared, dialog, spokenText } from "../state/app";
+import { compared, dialog, MAX_COMPARED, spokenText } from "../state/app";
 import { edit } from "../state/composer";
-import { forkSession, regenerate, showSibling } from "../state/actions";
+import { regenerate, showSibling } from "../state/actions";
 import type { Part, Turn } from "../state/turns";
 import { clockTime, formatCost, formatSeconds, shortModel, formatTokens } from "../state/format";
 
@@ -69,7 +69,7 @@ function Answer({ turn }: { turn: Turn }) {
             items={[
               { label: "Regenerate with another model…", icon: <AgainIcon />, act: () => (dialog.value = "models") },
               ...("speechSynthesis" in window ? [{ label: spokenText.value === text ? "Stop reading" : "Read aloud", icon: <SoundIcon />, act: () => void import("./deferred").then(({ toggleSpeech }) => toggleSpeech(text)) }] : []),
-              { label: "Fork into a new session", icon: <ForkIcon />, act: () => void forkSession(turn.answers.at(-1)?.node) },
+              { label: "Fork into a new session", icon: <ForkIcon />, act: () => void import("./deferred").then(({ forkSession }) => forkSession(turn.answers.at(-1)?.node)) },
             ]}
           >
             <DotsIcon />
@@ -121,8 +121,6 @@ function PartView({ part, isLive }: { part: Part; isLive: boolean }) {
       return <ToolCard call={part.call} isWhole={part.isWhole} result={part.result} run={part.run} approval={part.approval} isLive={isLive} />;
   }
 }
-
-const MAX_COMPARED = 4;
 
 /** ‹ 2/3 ›: switch between the versions of a message. */
 function Siblings({ message }: { message: MessageView }) {

@@ -1,10 +1,10 @@
 // User actions on a session: send, edit, regenerate, approve, stop, switch branches.
 import { request, randomKey, ApiError } from "../api/http";
-import { type Attachable, attachmentReference, type Block, type Message, splitBlocks, storableAttachment } from "../api/blocks";
+import { type Attachable, attachmentReference, type Block, type Message, storableAttachment } from "../api/blocks";
 import type { Posted, SessionView, Tree } from "../api/types";
-import { announce, chosenModel, model, sessionId, view } from "./app";
+import { announce, chosenModel, model, sessionDraft, sessionId, view } from "./app";
 import { newestLeaf } from "./branches";
-import { heldFor, hold, release } from "./held";
+import { hold } from "./held";
 import { go, putSession, refresh, report } from "./sessions";
 import { withState, withoutQueued, withoutSent, withSent } from "./view";
 
@@ -14,13 +14,18 @@ export interface Outgoing {
   files: string[];
   /** Parent of an edited message; undefined: the head. */
   parent?: string | null;
+  /** Several models answer it. */
+  models?: string[];
+  /** The running turn reads it at its next step. */
+  steer?: boolean;
   key: string;
 }
 
 /** Return the id of the open session, or create one. */
 async function ensureSession(): Promise<string> {
   if (sessionId.value) return sessionId.value;
-  const made = await request<SessionView>("/sessions", { body: chosenModel.value ? { model: chosenModel.value } : {} });
+  const made = await request<SessionView>("/sessions", { body: { ...sessionDraft.value, ...(chosenModel.value ? { model: chosenModel.value } : {}) } });
+  sessionDraft.value = {};
   putSession(made);
   view.value = null;
   go(made.id);
@@ -58,18 +63,20 @@ export function resendOutbox(): void {
   }
 }
 
-async function deliver(id: string, outgoing: Outgoing): Promise<boolean> {
+export async function deliver(id: string, outgoing: Outgoing): Promise<boolean> {
   const kept = OUTBOX + outgoing.key;
   localStorage.setItem(kept, JSON.stringify({ id, outgoing: { ...outgoing, blocks: outgoing.blocks.map(storableAttachment) } }));
   const isEdit = outgoing.parent !== undefined;
   if (view.value?.session === id && !isEdit) view.value = withSent(view.value, outgoing.key, messageOf(outgoing));
   const blocks = [...outgoing.blocks.map(attachmentReference), ...outgoing.files.map((path) => ({ type: "file", path }))];
-  const body = { text: outgoing.text, blocks, ...(isEdit ? { parent: outgoing.parent } : {}) };
+  const body = { text: outgoing.text, blocks, ...(isEdit ? { parent: outgoing.parent } : {}), ...(outgoing.models ? { models: outgoing.models } : {}), ...(outgoing.steer ? { steer: true } : {}) };
   for (;;) {
     try {
       await request<Posted>(`/sessions/${id}/messages`, { body, headers: { "Idempotency-Key": outgoing.key } });
       localStorage.removeItem(kept);
       if (view.value) view.value = withState(view.value, outgoing.key, "accepted");
+      // Events do not say whether a queued message steers.
+      if (outgoing.steer) void refresh();
       return true;
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
@@ -100,7 +107,7 @@ export function dismissSent(key: string): void {
 }
 
 /** Run an action on the open session and show a refusal. */
-async function runAction(work: (id: string) => Promise<unknown>): Promise<boolean> {
+export async function runAction(work: (id: string) => Promise<unknown>): Promise<boolean> {
   try {
     await work(sessionId.value);
     return true;
@@ -140,27 +147,6 @@ async function removeFromQueue(message: string): Promise<boolean> {
   }
 }
 
-/** Send the messages that were held when an answer was stopped, in their order. */
-export async function sendHeld(): Promise<void> {
-  const id = sessionId.value;
-  for (const one of heldFor(id)) {
-    const { text, attachments } = splitBlocks(one.blocks);
-    release(id, one.key);
-    if (!(await deliver(id, { text, blocks: attachments, files: [], key: randomKey() }))) return;
-  }
-}
-
-export function answerApproval(approval: string, word: "once" | "always" | "deny", reason = ""): Promise<boolean> {
-  return runAction((id) => request(`/sessions/${id}/approvals/${encodeURIComponent(approval)}`, { body: { answer: word, ...(reason ? { reason } : {}) } }));
-}
-
-export function unqueue(message: string): Promise<boolean> {
-  return runAction(async (id) => {
-    await request(`/sessions/${id}/queue/${encodeURIComponent(message)}`, { method: "DELETE" });
-    if (view.value) view.value = withoutQueued(view.value, message);
-  });
-}
-
 export function moveHead(node: string): Promise<boolean> {
   return runAction(async (id) => {
     putSession(await request<SessionView>(`/sessions/${id}/head`, { body: { node } }));
@@ -175,15 +161,6 @@ export async function showSibling(node: string): Promise<boolean> {
     end = newestLeaf(await request<Tree>(`/sessions/${id}/tree`), node);
   });
   return isKnown && moveHead(end);
-}
-
-export async function forkSession(node?: string): Promise<void> {
-  await runAction(async (id) => {
-    const made = await request<SessionView>(`/sessions/${id}/fork`, { body: node ? { node } : {} });
-    putSession(made);
-    go(made.id);
-    announce("Forked into a new session");
-  });
 }
 
 export async function useModel(reference: string): Promise<void> {

@@ -1,12 +1,12 @@
 // Shared state of the page: signals only. The other modules in this folder change them.
 import { computed, signal } from "@preact/signals";
-import type { ConfigView, ModelView, SampleView, SessionView } from "../api/types";
+import type { ConfigView, ModelView, NewSession, SampleView, SessionView } from "../api/types";
 import { TurnList } from "./turns";
 import type { View } from "./view";
 
 export type Connection = "connecting" | "online" | "offline";
-export type Panel = "" | "inspector" | "branches";
-export type Dialog = "" | "models" | "settings" | "palette" | "shortcuts";
+export type Panel = "" | "inspector" | "branches" | "activity";
+export type Dialog = "" | "models" | "settings" | "palette" | "shortcuts" | "session" | "usage";
 
 export const connection = signal<Connection>("connecting");
 /** The server refused the login: show the sign-in page. */
@@ -30,12 +30,19 @@ export const config = signal<ConfigView | null>(null);
 export const samples = signal<SampleView[]>([]);
 /** The model of the next request: the session's, else the one chosen before the session exists, else the default. */
 export const chosenModel = signal("");
+/** What the next session starts with, besides its model: set before it exists. */
+export const sessionDraft = signal<Partial<Pick<NewSession, "thinking" | "options" | "agent" | "system" | "tools" | "plan_mode">>>({});
+/** Models that answer the next message side by side; empty: the session's model alone. */
+export const askedModels = signal<string[]>([]);
+/** The page asked several models: show their answers side by side when all have ended. */
+export const comparesAnswers = signal("");
 export const model = computed(() => info.value?.model || chosenModel.value || defaultModel.value);
 export const modelInfo = computed<ModelView | null>(() => models.value.find((one) => one.reference === model.value) ?? null);
 
 export const panel = signal<Panel>("");
 /** Messages whose branches are compared. */
 export const compared = signal<string[]>([]);
+export const MAX_COMPARED = 4;
 /** The message that a link names, until it is in view. */
 export const linkedMessage = signal("");
 export const dialog = signal<Dialog>("");

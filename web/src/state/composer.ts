@@ -1,12 +1,10 @@
 // The message being written: text, attachments, the message it edits. Saved per session across reloads.
 import { computed, effect, signal } from "@preact/signals";
-import { ApiError, randomKey } from "../api/http";
-import { type Attachable, asTextFile, attachmentName, type Block, isMedia, splitBlocks, storableAttachment } from "../api/blocks";
-import type { MediaView, MessageView, Problem } from "../api/types";
-import { announce, config, sessionId } from "./app";
-import { formatBytes } from "./format";
+import { randomKey } from "../api/http";
+import { type Attachable, attachmentName, type Block, splitBlocks, storableAttachment } from "../api/blocks";
+import type { MessageView, Problem } from "../api/types";
+import { announce, askedModels, comparesAnswers, sessionId } from "./app";
 import { send } from "./actions";
-import { upload } from "./uploads";
 
 export interface Attachment {
   key: string;
@@ -57,7 +55,7 @@ function withPages(one: Attachment, block: Attachable): Attachable {
   return isAll ? { ...block, pages: "" } : { ...block, pages: first === last ? `${first}` : `${first}-${last}` };
 }
 
-function newAttachment(name: string, bytes: number): Attachment {
+export function newAttachment(name: string, bytes: number): Attachment {
   return { key: randomKey(), name, bytes, preview: "", fraction: null, block: null, pages: null, problem: null, notices: [], file: null, cancel: () => undefined };
 }
 
@@ -67,79 +65,9 @@ function attachmentOf(block: Attachable): Attachment {
   return { ...newAttachment(attachmentName(block), bytes), block, pages };
 }
 
-export function attach(files: Iterable<File>): void {
-  for (const file of files) {
-    const name = (file as File & { loomPath?: string }).loomPath ?? (file.name || "pasted");
-    const isImage = file.type.startsWith("image/") && file.type !== "image/svg+xml";
-    const fresh = { ...newAttachment(name, file.size), file, preview: isImage ? URL.createObjectURL(file) : "" };
-    attachments.value = [...attachments.value, fresh];
-    void uploadAttachment(fresh.key, file, name);
-  }
-}
-
-const PASTED = /^pasted(-\d+)?\.txt$/;
-
-/** Attach a long paste as a text file with a name of its own. */
-export function attachPaste(words: string): void {
-  const count = attachments.value.filter((one) => PASTED.test(one.name)).length;
-  attach([new File([words], count ? `pasted-${count + 1}.txt` : "pasted.txt", { type: "text/plain" })]);
-}
-
-async function uploadAttachment(at: string, file: File, name: string): Promise<void> {
-  const limit = config.value?.upload.max_bytes ?? Number.POSITIVE_INFINITY;
-  if (file.size > limit) {
-    const message = `${name} is ${formatBytes(file.size)}. The limit is ${formatBytes(limit)}.`;
-    return update(at, { fraction: null, problem: { code: "media.too_large", message, hint: "Attach a smaller file." } });
-  }
-  const stop = new AbortController();
-  update(at, { fraction: 0, problem: null, cancel: () => stop.abort() });
-  try {
-    setUploaded(at, await upload(file, name, (fraction) => update(at, { fraction }), stop.signal));
-    announce(`${name} attached`);
-  } catch (error) {
-    if (stop.signal.aborted) return detach(at);
-    const problem = error instanceof ApiError ? { code: error.code, message: error.message, hint: error.hint } : { code: "file.unreadable", message: `The browser could not read ${name}.`, hint: "It may have been moved or changed. Attach it again." };
-    update(at, { fraction: null, problem });
-    announce(`${name} could not be attached`);
-  }
-}
-
-export function retry(at: string): void {
-  const found = attachments.value.find((one) => one.key === at);
-  if (found?.file) void uploadAttachment(at, found.file, found.name);
-}
-
-/** Put the text of a failed paste into the message box instead. */
-export async function insertAsText(at: string): Promise<void> {
-  const found = attachments.value.find((one) => one.key === at);
-  if (!found?.file) return;
-  const words = await found.file.text();
-  text.value = text.value ? `${text.value}\n\n${words}` : words;
-  detach(at);
-  focusComposer();
-}
-
-export function isTextFile(one: Attachment): boolean {
-  return one.file?.type.startsWith("text/") ?? false;
-}
-
-function setUploaded(at: string, info: MediaView): void {
-  const block: Attachable | null = isMedia(info.block) ? info.block : info.block.type === "text" ? asTextFile(info.block, info.name, info.digest) : null;
-  const most = config.value?.documents.pages_per_read ?? 20;
-  const pages: [number, number] | null = info.pages && block?.type === "document" ? [1, Math.min(info.pages, most)] : null;
-  const problem = block ? null : { code: "media.unsupported", message: `${info.name} cannot be attached.`, hint: "Convert it to PDF or text." };
-  update(at, { fraction: null, block, pages, problem, notices: info.notices, bytes: info.bytes });
-}
-
-export function update(at: string, change: Partial<Attachment>): void {
-  attachments.value = attachments.value.map((one) => (one.key === at ? { ...one, ...change } : one));
-}
-
-export function detach(at: string): void {
-  const gone = attachments.value.find((one) => one.key === at);
-  attachments.value = attachments.value.filter((one) => one.key !== at);
-  gone?.cancel();
-  if (gone?.preview) URL.revokeObjectURL(gone.preview);
+/** Attach files; the code for it is loaded with the first of them. */
+export function attach(files: File[]): void {
+  void import("../screens/deferred").then(({ attachFiles }) => attachFiles(files));
 }
 
 export function edit(message: MessageView): void {
@@ -169,17 +97,35 @@ function clear(): void {
   focusComposer();
 }
 
-export async function submit(): Promise<void> {
+/** The name of a command, and nothing else. */
+export const COMMAND = /^\/([\w:.-]*)$/;
+
+/** `steer`: the running turn reads the message at its next step. */
+export async function submit(steer = false): Promise<void> {
   if (failed.value.length) announce("Retry or remove the failed attachment to send");
   if (!canSend.value) return;
+  let words = text.value.trim();
+  if (words.startsWith("/")) {
+    const asked = text.value;
+    // Without a server the message is held as it is.
+    const list = await import("../screens/deferred").catch(() => null);
+    if (list) words = await list.expandCommand(words);
+    // Sent meanwhile, or the user writes on.
+    if (text.value !== asked || !canSend.value) return;
+  }
   const files = mentioned.value.filter((path) => text.value.includes(`@${path}`));
-  const outgoing = { text: text.value.trim(), blocks: blocks.value, files, key, ...(editing.value ? { parent: editing.value.parent } : {}) };
+  const models = askedModels.value.length > 1 ? { models: askedModels.value } : {};
+  const outgoing = { text: words, blocks: blocks.value, files, key, steer, ...models, ...(editing.value ? { parent: editing.value.parent } : {}) };
   const before = { text: text.value, attachments: attachments.value };
   isSending.value = true;
   editing.value = null;
   clear();
   isSending.value = false;
   const isTaken = await send(outgoing);
+  if (isTaken && models.models) {
+    askedModels.value = [];
+    comparesAnswers.value = sessionId.value;
+  }
   // A refused message comes back, unless the user has started another one.
   if (!isTaken && !text.value && !attachments.value.length) {
     text.value = before.text;

@@ -1,6 +1,6 @@
 // The Socket.IO connection, namespace /events. After a lost connection the page joins again after the last envelope that it
 // has, and the server sends the rest from its store.
-import { io, type Socket } from "socket.io-client";
+import { Manager, type Socket } from "socket.io-client";
 import type { Listed } from "../api/types";
 import { isUnauthorized, connection, view } from "./app";
 import type { Envelope } from "./envelopes";
@@ -15,7 +15,7 @@ let socket: Socket | null = null;
 let joinedSession = "";
 
 export function connect(hooks: Hooks): void {
-  socket = io("/events", { transports: ["websocket", "polling"], reconnectionDelay: 250, reconnectionDelayMax: 2000, timeout: 5000 });
+  socket = new Manager(location.origin, { transports: ["websocket", "polling"], reconnectionDelay: 250, reconnectionDelayMax: 2000, timeout: 5000 }).socket("/events");
   let wasOffline = false;
   socket.on("connect", () => {
     connection.value = "online";

@@ -23,6 +23,7 @@ const LETTERS: Record<string, () => unknown> = {
   i: () => toggle("inspector"),
   t: () => toggle("branches"),
   m: () => (dialog.value = "models"),
+  o: () => (dialog.value = "session"),
   n: () => (go(""), focusComposer()),
   s: () => (showsSessions.value = !showsSessions.value),
   e: editLast,
@@ -35,7 +36,7 @@ function act(event: KeyboardEvent, action: () => unknown): void {
   action();
 }
 
-export function toggle(which: "inspector" | "branches"): void {
+export function toggle(which: "inspector" | "branches" | "activity"): void {
   if (sessionId.value) panel.value = panel.value === which ? "" : which;
 }
 

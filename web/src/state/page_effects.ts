@@ -2,7 +2,7 @@
 import { effect, signal } from "@preact/signals";
 import { request } from "../api/http";
 import type { Tree } from "../api/types";
-import { info, sessionId, turns, view } from "./app";
+import { compared, comparesAnswers, info, MAX_COMPARED, sessionId, turns, view } from "./app";
 import { leaves } from "./branches";
 
 /** Leaves of the message tree of the open session: the number that the Branches panel shows. */
@@ -13,6 +13,19 @@ export function watchTitle(): void {
     const pending = view.value?.approvals.length ?? 0;
     const title = sessionId.value ? `${info.value?.title || "Untitled"} · Loom` : "Loom";
     document.title = pending ? `(${pending}) ${title}` : title;
+  });
+}
+
+/** When the last of several models has answered, show the answers side by side. */
+export function watchComparison(): void {
+  effect(() => {
+    const seen = view.value;
+    const last = turns.value.at(-1);
+    if (!seen || comparesAnswers.value !== seen.session || seen.live || seen.queue.length || !last?.forked) return;
+    const { siblings } = last.forked;
+    if (siblings.length < 2) return;
+    comparesAnswers.value = "";
+    compared.value = siblings.slice(-MAX_COMPARED);
   });
 }
 

@@ -8,13 +8,17 @@ import sys
 from collections import deque
 from collections.abc import Coroutine
 from types import TracebackType
-from typing import Any, Final, Literal, Self, TypeAlias, TypeVar
+from typing import Any, Final, Literal, Self, TypeAlias, TypeVar, cast
 
+import msgspec
+
+from loom.agent.plan_mode import PRESENT_PLAN
 from loom.cli.shared.options import ApprovalMode
-from loom.cli.shared.terminal import Colors, one_line, print_line, quiet_keys
+from loom.cli.shared.terminal import Colors, one_line, print_line, quiet_keys, safe_text
 from loom.errors import LoomError
 from loom.events import ApprovalAnswered, ApprovalRequested, Event, TurnFailed, TurnFinished
 from loom.session import EventIterator, Session
+from loom.tools.mcp.questions import describe_field, value_fields
 
 ApprovalChoice: TypeAlias = Literal["once", "always", "deny"]
 
@@ -30,6 +34,8 @@ _ANSWERS: Final[dict[str, ApprovalChoice]] = {
     "n": "deny",
     "no": "deny",
 }
+_CHOICES: Final = "[y] once  [a] always in this session  [n] no › "
+_VALUE_CHOICES: Final = "[y] answer  [n] no › "
 
 
 def is_interactive() -> bool:
@@ -74,8 +80,13 @@ async def _answer_without_prompt(event: ApprovalRequested, permission: ApprovalM
     match permission:
         case "auto":
             return "once", ""
+        case "plan" if event.call.name == PRESENT_PLAN and is_interactive():
+            with quiet_keys(on=False):
+                return await _prompt_for_answer(event)
+        case "plan" if event.call.name == PRESENT_PLAN:
+            return "deny", "there is no terminal to approve the plan here: give the plan as your answer"
         case "plan":
-            return "deny", "this run only plans (--permission plan): say what you would do, and do not try it again"
+            return "deny", "this run only plans (--plan): say what you would do, and do not try it again"
         case "deny":
             return "deny", "--permission deny rejects every approval"
         case "ask" if is_interactive():
@@ -91,20 +102,38 @@ async def _prompt_for_answer(event: ApprovalRequested) -> ApprovalReply:
     sys.stderr.write(f"\n{ink.bold('approve')} {one_line(event.call.name)}\n")
     sys.stderr.writelines(f"  {line}\n" for line in event.action.splitlines())
     while True:
-        sys.stderr.write("[y] once  [a] always in this session  [n] no › ")
+        sys.stderr.write(_CHOICES if event.values is None else _VALUE_CHOICES)
         sys.stderr.flush()
         line = await _line()
         if not line:
             return "deny", "the terminal was closed"
         word, _, reason = line.strip().partition(" ")
         said = _ANSWERS.get(word.lower())
+        if said not in (None, "deny") and event.values is not None:
+            return await _prompt_for_values(event.values)
         if said is not None:
             return said, reason.strip()
         sys.stderr.write("Type y, a or n, optionally with a reason: n REASON\n")
 
 
+async def _prompt_for_values(schema: dict[str, Any]) -> ApprovalReply:
+    """Ask for each value on a line of its own; an empty line leaves it out."""
+    required = cast("list[Any]", schema.get("required") or [])
+    values: dict[str, str] = {}
+    for name, facts in value_fields(schema).items():
+        sys.stderr.write(f"  {safe_text(describe_field(name, facts, is_required=name in required))} › ")
+        sys.stderr.flush()
+        line = await _line()
+        if not line:
+            return "deny", "the terminal was closed"
+        if line.strip():
+            values[name] = line.strip()
+    return "once", msgspec.json.encode(values).decode()
+
+
 async def _line() -> str:
-    """A line from the terminal, without blocking what else runs, and gone at once when the turn is interrupted."""
+    """Return a line from the terminal, without blocking what else runs, and gone at once when the turn
+    is interrupted."""
     loop = asyncio.get_running_loop()
     arrived: asyncio.Future[bytes] = loop.create_future()
     descriptor = sys.stdin.fileno()

@@ -12,11 +12,11 @@ from typing import Final, TypeAlias
 
 import msgspec
 
-from loom.agent.ingest import Ingested, read_own_file
+from loom.agent.ingest import read_own_file
 from loom.cli.shared.options import FileOptions
 from loom.cli.shared.questions import confirm
 from loom.content.blocks import TextBlock
-from loom.content.inputs import Attachment, Content
+from loom.content.inputs import Attachment, Content, Ingested
 from loom.content.media import size_label
 from loom.errors import ConfigError, Encrypted, TooLarge, Unreadable
 from loom.formats.facts import IntakeLimits
@@ -26,6 +26,7 @@ from loom.formats.sniff.kinds import label_of
 from loom.formats.text import decode_text
 from loom.runtime import Runtime
 from loom.runtime.attachments import PIPED, attachment, attachment_from_word
+from loom.runtime.workspace_files import missing_mentions, missing_text
 
 _RANGE: Final = r"#([1-9][0-9]{0,6}(?:-[1-9][0-9]{0,6})?)"
 _FILE_NAME: Final = re.compile(r"(?!\w+://)[^\s?!]*[^\s?!/.]\.(?:[A-Za-z][A-Za-z0-9]{0,4}|7z)(?:#[\d-]+)?", re.ASCII)
@@ -58,7 +59,7 @@ class MessageInput(msgspec.Struct, frozen=True):
 
 
 def read_message(words: Sequence[str], attached: Sequence[str], limits: IntakeLimits) -> MessageInput:
-    """The message of a command line. Bytes are read only from stdin; paths are read at the door."""
+    """Return the message of a command line. Bytes are read only from stdin; files are read at intake."""
     said, names = named_files(words)
     from_stdin = [found for name in attached if (found := _STDIN.fullmatch(name))]
     files = [attachment(name) for name in (*names, *attached) if not _STDIN.fullmatch(name)]
@@ -82,7 +83,18 @@ def named_files(words: Sequence[str]) -> tuple[list[str], list[str]]:
     for word in words:
         if word not in names and _FILE_NAME.fullmatch(word):
             _confirm_text(word)
+    confirm_mentions(" ".join(word for word in words if word not in names))
     return [word for word in words if word not in names], names
+
+
+def confirm_mentions(text: str) -> None:
+    """Ask about mentions (`@src/ap.py`) that name no file; raise `Unreadable` if they are not to be sent as text.
+    Without a terminal they are sent, and the turn says so: `@types/node` may be no file."""
+    missing = missing_mentions(Path.cwd(), text)
+    if missing and sys.stdin.isatty() and sys.stderr.isatty():
+        said = missing_text(missing)
+        if not confirm(f"{said[0].upper()}{said[1:]}. Send it as text?"):
+            raise Unreadable(f"Not sent: {said}.", hint="Correct the name.")
 
 
 def _confirm_text(word: str) -> None:
@@ -153,7 +165,7 @@ async def _damaged_picture(content: Sequence[Content], error: Unreadable, runtim
         if isinstance(data, bytes) and sniff(data, error.name).category == "image":
             what = error.message.rstrip(".")
             is_cut_off = what.endswith(_CUT_OFF)
-            name = error.name or "the picture"
+            name = error.name or "the image"
             return at, f"{name} is damaged after {size_label(len(data))}" if is_cut_off else what
     raise error
 
@@ -180,7 +192,7 @@ def refuse_resizing(data: bytes, name: str, limits: IntakeLimits) -> None:
 
 
 def read_password(file: str) -> str:
-    """The first line of the file."""
+    """Return the first line of the file."""
     try:
         with Path(file).open("rb") as opened:
             first = opened.read(_MAX_PASSWORD_BYTES).split(b"\n", 1)[0].rstrip(b"\r")
@@ -202,7 +214,7 @@ def add_password_hint(wishes: FileOptions) -> Generator[None]:
     except Encrypted as error:
         if wishes.pdf_password_file or _LOCKED not in error.message or not error.name.lower().endswith(".pdf"):
             raise
-        how = f"-a {error.name} --pdf-password-file FILE"
+        how = f"-a {error.name} --password-file FILE"
         raise Encrypted(f"{error.message.rstrip('.')}: {how}", name=error.name) from None
 
 

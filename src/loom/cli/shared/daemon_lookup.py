@@ -11,30 +11,42 @@ from contextlib import asynccontextmanager
 from typing import Final
 
 from loom.cli.shared.options import MessageOptions
-from loom.client import RemoteSession, find
+from loom.client import RemoteLibrary, RemoteSession, find
 from loom.client.connection import DaemonConnection
 from loom.config import Config
+from loom.errors import NotFound
 from loom.models import Model
 from loom.runtime import Runtime, key_for
 from loom.runtime.session import LocalSession
 
+_PATIENCE_SECONDS: Final = 5.0
 _RESOLVED_HERE: Final = ("home", "model", "prompt")
 """Settings that are sent with every message, or that the daemon was found by."""
 
 
 async def running_daemon(config: Config) -> DaemonConnection | None:
-    """The daemon of this configuration's data folder; close the link when done."""
+    """Return the daemon of this configuration's data folder; close the link when done."""
     client = await find(config)
     return client.connection if client is not None else None
+
+
+async def reach_daemon(config: Config, url: str = "", token: str = "") -> RemoteLibrary:
+    """Return the library of the daemon at `url`, else of the local one; raise `NotFound` if none is running."""
+    if url:
+        return RemoteLibrary(url, token, limits=config.media_limits(), patience_seconds=_PATIENCE_SECONDS)
+    found = await find(config)
+    if found is None:
+        raise NotFound("No daemon is running.", hint="Start one: loom serve")
+    return found
 
 
 @asynccontextmanager
 async def open_session(
     runtime: Runtime, speaking: MessageOptions, session: LocalSession, tools: Sequence[str] | None = None
 ) -> AsyncGenerator[LocalSession | RemoteSession]:
-    """The session to speak in: through the daemon where one runs and would mean the same by it, else the one here.
-    `tools` are those that the session here was opened with."""
-    model = runtime.model((await runtime.sessions.get(session.id)).model)
+    """Yield the session to speak in: through the daemon where one runs and would mean the same by it, else the one
+    here. `tools` are those that the session here was opened with."""
+    model = runtime.model((await session.info()).model)
     client = await find(runtime.config) if may_use_daemon(runtime, speaking, model, tools) else None
     if client is None:
         yield session
@@ -51,12 +63,12 @@ def may_use_daemon(runtime: Runtime, options: MessageOptions, model: Model, tool
 
 
 def _has_own_servers(runtime: Runtime) -> bool:
-    """Whether this folder brings servers of tools that a daemon elsewhere does not know."""
+    """Return whether this folder brings servers of tools that a daemon elsewhere does not know."""
     return any(server.name not in runtime.config.mcp.servers for server in runtime.mcp.status())
 
 
 def has_same_settings(config: Config, model: Model) -> bool:
-    """Whether all that counts here is in the user's own files, which a daemon reads too."""
+    """Return whether all that counts here is in the user's own files, which a daemon reads too."""
     own = all(
         entry.source.layer == "user" or path[0] in _RESOLVED_HERE for path, entry in config.provenance.entries.items()
     )

@@ -9,7 +9,6 @@ from loom.cli.shared.renderers import TurnOutcome
 from loom.cli.shared.terminal import GLYPHS, is_plain, money_label, one_line, tokens_label, width
 from loom.content.blocks import ContentBlock, DocumentBlock, ImageBlock
 from loom.content.messages import text_of
-from loom.content.recipes import Text
 from loom.formats import ocr
 from loom.prompt import Receipt, ReceiptRow
 from loom.runtime import FIRST_CHOICES, Runtime, key_for
@@ -60,7 +59,7 @@ def switch_preview(receipt: Receipt, usd: float | None) -> str:
 
 
 def media_parts(receipt: Receipt) -> list[str]:
-    """The media of the last message one by one, those before it in numbers."""
+    """Return the media of the last message one by one, those before it in numbers."""
     last = max((row.message for row in receipt.rows if row.kind != "thinking"), default=0)
     newest = max((row.message for row in receipt.rows if row.digest and row.message <= last), default=-1)
     named: list[str] = []
@@ -113,7 +112,7 @@ async def media_hints(runtime: Runtime, blocks: Sequence[ContentBlock], outcome:
 
 
 def _seeing(runtime: Runtime) -> str:
-    """A model with eyes that could be asked now; in general words where there is none."""
+    """Return the name of an available model that supports images, or a general phrase if there is none."""
     config = runtime.config
     services = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items() if key_for(platform, config)]
     known = (runtime.model(name) for name in (*config.models, *services))
@@ -126,8 +125,7 @@ def _is_blind(row: ReceiptRow) -> bool:
 
 
 async def _is_scan(runtime: Runtime, block: DocumentBlock) -> bool:
-    """Whether nothing could be read: no page has text, and no engine reads pictures of pages."""
+    """Return whether nothing could be read: no page has text, and no engine reads pictures of pages."""
     if ocr.is_available():
         return False
-    text = await runtime.derived.get(block.media.digest, Text(pages=block.pages))
-    return text is not None and bool(text.pages) and len(text.pages_without_text) == text.pages
+    return await runtime.library.is_scan(block)

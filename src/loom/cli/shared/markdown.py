@@ -56,7 +56,7 @@ class Markdown:
         return written + self._wrap.flush()
 
     def _line(self, line: str) -> str:
-        """A whole line, or what is left of one that has begun."""
+        """Return a whole line, or what is left of one that has begun."""
         if self._inside:
             return self._wrap.text(_spans(line))
         fence = _FENCE.fullmatch(line)
@@ -77,7 +77,7 @@ class Markdown:
         return self._open_item(line) + self._wrap.text(_spans(self._rest(line)))
 
     def _certain_text(self) -> str:
-        """The certain part of an unfinished line."""
+        """Return the certain part of an unfinished line."""
         held = self._held
         if not held or self._fence:
             return ""
@@ -92,7 +92,7 @@ class Markdown:
         return start + self._wrap.text(_spans(held[:certain]))
 
     def _open_item(self, line: str) -> str:
-        """How a list item or a quotation begins; the lines that follow begin below its text."""
+        """Return how a list item or a quotation begins; the lines that follow begin below its text."""
         if item := _ITEM.match(line):
             mark = "•" if item[2] in "-*+" else item[2]
             self._wrap.indent = item.end()
@@ -108,8 +108,8 @@ class Markdown:
 
 
 def _certain(text: str) -> int:
-    """How much of an unfinished line may be written: up to a mark that may still be closed, so that the outcome does
-    not depend on where the stream was cut."""
+    """Return how much of an unfinished line may be written: up to a mark that may still be closed, so that the outcome
+    does not depend on where the stream was cut."""
     at = 0
     while mark := _MARK.search(text, at):
         span = _INLINE.match(text, mark.start())
@@ -171,13 +171,13 @@ class Wrap:
         return "".join(written)
 
     def flush(self) -> str:
-        """The last word, without the spaces behind it."""
+        """Return the last word, without the spaces behind it."""
         placed = self._place_word()
         self._gap = ""
         return placed
 
     def raw(self, line: str) -> str:
-        """A line that is as wide as it is, such as code."""
+        """Return a line that is as wide as it is, such as code."""
         written = self.flush() + line
         self._column = 0
         return written

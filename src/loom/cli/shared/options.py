@@ -10,8 +10,9 @@ import click
 import msgspec
 from click.shell_completion import CompletionItem
 
-from loom.cli.shared.templates import Template, read_template
 from loom.cli.shared.terminal import PLAIN, is_plain
+from loom.config.templates import Template, read_template
+from loom.errors import ConfigError
 from loom.models import THINKING_LEVELS
 from loom.sampling import Sampling, read_options, sampling_of
 
@@ -61,6 +62,8 @@ class MessageOptions(msgspec.Struct, frozen=True, kw_only=True):
     shows_reasoning: bool = True
     key: str = ""
     describer: str = ""
+    base_url: str = ""
+    """The address of `model`, for this run."""
     template: Template = Template()
     params: tuple[tuple[str, str], ...] = ()
     wishes: FileOptions = FileOptions()
@@ -74,6 +77,11 @@ class MessageOptions(msgspec.Struct, frozen=True, kw_only=True):
         settings = self.template.settings
         if self.describer:
             settings["context"] = {**settings.get("context", {}), "describer": self.describer}
+        if self.base_url:
+            platform, slash, name = self.model.partition("/")
+            entry = {"provider": platform if slash else "compatible", "model": name if slash else self.model}
+            models = settings.get("models", {})
+            settings["models"] = {**models, self.model: {**entry, "base_url": self.base_url}}
         return settings
 
 
@@ -101,6 +109,12 @@ def _whom() -> list[Option]:
             multiple=True,
             metavar="WORD",
             help="Instead of -m: the first model whose name contains all these words.",
+        ),
+        click.option(
+            "--base-url",
+            default="",
+            metavar="URL",
+            help="The server of -m NAME, for this run: any OpenAI-compatible one, or that of -m platform/name.",
         ),
         click.option("--key", default="", metavar="NAME", help="A stored key by name, instead of the provider's key."),
         click.option(
@@ -161,9 +175,10 @@ def _how(tools: str) -> list[Option]:
             type=click.Choice(["ask", "auto", "plan", "deny"]),
             default="ask",
             show_default=True,
-            help="What to do when a tool needs approval; with plan the model describes what it would do instead."
-            " Without a terminal, ask means deny.",
+            help="What to do when a tool needs approval. With plan, only reading tools are offered until you approve"
+            " the model's plan. Without a terminal, ask means deny.",
         ),
+        click.option("--plan", "plans", is_flag=True, help="The same as --permission plan."),
         click.option(
             "--think",
             "thinking",
@@ -191,7 +206,9 @@ def _media() -> list[Option]:
             "--no-resize", is_flag=True, help="Refuse an image over the size limit instead of using a smaller copy."
         ),
         click.option(
+            "--password-file",
             "--pdf-password-file",
+            "pdf_password_file",
             default="",
             metavar="FILE",
             help="A file with the password of encrypted PDFs.",
@@ -200,10 +217,12 @@ def _media() -> list[Option]:
 
 
 def message_options_from(given: dict[str, Any]) -> dict[str, Any]:
-    """The fields of `MessageOptions` from what click found. If plain was asked for, whatever is written from now on
-    is."""
+    """Return the fields of `MessageOptions` from what click found. If plain was asked for, whatever is written from now
+    on is."""
     if given["plain"]:
         os.environ[PLAIN] = "1"
+    if given["base_url"] and not given["model"]:
+        raise ConfigError("--base-url needs a model.", hint="Add -m NAME, as the server calls it.")
     template = read_template(given["template"]) if given["template"] else Template()
     place = MessageTarget(
         last_here=given["last_here"],
@@ -218,11 +237,12 @@ def message_options_from(given: dict[str, Any]) -> dict[str, Any]:
         "system": given["system"],
         "agent": given["agent"],
         "tools": given["tools"] or template.tools,
-        "permission": given["permission"],
+        "permission": "plan" if given.pop("plans", False) else given["permission"],
         "plain": is_plain(),
         "shows_reasoning": not given["hide_reasoning"],
         "key": given["key"],
         "describer": given["describer"],
+        "base_url": given["base_url"],
         "template": template,
         "params": given["params"],
         "wishes": FileOptions(resizes=not given["no_resize"], pdf_password_file=given["pdf_password_file"]),
@@ -262,7 +282,7 @@ async def _sessions(incomplete: str) -> list[CompletionItem]:
     from loom.runtime import Runtime
 
     async with Runtime.open() as runtime:
-        newest = await runtime.sessions.list(limit=20)
+        newest = (await runtime.library.sessions(limit=20)).sessions
     return [
         CompletionItem(session.id, help=session.title)
         for session in newest
@@ -271,7 +291,7 @@ async def _sessions(incomplete: str) -> list[CompletionItem]:
 
 
 def complete_templates(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
-    from loom.cli.shared.templates import names
+    from loom.config.templates import names
     from loom.errors import LoomError
 
     try:

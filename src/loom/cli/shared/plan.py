@@ -2,34 +2,32 @@
 
 from __future__ import annotations
 
-import io
-import tempfile
-from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
-from loom.cli.shared.session_lookup import find_session, last_session
+from loom.api_types import OverrideChoice, SessionView
+from loom.cli.shared.session_lookup import find_or_last
 from loom.cli.shared.session_options import choose_tools
-from loom.cli.shared.transcripts import read_transcripts
-from loom.compile.policy import DetachedMessage, Override, Placed, override_key
-from loom.compile.ports import MediaAccess
-from loom.compile.renditions import Renditions
+from loom.compile.policy import DetachedMessage, Placed, override_key
 from loom.compile.request import NextRequest, RequestOptions, Snapshot, next_request
 from loom.compile.settle import Settler
 from loom.config import Config, load_config
+from loom.content.media_kinds import MEDIA_KIND_NAMES
 from loom.content.messages import Message, user
+from loom.content.wire_forms import WireForm
 from loom.errors import ConfigError
-from loom.formats.renderer import FormatRenderer
+from loom.importers.request_body import server_tool_names
 from loom.models import Model
 from loom.prompt import ReceiptRow
+from loom.providers.media_body import MediaSource
 from loom.runtime import Runtime, resolve_model
+from loom.runtime.draft_media import draft_media
 from loom.runtime.model_resolution import sampling_for
-from loom.store.derived import DerivedCache
-from loom.store.media import MediaStore, open_media
-from loom.store.session_rows import StoredSession
+from loom.runtime.transcripts import Transcript, read_transcripts
 
 _NOTHING: Final = "[an empty message]"
 """No platform takes a request without a message."""
@@ -45,7 +43,8 @@ class CompileSource(msgspec.Struct, frozen=True, kw_only=True):
     resolve: Callable[[str], Awaitable[Model]]
     compile: Callable[[Model], Awaitable[NextRequest]]
     """Returns the next request; a preview, so that nothing is sent."""
-    renditions: Renditions[Any]
+    media: MediaSource
+    """Where the media of its requests are read."""
     config: Config
     notices: tuple[str, ...] = ()
 
@@ -58,36 +57,9 @@ class CompileSource(msgspec.Struct, frozen=True, kw_only=True):
         return [await self.resolve(name.strip()) for name in references.split(",") if name.strip()]
 
 
-class TemporaryMedia:
-    """Media of a message that is not sent: kept in a folder that vanishes, read from the store below otherwise."""
-
-    def __init__(self, folder: Path, below: MediaAccess) -> None:
-        self._own: MediaStore = open_media(folder)
-        self._below = below
-        self.derived = DerivedCache(self._own.place)
-
-    async def put(self, data: bytes) -> str:
-        return await self._own.put(data)
-
-    async def refresh(self, digest: str) -> bool:
-        return await (await self._shelf(digest)).refresh(digest)
-
-    async def load(self, digest: str) -> bytes:
-        return await (await self._shelf(digest)).load(digest)
-
-    async def open_local(self, digest: str) -> io.RawIOBase | None:
-        return await (await self._shelf(digest)).open_local(digest)
-
-    async def read_blocks(self, digest: str, block_bytes: int) -> AsyncIterator[bytes]:
-        async for block in (await self._shelf(digest)).read_blocks(digest, block_bytes):
-            yield block
-
-    async def _shelf(self, digest: str) -> MediaAccess:
-        return self._own if await self._own.exists(digest) else self._below
-
-
 def compile_source(source: str) -> AbstractAsyncContextManager[CompileSource]:
-    """A file with a conversation in any shape that we know, or a session; nothing means the last one of this folder.
+    """Return a file with a conversation in any shape that we know, or a session; nothing means the last one of this
+    folder.
 
     A file leaves nothing behind."""
     file = Path(source)
@@ -101,22 +73,20 @@ def compile_source(source: str) -> AbstractAsyncContextManager[CompileSource]:
 @asynccontextmanager
 async def _from_file(file: Path) -> AsyncGenerator[CompileSource]:
     config = load_config()
-    with tempfile.TemporaryDirectory(prefix="loom-") as folder:
-        media = open_media(Path(folder))
-        limits = config.media_limits()
-        found, *others = await read_transcripts(file, media, limits=limits)
+    with draft_media(config.media_limits()) as media:
+        found, *others = await read_transcripts(file, media, limits=config.media_limits())
         said = (f"{file.name} has no messages: {_NOTHING} is used instead",) if not found.messages else ()
         more = (f"{file.name} holds {len(others) + 1} conversations; this is the first",) if others else ()
-        snapshot = Snapshot(system=found.system, path=_as_path(found.messages or (user(_NOTHING),)), model=found.model)
-        renditions = Renditions(media, DerivedCache(media.place), FormatRenderer(limits))
-        settler = Settler(renditions)
+        path = _as_path(found.messages or (user(_NOTHING),), found.forms)
+        snapshot = Snapshot(system=found.system, path=path, model=found.model)
+        settler = Settler(media.renditions)
 
         async def resolve(reference: str) -> Model:
             return resolve_model(reference, config)
 
         async def compile_for(model: Model) -> NextRequest:
-            options = RequestOptions(policy=config.context_policy(), sampling=sampling_for(model, config))
-            return await next_request(snapshot, model, options, settler.settle)
+            options = _file_options(found, model, config)
+            return _name_left_out(await next_request(snapshot, model, options, settler.settle), found)
 
         yield CompileSource(
             title=found.title or file.name,
@@ -124,7 +94,7 @@ async def _from_file(file: Path) -> AsyncGenerator[CompileSource]:
             snapshot=snapshot,
             resolve=resolve,
             compile=compile_for,
-            renditions=renditions,
+            media=media.renditions,
             config=config,
             notices=(*found.notices, *said, *more),
         )
@@ -134,64 +104,85 @@ async def _from_file(file: Path) -> AsyncGenerator[CompileSource]:
 async def _from_session(wanted: str) -> AsyncGenerator[CompileSource]:
     async with Runtime.open(tools="all") as runtime:
         tools = await choose_tools(runtime, (), default="safe")
-        stored = await (find_session(runtime, wanted) if wanted else last_session(runtime, here=True))
-        found = await compile_session(runtime, stored, tools=tools)
+        view = await find_or_last(runtime.library, wanted)
+        found = await compile_session(runtime, view, tools=tools)
         if not found.path:
-            raise ConfigError(f"the session {stored.title or stored.id} is empty.")
+            raise ConfigError(f"the session {view.title or view.id} is empty.")
         yield found
 
 
 async def compile_session(
-    runtime: Runtime, stored: StoredSession, *, head: str = "", tools: Sequence[str] | None = None
+    runtime: Runtime, view: SessionView, *, head: str = "", tools: Sequence[str] | None = None
 ) -> CompileSource:
-    """A session as it would be sent from its head, or from another of its messages, with these tools (None: all)."""
-    session = await runtime.session(stored.id, tools=tools)
+    """Return a session as it would be sent from its head, or from another of its messages, with these tools (None:
+    all)."""
+    session = await runtime.session(view.id, tools=tools)
     snapshot = await session.snapshot(head)
 
     async def compile_for(model: Model) -> NextRequest:
         return await session.next_request(model.alias or model.reference, at=head)
 
     return CompileSource(
-        title=stored.title or stored.id,
-        model=stored.model,
+        title=view.title or view.id,
+        model=view.model,
         snapshot=snapshot,
         resolve=runtime.resolve_live,
         compile=compile_for,
-        renditions=runtime.renditions,
+        media=runtime.library.request_media,
         config=runtime.config,
     )
 
 
-def _as_path(messages: Sequence[Message]) -> tuple[Placed, ...]:
-    return tuple(DetachedMessage(str(at), message) for at, message in enumerate(messages))
+def _as_path(messages: Sequence[Message], forms: Mapping[int, WireForm]) -> tuple[Placed, ...]:
+    return tuple(DetachedMessage(str(at), message, form=forms.get(at)) for at, message in enumerate(messages))
 
 
-_CHOOSABLE: Final = ("text", "image", "document", "audio")
+def _name_left_out(made: NextRequest, found: Transcript) -> NextRequest:
+    """Add to the receipt which tools of another provider's own the request lacks."""
+    if found.request is None or made.prompt.body is not None:
+        return made
+    notices = [f"{name}: run by another provider, left out" for name in server_tool_names(found.request.server_tools)]
+    receipt = msgspec.structs.replace(made.receipt, notices=(*made.receipt.notices, *notices))
+    return msgspec.structs.replace(made, prepared=msgspec.structs.replace(made.prepared, receipt=receipt))
 
 
-async def choose_renditions(wanted: str, wishes: Mapping[str, Override | None]) -> str:
-    """Keep these wishes, by the key or the name of a block, with a session; None leaves it to the policy again.
+def _file_options(found: Transcript, model: Model, config: Config) -> RequestOptions:
+    """The settings, and what the file says if it is a request body. A body in the model's own protocol is not aged."""
+    policy, sampling, request = config.context_policy(), sampling_for(model, config), found.request
+    if request is None:
+        return RequestOptions(policy=policy, sampling=sampling)
+    body = request.form(found.head)
+    if (body.provider, body.wire) == (model.opaque_owner, model.wire):
+        policy = msgspec.structs.replace(policy, aging="off")
+    return RequestOptions(policy=policy, tools=request.tools, sampling=sampling.override(request.sampling), body=body)
 
-    Gives the session's id: its number among all changes by this."""
+
+_CHOOSABLE: Final = ("text", *MEDIA_KIND_NAMES)
+
+
+async def choose_renditions(wanted: str, wishes: Mapping[str, OverrideChoice]) -> str:
+    """Set the renditions of blocks, by their key or name; `auto` leaves one to the policy again. Return the id of the
+    session: its number in the list may have changed."""
     async with Runtime.open() as runtime:
-        stored = await (find_session(runtime, wanted) if wanted else last_session(runtime, here=True))
-        found = await compile_session(runtime, stored)
+        view = await find_or_last(runtime.library, wanted)
+        found = await compile_session(runtime, view)
         if not found.path:
             raise ConfigError("The conversation is empty.")
-        rows = (await found.compile(runtime.model(stored.model))).receipt.rows
-        changes = {override_name(found, _row(rows, name)): wish for name, wish in wishes.items()}
-        kept = {key: wish for key, wish in {**stored.overrides, **changes}.items() if wish is not None}
-        await runtime.sessions.update(stored.id, rev=stored.rev, overrides=kept)
-    return stored.id
+        rows = (await found.compile(runtime.model(view.model))).receipt.rows
+        changes: dict[str, OverrideChoice] = {
+            override_name(found, _row(rows, name)): wish for name, wish in wishes.items()
+        }
+        await (await runtime.library.open(view.id)).set_overrides(changes, rev=view.rev)
+    return view.id
 
 
 def override_name(found: CompileSource, row: ReceiptRow) -> str:
-    """The name of a block among the session's overrides; any number of branches may share it."""
+    """Return the name of a block among the session's overrides; any number of branches may share it."""
     return override_key(found.path[row.message].id, row.block, row.inner)
 
 
 def key_of(row: ReceiptRow) -> str:
-    """The place of a block as people count: 3 for the first of the third message, 3.2 for the one behind it."""
+    """Return the place of a block as people count: 3 for the first of the third message, 3.2 for the one behind it."""
     if row.inner is not None:
         return f"{row.message + 1}.{row.block + 1}.{row.inner + 1}"
     return f"{row.message + 1}.{row.block + 1}" if row.block else str(row.message + 1)

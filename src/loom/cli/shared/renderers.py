@@ -358,7 +358,8 @@ _FENCE: Final = re.compile(
 
 
 def code_of(text: str, *, last: bool) -> str | None:
-    """What stands in the first or the last fence; None where there is none. A fence that was never closed counts."""
+    """Return what stands in the first or the last fence; None where there is none. A fence that was never closed
+    counts."""
     found = [match["code"] for match in _FENCE.finditer(text)]
     if found:
         return found[-1 if last else 0]

@@ -1,86 +1,43 @@
-"""Which session a command means, and where in it to go on."""
+"""Which session a command means, and where in it to continue."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Final
 
-from loom.cli.shared.options import LATEST, MessageTarget
+from loom.api_types import SessionView
+from loom.cli.shared.options import MessageTarget
 from loom.errors import ConfigError, NotFound
+from loom.library import Library
 from loom.runtime import Runtime
 from loom.runtime.session import LocalSession
-from loom.store.session_rows import StoredSession
-
-_PAGE: Final = 100
-_SHORTEST_ID: Final = 6
 
 
-async def all_sessions(runtime: Runtime) -> AsyncIterator[StoredSession]:
-    """Newest first."""
-    before: tuple[float, str] | None = None
-    while True:
-        page = await runtime.sessions.list(limit=_PAGE, before=before)
-        for session in page:
-            yield session
-        if len(page) < _PAGE:
-            return
-        before = (page[-1].updated_at, page[-1].id)
+async def find_or_last(library: Library, text: str) -> SessionView:
+    """Return the session that `text` names; empty means the last one of this folder."""
+    return await (library.find(text) if text else library.find(workspace=str(Path.cwd())))
 
 
-async def last_session(runtime: Runtime, *, here: bool) -> StoredSession:
-    """The newest one, of this folder or of all."""
-    folder = str(Path.cwd())
-    async for session in all_sessions(runtime):
-        if not here or session.workspace == folder:
-            return session
-    where = "in this folder yet" if here else "yet"
-    raise NotFound(f"No sessions {where}.", hint='Start one: loom "hello"')
+async def target_session(library: Library, target: MessageTarget) -> SessionView:
+    """Return the session that a command continues; its head is not moved yet."""
+    if target.node and not target.resume and not target.last_here:
+        return (await library.find_message(target.node)).session
+    return await find_or_last(library, target.resume)
 
 
-async def find_session(runtime: Runtime, wanted: str) -> StoredSession:
-    """`latest`, the number in `loom sessions`, an id or how it begins, or a title."""
-    if wanted == LATEST:
-        return await last_session(runtime, here=False)
-    found: list[StoredSession] = []
-    number = 0
-    upper = wanted.upper()
-    async for session in all_sessions(runtime):
-        number += 1
-        if (wanted.isdigit() and len(wanted) < _SHORTEST_ID and int(wanted) == number) or session.id == upper:
-            return session
-        by_id = len(wanted) >= _SHORTEST_ID and (session.id.startswith(upper) or session.id.endswith(upper))
-        if by_id or session.title == wanted:
-            found.append(session)
-    if len(found) == 1:
-        return found[0]
-    if found:
-        raise NotFound(
-            f"{wanted!r} matches {len(found)} sessions.", hint="Use a longer id prefix; list them with `loom sessions`."
-        )
-    raise NotFound(f"Session {wanted!r} not found.", hint="List them: `loom sessions`.")
+async def attached_session(library: Library, session: str, *, last: bool) -> str:
+    """Return the id of the session of a daemon to continue; empty for a new one."""
+    if session or not last:
+        return session.upper()
+    newest = (await library.sessions(limit=1)).sessions
+    if not newest:
+        raise NotFound("The daemon has no sessions yet.", hint="Start one: loom attach")
+    return newest[0].id
 
 
-async def session_with(runtime: Runtime, node_id: str) -> StoredSession:
-    """The newest session that keeps a message."""
-    async for session in all_sessions(runtime):
-        if await runtime.sessions.keeps(session.id, node_id):
-            return session
-    raise NotFound("No session contains this message.", hint="List messages: `loom tree`.")
-
-
-async def stored_session(runtime: Runtime, place: MessageTarget) -> StoredSession:
-    """The session that a place names; its head is not moved yet."""
-    if place.resume:
-        return await find_session(runtime, place.resume)
-    if place.node and not place.last_here:
-        return await session_with(runtime, (await runtime.forest.node(place.node)).id)
-    return await last_session(runtime, here=True)
-
-
-async def open_place(
+async def open_target(
     runtime: Runtime,
-    place: MessageTarget,
+    target: MessageTarget,
     *,
     model: str,
     system: str,
@@ -88,22 +45,19 @@ async def open_place(
     tools: Sequence[str] | None = None,
     agent: str = "",
 ) -> LocalSession:
-    """The session to speak in, at the right node, with the right model. Nothing that was said is overwritten."""
-    if place.is_new:
+    """Return the session to send in: new, continued, forked, or moved to a message. No message is overwritten."""
+    if target.is_new:
         return await runtime.session(title=title, model=model, system=system, tools=tools, agent=agent)
     if system:
         raise ConfigError(
             "A system prompt can only be set for a new session.", hint="Leave out -s, or start a new session."
         )
-    stored = await stored_session(runtime, place)
-    node = (await runtime.forest.node(place.node)).id if place.node else None
-    if place.fork:
-        stored = await runtime.sessions.fork(stored.id, node)
-    session = await runtime.session(stored.id, tools=tools, agent=agent)
-    if node is not None and node != stored.head_id:
-        if not await runtime.sessions.keeps(stored.id, node):
-            raise NotFound("The message is not part of this session.", hint="List its messages: `loom tree`.")
-        await session.go(node)
+    found = await target_session(runtime.library, target)
+    if target.fork:
+        found = await (await (await runtime.library.open(found.id)).fork(target.node or None)).info()
+    session = await runtime.session(found.id, tools=tools, agent=agent)
+    if target.node and (await runtime.library.find_message(target.node)).node != found.head:
+        await session.go(target.node)
     if model:
         await session.use(model)
     return session

@@ -7,6 +7,7 @@ import time
 from collections.abc import Sequence
 from contextlib import suppress
 from datetime import UTC, datetime
+from functools import partial
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias
 
@@ -18,12 +19,13 @@ from loom.cli.shared import terminal
 from loom.cli.shared.attachments import MessageInput, add_password_hint, ingest_content, prepare_files
 from loom.cli.shared.options import MessageOptions
 from loom.cli.shared.renderers import JsonRenderer, StreamJsonRenderer, TerminalRenderer, TextRenderer, TurnRenderer
-from loom.cli.shared.templates import fill_template
 from loom.cli.shared.terminal import ProgressLine, has_colour, print_line, safe_text
 from loom.config import load_config
+from loom.config.templates import fill_template
 from loom.content.blocks import ContentBlock
 from loom.content.inputs import Attachment, Content
 from loom.errors import ConfigError, ContentError
+from loom.library import read_media
 from loom.runtime import FIRST_CHOICES, Runtime, key_names
 from loom.runtime.agents import agent_model, find_agent
 from loom.runtime.attachments import limit_pages
@@ -41,7 +43,8 @@ _NOTICE_FILE: Final = "spark-notice"
 
 
 async def requested_model(runtime: Runtime, speaking: MessageOptions) -> str:
-    """What -m or -q names; nothing where neither is given. That --describe-with names a model is made sure of, too."""
+    """Return what -m or -q names; nothing where neither is given. That --describe-with names a model is made sure of,
+    too."""
     if speaking.describer:
         runtime.model(speaking.describer)
     if speaking.agent and not speaking.model and not speaking.queries:
@@ -77,7 +80,8 @@ def read_schema(name: str) -> OutputSchema:
 
 
 async def model_for(runtime: Runtime, asked: str) -> str:
-    """The model to begin with: what was asked for, else the best that is there. The built-in one says so once a day."""
+    """Return the model to begin with: what was asked for, else the best that is there. The built-in one says so once a
+    day."""
     if asked:
         return runtime.model(asked) and asked
     chosen = await runtime.default_model()
@@ -127,7 +131,8 @@ async def ingest_input(
     words: Sequence[Content],
     progress: ProgressLine,
 ) -> tuple[list[ContentBlock], list[str]]:
-    """A message's files and words as blocks whose bytes are in the store, and what happened to them on the way."""
+    """Return a message's files and words as blocks whose bytes are in the store, and what happened to
+    them on the way."""
     if files:
         first = files[0].name or getattr(files[0].source, "name", "") or "the attachment"
         progress.show(f"reading {first}" + (f" and {len(files) - 1} more" if len(files) > 1 else ""))
@@ -144,7 +149,7 @@ async def ingest_input(
 
 
 def apply_template(speaking: MessageOptions, said: MessageInput) -> tuple[MessageInput, str]:
-    """The message that a template makes of what was said, and the system prompt of a new session."""
+    """Return the message that a template makes of what was said, and the system prompt of a new session."""
     template = speaking.template
     given = "\n\n".join(part for part in (said.piped, said.words) if part)
     prompt, theirs = fill_template(template, given, speaking.params, names=said.names)
@@ -195,7 +200,9 @@ def renderer_for(
         case "stream-json":
             return StreamJsonRenderer()
         case "text" if has_colour(sys.stdout) and not plain:
-            return TerminalRenderer(runtime.media.load, streams=streams, shows_reasoning=shows_reasoning)
+            return TerminalRenderer(
+                partial(read_media, runtime.library), streams=streams, shows_reasoning=shows_reasoning
+            )
         case "text":
             return TextRenderer(streams=streams, shows_reasoning=shows_reasoning)
 
@@ -207,7 +214,8 @@ def print_notices(notices: Sequence[str]) -> None:
 
 
 async def names_known(runtime: Runtime) -> list[str]:
-    """What `-q` looks through: your own names, models of servers on this machine, those that Loom would choose."""
+    """Return what `-q` looks through: your own names, models of servers on this machine, those that
+    Loom would choose."""
     local = [name for server in await runtime.local_servers() for name in server.models]
     chosen = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items()]
     return list(dict.fromkeys([*runtime.config.models, *local, *chosen, runtime.BUILT_IN]))

@@ -45,12 +45,12 @@ _INVISIBLE: Final = re.compile("[\u202a-\u202e\u2066-\u2069\u200b\u200e\u200f\uf
 
 
 def one_line(text: str, width: int = 72) -> str:
-    """The beginning of a text for a list: harmless, on one line, no invisible characters."""
+    """Return the beginning of a text for a list: harmless, on one line, no invisible characters."""
     return clip(" ".join(text.split()), width)
 
 
 def clip(line: str, width: int) -> str:
-    """A line that is made already, cut to its column."""
+    """Return a line that is made already, cut to its column."""
     line = _INVISIBLE.sub("", safe_text(line))
     return line if len(line) <= width else line[: width - 1].rstrip() + "…"
 
@@ -126,7 +126,7 @@ def quiet_keys(*, on: bool = True) -> Generator[None]:
 
 
 def sentence(error: LoomError) -> str:
-    """What happened, and the next step."""
+    """Return what happened, and the next step."""
     message = error.message.rstrip()
     hint = error.hint or (_SAVE_AGAIN if isinstance(error, Unreadable) else "")
     stop = "" if not hint or message.endswith((".", "!", "?", "…")) else "."

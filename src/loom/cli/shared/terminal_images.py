@@ -23,12 +23,12 @@ _CHANNELS: Final = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
 
 
 def side_px(chosen: ImageProtocol) -> int:
-    """The longest side of the PNG that `drawn` wants: a character is half as wide as it is high."""
+    """Return the longest side of the PNG that `drawn` wants: a character is half as wide as it is high."""
     return {"halfcell": COLUMNS, "sixel": COLUMNS * 8}.get(chosen, 800)
 
 
 def draw_image(png: bytes, width: int, height: int, chosen: ImageProtocol) -> str:
-    """The characters that show a picture; empty where it cannot be shown."""
+    """Return the characters that show a picture; empty where it cannot be shown."""
     columns, rows = _cells(width, height)
     match chosen:
         case "kitty":
@@ -80,7 +80,8 @@ def _half_blocks(pixels: Pixels) -> str:
 
 
 def decode_png(data: bytes) -> Pixels | None:
-    """The pixels of a PNG as our own encoder writes them: eight bits or a palette, not interlaced. None for others."""
+    """Return the pixels of a PNG as our own encoder writes them: eight bits or a palette, not interlaced. None for
+    others."""
     chunks = dict(_chunks(data))
     header = chunks.get(b"IHDR", b"")
     if len(header) != 13 or b"IDAT" not in chunks:
@@ -169,7 +170,7 @@ _RUN: Final = re.compile(rb"(.)\1{3,}", re.DOTALL)
 
 
 def sixels(png: bytes) -> str:
-    """The escape sequence that draws a PNG; transparent parts lie on white, as in pictures for models."""
+    """Return the escape sequence that draws a PNG; transparent parts lie on white, as in pictures for models."""
     pillow: Any = importlib.import_module("PIL.Image")
     with pillow.open(io.BytesIO(png)) as opened:
         image = opened.convert("RGBA")

@@ -65,10 +65,10 @@ class RuntimeHost:
         return self._runtime.cost(await self._model(session), usage)
 
     async def _model(self, session: Session) -> Model:
-        return self._runtime.model((await self._runtime.sessions.get(session.id)).model)
+        return self._runtime.model((await session.info()).model)
 
     def follow_renditions(self, show: Callable[[str], None] | None) -> None:
-        self._runtime.renditions.on_progress = show
+        self._runtime.library.follow_renditions(show)
 
 
 class _TurnLog:

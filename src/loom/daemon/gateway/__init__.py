@@ -2,6 +2,8 @@
 
     routes        the HTTP routes; errors in the caller's own shape
     protocol      the three protocols: how a body is read, which writer answers
+    body          a request body as it arrives: long base64 goes to disk
+    files         uploaded files
     exchange      one request: conversation → session → compiled request → answer
     conversation  which messages of a client are already stored, and what they are there
     handles       thinking of a model, as a signature that a client can send back

@@ -21,10 +21,11 @@ _MINUTE_SECONDS: Final = 60.0
 
 
 class GatewayClient(msgspec.Struct, frozen=True):
-    """`name` is empty for the owner, who has no limits."""
+    """`name` is empty for the owner, who has no limits; `account` is set for a user, whose name begins with @."""
 
     name: str = ""
     key: GatewayKey = GatewayKey()
+    account: str = ""
 
 
 class GatewayClients:

@@ -10,24 +10,27 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from loom.agent.foreign import read_conversation
 from loom.agent.ingest import ingest
+from loom.agent.lessons import learned_change, next_input, watermark_change
+from loom.agent.services import Services
 from loom.agent.step import ModelAnswer, StepOutput, ask_model
-from loom.compile.request import RequestInput, RequestOptions, request_input
+from loom.compile.request import LearnedLimits, RequestInput, RequestOptions, Snapshot, request_input
 from loom.content.blocks import ContentBlock, Opaque, ThinkingBlock
 from loom.content.json_values import get_object, get_text, parse_json
 from loom.content.messages import Message
+from loom.daemon.gateway.body import GatewayFault
 from loom.daemon.gateway.clients import GatewayClient
 from loom.daemon.gateway.conversation import FORGED, restore_thinking, thinking_at
 from loom.daemon.gateway.handles import ThinkingHandle, make_handle, read_handle
-from loom.daemon.gateway.protocol import GatewayProtocol
+from loom.daemon.gateway.protocol import GatewayProtocol, client_body, own_fields
 from loom.daemon.gateway.targets import has_images, target_models
 from loom.errors import ContentError, LoomError, ProviderError
 from loom.events import Event, TextDelta, is_model_event
-from loom.importers.request_body import RequestBody, attribution_free, server_tool_names
+from loom.importers.request_body import RequestBody, server_tool_names
 from loom.models import Model, Usage
-from loom.prompt import Receipt
-from loom.runtime.conversations import INLINE_NOTICE
+from loom.prompt import ClientBody, Receipt
+from loom.runtime.conversations import INLINE_NOTICE, has_notice
+from loom.runtime.inline_media import InlineMedia, StoredPart
 from loom.sampling import Sampling
 from loom.store.gateway import GatewayAnswer
 from loom.wire.answer import AnswerHead, AnswerWriter
@@ -42,22 +45,18 @@ and another model can still be asked."""
 KEEP_ALIVE_SECONDS: Final = 10.0
 
 
-class GatewayFault(Exception):
-    """The request cannot be answered; the route writes it in the caller's shape."""
-
-    def __init__(self, fault: AnswerFault) -> None:
-        super().__init__(fault.text)
-        self.fault = fault
-
-
 class PlacedConversation(msgspec.Struct, frozen=True, kw_only=True):
     """A client's conversation as it is stored: its session and the node of its last message."""
 
     session: str
-    node: str
+    """Empty where nothing is stored."""
+    snapshot: Snapshot
+    """The session down to the last message of the request."""
     system: str
     messages: tuple[Message, ...]
     notices: tuple[str, ...]
+    body: ClientBody
+    """The request as it came, with references in the place of media."""
 
 
 class GatewayCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -67,6 +66,7 @@ class GatewayCall(msgspec.Struct, frozen=True, kw_only=True):
     protocol: GatewayProtocol
     client: GatewayClient
     raw: dict[str, Any]
+    inline: InlineMedia
     body: RequestBody
     headers: Mapping[str, str]
 
@@ -79,6 +79,7 @@ class Exchange:
         self._protocol = call.protocol
         self._client = call.client
         self._raw = call.raw
+        self._inline = call.inline
         self._body = call.body
         self._headers = call.headers
         self._secret = b""
@@ -107,36 +108,49 @@ class Exchange:
 
     # Read ------------------------------------------------------------------------------------------------------------
 
-    async def place(self) -> PlacedConversation:
-        """Read the conversation and store what is new of it."""
+    async def read(self) -> PlacedConversation:
+        """Read the conversation; nothing of it is stored but its media."""
         self._secret = await self._conversations.records.secret()
-        raw = {**self._raw, "system": attribution_free(self._raw["system"])} if "system" in self._raw else self._raw
-        system, before = await self._earlier_response()
-        limits = self._runtime.config.media_limits()
+        await self._inline.take(self._raw, self._find_file)
+        before = await self._earlier_messages()
         try:
-            found = await read_conversation(raw, self._runtime.media, limits=limits)
+            found = await self._conversations.read(self._raw, self._inline)
         except ContentError as error:
             raise GatewayFault(make_fault(400, error.message)) from None
         messages, is_forged = await restore_thinking(found.messages, self._find_thinking)
         if not messages and not before:
             raise GatewayFault(make_fault(400, "The conversation holds no message."))
-        notices = [*found.notices, *self._body.notices, *([FORGED] if is_forged else [])]
-        system = found.system or system
-        whole = (*before, *messages)
-        session, node = await self._conversations.place(self._key(whole), system, whole, model=self._body.model)
-        await self._daemon.turns.announce_change(session)
-        self.placed = PlacedConversation(
-            session=session, node=node, system=system, messages=whole, notices=tuple(notices)
+        is_own = messages == found.messages and not before and not has_notice(messages)
+        return PlacedConversation(
+            session="",
+            snapshot=Snapshot(),
+            system=found.system,
+            messages=(*before, *messages),
+            notices=(*found.notices, *self._body.notices, *([FORGED] if is_forged else [])),
+            body=msgspec.structs.replace(found.body, is_whole=found.body.is_whole and is_own),
         )
+
+    async def place(self) -> PlacedConversation:
+        """Read the conversation and store what is new of it."""
+        found = await self.read()
+        key = self._key(found.messages)
+        session, snapshot = await self._conversations.place(key, found.system, found.messages, model=self._body.model)
+        if self._client.account:
+            await self._runtime.session_users.members.set(session, self._client.account, "own")
+        await self._daemon.turns.announce_change(session)
+        self.placed = msgspec.structs.replace(found, session=session, snapshot=snapshot)
         return self.placed
 
-    async def _earlier_response(self) -> tuple[str, tuple[Message, ...]]:
-        """Return the system prompt and the messages down to the response that this one continues."""
+    async def _find_file(self, file_id: str) -> StoredPart | None:
+        return await self._conversations.file_part(self._client.name, file_id)
+
+    async def _earlier_messages(self) -> tuple[Message, ...]:
+        """Return the messages down to the response that this one continues. Its instructions are not carried over."""
         previous = self._raw.get("previous_response_id")
         if not isinstance(previous, str) or not previous:
-            return "", ()
+            return ()
         found = await self._conversations.answer(previous)
-        if found is None or not found.node_id:
+        if found is None or not found.node_id or found.client != self._client.name:
             text = f"Response {previous!r} not found. Send the whole conversation instead."
             raise GatewayFault(make_fault(404, text))
         return await self._conversations.path(found.node_id)
@@ -171,31 +185,35 @@ class Exchange:
                 model = await self._runtime.resolve_live(name)
             except LoomError as error:
                 raise GatewayFault(make_fault(404, f"{error.message} {error.hint}".strip())) from None
-            found.append((model, await self._input(placed, model)))
+            found.append((model, self._input(placed, model)))
         return found
 
-    async def _input(self, placed: PlacedConversation, model: Model) -> RequestInput:
-        snapshot = await self._runtime.snapshot(placed.session, placed.node)
-        services = self._runtime.services()
-        policy = msgspec.structs.replace(services.policy, aging="off")
+    def _input(self, placed: PlacedConversation, model: Model) -> RequestInput:
+        policy = self._runtime.gateway_services().policy
         options = RequestOptions(policy=policy, tools=self._body.tools, sampling=self._sampling(model))
-        made = request_input(snapshot, model, options)
-        return msgspec.structs.replace(made, system=placed.system)
+        draft = () if placed.session else placed.messages
+        made = request_input(placed.snapshot, model, options, draft=draft)
+        body = client_body(placed.body, model, self._protocol)
+        return msgspec.structs.replace(made, system=placed.system, client_body=body)
 
     def _sampling(self, model: Model) -> Sampling:
-        """What the client asks for, over what the configuration says of the model."""
+        """Return what the client asks for, over what the configuration says of the model."""
         own = msgspec.to_builtins(self._body.sampling)
         configured = self._runtime.services().sampling(model)
         merged = msgspec.convert({**msgspec.to_builtins(configured), **own}, Sampling)
-        if model.opaque_owner == self._protocol.owner and self._body.extra:
-            merged = msgspec.structs.replace(merged, extra_body={**self._body.extra, **merged.extra_body})
-        return merged
+        if model.opaque_owner != self._protocol.owner:
+            return merged
+        headers = {name: self._headers[name] for name in self._protocol.headers if self._headers.get(name)}
+        return msgspec.structs.replace(
+            merged,
+            extra_body={**own_fields(self._body.extra), **merged.extra_body},
+            extra_headers={**headers, **merged.extra_headers},
+        )
 
     async def count_tokens(self) -> int:
         """Return our estimate of the tokens of the request."""
-        placed = await self.place()
-        _, request = (await self.inputs(placed))[0]
-        services = self._runtime.services()
+        _, request = (await self.inputs(await self.read()))[0]
+        services = self._runtime.gateway_services()
         return (await services.settle(request, "estimate")).receipt.totals.tokens
 
     def _sign(self, index: int, opaque: Opaque | None) -> str:
@@ -246,7 +264,7 @@ class Exchange:
 
     async def _ask(self, placed: PlacedConversation, writer: AnswerWriter, queue: asyncio.Queue[bytes | None]) -> None:
         """Ask the model and store its answer, also where the client has left."""
-        services = self._runtime.services()
+        services = self._runtime.gateway_services()
         answer = self._required_answer
 
         async def emit(event: Event) -> None:
@@ -266,6 +284,7 @@ class Exchange:
                 queue.put_nowait(data)
             try:
                 await self._keep_answer(placed)
+                await self._learn(placed, answer, services)
             finally:
                 queue.put_nowait(None)
 
@@ -319,7 +338,7 @@ class Exchange:
         return writer.start() + self._inline_notice(writer)
 
     def _inline_notice(self, writer: AnswerWriter) -> bytes:
-        """The line that tells the user of a reduction, where it is asked for and this is the first answer."""
+        """Return the line that tells the user of a reduction, where it is asked for and this is the first answer."""
         receipt = self.receipt
         is_first = self.placed is not None and all(message.role != "assistant" for message in self.placed.messages)
         if self._runtime.config.gateway.notices != "inline" or receipt is None or not receipt.notices or not is_first:
@@ -333,6 +352,13 @@ class Exchange:
     def receipt(self) -> Receipt | None:
         prepared = self.answer.prepared if self.answer is not None else None
         return prepared.receipt if prepared is not None else None
+
+    @property
+    def is_passed(self) -> bool:
+        """Whether the request went out as its client wrote it."""
+        prepared = self.answer.prepared if self.answer is not None else None
+        body = prepared.prompt.client_body if prepared is not None else None
+        return body is not None and body.is_whole
 
     @property
     def response_headers(self) -> dict[str, str]:
@@ -361,10 +387,15 @@ class Exchange:
             meta = {**self.answer.meta, "answer": self.head.id}
             self.node = await self._conversations.append(placed.session, (*placed.messages, folded.message), meta)
             await self._daemon.turns.announce_change(placed.session)
+        self._daemon.metrics.count_gateway_answer(self._client.name, folded.usage, self.cost_usd or 0.0)
         is_kept = self._protocol.name == "openai_responses" and self._raw.get("store") is not False
         response = msgspec.json.encode(self.writer.to_object()).decode() if is_kept and self.writer is not None else ""
         notices = (*self.receipt.notices, *placed.notices, *self._left_out())
-        receipt = msgspec.structs.replace(self.receipt, notices=tuple(dict.fromkeys(notices)))
+        receipt = {
+            **msgspec.to_builtins(self.receipt),
+            "notices": list(dict.fromkeys(notices)),
+            "way": "passed through" if self.is_passed else "compiled",
+        }
         await self._conversations.records.keep_answer(
             GatewayAnswer(
                 self.head.id,
@@ -376,8 +407,19 @@ class Exchange:
                 msgspec.json.encode(receipt).decode(),
                 response,
                 0.0,
-            )
+            ),
+            system=placed.system,
         )
+
+    async def _learn(self, placed: PlacedConversation, answer: ModelAnswer, services: Services) -> None:
+        """Keep what the answer, or a refusal on the way, has taught of the model."""
+        folded = answer.result
+        if answer.prepared is not None and folded is not None and folded.complete:
+            await self._conversations.learn(placed.session, watermark_change(placed.snapshot, next_input(answer)))
+        elif answer.request.limits != placed.snapshot.limits.get(answer.request.model.reference, LearnedLimits()):
+            await self._conversations.learn(placed.session, learned_change(placed.snapshot, answer.request))
+        for kind in answer.refused_kinds:
+            await services.learn(answer.request.model, kind)
 
     def _left_out(self) -> list[str]:
         """Name what the client asked for and this model's provider does not have."""

@@ -27,7 +27,7 @@ def make_handle(secret: bytes, handle: ThinkingHandle) -> str:
 
 
 def is_handle(text: str) -> bool:
-    """Whether a signature looks like one of ours, forged or not."""
+    """Return whether a signature looks like one of ours, forged or not."""
     return text.startswith(f"{_PREFIX}.")
 
 

@@ -5,11 +5,14 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from loom.importers.request_body import BodyProtocol, RequestBody
+from loom.content.json_values import get_object
+from loom.importers.request_body import RequestBody
+from loom.models import Model
+from loom.prompt import ClientBody
 from loom.wire.answer import AnswerHead, AnswerWriter, SignThinking
 from loom.wire.answer_errors import AnswerFault, anthropic_error, openai_error
 from loom.wire.anthropic_answer import MessagesWriter
@@ -18,11 +21,15 @@ from loom.wire.responses_answer import ResponsesWriter
 
 PING: Final = b'event: ping\ndata: {"type": "ping"}\n\n'
 COMMENT: Final = b": waiting\n\n"
+_NOT_SENT: Final = frozenset(("n", "background", "previous_response_id", "conversation"))
 _ECHOED: Final = ("instructions", "metadata", "parallel_tool_calls", "previous_response_id", "temperature", "top_p")
 
 
+GatewayProtocolName: TypeAlias = Literal["anthropic", "openai_chat", "openai_responses"]
+
+
 class GatewayProtocol(msgspec.Struct, frozen=True, kw_only=True):
-    name: BodyProtocol
+    name: GatewayProtocolName
     owner: str
     """Whose opaque data its clients keep unchanged."""
     signature: str
@@ -33,6 +40,8 @@ class GatewayProtocol(msgspec.Struct, frozen=True, kw_only=True):
     """What is sent while the model has not said anything."""
     session_headers: tuple[str, ...]
     """Headers by which its clients name a conversation."""
+    headers: tuple[str, ...]
+    """Headers that are part of a request, for its own provider."""
     error: Callable[[AnswerFault], dict[str, Any]]
 
     def writer(self, body: RequestBody, raw: Mapping[str, Any], head: AnswerHead, sign: SignThinking) -> AnswerWriter:
@@ -54,6 +63,22 @@ class GatewayProtocol(msgspec.Struct, frozen=True, kw_only=True):
         )
 
 
+def own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a request for its own provider, without those by which an answer is no stream of one."""
+    return {name: value for name, value in fields.items() if name not in _NOT_SENT}
+
+
+def client_body(body: ClientBody, model: Model, protocol: GatewayProtocol) -> ClientBody | None:
+    """Return the client's request for its own provider: with the name of the model there, as a stream, and else as it
+    came. None where the model speaks another protocol."""
+    if model.wire != protocol.name or model.opaque_owner != protocol.owner:
+        return None
+    fields = {**own_fields(body.fields), "model": model.name, "stream": True}
+    if protocol.name == "openai_chat":
+        fields["stream_options"] = {**get_object(fields.get("stream_options")), "include_usage": True}
+    return ClientBody(fields=fields, is_whole=body.is_whole)
+
+
 ANTHROPIC: Final = GatewayProtocol(
     name="anthropic",
     owner="anthropic",
@@ -61,6 +86,7 @@ ANTHROPIC: Final = GatewayProtocol(
     prefix="msg_",
     keep_alive=PING,
     session_headers=("x-claude-code-session-id", "x-session-id"),
+    headers=("anthropic-version", "anthropic-beta"),
     error=anthropic_error,
 )
 CHAT: Final = GatewayProtocol(
@@ -70,6 +96,7 @@ CHAT: Final = GatewayProtocol(
     prefix="chatcmpl-",
     keep_alive=COMMENT,
     session_headers=("x-session-id",),
+    headers=("openai-beta",),
     error=openai_error,
 )
 RESPONSES: Final = GatewayProtocol(
@@ -79,5 +106,6 @@ RESPONSES: Final = GatewayProtocol(
     prefix="resp_",
     keep_alive=COMMENT,
     session_headers=("thread-id", "session-id", "x-session-id"),
+    headers=("openai-beta",),
     error=openai_error,
 )

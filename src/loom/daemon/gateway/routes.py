@@ -4,21 +4,22 @@ from __future__ import annotations
 
 import logging
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import aclosing
-from typing import Any, Final, cast
+from contextlib import aclosing, asynccontextmanager
+from typing import Any, Final
 
 import msgspec
 from starlette.requests import ClientDisconnect
 from starlette.responses import Response, StreamingResponse
 
 from loom.daemon.dispatch import Call, headers_of, json_response
+from loom.daemon.gateway import files
+from loom.daemon.gateway.body import GatewayFault, gateway_body
 from loom.daemon.gateway.clients import GatewayClient
-from loom.daemon.gateway.exchange import Exchange, GatewayCall, GatewayFault
+from loom.daemon.gateway.exchange import Exchange, GatewayCall
 from loom.daemon.gateway.models import gateway_model
 from loom.daemon.gateway.protocol import ANTHROPIC, CHAT, RESPONSES, GatewayProtocol
 from loom.daemon.gateway.targets import target_models
 from loom.daemon.problems import Forbidden, RequestError, status_of
-from loom.daemon.uploads import body_bytes
 from loom.errors import LoomError, TooLarge
 from loom.importers.request_body import read_request_body
 from loom.wire.answer_errors import AnswerFault, fault_of, make_fault
@@ -52,8 +53,28 @@ async def delete_response(call: Call[None, None]) -> Response:
 
 
 async def receipt(call: Call[None, None]) -> Response:
-    """What was reduced for an answer, and why."""
+    """Return what was reduced for an answer, and why."""
     return await _guarded(call, CHAT, _receipt)
+
+
+async def upload_file(call: Call[None, None]) -> Response:
+    return await _guarded(call, files.files_protocol(call), files.upload_file)
+
+
+async def list_files(call: Call[None, None]) -> Response:
+    return await _guarded(call, files.files_protocol(call), files.list_files)
+
+
+async def get_file(call: Call[None, None]) -> Response:
+    return await _guarded(call, files.files_protocol(call), files.get_file)
+
+
+async def file_content(call: Call[None, None]) -> Response:
+    return await _guarded(call, files.files_protocol(call), files.file_content)
+
+
+async def delete_file(call: Call[None, None]) -> Response:
+    return await _guarded(call, files.files_protocol(call), files.delete_file)
 
 
 async def get_model(call: Call[None, None]) -> Response:
@@ -87,26 +108,27 @@ async def _client(call: Call[None, None]) -> GatewayClient:
     identity = await call.daemon.sign_in.check(call.request.method, visitor)
     if not identity.may("user"):
         raise Forbidden(f"This needs the role user; {identity.name} is a {identity.role}.")
-    return GatewayClient()
+    return GatewayClient(f"@{identity.name}", account=identity.account) if identity.account else GatewayClient()
 
 
-async def _exchange(call: Call[None, None], protocol: GatewayProtocol, client: GatewayClient) -> Exchange:
-    most = call.daemon.runtime.config.gateway.max_request_bytes
-    async with body_bytes(call.request, most, call.daemon.held) as data:
-        try:
-            raw = msgspec.json.decode(data or b"{}")
-        except (msgspec.DecodeError, RecursionError, UnicodeError) as error:
-            raise GatewayFault(make_fault(400, f"The body is not JSON: {error}")) from None
-    if not isinstance(raw, dict):
-        raise GatewayFault(make_fault(400, "The body must be a JSON object."))
-    fields = cast("dict[str, Any]", raw)
-    body = read_request_body(fields, protocol.name)
-    made = GatewayCall(protocol=protocol, client=client, raw=fields, body=body, headers=headers_of(call.request))
-    return Exchange(call.daemon, made)
+@asynccontextmanager
+async def _exchange(
+    call: Call[None, None], protocol: GatewayProtocol, client: GatewayClient
+) -> AsyncGenerator[Exchange]:
+    config = call.daemon.runtime.config
+    most = config.gateway.max_request_bytes
+    async with gateway_body(call.request, config.data_folder(), most, call.daemon.held) as (raw, inline):
+        if not isinstance(raw.get("model", ""), str | None):
+            raise GatewayFault(make_fault(400, "`model` must be the name of a model, as text."))
+        body = read_request_body(raw, protocol.name)
+        headers = headers_of(call.request)
+        made = GatewayCall(protocol=protocol, client=client, raw=raw, inline=inline, body=body, headers=headers)
+        yield Exchange(call.daemon, made)
 
 
 async def _answer(call: Call[None, None], protocol: GatewayProtocol, client: GatewayClient) -> Response:
-    exchange = await _exchange(call, protocol, client)
+    async with _exchange(call, protocol, client) as exchange:
+        await exchange.place()
     stream = exchange.run()
     try:
         first = await anext(stream)
@@ -138,8 +160,8 @@ async def _all(first: bytes, rest: AsyncGenerator[bytes]) -> AsyncGenerator[byte
 
 
 async def _count(call: Call[None, None], protocol: GatewayProtocol, client: GatewayClient) -> Response:
-    exchange = await _exchange(call, protocol, client)
-    return json_response({"input_tokens": await exchange.count_tokens()})
+    async with _exchange(call, protocol, client) as exchange:
+        return json_response({"input_tokens": await exchange.count_tokens()})
 
 
 async def _model(call: Call[None, None], _: GatewayProtocol, __: GatewayClient) -> Response:
@@ -179,6 +201,7 @@ async def _receipt(call: Call[None, None], _: GatewayProtocol, client: GatewayCl
         "node": found.node_id,
         "model": found.model,
         "usd": found.usd,
+        "system": await call.daemon.runtime.conversations.records.system(found.system_digest),
         "receipt": msgspec.Raw(found.receipt.encode()),
     }
     return json_response(body)

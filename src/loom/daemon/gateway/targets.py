@@ -32,7 +32,7 @@ def target_models(name: str, settings: GatewaySettings, *, has_images: bool, def
 
 
 def has_images(messages: Sequence[Message]) -> bool:
-    """Whether a conversation holds images or documents, in tool results too."""
+    """Return whether a conversation holds images or documents, in tool results too."""
     for message in messages:
         for block in message.blocks:
             inner = block.blocks if isinstance(block, ToolResult) else (block,)

@@ -9,11 +9,21 @@ from typing import Final, Protocol
 
 import msgspec
 
+from loom.content.moments import time_label
 from loom.errors import Unreadable
 from loom.formats.facts import IntakeLimits
 from loom.formats.sniff.kinds import label_of
 
-__all__ = ["AudioFacts", "AudioTranscript", "SpokenPart", "Transcriber", "inspect_audio"]
+__all__ = [
+    "AudioFacts",
+    "AudioTranscript",
+    "Speaker",
+    "SpokenPart",
+    "Transcriber",
+    "inspect_audio",
+    "split_speech",
+    "transcript_text",
+]
 
 _WORKER_MODULE: Final = "loom.formats.audio.job"
 
@@ -43,17 +53,55 @@ class AudioTranscript(msgspec.Struct, frozen=True, kw_only=True):
     language: str = ""
 
 
-class Transcriber(Protocol):
-    """A local program or a configured service that reads speech aloud as text."""
+class Speaker(Protocol):
+    """A local program or a configured service that speaks."""
 
     @property
     def name(self) -> str:
         """What a notice calls it."""
         ...
 
-    async def transcribe(self, data: bytes, media_type: str, *, seconds: float) -> AudioTranscript:
-        """Return the words. Raises a `MediaError` where the sound cannot be read or takes longer than `seconds`."""
+    async def speak(self, text: str) -> bytes:
+        """Return MP3 or WAV. Raises a `LoomError` where that cannot be done."""
         ...
+
+
+def split_speech(text: str, most: int = 4_000) -> list[str]:
+    """Cut a text into parts of at most `most` characters, at ends of sentences where there are any."""
+    parts: list[str] = []
+    rest = text.strip()
+    while len(rest) > most:
+        cut = max(rest.rfind(mark, 0, most) + 1 for mark in (". ", "! ", "? ", "\n", "。"))
+        cut = cut if cut > 0 else rest.rfind(" ", 0, most) + 1 or most
+        parts.append(rest[:cut].strip())
+        rest = rest[cut:].strip()
+    return [part for part in (*parts, rest) if part]
+
+
+class Transcriber(Protocol):
+    """A local program or a configured service that writes down speech."""
+
+    @property
+    def name(self) -> str:
+        """What a notice calls it."""
+        ...
+
+    @property
+    def accepts(self) -> tuple[str, ...]:
+        """Media types that it takes as they are; others are converted to MP3 before."""
+        ...
+
+    async def transcribe(self, data: bytes, media_type: str, *, name: str = "") -> AudioTranscript:
+        """Return the words. Raises a `MediaError` where the sound cannot be read or takes too long."""
+        ...
+
+
+def transcript_text(heard: AudioTranscript) -> str:
+    """The words with the time at the beginning of each part; the words alone where no times are known."""
+    if not heard.parts:
+        return heard.text.strip()
+    lines = (f"[{time_label(part.start_seconds)}] {part.text.strip()}" for part in heard.parts if part.text.strip())
+    return "\n".join(lines)
 
 
 def inspect_audio(data: bytes, media_type: str, name: str = "", limits: IntakeLimits = IntakeLimits()) -> AudioFacts:

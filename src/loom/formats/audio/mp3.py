@@ -29,7 +29,7 @@ class Mp3Frame(msgspec.Struct, frozen=True):
 
 
 def read_frame(data: bytes, at: int) -> Mp3Frame | None:
-    """The frame whose header stands here, or None."""
+    """Return the frame whose header stands here, or None."""
     if at + 4 > len(data) or data[at] != 0xFF or data[at + 1] & 0xE0 != 0xE0:
         return None
     second, third, fourth = data[at + 1], data[at + 2], data[at + 3]
@@ -50,13 +50,13 @@ def read_frame(data: bytes, at: int) -> Mp3Frame | None:
 
 
 def frame_length(data: bytes, at: int) -> int:
-    """The length of the frame that begins here; 0 when none does."""
+    """Return the length of the frame that begins here; 0 when none does."""
     frame = read_frame(data, at)
     return 0 if frame is None else frame.length_bytes
 
 
 def audio_start(data: bytes) -> int:
-    """Where the ID3v2 tags end."""
+    """Return where the ID3v2 tags end."""
     at = 0
     for _ in range(_MAX_TAGS):
         if data[at : at + 3] != b"ID3" or at + 10 > len(data):
@@ -67,7 +67,7 @@ def audio_start(data: bytes) -> int:
 
 
 def first_frame(data: bytes, start: int, reach: int = 65_536) -> tuple[int, Mp3Frame] | None:
-    """The first header that another header follows (players skip the padding between a tag and the sound)."""
+    """Return the first header that another header follows (players skip the padding between a tag and the sound)."""
     at = data.find(b"\xff", start, start + reach)
     while at >= 0:
         frame = read_frame(data, at)

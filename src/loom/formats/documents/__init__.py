@@ -80,13 +80,13 @@ class DocumentFormat:
             case Fit() | Low() | Crop() | Ocr() | Page() | Thumb() | Slice():
                 label = label_of(media.media_type)
                 raise Unsupported(
-                    f"{media.name or 'The file'} is {label} and cannot be shown as a picture.", name=media.name
+                    f"{media.name or 'The file'} is {label} and cannot be shown as an image.", name=media.name
                 )
             case _:
                 raise Unsupported(f"{media.name or 'The file'} cannot be described without a model.", name=media.name)
 
     def member(self, data: bytes, media: Media, path: str, limits: IntakeLimits) -> Member:
-        """A file inside the document: a member of an archive, an attachment of a mail."""
+        """Return a file inside the document: a member of an archive, an attachment of a mail."""
         found, blob = self._ask(ReadMember(path), data, media.name, limits, media.digest)
         return Member(msgspec.msgpack.decode(found, type=str), blob)
 

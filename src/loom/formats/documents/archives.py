@@ -53,7 +53,7 @@ def read_tar(data: bytes, _context: ReadContext) -> ReadDocument:
 
 
 def read_compressed(data: bytes, context: ReadContext) -> ReadDocument:
-    """A compressed tar, or one compressed file."""
+    """Return a compressed tar, or one compressed file."""
     expanded = _expanded(data, context)
     if sniff(expanded[:4096]).media_type == "application/x-tar":
         return _tar(io.BytesIO(expanded), "compressed tar archive")

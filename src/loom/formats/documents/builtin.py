@@ -33,4 +33,5 @@ JSON: Final = DocumentFormat("application/json", reader=f"{_HERE}.tables:read_js
 JSON_LINES: Final = DocumentFormat("application/x-ndjson", reader=f"{_HERE}.tables:read_json_lines")
 VISIO: Final = DocumentFormat("application/vnd.ms-visio.drawing", reader=f"{_HERE}.drawings:read_vsdx")
 DRAWIO: Final = DocumentFormat("application/vnd.jgraph.mxfile", reader=f"{_HERE}.drawings:read_drawio")
+IWORK: Final = DocumentFormat("application/vnd.apple.iwork", reader=f"{_HERE}.iwork:read_iwork")
 LONG_TEXT: Final = DocumentFormat("text/plain", reader=f"{_HERE}.long_text:read_long_text")

@@ -57,7 +57,7 @@ def _chapter(archive: Archive, path: str, pictures: PictureList, page: int) -> s
 
 
 def _elements(data: bytes) -> list[Element]:
-    """All elements in order, without their namespaces."""
+    """Return all elements in order, without their namespaces."""
     found: list[Element] = []
     parser = ParserCreate(namespace_separator=" ")
     parser.StartElementHandler = lambda tag, attributes: found.append((tag.rpartition(" ")[2], attributes))

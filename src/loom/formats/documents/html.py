@@ -48,7 +48,8 @@ def read_html(data: bytes, context: ReadContext) -> ReadDocument:
 def html_text(
     source: str, pictures: PictureList, find: Callable[[str], bytes | None], *, page: int = 1, title: bool = True
 ) -> str:
-    """The readable text of a page. `find` gives the bytes of a picture that the page names; None where it has none."""
+    """Return the readable text of a page. `find` gives the bytes of a picture that the page names; None where it has
+    none."""
 
     def show(address: str, alt: str) -> str:
         data = data_bytes(address) if address[:5].lower() == "data:" else find(address)
@@ -56,7 +57,7 @@ def html_text(
             return pictures.mark(data, alt, page=page)
         if not alt:
             return ""
-        return f"[picture: {alt}]"
+        return f"[image: {alt}]"
 
     found = page_text(source, "", show)
     if title and found.title and found.title not in found.text[:400]:
@@ -65,7 +66,7 @@ def html_text(
 
 
 def data_bytes(address: str) -> bytes | None:
-    """The bytes of a `data:` address; None where they are damaged."""
+    """Return the bytes of a `data:` address; None where they are damaged."""
     head = _DATA.match(address)
     if head is None:
         return None

@@ -75,7 +75,7 @@ def _answer(document: ReadDocument, job: DocumentJob) -> tuple[bytes, bytes]:
             return msgspec.msgpack.encode(pages), text.encode("utf-8", "replace")
         case ReadPicture():
             if job.number > min(len(document.pictures), MAX_PICTURES):
-                raise Unsupported(f"has {len(document.pictures)} pictures; there is no picture {job.number}")
+                raise Unsupported(f"has {len(document.pictures)} images; there is no image {job.number}")
             picture = document.pictures[job.number - 1]
             return msgspec.msgpack.encode(picture.media_type), picture.data
         case ReadMember():
@@ -83,7 +83,7 @@ def _answer(document: ReadDocument, job: DocumentJob) -> tuple[bytes, bytes]:
 
 
 def _text(document: ReadDocument, first: int, last: int) -> str:
-    """Whole pages, as many as there is room for; the rest is said."""
+    """Return whole pages, as many as there is room for; the rest is said."""
     count = len(document.sections)
     last = min(last or count, count)
     parts: list[str] = []

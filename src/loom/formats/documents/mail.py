@@ -97,7 +97,7 @@ def _header(message: EmailMessage, name: str) -> list[str]:
 
 
 def _leaves(message: EmailMessage) -> list[EmailMessage]:
-    """All parts that hold content; a mail inside the mail is one part."""
+    """Return all parts that hold content; a mail inside the mail is one part."""
     found: list[EmailMessage] = []
     waiting: list[EmailMessage] = [message]
     while waiting and len(found) < _MAX_PARTS:
@@ -110,7 +110,7 @@ def _leaves(message: EmailMessage) -> list[EmailMessage]:
 
 
 def _body(parts: list[EmailMessage], inline: dict[str, EmailMessage], pictures: PictureList) -> str:
-    """The HTML body where there is one, since it has links, tables and pictures; else the plain one."""
+    """Return the HTML body where there is one, since it has links, tables and pictures; else the plain one."""
     bodies = [
         part
         for part in parts
@@ -227,7 +227,7 @@ class _Storage:
         return f"{moment:%Y-%m-%d %H:%M:%S} UTC" if ticks else ""
 
     def _property(self, tag: int, kind: int, header: int) -> bytes:
-        """The eight bytes of a property of fixed size; nothing where there is none."""
+        """Return the eight bytes of a property of fixed size; nothing where there is none."""
         if "__properties_version1.0" not in self.streams:
             return b""
         data = self._container.read(*self._path, "__properties_version1.0")

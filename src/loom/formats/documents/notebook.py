@@ -58,7 +58,7 @@ def _output(output: dict[str, Any], pictures: PictureList) -> str:
             try:
                 shown.append(pictures.mark(b64decode(_joined(offered[kind])), ""))
             except (binascii.Error, ValueError):
-                shown.append("[picture: damaged]")
+                shown.append("[image: damaged]")
     words = _joined(offered.get("text/markdown") or offered.get("text/plain") or "")
     if "text/html" in offered and (not words or words.startswith("<") or "\n" in words):
         words = html_text(_joined(offered["text/html"]), pictures, lambda _source: None, title=False) or words

@@ -231,7 +231,7 @@ def _json_cell(value: Any) -> str:
 
 
 def _records(found: Any) -> tuple[str, list[Any]]:
-    """The longest list at the top or one level below it."""
+    """Return the longest list at the top or one level below it."""
     if isinstance(found, list):
         return "", cast("list[Any]", found)
     best: tuple[str, list[Any]] = ("", [])
@@ -258,7 +258,7 @@ def _columns(records: list[Any]) -> Iterator[str]:
 
 
 def _described(records: list[Any]) -> list[str]:
-    """Every key with its types and how often it is there, in the first records."""
+    """Return every key with its types and how often it is there, in the first records."""
     kinds: dict[str, Counter[str]] = {}
     sample = records[:_SAMPLED_RECORDS]
     for record in sample:

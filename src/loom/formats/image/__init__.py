@@ -44,6 +44,7 @@ __all__ = [
 ]
 
 HEIC: Final = "image/heic"
+JXL: Final = "image/jxl"
 IMAGE_WORKER: Final = WorkerKind(
     "loom.formats.image.job", size=max(2, min(4, os.cpu_count() or 1)), memory_share=MEMORY_SHARE
 )
@@ -60,7 +61,7 @@ def inspect_image(
     notices: tuple[str, ...] = ()
     if many:
         what = "pages" if media_type == "image/tiff" else "frames"
-        notices = (f"{name or 'The picture'} has {facts.frames} {what}; models are shown the first",)
+        notices = (f"{name or 'The image'} has {facts.frames} {what}; models are shown the first",)
     return Inspection(
         media=Media(
             digest=digest_of(data),
@@ -117,6 +118,10 @@ def ask_worker(
 ) -> tuple[msgspec.Raw, bytes]:
     if media_type == HEIC and importlib.util.find_spec("pillow_heif") is None:
         raise ExtraMissing("HEIC images need a decoder that is not installed.", hint="pip install 'loom-runtime[heif]'")
+    if media_type == JXL and importlib.util.find_spec("pillow_jxl") is None:
+        raise ExtraMissing(
+            "JPEG XL images need a decoder that is not installed.", hint="pip install 'loom-runtime[jxl]'"
+        )
     return current_pool().call(
         IMAGE_WORKER,
         msgspec.msgpack.encode((media_type, job)),

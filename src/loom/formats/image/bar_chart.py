@@ -22,7 +22,8 @@ _LARGEST: Final = 1e15
 
 
 def draw_bars(values: Sequence[float], title: str = "", labels: Sequence[str] = ()) -> bytes:
-    """A PNG of 720×420: one bar for each value, from left to right, with its number. The same input, the same bytes."""
+    """Return a PNG of 720×420: one bar for each value, from left to right, with its number. The same input, the same
+    bytes."""
     if not values or len(values) > MAX_BARS:
         raise ContentError(f"a bar chart takes 1 to {MAX_BARS} values, not {len(values)}")
     if not all(abs(value) <= _LARGEST for value in values):

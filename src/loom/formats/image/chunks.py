@@ -61,7 +61,7 @@ def png_chunks(data: bytes, start: int = 0) -> Iterator[ImageChunk]:
 
 
 def riff_chunks(data: bytes) -> Iterator[ImageChunk]:
-    """The chunks of a RIFF file; `end` is that of the content, without the padding byte."""
+    """Yield the chunks of a RIFF file; `end` is that of the content, without the padding byte."""
     at = 12
     for _ in range(MAX_PARTS):
         if at + 8 > len(data):
@@ -111,7 +111,7 @@ def jpeg_segments(data: bytes) -> Iterator[tuple[int, int, int]]:
 
 
 def icon_parts(data: bytes) -> int:
-    """How many chunks the PNGs inside an icon have, those of one that is named twice counted twice."""
+    """Return how many chunks the PNGs inside an icon have, those of one that is named twice counted twice."""
     count = 0
     for entry in range(18, 18 + 16 * _ICON_COUNT(data, 4)[0], 16):
         at = _ICON_PLACE(data, entry)[0]

@@ -64,7 +64,7 @@ def to_srgb(image: Image, profile: bytes) -> Image:
 
 
 def _description(profile: bytes) -> str:
-    """What a colour profile calls itself; nothing where it does not say."""
+    """Return what a colour profile calls itself; nothing where it does not say."""
     try:
         for entry in range(132, 132 + 12 * min(_U32(profile, 128)[0], _MAX_TAGS), 12):
             if profile[entry : entry + 4] == b"desc":
@@ -133,7 +133,8 @@ _SRGB_CURVE: Final = (2.4, 1 / 1.055, 0.055 / 1.055, 1 / 12.92, 0.04045)
 
 
 def profile_of_primaries(primaries: int) -> bytes | None:
-    """A colour profile for the primaries that a file names by number (BT.2020, Display P3), with the curve of sRGB.
+    """Return a colour profile for the primaries that a file names by number (BT.2020, Display P3), with the curve of
+    sRGB.
 
     None for sRGB itself and for numbers without a wider gamut.
     """

@@ -92,14 +92,14 @@ def decoder_errors(media_type: str, name: str = "") -> Generator[None]:
     except LoomError:
         raise
     except DecompressionBombError as fault:
-        raise TooLarge(f"{name or 'The picture'} has too many pixels.", name=name) from fault
+        raise TooLarge(f"{name or 'The image'} has too many pixels.", name=name) from fault
     except TooManyChunks as fault:
-        raise TooLarge(f"{name or 'The picture'} has too many parts.", name=name) from fault
+        raise TooLarge(f"{name or 'The image'} has too many parts.", name=name) from fault
     except _DECODER_FAULTS as fault:
         is_cut_off = "truncated" in str(fault).lower()
         what = "it ends too early" if is_cut_off else "it cannot be decoded (or is of a kind that is rare)"
         raise Unreadable(
-            f"{name or 'The picture'} is damaged {label_of(media_type)}: {what}.",
+            f"{name or 'The image'} is damaged {label_of(media_type)}: {what}.",
             name=name,
             hint="Open it in an image editor, save it again and attach the new file.",
         ) from fault
@@ -110,7 +110,7 @@ def open_picture(data: bytes, media_type: str, limits: IntakeLimits, name: str =
     header = read_header(data, name, media_type)
     if header.media_type != media_type:
         raise Unreadable(
-            f"{name or 'The picture'} is {label_of(header.media_type)}, not {label_of(media_type)}.", name=name
+            f"{name or 'The image'} is {label_of(header.media_type)}, not {label_of(media_type)}.", name=name
         )
     check_pixels(header.width, header.height, limits, name)
     if media_type == "image/webp":
@@ -133,10 +133,10 @@ def open_picture(data: bytes, media_type: str, limits: IntakeLimits, name: str =
 
 def check_pixels(width: int, height: int, limits: IntakeLimits, name: str = "") -> None:
     if width < 1 or height < 1:
-        raise Unreadable(f"{name or 'The picture'} has no area ({width}×{height}).", name=name)
+        raise Unreadable(f"{name or 'The image'} has no area ({width}×{height}).", name=name)
     if width * height > limits.max_pixels:
         raise TooLarge(
-            f"{name or 'The picture'} has {width}×{height} pixels, over the limit of {limits.max_pixels:,} in all.",
+            f"{name or 'The image'} has {width}×{height} pixels, over the limit of {limits.max_pixels:,} in all.",
             name=name,
             hint="Scale it down or cut out the part that matters.",
         )
@@ -146,15 +146,15 @@ def _check_webp_memory(pixels: int, limits: IntakeLimits, name: str) -> None:
     """The decoder keeps four copies of all pixels, and calls a picture damaged when it gets no memory for them."""
     allowed = limits.worker_memory_bytes * MEMORY_SHARE
     if pixels * 16 > allowed:
-        raise TooLarge(f"{name or 'The picture'} needs more than {allowed / 1e9:.1f} GB of memory.", name=name)
+        raise TooLarge(f"{name or 'The image'} needs more than {allowed / 1e9:.1f} GB of memory.", name=name)
 
 
 def _too_many(things: str, count: int, limit: int, name: str) -> TooLarge:
-    return TooLarge(f"{name or 'The picture'} has {count:,} {things}, over the limit of {limit:,}.", name=name)
+    return TooLarge(f"{name or 'The image'} has {count:,} {things}, over the limit of {limit:,}.", name=name)
 
 
 def _named_profile(data: bytes, media_type: str) -> bytes | None:
-    """The profile of the primaries that a PNG (`cICP`), HEIC or AVIF (`colr`) names by their number."""
+    """Return the profile of the primaries that a PNG (`cICP`), HEIC or AVIF (`colr`) names by their number."""
     match media_type:
         case "image/png":
             chunk = next((chunk for chunk in png_chunks(data) if chunk.kind in (b"cICP", b"IDAT")), None)
@@ -237,8 +237,10 @@ def _open(data: bytes, media_type: str) -> Image:
             return _open_icon(data)
         case "image/heic":
             return _open_heif(data)
+        case "image/jxl":
+            return _open_jxl(data)
         case _ if media_type not in _READERS:
-            raise Unreadable(f"The picture is {label_of(media_type)}, which Loom cannot decode.")
+            raise Unreadable(f"The image is {label_of(media_type)}, which Loom cannot decode.")
         case _:
             is_bare = media_type == "image/bmp" and not data.startswith(b"BM")
             module, reader = _BARE_BITMAP if is_bare else _READERS[media_type]
@@ -247,7 +249,7 @@ def _open(data: bytes, media_type: str) -> Image:
 
 
 def _without_needless_chunks(data: bytes) -> bytes:
-    """A PNG without texts, without extras whose checksum is wrong, and without a colour profile that is a bomb.
+    """Return a PNG without texts, without extras whose checksum is wrong, and without a colour profile that is a bomb.
 
     Browsers leave them out too: none is a reason to refuse a whole picture, and Pillow refuses it.
     """
@@ -290,3 +292,10 @@ def _open_heif(data: bytes) -> Image:
     import pillow_heif
 
     return pillow_heif.HeifFile(data).to_pillow()
+
+
+def _open_jxl(data: bytes) -> Image:
+    """`loom.formats.image` has made sure that the package is installed."""
+    plugin = importlib.import_module("pillow_jxl.JpegXLImagePlugin")
+    opened: Image = plugin.JXLImageFile(io.BytesIO(data))
+    return opened

@@ -62,12 +62,12 @@ _LOSSY: Final = (
 
 
 def encoded_length(size_bytes: int) -> int:
-    """The length of the base64 field, which is what providers limit."""
+    """Return the length of the base64 field, which is what providers limit."""
     return 4 * ((size_bytes + 2) // 3)
 
 
 def encode_within(image: Image, nature: ImageCharacter, formats: tuple[str, ...], max_encoded_bytes: int) -> Rendered:
-    """The first rung that fits: exact where the nature asks for it, then falling quality, then falling size."""
+    """Return the first rung that fits: exact where the nature asks for it, then falling quality, then falling size."""
     exact, lossy = _ladder(nature, formats, has_alpha=image.mode in ("LA", "RGBA"))
     rungs = exact or lossy
     scaled = image
@@ -81,7 +81,7 @@ def encode_within(image: Image, nature: ImageCharacter, formats: tuple[str, ...]
         longest = max(scaled.size)
         if longest <= SMALLEST_SIDE_PX:
             raise TooLarge(
-                f"The picture has no legible form as {_format_list(formats)} within {size_label(max_encoded_bytes)}.",
+                f"The image has no legible form as {_format_list(formats)} within {size_label(max_encoded_bytes)}.",
                 hint="Allow more bytes or another format.",
             )
         # Bytes grow with the area; a guess from the shortest form so far saves most of the tries.
@@ -132,7 +132,7 @@ def _ladder(
         lossy = tuple(rung for rung in lossy if rung != _FINE_WEBP)
     if not exact and not lossy:
         raise Unsupported(
-            f"The picture cannot be written as {_format_list(formats)}.", hint="Loom writes PNG, JPEG, WebP and GIF."
+            f"The image cannot be written as {_format_list(formats)}.", hint="Loom writes PNG, JPEG, WebP and GIF."
         )
     loses_alpha = has_alpha and _WEBP not in formats
     if nature == "photo" and lossy and not loses_alpha:
@@ -145,7 +145,7 @@ def _format_list(formats: tuple[str, ...]) -> str:
 
 
 def _encode(image: Image, rung: EncodeStep, nature: ImageCharacter) -> bytes | None:
-    """None where the format cannot hold a picture of this size."""
+    """Return None where the format cannot hold a picture of this size."""
     if max(image.size) > _MAX_SIDE_PX.get(rung.media_type, 2**31 - 1):
         return None
     file = io.BytesIO()

@@ -17,6 +17,7 @@ import msgspec
 from loom.errors import TooLarge, Unreadable
 from loom.formats.image.chunks import MAX_PARTS, TooManyChunks
 from loom.formats.image.heif_header import heif_size
+from loom.formats.image.jxl_header import jxl_size
 from loom.formats.sniff.containers import iso_media_type
 from loom.formats.sniff.kinds import label_of
 
@@ -29,6 +30,7 @@ _U32: Final = Struct("<I").unpack_from
 NETPBM: Final = "image/x-portable-anymap"
 TARGA: Final = "image/x-tga"
 _JPEG2000_BOX: Final = b"\0\0\0\x0cjP  "
+_JXL_BOX: Final = b"\0\0\0\x0cJXL "
 _JPEG2000_REACH: Final = 1_048_576
 """Boxes with colour profiles and metadata may stand before the picture."""
 _NETPBM: Final = re.compile(rb"P[4-6](?:\s|#[^\n]*\n)+(\d{1,9})(?:\s|#[^\n]*\n)+(\d{1,9})\s")
@@ -52,6 +54,8 @@ def read_header(data: bytes, name: str = "", media_type: str = "") -> ImageHeade
         media_type, reader = _READERS.get(data[:2], _NONE)
     if data[:8] == _JPEG2000_BOX:
         media_type, reader = "image/jp2", _jpeg2000
+    elif data[:8] == _JXL_BOX or data[:2] == b"\xff\x0a":
+        media_type, reader = "image/jxl", jxl_size
     elif data[4:8] == b"ftyp" and media_type != TARGA:
         media_type, reader = iso_media_type(data), heif_size
     try:
@@ -59,15 +63,15 @@ def read_header(data: bytes, name: str = "", media_type: str = "") -> ImageHeade
     except (error, IndexError, OverflowError):  # the header points behind the end
         size = None
     except TooManyChunks as fault:
-        raise TooLarge(f"{name or 'The picture'} has too many parts.", name=name) from fault
+        raise TooLarge(f"{name or 'The image'} has too many parts.", name=name) from fault
     if size is None:
         what = (
             f"damaged {label_of(media_type)}: its header gives no size" if media_type else "of no kind that Loom knows"
         )
-        raise Unreadable(f"{name or 'The picture'} is {what}.", name=name)
+        raise Unreadable(f"{name or 'The image'} is {what}.", name=name)
     width, height = size
     if width < 1 or height < 1:
-        raise Unreadable(f"{name or 'The picture'} has no area ({width}×{height}).", name=name)
+        raise Unreadable(f"{name or 'The image'} has no area ({width}×{height}).", name=name)
     return ImageHeader(media_type, width, height)
 
 
@@ -174,7 +178,7 @@ def _tiff(data: bytes) -> tuple[int, int] | None:
 
 
 def _icon(data: bytes) -> tuple[int, int] | None:
-    """The largest of its pictures. The directory has one byte a side, so the pictures themselves are asked."""
+    """Return the largest of its pictures. The directory has one byte a side, so the pictures themselves are asked."""
     if data[2:4] not in (b"\1\0", b"\2\0"):
         return None
     best = (0, 0)
@@ -194,7 +198,7 @@ def _icon(data: bytes) -> tuple[int, int] | None:
 
 
 def _jpeg2000(data: bytes) -> tuple[int, int] | None:
-    """The `SIZ` marker of the codestream, which is the file itself or stands in a box of it."""
+    """Return the `SIZ` marker of the codestream, which is the file itself or stands in a box of it."""
     at = data.find(b"\xff\x4f\xff\x51", 0, _JPEG2000_REACH)
     if at < 0:
         return None

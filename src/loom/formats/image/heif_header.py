@@ -41,7 +41,7 @@ def heif_size(data: bytes) -> tuple[int, int] | None:
 
 
 def heif_primaries(data: bytes) -> int:
-    """The number of the primaries in the first `colr` box that names them (ITU-T H.273); 0 where none does."""
+    """Return the number of the primaries in the first `colr` box that names them (ITU-T H.273); 0 where none does."""
     meta = find_path(data, b"meta")
     if meta is None:
         return 0

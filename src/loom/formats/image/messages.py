@@ -9,7 +9,7 @@ import msgspec
 from loom.content.recipes import Crop, Fit, Low, Thumb
 from loom.formats.facts import Rendered
 
-SUBJECT: Final = "The picture"
+SUBJECT: Final = "The image"
 """How every error about a picture without a name begins."""
 MEMORY_SHARE: Final = 2
 """Of the memory limit of a worker. The decoder of WebP takes a gigabyte for the largest picture that is let in."""
@@ -83,7 +83,7 @@ def pack(renditions: list[Rendered | None], original: bytes) -> tuple[tuple[Pack
 
 
 def unpack(packed: tuple[PackedRendition | None, ...], blob: bytes, original: bytes) -> list[Rendered | None]:
-    """The reverse of `pack`."""
+    """Return the reverse of `pack`."""
     renditions: list[Rendered | None] = []
     at = 0
     for entry in packed:

@@ -119,6 +119,6 @@ def _clean_webp(data: bytes) -> bytes | None:
 
 
 def _join_parts(parts: list[bytes], data: bytes) -> bytes:
-    """The original object where nothing was taken out, so that callers can see that it is untouched."""
+    """Return the original object where nothing was taken out, so that callers can see that it is untouched."""
     joined = b"".join(parts)
     return data if joined == data else joined

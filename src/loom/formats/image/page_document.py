@@ -25,7 +25,7 @@ def write_pdf(data: bytes, media_type: str, limits: IntakeLimits) -> bytes:
     """Raises `TooLarge` for more than `MAX_PAGES` pages and for a PDF over the limit."""
     opened = open_picture(data, media_type, limits)
     if opened.frames > MAX_PAGES:
-        raise TooLarge(f"The picture has {opened.frames} pages, over the limit of {MAX_PAGES}.")
+        raise TooLarge(f"The image has {opened.frames} pages, over the limit of {MAX_PAGES}.")
     with decoder_errors(media_type):
         # Pillow takes one set of options for all pages, and no quality for those in fax coding.
         is_fax = opened.image.mode == "1"
@@ -36,7 +36,7 @@ def write_pdf(data: bytes, media_type: str, limits: IntakeLimits) -> bytes:
         first.save(file, "PDF", save_all=True, append_images=pages, resolution=_dpi(opened.image), **options)
     if file.tell() > limits.max_pdf_bytes:
         size, allowed = size_label(file.tell()), size_label(limits.max_pdf_bytes)
-        raise TooLarge(f"The picture becomes a PDF of {size} with all pages, over the limit of {allowed}.")
+        raise TooLarge(f"The image becomes a PDF of {size} with all pages, over the limit of {allowed}.")
     return file.getvalue()
 
 

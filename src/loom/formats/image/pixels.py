@@ -38,7 +38,7 @@ _UPRIGHT: Final = {
 
 
 def fitted_size(width: int, height: int, side_px: int) -> tuple[int, int]:
-    """The largest size of the same shape whose longer side is at most `side_px`; never larger than it was."""
+    """Return the largest size of the same shape whose longer side is at most `side_px`; never larger than it was."""
     longest = max(width, height)
     if longest <= side_px:
         return width, height

@@ -41,7 +41,7 @@ class _InflatedPng(PngImageFile):
 
 
 def _plain_size(data: bytes, chunks: list[ImageChunk]) -> int:
-    """How many bytes the picture has when it is inflated: its rows, each behind the number of its filter."""
+    """Return how many bytes the picture has when it is inflated: its rows, each behind the number of its filter."""
     is_interlaced = data[28 : _HEADER_END - 4] != b"\0"
     if not chunks or chunks[0].end != _HEADER_END or is_interlaced or any(chunk.kind == b"acTL" for chunk in chunks):
         return 0

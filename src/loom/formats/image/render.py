@@ -76,7 +76,7 @@ def _crop(data: bytes, opened: OpenedImage, recipe: Crop) -> Rendered:
     box = (left, top, min(right, width), min(bottom, height))
     if left >= width or top >= height:
         raise Unsupported(
-            f"The picture is {width}×{height}; the box {recipe.box} lies outside it.",
+            f"The image is {width}×{height}; the box {recipe.box} lies outside it.",
             hint="Count left, top, right and bottom in pixels of the original.",
         )
     image = load(opened, recipe.max_side_px, box)
@@ -99,7 +99,7 @@ def _small(data: bytes, opened: OpenedImage, side_px: int, formats: tuple[str, .
 def _reuse_original(
     data: bytes, opened: OpenedImage, side_px: int, max_encoded: int, formats: tuple[str, ...]
 ) -> Rendered | None:
-    """The picture as it came, less what else was in the file, when that already satisfies the recipe."""
+    """Return the picture as it came, less what else was in the file, when that already satisfies the recipe."""
     width, height = opened.size
     if opened.media_type not in formats or opened.orientation != 1 or max(width, height) > side_px:
         return None

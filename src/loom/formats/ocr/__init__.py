@@ -59,7 +59,7 @@ def read_picture(data: bytes, limits: IntakeLimits) -> str:
     if not engine:
         raise ExtraMissing("Reading text in images needs an OCR engine.", hint="pip install 'loom-runtime[ocr]'")
     if not data:
-        raise Unreadable("The picture is empty.")
+        raise Unreadable("The image is empty.")
     key = (engine, digest_of(data))
     text = _texts.get(key)
     if text is None:
@@ -71,13 +71,13 @@ def read_picture(data: bytes, limits: IntakeLimits) -> str:
 def _call(engine: Engine, data: bytes, limits: IntakeLimits, seconds: float) -> str:
     try:
         _, text = current_pool().call(
-            OCR_WORKER, msgspec.msgpack.encode(engine), data, name="The picture", limits=limits, seconds=seconds
+            OCR_WORKER, msgspec.msgpack.encode(engine), data, name="The image", limits=limits, seconds=seconds
         )
     except TooLarge as error:
         if "takes longer than" not in error.message:
             raise
         raise TooLarge(
-            f"Reading the words in the picture takes longer than {seconds:g} s.",
+            f"Reading the words in the image takes longer than {seconds:g} s.",
             hint="Set worker.ocr_seconds higher, or attach the part that matters.",
         ) from None
     return text.decode()

@@ -112,7 +112,7 @@ def _tesseract(image: Any) -> str:
 
 @cache
 def _languages(program: str) -> str:
-    """The installed languages."""
+    """Return the installed languages."""
     listed = subprocess.run([program, "--list-langs"], check=True, capture_output=True, text=True).stdout.splitlines()
     names = [name for name in listed[1:] if name not in ("osd", "equ")]
     names.sort(key=lambda name: name != "eng")

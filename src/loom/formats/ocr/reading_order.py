@@ -72,7 +72,7 @@ def skew(quads: Sequence[Quad]) -> float:
 
 
 def in_reading_order(words: list[Word]) -> str:
-    """Text with a line for each line, and an empty line between columns and blocks."""
+    """Return text with a line for each line, and an empty line between columns and blocks."""
     if not words:
         return ""
     heights = sorted(word.bottom - word.top for word in words)

@@ -53,7 +53,7 @@ def read_scanned_pages(data: bytes, media: Media, rendered: Rendered, limits: In
             words = render(data, media, Ocr(page=number), limits).data.decode().strip()
         except MediaError as error:
             return f"[page {number}: no text layer; could not be read: {error.message.rstrip('.')}]"
-        return f"[page {number}, read from its picture]\n{words}" if words else page[0]
+        return f"[page {number}, read from its image]\n{words}" if words else page[0]
 
     text = _SCANNED_PAGE.sub(replace, rendered.data.decode())
     notices = (*rendered.notices, f"Some scanned pages were not read: {failure}.") if failure else rendered.notices

@@ -64,7 +64,7 @@ _ENCRYPTED: Final = ("EncryptedPackage", "EncryptedSummary")
 
 
 def inspect_office(data: bytes, media_type: str, name: str, limits: IntakeLimits) -> Inspection:
-    """Whether the document can be read, and what it holds. `pages` counts slides or sheets; a text has none."""
+    """Return whether the document can be read, and what it holds. `pages` counts slides or sheets; a text has none."""
     if len(data) > limits.max_office_bytes:
         size, allowed = size_label(len(data)), size_label(limits.max_office_bytes)
         raise TooLarge(f"{name or 'The document'} is {size}; office files up to {allowed} are taken.", name=name)
@@ -84,7 +84,7 @@ def inspect_here(data: bytes, media_type: str, name: str, limits: IntakeLimits) 
     if opened.package and opened.package.has_macros:
         notices = (*notices, "Its macros were ignored.")
     if pictures.left_out:
-        notices = (*notices, f"Only the first {len(listed)} pictures are listed.")
+        notices = (*notices, f"Only the first {len(listed)} images are listed.")
     return Inspection(
         media=_media(data, media_type, name, opened.pages), category="office", notices=notices, pictures=listed
     )
@@ -115,7 +115,7 @@ def is_spreadsheet(media_type: str) -> bool:
 def sheet_rows(
     data: bytes, media: Media, limits: IntakeLimits, *, pages: str, first_row: int, max_rows: int
 ) -> SheetText:
-    """Rows of one sheet (the first, unless `pages` names another) from `first_row` on, counted from one."""
+    """Return rows of one sheet (the first, unless `pages` names another) from `first_row` on, counted from one."""
     return rows_in_worker(data, media, ReadRows(media, pages, first_row, max_rows), limits)
 
 
@@ -132,7 +132,7 @@ def rows_here(
 
 
 def _modern(data: bytes, media: Media, limits: IntakeLimits) -> tuple[bytes, Media]:
-    """The document in a format that we read ourselves."""
+    """Return the document in a format that we read ourselves."""
     if media.media_type not in _CONVERTED:
         return data, media
     _check_legacy(data, media.media_type, media.name)
@@ -168,9 +168,9 @@ def _picture(data: bytes, media: Media, number: int, limits: IntakeLimits) -> Re
         opened = _open(data, media.media_type, media.name, limits)
         found = opened.pictures().found
         if opened.package is None or number > len(found):
-            count = "no pictures" if not found else "1 picture" if len(found) == 1 else f"{len(found)} pictures"
+            count = "no images" if not found else "1 image" if len(found) == 1 else f"{len(found)} images"
             raise Unsupported(
-                f"{media.name or 'The document'} has {count}; there is no picture {number}.", name=media.name
+                f"{media.name or 'The document'} has {count}; there is no image {number}.", name=media.name
             )
         return office_pictures.extract_picture(
             opened.package.archive, found[number - 1], name=media.name, limits=limits

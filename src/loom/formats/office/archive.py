@@ -103,7 +103,7 @@ class Archive:
         return self._members[_plain(member)].file_size
 
     def read(self, member: str) -> bytes:
-        """The whole member. What its header claims about the size is the most that is inflated."""
+        """Return the whole member. What its header claims about the size is the most that is inflated."""
         entry = self._entry(member)
         data, is_whole = self._inflate(entry, entry.file_size)
         if not is_whole or len(data) != entry.file_size or crc32(data) != entry.CRC:
@@ -112,7 +112,7 @@ class Archive:
         return data
 
     def beginning(self, member: str, most_bytes: int) -> bytes:
-        """The first bytes of a member."""
+        """Return the first bytes of a member."""
         return self._inflate(self._entry(member), most_bytes)[0][:most_bytes]
 
     def check_time(self) -> None:
@@ -134,7 +134,7 @@ class Archive:
             return inflater.decompress(packed, most_bytes + 1), inflater.eof
 
     def _stored_bytes(self, entry: zipfile.ZipInfo) -> memoryview:
-        """The member's bytes as they are stored, behind its local header."""
+        """Return the member's bytes as they are stored, behind its local header."""
         with damage_reported(self._name):
             signature, name_bytes, extra_bytes = _LOCAL_HEADER.unpack_from(self._data, entry.header_offset)
         start = entry.header_offset + _LOCAL_HEADER.size + name_bytes + extra_bytes

@@ -44,7 +44,7 @@ class BiffBook(msgspec.Struct, frozen=True):
     is_locked: bool
 
     def displayed_cells(self, sheet: int, first_row: int, last_row: int) -> list[PlacedText]:
-        """The cells that display something else than their bare value; rows from 0."""
+        """Return the cells that display something else than their bare value; rows from 0."""
         if sheet >= len(self.sheets):
             return []
         placed = [found for found in self.sheets[sheet].errors if first_row <= found[0] <= last_row]
@@ -57,7 +57,7 @@ class BiffBook(msgspec.Struct, frozen=True):
 
 
 def read_biff(data: bytes) -> BiffBook | None:
-    """The workbook, or None where the bytes hold none that is read here (BIFF 8, Excel 97 and later)."""
+    """Return the workbook, or None where the bytes hold none that is read here (BIFF 8, Excel 97 and later)."""
     stream = _workbook_stream(data)
     if stream is None:
         return None
@@ -65,7 +65,7 @@ def read_biff(data: bytes) -> BiffBook | None:
 
 
 def is_locked(data: bytes) -> bool:
-    """Whether a workbook of any BIFF version asks for a password."""
+    """Return whether a workbook of any BIFF version asks for a password."""
     stream = _workbook_stream(data)
     if stream is None:
         return False

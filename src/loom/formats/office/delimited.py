@@ -33,7 +33,7 @@ class RowWindow(msgspec.Struct, frozen=True):
 
 
 def read_rows(text: str, first_row: int, max_rows: int) -> RowWindow:
-    """Rows `first_row` onwards, counted from one."""
+    """Return rows `first_row` onwards, counted from one."""
     delimiter = delimiter_of(text)
     if declared := _DECLARED.match(text):
         text = text[declared.end() :]
@@ -49,7 +49,8 @@ def read_rows(text: str, first_row: int, max_rows: int) -> RowWindow:
 
 
 def delimiter_of(text: str) -> str:
-    """The delimiter that cuts the first lines into rows of the same number of columns; a comma when none does."""
+    """Return the delimiter that cuts the first lines into rows of the same number of columns; a comma
+    when none does."""
     if declared := _DECLARED.match(text):
         return declared[1]
     head = text[:_SNIFFED_CHARACTERS]

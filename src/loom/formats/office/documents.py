@@ -70,7 +70,7 @@ def open_document(family: Family, data: bytes, *, name: str, limits: IntakeLimit
 def open_spreadsheet(
     family: Family, data: bytes, *, name: str, limits: IntakeLimits
 ) -> tuple[Spreadsheet, Package | None]:
-    """The workbook, and its container if it has one. Of the .xlsx family we know more than calamine does."""
+    """Return the workbook, and its container if it has one. Of the .xlsx family we know more than calamine does."""
     if family == "xls":
         if is_locked(data):
             raise encrypted_error(name)
@@ -88,7 +88,7 @@ def open_spreadsheet(
 
 
 def _converted_workbook(data: bytes, name: str, limits: IntakeLimits) -> tuple[Spreadsheet, Package]:
-    """An .xls file that calamine refuses, as LibreOffice reads it."""
+    """Return an .xls file that calamine refuses, as LibreOffice reads it."""
     media = Media(digest=digest_of(data), media_type=_XLS, size_bytes=len(data), name=name)
     modern, _ = conversions().convert(data, media, _XLS, libreoffice.MODERN[_XLS], limits)
     package = Package(modern, name=name, limits=limits)

@@ -9,7 +9,7 @@ from loom.formats.office.word_tables import lines_of
 
 
 def docx_text(package: Package, pictures: Pictures) -> str:
-    """The whole document; `pictures` gets every picture in the order of its mark in the text."""
+    """Return the whole document; `pictures` gets every picture in the order of its mark in the text."""
     main = package.main_part("word/document.xml")
     context = WordContext(package, main, pictures)
     reader = StoryReader(context)
@@ -22,7 +22,8 @@ def docx_text(package: Package, pictures: Pictures) -> str:
 
 
 def _notes(context: WordContext, reader: StoryReader, main: str) -> list[str]:
-    """The footnotes, endnotes and comments that the text mentions, each kind in the order of its first mention."""
+    """Return the footnotes, endnotes and comments that the text mentions, each kind in the order of its
+    first mention."""
     sections: list[str] = []
     for kind, cited in context.cited.items():
         for part in context.package.related_parts(main, kind)[:1] if cited else ():
@@ -33,7 +34,7 @@ def _notes(context: WordContext, reader: StoryReader, main: str) -> list[str]:
 
 
 def _margins(context: WordContext, reader: StoryReader) -> list[str]:
-    """Every different header and footer once."""
+    """Return every different header and footer once."""
     lines: dict[str, None] = {}
     for part, kind in list(context.margins.items()):
         reader.read(part)

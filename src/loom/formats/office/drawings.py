@@ -22,7 +22,7 @@ _DIAGRAM_TAGS: Final = ("dgm:pt", "a:p", "dgm:cxn")
 
 
 def chart_lines(package: Package, part: str) -> list[str]:
-    """A chart as a small table: categories down, series across."""
+    """Return a chart as a small table: categories down, series across."""
     root = package.tree(part, tags=_CHART_TAGS, words=_CHART_WORDS)
     titles = [text for node in (*root.all("c:title"), *root.all("cx:title")) if (text := _paragraphs(node))]
     series = (root.all("c:ser") or root.all("cx:series"))[:_MAX_SERIES]

@@ -147,18 +147,9 @@ def display_number(value: float, code: str, *, is_1904: bool = False) -> str:
         return plain_number(value)
 
 
-def display_text(text: str, code: str) -> str:
-    """A text in a format that adds something to texts (`@" kg"`); most formats leave it alone."""
-    if "@" not in code or code == "@":
-        return text
-    for section in _sections(code[:_LONGEST_CODE])[::-1]:
-        if any(part.kind == "at" for part in section.parts):
-            return "".join(text if part.kind == "at" else part.text for part in section.parts).strip()
-    return text
-
-
 def plain_number(value: float) -> str:
-    """Every digit that the number has: no exponent for whole numbers, no more digits than a spreadsheet keeps."""
+    """Return every digit that the number has: no exponent for whole numbers, no more digits than a
+    spreadsheet keeps."""
     if not math.isfinite(value):
         return str(value)
     if value == int(value) and abs(value) < 1e21:
@@ -168,7 +159,7 @@ def plain_number(value: float) -> str:
 
 
 def is_date_code(code: str) -> bool:
-    """Whether numbers in this format are points in time or spans."""
+    """Return whether numbers in this format are points in time or spans."""
     return any(section.kind == "date" for section in _sections(code[:_LONGEST_CODE])[:1])
 
 
@@ -261,7 +252,7 @@ def _are_commas(parts: list[_Part], first: int, end: int) -> bool:
 
 
 def _choose(sections: tuple[_Section, ...], value: float) -> tuple[_Section | None, bool]:
-    """The section for a number, and whether it shows the number without its sign."""
+    """Return the section for a number, and whether it shows the number without its sign."""
     if len(sections) == 4:
         numeric = list(sections[:3])
     elif sections and sections[-1].kind == "text" and any(part.kind == "at" for part in sections[-1].parts):
@@ -328,7 +319,7 @@ def _laid_out(parts: tuple[_Part, ...], whole: str, decimals: str, sign: str, *,
 
 
 def _digits_at(whole: str, left: int, place: str, *, is_first: bool, has_thousands: bool) -> str:
-    """The digits for one place, which has `left` places behind it."""
+    """Return the digits for one place, which has `left` places behind it."""
     at = len(whole) - left - 1
     if is_first:
         taken = whole[: max(0, at + 1)]

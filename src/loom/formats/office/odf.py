@@ -27,7 +27,7 @@ def odt_text(package: Package, pictures: Pictures) -> str:
 
 
 def odp_slides(package: Package, pictures: Pictures) -> list[str]:
-    """One text a slide, each under its mark."""
+    """Return one text a slide, each under its mark."""
     return _body(package, "presentation", pictures).slides
 
 

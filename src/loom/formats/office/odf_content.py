@@ -399,7 +399,7 @@ class OdfContent:
 
 
 def object_content(package: Package, address: str, pictures: Pictures) -> OdfContent | None:
-    """A document inside another one."""
+    """Return a document inside another one."""
     part = posixpath.join(posixpath.normpath(address), "content.xml")
     if part not in package.archive:
         return None

@@ -40,7 +40,7 @@ _HREF: Final = keys("xlink:href")
 
 
 def prepare_for_calamine(data: bytes, package: Package) -> bytes:
-    """The workbook in which errors and times beyond a day are text; as it is, where it holds neither."""
+    """Return the workbook in which errors and times beyond a day are text; as it is, where it holds neither."""
     if _CONTENT not in package.archive:
         return data
     content = package.archive.read(_CONTENT)
@@ -57,7 +57,8 @@ def prepare_for_calamine(data: bytes, package: Package) -> bytes:
 
 
 def _displayed(found: re.Match[bytes]) -> bytes:
-    """The cell as text: what is displayed, but for long whole numbers that are displayed without all their digits."""
+    """Return the cell as text: what is displayed, but for long whole numbers that are displayed without all their
+    digits."""
     head, attributes, paragraph, shown = found.groups()
     long = _PLAIN_VALUE.search(attributes)
     if long is not None and _BARE.fullmatch(shown):
@@ -73,7 +74,7 @@ def _span(found: re.Match[bytes]) -> bytes:
 
 
 def ods_extras(package: Package, sheets: int) -> list[SheetExtras]:
-    """What follows the cells of each sheet."""
+    """Return what follows the cells of each sheet."""
     nothing = [SheetExtras([], [])] * sheets
     content = package.archive.read(_CONTENT)
     if not any(mark in content for mark in _EXTRAS):

@@ -39,7 +39,7 @@ class Package:
         self._relation_reader = XmlReader({"rel:Relationship": self._relationship}, {})
 
     def main_part(self, usual: str) -> str:
-        """The document itself: where the package says it is, or where it usually is."""
+        """Return the document itself: where the package says it is, or where it usually is."""
         for part in (*self.related_parts(_ROOT, _MAIN), usual):
             if part in self.archive:
                 return part
@@ -54,18 +54,18 @@ class Package:
         )
 
     def relations(self, part: str) -> dict[str, Relation]:
-        """What `part` refers to, by relation id."""
+        """Return what `part` refers to, by relation id."""
         if part not in self._relations:
             self._relations[part] = self._read_relations(part)
         return self._relations[part]
 
     def target(self, part: str, relation_id: str) -> str:
-        """The part behind a relation id; empty when it is missing or outside the package."""
+        """Return the part behind a relation id; empty when it is missing or outside the package."""
         relation = self.relations(part).get(relation_id)
         return self._resolve(part, relation) if relation else ""
 
     def related_parts(self, part: str, kind: str) -> list[str]:
-        """The parts of one kind (`comments`, `notesSlide`) that `part` refers to."""
+        """Return the parts of one kind (`comments`, `notesSlide`) that `part` refers to."""
         found = [relation for relation in self.relations(part).values() if relation.kind == kind]
         return [target for relation in found if (target := self._resolve(part, relation))]
 
@@ -122,7 +122,7 @@ class Pictures:
         self._numbers: dict[str, int] = {}
 
     def number(self, part: str, *, page: int = 0, alt: str = "") -> int | None:
-        """The number of the picture in `part`; None beyond the bound, or when there is no such part."""
+        """Return the number of the picture in `part`; None beyond the bound, or when there is no such part."""
         if not part or part in self._numbers:
             return self._numbers.get(part)
         if len(self.found) >= MAX_PICTURES:

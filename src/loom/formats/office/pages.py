@@ -52,5 +52,5 @@ def _convert(data: bytes, source: str, target: str, limits: IntakeLimits) -> byt
 
 @cache
 def conversions() -> Conversions:
-    """The one of this process."""
+    """Return the one of this process."""
     return Conversions()

@@ -24,10 +24,10 @@ def list_pictures(archive: Archive, found: list[FoundPicture]) -> tuple[Embedded
 
 
 def extract_picture(archive: Archive, picture: FoundPicture, *, name: str, limits: IntakeLimits) -> Rendered:
-    """The picture's bytes, unchanged; its type is what the bytes say."""
+    """Return the picture's bytes, unchanged; its type is what the bytes say."""
     size = archive.size_bytes(picture.part)
     if size > limits.max_office_bytes:
-        raise TooLarge(f"That picture in {name or 'the document'} has {size_label(size)}.", name=name)
+        raise TooLarge(f"That image in {name or 'the document'} has {size_label(size)}.", name=name)
     data = archive.read(picture.part)
     media_type, header = _facts(data)
     if header is None:

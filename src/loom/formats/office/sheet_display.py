@@ -46,7 +46,7 @@ class NumberStyles(msgspec.Struct, frozen=True):
         return self.codes[style] if 0 <= style < len(self.codes) else GENERAL
 
     def display(self, value: float, style: int) -> str | None:
-        """What is displayed; None where it is the bare number."""
+        """Return what is displayed; None where it is the bare number."""
         code = self.code(style)
         return None if code in (GENERAL, "@") else display_number(value, code, is_1904=self.is_1904)
 
@@ -65,7 +65,7 @@ def number_styles(root: XmlNode | None, *, is_1904: bool) -> NumberStyles:
 
 
 def displayed_cells(data: bytes, styles: NumberStyles, first_row: int, last_row: int) -> list[PlacedText]:
-    """The cells of rows `first_row` to `last_row` (from 0) that display something else than their bare value."""
+    """Return the cells of rows `first_row` to `last_row` (from 0) that display something else than their bare value."""
     wanted = {number for number, code in enumerate(styles.codes) if code not in (GENERAL, "@")}
     if not wanted:
         return []
@@ -111,7 +111,7 @@ def column_number(letters: str) -> int:
 
 
 def layout_lines(package: Package, part: str) -> list[str]:
-    """What a reader of the bare cells would miss: merged areas, hidden rows and columns."""
+    """Return what a reader of the bare cells would miss: merged areas, hidden rows and columns."""
     data = package.archive.read(part)
     rows = [int(found[1]) - 1 for hidden in _HIDDEN_ROW.finditer(data) if (found := _ROW_NUMBER.search(hidden[1]))]
     columns: list[int] = []

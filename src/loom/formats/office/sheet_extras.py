@@ -30,7 +30,7 @@ class SheetExtras(msgspec.Struct, frozen=True):
     links: list[tuple[str, str]]
 
     def after(self, text: str) -> str:
-        """The cells with what follows them; an address that is the text of a cell is not said again."""
+        """Return the cells with what follows them; an address that is the text of a cell is not said again."""
         cells = " | ".join(text.splitlines()).split(" | ") if self.links else ()
         said = {cell.rstrip("/") for cell in cells}
         links = [f"[link {place}] {target}" for place, target in self.links if target.rstrip("/") not in said]
@@ -38,7 +38,7 @@ class SheetExtras(msgspec.Struct, frozen=True):
 
 
 def sheet_extras(package: Package, pictures: Pictures) -> list[SheetExtras]:
-    """What follows the cells of each sheet; `pictures` gets the pictures in the order of the sheets."""
+    """Return what follows the cells of each sheet; `pictures` gets the pictures in the order of the sheets."""
     extras: list[SheetExtras] = []
     drawing = _DrawingReader(package, pictures)
     for number, sheet in enumerate(sheet_parts(package)[0], 1):

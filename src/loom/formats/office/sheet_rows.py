@@ -34,7 +34,7 @@ def _moment(value: dt.datetime) -> str:
 
 
 def _hours(value: dt.timedelta) -> str:
-    """A span of time as spreadsheets show it: `30:05:00`."""
+    """Return a span of time as spreadsheets show it: `30:05:00`."""
     sign = "-" if value < dt.timedelta() else ""
     minutes, seconds = divmod(round(abs(value).total_seconds()), 60)
     hours, minutes = divmod(minutes, 60)
@@ -73,7 +73,7 @@ class RowLines:
         self._left_characters -= len(line) + 1
 
     def extend(self, first: int, lines: Sequence[str]) -> int | None:
-        """The lines of row `first` and of those that follow it; which of them has no room any more, if any."""
+        """Return the lines of row `first` and of those that follow it; which of them has no room any more, if any."""
         characters = sum(map(len, lines)) + len(lines)
         has_room = len(lines) <= self._left_rows and characters < self._left_characters
         if has_room and first == self._last + 1 and all(lines):
@@ -104,7 +104,8 @@ _FORMS: Final[dict[type[Any], Callable[[Any], str]]] = {
 
 
 def row_line(cells: Sequence[Cell], more: int = 0) -> str:
-    """One row; cells beyond the last column that is shown are counted, `more` are those that did not come along."""
+    """Return one row; cells beyond the last column that is shown are counted, `more` are those that did
+    not come along."""
     if len(cells) > MAX_COLUMNS:
         more += sum(1 for value in cells[MAX_COLUMNS:] if value not in ("", None))
         cells = cells[:MAX_COLUMNS]
@@ -113,7 +114,7 @@ def row_line(cells: Sequence[Cell], more: int = 0) -> str:
 
 
 def row_lines(rows: Sequence[Sequence[Cell]]) -> list[str]:
-    """The lines of rows that are equally long."""
+    """Return the lines of rows that are equally long."""
     if rows and len(rows[0]) > MAX_COLUMNS:
         return [row_line(cells) for cells in rows]
     columns = [list(_column(cells)) for cells in zip(*rows, strict=True)]

@@ -47,7 +47,7 @@ class Spreadsheet:
         self.sheets = own or self.list_sheets()
 
     def list_sheets(self) -> list[SheetFacts]:
-        """What calamine says; an error where it cannot open the workbook."""
+        """Return what calamine says; an error where it cannot open the workbook."""
         return msgspec.msgpack.decode(self._call_worker(ListSheets()), type=list[SheetFacts])
 
     def layout(self, sheet: int) -> list[str]:
@@ -107,7 +107,7 @@ class Spreadsheet:
         return msgspec.msgpack.decode(self._call_worker(job), type=list[SheetText]) if job.sheets else []
 
     def _careful(self, numbers: tuple[int, ...]) -> dict[int, None]:
-        """The sheets of which calamine would leave something out."""
+        """Return the sheets of which calamine would leave something out."""
         if self._package is None or not self._parts:
             return {}
         ours = ((number, self._parts[number].part) for number in numbers)
@@ -133,7 +133,7 @@ class Spreadsheet:
 
 
 def _share(numbers: tuple[int, ...]) -> int:
-    """How many characters each of these sheets may have."""
+    """Return how many characters each of these sheets may have."""
     return max(_LEAST_CHARACTERS, MAX_CHARACTERS // max(1, len(numbers)))
 
 

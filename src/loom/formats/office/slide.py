@@ -209,7 +209,8 @@ class SlideReader(RunReader):
         self._body.append(f"{'  ' * self._level}{bullet} {text}" if bullet else text)
 
     def _next_number(self) -> str:
-        """The next number of this level; deeper levels begin again, and so does this one after a line without."""
+        """Return the next number of this level; deeper levels begin again, and so does this one after a
+        line without."""
         count = self._counts.get(self._level, self._first_number - 1) + 1
         self._counts = {level: found for level, found in self._counts.items() if level < self._level}
         self._counts[self._level] = count

@@ -25,7 +25,7 @@ _WINGDINGS: Final = {
 
 
 def symbol(font: str, code: str) -> str:
-    """The character at a font's position: `symbol("Wingdings", "F0FC")` is ✓."""
+    """Return the character at a font's position: `symbol("Wingdings", "F0FC")` is ✓."""
     try:
         position = int(code[:8], 16)
     except ValueError:

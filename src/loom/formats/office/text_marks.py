@@ -14,18 +14,18 @@ _BLANK_LINES: Final = re.compile(r"\n{3,}")
 
 def picture_mark(number: int | None, alt: str) -> str:
     """`[picture 2: a red barn]`: the number is what `look` takes; one that cannot be shown has none."""
-    head = "[picture" if number is None else f"[picture {number}"
+    head = "[image" if number is None else f"[image {number}"
     words = one_line(alt)
     return f"{head}: {words}]" if words else f"{head}]"
 
 
 def is_address(target: str) -> bool:
-    """Whether a link leads to a page or a mailbox, and is short enough to be shown."""
+    """Return whether a link leads to a page or a mailbox, and is short enough to be shown."""
     return target.startswith(_LINK_SCHEMES) and len(target) <= _MAX_LINK
 
 
 def link(target: str, shown: str) -> str:
-    """What follows the words of a link: where it leads, unless they say so themselves."""
+    """Return what follows the words of a link: where it leads, unless they say so themselves."""
     is_said = target.removeprefix("mailto:").rstrip("/") in shown
     return f" ({target})" if shown and not is_said and is_address(target) else ""
 
@@ -35,7 +35,7 @@ def one_line(text: str) -> str:
 
 
 def cell(text: str) -> str:
-    """The text of a table cell on one line; a line break inside it is `<br>`, as in Markdown."""
+    """Return the text of a table cell on one line; a line break inside it is `<br>`, as in Markdown."""
     if text.isprintable() and "|" not in text:
         return text.strip()
     if "|" in text:
@@ -51,7 +51,7 @@ def row(cells: Iterable[str]) -> str:
 
 
 def table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Rows of ready cells as Markdown lines; the line under the first row makes it a table for every reader."""
+    """Return rows of ready cells as Markdown lines; the line under the first row makes it a table for every reader."""
     kept = [cells for cells in rows if any(cells)]
     if not kept:
         return []
@@ -61,7 +61,7 @@ def table(rows: Sequence[Sequence[str]]) -> list[str]:
 
 
 def join_blocks(blocks: Iterable[str]) -> str:
-    """Blocks under one another, with at most one blank line between them."""
+    """Return blocks under one another, with at most one blank line between them."""
     text = "\n".join(blocks).strip("\n")
     return _BLANK_LINES.sub("\n\n", text) if "\n\n\n" in text else text
 

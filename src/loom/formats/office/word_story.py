@@ -56,7 +56,7 @@ class WordContext:
         return Numbering.read(self.package, self.package.related_parts(self._main, "numbering"), self.styles)
 
     def cite(self, kind: str, note: str) -> str:
-        """The mark of a note in the text, the same before its words at the end."""
+        """Return the mark of a note in the text, the same before its words at the end."""
         cited = self.cited[kind]
         pattern = {"footnotes": "[^{}]", "endnotes": "[^e{}]", "comments": "[comment {}]"}[kind]
         return cited.setdefault(note, pattern.format(len(cited) + 1))

@@ -139,7 +139,7 @@ class Numbering:
         return cls(abstract, uses)
 
     def marker(self, num_id: str, level: int) -> str:
-        """What stands before the next paragraph of this list: `- `, `3. `, `2.1 `; empty when it is no list."""
+        """Return what stands before the next paragraph of this list: `- `, `3. `, `2.1 `; empty when it is no list."""
         use = self._uses.get(num_id)
         levels = self._abstract.get(use.abstract_id) if use else None
         if use is None or not levels:
@@ -186,7 +186,7 @@ def _use(node: XmlNode) -> ListUse:
 
 
 def numeral(number: int, style: str) -> str:
-    """A list number as Word writes it; styles of other scripts, and numbers beyond a style's use, are digits."""
+    """Return a list number as Word writes it; styles of other scripts, and numbers beyond a style's use, are digits."""
     match style:
         case "lowerLetter" | "upperLetter" if 1 <= number <= 26 * 30:
             letters = chr(ord("a") + (number - 1) % 26) * ((number - 1) // 26 + 1)

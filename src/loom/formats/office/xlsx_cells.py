@@ -61,7 +61,7 @@ class SheetPart(msgspec.Struct, frozen=True):
 
 
 def sheet_parts(package: Package) -> tuple[list[SheetPart], bool]:
-    """The sheets in the order of their tabs, and whether dates count from 1904."""
+    """Return the sheets in the order of their tabs, and whether dates count from 1904."""
     main = package.main_part("xl/workbook.xml")
     root = package.tree(main, tags=_WORKBOOK_TAGS)
     parts: list[SheetPart] = []
@@ -75,7 +75,7 @@ def sheet_parts(package: Package) -> tuple[list[SheetPart], bool]:
 
 
 def needs_care(package: Package, part: str) -> bool:
-    """Whether a sheet holds errors or formulas without a stored value."""
+    """Return whether a sheet holds errors or formulas without a stored value."""
     data = package.archive.read(part)
     return _ERROR in data or (_FORMULA in data and _has_formula_alone(data))
 
@@ -88,7 +88,7 @@ def _has_formula_alone(data: bytes) -> bool:
 
 
 def _is_empty_text(data: bytes, found: re.Match[bytes]) -> bool:
-    """Whether the value that was stored for a formula is a text of no characters."""
+    """Return whether the value that was stored for a formula is a text of no characters."""
     if found[0] != _EMPTY_VALUE:
         return False
     cell = data.rfind(_CELL, max(0, found.start() - _LONGEST_FORMULA), found.start())
@@ -123,7 +123,7 @@ class Workbook:
 
 
 def workbook_styles(package: Package) -> NumberStyles:
-    """The number formats of a workbook, without its cells and strings."""
+    """Return the number formats of a workbook, without its cells and strings."""
     styles = package.related_parts(package.main_part("xl/workbook.xml"), "styles")
     root = package.tree(styles[0], tags=_STYLE_TAGS) if styles else None
     return number_styles(root, is_1904=sheet_parts(package)[1])

@@ -46,13 +46,13 @@ PREFIXES: Final = {uri: prefix for prefix, uris in NAMESPACES.items() for uri in
 
 @cache
 def keys(name: str) -> AttributeKeys:
-    """Every spelling of `w:val` that expat may report: as it stands, and with either namespace before it."""
+    """Return every spelling of `w:val` that expat may report: as it stands, and with either namespace before it."""
     prefix, _, local = name.partition(":")
     return (name, *(f"{uri} {local}" for uri in NAMESPACES[prefix]))
 
 
 def value(attributes: Attributes, names: AttributeKeys) -> str:
-    """An attribute in whichever namespace the file uses; empty when it is not there."""
+    """Return an attribute in whichever namespace the file uses; empty when it is not there."""
     for name in names:
         if name in attributes:
             return attributes[name]

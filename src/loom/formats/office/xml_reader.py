@@ -225,7 +225,8 @@ def _without_attributes(call: OnEnd) -> OnStart:
 
 
 def _by_reported_name(calls: Mapping[str, _Call], plain_prefix: str | None) -> Mapping[str, _Call]:
-    """The calls by the names that expat will report: resolved, as they are, or without the prefix that is left out."""
+    """Return the calls by the names that expat will report: resolved, as they are, or without the prefix that is left
+    out."""
     if plain_prefix is None:
         return {spelling: call for name, call in calls.items() for spelling in keys(name)}
     if not plain_prefix:
@@ -251,7 +252,7 @@ class XmlNode:
         return next((child for child in self.children if child.tag == tag), None)
 
     def get(self, name: str) -> str:
-        """An attribute: `w:val`, or a bare name for one without a namespace."""
+        """Return an attribute: `w:val`, or a bare name for one without a namespace."""
         return value(self.attributes, keys(name)) if ":" in name else self.attributes.get(name, "")
 
     def child_value(self, tag: str, name: str) -> str:
@@ -273,7 +274,7 @@ def read_tree(
     trim: Trim | None = None,
     name: str,
 ) -> XmlNode:
-    """A part as a tree of `tags`; elements that are not named are passed through, `words` keep their text."""
+    """Return a part as a tree of `tags`; elements that are not named are passed through, `words` keep their text."""
     root = XmlNode("", {})
     path = [root]
     left = MAX_NODES

@@ -47,7 +47,7 @@ _NOT_IN_ORDER: Final = "elements close in another order than they were opened"
 
 
 def scan_prefix(data: bytes) -> str | None:
-    """None for a part that only the parser can read, or else what `plain_prefix` says."""
+    """Return None for a part that only the parser can read, or else what `plain_prefix` says."""
     end = data.find(b">") + 1
     if b"<?xml" in data[:_MOST_WHITE]:
         end = data.find(b">", end) + 1
@@ -79,7 +79,7 @@ def _read_beginning(beginning: bytes) -> tuple[bytes, str | None] | None:
 
 
 def plain_prefix(data: bytes) -> str | None:
-    """How to read names without resolving namespaces; None when they must be resolved.
+    """Return how to read names without resolving namespaces; None when they must be resolved.
 
     The answer is the prefix that elements without one stand for (empty when for none that we know). Names can be taken
     as they are when every known namespace has its usual prefix throughout, and no such prefix means anything else.
@@ -137,7 +137,7 @@ class Scan:
         self._is_skipping = False
 
     def is_plain(self, data: bytes) -> bool:
-        """Whether elements that hold words hold nothing else; a part where they do not is left to the parser."""
+        """Return whether elements that hold words hold nothing else; a part where they do not is left to the parser."""
         return self._mixed is None or self._mixed.search(data) is None
 
     def skip(self, then: OnEnd | None) -> None:
@@ -243,14 +243,15 @@ def _stops(followed: frozenset[str], others: frozenset[str], telling: frozenset[
 
 @cache
 def _mixed(words: frozenset[str]) -> re.Pattern[bytes] | None:
-    """An element that holds words and then another element, which begins before its own end."""
+    """Return an element that holds words and then another element, which begins before its own end."""
     if not words:
         return None
     return re.compile(rf"<{_any_of(sorted(words))}(?=[\s/>])[^<>]*+(?<!/)>[^<]*+<(?!/)".encode())
 
 
 def _any_of(words: list[str]) -> str:
-    """A pattern for sorted words that decides letter by letter, so that a hundred of them cost no more than a few."""
+    """Return a pattern for sorted words that decides letter by letter, so that a hundred of them cost no more than a
+    few."""
     if not any(words):
         return ""
     branches = [

@@ -21,7 +21,7 @@ PDF_WORKER: Final = WorkerKind("loom.formats.pdf.job", size=2)
 
 
 def inspect_pdf(data: bytes, name: str, limits: IntakeLimits) -> Inspection:
-    """Whether it is a PDF that can be read, and what it holds.
+    """Return whether it is a PDF that can be read, and what it holds.
 
     Text and pictures are looked for on the first twenty pages (`pages_examined`), so that a thousand pages cost no
     more than those; reading later pages (`Text`) says which of them have no text layer.
@@ -48,7 +48,8 @@ def inspect_pdf(data: bytes, name: str, limits: IntakeLimits) -> Inspection:
 def render_pdf(
     data: bytes, media: Media, recipe: Page | Slice | Text | Thumb | EmbeddedImage, limits: IntakeLimits
 ) -> Rendered:
-    """Derived bytes of a PDF. `media.digest` names `data`, which the worker keeps while it is being asked about."""
+    """Return derived bytes of a PDF. `media.digest` names `data`, which the worker keeps while it is
+    being asked about."""
     result, blob = _call(recipe, data, media.digest, media.name, limits)
     return msgspec.structs.replace(msgspec.msgpack.decode(result, type=Rendered), data=blob)
 
@@ -72,7 +73,7 @@ def _notices(facts: PdfFacts) -> tuple[str, ...]:
         noun = "page" if len(facts.broken_pages) == 1 else "pages"
         notices.append(f"The PDF is damaged: {noun} {listed} of {facts.pages} cannot be read.")
     if facts.pictures_left_out:
-        notices.append(f"{facts.pictures_left_out} more pictures are not listed.")
+        notices.append(f"{facts.pictures_left_out} more images are not listed.")
     if facts.attached_files:
         notices.append(_attachment_notice(facts))
     return tuple(notices)

@@ -67,13 +67,13 @@ def _is_gray(image: Any) -> bool:
 
 
 def _is_flat(image: Any) -> bool:
-    """Whether a few levels make up most of it, as on paper with text and lines; photographs and scans spread."""
+    """Return whether a few levels make up most of it, as on paper with text and lines; photographs and scans spread."""
     levels = sorted(image.convert("L").histogram(), reverse=True)
     return sum(levels[:_FLAT_LEVELS]) >= _FLAT_SHARE * image.width * image.height
 
 
 def _encodings(image: Any, formats: tuple[str, ...], *, flat: bool) -> Iterator[tuple[bytes, str]]:
-    """What to try, best first; the later ones are smaller."""
+    """Yield what to try, best first; the later ones are smaller."""
     lossy = next((wanted for wanted in ("image/jpeg", "image/webp") if wanted in formats), "")
     if "image/png" in formats and (flat or not lossy):
         indexed = _to_palette(image)

@@ -27,12 +27,12 @@ def library() -> Any:
 
 @cache
 def raw_functions() -> Any:
-    """The functions of pdfium itself."""
+    """Return the functions of pdfium itself."""
     return importlib.import_module("pypdfium2.raw")
 
 
 def pages(document: Any, first: int, last: int) -> Iterator[tuple[int, Any]]:
-    """Each page with its number, open while it is looked at; None in place of a page that cannot be loaded."""
+    """Yield each page with its number, open while it is looked at; None in place of a page that cannot be loaded."""
     for number in range(first, last + 1):
         try:
             page = document[number - 1]
@@ -46,7 +46,7 @@ def pages(document: Any, first: int, last: int) -> Iterator[tuple[int, Any]]:
 
 
 def drawn_text(page: Any) -> str:
-    """The words of a page, in the order in which they were drawn; empty when it has no text layer."""
+    """Return the words of a page, in the order in which they were drawn; empty when it has no text layer."""
     text_page = raw_functions().FPDFText_LoadPage(page)
     if not text_page:
         return ""
@@ -73,7 +73,8 @@ def _reverse_arabic(text_page: Any, text: str) -> str:
 
 
 def _from_the_left(text_page: Any, units: str) -> Iterator[tuple[int, int]]:
-    """Where phrases begin and end of which each letter is right of the one before. Words with marks are left alone."""
+    """Yield where phrases begin and end of which each letter is right of the one before. Words with marks are left
+    alone."""
     first, end, rises = 0, 0, False
     before: _Word | None = None
     for found in _ARABIC_WORD.finditer(units):
@@ -102,7 +103,8 @@ class _Word(NamedTuple):
 
 
 def _locate_word(text_page: Any, found: re.Match[str]) -> _Word | None:
-    """None where a letter is left of the one before, stands on its head or side, or is not the one that is meant."""
+    """Return None where a letter is left of the one before, stands on its head or side, or is not the one that is
+    meant."""
     pdfium, x, y = raw_functions(), ctypes.c_double(), ctypes.c_double()
     start = pdfium.FPDFText_GetCharIndexFromTextIndex(text_page, found.start())
     matrix = pdfium.FS_MATRIX()
@@ -151,7 +153,7 @@ def attached_names(document: Any, most: int) -> Iterator[str]:
 
 
 def _read_text(function: Any, *arguments: Any) -> str:
-    """What a function of pdfium writes into a buffer whose size it is asked for first."""
+    """Return what a function of pdfium writes into a buffer whose size it is asked for first."""
     size_bytes = function(*arguments, None, 0)
     buffer = (ctypes.c_ushort * (size_bytes // 2 + 1))()
     function(*arguments, buffer, size_bytes)
@@ -159,7 +161,7 @@ def _read_text(function: Any, *arguments: Any) -> str:
 
 
 def _utf16(buffer: Any, units: int) -> str:
-    """The text in front of the closing zero."""
+    """Return the text in front of the closing zero."""
     return bytes(memoryview(buffer).cast("B")[: 2 * max(0, units - 1)]).decode("utf-16-le", "replace")
 
 

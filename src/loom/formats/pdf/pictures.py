@@ -28,7 +28,7 @@ class PdfImage(NamedTuple):
 
 
 def list_pictures(page: Any, page_number: int, seen: set[bytes]) -> Iterator[PdfImage]:
-    """The pictures of a page that are not in `seen` yet; a logo on every page is one picture."""
+    """Yield the pictures of a page that are not in `seen` yet; a logo on every page is one picture."""
     for image in islice(_images(page), _MAX_ON_A_PAGE):
         try:
             width, height = image.get_px_size()
@@ -46,12 +46,12 @@ def list_pictures(page: Any, page_number: int, seen: set[bytes]) -> Iterator[Pdf
 
 
 def has_pictures(page: Any) -> bool:
-    """Whether anything on the page was not drawn with lines, areas and letters."""
+    """Return whether anything on the page was not drawn with lines, areas and letters."""
     return next(_images(page), None) is not None
 
 
 def shows_colour(page: Any, tolerance: int) -> bool:
-    """Whether letters or areas among the first things on the page are filled with a colour. No says nothing."""
+    """Return whether letters or areas among the first things on the page are filled with a colour. No says nothing."""
     pdfium = raw_functions()
     filled = (pdfium.FPDF_PAGEOBJ_TEXT, pdfium.FPDF_PAGEOBJ_PATH)
     red, green, blue, alpha = (ctypes.c_uint() for _ in range(4))
@@ -66,7 +66,7 @@ def shows_colour(page: Any, tolerance: int) -> bool:
 
 
 def _drawn_objects(page: Any) -> Iterator[Any]:
-    """What the page draws, also inside its forms, in the order of drawing."""
+    """Yield what the page draws, also inside its forms, in the order of drawing."""
     pdfium = raw_functions()
     return _objects(page, pdfium.FPDFPage_CountObjects, pdfium.FPDFPage_GetObject, _MAX_DEPTH)
 
@@ -95,8 +95,8 @@ def take_picture(numbered_pages: Iterator[tuple[int, Any]], number: int, max_pix
         for facts, image in list_pictures(page, page_number, seen):
             if facts.number == number:
                 return _take(image, facts, max_pixels)
-    has = "1 picture" if len(seen) == 1 else f"{len(seen)} pictures"
-    raise Unsupported(f"holds {has}, so there is no picture {number}")
+    has = "1 image" if len(seen) == 1 else f"{len(seen)} images"
+    raise Unsupported(f"holds {has}, so there is no image {number}")
 
 
 def _take(image: Any, facts: EmbeddedPicture, max_pixels: int) -> Rendered:
@@ -106,18 +106,19 @@ def _take(image: Any, facts: EmbeddedPicture, max_pixels: int) -> Rendered:
         if stored.startswith(b"\xff\xd8\xff"):
             return Rendered(data=stored, media_type="image/jpeg", width=width, height=height)
     if width * height > max_pixels:
-        raise TooLarge(f"holds a picture of {width}×{height} pixels, more than {max_pixels / 1e6:.0f} million")
+        raise TooLarge(f"holds an image of {width}×{height} pixels, more than {max_pixels / 1e6:.0f} million")
     try:
         drawn = image.get_bitmap(render=_is_masked(image, max_pixels)).to_pil()
     except library().PdfiumError:
-        raise Unreadable(f"holds a picture on page {facts.page} that cannot be read") from None
+        raise Unreadable(f"holds an image on page {facts.page} that cannot be read") from None
     out = io.BytesIO()
     drawn.save(out, format="PNG", compress_level=3)
     return Rendered(data=out.getvalue(), media_type="image/png", width=drawn.width, height=drawn.height)
 
 
 def _is_masked(image: Any, max_pixels: int) -> bool:
-    """Whether its transparency must be drawn into it, and can be: pdfium draws it at the scale of its longer side."""
+    """Return whether its transparency must be drawn into it, and can be: pdfium draws it at the scale of its longer
+    side."""
     if not raw_functions().FPDFPageObj_HasTransparency(image):
         return False
     left, bottom, right, top = image.get_bounds()

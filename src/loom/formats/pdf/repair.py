@@ -16,7 +16,7 @@ _SHARE: Final = 1 / 3
 
 
 def repair_pdf(data: bytes, *, name: str = "", limits: IntakeLimits = IntakeLimits()) -> bytes | None:
-    """What could be saved, written anew; None where nothing could."""
+    """Return what could be saved, written anew; None where nothing could."""
     try:
         _, rebuilt = current_pool().call(
             REPAIR_WORKER,

@@ -113,7 +113,8 @@ def _append_end(data: bytes) -> PdfReader:
 
 
 def _dictionaries(reader: PdfReader) -> list[DictionaryObject]:
-    """All that can be read, in the order of the file: that is the order of the pages, as their numbers are not."""
+    """Return all that can be read, in the order of the file: that is the order of the pages, as their
+    numbers are not."""
     places = {(number, gen): (at, 0) for gen, table in reader.xref.items() for number, at in table.items()}
     for number, (container, index) in reader.xref_objStm.items():
         places[number, 0] = (places.get((container, 0), (0, 0))[0], index)

@@ -365,7 +365,7 @@ _LEADING: Final = re.compile(rb"\s*")
 
 
 def _by_mark(data: bytes) -> str | None:
-    """What a text says of itself in its first characters."""
+    """Return what a text says of itself in its first characters."""
     leading = _LEADING.match(data, 0, _HEAD_BYTES)
     at = leading.end() if leading else 0
     first = data[at : at + 1]

@@ -33,7 +33,7 @@ def boxes(data: bytes, start: int, end: int) -> Iterator[tuple[bytes, int, int]]
 
 
 def find_box(data: bytes, start: int, end: int, kind: bytes) -> tuple[int, int] | None:
-    """Where the body of the first box of this kind lies."""
+    """Return where the body of the first box of this kind lies."""
     for found, body, stop in boxes(data, start, end):
         if found == kind:
             return body, stop
@@ -41,7 +41,7 @@ def find_box(data: bytes, start: int, end: int, kind: bytes) -> tuple[int, int] 
 
 
 def find_path(data: bytes, *path: bytes) -> tuple[int, int] | None:
-    """Where the body of a nested box lies: `find_path(data, b"moov", b"mvhd")`."""
+    """Return where the body of a nested box lies: `find_path(data, b"moov", b"mvhd")`."""
     place: tuple[int, int] | None = (0, len(data))
     for kind in path:
         if place is None:

@@ -70,6 +70,10 @@ def zip_type(data: bytes, name: str) -> str:
         return packed_again
     if b"AndroidManifest.xml" in directory:
         return "application/vnd.android.package-archive"
+    if b"Index/Document.iwa" in directory or (b"Index.zip" in directory and b"preview" in directory):
+        return "application/vnd.apple.iwork"
+    if b"QuickLook/Thumbnail.jpg" in directory and (b"index.xml" in directory or b"index.apxl" in directory):
+        return "application/vnd.apple.iwork"  # of before 2013
     if b"META-INF/MANIFEST.MF" in directory:
         return "application/java-archive"
     return "application/zip"
@@ -218,7 +222,7 @@ def iso_media_type(data: bytes) -> str:
 
 
 def _handlers(data: bytes) -> set[bytes]:
-    """The kinds of track in a movie: b"vide", b"soun", …"""
+    """Return the kinds of track in a movie: b"vide", b"soun", …"""
     movie = find_path(data, b"moov")
     if movie is None:
         return set()

@@ -35,19 +35,19 @@ KINDS: Final[dict[str, FileKind]] = {
     "image/x-icon": FileKind("image", "ICO", "ico cur"),
     "image/heic": FileKind("image", "HEIC", "heic heics heif heifs hif"),
     "image/avif": FileKind("image", "AVIF", "avif avifs"),
-    "image/vnd.adobe.photoshop": FileKind("image", "a Photoshop picture", "psd psb"),
-    "image/jp2": FileKind("image", "a JPEG 2000 picture", "jp2 j2k jpx jpf"),
-    "image/x-tga": FileKind("image", "a Targa picture", "tga icb vda vst"),
-    "image/jxl": FileKind("unsupported", "a JPEG XL picture", "jxl"),
-    "image/x-canon-cr2": FileKind("unsupported", "a Canon raw picture", "cr2"),
-    "image/x-canon-cr3": FileKind("unsupported", "a Canon raw picture", "cr3"),
+    "image/vnd.adobe.photoshop": FileKind("image", "a Photoshop image", "psd psb"),
+    "image/jp2": FileKind("image", "a JPEG 2000 image", "jp2 j2k jpx jpf"),
+    "image/x-tga": FileKind("image", "a Targa image", "tga icb vda vst"),
+    "image/jxl": FileKind("image", "JPEG XL", "jxl"),
+    "image/x-canon-cr2": FileKind("unsupported", "a Canon raw image", "cr2"),
+    "image/x-canon-cr3": FileKind("unsupported", "a Canon raw image", "cr3"),
     "image/vnd.djvu": FileKind("unsupported", "a DjVu document", "djvu djv"),
-    "image/x-xcf": FileKind("unsupported", "a GIMP picture", "xcf"),
-    "image/qoi": FileKind("unsupported", "a QOI picture", "qoi"),
-    "image/x-exr": FileKind("unsupported", "an OpenEXR picture", "exr"),
-    "image/x-portable-anymap": FileKind("image", "a Netpbm picture", "pbm pgm ppm pnm"),
-    "image/emf": FileKind("unsupported", "a Windows metafile picture", "emf"),
-    "image/wmf": FileKind("unsupported", "a Windows metafile picture", "wmf"),
+    "image/x-xcf": FileKind("unsupported", "a GIMP image", "xcf"),
+    "image/qoi": FileKind("unsupported", "a QOI image", "qoi"),
+    "image/x-exr": FileKind("unsupported", "an OpenEXR image", "exr"),
+    "image/x-portable-anymap": FileKind("image", "a Netpbm image", "pbm pgm ppm pnm"),
+    "image/emf": FileKind("unsupported", "a Windows metafile image", "emf"),
+    "image/wmf": FileKind("unsupported", "a Windows metafile image", "wmf"),
     "image/x-icns": FileKind("unsupported", "an Apple icon", "icns"),
     # documents
     "application/pdf": FileKind("pdf", "PDF", "pdf"),
@@ -72,6 +72,7 @@ KINDS: Final[dict[str, FileKind]] = {
     _MS + "excel": FileKind("office", "an Excel 97 workbook", "xls xlt"),
     _MS + "outlook": FileKind("office", "an Outlook message", "msg"),
     _MS + "visio.drawing": FileKind("office", "a Visio drawing", "vsdx vsdm vstx"),
+    "application/vnd.apple.iwork": FileKind("office", "an iWork document", "pages numbers key"),
     "application/vnd.visio": FileKind("unsupported", "a Visio drawing of before 2013", "vsd"),
     "application/x-ipynb+json": FileKind("office", "a notebook", "ipynb"),
     "application/x-ole-storage": FileKind("unsupported", "an OLE container"),
@@ -89,16 +90,16 @@ KINDS: Final[dict[str, FileKind]] = {
     "audio/midi": FileKind("unsupported", "MIDI", "mid midi"),
     "audio/basic": FileKind("unsupported", "Sun audio", "au snd"),
     # moving pictures
-    "video/mp4": FileKind("unsupported", "an MP4 video", "mp4 m4v"),
-    "video/quicktime": FileKind("unsupported", "a QuickTime video", "mov qt"),
-    "video/3gpp": FileKind("unsupported", "a 3GPP video", "3gp 3g2"),
-    "video/webm": FileKind("unsupported", "a WebM video", "webm"),
-    "video/matroska": FileKind("unsupported", "a Matroska video", "mkv mka"),
-    "video/x-msvideo": FileKind("unsupported", "an AVI video", "avi"),
-    "video/ogg": FileKind("unsupported", "an Ogg video", "ogv"),
-    "video/x-flv": FileKind("unsupported", "a Flash video", "flv"),
-    "video/mpeg": FileKind("unsupported", "an MPEG video", "mpg mpeg vob"),
-    "video/x-ms-asf": FileKind("unsupported", "a Windows Media file", "wmv wma asf"),
+    "video/mp4": FileKind("video", "an MP4 video", "mp4 m4v"),
+    "video/quicktime": FileKind("video", "a QuickTime video", "mov qt"),
+    "video/3gpp": FileKind("video", "a 3GPP video", "3gp 3g2"),
+    "video/webm": FileKind("video", "a WebM video", "webm"),
+    "video/matroska": FileKind("video", "a Matroska video", "mkv mka"),
+    "video/x-msvideo": FileKind("video", "an AVI video", "avi"),
+    "video/ogg": FileKind("video", "an Ogg video", "ogv"),
+    "video/x-flv": FileKind("video", "a Flash video", "flv"),
+    "video/mpeg": FileKind("video", "an MPEG video", "mpg mpeg vob"),
+    "video/x-ms-asf": FileKind("video", "a Windows Media file", "wmv wma asf"),
     # archives
     "application/zip": FileKind("office", "a ZIP archive", "zip"),
     "application/java-archive": FileKind("office", "a Java archive", "jar war ear"),
@@ -177,13 +178,13 @@ def category_of(media_type: str) -> Category:
 
 
 def label_of(media_type: str) -> str:
-    """The word for people: `PNG`, `a ZIP archive`."""
+    """Return the word for people: `PNG`, `a ZIP archive`."""
     kind = kind_of(media_type)
     return media_type if kind is None else kind.label
 
 
 def kind_of(media_type: str) -> FileKind | None:
-    """What is known of a media type, by Loom itself or by an installed format."""
+    """Return what is known of a media type, by Loom itself or by an installed format."""
     found = KINDS.get(media_type)
     if found is not None and found.category != "unsupported":
         return found
@@ -193,6 +194,6 @@ def kind_of(media_type: str) -> FileKind | None:
 
 
 def type_of_name(name: str) -> str | None:
-    """The media type that a file name claims, if its extension is one that we know."""
+    """Return the media type that a file name claims, if its extension is one that we know."""
     _, dot, extension = name.rpartition(".")
     return _BY_EXTENSION.get(extension.lower()) if dot else None

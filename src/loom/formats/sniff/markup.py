@@ -47,7 +47,7 @@ def _spaces(data: bytes, at: int) -> int:
 
 
 def _prolog(data: bytes) -> tuple[int, bytes]:
-    """Where the first element begins, and the name in the document type declaration (lower case)."""
+    """Return where the first element begins, and the name in the document type declaration (lower case)."""
     doctype = b""
     at = _spaces(data, 0)
     while at < _REACH_BYTES:

@@ -1,55 +1,33 @@
-"""Video: facts and single frames, by ffprobe and ffmpeg within bounds of time, memory and what they can read.
+"""Video: facts, scenes, single frames and the sound, by ffprobe and ffmpeg in a worker process.
 
-The programs read one file in a folder of their own, with no protocol but plain files, and never a network.
+`VideoFormat` is what the rest of Loom uses. The programs read one file without a name, with no protocol but plain
+files, within the worker's limits of time and memory.
 """
 
 from __future__ import annotations
 
 import shutil
-import tempfile
-from itertools import pairwise
-from pathlib import Path
 from typing import Final
 
 import msgspec
 
-from loom.content.media import size_label
-from loom.errors import ExtraMissing, TooLarge, Unreadable
-from loom.formats.facts import IntakeLimits
-from loom.formats.worker.program import run_program
+from loom.content.media import Media, digest_of
+from loom.content.moments import choose_times, time_label
+from loom.content.recipes import Fit, Frame, Ocr, Recipe, Rendered, Scenes, SoundTrack, Text, Thumb
+from loom.errors import ExtraMissing, MediaError, TooLarge, Unreadable
+from loom.formats.builtin import BuiltinFormat, cannot, read_words
+from loom.formats.facts import Inspection, IntakeLimits
+from loom.formats.sniff.kinds import label_of
+from loom.formats.video.messages import FindScenes, ProbeVideo, TakeFrame, TakeSound, VideoFacts, VideoJob
+from loom.formats.worker import WorkerKind, current_pool
 
 INSTALL_HINT: Final = "Install it: apt install ffmpeg"
-MAX_VIDEO_BYTES: Final = 500_000_000
-MAX_FRAMES: Final = 100
-_MEMORY_SHARE: Final = 2
-_FILE_ONLY: Final = (
-    "-protocol_whitelist",
-    "file",
-    "-format_whitelist",
-    "mov,matroska,webm,avi,ogg,flv,mpeg,mpegts,asf",
-)
-"""Playlists and lists of files would make the program open other files or addresses."""
-_MOST_PROBED_BYTES: Final = 1_000_000
-_SCENE: Final = 0.3
-"""How much of a picture changes at a cut, by the measure of ffmpeg (0 to 1)."""
-
-
-class VideoFacts(msgspec.Struct, frozen=True, kw_only=True):
-    """Width and height as shown, so after a rotation. `sound_codec` is empty where there is no sound."""
-
-    duration_seconds: float
-    width: int
-    height: int
-    video_codec: str
-    sound_codec: str = ""
-    frames_per_second: float = 0.0
-
-
-class VideoFrame(msgspec.Struct, frozen=True):
-    """One frame as JPEG, and when it is shown."""
-
-    seconds: float
-    data: bytes
+VIDEO_WORKER: Final = WorkerKind("loom.formats.video.job", memory_share=2)
+_READ_FRAMES: Final = 12
+"""Of how many frames the words are read for a model that cannot see."""
+_READ_SIDE_PX: Final = 1600
+_THUMB_SHARE: Final = 0.1
+"""The frame that stands for a clip: its very first is often black."""
 
 
 def is_available() -> bool:
@@ -58,168 +36,137 @@ def is_available() -> bool:
 
 
 def inspect_video(data: bytes, name: str = "", limits: IntakeLimits = IntakeLimits()) -> VideoFacts:
-    """Raises `Unreadable`, `TooLarge`, or `ExtraMissing` without ffprobe."""
-    with tempfile.TemporaryDirectory(prefix="loom-video-") as folder:
-        return _probe(_written(data, Path(folder), name), name, limits)
-
-
-def take_frames(
-    data: bytes, name: str = "", limits: IntakeLimits = IntakeLimits(), *, count: int = 8, side_px: int = 768
-) -> tuple[VideoFacts, list[VideoFrame]]:
-    """Return the facts and up to `count` frames in the order of their times, each at most `side_px` long.
-
-    Raises what `inspect_video` raises.
-    """
-    with tempfile.TemporaryDirectory(prefix="loom-video-") as place:
-        folder = Path(place)
-        clip = _written(data, folder, name)
-        facts = _probe(clip, name, limits)
-        times = choose_times(facts.duration_seconds, _scene_times(clip, name, limits), min(count, MAX_FRAMES))
-        frames = [_frame(clip, at, side_px, name, limits) for at in times]
-        return facts, [frame for frame in frames if frame is not None]
-
-
-def choose_times(duration_seconds: float, scenes: list[float], count: int) -> list[float]:
-    """Return up to `count` times that show most of a clip.
-
-    Each scene, from one cut to the next, gives the frame in its middle, the longest scenes first; what is left of the
-    budget goes to the widest gaps between the chosen times.
-    """
-    if count < 1 or duration_seconds <= 0:
-        return [0.0] if count > 0 else []
-    cuts = [0.0, *sorted({cut for cut in scenes if 0 < cut < duration_seconds}), duration_seconds]
-    spans = sorted(pairwise(cuts), key=lambda span: span[0] - span[1])
-    times = sorted((start + end) / 2 for start, end in spans[:count])
-    while len(times) < count:
-        borders = [0.0, *times, duration_seconds]
-        gap, start = max((end - start, start) for start, end in pairwise(borders))
-        if gap < 0.5:
-            break
-        times = sorted([*times, start + gap / 2])
-    return [round(at, 3) for at in times]
-
-
-def _written(data: bytes, folder: Path, name: str) -> Path:
-    if len(data) > MAX_VIDEO_BYTES:
-        size, allowed = size_label(len(data)), size_label(MAX_VIDEO_BYTES)
-        raise TooLarge(f"{name or 'The video'} is {size}; videos up to {allowed} are taken.", name=name)
-    if not is_available():
-        raise ExtraMissing("Reading videos needs ffmpeg.", hint=INSTALL_HINT)
-    clip = folder / "clip"
-    clip.write_bytes(data)
-    return clip
-
-
-def _probe(clip: Path, name: str, limits: IntakeLimits) -> VideoFacts:
-    command = ["ffprobe", "-v", "error", *_FILE_ONLY, "-of", "json", "-show_format", "-show_streams"]
-    _run([*command, "-o", "facts.json", f"file:{clip}"], clip.parent, name, limits)
-    facts = _parsed(clip.parent / "facts.json")
+    """Return the facts. Raises `Unreadable` where nothing in it can be played, `TooLarge`, and `ExtraMissing` without
+    ffprobe."""
+    facts = None
+    if data:
+        facts = msgspec.msgpack.decode(_ask(ProbeVideo(), data, name, limits)[0], type=VideoFacts | None)
     if facts is None:
-        raise Unreadable(f"{name or 'The video'} cannot be played: no pictures were found in it.", name=name)
+        raise Unreadable(
+            f"{name or 'The video'} cannot be played: no images were found in it.",
+            name=name,
+            hint="Play it in another program; if that works, save it from there as MP4.",
+        )
     if facts.width * facts.height > limits.max_pixels:
         raise TooLarge(f"{name or 'The video'} has frames of {facts.width}×{facts.height} pixels.", name=name)
     return facts
 
 
-class _Stream(msgspec.Struct):
-    codec_type: str = ""
-    codec_name: str = ""
-    width: int = 0
-    height: int = 0
-    avg_frame_rate: str = "0/1"
-    duration: str = "0"
-    side_data_list: list[dict[str, object]] = []
-    disposition: dict[str, int] = {}
+def find_scenes(data: bytes, name: str = "", limits: IntakeLimits = IntakeLimits(), digest: str = "") -> list[float]:
+    """Return the seconds at which scenes begin; none where looking through the clip takes too long."""
+    answer, _ = _ask(FindScenes(), data, name, limits, digest, seconds=limits.conversion_seconds)
+    return msgspec.msgpack.decode(answer, type=list[float])
 
 
-class _Format(msgspec.Struct):
-    duration: str = "0"
+def take_frame(
+    data: bytes,
+    at_seconds: float,
+    name: str = "",
+    limits: IntakeLimits = IntakeLimits(),
+    *,
+    side_px: int = 1024,
+    digest: str = "",
+) -> bytes:
+    """Return the frame at this time as PNG. Raises `Unreadable` where there is none."""
+    _, picture = _ask(TakeFrame(at_seconds, side_px), data, name, limits, digest)
+    if not picture:
+        raise Unreadable(f"{name or 'The video'} shows nothing at {time_label(at_seconds)}.", name=name)
+    return picture
 
 
-class _Probed(msgspec.Struct):
-    streams: list[_Stream] = []
-    format: _Format = msgspec.field(default_factory=_Format)
+def take_sound(data: bytes, name: str = "", limits: IntakeLimits = IntakeLimits(), digest: str = "") -> bytes:
+    """Return the sound as MP3 in the quality of speech. Raises `Unreadable` where there is none."""
+    _, sound = _ask(TakeSound(), data, name, limits, digest, seconds=limits.conversion_seconds)
+    if not sound:
+        raise Unreadable(f"{name or 'The video'} has no sound.", name=name)
+    return sound
 
 
-def _parsed(report: Path) -> VideoFacts | None:
-    """None where the program found no pictures, or gave up."""
-    if not report.is_file() or not 0 < report.stat().st_size <= _MOST_PROBED_BYTES:
-        return None
+class VideoFormat(BuiltinFormat):
+    recipes: tuple[type[Recipe], ...] = (Scenes, Frame, SoundTrack, Text, Thumb)
+
+    def inspect(self, data: bytes, media_type: str, name: str, limits: IntakeLimits) -> Inspection:
+        facts = inspect_video(data, name, limits)
+        if not facts.width:
+            raise Unreadable(
+                f"{name or 'The file'} is {label_of(media_type)} with sound and no images.",
+                name=name,
+                hint="Save it as MP3 or M4A and attach that.",
+            )
+        media = Media(
+            digest=digest_of(data),
+            media_type=media_type,
+            size_bytes=len(data),
+            width=facts.width,
+            height=facts.height,
+            duration_seconds=round(facts.duration_seconds, 3),
+            codec=", ".join(codec for codec in (facts.video_codec, facts.sound_codec) if codec),
+            name=name,
+        )
+        return Inspection(media=media, category="video")
+
+    def render(self, data: bytes, media: Media, recipe: Recipe, limits: IntakeLimits) -> Rendered:
+        from loom.formats.image import render_image
+
+        name, digest = media.name, media.digest
+        match recipe:
+            case Scenes():
+                scenes = find_scenes(data, name, limits, digest)
+                return Rendered(data=msgspec.json.encode(scenes), media_type="application/json")
+            case Frame():
+                at, side = recipe.at_ms / 1000, recipe.max_side_px
+                picture = take_frame(data, at, name, limits, side_px=side, digest=digest)
+                return render_image(picture, "image/png", Fit(side, recipe.max_encoded_bytes, recipe.formats), limits)
+            case Thumb():
+                at = _THUMB_SHARE * inspect_video(data, name, limits).duration_seconds
+                return render_image(take_frame(data, at, name, limits, digest=digest), "image/png", recipe, limits)
+            case SoundTrack():
+                return Rendered(data=take_sound(data, name, limits, digest), media_type="audio/mpeg")
+            case Text():
+                return Rendered(data=_words_on_screen(data, media, limits).encode(), media_type="text/plain")
+            case Ocr():
+                raise cannot(media, "read as an image")
+            case _:
+                raise cannot(media, "read as a document")
+
+
+def _words_on_screen(data: bytes, media: Media, limits: IntakeLimits) -> str:
+    """Each line under the time at which it is first seen."""
+    duration = media.duration_seconds or inspect_video(data, media.name, limits).duration_seconds
+    times = choose_times(duration, find_scenes(data, media.name, limits, media.digest), _READ_FRAMES)
+    seen: set[str] = set()
+    parts: list[str] = []
+    for at in times:
+        try:
+            picture = take_frame(data, at, media.name, limits, side_px=_READ_SIDE_PX, digest=media.digest)
+        except Unreadable:
+            continue
+        words = read_words(Rendered(data=picture, media_type="image/png"), limits).data.decode()
+        new = [line for line in words.splitlines() if line.strip() and line not in seen]
+        seen.update(new)
+        if new:
+            parts.append(f"[on screen at {time_label(at)}]\n" + "\n".join(new))
+    return "\n\n".join(parts)
+
+
+def _ask(
+    job: VideoJob, data: bytes, name: str, limits: IntakeLimits, digest: str = "", *, seconds: float = 0.0
+) -> tuple[msgspec.Raw, bytes]:
+    if not is_available():
+        raise ExtraMissing("Reading videos needs ffmpeg.", hint=INSTALL_HINT)
     try:
-        found = msgspec.json.decode(report.read_bytes(), type=_Probed)
-    except msgspec.DecodeError:
-        return None
-    pictures = [
-        stream
-        for stream in found.streams
-        if stream.codec_type == "video" and stream.width and not stream.disposition.get("attached_pic")
-    ]
-    if not pictures:
-        return None
-    shown = pictures[0]
-    width, height = shown.width, shown.height
-    turned = next((data["rotation"] for data in shown.side_data_list if "rotation" in data), 0)
-    if isinstance(turned, int | float) and round(turned) % 180 == 90:
-        width, height = height, width
-    sound = next((stream.codec_name for stream in found.streams if stream.codec_type == "audio"), "")
-    return VideoFacts(
-        duration_seconds=_number(found.format.duration) or _number(shown.duration),
-        width=width,
-        height=height,
-        video_codec=shown.codec_name,
-        sound_codec=sound,
-        frames_per_second=_ratio(shown.avg_frame_rate),
-    )
+        return current_pool().call(
+            VIDEO_WORKER,
+            msgspec.msgpack.encode(job),
+            data,
+            digest=digest or digest_of(data),
+            name=name or "The video",
+            limits=limits,
+            seconds=seconds or limits.deadline_seconds,
+        )
+    except MediaError as error:
+        error.name = name
+        raise
 
 
-def _number(text: str) -> float:
-    try:
-        value = float(text)
-    except ValueError:
-        return 0.0
-    return value if 0 <= value < 1e7 else 0.0
-
-
-def _ratio(text: str) -> float:
-    above, _, below = text.partition("/")
-    return round(_number(above) / (_number(below) or 1.0), 3)
-
-
-def _scene_times(clip: Path, name: str, limits: IntakeLimits) -> list[float]:
-    """The times of cuts. A clip that takes too long to look through has none: its frames are taken at even times."""
-    where = clip.parent / "scenes.txt"
-    looked_at = f"scale=160:-2,select='gt(scene,{_SCENE})',metadata=print:file={where.name}"
-    command = ["ffmpeg", "-v", "error", "-nostdin", "-threads", "1", *_FILE_ONLY, "-skip_frame", "noref"]
-    command += ["-i", f"file:{clip}", "-an", "-sn", "-dn", "-vf", looked_at, "-f", "null", "-"]
-    try:
-        _run(command, clip.parent, name, limits)
-    except TooLarge:
-        return []
-    if not where.is_file():
-        return []
-    marks = (line.partition("pts_time:")[2] for line in where.read_text(errors="replace").splitlines())
-    return [_number(mark) for mark in marks if mark][:10_000]
-
-
-def _frame(clip: Path, at: float, side_px: int, name: str, limits: IntakeLimits) -> VideoFrame | None:
-    """None where there is no frame at that time, as at the end of a clip that is cut off."""
-    out = clip.parent / "frame.jpg"
-    out.unlink(missing_ok=True)
-    fitted = f"scale='min({side_px},iw)':'min({side_px},ih)':force_original_aspect_ratio=decrease"
-    command = ["ffmpeg", "-v", "error", "-nostdin", "-threads", "1", *_FILE_ONLY, "-ss", f"{at:.3f}"]
-    command += ["-i", f"file:{clip}", "-an", "-sn", "-dn", "-frames:v", "1", "-vf", fitted, "-q:v", "3", "-y", out.name]
-    _run(command, clip.parent, name, limits)
-    if not out.is_file() or out.stat().st_size > limits.max_image_bytes:
-        return None
-    data = out.read_bytes()
-    return VideoFrame(at, data) if data else None
-
-
-def _run(command: list[str], folder: Path, name: str, limits: IntakeLimits) -> None:
-    memory_bytes = limits.worker_memory_bytes * _MEMORY_SHARE
-    try:
-        run_program(command, folder=folder, memory_bytes=memory_bytes, seconds=limits.deadline_seconds)
-    except TimeoutError:
-        raise TooLarge(
-            f"{name or 'The video'} takes longer than {limits.deadline_seconds:g} s to read.", name=name
-        ) from None
+VIDEO: Final = VideoFormat("video")

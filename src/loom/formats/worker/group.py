@@ -20,6 +20,7 @@ import subprocess
 import sys
 import threading
 import time
+from collections import OrderedDict
 from pathlib import Path
 from typing import Final
 
@@ -33,6 +34,7 @@ from loom.formats.worker.loop import DocumentMissing, JobDone, JobFailed, Task, 
 
 START_SECONDS: Final = 60.0
 MAX_ANSWER_BYTES: Final = 64_000_000
+_HELD_DOCUMENTS: Final = 4
 _KEPT_VARIABLES: Final = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "LD_LIBRARY_PATH", "TESSDATA_PREFIX")
 _ALLOCATOR: Final = {
     "MALLOC_ARENA_MAX": "2",
@@ -212,7 +214,8 @@ class _Child:
     """One process and the socket to it."""
 
     def __init__(self, module: str) -> None:
-        self.held: set[str] = set()
+        self.held: OrderedDict[str, None] = OrderedDict()
+        """The digests of the documents that it was sent last; it may have dropped some of them."""
         self._decode = msgspec.msgpack.Decoder(WorkerAnswer).decode
         self._link, theirs = socket.socketpair()
         path = os.pathsep.join(str(Path(entry).absolute()) for entry in sys.path if entry)
@@ -255,7 +258,10 @@ class _Child:
             self.end()
             raise _crash_error(self._process.returncode, task) from None
         if task.digest:
-            self.held.add(task.digest)
+            self.held[task.digest] = None
+            self.held.move_to_end(task.digest)
+            if len(self.held) > _HELD_DOCUMENTS:
+                self.held.popitem(last=False)
         return answer, blob
 
     def end(self) -> None:

@@ -18,16 +18,20 @@ _GONE_SECONDS: Final = 2.0
 
 
 def run_program(
-    command: list[str], *, folder: Path, memory_bytes: int, seconds: float, extra: dict[str, str] | None = None
+    command: list[str], *, folder: Path, memory_bytes: int, seconds: float, output: Path | None = None
 ) -> int:
-    """Its exit code. TimeoutError when it takes too long; nothing that it started is left in either case."""
+    """Run a program and return its exit code; what it prints goes to `output`.
+
+    Raises TimeoutError when it takes too long; nothing that it started is left in either case.
+    """
     limits = [str(memory_bytes // 1024), str(int(seconds) + 5)]
+    printed = output.open("wb") if output is not None else subprocess.DEVNULL
     process = subprocess.Popen(
         ["/bin/sh", "-c", _LIMITED, "sh", *limits, *command],
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
+        stdout=printed,
         stderr=subprocess.DEVNULL,
-        env=environment() | {"HOME": str(folder), "TMPDIR": str(folder)} | (extra or {}),
+        env=environment() | {"HOME": str(folder), "TMPDIR": str(folder)},
         cwd=folder,
         start_new_session=True,
     )
@@ -37,6 +41,8 @@ def run_program(
         raise TimeoutError from None
     finally:
         _end_group(process)
+        if not isinstance(printed, int):
+            printed.close()
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:

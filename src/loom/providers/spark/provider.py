@@ -229,7 +229,7 @@ def _fine_tokens(piece: str, rule: TokenRule) -> float:
 
 
 def _group_words(text: str, least_chars: int) -> Iterator[str]:
-    """Whole words with the white space around them, joined until they are long enough; very long ones are cut."""
+    """Yield whole words with the white space around them, joined until they are long enough; very long ones are cut."""
     waiting = ""
     for match in _WORDS.finditer(text):
         word = match[0]

@@ -14,7 +14,7 @@ from loom.content.recipes import Slice
 from loom.prompt import Prompt, ShownBlock, ShownMedia, ShownMessage, ShownResult
 from loom.providers.spark.directives import Directive, read_directives
 
-_HOISTED: Final = re.compile(r"\[(?:the assistant's picture|from the result of [^\]\n]*)\]")
+_HOISTED: Final = re.compile(r"\[(?:the assistant's image|from the result of [^\]\n]*)\]")
 _DROPPED: Final = re.compile(r"\[\d+ earlier turns are not shown\]")
 _FILE: Final = re.compile(r"\[file: ([^\]\n]+)\]\n")
 _DOCUMENT: Final = re.compile(r"\[document: ([^\n]*)\]\n")
@@ -97,7 +97,7 @@ def read_turn(prompt: Prompt) -> SparkTurn:
 
 
 def _last_said(messages: Sequence[ShownMessage]) -> int:
-    """The position of the last message in which a user speaks, rather than one that only holds hoisted media."""
+    """Return the position of the last message in which a user speaks, rather than one that only holds hoisted media."""
     for at in range(len(messages) - 1, -1, -1):
         message = messages[at]
         if message.role != "user":
@@ -122,10 +122,10 @@ def _shown_in(message: ShownMessage) -> list[ShownThing]:
 
 
 def thing_in(block: ShownBlock) -> ShownThing | None:
-    """A picture, a document or a label; None for mere words."""
+    """Return a picture, a document or a label; None for mere words."""
     if isinstance(block, ShownMedia):
         if block.kind == "image":
-            return ShownImage(block.name or "the picture", block)
+            return ShownImage(block.name or "the image", block)
         sliced = block.ref.recipe
         return ShownDocument(
             block.name or "the document", block, pages=sliced.pages if isinstance(sliced, Slice) else ""
@@ -134,11 +134,11 @@ def thing_in(block: ShownBlock) -> ShownThing | None:
 
 
 def _media_from_text(text: str) -> ShownThing | None:
-    """What stands in for a medium in a text: a file's words, a document's words, or a label."""
+    """Return what stands in for a medium in a text: a file's words, a document's words, or a label."""
     if file := _FILE.match(text):
         return ShownDocument(file[1], text=text[file.end() :])
     document = _DOCUMENT.match(text)
-    if document and not document[1].endswith("follow as pictures"):
+    if document and not document[1].endswith("follow as images"):
         part = _PART.search(document[1])
         return ShownDocument(_name_in(document[1]), text=text[document.end() :], pages=part[1] if part else "")
     label = _LABEL.fullmatch(text)
@@ -154,12 +154,12 @@ def _name_in(label: str) -> str:
 
 
 def _is_note(text: str) -> bool:
-    """What the compiler of prompts says to keep a conversation whole."""
+    """Return what the compiler of prompts says to keep a conversation whole."""
     return text in (BEGINNING, CONTINUE) or bool(_DROPPED.fullmatch(text) or _HOISTED.fullmatch(text))
 
 
 def _question_in(text: str) -> str:
-    """The question above or below a pasted text."""
+    """Return the question above or below a pasted text."""
     paragraphs = [paragraph.strip() for paragraph in re.split(r"\n\s*\n", text) if paragraph.strip()]
     ends = [paragraphs[-1], paragraphs[0]] if len(paragraphs) > 1 else []
     return next((words for words in ends if len(words) < 300 and words.endswith("?")), "")

@@ -1,0 +1,152 @@
+"""A session of 10,000 turns with 2,000 images and 200 planted facts: flat cost, and nothing is out of reach.
+
+python -m benchmarks.endurance [TURNS [FOLDER]]
+
+The model is scripted: it forgets everything in its summaries and answers a question about a fact only with what the
+tool `recall` gives it. Everything else is real: the store on disk, intake, compilation, aging, automatic compaction.
+With FOLDER the session is kept there and continued where an earlier run stopped.
+
+Measured on two cores that other work shared, as far as 5,000 turns with 1,000 images: requests hold at most 669
+messages and 67 media from the first thousand turns to the last (a summary about every 330 turns), 63 MB of memory,
+38 MB on disk, 67 to 395 ms a turn with the load of the machine; 100 of the 100 facts planted by then were answered
+through `recall`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import resource
+import sys
+import tempfile
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from loom.agent.compact import INSTRUCTIONS
+from loom.config import load_config
+from loom.content.blocks import TextBlock, ToolCall
+from loom.content.inputs import Attachment
+from loom.events import DecoderEvent, UsageReported
+from loom.models import Usage
+from loom.prompt import Prompt, ShownResult
+from loom.runtime import Runtime
+from loom.runtime.session import LocalSession
+from loom.testing import events_of, sample_png
+
+TURNS, IMAGES, FACTS = 10_000, 2_000, 200
+MODEL = "anthropic/claude-sonnet-4-5"
+WORDS = ["alpha", "beta", "gamma", "delta", "table", "river", "garden", "letter", "number", "window", "paper", "signal"]
+ROWS = 20
+"""Lines of the report."""
+
+
+def fact_of(number: int) -> tuple[str, str]:
+    """Return the name and the value of a planted fact."""
+    chance = random.Random(number)
+    return f"beacon-{number:03}", f"{chance.randrange(10**9):09}"
+
+
+class Forgetful:
+    """A model that knows nothing but the request: it reports each one's size."""
+
+    def __init__(self) -> None:
+        self.requests = 0
+        self.messages = 0
+        self.media = 0
+
+    async def stream(self, prompt: Prompt) -> AsyncIterator[DecoderEvent]:
+        self.requests += 1
+        self.messages = max(self.messages, len(prompt.messages))
+        self.media = max(self.media, len(list(prompt.media())))
+        usage = Usage(input_tokens=_size(prompt), output_tokens=30)
+        for event in events_of(self._answer(prompt)):
+            yield UsageReported(usage=usage) if isinstance(event, UsageReported) else event
+
+    def _answer(self, prompt: Prompt) -> str | ToolCall:
+        last = prompt.messages[-1].blocks
+        texts = [block.text for block in last if isinstance(block, TextBlock)]
+        if any(INSTRUCTIONS in text for text in texts):
+            return "We spoke about many things."
+        for block in last:
+            if isinstance(block, ShownResult):
+                return "It says: " + " ".join(inner.text for inner in block.blocks if isinstance(inner, TextBlock))
+        for text in texts:
+            if text.startswith("What is the value of "):
+                name = text.removeprefix("What is the value of ").rstrip("?")
+                return ToolCall(f"r{self.requests}", "recall", {"query": f"{name} value"})
+        return "Noted. " + " ".join(WORDS)
+
+
+def _size(prompt: Prompt) -> int:
+    """Return about as many tokens as a provider would count."""
+    texts = [block.text for message in prompt.messages for block in message.blocks if isinstance(block, TextBlock)]
+    return sum(map(len, texts)) // 4 + 100 * len(list(prompt.media())) + 100
+
+
+def picture(number: int) -> bytes:
+    """A small image that is like no other."""
+    return sample_png(320, 200, (number % 256, number // 256, 160))
+
+
+async def speak(session: LocalSession, number: int) -> None:
+    chance = random.Random(number)
+    text = f"Turn {number}. " + " ".join(chance.choices(WORDS, k=200))
+    if number % (TURNS // FACTS) == 7:
+        text += " Remember: the value of {} is {}.".format(*fact_of(number // (TURNS // FACTS)))
+    images = [Attachment(source=picture(number // 5), name=f"image{number // 5}.png")] if number % 5 == 0 else []
+    await session.send(*images, text)
+
+
+async def count_found(session: LocalSession, turns: int) -> tuple[int, int]:
+    """Ask for every fact that was planted; return how many are answered, of how many."""
+    planted = [number for number in range(FACTS) if number * (TURNS // FACTS) + 7 < turns]
+    found = 0
+    for number in planted:
+        name, value = fact_of(number)
+        reply = await session.send(f"What is the value of {name}?")
+        found += value in reply.text
+    return found, len(planted)
+
+
+async def main() -> None:
+    turns = int(sys.argv[1]) if len(sys.argv) > 1 else TURNS
+    with tempfile.TemporaryDirectory() as place:
+        home = Path(sys.argv[2]) if len(sys.argv) > 2 else Path(place)
+        home.mkdir(parents=True, exist_ok=True)
+        config = load_config(cwd=home, environ={"LOOM_HOME": str(home)})
+        provider = Forgetful()
+        async with Runtime.open(
+            config, providers={"anthropic": provider}, tools=["recall", "look"], mcp=False, instructions=False
+        ) as runtime:
+            kept = (await runtime.library.sessions(limit=1)).sessions
+            session = await runtime.session(kept[0].id if kept else "", model="" if kept else MODEL)
+            done_file = home / "turns"
+            begin = int(done_file.read_text()) if done_file.exists() else 0
+            print(
+                f"{'turns':>8}{'ms a turn':>11}{'messages':>10}{'media':>7}{'MB memory':>11}{'MB store':>10}",
+                flush=True,
+            )
+            block = max(1, turns // ROWS)
+            began = time.perf_counter()
+            for number in range(begin, turns):
+                await speak(session, number)
+                if (number + 1) % block == 0:
+                    seconds, began = time.perf_counter() - began, time.perf_counter()
+                    done_file.write_text(str(number + 1))
+                    print(_row(number + 1, seconds / block, provider, home), flush=True)
+                    provider.messages = provider.media = 0
+            found, planted = await count_found(session, turns)
+            tree = await runtime.stores.forest.read_tree(session.id)
+            print(f"{found} of {planted} facts answered through recall ({found / max(1, planted):.1%})")
+            print(f"{len(tree.nodes):,} messages stored, {provider.requests:,} requests")
+
+
+def _row(turns: int, seconds: float, provider: Forgetful, home: Path) -> str:
+    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    size = sum(file.stat().st_size for file in home.rglob("*") if file.is_file()) / 1e6
+    return f"{turns:>8,}{seconds * 1000:>11.1f}{provider.messages:>10}{provider.media:>7}{memory:>11.0f}{size:>10.1f}"
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

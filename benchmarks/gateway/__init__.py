@@ -1,0 +1,1 @@
+"""The gateway beside LiteLLM's proxy, and with every hostile conversation."""

@@ -1,0 +1,52 @@
+"""Lessons: what an answer or a refusal says about its model, kept with the session for the next request."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from loom.agent.step import ModelAnswer
+from loom.compile.cost import calibrate
+from loom.compile.request import RequestInput, Snapshot
+from loom.content.json_values import as_json
+from loom.session import SessionChange
+
+
+def next_input(answer: ModelAnswer) -> RequestInput:
+    """Return the input for the request after this answer: its watermark, and our estimate set right by the usage."""
+    request, prepared, folded = answer.request, answer.prepared, answer.result
+    if prepared is None or folded is None:
+        raise AssertionError("only an answer teaches")
+    rows, counted = prepared.receipt.rows, prepared.receipt.totals.tokens
+    media = sum(row.tokens for row in rows if row.digest and row.rendition != "text")
+    return msgspec.structs.replace(
+        request,
+        draft=(),
+        is_placeholder=False,
+        ends_with_assistant=False,
+        watermark=prepared.watermark,
+        calibration=calibrate(request.calibration, counted, folded.usage.input_tokens, media=media),
+    )
+
+
+def learned_change(snapshot: Snapshot, request: RequestInput) -> SessionChange:
+    """Return what refusals and usage have taught of the model."""
+    reference, provider = request.model.reference, request.model.provider
+    settings = {
+        "calibration": {**_builtins(snapshot.calibrations), reference: msgspec.to_builtins(request.calibration)},
+        "lessons": {**_builtins(snapshot.limits), reference: msgspec.to_builtins(request.limits)},
+    }
+    quarantine = {**_builtins(snapshot.quarantine), provider: sorted(request.quarantine)}
+    return SessionChange(settings=settings, quarantine=quarantine)
+
+
+def watermark_change(snapshot: Snapshot, request: RequestInput) -> SessionChange:
+    """Return the same with the borders of the request, for a session whose model has answered."""
+    watermarks = {**_builtins(snapshot.watermarks), request.model.reference: as_json(request.watermark)}
+    return msgspec.structs.replace(learned_change(snapshot, request), watermark=watermarks)
+
+
+def _builtins(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: as_json(value) for key, value in values.items()}

@@ -1,0 +1,87 @@
+"""`loom usage`: what answers have used and cost."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import click
+import msgspec
+
+from loom.api_types import UsageRow
+from loom.cli.shared.exit_codes import OK
+from loom.cli.shared.terminal import money_label, one_line, tokens_label
+from loom.models import Usage
+from loom.runtime import Runtime
+
+_NAME_WIDTH: Final = 40
+
+
+class UsageSum(msgspec.Struct, kw_only=True):
+    answers: int = 0
+    usage: Usage = Usage()
+    usd: float = 0.0
+    unpriced: int = 0
+
+    def add(self, row: UsageRow) -> None:
+        self.answers += row.answers
+        self.usage = self.usage + row.usage
+        self.usd += row.usd
+        self.unpriced += row.unpriced
+
+
+@click.command("usage")
+@click.option(
+    "--days", type=click.IntRange(1, 366), default=30, show_default=True, help="Today and the days before it."
+)
+@click.option(
+    "--by",
+    type=click.Choice(("day", "model", "session", "key")),
+    default="day",
+    show_default=True,
+    help="What is summed; key: a client of the gateway.",
+)
+@click.option("--json", "as_json", is_flag=True, help="Print JSON lines: one for each day, model and session.")
+def usage_command(days: int, by: str, as_json: bool) -> int:
+    """Show the tokens and the cost of answers, by day, model, session or key of the gateway.
+
+    Answers without a known price are counted, and marked with +.
+    """
+    rows, clients = asyncio.run(_read(days))
+    if as_json:
+        for row in rows:
+            click.echo(msgspec.json.encode(row))
+        return OK
+    sums: dict[str, UsageSum] = {}
+    for row in rows:
+        names = {
+            "day": row.day,
+            "model": row.model or "unknown",
+            "session": row.title or row.session,
+            "key": clients.get(row.session, "(own)"),
+        }
+        name = names[by]
+        sums.setdefault(name, UsageSum()).add(row)
+    if not sums:
+        click.echo(f"No answers in the last {days} days.", err=True)
+        return OK
+    total = UsageSum()
+    for row in rows:
+        total.add(row)
+    click.echo(f"{by:<{_NAME_WIDTH}}{'answers':>8}{'in':>9}{'out':>9}{'cost':>12}")
+    for name, found in sums.items():
+        click.echo(_line(one_line(name, _NAME_WIDTH - 2), found))
+    click.echo(_line("total", total))
+    return OK
+
+
+async def _read(days: int) -> tuple[tuple[UsageRow, ...], dict[str, str]]:
+    """Return the rows, and the gateway key of each session that has one."""
+    async with Runtime.open() as runtime:
+        return (await runtime.library.usage(days)).rows, await runtime.conversations.records.session_clients()
+
+
+def _line(name: str, found: UsageSum) -> str:
+    cost = money_label(found.usd) + ("+" if found.unpriced else "")
+    tokens = f"{tokens_label(found.usage.input_tokens):>9}{tokens_label(found.usage.output_tokens):>9}"
+    return f"{name:<{_NAME_WIDTH}}{found.answers:>8}{tokens}{cost:>12}"

@@ -1,0 +1,176 @@
+"""Forms: messages that go back to their provider as they came, unless something in them must change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from loom.compile.assemble_ids import legal_ids, tool_name
+from loom.compile.layout import MEDIA, Layout, PlacedBlock
+from loom.compile.measure import Measure
+from loom.compile.policy import Watermark
+from loom.content.blocks import ImageBlock, TextBlock, ThinkingBlock, ToolCall, UnknownBlock
+from loom.content.media import Media
+from loom.content.messages import Message, media_of
+from loom.content.wire_forms import WireForm, fill_template, texts_of
+from loom.models import Limits
+from loom.prompt import Embedded, MediaRef, ShownMedia
+
+_SHARE_OF_REQUEST: Final = 0.9
+"""Original pictures may take this much of a request's bytes; above it, they are fitted."""
+
+
+def unchanged_messages(survey: Layout, mark: Watermark) -> dict[int, tuple[Any, ...]]:
+    """Return the items of the request for each message that is written as it came, by its position. A message that
+    shares its items with the one before has none of its own."""
+    groups = _own_groups(survey)
+    if not groups:
+        return {}
+    kept = _Check(survey, mark).find_unchanged(groups)
+    found: dict[int, tuple[Any, ...]] = {}
+    is_whole = True
+    for at in sorted(groups):
+        form = groups[at]
+        members = survey.messages[at : at + form.messages]
+        is_whole = is_whole and at in kept
+        if at not in kept or (not is_whole and _cites_documents(members)):
+            continue
+        found |= dict.fromkeys(range(at, at + form.messages), ())
+        found[at] = _filled(form, members)
+    return found
+
+
+def _own_groups(survey: Layout) -> dict[int, WireForm]:
+    model = survey.target.model
+    if not survey.target.request.takes_forms:
+        return {}
+    return {
+        at: form
+        for at, form in survey.forms.items()
+        if (form.provider, form.wire) == (model.opaque_owner, model.wire) and at + form.messages <= len(survey.messages)
+    }
+
+
+class _Check:
+    def __init__(self, survey: Layout, mark: Watermark) -> None:
+        self._survey = survey
+        self._mark = mark
+        self._measures = dict(zip(survey.items, survey.render_costs(mark), strict=True))
+        self._ids = legal_ids(survey.messages, survey.target.model.ids)
+        self._takes_originals = self._fit_originals()
+
+    def find_unchanged(self, groups: dict[int, WireForm]) -> set[int]:
+        """Return the groups of which nothing has to change. A call and its results change together."""
+        owner = {at: start for start, form in groups.items() for at in range(start, start + form.messages)}
+        kept = {start for start, form in groups.items() if self._are_unchanged(start, form)}
+        while True:
+            torn = {
+                owner[at]
+                for start, end in self._exchanges()
+                if not self._is_paired(start, end) or any(owner.get(at) not in kept for at in range(start, end))
+                for at in range(start, end)
+                if owner.get(at) in kept
+            }
+            if not torn:
+                return kept
+            kept -= torn
+
+    def _exchanges(self) -> list[tuple[int, int]]:
+        """Each message with calls, and the results directly behind it; results without a call."""
+        messages = self._survey.messages
+        found: list[tuple[int, int]] = []
+        at = 0
+        while at < len(messages):
+            end = at + 1
+            while end < len(messages) and messages[end].role == "tool":
+                end += 1
+            if messages[at].role == "tool" or messages[at].calls or end > at + 1:
+                found.append((at, end))
+            at = end
+        return found
+
+    def _is_paired(self, start: int, end: int) -> bool:
+        calls = sorted(call.id for call in self._survey.messages[start].calls)
+        blocks = [block for message in self._survey.messages[start + 1 : end] for block in message.results]
+        has_tools = self._survey.target.model.capabilities.tools
+        return has_tools and end <= start + 2 and calls == sorted(block.call_id for block in blocks)
+
+    def _are_unchanged(self, start: int, form: WireForm) -> bool:
+        if start < self._mark.dropped_before:
+            return False
+        items = [item for at in range(start, start + form.messages) for item in self._survey.by_message[at]]
+        return all(self._is_unchanged(item) for item in items) and not any(
+            self._survey.is_seen_again(at, self._mark) for at in range(start, start + form.messages)
+        )
+
+    def _is_unchanged(self, item: PlacedBlock) -> bool:
+        measure, block = self._measures[item], item.block
+        if isinstance(block, UnknownBlock):
+            return measure.rendition != "omitted" and not item.is_unpaired and measure.reason != "budget"
+        if isinstance(block, ThinkingBlock) and block.opaque is None:
+            # A summary of thoughts without a signature binds nothing; only Gemini has a place for it.
+            return self._survey.target.model.wire == "gemini" and measure.reason == "other-model"
+        if isinstance(block, ToolCall) and (
+            self._ids[item.message, block.id] != block.id or tool_name(block.name) != block.name
+        ):
+            return False
+        if isinstance(block, MEDIA) and measure.rendition == "full" and not measure.hoisted:
+            return measure.reason in ("", "override") and (
+                self._takes_originals if isinstance(block, ImageBlock) else _is_original(measure, block.media)
+            )
+        return measure.rendition == "full" and not measure.reason and not measure.hoisted
+
+    def _fit_originals(self) -> bool:
+        """Whether the platform takes all pictures of these messages as they are."""
+        target = self._survey.target
+        limits, accepts = target.model.limits, target.model.capabilities.accepts
+        images = [item.block.media for item in self._survey.items if isinstance(item.block, ImageBlock)]
+        is_many = limits.many_images is not None and len(images) > limits.many_images
+        side = limits.many_images_side_px if is_many else limits.max_image_side_px
+        encoded = sum(item.block.media.size_bytes for item in self._survey.items if isinstance(item.block, MEDIA))
+        budgets = [size for size in (limits.max_request_bytes, target.policy.max_bytes) if size is not None]
+        return all(_fits(media, limits, side) and media.media_type in accepts for media in images) and (
+            encoded * 4 / 3 <= _SHARE_OF_REQUEST * min(budgets) if budgets else True
+        )
+
+
+def _fits(media: Media, limits: Limits, side: int | None) -> bool:
+    longest = max(media.width or 0, media.height or 0)
+    encoded = (media.size_bytes + 2) // 3 * 4
+    return (side is None or longest <= side) and (
+        limits.max_image_encoded_bytes is None or encoded <= limits.max_image_encoded_bytes
+    )
+
+
+def _is_original(measure: Measure, media: Media) -> bool:
+    refs = [shown.ref for shown in measure.shown if isinstance(shown, ShownMedia)]
+    return len(refs) == len(measure.shown) == 1 and refs[0].recipe is None and refs[0].size_bytes == media.size_bytes
+
+
+def _cites_documents(messages: Sequence[Message]) -> bool:
+    """A citation counts the documents before it: it holds only while all of them stand as they came."""
+    return any(
+        citation.opaque is not None and "document_index" in citation.opaque.data
+        for message in messages
+        for block in message.blocks
+        if isinstance(block, TextBlock)
+        for citation in block.citations
+    )
+
+
+def _filled(form: WireForm, members: Sequence[Message]) -> tuple[Any, ...]:
+    media = {found.digest: found for message in members for found in media_of(message)}
+
+    def embed(digest: str, prefix: str) -> Embedded:
+        found = media[digest]
+        ref = MediaRef(
+            digest=digest,
+            media_type=found.media_type,
+            size_bytes=found.size_bytes,
+            width=found.width,
+            height=found.height,
+            pages=found.pages,
+        )
+        return Embedded(ref, prefix)
+
+    return tuple(fill_template(form.items, embed, texts_of(members)))

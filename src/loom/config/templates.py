@@ -1,0 +1,137 @@
+"""Templates: a question that is asked again and again, kept as a TOML file.
+
+prompt = "Summarise $input in $length."
+system = "Be exact."
+attach = ["house-style.pdf"]        # beside the template's file
+params.length = "one line"          # unless --param length "…" says otherwise
+context.full_turns = 3              # and any other setting of [context], [images] or [documents]
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from string import Template as Text
+from typing import Any, Final
+
+import msgspec
+
+from loom.config import user_folder
+from loom.config.toml_files import read_toml, write_toml
+from loom.errors import ConfigError, NotFound
+
+FOLDER: Final = "templates"
+_NAME: Final = re.compile(r"\w[\w.-]{0,63}")
+_INPUT: Final = "input"
+
+
+class Template(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    prompt: str = ""
+    system: str = ""
+    model: str = ""
+    tools: tuple[str, ...] = ()
+    attach: tuple[str, ...] = ()
+    params: dict[str, str | int | float] = {}
+    context: dict[str, Any] = {}
+    images: dict[str, Any] = {}
+    documents: dict[str, Any] = {}
+
+    @property
+    def settings(self) -> dict[str, Any]:
+        """How media are treated in this run."""
+        named = {"context": self.context, "images": self.images, "documents": self.documents}
+        return {name: values for name, values in named.items() if values}
+
+
+def templates_folder() -> Path:
+    return user_folder(os.environ, Path.cwd()) / FOLDER
+
+
+def names() -> list[str]:
+    """Those that are kept, in order."""
+    return sorted(file.stem for file in templates_folder().glob("*.toml"))
+
+
+def read_template(name: str) -> Template:
+    """By its name, or by the path of its file; what it attaches is taken from beside it."""
+    file = Path(name) if "/" in name or name.endswith(".toml") else _file(name)
+    if not file.is_file():
+        known = names()
+        there = f"Saved: {', '.join(known)}." if known else 'Save one: loom "…" --save NAME.'
+        raise ConfigError(f"Template {name!r} not found.", hint=there)
+    _, data = read_toml(file)
+    try:
+        found = msgspec.convert(data, Template)
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{error}.", file=file.name, hint="See `loom ask --help` and docs/cli.md.") from None
+    return msgspec.structs.replace(found, attach=tuple(_beside(file, item) for item in found.attach))
+
+
+def save_template(name: str, template: Template) -> Path:
+    file = _file(name)
+    plain: dict[str, Any] = msgspec.to_builtins(template)
+    write_toml(file, plain)
+    return file
+
+
+def remove_template(name: str) -> None:
+    """Raise `NotFound` if there is none."""
+    file = _file(name)
+    if not file.is_file():
+        raise NotFound(f"Template {name!r} not found.", hint="List them: GET /v1/prompts.")
+    file.unlink()
+
+
+def fields_of(template: Template) -> tuple[str, ...]:
+    """The names in a template for which a value is needed, `input` among them."""
+    texts = (template.prompt, template.system)
+    return tuple(sorted({name for text in texts for name in Text(text).get_identifiers()}))
+
+
+def fill_template(
+    template: Template, said: str, params: Sequence[tuple[str, str]], *, names: str = ""
+) -> tuple[str, str]:
+    """Prompt and system prompt with every `$name` replaced. What was said goes where $input stands, else behind; where
+    files came without a word, their names stand there."""
+    values: Mapping[str, str] = {key: str(value) for key, value in template.params.items()} | dict(params)
+    text = Text(template.prompt)
+    wants = set(text.get_identifiers()) | set(Text(template.system).get_identifiers())
+    unknown = sorted({name for name, _ in params} - wants)
+    if unknown:
+        takes = ", ".join(f"${name}" for name in sorted(wants - {_INPUT}))
+        raise ConfigError(
+            f"Unknown --param {unknown[0]}.",
+            hint=f"The template takes {takes}." if takes else "--param sets $NAME in a template (-t).",
+        )
+    lacking = sorted(wants - set(values) - {_INPUT})
+    if lacking:
+        raise ConfigError(
+            f"the template needs {', '.join(f'${name}' for name in lacking)}.",
+            hint="Give " + " ".join(f'--param {name} "…"' for name in lacking),
+        )
+    if _INPUT in wants and not said:
+        said = names
+        if not said:
+            raise ConfigError(
+                "The template needs input ($input).", hint="Give a message, pipe it in, or attach a file."
+            )
+    try:
+        prompt = text.substitute(values, input=said)
+        system = Text(template.system).substitute(values, input=said)
+    except ValueError:
+        raise ConfigError("The template contains a single $.", hint="Write $$ for a dollar sign.") from None
+    return (prompt if _INPUT in wants or not said else f"{prompt}\n\n{said}".strip()), system
+
+
+def _file(name: str) -> Path:
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"{name!r} is not a valid template name.", hint="Use letters, digits, - and _.")
+    return templates_folder() / f"{name}.toml"
+
+
+def _beside(file: Path, item: str) -> str:
+    if item.startswith(("http://", "https://")):
+        return item
+    return str(file.absolute().parent / Path(item).expanduser())

@@ -1,0 +1,58 @@
+"""Types as the shape of an answer: a JSON Schema for the model, and its JSON as a value of the type.
+
+A type is a dataclass, a `TypedDict`, a `msgspec.Struct`, a Pydantic model, or what these are made of (`list[Row]`); a
+mapping is a JSON Schema itself.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, cast
+
+import msgspec
+
+from loom.errors import ContentError, OutputInvalid
+
+
+def schema_of(output: Any) -> tuple[dict[str, Any], str]:
+    """Return the JSON Schema of a type and a name for it; raise `ContentError` where the type has none."""
+    if isinstance(output, Mapping):
+        return dict(cast("Mapping[str, Any]", output)), "answer"
+    name = str(getattr(output, "__name__", "answer"))
+    if hasattr(output, "model_json_schema"):
+        return _without_root_reference(output.model_json_schema()), name
+    try:
+        return _without_root_reference(msgspec.json.schema(output)), name
+    except (TypeError, ValueError) as error:
+        raise ContentError(
+            f"{name} cannot be the type of an answer: {error}",
+            hint="Use a dataclass, a TypedDict, a msgspec.Struct, a Pydantic model or a JSON Schema.",
+        ) from None
+
+
+def _without_root_reference(schema: dict[str, Any]) -> dict[str, Any]:
+    """Services want an object at the root, not a reference to one."""
+    reference = schema.get("$ref")
+    if not isinstance(reference, str):
+        return schema
+    definitions = cast("dict[str, Any]", schema.get("$defs", {}))
+    name = reference.rpartition("/")[2]
+    is_recursive = f'"{reference}"' in msgspec.json.encode(definitions).decode()
+    rest = {key: value for key, value in definitions.items() if key != name or is_recursive}
+    return {**definitions[name], **({"$defs": rest} if rest else {})}
+
+
+def convert_output(value: Any, output: Any) -> Any:
+    """Return the JSON value of an answer as a value of the type; a schema leaves it as it is. Raise `OutputInvalid`
+    where the type refuses it."""
+    if output is None or isinstance(output, Mapping):
+        return value
+    try:
+        if hasattr(output, "model_validate"):
+            return output.model_validate(value)
+        return msgspec.convert(value, output)
+    except ValueError as error:  # both libraries' errors are of this kind
+        raise OutputInvalid(
+            f"the answer is no {getattr(output, '__name__', output)}: {error}",
+            hint="The answer is in the session. Ask again, or make the type simpler.",
+        ) from None

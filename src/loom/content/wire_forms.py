@@ -1,0 +1,140 @@
+"""Wire forms: messages and request bodies as they were written for one protocol, so that they can go back to its
+provider unchanged. Values only.
+
+A form is JSON with two kinds of holes: `{"$media": digest, "prefix": …}` where the base64 of a medium stood, and
+`{"$text": n}` for a long text that the n-th text block of its messages holds already.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any, Final, cast
+
+import msgspec
+
+from loom.content.blocks import Block, TextBlock, ToolResult
+from loom.content.encoded import looks_encoded
+from loom.content.media import Media
+from loom.content.messages import Message
+
+_MEDIA: Final = "$media"
+_TEXT: Final = "$text"
+_LONG_CHARS: Final = 200
+_DECLARED: Final = ("media_type", "mimeType", "mime_type")
+_SAME_TYPES: Final = {"image/jpg": "image/jpeg", "audio/x-wav": "audio/wav", "audio/mp3": "audio/mpeg"}
+_BYTE_HOLDERS: Final = ("source", "inlineData", "inline_data", "input_audio", "image_url", "file")
+
+
+class WireForm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Neighbouring messages as they came: `items` are the messages or items of the request that became them."""
+
+    provider: str
+    """Whose protocol it is, as `Model.opaque_owner` names it."""
+    wire: str
+    items: list[Any]
+    messages: int = 1
+    """How many messages of the path the items became; the first of them carries the form."""
+
+
+class BodyForm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A request body without its conversation, as it came. `head` are the items before the first message (system
+    prompts that stand among the messages)."""
+
+    provider: str
+    wire: str
+    fields: dict[str, Any]
+    head: tuple[Any, ...] = ()
+
+
+class UnusableForm(Exception):
+    """The form holds bytes that are not stored, or are of another type than it says."""
+
+
+def texts_of(messages: Sequence[Message]) -> list[str]:
+    """Return the texts that holes of a form count, in order."""
+    return [text for message in messages for block in message.blocks for text in _texts(block)]
+
+
+def _texts(block: Block) -> Iterator[str]:
+    if isinstance(block, TextBlock):
+        yield block.text
+    elif isinstance(block, ToolResult):
+        for inner in block.blocks:
+            yield from _texts(inner)
+
+
+def make_template(value: Any, media: Mapping[str, Media], texts: Sequence[str]) -> Any:
+    """Return JSON with holes for the media, by the text that encoded them, and for long texts.
+
+    Raise `UnusableForm` where bytes would be left in it, or have another type than it declares.
+    """
+    places = {text: at for at, text in reversed(list(enumerate(texts))) if len(text) > _LONG_CHARS}
+    return _template(value, media, places, "")
+
+
+def _template(value: Any, media: Mapping[str, Media], texts: Mapping[str, int], declared: str) -> Any:
+    match value:
+        case str():
+            if value in media:
+                return _hole(value, media[value], declared)
+            if value[:5].lower() == "data:" or looks_encoded(value):
+                raise UnusableForm
+            return {_TEXT: texts[value]} if value in texts else value
+        case dict():
+            fields = cast("dict[str, Any]", value)
+            kind = next((found for key in _DECLARED if isinstance(found := fields.get(key), str)), "")
+            if any(key in fields and _lacks_bytes(fields[key], media) for key in _BYTE_HOLDERS):
+                raise UnusableForm
+            return {key: _template(item, media, texts, kind) for key, item in fields.items()}
+        case list():
+            return [_template(item, media, texts, "") for item in cast("list[Any]", value)]
+        case _:
+            return value
+
+
+def _lacks_bytes(holder: Any, media: Mapping[str, Media]) -> bool:
+    """Whether an object holds inline bytes that were not stored."""
+    if not isinstance(holder, dict):
+        return False
+    fields = cast("dict[str, Any]", holder)
+    if fields.get("type", "base64") != "base64":
+        return False
+    found = [fields[key] for key in ("data", "file_data") if key in fields]
+    return any(not isinstance(data, str) or data not in media for data in found)
+
+
+def _hole(text: str, found: Media, declared: str) -> dict[str, Any]:
+    head, comma, _ = text.partition(",")
+    is_url = bool(comma) and head[:5].lower() == "data:"
+    told = head[5:].split(";")[0].lower() if is_url else declared.lower()
+    if told and _SAME_TYPES.get(told, told) != found.media_type:
+        raise UnusableForm
+    return {_MEDIA: found.digest, "prefix": f"{head}," if is_url else ""}
+
+
+def fill_template(value: Any, embed: Callable[[str, str], Any], texts: Sequence[str]) -> Any:
+    """Return the JSON of a form with its holes filled; `embed` gets the digest and the prefix of a medium."""
+    match value:
+        case dict():
+            fields = cast("dict[str, Any]", value)
+            if isinstance(digest := fields.get(_MEDIA), str):
+                return embed(digest, str(fields.get("prefix", "")))
+            if len(fields) == 1 and isinstance(at := fields.get(_TEXT), int) and at < len(texts):
+                return texts[at]
+            return {key: fill_template(item, embed, texts) for key, item in fields.items()}
+        case list() | tuple():
+            return [fill_template(item, embed, texts) for item in cast("Sequence[Any]", value)]
+        case _:
+            return value
+
+
+FORM_KEY: Final = "form"
+"""Where a stored message keeps its form, beside it."""
+
+
+def stored_form(meta: Mapping[str, Any]) -> WireForm | None:
+    """Return the form that was stored beside a message; None where there is none that can be read."""
+    try:
+        return msgspec.convert(meta[FORM_KEY], WireForm) if FORM_KEY in meta else None
+    except msgspec.ValidationError:
+        return None

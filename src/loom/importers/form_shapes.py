@@ -1,0 +1,123 @@
+"""The shapes that a protocol requires of its own blocks.
+
+Only known kinds are checked: blocks and fields that this version does not know go back to their provider as they came.
+A known block of another shape would be refused, so its message is compiled instead.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final, TypeAlias
+
+from loom.content.json_values import get_list, get_object, get_text
+
+_Fields: TypeAlias = Mapping[str, type | tuple[type, ...]]
+
+_ANTHROPIC: Final[Mapping[str, _Fields]] = {
+    "text": {"text": str},
+    "image": {"source": dict},
+    "document": {"source": dict},
+    "search_result": {"source": str, "title": str, "content": list},
+    "tool_use": {"id": str, "name": str, "input": dict},
+    "tool_result": {"tool_use_id": str},
+    "thinking": {"thinking": str, "signature": str},
+    "redacted_thinking": {"data": str},
+    "server_tool_use": {"id": str, "name": str, "input": dict},
+}
+_CHAT: Final[Mapping[str, _Fields]] = {
+    "text": {"text": str},
+    "image_url": {"image_url": dict},
+    "input_audio": {"input_audio": dict},
+    "file": {"file": dict},
+    "refusal": {"refusal": str},
+}
+_RESPONSES: Final[Mapping[str, _Fields]] = {
+    "input_text": {"text": str},
+    "output_text": {"text": str},
+    "refusal": {"refusal": str},
+    "function_call": {"call_id": str, "name": str, "arguments": str},
+    "function_call_output": {"call_id": str, "output": (str, list)},
+    "reasoning": {"summary": list},
+}
+_GEMINI: Final[_Fields] = {
+    "text": str,
+    "inlineData": dict,
+    "fileData": dict,
+    "functionCall": dict,
+    "functionResponse": dict,
+    "executableCode": dict,
+    "codeExecutionResult": dict,
+}
+_CHAT_MEDIA: Final = {"image_url": ("url",), "input_audio": ("data",), "file": ("file_data", "file_id")}
+"""The fields of which a part for Chat Completions needs one."""
+_OLLAMA: Final = ("images", "tool_name")
+"""Fields of a message that Ollama has and Chat Completions refuses."""
+
+
+def is_legal_item(item: Mapping[str, Any], protocol: str) -> bool:
+    """Return whether all known blocks of a message or item have the shape that the protocol requires."""
+    if protocol == "gemini":
+        return all(map(_is_gemini_part, get_list(item.get("parts"))))
+    if protocol == "openai_chat":
+        return _is_chat_message(item)
+    known = _ANTHROPIC if protocol == "anthropic" else _RESPONSES
+    if protocol == "openai_responses" and not get_text(item.get("role")) and not _has_fields(item, known):
+        return False
+    return _are_blocks(item.get("content"), known)
+
+
+def _are_blocks(content: Any, known: Mapping[str, _Fields]) -> bool:
+    """Return whether content is a text, nothing, or blocks of legal shapes, those inside of results too."""
+    if not isinstance(content, list):
+        return True
+    for part in get_list(content):
+        block = get_object(part)
+        if not get_text(block.get("type")) or not _has_fields(block, known):
+            return False
+        if block["type"] == "tool_result" and not _is_result(block, known):
+            return False
+    return True
+
+
+def _is_result(block: Mapping[str, Any], known: Mapping[str, _Fields]) -> bool:
+    return "content" not in block or (isinstance(block["content"], str | list) and _are_blocks(block["content"], known))
+
+
+def _has_fields(block: Mapping[str, Any], known: Mapping[str, _Fields]) -> bool:
+    required = known.get(get_text(block.get("type")), {})
+    return all(isinstance(block.get(name), kind) for name, kind in required.items())
+
+
+def _is_chat_message(message: Mapping[str, Any]) -> bool:
+    if any(name in message for name in _OLLAMA) or not _are_blocks(message.get("content"), _CHAT):
+        return False
+    parts = [get_object(part) for part in get_list(message.get("content"))]
+    return all(map(_is_chat_part, parts)) and all(map(_is_chat_call, get_list(message.get("tool_calls"))))
+
+
+def _is_chat_part(part: Mapping[str, Any]) -> bool:
+    kind = get_text(part.get("type"))
+    wanted = _CHAT_MEDIA.get(kind)
+    return wanted is None or any(get_text(get_object(part[kind]).get(name)) for name in wanted)
+
+
+def _is_chat_call(call: Any) -> bool:
+    fields = get_object(call)
+    if fields.get("type") not in (None, "function"):
+        return bool(get_text(fields.get("type")))
+    function = get_object(fields.get("function"))
+    is_named = bool(get_text(fields.get("id")) and get_text(function.get("name")) and "type" in fields)
+    return is_named and _is_object_text(function.get("arguments"))
+
+
+def _is_object_text(text: Any) -> bool:
+    try:
+        return isinstance(text, str) and isinstance(json.loads(text), dict)
+    except ValueError:
+        return False
+
+
+def _is_gemini_part(part: Any) -> bool:
+    fields = get_object(part)
+    return all(isinstance(fields[name], kind) for name, kind in _GEMINI.items() if name in fields)

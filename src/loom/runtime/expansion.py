@@ -1,0 +1,113 @@
+"""What a message stands for: slash commands (the user's own, and prompts of MCP servers) and mentioned resources."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from loom.agent.tracked_files import mentions, place_of, split_pages
+from loom.api_types import CommandView
+from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, TextBlock
+from loom.content.inputs import Attachment, Content, flatten
+from loom.errors import ContentError, MediaError
+from loom.formats.intake import accept
+from loom.formats.sniff import sniff
+from loom.runtime.skills import find_commands
+from loom.tools.mcp.servers import ServerPrompt
+from loom.tools.workspace import is_folder, open_file
+
+if TYPE_CHECKING:
+    from loom.runtime import Runtime
+
+_HEAD_BYTES: Final = 65_536
+_ATTACHED: Final = ("image", "pdf", "office", "audio")
+"""Kinds of files that a mention attaches."""
+
+
+def list_commands(runtime: Runtime, workspace: Path) -> tuple[CommandView, ...]:
+    """Return the slash commands of a workspace: the user's own, and prompts of servers that are ready. Read files."""
+    own = find_commands(runtime.config, workspace).values()
+    found = [CommandView(name=it.name, description=it.description, text=it.text) for it in own]
+    for prompt in runtime.mcp.prompts():
+        name = _name(prompt)  # its text is what the session replaces by the prompt
+        found.append(CommandView(name=name, description=prompt.description, text=f"/{name} $ARGUMENTS"))
+    return tuple(found)
+
+
+async def expand_message(runtime: Runtime, content: Sequence[Content], workspace: Path) -> list[Content]:
+    """Return the content with a slash command replaced by what it stands for, and resources that the text mentions
+    (`@SERVER:URI`) in front of it. Raise ToolError if a server does not give them."""
+    leaves = list(flatten(list(content)))
+    texts = [leaf.text if isinstance(leaf, TextBlock) else leaf for leaf in leaves if isinstance(leaf, str | TextBlock)]
+    if len(texts) == 1 and texts[0].startswith("/"):
+        filled = await _fill(runtime, texts[0], workspace)
+        if filled is not None:
+            return [*(leaf for leaf in leaves if not isinstance(leaf, str | TextBlock)), *filled]
+    found: list[ContentBlock] = []
+    for name in mentions("\n".join(texts)):
+        resource = runtime.mcp.mentioned_resource(name) or runtime.mcp.mentioned_resource(name.rstrip(".,;:!?)"))
+        if resource is not None:
+            found += await runtime.mcp.read_resource(*resource, _Attach(runtime))
+    files = await asyncio.to_thread(_mentioned_media, mentions("\n".join(texts)), leaves, workspace)
+    return [*found, *files, *leaves]
+
+
+def _mentioned_media(names: Sequence[str], leaves: Sequence[Content], workspace: Path) -> list[Attachment]:
+    """Return the images, documents and recordings of the workspace that the text mentions and that are not attached
+    already. Text files stay mentions: the agent is kept informed of them."""
+    sources = [leaf.source if isinstance(leaf, Attachment) else leaf for leaf in leaves]
+    attached = {os.path.realpath(source) for source in sources if isinstance(source, Path)}
+    attached |= {leaf.media.source for leaf in leaves if isinstance(leaf, ImageBlock | DocumentBlock | AudioBlock)}
+    found: list[Attachment] = []
+    for name in names:
+        place, pages = place_of(workspace, name), ""
+        if place is None:
+            with suppress(ContentError):  # pages that are written wrongly: the turn says so
+                file, pages = split_pages(name)
+                place = place_of(workspace, file)
+        if place is None or is_folder(workspace, place):
+            continue
+        try:
+            with open_file(workspace, place) as opened:
+                kind = sniff(opened.file.read(_HEAD_BYTES), opened.path.name).category
+                is_new = os.path.realpath(opened.path) not in attached
+                if kind in _ATTACHED and is_new and opened.inside and not opened.sensitive:
+                    found.append(Attachment(source=opened.path, pages=pages))
+        except MediaError:
+            continue  # it cannot be read: the turn says so
+    return found
+
+
+async def _fill(runtime: Runtime, text: str, workspace: Path) -> Sequence[Content] | None:
+    name, _, arguments = text[1:].partition(" ")
+    own = (await asyncio.to_thread(find_commands, runtime.config, workspace)).get(name)
+    if own is not None:
+        return [own.fill(arguments.strip())]
+    server, _, prompt_name = name.partition(":")
+    if not prompt_name or server not in [status.name for status in runtime.mcp.status()]:
+        return None
+    await runtime.mcp.wait_ready()
+    prompt = next((it for it in runtime.mcp.prompts() if _name(it) == name), None)
+    return None if prompt is None else await runtime.mcp.get_prompt(prompt, arguments.strip(), _Attach(runtime))
+
+
+def _name(prompt: ServerPrompt) -> str:
+    return f"{prompt.server}:{prompt.name}"
+
+
+class _Attach:
+    """Stores what a server sends as an attachment of the user's message."""
+
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
+
+    async def __call__(self, data: bytes, *, name: str, source: str) -> Sequence[ContentBlock]:
+        limits = self._runtime.config.media_limits()
+        admitted = await asyncio.to_thread(accept, data, name, source=source, limits=limits)
+        if admitted.data is not None:
+            await self._runtime.stores.media.put(admitted.data)
+        return [admitted.block, *(TextBlock(f"({notice})") for notice in admitted.notices)]

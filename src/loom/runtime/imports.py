@@ -1,0 +1,160 @@
+"""Imports: conversations of a file become sessions. The command, the API and the page all call this."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from loom.content.archive import ArchivedNode, ArchivedSession, SessionArchive
+from loom.content.codec import decode_message
+from loom.content.messages import media_of
+from loom.errors import ConfigError, Unreadable
+from loom.importers.request_body import RequestBody
+from loom.message_types import ImportedSession, ImportReport
+from loom.runtime.agents import AGENT, find_agent
+from loom.runtime.export import LOCAL_SETTINGS
+from loom.runtime.record import snapshot_of
+from loom.runtime.transcripts import Transcript, TranscriptReader
+from loom.sampling import stored_sampling
+from loom.store.exchange import SessionExchange
+from loom.store.session_rows import StoredSession
+from loom.tools.number_text import count_text
+
+if TYPE_CHECKING:
+    from loom.runtime import Runtime
+
+_SAY_SOMETHING: Final = "Give a conversation with at least one message."
+_STATE: Final = ("overrides", "watermark", "quarantine", "settings")
+
+
+async def import_file(
+    runtime: Runtime, source: Path | bytes, name: str = "", *, roots: Sequence[Path] = ()
+) -> ImportReport:
+    """Store every conversation of a file as a session. Importing the same file twice changes nothing.
+
+    `roots` are the folders from which old blocks may still take their files. Raise `LoomError` if there is nothing to
+    import.
+    """
+    name = name or (source.name if isinstance(source, Path) else "The file")
+    reader = TranscriptReader(runtime.stores.media, runtime.config.media_limits(), roots=roots)
+    transcripts = await reader.read(source, name)
+    empty = [found for found in transcripts if found.is_empty]
+    notices = [notice for found in empty for notice in found.repairs]
+    if len(empty) == len(transcripts):
+        why = f" ({'; '.join(notices[:3])})" if notices else ""
+        raise Unreadable(f"{name} contains no messages{why}.", name=name, hint=_SAY_SOMETHING)
+    if empty:
+        notices.append(f"{count_text(len(empty), 'conversation')} without messages skipped")
+    stored = [await store_transcript(runtime, found) for found in transcripts if not found.is_empty]
+    return ImportReport(tuple(stored), tuple(notices))
+
+
+async def store_transcript(runtime: Runtime, found: Transcript) -> ImportedSession:
+    """As a session. Messages that are there already are shared; a session that is there already is found again."""
+    if found.archive is None:
+        return await _store_path(runtime, found)
+    archive, notices = _portable(runtime, found.archive)
+    written = await SessionExchange(runtime.stores.database, runtime.mask).write(
+        archive, workspace=str(Path.cwd()), model=await runtime.default_model()
+    )
+    return ImportedSession(
+        kind=found.kind,
+        session=written.session.id,
+        title=written.session.title,
+        messages=written.messages,
+        media=len({media.digest for node in archive.nodes for media in _media_of(node)}),
+        shared=written.shared,
+        is_new=written.is_new,
+        notices=(*found.repairs, *notices, *written.notices),
+    )
+
+
+async def _store_path(runtime: Runtime, found: Transcript) -> ImportedSession:
+    """A conversation without branches, and with its own forms where it was written for a provider."""
+    stored = await runtime.library.import_messages(
+        found.messages,
+        title=found.title,
+        system=found.system,
+        workspace=_folder(found.workspace),
+        forms=found.forms,
+        options=_session_options(found.request),
+    )
+    return ImportedSession(
+        kind=found.kind,
+        session=stored.session.id,
+        title=stored.session.title,
+        messages=len(found.messages),
+        media=len({media.digest for message in found.messages for media in media_of(message)}),
+        shared=stored.shared,
+        is_new=stored.is_new,
+        notices=found.repairs,
+    )
+
+
+def _session_options(request: RequestBody | None) -> dict[str, Any]:
+    """The options of a request body that hold for a whole session: not the call or the JSON that one answer must be."""
+    if request is None:
+        return {}
+    once = ("tool_choice", "tool_name", "output_schema")
+    options: dict[str, Any] = msgspec.to_builtins(request.sampling)
+    return {name: value for name, value in options.items() if name not in once}
+
+
+def _portable(runtime: Runtime, archive: SessionArchive) -> tuple[SessionArchive, list[str]]:
+    """The archive without settings that no file may bring along, and without those that this Loom cannot read: a
+    session that was imported must open."""
+    notices: list[str] = []
+    session = archive.session
+    settings = {name: value for name, value in session.settings.items() if name not in LOCAL_SETTINGS}
+    if len(settings) < len(session.settings):
+        notices.append("permissions and settings of another machine left out")
+    agent = settings.get(AGENT)
+    try:
+        if agent:
+            find_agent(runtime.config, str(agent))
+    except ConfigError:
+        notices.append(f"the agent {str(agent)[:80]!r} is not configured here; the session has none")
+        del settings[AGENT]
+    session = msgspec.structs.replace(session, settings=settings)
+    for name in _STATE:
+        if not _can_open(session, name):
+            notices.append(f"the {name} of the session cannot be read and were left out")
+            session = msgspec.structs.replace(session, **{name: {}})
+    return msgspec.structs.replace(archive, session=session), notices
+
+
+def _can_open(session: ArchivedSession, name: str) -> bool:
+    """Whether compiling can read one part of the state."""
+    state: dict[str, Any] = {part: getattr(session, part) if part == name else {} for part in _STATE}
+    stored = StoredSession(
+        id="",
+        title="",
+        root_id="",
+        head_id="",
+        model="",
+        workspace="",
+        archived=False,
+        last_seq=0,
+        rev=1,
+        created_at=0,
+        updated_at=0,
+        **state,
+    )
+    try:
+        snapshot_of(stored, "", ())
+        stored_sampling(state["settings"].get("options"))
+    except (msgspec.ValidationError, TypeError, ValueError, AttributeError):
+        return False
+    return True
+
+
+def _folder(workspace: str) -> str:
+    """Return the folder in which its tools worked, if it is on this machine."""
+    return workspace if workspace and Path(workspace).is_dir() else ""
+
+
+def _media_of(node: ArchivedNode) -> tuple[Any, ...]:
+    return media_of(decode_message(bytes(node.message))) if node.parent is not None else ()

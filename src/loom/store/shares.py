@@ -1,0 +1,71 @@
+"""Shares: links by which a conversation is read without signing in. The secret is in the link and stored as a hash."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import time
+from typing import Final
+
+import msgspec
+
+from loom.errors import NotFound
+from loom.store.database import Database, Row, row_as
+from loom.store.forest import Clock
+
+_COLUMNS: Final = "SELECT id, session_id, node, created_at, expires_at FROM share"
+
+
+class Share(msgspec.Struct, frozen=True, array_like=True):
+    """`node` is where the conversation ended when it was shared. `expires_at` is 0 for a link that stays."""
+
+    id: str
+    session_id: str
+    node: str
+    created_at: float
+    expires_at: float
+
+
+class Shares:
+    def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
+        self._database = database
+        self._clock = clock
+
+    async def create(self, session_id: str, node: str, *, days: float = 0) -> tuple[Share, str]:
+        """Return the share and its secret, which is stored nowhere."""
+        now = self._clock()
+        secret = secrets.token_urlsafe(32)
+        share = Share(secrets.token_hex(8), session_id, node, now, now + days * 86_400 if days else 0.0)
+        sql = (
+            "INSERT INTO share (id, secret_hash, session_id, node, created_at, expires_at)"
+            " VALUES (:id, :secret_hash, :session_id, :node, :created_at, :expires_at)"
+        )
+        values = {**msgspec.structs.asdict(share), "secret_hash": _hash(secret)}
+        await self._database.write(lambda tx: tx.execute(sql, values))
+        return share, secret
+
+    async def find(self, secret: str) -> Share:
+        """Raise `NotFound` if there is no such link, or it has expired."""
+        rows = await self._database.select(f"{_COLUMNS} WHERE secret_hash = :hash", {"hash": _hash(secret)})
+        share = _share(rows[0]) if rows else None
+        if share is None or (share.expires_at and share.expires_at < self._clock()):
+            raise NotFound("This link does not exist, or has expired.", hint="Ask for a new one.")
+        return share
+
+    async def list(self, session_id: str) -> tuple[Share, ...]:
+        """Return the links of a session, newest first."""
+        sql = f"{_COLUMNS} WHERE session_id = :session ORDER BY created_at DESC, id"
+        return tuple(_share(row) for row in await self._database.select(sql, {"session": session_id}))
+
+    async def delete(self, session_id: str, share_id: str) -> None:
+        sql = "DELETE FROM share WHERE session_id = :session AND id = :id RETURNING id"
+        if not await self._database.write(lambda tx: tx.execute(sql, {"session": session_id, "id": share_id})):
+            raise NotFound("Link not found.", hint="List them: loom sessions share SESSION --list")
+
+
+def _share(row: Row) -> Share:
+    return row_as(row, Share, "The record of a link")
+
+
+def _hash(secret: str) -> str:
+    return hashlib.sha256(secret.encode()).hexdigest()

@@ -1,0 +1,199 @@
+"""Logins at servers that use OAuth: authorisation code with PKCE and dynamic registration, by the SDK. The tokens are
+kept in a file of their own that only the user can read."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs, urlsplit
+
+import msgspec
+
+from loom.atomic_file import write_file_whole
+from loom.errors import ConfigError, ToolError
+from loom.tools.mcp.specs import ServerSpec
+
+if TYPE_CHECKING:
+    import httpx2
+    from mcp.shared.auth import AuthorizationCodeResult, OAuthClientInformationFull, OAuthToken
+
+LOGIN_SECONDS: Final = 300.0
+MAX_REQUEST_BYTES: Final = 65_536
+_PAGE: Final = b"<!doctype html><meta charset=utf-8><title>Loom</title><p>%b You can close this window."
+
+
+class StoredLogin(msgspec.Struct, omit_defaults=True):
+    """What is kept of a login, for one server at one address."""
+
+    url: str
+    tokens: dict[str, Any] = {}
+    expires_at: float = 0.0
+    client: dict[str, Any] = {}
+    metadata: dict[str, Any] = {}
+    """Of the authorisation server: where tokens are refreshed."""
+
+
+class TokenFile:
+    """All logins, by the names of the servers, in a file with mode 0600. An unreadable file counts as empty."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def read(self) -> dict[str, StoredLogin]:
+        try:
+            return msgspec.json.decode(self._file.read_bytes(), type=dict[str, StoredLogin])
+        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+            return {}
+
+    def write(self, name: str, login: StoredLogin | None) -> None:
+        """Store the login of a server; None removes it. Raise ConfigError if the file cannot be written."""
+        known = self.read()
+        known.pop(name, None)
+        if login is not None:
+            known[name] = login
+        try:
+            write_file_whole(self._file, msgspec.json.format(msgspec.json.encode(known)), mode=0o600, private=True)
+        except OSError as error:
+            raise ConfigError(f"the login cannot be stored: {error.strerror}", hint=f"Check {self._file}.") from None
+
+
+class _Storage:
+    """The SDK's TokenStorage for one server."""
+
+    def __init__(self, spec: ServerSpec, file: TokenFile) -> None:
+        self._name = spec.name
+        self._file = file
+        known = file.read().get(spec.name)
+        self.login = known if known is not None and known.url == spec.url else StoredLogin(url=spec.url)
+
+    def save(self) -> None:
+        self._file.write(self._name, self.login)
+
+    async def get_tokens(self) -> OAuthToken | None:
+        from mcp.shared.auth import OAuthToken
+
+        if not self.login.tokens:
+            return None
+        tokens = OAuthToken.model_validate(self.login.tokens)
+        if self.login.expires_at:
+            tokens.expires_in = int(self.login.expires_at - time.time())
+        return tokens
+
+    async def set_tokens(self, tokens: OAuthToken) -> None:
+        self.login.tokens = tokens.model_dump(mode="json", exclude_none=True)
+        self.login.expires_at = time.time() + tokens.expires_in if tokens.expires_in else 0.0
+        self.save()
+
+    async def get_client_info(self) -> OAuthClientInformationFull | None:
+        from mcp.shared.auth import OAuthClientInformationFull
+
+        return OAuthClientInformationFull.model_validate(self.login.client) if self.login.client else None
+
+    async def set_client_info(self, client_info: OAuthClientInformationFull) -> None:
+        self.login.client = client_info.model_dump(mode="json", exclude_none=True)
+
+
+def _provider(
+    spec: ServerSpec,
+    storage: _Storage,
+    redirect_uri: str,
+    redirect: Callable[[str], Awaitable[None]],
+    callback: Callable[[], Awaitable[AuthorizationCodeResult]],
+) -> httpx2.Auth:
+    from mcp.client.auth import OAuthClientProvider
+    from mcp.shared.auth import OAuthClientMetadata, OAuthMetadata
+    from pydantic import AnyUrl
+
+    class Login(OAuthClientProvider):
+        async def _initialize(self) -> None:
+            """Restore also what the SDK does not: when the token expires, and where it is refreshed."""
+            await super()._initialize()
+            if self.context.current_tokens is not None:
+                self.context.update_token_expiry(self.context.current_tokens)
+            if storage.login.metadata:
+                self.context.oauth_metadata = OAuthMetadata.model_validate(storage.login.metadata)
+
+        async def _handle_token_response(self, response: httpx2.Response) -> None:
+            found = self.context.oauth_metadata
+            storage.login.metadata = found.model_dump(mode="json", exclude_none=True) if found is not None else {}
+            await super()._handle_token_response(response)
+
+    metadata = OAuthClientMetadata(
+        client_name="Loom",
+        redirect_uris=[AnyUrl(redirect_uri)],
+        grant_types=["authorization_code", "refresh_token"],
+        token_endpoint_auth_method="none",  # noqa: S106  a public client: PKCE stands for the secret
+    )
+    return Login(spec.url, metadata, storage, redirect_handler=redirect, callback_handler=callback)
+
+
+def stored_login(spec: ServerSpec, file: TokenFile | None) -> httpx2.Auth | None:
+    """Return what authorises requests by an earlier login; None if there is none."""
+    if file is None or not (storage := _Storage(spec, file)).login.tokens:
+        return None
+
+    async def refuse(*_: object) -> Any:
+        raise ToolError(f"its login has expired: run `loom mcp login {spec.name}`")
+
+    redirect = (storage.login.client.get("redirect_uris") or ["http://127.0.0.1/callback"])[0]
+    return _provider(spec, storage, redirect, refuse, refuse)
+
+
+class LoginListener:
+    """The local address to which the authorisation server sends the browser back."""
+
+    def __init__(self) -> None:
+        self.uri = ""
+        self._arrived: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
+        self._server: asyncio.Server | None = None
+
+    async def __aenter__(self) -> LoginListener:
+        self._server = await asyncio.start_server(self._answer, "127.0.0.1", 0, limit=MAX_REQUEST_BYTES)
+        self.uri = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/callback"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        if self._server is not None:
+            self._server.close()
+
+    async def wait(self) -> AuthorizationCodeResult:
+        """Return the code; raise ToolError if the login was refused or nothing came in time."""
+        from mcp.shared.auth import AuthorizationCodeResult
+
+        try:
+            async with asyncio.timeout(LOGIN_SECONDS):
+                found = await self._arrived
+        except TimeoutError:
+            raise ToolError(f"the login was not finished within {LOGIN_SECONDS:g} s") from None
+        if "code" not in found:
+            raise ToolError(f"the login was refused: {found.get('error_description') or found.get('error', '')}")
+        return AuthorizationCodeResult(code=found["code"], state=found.get("state"), iss=found.get("iss"))
+
+    async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        with suppress(OSError, asyncio.IncompleteReadError, asyncio.LimitOverrunError, ValueError, IndexError):
+            head = (await reader.readuntil(b"\r\n\r\n")).decode("ascii", "replace")
+            target = urlsplit(head.split(" ")[1])
+            found = {name: values[0] for name, values in parse_qs(target.query).items()}
+            is_callback = target.path == "/callback" and bool({"code", "error"} & found.keys())
+            if is_callback and not self._arrived.done():
+                self._arrived.set_result(found)
+            page = _PAGE % (b"The login is complete." if "code" in found else b"The login was refused.")
+            body = page if is_callback else b""
+            status = b"200 OK" if is_callback else b"404 Not Found"
+            writer.write(b"HTTP/1.1 %b\r\ncontent-type: text/html\r\ncontent-length: %d\r\n" % (status, len(body)))
+            writer.write(b"connection: close\r\n\r\n" + body)
+            await writer.drain()
+        writer.close()
+
+
+def login_auth(
+    spec: ServerSpec, file: TokenFile, listener: LoginListener, open_page: Callable[[str], Awaitable[None]]
+) -> httpx2.Auth:
+    """Return what logs in anew with the first request: `open_page` gets the address where the user agrees."""
+    storage = _Storage(spec, file)
+    storage.login = StoredLogin(url=spec.url)  # a new registration: the local address has another port each time
+    return _provider(spec, storage, listener.uri, open_page, listener.wait)

@@ -1,0 +1,290 @@
+"""What servers ask back while one of their calls runs: values from the user (elicitation), an answer of the model
+(sampling), and the folders that they may work in (roots). The user decides on the first two, by an approval."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Awaitable, Callable, Generator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, TypeAlias, cast
+
+import msgspec
+
+from loom.content.blocks import ContentBlock
+from loom.content.messages import Message, text_of
+from loom.errors import LoomError, ToolError
+from loom.tools.base import ToolContext
+from loom.tools.mcp.content import blocks_of_items
+from loom.tools.mcp.input_schema import form_of
+from loom.tools.mcp.specs import ServerSpec
+
+if TYPE_CHECKING:
+    import mcp_types as types
+    from mcp import Client
+    from mcp.client.context import ClientRequestContext
+
+MAX_TRIES: Final = 3
+"""How often the user is asked for values that do not fit, before the server is answered with a refusal."""
+ROOTS_SECONDS: Final = 1.0
+SETTLE_SECONDS: Final = 0.2
+"""How long a server has to take over other roots: the protocol has no word for "done"."""
+_PAIR: Final = re.compile(r"\s*([^\s=:,;]+)\s*[=:]\s*(.*)", re.DOTALL)
+_BETWEEN: Final = re.compile(r"[\n;]|,(?=\s*[^\s=:,;]+\s*[=:])")
+
+
+class SampleRequest(msgspec.Struct, frozen=True, kw_only=True):
+    """A request of a server to the model."""
+
+    server: str
+    system: str
+    earlier: tuple[Message, ...]
+    question: tuple[ContentBlock, ...]
+    max_tokens: int
+    temperature: float | None
+    stop: tuple[str, ...]
+
+
+class SampleAnswer(msgspec.Struct, frozen=True, kw_only=True):
+    text: str
+    model: str
+    stop: str
+
+
+Sampler: TypeAlias = Callable[[ToolContext, SampleRequest], Awaitable[SampleAnswer]]
+"""Asks the model of the turn that the context belongs to."""
+
+
+class _RunningCall(msgspec.Struct, frozen=True, eq=False):
+    context: ToolContext
+    deadline: asyncio.Timeout
+
+    @contextmanager
+    def pause_clock(self) -> Generator[None]:
+        """Stop the clock of the call while a person or a model is asked."""
+        loop = asyncio.get_running_loop()
+        left = (self.deadline.when() or loop.time()) - loop.time()
+        self.deadline.reschedule(None)
+        try:
+            yield
+        finally:
+            if not self.deadline.expired():
+                self.deadline.reschedule(loop.time() + left)
+
+
+class ServerQuestions:
+    """The questions of one server. They belong to its newest call; without a call they are declined."""
+
+    def __init__(self, spec: ServerSpec, sampler: Sampler | None = None) -> None:
+        self._spec = spec
+        self._server = spec.name
+        self.sampler = sampler
+        self._calls: list[_RunningCall] = []
+        self.told_root: Path | None = None
+        """The workspace that the server knows."""
+        self._has_told = asyncio.Event()
+
+    @property
+    def can_sample(self) -> bool:
+        return self.sampler is not None
+
+    @contextmanager
+    def during(self, context: ToolContext, deadline: asyncio.Timeout) -> Generator[None]:
+        """Let questions be asked through `context` while a call runs."""
+        call = _RunningCall(context, deadline)
+        self._calls.append(call)
+        try:
+            yield
+        finally:
+            self._calls.remove(call)
+
+    async def roots(self, _: ClientRequestContext) -> types.ListRootsResult:
+        import mcp_types as types
+        from pydantic import FileUrl
+
+        self.told_root = self._calls[-1].context.workspace if self._calls else self._spec.folder or Path.cwd()
+        self._has_told.set()
+        folders = (self.told_root,) if self._spec.roots is None else self._spec.roots
+        return types.ListRootsResult(
+            roots=[types.Root(uri=FileUrl(folder.absolute().as_uri()), name=folder.name) for folder in folders]
+        )
+
+    async def announce_root(self, client: Client, workspace: Path) -> None:
+        """Let a server that knows another workspace ask for the roots again, before a call from this one."""
+        if self._spec.roots is not None or self.told_root in (None, workspace):
+            return
+        import mcp_types as types
+
+        self._has_told.clear()
+        await client.session.send_notification(types.RootsListChangedNotification())
+        with suppress(TimeoutError):
+            async with asyncio.timeout(ROOTS_SECONDS):
+                await self._has_told.wait()
+        await asyncio.sleep(SETTLE_SECONDS)
+
+    async def elicit(self, _: ClientRequestContext, asked: types.ElicitRequestParams) -> types.ElicitResult:
+        import mcp_types as types
+
+        if not self._calls:
+            return types.ElicitResult(action="cancel")
+        call = self._calls[-1]
+        why = f"the MCP server {self._server} asks"
+        try:
+            with call.pause_clock():
+                if isinstance(asked, types.ElicitRequestURLParams):
+                    await call.context.confirm(
+                        f"{asked.message}\nOpen {asked.url} and approve when you are done.", why=why
+                    )
+                    return types.ElicitResult(action="accept")
+                return await self._ask_values(call.context, asked, why)
+        except ToolError:
+            return types.ElicitResult(action="decline")
+
+    async def _ask_values(
+        self, context: ToolContext, asked: types.ElicitRequestFormParams, why: str
+    ) -> types.ElicitResult:
+        import mcp_types as types
+
+        problem = ""
+        for _ in range(MAX_TRIES):
+            action = f"{asked.message}\n{describe_values(asked.requested_schema)}{problem}"
+            said = await context.confirm(action, why=why, schema=asked.requested_schema)
+            try:
+                return types.ElicitResult(action="accept", content=read_values(said, asked.requested_schema))
+            except ToolError as error:
+                problem = f"\nThat does not fit: {error.message}"
+        raise ToolError("no values that fit were given")
+
+    async def sample(
+        self, _: ClientRequestContext, asked: types.CreateMessageRequestParams
+    ) -> types.CreateMessageResult | types.ErrorData:
+        import mcp_types as types
+
+        if self.sampler is None or not self._calls:
+            return types.ErrorData(code=types.INVALID_REQUEST, message="no turn is running that could ask a model")
+        call = self._calls[-1]
+        try:
+            with call.pause_clock():
+                request = await self._sample_request(call.context, asked)
+                said = [f"{message.role}: {message.text}" for message in request.earlier]
+                said.append(f"user: {' '.join(text_of(block) for block in request.question)}")
+                words = "\n\n".join([*([request.system] if request.system else []), *said])
+                why = (
+                    f"the MCP server {self._server} wants the model to answer, with {request.max_tokens} tokens at most"
+                )
+                await call.context.confirm(f"send this to the model:\n{words}", why=why)
+                answer = await self.sampler(call.context, request)
+        except LoomError as error:
+            return types.ErrorData(code=types.INVALID_REQUEST, message=error.message)
+        content = types.TextContent(text=answer.text)
+        return types.CreateMessageResult(role="assistant", content=content, model=answer.model, stop_reason=answer.stop)
+
+    async def _sample_request(self, context: ToolContext, asked: types.CreateMessageRequestParams) -> SampleRequest:
+        if not asked.messages or asked.messages[-1].role != "user":
+            raise ToolError("a request to the model ends with a message of the user")
+        said: list[tuple[ContentBlock, ...]] = []
+        for message in asked.messages:
+            items = message.content if isinstance(message.content, list) else [message.content]
+            said.append(tuple(await blocks_of_items(cast("Sequence[Any]", items), context.attach, self._server)))
+        return SampleRequest(
+            server=self._server,
+            system=asked.system_prompt or "",
+            earlier=tuple(
+                Message(message.role, blocks) for message, blocks in zip(asked.messages[:-1], said, strict=False)
+            ),
+            question=said[-1],
+            max_tokens=asked.max_tokens,
+            temperature=asked.temperature,
+            stop=tuple(asked.stop_sequences or ()),
+        )
+
+
+# Values that a person writes -----------------------------------------------------------------------------------------
+
+
+def value_fields(schema: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """Return the fields of a form; a field without facts may hold any text."""
+    found: Any = schema.get("properties")
+    named = cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    return {name: cast("dict[str, Any]", facts) if isinstance(facts, dict) else {} for name, facts in named.items()}
+
+
+def field_choices(facts: Mapping[str, Any]) -> list[str]:
+    """Return the values that a field allows; empty: any."""
+    inner: Any = facts.get("items") if facts.get("type") == "array" else facts
+    if not isinstance(inner, dict):
+        return []
+    table = cast("dict[str, Any]", inner)
+    options: Any = table.get("oneOf") or table.get("anyOf")
+    listed = cast("list[Any]", options) if isinstance(options, list) else []
+    named = [cast("dict[str, Any]", one)["const"] for one in listed if isinstance(one, dict) and "const" in one]
+    values: Any = table.get("enum") or named
+    return [str(value) for value in cast("list[Any]", values)] if isinstance(values, list) else []
+
+
+def describe_field(name: str, facts: Mapping[str, Any], *, is_required: bool) -> str:
+    """Return one line about a field for the person who fills it in."""
+    choices = field_choices(facts)
+    kind = " | ".join(choices) if choices else str(facts.get("format") or facts.get("type") or "text")
+    default = f", default {facts['default']}" if "default" in facts else ""
+    title = str(facts.get("description") or facts.get("title") or "")
+    return f"{name}{'' if is_required else '?'}: {kind}{default}{f' · {title}' if title else ''}"
+
+
+def describe_values(schema: Mapping[str, Any]) -> str:
+    required = cast("list[Any]", schema.get("required") or [])
+    lines = [describe_field(name, facts, is_required=name in required) for name, facts in value_fields(schema).items()]
+    return "\n".join(["Values (write NAME=VALUE, or one JSON object):", *lines])
+
+
+def read_values(text: str, schema: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the values that a person wrote, as the schema wants them: a JSON object, NAME=VALUE separated by commas or
+    lines, or the bare value of the only field. Raise ToolError if they do not fit."""
+    fields = value_fields(schema)
+    given = _split_values(text.strip(), list(fields))
+    if unknown := [name for name in given if name not in fields]:
+        raise ToolError(f"{', '.join(unknown)} is not asked for; these are: {', '.join(fields)}")
+    found = {name: facts["default"] for name, facts in fields.items() if "default" in facts}
+    found |= {name: _converted(value, fields[name]) for name, value in given.items()}
+    for name, value in found.items():
+        choices = field_choices(fields[name])
+        values = cast("list[Any]", value) if isinstance(value, list) else [value]
+        if choices and any(str(one) not in choices for one in values):
+            raise ToolError(f"{name} is one of {', '.join(choices)}")
+    return form_of(dict(schema)).check_arguments("the form", found)
+
+
+def _split_values(text: str, names: Sequence[str]) -> dict[str, Any]:
+    if text.startswith("{"):
+        try:
+            return msgspec.json.decode(text, type=dict[str, Any])
+        except msgspec.DecodeError as error:
+            raise ToolError(f"it is not a JSON object: {error}") from None
+    parts = [part for part in _BETWEEN.split(text) if part.strip()]
+    pairs = [_PAIR.fullmatch(part) for part in parts]
+    if len(names) == 1 and text and not (len(parts) == 1 and pairs[0] and pairs[0][1] == names[0]):
+        return {names[0]: text}
+    if not all(pairs):
+        raise ToolError("write NAME=VALUE for each value")
+    return {pair[1]: pair[2].strip() for pair in pairs if pair is not None}
+
+
+def _converted(value: Any, facts: Mapping[str, Any]) -> Any:
+    """Return a value in the type of its field, where a text says it; the check of the form refuses the rest."""
+    if not isinstance(value, str):
+        return value
+    match facts.get("type"):
+        case "boolean":
+            return {"true": True, "yes": True, "y": True, "false": False, "no": False, "n": False}.get(
+                value.lower(), value
+            )
+        case "integer" | "number":
+            try:
+                return int(value) if facts.get("type") == "integer" else float(value)
+            except ValueError:
+                return value
+        case "array":
+            return [part.strip() for part in value.split(",") if part.strip()]
+        case _:
+            return value

@@ -1,0 +1,185 @@
+"""A server as a child process: newline-delimited JSON over its pipes.
+
+The SDK has such a transport, too; this one limits the size of a message, keeps stderr off the terminal, starts the
+program in the sandbox, and ends its whole process group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncGenerator, Callable
+from contextlib import asynccontextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeAlias
+
+from loom.content.blocks import clean_text
+from loom.content.media import size_label
+from loom.tools.mcp.specs import ServerSpec
+from loom.tools.sandbox import Sandbox
+
+if TYPE_CHECKING:
+    from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+    from mcp.shared.message import SessionMessage
+
+    Incoming: TypeAlias = MemoryObjectReceiveStream[SessionMessage | Exception]
+    Arriving: TypeAlias = MemoryObjectSendStream[SessionMessage | Exception]
+
+MAX_MESSAGE_BYTES: Final = 48 * 1024 * 1024
+MAX_TAIL_BYTES: Final = 16_384
+PATIENCE_SECONDS: Final = 2.0
+"""How long a server may take to exit after its input is closed, and again after SIGTERM."""
+
+
+class Tail:
+    """The end of what a server wrote to stderr, for diagnostics."""
+
+    def __init__(self) -> None:
+        self._kept = b""
+
+    def add(self, data: bytes) -> None:
+        self._kept = (self._kept + data)[-MAX_TAIL_BYTES:]
+
+    def __str__(self) -> str:
+        return clean_text(self._kept.decode(errors="replace")).strip()
+
+
+class ChildServer:
+    """The process of one connection. `why_ended` is set if we end it for a reason of our own."""
+
+    def __init__(self, spec: ServerSpec, tail: Tail, on_end: Callable[[], None], sandbox: Sandbox) -> None:
+        self._spec = spec
+        self._sandbox = sandbox
+        self._tail = tail
+        self._on_end = on_end
+        self.process: asyncio.subprocess.Process | None = None
+        self.has_ended = False
+        self.why_ended = ""
+
+    @asynccontextmanager
+    async def streams(self) -> AsyncGenerator[tuple[Incoming, MemoryObjectSendStream[SessionMessage]]]:
+        """Start the program; yield the pair of streams that the SDK's client speaks through."""
+        import anyio
+        from mcp.shared.message import SessionMessage
+
+        process = self.process = await self._start()
+        arriving, read = anyio.create_memory_object_stream[SessionMessage | Exception](16)
+        write, leaving = anyio.create_memory_object_stream[SessionMessage](16)
+        jobs = (self._receive(process, arriving), self._send(process, leaving), self._read_stderr(process))
+        tasks = [asyncio.create_task(job) for job in jobs]
+        try:
+            yield read, write
+        finally:
+            for stream in (read, write, arriving, leaving):
+                stream.close()
+            with anyio.CancelScope(shield=True):
+                await _end(process, tasks)
+
+    def end_reason(self) -> str:
+        """Return why it ended, as far as that is known."""
+        code = self.process.returncode if self.process is not None else None
+        if self.why_ended or code is None:
+            return self.why_ended or "it closed its output"
+        return f"it ended with exit code {code}" if code >= 0 else f"it was ended by signal {-code}"
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        spec = self._spec
+        fenced = self._sandbox.wrap(
+            (spec.command, *spec.args),
+            spec.folder or Path.cwd(),
+            network=spec.sandbox == "online",
+            unsandboxed=spec.sandbox == "off",
+            is_server=True,
+        )
+        pipe = asyncio.subprocess.PIPE
+        try:
+            return await asyncio.create_subprocess_exec(
+                *fenced.argv,
+                stdin=pipe,
+                stdout=pipe,
+                stderr=pipe,
+                env=fenced.environment | spec.environment(os.environ),
+                cwd=spec.folder,
+                start_new_session=True,
+                limit=MAX_MESSAGE_BYTES,
+                pass_fds=fenced.descriptors,
+            )
+        finally:
+            fenced.close()
+
+    async def _receive(self, process: asyncio.subprocess.Process, arriving: Arriving) -> None:
+        """Pass messages on until the pipe ends. A line that is no message is kept with stderr."""
+        import anyio
+        from mcp.shared.message import SessionMessage
+        from mcp_types import jsonrpc_message_adapter
+
+        assert process.stdout is not None
+        try:
+            while True:
+                line = await process.stdout.readuntil(b"\n")
+                try:
+                    message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                except ValueError:
+                    self._tail.add(line)
+                else:
+                    await arriving.send(SessionMessage(message))
+        except asyncio.LimitOverrunError:
+            self.why_ended = f"it sent a message of more than {size_label(MAX_MESSAGE_BYTES)}"
+        except (asyncio.IncompleteReadError, anyio.BrokenResourceError, anyio.ClosedResourceError):
+            pass  # it has ended, or we have closed the streams
+        finally:
+            self.has_ended = True
+            arriving.close()
+            self._on_end()
+
+    async def _send(
+        self, process: asyncio.subprocess.Process, leaving: MemoryObjectReceiveStream[SessionMessage]
+    ) -> None:
+        assert process.stdin is not None
+        try:
+            async for message in leaving:
+                process.stdin.write(message.message.model_dump_json(by_alias=True, exclude_unset=True).encode() + b"\n")
+                await process.stdin.drain()
+        except OSError:  # it closed its input: the connection is over
+            self.has_ended = True
+            self._on_end()
+
+    async def _read_stderr(self, process: asyncio.subprocess.Process) -> None:
+        assert process.stderr is not None
+        while data := await process.stderr.read(4096):
+            self._tail.add(data)
+
+
+async def _end(process: asyncio.subprocess.Process, tasks: list[asyncio.Task[None]]) -> None:
+    """Close its input, then send SIGTERM, then SIGKILL, to the whole group: no child of the server stays behind."""
+    assert process.stdin is not None
+    process.stdin.close()
+    try:
+        if not await _wait_exit(process):
+            _signal_group(process.pid, signal.SIGTERM)
+            await _wait_exit(process)
+    finally:
+        _signal_group(process.pid, signal.SIGKILL)
+    await _wait_exit(process)
+    for task in tasks:
+        task.cancel()
+    await asyncio.wait(tasks)
+    transport = getattr(process, "_transport", None)
+    if transport is not None:  # a grandchild outside the group may hold the pipes open: ours are closed all the same
+        transport.close()
+
+
+async def _wait_exit(process: asyncio.subprocess.Process) -> bool:
+    """Return whether it has exited in time; `wait()` would also wait for pipes that a grandchild may hold."""
+    deadline = asyncio.get_running_loop().time() + PATIENCE_SECONDS
+    while process.returncode is None:
+        if asyncio.get_running_loop().time() > deadline:
+            return False
+        await asyncio.sleep(0.01)
+    return True
+
+
+def _signal_group(group: int, what: signal.Signals) -> None:
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, what)

@@ -1,0 +1,322 @@
+"""ChatComposing: what is typed becomes a message, a command or a shell command; files become chips; words complete."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import shlex
+import subprocess
+import tempfile
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final
+
+from loom.content.inputs import Attachment, Content
+from loom.content.messages import title_of, user
+from loom.errors import LoomError, NotFound
+from loom.runtime.workspace_files import missing_mentions, missing_text
+from loom.tui.chat_library import ChatLibrary
+from loom.tui.chat_turns import ChatTurns
+from loom.tui.chips import Chip, expand
+from loom.tui.completion_list import CompletionList
+from loom.tui.conversation import OpenConversation
+from loom.tui.message_editor import MessageEditor
+from loom.tui.slash_commands import COMMANDS, TuiCommand, complete_command, find_command
+from loom.tui.text_content import one_line
+
+if TYPE_CHECKING:
+    from loom.api_types import CommandView
+
+_MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
+_PUNCTUATION: Final = ",.;:!?)"
+_SHELL_BYTES: Final = 30_000
+
+
+class ChatComposing(ChatTurns):
+    """Sends, queues and attaches."""
+
+    async def connect(self, library: ChatLibrary, *, session: str, model: str, notices: tuple[str, ...]) -> None:
+        await super().connect(library, session=session, model=model, notices=notices)
+        unsent, self._unsent = self._unsent, []
+        for text, chips in unsent:
+            await self._send(text, chips)
+
+    # Sending ---------------------------------------------------------------------------------------------------------
+
+    async def on_message_editor_submitted(self, event: MessageEditor.Submitted) -> None:
+        text = event.text.strip()
+        if text.startswith("/") and "\n" not in text and await self._run_command(text):
+            return
+        if text.startswith("!") and len(text) > 1 and "\n" not in text:
+            self.composer.take()
+            self.run_worker(self.run_shell(text[1:].strip()))
+            return
+        message, chips = self.composer.take()
+        if self.library is None:
+            self._unsent.append((message, chips))
+            return
+        self.run_worker(self._send(message, chips))
+
+    async def _run_command(self, text: str) -> bool:
+        name, _, rest = text[1:].partition(" ")
+        command = find_command(name)
+        if command is None:
+            if "/" in name or name in [it.name for it in await self.message_commands()]:
+                return False  # a path that begins a sentence, or a command that the session replaces
+            self.notify(f"Unknown command /{one_line(name, 40)}. F1 lists the commands.", severity="warning")
+            return True
+        self.composer.take()
+        run: Callable[[str], Awaitable[None]] = getattr(self, f"command_{command.action}")
+        self.run_worker(self.guard(run(rest.strip())))
+        return True
+
+    async def _send(self, text: str, chips: dict[str, Chip]) -> None:
+        assert self.library is not None
+        try:
+            await asyncio.gather(*self._readers)
+            blocks = [block for chip in chips.values() for block in chip.blocks]
+            words = expand(text, chips)
+            if self._asks_about_mentions(words):
+                self.composer.put_back(text, chips)
+                return
+            mentioned, notices = await self.mentioned_files(words)
+            content: list[Content] = [*blocks, *mentioned, *([words] if words else [])]
+            if not content:
+                return
+            for notice in notices:
+                await self.transcript.notice(notice)
+            if self.conversation is None:
+                title = title_of(user(*([words] if words else []), *blocks))
+                await self._adopt(await self.library.new(title=title, model=self.model))
+                assert self.conversation is not None
+            if self._is_running:
+                queued = await self.conversation.session.steer(*content)
+            else:
+                await self._apply_plan_mode(self.conversation)
+                queued = await self.conversation.session.post(*content)
+            self.conversation.work()
+        except LoomError as error:
+            self.composer.put_back(text, chips)
+            await self.report(error)
+            return
+        # The message is stored from here on: an error below must not put it back into the composer.
+        self._queued_chips[queued.id] = (text, chips)
+        self._images += sum("[Image #" in token for token in chips)
+        await self.guard(self.refresh_queue())
+
+    def _asks_about_mentions(self, words: str) -> bool:
+        """Ask about file names that name no file, once for a message: sending it again sends them as text."""
+        missing = missing_mentions(Path.cwd(), words)
+        if not missing or self._asked_about == words:
+            self._asked_about = ""
+            return False
+        self._asked_about = words
+        said = missing_text(missing)
+        self.notify(f"{said[0].upper()}{said[1:]}. Enter sends it as text.", severity="warning")
+        return True
+
+    async def _apply_plan_mode(self, conversation: OpenConversation) -> None:
+        """Let the session plan, or not, as the permission says."""
+        plans = self.state.permission == "plan"
+        if plans != self._plans:
+            await conversation.session.change(plan_mode=plans)
+            self._plans = plans
+
+    async def message_commands(self) -> tuple[CommandView, ...]:
+        """Return the user's own commands and the prompts of MCP servers, read once for this screen."""
+        if self._more_commands is None and self.library is not None:
+            self._more_commands = await self.library.commands()
+        return self._more_commands or ()
+
+    async def on_message_editor_queued_wanted(self) -> None:
+        """Take the last message out of the queue, and edit it."""
+        waiting = await self.conversation.session.queue() if self.conversation is not None else ()
+        for queued in reversed(waiting):
+            if queued.message is not None and not queued.node and await self._unqueue(queued.id):
+                text, chips = self._queued_chips.get(queued.id, (queued.message.text, {}))
+                self.composer.put_back(text, chips)
+                break
+        await self.refresh_queue()
+
+    async def _unqueue(self, queued: str) -> bool:
+        assert self.conversation is not None
+        try:
+            await self.conversation.session.remove_queued(queued)
+        except NotFound:  # its turn has begun
+            return False
+        except LoomError as error:
+            await self.report(error)
+            return False
+        return True
+
+    # Attachments -----------------------------------------------------------------------------------------------------
+
+    def on_message_editor_files_dropped(self, event: MessageEditor.FilesDropped) -> None:
+        for path in event.paths:
+            self.attach(Attachment(source=path))
+
+    async def on_message_editor_clipboard_wanted(self, event: MessageEditor.ClipboardWanted) -> None:
+        await self.guard(self.paste_clipboard())
+
+    async def paste_clipboard(self) -> None:
+        from loom.runtime.attachments import read_clipboard
+
+        for item in await asyncio.to_thread(read_clipboard):
+            self.attach(item)
+
+    def attach(self, item: Attachment) -> None:
+        """Insert a chip, and read the file in the background."""
+        name = item.name or (item.source.name if isinstance(item.source, Path) else "file")
+        looks_like_image = name.lower().endswith((".png", ".jpg", ".jpeg", ".gif", ".webp", ".bmp", ".heic"))
+        token = f"[Image #{self._next_image()}]" if looks_like_image else f"[{name}]"
+        chip = self.composer.add_chip(Chip(token=token, attachment=item, state="reading", label=name))
+        task = asyncio.create_task(self._read_chip(chip, item, name))
+        self._readers.add(task)
+        task.add_done_callback(self._readers.discard)
+
+    async def _read_chip(self, chip: Chip, item: Attachment, name: str) -> None:
+        from loom.tui.chips import token_for
+
+        await self._connected_event.wait()
+        assert self.library is not None
+        try:
+            found = await self.library.ingest(item)
+        except LoomError as error:
+            self.composer.remove_chip(chip)
+            await self.report(error)
+            return
+        chip.blocks, chip.state = found.blocks, "ready"
+        if not chip.token.startswith("[Image #") or not token_for(found.blocks, 0, name).startswith("[Image #"):
+            self.composer.rename_chip(chip, token_for(found.blocks, self._next_image(), name))
+        for notice in found.notices:
+            self.notify(notice)
+
+    def _next_image(self) -> int:
+        return self._images + sum(token.startswith("[Image #") for token in self.composer.chips) + 1
+
+    async def mentioned_files(self, words: str) -> tuple[list[Any], list[str]]:
+        """Return blocks for the media that `@file` names in the text, and notices. Text files stay mentions: the agent
+        is kept informed of them."""
+        from loom.formats.sniff.kinds import type_of_name
+        from loom.runtime.attachments import existing_file
+
+        assert self.library is not None
+        found: list[Any] = []
+        notices: list[str] = []
+        for match in _MENTION.finditer(words):
+            name = match[1] or match[2]
+            item = existing_file(name) or existing_file(name.rstrip(_PUNCTUATION))
+            if item is None:
+                continue
+            media_type = type_of_name(str(item.source)) or "text/plain"
+            if not media_type.startswith("text/"):
+                made = await self.library.ingest(item)
+                found += made.blocks
+                notices += made.notices
+        return found, notices
+
+    # The shell and the editor ----------------------------------------------------------------------------------------
+
+    async def run_shell(self, command: str) -> None:
+        """`!command`: run it here, show it, and offer its output to the next message as a chip."""
+        from loom.tui.shell_card import ShellCard
+
+        card = ShellCard(self.glyphs, command)
+        await self.transcript.mount(card)
+        process = await asyncio.create_subprocess_shell(
+            command,
+            stdin=asyncio.subprocess.DEVNULL,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=asyncio.subprocess.STDOUT,
+        )
+        output, _ = await process.communicate()
+        text = output.decode(errors="replace")
+        card.finish(text, process.returncode or 0)
+        shown = text if len(text) <= _SHELL_BYTES else f"{text[:_SHELL_BYTES]}\n[cut at {_SHELL_BYTES} characters]"
+        self.composer.add_chip(Chip(token=f"[$ {one_line(command, 24)}]", text=f"$ {command}\n{shown.rstrip()}\n"))
+
+    def on_message_editor_editor_wanted(self) -> None:
+        text = self.edit_outside(self.composer.text)
+        if text is not None:
+            self.composer.load_text(text)
+            self.composer.move_cursor(self.composer.document.end)
+
+    def edit_outside(self, text: str) -> str | None:
+        """Let the user edit a text in $VISUAL or $EDITOR; None if that failed."""
+        editor = os.environ.get("VISUAL") or os.environ.get("EDITOR") or "vi"
+        with tempfile.TemporaryDirectory(prefix="loom-") as folder:
+            file = Path(folder) / "message.md"
+            file.write_text(text, encoding="utf-8")
+            try:
+                with self.app.suspend():
+                    code = subprocess.run([*shlex.split(editor), str(file)], check=False).returncode
+            except OSError:
+                self.notify(f"{editor} cannot be started. Set EDITOR.", severity="error")
+                return None
+            if code != 0:
+                self.notify(f"{editor} failed; the message is unchanged.", severity="warning")
+                return None
+            return file.read_text(encoding="utf-8", errors="replace").rstrip("\n")
+
+    # Completion ------------------------------------------------------------------------------------------------------
+
+    async def on_message_editor_word_changed(self, event: MessageEditor.WordChanged) -> None:
+        shown = self.query_one(CompletionList)
+        match event.trigger:
+            case "/":
+                more = [
+                    TuiCommand(name=it.name, help=it.description, action="", arguments="[TEXT]")
+                    for it in await self.message_commands()
+                ]
+                shown.show(complete_command(event.word, (*COMMANDS, *more)))
+            case "@":
+                shown.show(await self.files.find(event.word, self.glyphs, anew=not event.word))
+            case _:
+                shown.hide()
+        self.composer.is_completing = shown.display
+
+    def on_message_editor_completion_key(self, event: MessageEditor.CompletionKey) -> None:
+        shown = self.query_one(CompletionList)
+        match event.key:
+            case "up":
+                shown.move(-1)
+            case "down":
+                shown.move(1)
+            case "escape":
+                shown.hide()
+                self.composer.is_completing = False
+            case _:
+                self._complete(shown, is_enter=event.key == "enter")
+
+    def _complete(self, shown: CompletionList, *, is_enter: bool) -> None:
+        chosen = shown.choice
+        shown.hide()
+        self.composer.is_completing = False
+        if chosen is None:
+            return
+        is_command = chosen.value.startswith("/")
+        _, word = self.composer.word_at_cursor()
+        if is_command and is_enter and chosen.value == f"/{word}":
+            self.composer.action_submit()
+        elif is_command:
+            self.composer.complete_word(chosen.value)
+            if is_enter and not chosen.value.endswith(" "):
+                self.composer.is_completing = False
+                self.composer.action_submit()
+        elif chosen.value.rstrip('"').endswith("/"):
+            self.composer.complete_word(chosen.value)
+        else:
+            self._complete_file(chosen.value)
+
+    def _complete_file(self, value: str) -> None:
+        """A medium becomes a chip; a text file stays a mention, and the agent is kept informed of it."""
+        from loom.formats.sniff.kinds import type_of_name
+
+        name = value[1:].strip('"')
+        media_type = type_of_name(name) or "text/plain"
+        if media_type.startswith("text/") or not media_type.startswith(("image/", "audio/", "video/", "application/")):
+            self.composer.complete_word(f"{value} ")
+            return
+        self.composer.complete_word("")
+        self.attach(Attachment(source=Path(name).expanduser()))

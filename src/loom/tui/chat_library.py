@@ -1,0 +1,104 @@
+"""ChatLibrary: the library that the terminal UI shows, in this process or on a daemon, and what its new sessions begin
+with."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from typing import TYPE_CHECKING
+
+from loom.content.inputs import Content, Ingested
+from loom.errors import LoomError
+from loom.tui.conversation import OpenConversation
+
+if TYPE_CHECKING:  # the first paint does not wait for these
+    from loom.api_types import CommandView, ModelView, SessionView
+    from loom.config import Config
+    from loom.library import Library
+    from loom.models import Usage
+
+
+class ChatLibrary:
+    """`place` is the daemon's URL, empty in process. `config` prices answers and limits attachments; `close` is awaited
+    at the end."""
+
+    def __init__(
+        self,
+        library: Library,
+        config: Config,
+        *,
+        place: str = "",
+        system: str = "",
+        agent: str = "",
+        workspace: str = "",
+        tools: Sequence[str] | None = None,
+        close: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self.library = library
+        self.config = config
+        self.place = place
+        self._system = system
+        self._agent = agent
+        self._workspace = workspace
+        self._tools = tools
+        self._close = close
+        self.on_error: Callable[[LoomError], None] = _ignore
+
+    async def new(self, *, title: str = "", model: str = "") -> OpenConversation:
+        session = await self.library.create(
+            title=title,
+            model=model,
+            system=self._system,
+            agent=self._agent,
+            workspace=self._workspace,
+            tools=self._tools,
+        )
+        return OpenConversation(session, self._report)
+
+    async def open(self, session_id: str) -> OpenConversation:
+        return OpenConversation(await self.library.open(session_id, tools=self._tools), self._report)
+
+    def _report(self, error: LoomError) -> None:
+        self.on_error(error)
+
+    async def default_model(self) -> str:
+        return (await self.library.limits()).model
+
+    async def sessions(self, query: str = "", *, limit: int = 100) -> tuple[SessionView, ...]:
+        return (await self.library.sessions(query=query.strip(), limit=limit)).sessions
+
+    async def models(self) -> tuple[ModelView, ...]:
+        return (await self.library.models()).models
+
+    async def commands(self) -> tuple[CommandView, ...]:
+        """Return the slash commands that messages may begin with."""
+        return await self.library.commands(self._workspace)
+
+    async def ingest(self, *content: Content) -> Ingested:
+        """Store attachments; of a long document, only the first pages."""
+        from loom.runtime.attachments import limit_pages
+
+        found = await self.library.ingest(*content)
+        blocks, notices = limit_pages(found.blocks, self.config.documents.pages_per_read)
+        return Ingested(tuple(blocks), (*found.notices, *notices))
+
+    async def media(self, digest: str) -> bytes:
+        from loom.library import read_media
+
+        return await read_media(self.library, digest)
+
+    def price(self, model: str, usage: Usage) -> float | None:
+        """Return US dollars; None if the price is not known, as of a model that only the daemon knows."""
+        from loom.runtime.model_resolution import price, resolve_model
+
+        try:
+            return price(resolve_model(model, self.config), usage)
+        except LoomError:
+            return None
+
+    async def close(self) -> None:
+        if self._close is not None:
+            await self._close()
+
+
+def _ignore(_: LoomError) -> None:
+    """Errors before a screen shows the conversation have no place to be shown."""

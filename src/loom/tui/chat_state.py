@@ -1,0 +1,209 @@
+"""ChatState: the widgets of the chat screen and what it knows; the part that everything else stands on."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, ClassVar, Final
+
+import msgspec
+from textual.app import ComposeResult
+from textual.containers import Horizontal, Vertical
+from textual.content import Content as StyledText
+from textual.screen import Screen
+from textual.widgets import Static
+from textual.worker import Worker
+
+from loom.errors import LoomError
+from loom.tui.chat_library import ChatLibrary
+from loom.tui.chips import Chip
+from loom.tui.completion_list import CompletionList, FileIndex
+from loom.tui.conversation import OpenConversation, PathMessage
+from loom.tui.image_protocol import ImageProtocol
+from loom.tui.input_history import InputHistory
+from loom.tui.message_editor import MessageEditor
+from loom.tui.status_line import ActivityLine, StatusLine, StatusValues, TitleLine
+from loom.tui.text_content import sentence_of
+from loom.tui.usage_log import UsageLog
+
+if TYPE_CHECKING:
+    from loom.api_types import CommandView
+    from loom.tui.app import LoomApp
+    from loom.tui.transcript import TranscriptView
+
+NEWEST: Final = 100
+"""Messages that are read when a conversation is opened."""
+EMPTY: Final = "The conversation is empty."
+
+
+class QueueStrip(Static):
+    """Messages that wait for their turn."""
+
+    DEFAULT_CSS = "QueueStrip { height: auto; color: $dim; padding: 0 1; display: none; }"
+
+
+class KeyHints(Static):
+    DEFAULT_CSS = "KeyHints { height: 1; color: $dim; padding: 0 1; background: $panel; }"
+    HINTS: ClassVar = (
+        ("{return_key}", "send"),
+        ("^J", "line"),
+        ("@", "file"),
+        ("/", "command"),
+        ("F1", "help"),
+        ("^V", "paste"),
+        ("^L", "model"),
+        ("^X", "context"),
+        ("^T", "branches"),
+        ("^S", "sessions"),
+        ("^O", "fold"),
+        ("Esc Esc", "edit"),
+    )
+
+    def __init__(self, return_key: str) -> None:
+        super().__init__()
+        self._return_key = return_key
+
+    def render(self) -> StyledText:
+        shown: list[StyledText] = []
+        room = self.size.width - 2
+        for key, what in self.HINTS:
+            part = StyledText.styled(key.format(return_key=self._return_key), "$primary") + StyledText(f" {what}")
+            if sum(len(it) + 2 for it in shown) + len(part) > room:
+                break
+            shown.append(part)
+        return StyledText("  ").join(shown)
+
+
+class ChatState(Screen[None]):
+    """One conversation. It exists before there is a library: what is typed meanwhile is kept."""
+
+    DEFAULT_CSS = """
+    ChatState { layout: vertical; background: $background; }
+    ChatState #middle { height: 1fr; }
+    ChatState #main { width: 1fr; }
+    ChatState #approvals { height: auto; max-height: 60%; }
+    ChatState #compose { height: auto; background: $surface; padding: 0 1; margin: 0; border-top: solid $line; }
+    ChatState #compose > .prompt { width: 2; color: $primary; text-style: bold; }
+    """
+
+    if TYPE_CHECKING:
+
+        @property
+        def app(self) -> LoomApp: ...
+
+    def __init__(self, app: LoomApp) -> None:
+        super().__init__()
+        self.glyphs = app.glyphs
+        self.protocol: ImageProtocol = app.protocol
+        self.library: ChatLibrary | None = None
+        self.conversation: OpenConversation | None = None
+        self.model = ""
+        self.usage_log = UsageLog()
+        self.files = FileIndex(Path.cwd())
+        self.state = StatusValues()
+        self._asked_about = ""
+        """The message that was held back because it mentions a file that does not exist."""
+        self._plans = False
+        """Whether this screen has put the session into plan mode."""
+        self._more_commands: tuple[CommandView, ...] | None = None
+        self._following: Worker[None] | None = None
+        self._is_running = False
+        self._activity = ""
+        self._turn_began = 0.0
+        self._turn_model = ""
+        self._escape_at = 0.0
+        self._quit_at = 0.0
+        self._queued_chips: dict[str, tuple[str, dict[str, Chip]]] = {}
+        self._unsent: list[tuple[str, dict[str, Chip]]] = []
+        self._readers: set[asyncio.Task[None]] = set()
+        self._images: int = 0
+        self._has_messages = False
+        self._connected_event = asyncio.Event()
+
+    def compose(self) -> ComposeResult:
+        yield TitleLine(self.glyphs)
+        with Horizontal(id="middle"):
+            yield Vertical(id="main")
+        yield Vertical(id="approvals")
+        yield ActivityLine(self.glyphs)
+        yield QueueStrip()
+        yield CompletionList()
+        with Horizontal(id="compose"):
+            yield Static(self.glyphs.prompt, classes="prompt")
+            yield MessageEditor(
+                InputHistory(self.app.history_file), placeholder="Message; paste or drop files, @ for files"
+            )
+        yield StatusLine(self.glyphs)
+        yield KeyHints(self.glyphs.return_key)
+
+    def on_mount(self) -> None:
+        self.composer.focus()
+        self.show_state()
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a turn runs."""
+        return self._is_running
+
+    @property
+    def composer(self) -> MessageEditor:
+        return self.query_one(MessageEditor)
+
+    # State -----------------------------------------------------------------------------------------------------------
+
+    def set_state(self, **changes: object) -> None:
+        from loom.models import Usage
+
+        given = {name: Usage() if value is msgspec.UNSET else value for name, value in changes.items()}
+        self.state = msgspec.structs.replace(self.state, **given)
+        self.show_state()
+
+    def show_state(self) -> None:
+        self.query_one(TitleLine).state = self.state
+        self.query_one(StatusLine).state = self.state
+
+    async def report(self, error: LoomError) -> None:
+        """Say what went wrong, and the next step."""
+        await self.transcript.notice(sentence_of(error.message, error.hint), kind="error")
+
+    async def guard(self, doing: Awaitable[None]) -> None:
+        try:
+            await doing
+        except LoomError as error:
+            await self.report(error)
+
+    # The transcript --------------------------------------------------------------------------------------------------
+
+    @property
+    def transcript(self) -> TranscriptView:
+        from loom.tui.transcript import TranscriptView
+
+        return self.query_one(TranscriptView)
+
+    async def show_transcript(self, path: Sequence[PathMessage]) -> None:
+        """Show a path; without messages, what to begin with."""
+        from loom.tui.transcript import TranscriptView
+        from loom.tui.welcome import Welcome
+
+        assert self.library is not None
+        main = self.query_one("#main")
+        await main.remove_children()
+        is_cut = self.conversation is not None and len(path) >= NEWEST
+        load_path = self.conversation.path if is_cut and self.conversation is not None else None
+        shown = TranscriptView(self.glyphs, self.protocol, self.library.media, load_path)
+        await main.mount(shown)
+        if path:
+            await shown.load(path)
+        else:
+            await shown.mount(Welcome(self.glyphs, self.protocol, self.model))
+
+    def require_conversation(self) -> OpenConversation:
+        if self.conversation is None:
+            raise LoomError(EMPTY, hint="Say something first.")
+        return self.conversation
+
+    def require_library(self) -> ChatLibrary:
+        if self.library is None:
+            raise LoomError("Still opening the store.", hint="Try again in a moment.")
+        return self.library

@@ -1,0 +1,280 @@
+"""ChatTurns: a conversation is opened and followed; its events, approvals and queue are shown."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from loom.agent.plan_mode import PRESENT_PLAN
+from loom.content.messages import media_blocks
+from loom.errors import LoomError
+from loom.events import (
+    ApprovalAnswered,
+    ApprovalRequested,
+    Event,
+    MessageQueued,
+    MessageStored,
+    StepStarted,
+    TextDelta,
+    ThinkingDelta,
+    ToolFinished,
+    ToolStarted,
+    TurnFailed,
+    TurnFinished,
+    TurnStarted,
+)
+from loom.tui.approval_card import ApprovalCard
+from loom.tui.branch_pane import BranchPane, branch_lines, count_leaves
+from loom.tui.chat_library import ChatLibrary
+from loom.tui.chat_state import NEWEST, ChatState, QueueStrip
+from loom.tui.conversation import OpenConversation, PathMessage
+from loom.tui.labels import short_model
+from loom.tui.message_editor import MessageEditor
+from loom.tui.status_line import ActivityLine
+from loom.tui.text_content import one_line, plain_text
+from loom.tui.usage_log import UsageLog
+
+_TICK_SECONDS: Final = 1 / 8
+_DENIED: Final = {
+    "plan": "this run only plans: say what you would do, and do not try it again",
+    "deny": "tools that need approval are not allowed here",
+}
+PERMISSIONS: Final = ("ask", "auto", "plan", "deny")
+
+
+class ChatTurns(ChatState):
+    """Knows what runs."""
+
+    def on_mount(self) -> None:
+        self.set_interval(_TICK_SECONDS, self._tick)
+
+    # Opening ---------------------------------------------------------------------------------------------------------
+
+    async def connect(self, library: ChatLibrary, *, session: str, model: str, notices: tuple[str, ...]) -> None:
+        """Show a conversation of the library; `session` empty: a new one, stored with its first message."""
+        self.library = library
+        library.on_error = self._on_error
+        self._connected_event.set()
+        self.model = model
+        self.set_state(place=library.place)
+        if session:
+            await self.open_session(session)
+        else:
+            await self.open_new()
+        for notice in notices:
+            await self.transcript.notice(notice, kind="warning")
+
+    def _on_error(self, error: LoomError) -> None:
+        self.run_worker(self.report(error))
+
+    async def open_new(self) -> None:
+        """Begin an empty conversation."""
+        assert self.library is not None
+        await self._leave()
+        self.model = self.model or await self.library.default_model()
+        self.usage_log = UsageLog()
+        self._images = 0
+        self.set_state(title="", model=self.model, receipt=None, usage=msgspec.UNSET, usd=0.0, branches=1)
+        await self.show_transcript(())
+
+    async def open_session(self, session_id: str) -> None:
+        """Show a stored conversation from its end, and continue what it was doing."""
+        assert self.library is not None
+        conversation = await self.library.open(session_id)
+        await self._leave()
+        self.usage_log = UsageLog()
+        await self._adopt(conversation)
+
+    async def _adopt(self, conversation: OpenConversation) -> None:
+        self.conversation = conversation
+        info = await conversation.session.info()
+        self.model = info.model
+        path = await conversation.path(newest=NEWEST)
+        self._images, self._has_messages = count_images(path), bool(path)
+        self.set_state(title=info.title, model=info.model, receipt=None, usage=msgspec.UNSET, usd=0.0)
+        await self.show_transcript(path)
+        self._follow()
+        for request in await conversation.session.approvals():
+            await self._ask(request)
+        await self.refresh_queue()
+        self.refresh_plan()
+        await self.refresh_branches()
+
+    async def _leave(self) -> None:
+        if self._following is not None:
+            self._following.cancel()
+            self._following = None
+        self.conversation = None
+        self._is_running = False
+        self._queued_chips.clear()
+        await self.query_one("#approvals").remove_children()
+        await self.refresh_queue()
+
+    def _follow(self) -> None:
+        assert self.conversation is not None
+        self._following = self.run_worker(self._watch(self.conversation), group="events", exclusive=True)
+
+    async def _watch(self, conversation: OpenConversation) -> None:
+        events = conversation.events()
+        try:
+            async for event in events:
+                await self._apply(event)
+        except LoomError as error:
+            await self.report(error)
+        finally:
+            await events.aclose()
+
+    async def reload(self) -> None:
+        """Show the path anew, after the head moved."""
+        if self.conversation is not None:
+            path = await self.conversation.path(newest=NEWEST)
+            self._images, self._has_messages = count_images(path), bool(path)
+            await self.show_transcript(path)
+            self.refresh_plan()
+            await self.refresh_branches()
+
+    # Events ----------------------------------------------------------------------------------------------------------
+
+    async def _apply(self, event: Event) -> None:
+        match event:
+            case TurnStarted():
+                self._is_running, self._turn_began = True, time.monotonic()
+                self._turn_model, self._activity = event.model, f"waiting for {short_model(event.model)}"
+            case StepStarted():
+                self._is_running, self._turn_model = True, event.model
+                self._activity = f"waiting for {short_model(event.model)}"
+            case TextDelta():
+                self._activity = f"{short_model(self._turn_model)} is answering"
+            case ThinkingDelta():
+                self._activity = f"{short_model(self._turn_model)} is thinking"
+            case ToolStarted():
+                self._activity = f"running {one_line(event.call.name, 40)}"
+            case ToolFinished():
+                self._activity = f"waiting for {short_model(self._turn_model)}"
+            case _:
+                pass
+        await self.transcript.apply(event)
+        match event:
+            case MessageStored() if event.message.role == "user":
+                self._has_messages = True
+                await self.refresh_queue()
+            case MessageQueued():
+                await self.refresh_queue()
+            case ApprovalRequested():
+                await self._ask(event)
+            case ApprovalAnswered():
+                await self._close_approval(event.approval)
+            case TurnFinished() | TurnFailed():
+                await self._end_turn(event)
+            case _:
+                pass
+
+    async def _end_turn(self, event: TurnFinished | TurnFailed) -> None:
+        self._is_running = False
+        await self.query_one("#approvals").remove_children()
+        assert self.library is not None
+        if isinstance(event, TurnFinished):
+            usd = self.library.price(self._turn_model, event.usage) if self._turn_model else None
+            self.usage_log.add(self._turn_model, event.usage, usd, time.monotonic() - self._turn_began)
+            await self.transcript.show_footer(event.usage, usd)
+            self.set_state(usage=event.usage, usd=self.usage_log.usd)
+        self.refresh_plan()
+        await self.refresh_branches()
+        await self.refresh_queue()
+        if self.conversation is not None and not self.state.title:
+            self.set_state(title=(await self.conversation.session.info()).title)
+        self.app.announce(f"{short_model(self._turn_model)} is done")
+
+    async def _ask(self, request: ApprovalRequested) -> None:
+        assert self.conversation is not None
+        if self.state.permission == "auto":
+            await self.conversation.session.answer(request.approval, "once")
+            return
+        reason = _DENIED.get(self.state.permission)
+        if reason is not None and request.call.name != PRESENT_PLAN:
+            await self.conversation.session.answer(request.approval, "deny", reason)
+            return
+        place = self.query_one("#approvals")
+        if any(card.request.approval == request.approval for card in place.query(ApprovalCard)):
+            return
+        card = ApprovalCard(request)
+        await place.mount(card)
+        self._activity = "waiting for your approval"
+        self.app.announce(f"Approval needed: {request.call.name}")
+        if not self.composer.text.strip() and isinstance(self.focused, MessageEditor | None):
+            card.focus()
+
+    async def _close_approval(self, approval: str) -> None:
+        for card in self.query_one("#approvals").query(ApprovalCard):
+            if card.request.approval == approval:
+                await card.remove()
+        following = next(iter(self.query_one("#approvals").query(ApprovalCard)), None)
+        (following or self.composer).focus()
+
+    async def on_approval_card_answered(self, event: ApprovalCard.Answered) -> None:
+        event.stop()
+        assert self.conversation is not None
+        is_plan = any(
+            card.request.approval == event.approval and card.request.call.name == PRESENT_PLAN
+            for card in self.query_one("#approvals").query(ApprovalCard)
+        )
+        if is_plan and event.answer != "deny":  # the work begins: calls are asked about from now on
+            self._plans = False
+            self.set_state(permission="ask")
+        await self._close_approval(event.approval)
+        try:
+            await self.conversation.session.answer(event.approval, event.answer, event.reason)
+        except LoomError as error:
+            await self.report(error)
+
+    async def refresh_queue(self) -> None:
+        """Show the messages that wait, while a turn runs."""
+        strip = self.query_one(QueueStrip)
+        waiting = await self.conversation.session.queue() if self.conversation is not None and self._is_running else ()
+        lines = [
+            f"queued: {one_line(self._queued_chips.get(it.id, (it.message.text, {}))[0] or 'media', 70)}"
+            for it in waiting
+            if it.message is not None and not it.node
+        ]
+        strip.display = self.composer.has_queued = bool(lines)
+        strip.update(plain_text("\n".join([*lines, "Up: edit the last one"]) if lines else ""))
+
+    async def refresh_branches(self) -> None:
+        if self.conversation is None:
+            self.set_state(branches=1)
+            return
+        tree = await self.conversation.tree()
+        self.set_state(branches=max(count_leaves(tree), 1))
+        for pane in self.query(BranchPane):
+            pane.show(branch_lines(tree, (await self.conversation.session.info()).head))
+
+    def refresh_plan(self) -> None:
+        """Find out what the next request would hold, in the background."""
+        if self.conversation is not None and self._has_messages:
+            self.run_worker(self._plan(self.conversation), group="plan", exclusive=True)
+
+    async def _plan(self, conversation: OpenConversation) -> None:
+        try:
+            (receipt,) = await conversation.session.plan()
+        except LoomError as error:
+            await self.report(error)
+            return
+        self._images = max(self._images, sum(row.kind == "image" for row in receipt.rows))
+        self.set_state(receipt=receipt)
+        self.transcript.show_renditions(receipt)
+
+    def _tick(self) -> None:
+        line = self.query_one(ActivityLine)
+        if self._is_running:
+            line.show(self._activity, time.monotonic() - self._turn_began)
+        elif line.display:
+            line.hide()
+
+
+def count_images(path: Sequence[PathMessage]) -> int:
+    return sum(
+        block.media.media_type.startswith("image/") for placed in path for block in media_blocks(placed.message.blocks)
+    )

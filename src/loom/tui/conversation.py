@@ -1,0 +1,116 @@
+"""OpenConversation: a session as the screens use it, in this process or on a daemon."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Callable
+from contextlib import aclosing
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from loom.content.messages import Message
+from loom.errors import LoomError
+from loom.events import Event
+
+if TYPE_CHECKING:  # the first paint does not wait for these
+    from loom.api_types import TreeNode
+    from loom.compile.policy import Override
+    from loom.message_types import History, MessageView
+    from loom.prompt import ReceiptRow
+    from loom.session import Session
+
+PAGE: Final = 1_000
+"""Messages of a path that are read at once."""
+
+
+class PathMessage(msgspec.Struct, frozen=True, kw_only=True):
+    """A message of the current path. `speaker` is the model that wrote it, where that is known."""
+
+    node: str
+    message: Message
+    speaker: str = ""
+
+
+class OpenConversation:
+    """`session` is used directly for everything that needs no memory. `on_error` receives the error of a turn that
+    could not be run here."""
+
+    def __init__(self, session: Session, on_error: Callable[[LoomError], None]) -> None:
+        self.session = session
+        self._on_error = on_error
+        self._seq: int | None = None
+        """The number of the last event before the path was read."""
+        self._partial: tuple[Event, ...] = ()
+        self._working: asyncio.Task[None] | None = None
+
+    @property
+    def id(self) -> str:
+        return self.session.id
+
+    async def path(self, *, newest: int = 0) -> tuple[PathMessage, ...]:
+        """Return the messages from the root to the head, or only the newest."""
+        first = page = await self.session.history(limit=newest or PAGE)
+        found = list(page.messages)
+        while not newest and page.more and page.messages:
+            page = await self.session.history(before=page.messages[0].node, limit=PAGE)
+            found = [*page.messages, *found]
+        if self._seq is None:
+            self._seq, self._partial = first.seq, _partial_events(first)
+        return tuple(_path_message(view) for view in found)
+
+    async def tree(self) -> tuple[TreeNode, ...]:
+        """Return the messages of all branches; the root with the system prompt is none."""
+        return tuple(node for node in (await self.session.tree()).nodes if node.role in ("user", "assistant", "tool"))
+
+    async def events(self) -> AsyncGenerator[Event]:
+        """Yield the answer that is under way, as far as it is known, then all events from now on, without end. A turn
+        that was left is continued."""
+        if self._seq is None:
+            await self.path(newest=1)
+        for event in self._partial:
+            yield event
+        self.work()
+        try:
+            async with aclosing(self.session.watch(self._seq)) as events:
+                async for _, event in events:
+                    yield event
+        finally:
+            await self._leave()
+
+    def work(self) -> None:
+        """Run what is queued, unless a daemon does."""
+        if self._working is None or self._working.done():
+            self._working = asyncio.create_task(self._work())
+
+    async def _work(self) -> None:
+        try:
+            async with aclosing(self.session.work()) as events:
+                async for _ in events:  # they arrive with all others
+                    pass
+        except LoomError as error:
+            self._on_error(error)
+
+    async def _leave(self) -> None:
+        """Stop what runs here; the turn stays open for the next process to continue."""
+        await self.session.leave()
+        if self._working is not None:
+            self._working.cancel()
+            await asyncio.wait([self._working])
+
+    async def override(self, row: ReceiptRow, rendition: Override | None) -> None:
+        """Choose the rendition of one block; None leaves it to the policy."""
+        from loom.compile.policy import override_key
+
+        key = override_key((await self.path())[row.message].node, row.block, row.inner)
+        await self.session.set_overrides({key: rendition or "auto"})
+
+
+def _partial_events(history: History) -> tuple[Event, ...]:
+    from loom.events import decode_event
+
+    return tuple(decode_event(bytes(it.data)) for it in history.running.partial) if history.running is not None else ()
+
+
+def _path_message(view: MessageView) -> PathMessage:
+    return PathMessage(node=view.node, message=Message(view.role, view.blocks), speaker=view.model)

@@ -1,0 +1,83 @@
+"""What an agent does besides answering: file changes and their undo, the todo list, background processes. The values of
+`Session` and of the daemon's routes."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+TodoState: TypeAlias = Literal["pending", "in_progress", "done"]
+
+
+class Todo(msgspec.Struct, frozen=True, kw_only=True):
+    """One item of the list."""
+
+    text: str
+    state: TodoState = "pending"
+
+
+class TodoList(msgspec.Struct, frozen=True):
+    todos: tuple[Todo, ...]
+
+
+class ProcessView(msgspec.Struct, frozen=True, kw_only=True):
+    """A background process of a session. `ports` are those on which it answers."""
+
+    session: str
+    process: str
+    command: str
+    is_running: bool
+    exit_code: int | None
+    ports: tuple[int, ...]
+    seconds: float
+
+
+class ProcessList(msgspec.Struct, frozen=True):
+    processes: tuple[ProcessView, ...]
+
+
+class KeptBytes(msgspec.Struct, frozen=True, kw_only=True):
+    """Bytes in the media store. The store finds them under this name (`store.media_references`)."""
+
+    digest: str
+
+
+class FileChange(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One write: `path` relative to the workspace, and the digests of what was there before and after.
+
+    `before` is None for a file that was new; `kept` is None where the bytes before were not kept.
+    """
+
+    path: str
+    before: str | None = None
+    after: str
+    kept: KeptBytes | None = None
+
+
+class ChangedStep(msgspec.Struct, frozen=True, kw_only=True):
+    """A step that changed files. Steps are counted from 1 along the path."""
+
+    step: int
+    node: str
+    """The message that holds the results of its calls."""
+    changes: tuple[FileChange, ...]
+    is_undone: bool = False
+
+
+class ChangeList(msgspec.Struct, frozen=True):
+    steps: tuple[ChangedStep, ...]
+
+
+class UndoBody(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Without `step`: the last step that is not undone yet."""
+
+    step: Annotated[int, Meta(ge=1)] | None = None
+
+
+class UndoReport(msgspec.Struct, frozen=True, kw_only=True):
+    """What became of each file, in sentences, and the steps that are undone now."""
+
+    steps: tuple[int, ...]
+    files: tuple[str, ...]

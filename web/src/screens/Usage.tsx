@@ -1,0 +1,126 @@
+// Tokens and cost by day, model and session, with a plot of the days.
+import { useSignal } from "@preact/signals";
+import { useEffect } from "preact/hooks";
+import { request } from "../api/http";
+import type { UsageReport, UsageRow } from "../api/types";
+import { Dialog } from "../parts/Dialog";
+import { dialog } from "../state/app";
+import { formatCost, formatTokens, plural, shortModel } from "../state/format";
+import { go, report } from "../state/sessions";
+
+const PERIODS = [7, 30, 90];
+
+interface Sum {
+  key: string;
+  label: string;
+  answers: number;
+  input: number;
+  output: number;
+  usd: number;
+  unpriced: number;
+}
+
+function sumBy(rows: UsageRow[], keyOf: (row: UsageRow) => [string, string]): Sum[] {
+  const sums = new Map<string, Sum>();
+  for (const row of rows) {
+    const [key, label] = keyOf(row);
+    const found = sums.get(key) ?? { key, label, answers: 0, input: 0, output: 0, usd: 0, unpriced: 0 };
+    found.answers += row.answers ?? 0;
+    found.input += row.usage?.input_tokens ?? 0;
+    found.output += row.usage?.output_tokens ?? 0;
+    found.usd += row.usd ?? 0;
+    found.unpriced += row.unpriced ?? 0;
+    sums.set(key, found);
+  }
+  return [...sums.values()];
+}
+
+export function Usage() {
+  const days = useSignal(30);
+  const found = useSignal<UsageReport | null>(null);
+  useEffect(() => {
+    request<UsageReport>(`/usage?days=${days.value}`).then((usage) => (found.value = usage), report);
+  }, [days.value]);
+  const rows = found.value?.rows ?? [];
+  const [total] = sumBy(rows, () => ["total", "Total"]);
+  return (
+    <Dialog title="Usage and cost" kind="wide" onClose={() => (dialog.value = "")}>
+      <div class="usage">
+        <fieldset class="choices">
+          <legend class="visually-hidden">Period</legend>
+          {PERIODS.map((one) => (
+            <label key={one}><input type="radio" name="period" checked={days.value === one} onChange={() => (days.value = one)} /> {one} days</label>
+          ))}
+        </fieldset>
+        {!found.value && <p class="empty">Loading…</p>}
+        {found.value && !total && <p class="empty">No answers in this period.</p>}
+        {total && (
+          <>
+            <p class="usage-total"><strong>{cost(total)}</strong> · {plural(total.answers, "answer")} · {formatTokens(total.input)} in · {formatTokens(total.output)} out</p>
+            {total.unpriced > 0 && <p class="notice">The price of {plural(total.unpriced, "answer")} is not known.</p>}
+            <Plot days={found.value?.days ?? 30} sums={sumBy(rows, (row) => [row.day, row.day])} />
+            <Table title="By model" sums={sumBy(rows, (row) => [row.model, shortModel(row.model) || "unknown"])} />
+            <Table title="By session" sums={sumBy(rows, (row) => [row.session, row.title || "Untitled"])} onOpen={(key) => ((dialog.value = ""), go(key))} />
+          </>
+        )}
+      </div>
+    </Dialog>
+  );
+}
+
+function cost(sum: Sum): string {
+  return formatCost(sum.usd) + (sum.unpriced ? " +" : "");
+}
+
+function dayBefore(count: number): string {
+  const day = new Date();
+  day.setDate(day.getDate() - count);
+  return `${day.getFullYear()}-${String(day.getMonth() + 1).padStart(2, "0")}-${String(day.getDate()).padStart(2, "0")}`;
+}
+
+/** A bar for each day: the cost, or the tokens where nothing has a price. The table below it has the same numbers. */
+function Plot({ days, sums }: { days: number; sums: Sum[] }) {
+  const byDay = new Map(sums.map((one) => [one.key, one]));
+  const shown = Array.from({ length: days }, (_, index) => dayBefore(days - 1 - index));
+  const isPriced = sums.some((one) => one.usd > 0);
+  const valueOf = (sum: Sum | undefined): number => (!sum ? 0 : isPriced ? sum.usd : sum.input + sum.output);
+  const most = Math.max(...shown.map((day) => valueOf(byDay.get(day))), Number.MIN_VALUE);
+  const label = (sum: Sum | undefined): string => (!sum ? "0" : isPriced ? cost(sum) : `${formatTokens(sum.input + sum.output)} tokens`);
+  const width = 100 / days;
+  return (
+    <figure class="plot">
+      <svg viewBox="0 0 100 40" preserveAspectRatio="none" role="img" aria-label={`${isPriced ? "Cost" : "Tokens"} per day, at most ${label(byDay.get(shown.reduce((best, day) => (valueOf(byDay.get(day)) > valueOf(byDay.get(best)) ? day : best))))}`}>
+        {shown.map((day, index) => {
+          const height = (valueOf(byDay.get(day)) / most) * 38;
+          return <rect key={day} x={index * width + width * 0.1} y={40 - height} width={width * 0.8} height={height}><title>{day}: {label(byDay.get(day))}</title></rect>;
+        })}
+      </svg>
+      <figcaption class="dim"><span>{shown[0]}</span><span>{isPriced ? "cost per day" : "tokens per day"}</span><span>{shown.at(-1)}</span></figcaption>
+    </figure>
+  );
+}
+
+function Table({ title, sums, onOpen }: { title: string; sums: Sum[]; onOpen?: (key: string) => void }) {
+  const sorted = [...sums].sort((a, b) => b.usd - a.usd || b.input + b.output - a.input - a.output).slice(0, 20);
+  return (
+    <section>
+      <h3>{title}</h3>
+      <div class="wide" tabIndex={0} role="group" aria-label={title}>
+        <table>
+          <thead><tr><th scope="col">{title.slice(3)}</th><th scope="col" class="number">answers</th><th scope="col" class="number">in</th><th scope="col" class="number">out</th><th scope="col" class="number">cost</th></tr></thead>
+          <tbody>
+            {sorted.map((one) => (
+              <tr key={one.key}>
+                <th scope="row">{onOpen ? <button type="button" class="link clip" onClick={() => onOpen(one.key)}>{one.label}</button> : one.label}</th>
+                <td class="number">{one.answers}</td>
+                <td class="number">{formatTokens(one.input)}</td>
+                <td class="number">{formatTokens(one.output)}</td>
+                <td class="number">{cost(one)}</td>
+              </tr>
+            ))}
+          </tbody>
+        </table>
+      </div>
+    </section>
+  );
+}

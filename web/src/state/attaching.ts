@@ -1,0 +1,83 @@
+// Attach files: upload with progress, failures that stay, retries. Loaded with the first attachment.
+import { ApiError } from "../api/http";
+import { type Attachable, asTextFile, isMedia } from "../api/blocks";
+import type { MediaView } from "../api/types";
+import { announce, config } from "./app";
+import { type Attachment, attachments, focusComposer, newAttachment, text } from "./composer";
+import { formatBytes } from "./format";
+import { upload } from "./uploads";
+
+export function attachFiles(files: Iterable<File>): void {
+  for (const file of files) {
+    const name = (file as File & { loomPath?: string }).loomPath ?? (file.name || "pasted");
+    const isImage = file.type.startsWith("image/") && file.type !== "image/svg+xml";
+    const fresh = { ...newAttachment(name, file.size), file, preview: isImage ? URL.createObjectURL(file) : "" };
+    attachments.value = [...attachments.value, fresh];
+    void uploadAttachment(fresh.key, file, name);
+  }
+}
+
+const PASTED = /^pasted(-\d+)?\.txt$/;
+
+/** Attach a long paste as a text file with a name of its own. */
+export function attachPaste(words: string): void {
+  const count = attachments.value.filter((one) => PASTED.test(one.name)).length;
+  attachFiles([new File([words], count ? `pasted-${count + 1}.txt` : "pasted.txt", { type: "text/plain" })]);
+}
+
+async function uploadAttachment(at: string, file: File, name: string): Promise<void> {
+  const limit = config.value?.upload.max_bytes ?? Number.POSITIVE_INFINITY;
+  if (file.size > limit) {
+    const message = `${name} is ${formatBytes(file.size)}. The limit is ${formatBytes(limit)}.`;
+    return update(at, { fraction: null, problem: { code: "media.too_large", message, hint: "Attach a smaller file." } });
+  }
+  const stop = new AbortController();
+  update(at, { fraction: 0, problem: null, cancel: () => stop.abort() });
+  try {
+    setUploaded(at, await upload(file, name, (fraction) => update(at, { fraction }), stop.signal));
+    announce(`${name} attached`);
+  } catch (error) {
+    if (stop.signal.aborted) return detach(at);
+    const problem = error instanceof ApiError ? { code: error.code, message: error.message, hint: error.hint } : { code: "file.unreadable", message: `The browser could not read ${name}.`, hint: "It may have been moved or changed. Attach it again." };
+    update(at, { fraction: null, problem });
+    announce(`${name} could not be attached`);
+  }
+}
+
+export function retry(at: string): void {
+  const found = attachments.value.find((one) => one.key === at);
+  if (found?.file) void uploadAttachment(at, found.file, found.name);
+}
+
+/** Put the text of a failed paste into the message box instead. */
+export async function insertAsText(at: string): Promise<void> {
+  const found = attachments.value.find((one) => one.key === at);
+  if (!found?.file) return;
+  const words = await found.file.text();
+  text.value = text.value ? `${text.value}\n\n${words}` : words;
+  detach(at);
+  focusComposer();
+}
+
+export function isTextFile(one: Attachment): boolean {
+  return one.file?.type.startsWith("text/") ?? false;
+}
+
+function setUploaded(at: string, info: MediaView): void {
+  const block: Attachable | null = isMedia(info.block) ? info.block : info.block.type === "text" ? asTextFile(info.block, info.name, info.digest) : null;
+  const most = config.value?.documents.pages_per_read ?? 20;
+  const pages: [number, number] | null = info.pages && block?.type === "document" ? [1, Math.min(info.pages, most)] : null;
+  const problem = block ? null : { code: "media.unsupported", message: `${info.name} cannot be attached.`, hint: "Convert it to PDF or text." };
+  update(at, { fraction: null, block, pages, problem, notices: info.notices, bytes: info.bytes });
+}
+
+export function update(at: string, change: Partial<Attachment>): void {
+  attachments.value = attachments.value.map((one) => (one.key === at ? { ...one, ...change } : one));
+}
+
+export function detach(at: string): void {
+  const gone = attachments.value.find((one) => one.key === at);
+  attachments.value = attachments.value.filter((one) => one.key !== at);
+  gone?.cancel();
+  if (gone?.preview) URL.revokeObjectURL(gone.preview);
+}
