@@ -539,11 +539,13 @@ export interface MessageQuery {
   limit?: number;
 }
 
-/** `id` identifies it in the queue; empty if the sender waits for the turn instead. */
+/** `id` identifies it in the queue; empty if the sender waits for the turn instead. `steers`: the running turn reads
+    it at its next step. */
 export interface MessageQueued {
   type: "message_queued";
   message: Message;
   id?: string;
+  steers?: boolean;
 }
 
 /** The message is stored as this node. It equals what was streamed before. */
