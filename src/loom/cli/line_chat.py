@@ -1,7 +1,8 @@
 """The line interface of `loom chat --plain`: for screen readers, pipes and terminals that cannot do more.
 
-The prompt is read between turns, in the ordinary way, so that editing, history and Ctrl+C work as in a shell; Ctrl+C
-during an answer ends the answer, not the chat. A new slash command is an entry of `Chat.commands` and a method.
+The prompt is read between turns, in the ordinary way, so that editing, history and Ctrl+C work as in a shell; a line
+that is typed during an answer reaches the model at its next step, else it is the next message; Ctrl+C ends the answer,
+not the chat. A new slash command is an entry of `Chat.commands` and a method.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import re
 import sys
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -43,8 +45,9 @@ from loom.cli.shared.session_options import (
 )
 from loom.cli.shared.terminal import Colors, ProgressLine, one_line, print_line, quiet_keys, safe_text, sentence, width
 from loom.cli.shared.turns import RuntimeHost, TurnHost, run_turn
+from loom.cli.shared.typed_lines import SentLine, TypedLines, follow_turn
 from loom.config import load_config
-from loom.content.inputs import Attachment
+from loom.content.inputs import Attachment, Content
 from loom.content.messages import text_of
 from loom.errors import LoomError
 from loom.models import THINKING_LEVELS
@@ -52,6 +55,7 @@ from loom.runtime import Runtime
 from loom.runtime.attachments import attachment, read_clipboard
 from loom.runtime.expansion import list_commands
 from loom.runtime.session import LocalSession
+from loom.runtime.workspace_files import missing_mentions
 from loom.sampling import sampling_of
 from loom.session import EventIterator, Session
 from loom.tools.todos import todo_lines
@@ -89,6 +93,8 @@ class Chat(ABC):
         self._session: Session | None = None
         self._attachments: list[Attachment] = [attachment(name) for name in options.template.attach]
         self._ink = Colors(sys.stdout)
+        self._typed: deque[str | None] = deque()
+        """Lines that were typed during a turn which did not read them; None for the end of the input."""
 
     @abstractmethod
     async def _open(self) -> str:
@@ -131,13 +137,21 @@ class Chat(ABC):
         sys.stdout.write(self._ink.dim(f"loom · {header} · /help, Ctrl+D to exit") + "\n")
         sys.stdout.flush()
         use_line_editing()
-        while (line := read_line(self._prompt())) is not None:
+        while (line := self._next_line()) is not None:
             if is_quit(line):
                 break
             self._run_line(line.strip())
         if self._attachments:
             print_line(f"not sent: {', '.join(map(_name, self._attachments))}")
         return 0
+
+    def _next_line(self) -> str | None:
+        if not self._typed:
+            return read_line(self._prompt())
+        line = self._typed.popleft()
+        sys.stdout.write(f"{self._prompt()}{safe_text(line or '')}\n")
+        sys.stdout.flush()
+        return line
 
     def _prompt(self) -> str:
         chips = "".join(f"[{_name(item)}] " for item in self._attachments)
@@ -157,6 +171,9 @@ class Chat(ABC):
             print_line(sentence(error))
         except KeyboardInterrupt:
             print_interrupted()
+            if self._typed:
+                print_line(f"not sent: {'; '.join(one_line(line) for line in self._typed if line)}")
+                self._typed.clear()
 
     def _command(self, line: str) -> Coroutine[Any, Any, None]:
         name, _, rest = line[1:].partition(" ")
@@ -180,22 +197,33 @@ class Chat(ABC):
         said: str = "",
         advise: Callable[[TurnOutcome], Awaitable[Sequence[str]]] | None = None,
     ) -> TurnOutcome:
-        outcome = await run_turn(
-            self._host,
-            session,
-            turn,
-            self._renderer(),
-            said=said,
-            permission=self._options.permission,
-            priced=sys.stdout.isatty(),
-            shows_reasoning=self._options.shows_reasoning,
-            progress=progress,
-            advise=advise,
-        )
+        typed = TypedLines(session, _steering_content) if sys.stdin.isatty() else None
+        begun: list[SentLine] = []
+        try:
+            outcome = await run_turn(
+                self._host,
+                session,
+                turn,
+                self._renderer(),
+                said=said,
+                permission=self._options.permission,
+                priced=sys.stdout.isatty(),
+                shows_reasoning=self._options.shows_reasoning,
+                progress=progress,
+                typed=typed,
+                advise=advise,
+            )
+        finally:
+            if typed is not None:
+                begun = await typed.take_back()
+                self._typed += typed.waiting
         if outcome.error is not None:
             print_line(sentence(outcome.error))
         elif sys.stdout.isatty():
             click.echo(self._ink.dim(footer(outcome)) + "\n")
+        for sent in begun:  # a daemon answers them already
+            click.echo(f"{self._prompt()}{safe_text(sent.line.strip())}")
+            await self._render_turn(session, follow_turn(session, sent), progress, said=sent.line)
         return outcome
 
     async def _model(self, name: str) -> None:
@@ -379,6 +407,15 @@ class LocalChat(Chat):
 
 def _name(item: Attachment) -> str:
     return item.name or getattr(item.source, "name", "") or str(item.source)
+
+
+def _steering_content(line: str) -> list[Content] | None:
+    """Return what a line sends to the running turn; None for what only the prompt can do: commands, and questions about
+    files that do not exist."""
+    if (line.startswith("/") and not parse_dropped_paths(line)) or missing_mentions(Path.cwd(), line):
+        return None
+    words, files = mentions(line)
+    return MessageInput(words, tuple(files)).content
 
 
 def is_quit(line: str) -> bool:
