@@ -256,11 +256,25 @@ def test_files_come_along_by_mention_and_by_drop(tmp_path: Path, monkeypatch):
 
     assert [file.source for file in mentions("look at @login.png and @nobody")[1]] == [Path("login.png")]
     assert mentions("look at @login.png, ok") == ("look at login.png, ok", mentions("login.png")[1])
-    assert mentions('see @"my notes.txt" now') == ("see my notes.txt now", mentions('@"my notes.txt"')[1])
+    assert mentions('see @"my notes.txt" now') == ('see @"my notes.txt" now', []), "the session tracks it"
     for dropped in ("my\\ notes.txt", "'my notes.txt'", f"file://{tmp_path}/login.png"):
         words, files = mentions(dropped)
         assert words == "" and len(files) == 1, dropped
     assert mentions("mail me@example.org") == ("mail me@example.org", [])
+
+
+def test_a_mentioned_text_file_is_tracked(tmp_path: Path):
+    loom = Loom(tmp_path)
+    notes = loom.file("notes.txt", "alpha one\n")
+    with model_server("ok") as server:
+        (loom.home / "loom.toml").write_text(server.config)
+        assert loom("chat", "--plain", "-m", "local", stdin=b"what is in @notes.txt?\n").code == 0
+        notes.write_text("alpha two\n")
+        assert loom("chat", "--plain", "-m", "local", "-c", stdin=b"and now?\n").code == 0
+
+    first, second = (request["messages"][-1]["content"] for request in server.requests)
+    assert "alpha one" in first
+    assert "-alpha one" in second and "+alpha two" in second
 
 
 @pytest.mark.parametrize("end", [b"", b"/quit\n"])

@@ -21,6 +21,7 @@ from typing import Any, Final, NamedTuple
 import click
 import msgspec
 
+from loom.agent.tracked_files import place_of
 from loom.cli.context import print_table
 from loom.cli.log import draw_tree
 from loom.cli.shared.attachments import MessageInput, confirm_mentions
@@ -434,8 +435,9 @@ def unknown_command(name: str) -> LoomError:
 
 
 def mentions(line: str) -> tuple[str, list[Attachment]]:
-    """Split `look at @login.png` into words and files. A line that is only a path (a dropped file) is a file. A mention
-    of a file that does not exist, or of pages that are written wrongly, stays text: the turn says so."""
+    """Split `look at @login.png` into words and files. A line that is only a path (a dropped file) is a file. Text
+    files of the workspace stay mentions, because the session tracks them, and so do mentions of files that do not exist
+    or of pages that are written wrongly: the turn says so."""
     dropped = parse_dropped_paths(line)
     if dropped:
         return "", [Attachment(source=path) for path in dropped]
@@ -448,6 +450,8 @@ def mentions(line: str) -> tuple[str, list[Attachment]]:
     def taken(match: re.Match[str]) -> str:
         name = match[1] or match[2]
         for written in dict.fromkeys((name, name.rstrip(_PUNCTUATION))):
+            if place_of(Path.cwd(), written) is not None and _is_text_name(written.rstrip(_PUNCTUATION)):
+                return match[0]
             try:
                 found.append(attachment(written))
             except LoomError:
@@ -457,6 +461,12 @@ def mentions(line: str) -> tuple[str, list[Attachment]]:
         return match[0]
 
     return _MENTION.sub(taken, line), found
+
+
+def _is_text_name(name: str) -> bool:
+    from loom.formats.sniff.kinds import type_of_name
+
+    return (type_of_name(name) or "text/plain").startswith("text/")
 
 
 def read_line(prompt: str) -> str | None:
