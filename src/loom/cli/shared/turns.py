@@ -145,7 +145,7 @@ async def run_turn(
                 await renderer.event(event)
                 if isinstance(event, ApprovalRequested):
                     progress.clear()
-                    with typed.paused() if typed else nullcontext():
+                    with typed.step_aside() if typed else nullcontext():
                         await answer_in(events, session, event, permission, (answers or {}).get(event.approval))
     except LoomError as error:
         seen.error = error

@@ -51,7 +51,7 @@ class TypedLines:
             await sender
 
     @contextmanager
-    def paused(self) -> Generator[None]:
+    def step_aside(self) -> Generator[None]:
         """Leave the terminal to a prompt in between."""
         asyncio.get_running_loop().remove_reader(sys.stdin.fileno())
         try:
