@@ -263,6 +263,21 @@ def test_files_come_along_by_mention_and_by_drop(tmp_path: Path, monkeypatch):
     assert mentions("mail me@example.org") == ("mail me@example.org", [])
 
 
+def test_an_attached_chat_has_the_commands_for_the_work_of_an_agent(tmp_path: Path):
+    loom = Loom(tmp_path, LOOM_MODEL="")
+    todos = {"name": "update_todos", "arguments": {"todos": [{"text": "read the log", "state": "in_progress"}]}}
+    with model_server(todos, "noted", "We read a log.") as server:
+        (loom.home / "loom.toml").write_text(f'model = "local"\n{server.config}')
+        with serving(loom):
+            typed = b"begin\n/todos\n/processes\n/undo\n/compact\n"
+            ran = loom.process("attach", "--plain", stdin=typed)
+
+    assert ran.code == 0
+    assert "[~] read the log" in ran.out and "No background processes." in ran.out
+    assert "messages summarised into one" in ran.out
+    assert "There is nothing to undo." in ran.err
+
+
 def test_a_mentioned_text_file_is_tracked(tmp_path: Path):
     loom = Loom(tmp_path)
     notes = loom.file("notes.txt", "alpha one\n")

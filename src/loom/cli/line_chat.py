@@ -61,6 +61,7 @@ from loom.sampling import sampling_of
 from loom.session import EventIterator, Session
 from loom.tools.todos import todo_lines
 from loom.tui.dropped_paths import parse_dropped_paths
+from loom.work_types import process_line
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
 _PUNCTUATION: Final = ",.;:!?)"
@@ -125,6 +126,12 @@ class Chat(ABC):
             "paste": SlashCommand("", "attach the image on the clipboard", self._paste),
             "fork": SlashCommand("", "continue in a new session; the old one is unchanged", self._fork),
             **self._more_commands(),
+            "compact": SlashCommand(
+                "", "summarise the conversation and continue; everything stays in the tree", self._compact
+            ),
+            "todos": SlashCommand("", "the agent's list of what is to be done", self._todos),
+            "processes": SlashCommand("", "background processes of the agent", self._processes),
+            "undo": SlashCommand("[STEP]", "undo the file changes of the last step, or of STEP and later", self._undo),
             "help": SlashCommand("", "this", self._help),
             "quit": SlashCommand("", "exit (also Ctrl+D). Continue later with -c", self._help),
         }
@@ -247,10 +254,37 @@ class Chat(ABC):
         self._attachments += await asyncio.to_thread(read_clipboard)
 
     async def _fork(self, _: str) -> None:
-        if self._session is None:
-            raise LoomError("The conversation is empty: nothing to fork.")
-        self._session = await self._session.fork()
+        self._session = await self._begun("nothing to fork").fork()
         click.echo(f"now in {self._session.id}; the old session is unchanged")
+
+    async def _todos(self, _: str) -> None:
+        click.echo(todo_lines(await self._begun("no todo list").todos()) or "The todo list is empty.")
+
+    async def _undo(self, step: str) -> None:
+        if step and not step.isdecimal():
+            raise LoomError("A step is a number.", hint="Example: /undo 3")
+        report = await self._begun("nothing to undo").undo(int(step) if step else None)
+        for line in report.files:
+            click.echo(safe_text(line))
+
+    async def _processes(self, _: str) -> None:
+        found = await self._begun("no processes").processes()
+        click.echo("\n".join(safe_text(process_line(process)) for process in found) or "No background processes.")
+
+    async def _compact(self, _: str) -> None:
+        session = self._begun("nothing to summarise")
+        before, head = len(await session.path()), await session.head()
+        async with ProgressLine(plain=self._options.plain) as progress:
+            outcome = await self._render_turn(session, session.compact(), progress)
+        if outcome.error is None and await session.head() == head:
+            raise LoomError("The model returned no summary.", hint="Try again, or choose another model: /model NAME")
+        if outcome.error is None:
+            click.echo(f"{before} messages summarised into one; all of them are still in /tree")
+
+    def _begun(self, otherwise: str) -> Session:
+        if self._session is None:
+            raise LoomError(f"The conversation is empty: {otherwise}.")
+        return self._session
 
     async def _help(self, _: str) -> None:
         for name, found in self.commands().items():
@@ -273,13 +307,8 @@ class LocalChat(Chat):
         return {
             **self._own_commands(),
             "context": SlashCommand("[A,B]", "what the next request would contain, for these models", self._context),
-            "compact": SlashCommand(
-                "", "summarise the conversation and continue; everything stays in the tree", self._compact
-            ),
             "tree": SlashCommand("", "the conversation with its branches", self._tree),
             "plan": SlashCommand("[off]", "plan first: only reading tools until you approve a plan", self._plan_mode),
-            "todos": SlashCommand("", "the agent's list of what is to be done", self._todos),
-            "undo": SlashCommand("[STEP]", "undo the file changes of the last step, or of STEP and later", self._undo),
         }
 
     def _own_commands(self) -> dict[str, SlashCommand]:
@@ -300,16 +329,6 @@ class LocalChat(Chat):
             raise LoomError("Plan mode is on or off.", hint="Example: /plan off")
         self._wants_plan = word != "off"
         click.echo(f"plan mode is {'on' if self._wants_plan else 'off'} from the next message on")
-
-    async def _todos(self, _: str) -> None:
-        click.echo(todo_lines(await self._own_session("no todo list").todos()) or "The todo list is empty.")
-
-    async def _undo(self, step: str) -> None:
-        if step and not step.isdecimal():
-            raise LoomError("A step is a number.", hint="Example: /undo 3")
-        report = await self._own_session("nothing to undo").undo(int(step) if step else None)
-        for line in report.files:
-            click.echo(safe_text(line))
 
     async def _open(self) -> str:
         """A new session is written with its first message, so that opening a chat leaves nothing behind."""
@@ -381,25 +400,14 @@ class LocalChat(Chat):
         return self._runtime.model(self._model_name).reference
 
     def _own_session(self, otherwise: str) -> LocalSession:
-        if self._session is None:
-            raise LoomError(f"The conversation is empty: {otherwise}.")
-        assert isinstance(self._session, LocalSession)
-        return self._session
+        session = self._begun(otherwise)
+        assert isinstance(session, LocalSession)
+        return session
 
     async def _context(self, names: str) -> None:
         view = await self._own_session("nothing to show").info()
         found = await compile_session(self._runtime, view, tools=self._tools)
         await print_table(found, await found.models(names or view.model))
-
-    async def _compact(self, _: str) -> None:
-        session = self._own_session("nothing to summarise")
-        before, head = len(await session.path()), await session.head()
-        async with ProgressLine(plain=self._options.plain) as progress:
-            outcome = await self._render_turn(session, session.compact(), progress)
-        if outcome.error is None and await session.head() == head:
-            raise LoomError("The model returned no summary.", hint="Try again, or choose another model: /model NAME")
-        if outcome.error is None:
-            click.echo(f"{before} messages summarised into one; all of them are still in /tree")
 
     async def _tree(self, _: str) -> None:
         session = self._own_session("no tree")
