@@ -147,7 +147,8 @@ export interface CommandQuery {
   workspace?: string;
 }
 
-/** A slash command of the user or of the workspace. `$ARGUMENTS` in `text` stands for what is written behind it. */
+/** A slash command of the user or of the workspace. `$ARGUMENTS` in `text` stands for what is written behind it,
+    `$1` to `$9` for its words; a session replaces `/NAME` itself. */
 export interface CommandView {
   name: string;
   description: string;
