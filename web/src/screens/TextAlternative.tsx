@@ -4,7 +4,7 @@ import { useEffect } from "preact/hooks";
 import { request, mediaUrl, ApiError } from "../api/http";
 import type { DescriptionView, MediaText, Problem } from "../api/types";
 import { Dialog } from "../parts/Dialog";
-import { EyeIcon } from "../parts/icons";
+import { EyeIcon } from "../parts/rare_icons";
 import { Menu } from "../parts/Menu";
 import { announce, models } from "../state/app";
 import { setAlt, editedAlt } from "../state/plan";

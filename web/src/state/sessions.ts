@@ -13,31 +13,22 @@ import { applyEnvelope, mergeHistory, prependOlder, openView } from "./view";
 const PAGE = 60;
 
 export async function loadSessions(): Promise<void> {
-  const found = await request<SessionPage>("/sessions?limit=60");
+  const [found, pinned] = await Promise.all([request<SessionPage>("/sessions?limit=60"), request<SessionPage>("/sessions?pinned=true&limit=200")]);
   batch(() => {
     sessions.value = found.sessions;
+    mergeSessions(pinned.sessions);
     moreSessions.value = found.next;
     sessionsLoaded.value = true;
   });
 }
 
-export async function loadMoreSessions(): Promise<void> {
-  if (!moreSessions.value) return;
-  const found = await request<SessionPage>(`/sessions?limit=60&before=${encodeURIComponent(moreSessions.value)}`);
-  const known = new Set(sessions.value.map((one) => one.id));
-  sessions.value = [...sessions.value, ...found.sessions.filter((one) => !known.has(one.id))];
-  moreSessions.value = found.next;
-}
-
-/** Load archived sessions into the list. */
-export async function loadArchived(): Promise<void> {
-  const found = await request<SessionPage>("/sessions?archived=true&limit=200");
-  for (const one of found.sessions) putSession(one);
+export function mergeSessions(fresh: SessionView[]): void {
+  const known = new Set(fresh.map((one) => one.id));
+  sessions.value = [...fresh, ...sessions.value.filter((one) => !known.has(one.id))].sort((a, b) => b.updated_at - a.updated_at);
 }
 
 export function putSession(fresh: SessionView): void {
-  const others = sessions.value.filter((one) => one.id !== fresh.id);
-  sessions.value = [fresh, ...others].sort((a, b) => b.updated_at - a.updated_at);
+  mergeSessions([fresh]);
 }
 
 async function refreshSession(id: string): Promise<void> {
@@ -193,6 +184,6 @@ export async function removeSession(id: string): Promise<void> {
   if (sessionId.value === id) go("");
 }
 
-export async function changeSession(id: string, change: Partial<Pick<SessionView, "title" | "model" | "archived">>): Promise<void> {
+export async function changeSession(id: string, change: Partial<Pick<SessionView, "title" | "model" | "archived" | "folder" | "tags" | "pinned">>): Promise<void> {
   putSession(await request<SessionView>(`/sessions/${id}`, { method: "PATCH", body: change }));
 }
