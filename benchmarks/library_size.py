@@ -115,13 +115,16 @@ async def fill_mixed(runtime: Runtime) -> str:
     return session.id
 
 
-async def milliseconds(work: Callable[[], Awaitable[object]]) -> list[float]:
+async def milliseconds(work: Callable[[], Awaitable[object]]) -> tuple[list[float], float]:
+    """Return the time of each round, and the processor's of the cheapest: on a busy machine the clock says little."""
     times: list[float] = []
+    busy: list[float] = []
     for _ in range(ROUNDS):
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         await work()
         times.append((time.perf_counter() - began) * 1000)
-    return times
+        busy.append((time.process_time() - cpu) * 1000)
+    return times, min(busy)
 
 
 async def prepare(runtime: Runtime, count: int) -> dict[str, str]:
@@ -166,13 +169,17 @@ async def measure(runtime: Runtime, count: int) -> bool:
     }
     is_good = True
     for what, work in deeds.items():
-        times = await milliseconds(work)
+        times, busy = await milliseconds(work)
         target = TARGETS_MS.get(what.partition(":")[0])
         # The first view of a plan is what a person waits for; the others are those that are seen again and again.
         value = times[0] if target == TARGETS_MS["plan"] else statistics.median(times)
         is_good = is_good and (target is None or value <= target)
         limit = f"  (target {target} ms)" if target else ""
-        print(f"  {what:<40} {statistics.median(times):8.1f} ms, first {times[0]:8.1f} ms{limit}", flush=True)
+        print(
+            f"  {what:<40} first {times[0]:7.1f}, median {statistics.median(times):7.1f}, best {min(times):7.1f} ms;"
+            f" processor {busy:6.1f} ms{limit}",
+            flush=True,
+        )
     return is_good
 
 
