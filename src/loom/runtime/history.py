@@ -60,6 +60,7 @@ async def read_history(stores: SessionStores, views: Views, session_id: str, que
         queue=tuple(queued_view(queued) for queued in queue if queued.message is not None),
         approvals=live.approvals,
         running=_running(session_id, live),
+        branches=len(await stores.sessions.tips(session_id)),
     )
 
 

@@ -273,6 +273,7 @@ export interface History {
   queue: QueuedView[];
   approvals: ApprovalRequested[];
   running: Running | null;
+  branches?: number;
 }
 
 export interface ImageAdded {
@@ -700,6 +701,7 @@ export interface PlanModel {
   cached_rows: number;
   notices: string[];
   error: ProblemText | null;
+  rendition_tokens?: Record<string, number>;
   last?: LastRow[] | null;
 }
 
@@ -742,6 +744,7 @@ export interface PlanView {
   rows: PlanRow[];
   rev: number;
   next?: string | null;
+  above?: number;
 }
 
 /** It is on disk. `events` is where to watch what becomes of it. */

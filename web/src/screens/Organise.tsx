@@ -31,11 +31,13 @@ export function Folders() {
       <ul>
         {Object.entries(folders).map(([name, count]) => {
           const query = `folder=${encodeURIComponent(name)}`;
-          const depth = name.split("/").length - 1;
+          // Below the folder that holds it, if that one is in the list; else by its whole path.
+          const above = Object.keys(folders).filter((one) => name.startsWith(`${one}/`));
+          const label = name.slice(Math.max(0, ...above.map((one) => one.length + 1)));
           return (
-            <li key={name} style={{ paddingInlineStart: `${depth * 14}px` }}>
+            <li key={name} style={{ paddingInlineStart: `${above.length * 14}px` }}>
               <button type="button" aria-pressed={listFilter.value?.query === query} title={name} onClick={() => choose(name, query, (one) => one.folder === name)}>
-                <span class="clip">{name.split("/").at(-1)}</span><span class="dim">{count}</span>
+                <span class="clip">{label}</span><span class="dim">{count}</span>
               </button>
             </li>
           );

@@ -48,9 +48,11 @@ function List({ onEdit }: { onEdit: (prompt: PromptView) => void }) {
               <strong>{one.name}</strong>
               {fieldsOf(one).map((name) => <span key={name} class="flag">${name}</span>)}
               <span class="spring" />
-              <button type="button" class="chip danger" aria-label={`Delete ${one.name}`} onClick={() => void removePrompt(one.name).then(() => announce("Prompt deleted"), report)}>Delete</button>
-              <button type="button" class="chip" aria-label={`Edit ${one.name}`} onClick={() => onEdit(one)}>Edit</button>
-              <button type="button" class="chip" aria-label={`Use ${one.name}`} onClick={() => startPrompt(one)}>Use</button>
+              <span class="buttons">
+                <button type="button" class="chip danger" aria-label={`Delete ${one.name}`} onClick={() => void removePrompt(one.name).then(() => announce("Prompt deleted"), report)}>Delete</button>
+                <button type="button" class="chip" aria-label={`Edit ${one.name}`} onClick={() => onEdit(one)}>Edit</button>
+                <button type="button" class="chip" aria-label={`Use ${one.name}`} onClick={() => startPrompt(one)}>Use</button>
+              </span>
             </div>
             <p class="dim snippet">{one.text || one.system}</p>
           </li>

@@ -29,7 +29,7 @@ export { attachFiles, attachPaste } from "../state/attaching";
 export { chooseList, loadMoreSessions } from "../state/lists";
 export { openMessage } from "../state/message_link";
 export { walkFolder } from "../state/folders";
-export { forkSession } from "../state/session_actions";
+export { forkSession, showSibling } from "../state/session_actions";
 export { toggleSpeech } from "../parts/speech";
 export { toggleVoice } from "../parts/voice";
 export { notify } from "../state/notifications";

@@ -94,10 +94,20 @@ export async function route(): Promise<void> {
   linkedMessage.value = nodeInAddress();
 }
 
+const readHistory = (id: string): Promise<History> => request<History>(`/sessions/${id}/messages?limit=${PAGE}`);
+let prefetched: { id: string; history: Promise<History | null> } | null = null;
+
+/** Ask for the session in the address before anything else is known. If that fails it is asked for again. */
+export function prefetchHistory(id: string): void {
+  prefetched = { id, history: readHistory(id).catch(() => null) };
+}
+
 async function openSession(id: string): Promise<void> {
   if (!info.value) void refreshSession(id);
   try {
-    const history = await request<History>(`/sessions/${id}/messages?limit=${PAGE}`);
+    const early = prefetched?.id === id ? await prefetched.history : null;
+    prefetched = null;
+    const history = early ?? (await readHistory(id));
     if (sessionId.value !== id) return;
     view.value = openView(id, history, Date.now());
     join(id);
@@ -111,7 +121,7 @@ export async function refresh(): Promise<void> {
   const seen = view.value;
   if (!seen) return;
   try {
-    const history = await request<History>(`/sessions/${seen.session}/messages?limit=${PAGE}`);
+    const history = await readHistory(seen.session);
     const now = view.value;
     if (now?.session !== seen.session) return;
     view.value = mergeHistory(now, history, Date.now());
