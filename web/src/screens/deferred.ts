@@ -22,7 +22,7 @@ export { Prompts } from "./Prompts";
 export { Rename, Results, sessionActions, SessionDialog } from "./SessionRows";
 export { Settings } from "./Settings";
 export { Shortcuts } from "./Shortcuts";
-export { expandCommand, Suggestions, takeCommand } from "./Suggestions";
+export { Suggestions, takeCommand } from "./Suggestions";
 export { Usage } from "./Usage";
 export { TextAlternative } from "./TextAlternative";
 export { attachFiles, attachPaste } from "../state/attaching";
