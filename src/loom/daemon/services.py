@@ -37,7 +37,7 @@ class Daemon:
         self.metrics = Metrics()
         self.held = MemoryBudget()
         self.readiness = Readiness(runtime)
-        self.gateway_clients = GatewayClients(runtime.config, runtime.conversations.records)
+        self.gateway_clients = GatewayClients(runtime.config, runtime.conversations.records, runtime.spending)
         self.restart_settings: set[str] = set()
         """Settings that were changed and apply after a restart."""
         self.config_lock = asyncio.Lock()
