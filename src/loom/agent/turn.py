@@ -368,7 +368,7 @@ class Turn:
             raise TurnLimitReached(f"${limits.usd:g}")
         if self.steps >= limits.steps:
             raise TurnLimitReached("1 step" if limits.steps == 1 else f"{limits.steps} steps")
-        await self.services.check_spending(self.record.id)
+        await self.services.check_user_budget(self.record.id)
 
     async def ask(self, step: int) -> StepValue:
         """Ask the model until an answer is complete, and store it. Words of an answer that was cut off are stored, and

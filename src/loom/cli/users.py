@@ -15,7 +15,7 @@ from loom.errors import NotFound
 from loom.runtime import Runtime
 from loom.store.accounts import OWNER_NAME, Account, AccountRole
 from loom.store.session_members import MemberAccess
-from loom.store.spending import UserSpending
+from loom.store.user_costs import DayCost
 
 T = TypeVar("T")
 
@@ -49,8 +49,8 @@ def add(name: str, role: AccountRole) -> None:
 def list_() -> None:
     """List the users."""
 
-    async def run(runtime: Runtime) -> tuple[tuple[Account, ...], dict[str, UserSpending]]:
-        return await runtime.accounts.list(), await runtime.spending.list()
+    async def run(runtime: Runtime) -> tuple[tuple[Account, ...], dict[str, DayCost]]:
+        return await runtime.accounts.list(), await runtime.user_costs.list()
 
     found, spent = asyncio.run(_with_runtime(run))
     if not found:

@@ -234,6 +234,10 @@ def _server_faults(settings: Settings, merged: Mapping[tuple[str, ...], LayerVal
         if bool(server.command) == bool(server.url):
             path = ("mcp", "servers", name)
             faults.append(merged[path].source.fault(path, "expected either a command or a url"))
+    for name, hook in settings.webhooks.items():
+        if not (hook.url and hook.secret):
+            path = ("webhooks", name)
+            faults.append(merged[path].source.fault(path, "expected a url and a secret"))
     return faults
 
 

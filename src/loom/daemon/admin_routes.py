@@ -221,7 +221,7 @@ async def test_server(call: Call[None, ServerBody]) -> ServerCheck:
 
 async def list_users(call: Call[None, None]) -> UserList:
     runtime = call.daemon.runtime
-    found, spent = await runtime.accounts.list(), await runtime.spending.list()
+    found, spent = await runtime.accounts.list(), await runtime.user_costs.list()
     return UserList(
         tuple(
             UserEntry(

@@ -1,7 +1,7 @@
 """The prompt library: the templates of the command (`--save`, `-t`), over HTTP.
 
 The templates of the command are shared: every user reads them, administrators change them. Each user has prompts of
-their own besides, which nobody else sees; of two with one name, their own is used.
+their own besides, which others do not see; of two with one name, their own is used.
 """
 
 from __future__ import annotations

@@ -86,9 +86,9 @@ from loom.store.media import MediaStore, open_media
 from loom.store.model_facts import ModelFacts
 from loom.store.process_identity import ProcessIdentity
 from loom.store.session_members import SessionMembers
-from loom.store.spending import Spending
 from loom.store.sweep import SweepReport, forget, sweep
 from loom.store.uploads import UploadRecords as StoredUploads
+from loom.store.user_costs import UserCosts
 from loom.tools.background import BackgroundProcess, BackgroundProcesses
 from loom.tools.base import Tool, ToolContext
 from loom.tools.mcp import McpServers
@@ -131,7 +131,7 @@ class Runtime:
         self._config = config
         self.accounts: Final = Accounts(database)
         self.logins: Final = Logins(database)
-        self.spending: Final = Spending(database)
+        self.user_costs: Final = UserCosts(database)
         self.session_users: Final = SessionUsers(self.accounts, SessionMembers(database))
         self.holder: Final = ProcessIdentity()
         self.speech: Final = SpeechServices(lambda: self.config, self.model, self._key, self._network)
@@ -549,7 +549,7 @@ class Runtime:
             forget_files=self._forget_files,
             price=self.cost,
             check_budget=self._check_budget,
-            check_spending=self.spending.check_session,
+            check_user_budget=self.user_costs.check_session,
             charge=self.charge,
             fetch=self.fetch,
             expand=self._expand_message,
@@ -568,8 +568,8 @@ class Runtime:
             await check_budget(self.stores.database, self.library.usd, budget, session_id)
 
     async def charge(self, session_id: str, model: Model, usage: Usage) -> None:
-        """Add what an answer has cost to the spending of the users who own a session."""
-        await self.spending.charge(session_id, self.cost(model, usage) or 0.0)
+        """Add what an answer has cost to what the owners of a session have spent."""
+        await self.user_costs.charge(session_id, self.cost(model, usage) or 0.0)
 
     def background(self, session_id: str) -> BackgroundProcesses:
         """Return the background processes of a session: they end with it, at the latest with this runtime."""

@@ -15,7 +15,7 @@ from loom.daemon.problems import TooMany
 from loom.daemon.rate_limits import Rate, RateBuckets
 from loom.errors import BudgetSpent
 from loom.store.gateway import GatewayRecords
-from loom.store.spending import Spending
+from loom.store.user_costs import UserCosts
 from loom.wire.answer_errors import AnswerFault, make_fault
 
 _DAY_SECONDS: Final = 86_400.0
@@ -31,10 +31,10 @@ class GatewayClient(msgspec.Struct, frozen=True):
 
 
 class GatewayClients:
-    def __init__(self, config: Config, records: GatewayRecords, spending: Spending) -> None:
+    def __init__(self, config: Config, records: GatewayRecords, user_costs: UserCosts) -> None:
         self._config = config
         self._records = records
-        self._spending = spending
+        self._user_costs = user_costs
         self._rates: dict[str, RateBuckets] = {}
 
     def find(self, token: str) -> GatewayClient | None:
@@ -52,7 +52,7 @@ class GatewayClients:
         key = client.key
         if client.account:
             try:
-                await self._spending.check_account(client.account)
+                await self._user_costs.check_account(client.account)
             except BudgetSpent as error:
                 return make_fault(429, f"{error.message} {error.hint}")
         if key.models and not any(fnmatchcase(model, pattern) for pattern in key.models):

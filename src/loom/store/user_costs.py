@@ -1,4 +1,4 @@
-"""Spending: what the sessions of each user have cost today, and what they may cost."""
+"""UserCosts: what the sessions of each user have cost today, and what they may cost."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _ADD: Final = (
 )
 
 
-class UserSpending(msgspec.Struct, frozen=True, array_like=True):
+class DayCost(msgspec.Struct, frozen=True, array_like=True):
     """What a user has spent today, and the most that a day may cost; None means no limit."""
 
     name: str
@@ -37,17 +37,17 @@ class UserSpending(msgspec.Struct, frozen=True, array_like=True):
     usd: float
 
 
-class Spending:
-    """The owners of a session pay for its answers, whoever asks. Days are those of this machine's clock."""
+class UserCosts:
+    """The owners of a session pay for all its answers. Days are those of this machine's clock."""
 
     def __init__(self, database: Database, *, clock: Clock = time.time) -> None:
         self._database = database
         self._clock = clock
 
-    async def list(self) -> dict[str, UserSpending]:
+    async def list(self) -> dict[str, DayCost]:
         """Return what each user has spent today, by name."""
         rows = await self._database.select(_LIMITS, {"day": self._day()})
-        return {found.name: found for found in map(_spending, rows)}
+        return {found.name: found for found in map(_day_cost, rows)}
 
     async def charge(self, session_id: str, usd: float) -> None:
         """Add the cost of an answer to what the owners of a session have spent."""
@@ -66,19 +66,19 @@ class Spending:
         """Raise `BudgetSpent` if an owner of a session has nothing left today."""
         rows = await self._database.select(_OF_SESSION, {"day": self._day(), "session": session_id})
         for row in rows:
-            _check(_spending(row))
+            _check(_day_cost(row))
 
     async def check_account(self, account: str) -> None:
         """Raise `BudgetSpent` if a user has nothing left today."""
         rows = await self._database.select(f"{_LIMITS} WHERE a.id = :account", {"day": self._day(), "account": account})
         for row in rows:
-            _check(_spending(row))
+            _check(_day_cost(row))
 
     def _day(self) -> str:
         return time.strftime("%Y-%m-%d", time.localtime(self._clock()))
 
 
-def _check(found: UserSpending) -> None:
+def _check(found: DayCost) -> None:
     if found.day_usd is not None and found.usd >= found.day_usd:
         raise BudgetSpent(
             f"The budget of {found.name} is spent: ${found.usd:.2f} of ${found.day_usd:.2f} today.",
@@ -86,5 +86,5 @@ def _check(found: UserSpending) -> None:
         )
 
 
-def _spending(row: Row) -> UserSpending:
-    return row_as(row, UserSpending, "What a user has spent")
+def _day_cost(row: Row) -> DayCost:
+    return row_as(row, DayCost, "What a user has spent")
