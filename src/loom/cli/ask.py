@@ -22,6 +22,7 @@ from loom.cli.shared.attachments import (
 )
 from loom.cli.shared.daemon_lookup import open_session
 from loom.cli.shared.exit_codes import exit_code
+from loom.cli.shared.folder_question import ask_about_folder
 from loom.cli.shared.footer import footer, media_hints, switch_preview, usage_line
 from loom.cli.shared.options import MessageOptions, message_options, message_options_from
 from loom.cli.shared.pending_approvals import answer_pending
@@ -151,7 +152,10 @@ def ask_command(words: tuple[str, ...], attached: tuple[str, ...], images: tuple
         if given["schema"]:
             sampling = asked.sampling.override(Sampling(output_schema=read_schema(given["schema"])))
             asked = msgspec.structs.replace(asked, sampling=sampling)
-        return _save(given["save"], asked) if given["save"] else asyncio.run(_ask(asked))
+        if given["save"]:
+            return _save(given["save"], asked)
+        ask_about_folder()
+        return asyncio.run(_ask(asked))
     except LoomError as error:
         if form == "text":
             raise

@@ -37,6 +37,7 @@ from loom.compile.settle import Settler
 from loom.config import Config, load_config, user_folder
 from loom.config.approval import ApprovalPolicy
 from loom.config.schema import BudgetSettings
+from loom.config.trust import TrustRecords, unused_kinds
 from loom.content.blocks import AudioBlock, VideoBlock
 from loom.content.inputs import Attachment, Content, Ingested
 from loom.content.media import Media
@@ -500,7 +501,8 @@ class Runtime:
         is_repository = await asyncio.to_thread(_is_repository, workspace)
         if not is_repository:
             return ""
-        return await read_git_facts(workspace, sandbox_for(self.config), is_trusted=self.config.is_trusted(workspace))
+        is_trusted = await asyncio.to_thread(self.config.may_instruct, workspace)
+        return await read_git_facts(workspace, sandbox_for(self.config), is_trusted=is_trusted)
 
     def _unused_tools(self, workspace: Path) -> frozenset[str]:
         """Return the tools that have no use in a workspace: `use_skill` without skills. Read files."""
@@ -517,7 +519,22 @@ class Runtime:
         if not self._options.instructions:
             return Instructions()
         own = user_folder(self.config.provenance.environ, workspace)
-        return await asyncio.to_thread(read_instructions, workspace, own, self.config.is_trusted)
+        return await asyncio.to_thread(self._read_instructions, workspace, own)
+
+    def _read_instructions(self, workspace: Path, own: Path) -> Instructions:
+        """Read the instructions of a workspace, and say what it brings besides that is not used."""
+        decision = self.config.trust_decision(workspace)
+        found = read_instructions(
+            workspace,
+            own,
+            lambda folder: decision == "trusted" or self.config.is_trusted(folder),
+            is_refused=decision == "refused",
+        )
+        unused = () if self.config.is_trusted(workspace) else unused_kinds(TrustRecords(own).files(workspace))
+        if decision != "unknown" or not unused:
+            return found
+        notice = f"This folder brings {', '.join(unused)}: not used until you trust it. Run: loom trust add {workspace}"
+        return msgspec.structs.replace(found, notices=(*found.notices, notice))
 
     def services(self, tools: Collection[str] | None = None, own: Mapping[str, Tool] | None = None) -> Services:
         """Return what sessions are given that may use `tools` (None: all), and `own` ones besides the runtime's."""

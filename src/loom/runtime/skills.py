@@ -15,11 +15,11 @@ import msgspec
 
 from loom.config import Config
 from loom.config.loader import user_folder
+from loom.config.trust import SHARED_FOLDERS
 from loom.content.blocks import ToolResult, clean_text
 from loom.errors import ConfigError, ToolError
 from loom.tools.base import Tool, ToolContext, text_result
 
-PROJECT_FOLDERS: Final = (".loom", ".claude", ".agents", ".opencode")
 SKILL_FILE: Final = "SKILL.md"
 MAX_SKILLS: Final = 100
 MAX_FILE_BYTES: Final = 200_000
@@ -47,12 +47,6 @@ class OwnCommand(msgspec.Struct, frozen=True, kw_only=True):
         if "$ARGUMENTS" in self.text:
             return self.text.replace("$ARGUMENTS", arguments)
         return f"{self.text}\n\n{arguments}" if arguments else self.text
-
-
-def is_trusted(config: Config, folder: Path) -> bool:
-    """Return whether the user's own configuration trusts a folder, itself or above."""
-    place = folder.resolve()
-    return any(place.is_relative_to(Path(trusted).expanduser().resolve()) for trusted in config.trusted_folders)
 
 
 def find_skills(config: Config, workspace: Path) -> dict[str, Skill]:
@@ -110,8 +104,8 @@ def _places(config: Config, workspace: Path, kind: str) -> Iterator[Path]:
     yield user_folder(environ, workspace) / kind
     if home := environ.get("HOME", ""):
         yield from (Path(home) / name / kind for name in (".claude", ".agents"))
-    if is_trusted(config, workspace):
-        yield from (workspace / name / kind for name in PROJECT_FOLDERS)
+    if config.may_instruct(workspace):
+        yield from (workspace / name / kind for name in SHARED_FOLDERS)
 
 
 def _entries(place: Path) -> list[Path]:
