@@ -21,8 +21,11 @@ from loom.config.files import PROJECT_NAMES, folders_upwards, home_folder
 from loom.errors import ConfigError
 
 FolderTrust: TypeAlias = Literal["trusted", "refused", "unknown"]
-SHARED_FOLDERS: Final = (".loom", ".claude", ".agents", ".opencode")
+SHARED_FOLDERS: Final = (".loom", ".claude", ".agents", ".codex", ".opencode")
 """Where projects keep skills and commands; other agents read some of them too."""
+SKILL_FOLDERS: Final = ("skills", "skill")
+COMMAND_FOLDERS: Final = ("commands", "command", "prompts")
+"""OpenCode also reads the singular; Codex calls its commands prompts."""
 FILE_NAME: Final = "trust.json"
 MAX_FILES: Final = 1_000
 MAX_BYTES: Final = 16_000_000
@@ -103,7 +106,7 @@ def _project_files(folder: Path) -> Iterator[Path]:
     if folder == home_folder():
         return  # the user's own
     for name in SHARED_FOLDERS:
-        for kind in ("skills", "commands"):
+        for kind in (*SKILL_FOLDERS, *COMMAND_FOLDERS):
             # Links are followed as they are when skills are read; where they lead in a circle, MAX_FILES is the end.
             for place, below, names in os.walk(folder / name / kind, followlinks=True):
                 below.sort()
@@ -116,7 +119,7 @@ def unused_kinds(files: Sequence[Path]) -> tuple[str, ...]:
 
     kinds = {
         "skills": any(file.name == "SKILL.md" for file in files),
-        "commands": any("commands" in file.parts and file.suffix == ".md" for file in files),
+        "commands": any(file.suffix == ".md" and not set(COMMAND_FOLDERS).isdisjoint(file.parts) for file in files),
         "MCP servers": any(file.name == MCP_FILE for file in files),
     }
     return tuple(name for name, is_there in kinds.items() if is_there)
