@@ -127,9 +127,12 @@ async def _driven(
 
     async def connect() -> OpenedLibrary:
         chosen = model or ("fake" if fake is not None else "loom/spark")
-        return OpenedLibrary(library=library, session=session, model=chosen, permission=permission)
+        history_file = folder / "history.jsonl"
+        return OpenedLibrary(
+            library=library, session=session, model=chosen, permission=permission, history_file=history_file
+        )
 
-    app = LoomApp(connect, glyphs=glyphs, protocol=protocol, history_file=folder / "history.jsonl")
+    app = LoomApp(connect, glyphs=glyphs, protocol=protocol)
     async with app.run_test(size=size, notifications=True) as pilot:
         found = Driven(app, pilot, library, runtime, fake)
         await found.wait(

@@ -87,7 +87,8 @@ class Chat(ABC):
         self._options = options
         self._sampling = options.sampling
         self._session: Session | None = None
-        self._attachments: list[Attachment] = [attachment(name) for name in options.template.attach]
+        names = options.template.attach if options.template is not None else ()
+        self._attachments: list[Attachment] = [attachment(name) for name in names]
         self._ink = Colors(sys.stdout)
 
     @abstractmethod

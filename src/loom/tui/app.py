@@ -16,6 +16,7 @@ from loom.errors import LoomError
 from loom.tui.chat_screen import ChatScreen
 from loom.tui.glyphs import ASCII, Glyphs, choose_glyphs
 from loom.tui.image_protocol import ImageProtocol, choose_screen_protocol
+from loom.tui.input_history import InputHistory
 from loom.tui.themes import DEFAULT, THEMES, VARIABLES
 
 if TYPE_CHECKING:
@@ -32,6 +33,8 @@ class OpenedLibrary(msgspec.Struct, frozen=True, kw_only=True):
     model: str = ""
     permission: str = "ask"
     notices: tuple[str, ...] = ()
+    history_file: Path | None = None
+    """The messages that were sent on this machine; None remembers those of this run alone."""
 
 
 Connect: TypeAlias = Callable[[], Awaitable[OpenedLibrary]]
@@ -66,13 +69,11 @@ class LoomApp(App[int]):
         *,
         glyphs: Glyphs | None = None,
         protocol: ImageProtocol | None = None,
-        history_file: Path | None = None,
     ) -> None:
         super().__init__()
         self.connect = connect
         self.glyphs = glyphs or choose_glyphs()
         self.protocol: ImageProtocol = protocol or choose_screen_protocol()
-        self.history_file = history_file
         self.library: ChatLibrary | None = None
         self.failure: LoomError | None = None
         for theme in THEMES:
@@ -97,6 +98,7 @@ class LoomApp(App[int]):
             opened = await self.connect()
             self.library = opened.library
             screen.set_state(permission=opened.permission)
+            screen.composer.use_history(InputHistory(opened.history_file))
             await screen.connect(opened.library, session=opened.session, model=opened.model, notices=opened.notices)
         except LoomError as error:
             self.failure = error

@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 from loom.content.inputs import Attachment, Content
 from loom.content.messages import title_of, user
 from loom.errors import LoomError, NotFound
-from loom.runtime.workspace_files import missing_mentions, missing_text
 from loom.tui.chat_library import ChatLibrary
 from loom.tui.chat_turns import ChatTurns
 from loom.tui.chips import Chip, expand
@@ -107,6 +106,8 @@ class ChatComposing(ChatTurns):
 
     def _asks_about_mentions(self, words: str) -> bool:
         """Ask about file names that name no file, once for a message: sending it again sends them as text."""
+        from loom.runtime.workspace_files import missing_mentions, missing_text
+
         missing = missing_mentions(Path.cwd(), words)
         if not missing or self._asked_about == words:
             self._asked_about = ""

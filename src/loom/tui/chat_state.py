@@ -21,7 +21,6 @@ from loom.tui.chips import Chip
 from loom.tui.completion_list import CompletionList, FileIndex
 from loom.tui.conversation import OpenConversation, PathMessage
 from loom.tui.image_protocol import ImageProtocol
-from loom.tui.input_history import InputHistory
 from loom.tui.message_editor import MessageEditor
 from loom.tui.status_line import ActivityLine, StatusLine, StatusValues, TitleLine
 from loom.tui.text_content import sentence_of
@@ -131,9 +130,7 @@ class ChatState(Screen[None]):
         yield CompletionList()
         with Horizontal(id="compose"):
             yield Static(self.glyphs.prompt, classes="prompt")
-            yield MessageEditor(
-                InputHistory(self.app.history_file), placeholder="Message; paste or drop files, @ for files"
-            )
+            yield MessageEditor(placeholder="Message; paste or drop files, @ for files")
         yield StatusLine(self.glyphs)
         yield KeyHints(self.glyphs.return_key)
 

@@ -8,7 +8,6 @@ from typing import Final
 
 import msgspec
 
-from loom.agent.plan_mode import PRESENT_PLAN
 from loom.content.messages import media_blocks
 from loom.errors import LoomError
 from loom.events import (
@@ -189,6 +188,8 @@ class ChatTurns(ChatState):
         self.app.announce(f"{short_model(self._turn_model)} is done")
 
     async def _ask(self, request: ApprovalRequested) -> None:
+        from loom.agent.plan_mode import PRESENT_PLAN
+
         assert self.conversation is not None
         if self.state.permission == "auto":
             await self.conversation.session.answer(request.approval, "once")
@@ -215,6 +216,8 @@ class ChatTurns(ChatState):
         (following or self.composer).focus()
 
     async def on_approval_card_answered(self, event: ApprovalCard.Answered) -> None:
+        from loom.agent.plan_mode import PRESENT_PLAN
+
         event.stop()
         assert self.conversation is not None
         is_plan = any(

@@ -73,7 +73,7 @@ class MessageEditor(TextArea):
             super().__init__()
             self.key = key
 
-    def __init__(self, history: InputHistory, *, placeholder: str) -> None:
+    def __init__(self, *, placeholder: str) -> None:
         super().__init__(
             soft_wrap=True, show_line_numbers=False, tab_behavior="focus", compact=True, placeholder=placeholder
         )
@@ -82,8 +82,14 @@ class MessageEditor(TextArea):
         """Whether a completion list is open, which then takes the arrow keys, Tab, Enter and Escape."""
         self.has_queued = False
         """Whether messages wait that Up brings back."""
-        self._history = history
+        self._history = InputHistory()
         self._last_trigger = ""
+
+    def use_history(self, history: InputHistory) -> None:
+        """Let Up and Down show these messages, behind those that were sent until now."""
+        for text in self._history.entries:
+            history.add(text)
+        self._history = history
 
     # Chips -----------------------------------------------------------------------------------------------------------
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import msgspec
 from textual.content import Content
@@ -11,10 +12,12 @@ from textual.widgets import Static
 
 from loom.content.labels import tokens_label
 from loom.models import Usage
-from loom.prompt import Receipt
 from loom.tui.glyphs import Glyphs
 from loom.tui.labels import money_label, short_model
 from loom.tui.text_content import one_line, plain_text
+
+if TYPE_CHECKING:  # the first paint does not wait for it
+    from loom.prompt import Receipt
 
 _METER_CELLS = 12
 _NARROW = 80
