@@ -99,6 +99,7 @@ async def open_library(options: MessageOptions, config: Config) -> OpenedLibrary
             session=session,
             model=model,
             permission=options.permission,
+            sampling=options.sampling,
             notices=(*runtime.config.warnings, *runtime.notices),
             history_file=config.state_folder() / HISTORY_FILE,
         )

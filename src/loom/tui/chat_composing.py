@@ -55,7 +55,7 @@ class ChatComposing(ChatTurns):
         if self.library is None:
             self._unsent.append((message, chips))
             return
-        self.run_worker(self._send(message, chips))
+        self.run_worker(self._send(message, chips, is_queued=event.is_queued))
 
     async def _run_command(self, text: str) -> bool:
         name, _, rest = text[1:].partition(" ")
@@ -70,7 +70,7 @@ class ChatComposing(ChatTurns):
         self.run_worker(self.guard(run(rest.strip())))
         return True
 
-    async def _send(self, text: str, chips: dict[str, Chip]) -> None:
+    async def _send(self, text: str, chips: dict[str, Chip], *, is_queued: bool = False) -> None:
         assert self.library is not None
         try:
             await asyncio.gather(*self._readers)
@@ -89,11 +89,11 @@ class ChatComposing(ChatTurns):
                 title = title_of(user(*([words] if words else []), *blocks))
                 await self._adopt(await self.library.new(title=title, model=self.model))
                 assert self.conversation is not None
-            if self._is_running:
+            if self._is_running and not is_queued:
                 queued = await self.conversation.session.steer(*content)
             else:
                 await self._apply_plan_mode(self.conversation)
-                queued = await self.conversation.session.post(*content)
+                queued = await self.conversation.session.post(*content, options=self.sampling)
             self.conversation.work()
         except LoomError as error:
             self.composer.put_back(text, chips)
