@@ -39,7 +39,6 @@ from loom.api_types import (
     UploadLimits,
     UsageReport,
 )
-from loom.compile.ports import MediaWriter
 from loom.compile.renditions import Renditions
 from loom.compile.request import NextRequest, Snapshot, next_request
 from loom.config import redact
@@ -365,11 +364,6 @@ class LocalLibrary:
             Media(digest=digest, media_type=media_type, size_bytes=0)
         )
         return DescriptionView(found.text, found.by)
-
-    @property
-    def media_writer(self) -> MediaWriter:
-        """Where an importer stores the bytes of a conversation."""
-        return self._runtime.stores.media
 
     @property
     def request_media(self) -> MediaSource:
