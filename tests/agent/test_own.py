@@ -256,7 +256,7 @@ def test_the_head_of_a_session_is_set_to_a_reply_or_a_node() -> None:
 def test_all_tools_that_loom_comes_with_can_be_had_by_one_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOM_HOME", str(tmp_path))
     with loom.Loom(model="spark", tools="all", approve=lambda _: loom.Deny()) as lm:
-        assert {"read_file", "run_command", "look"} <= set(lm.runtime.toolbox.chosen)
+        assert {"read_file", "run_command", "look"} <= set(lm.runtime.toolbox.tools)
         session = lm.session()
         session.send('!tool run_command {"command": "touch made"}')
         assert session.path()[2].results[0].is_error

@@ -206,7 +206,7 @@ async def test_a_resumed_turn_has_the_tools_that_it_began_with_and_no_others(tmp
     async with runtime_at(tmp_path, [ToolCall("1", "wipe")], wipe, look_up) as runtime:
         session_id = await left_waiting(runtime, tools=["wipe"])
     async with runtime_at(tmp_path, ["done", "hello"], wipe, look_up) as runtime:
-        provider = runtime.models.given["anthropic"]
+        provider = runtime.models.given_providers["anthropic"]
         assert isinstance(provider, ScriptedProvider)
         session = await runtime.session(session_id, tools=["look_up"])
         await session.answer((await session.approvals())[0].approval, "once")

@@ -24,7 +24,7 @@ async def prepare_and_delete(
     with the number of documents so far."""
     for number in range(1, count + 1):
         session = await runtime.session(model=MODEL)
-        provider = runtime.models.given["deepseek"]
+        provider = runtime.models.given_providers["deepseek"]
         assert isinstance(provider, ScriptedProvider)
         provider.add("I have read it.")
         await session.send("read this", numbered_document(number))

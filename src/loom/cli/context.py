@@ -299,7 +299,7 @@ async def show_request(runtime: Runtime, asked: AskOptions, said: MessageInput) 
     tools = await choose_tools(runtime, asked.tools, default="safe")
     agent = find_agent(runtime.config, asked.agent) if asked.agent else AgentEntry()
     if agent.tools is not None:
-        tools = tuple(agent_tools(agent, runtime.toolbox.available(tools)))
+        tools = tuple(agent_tools(agent, runtime.toolbox.available_tools(tools)))
     with runtime.library.draft_media() as scratch:
         found = await ingest_content(said.content, partial(scratch.ingest, fetch=fetch_file), runtime)
         blocks, notices = limit_pages(found.blocks, runtime.config.documents.pages_per_read)

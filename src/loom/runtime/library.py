@@ -398,7 +398,7 @@ class LocalLibrary:
         runtime = self._runtime
         services = runtime.services()
         workspace = Path(snapshot.workspace) if snapshot.workspace else Path.cwd()
-        offered = services.select_tools(tools, await asyncio.to_thread(runtime.toolbox.unused, workspace))
+        offered = services.select_tools(tools, await asyncio.to_thread(runtime.toolbox.unused_tools, workspace))
         options = services.request_options(model, plan_tools(offered) if is_planning(snapshot.settings) else offered)
         settle = runtime.settler.settle if renditions is None else runtime.settler.with_renditions(renditions).settle
         return await next_request(snapshot, model, options, settle, draft=draft, sampling=sampling)
@@ -456,7 +456,7 @@ class LocalLibrary:
         )
 
     async def tools(self) -> tuple[ToolView, ...]:
-        specs = [tool.spec for tool in (await self._runtime.toolbox.known()).values()]
+        specs = [tool.spec for tool in (await self._runtime.toolbox.wait_and_list()).values()]
         return tuple(
             ToolView(name=spec.name, description=spec.description, parameters=spec.parameters) for spec in specs
         )

@@ -63,7 +63,7 @@ class ModelAccess:
         self._uploads: ProviderUploads | None = None
 
     @property
-    def given(self) -> Mapping[str, Provider]:
+    def given_providers(self) -> Mapping[str, Provider]:
         """The providers that the runtime was given, by platform."""
         return MappingProxyType(dict(self._given))
 

@@ -119,7 +119,7 @@ class SessionFactory:
         names = tuple(item if isinstance(item, str) else item.name for item in tools)
         shared = [name for name in names if name not in own]
         await self._toolbox.wait_ready(shared)
-        self._toolbox.available(shared)
+        self._toolbox.available_tools(shared)
         return names, self._services(names, own)
 
     def record(self, session_id: str) -> StoredRecord:

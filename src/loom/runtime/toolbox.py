@@ -38,7 +38,7 @@ class Toolbox:
         self._chosen = choose_tools(choice, self.built_in)
 
     @property
-    def chosen(self) -> Mapping[str, Tool]:
+    def tools(self) -> Mapping[str, Tool]:
         """The tools that sessions may use, besides those of MCP servers."""
         return MappingProxyType(dict(self._chosen.tools))
 
@@ -54,7 +54,7 @@ class Toolbox:
         known = builtin_tools(egress, sandbox=sandbox_for(config), variables=config.tools.environment)
         return plugin_tools() | own | known
 
-    def available(self, names: Collection[str] | None = None) -> Mapping[str, Tool]:
+    def available_tools(self, names: Collection[str] | None = None) -> Mapping[str, Tool]:
         """Return the tools that sessions may use, or those of them that have these names."""
         found = self._all()
         if names is None:
@@ -72,10 +72,10 @@ class Toolbox:
             return ChainMap(tools, self._mcp.tools)  # live: a server's tools may change while sessions are open
         return tools | {name: it for name, it in self._mcp.tools.items() if name in only}
 
-    async def known(self) -> Mapping[str, Tool]:
+    async def wait_and_list(self) -> Mapping[str, Tool]:
         """Return the tools that sessions may use, once the MCP servers have answered."""
         await self.wait_ready()
-        return self.available()
+        return self.available_tools()
 
     async def wait_ready(self, names: Collection[str] | None = None) -> None:
         """Wait until the tools of MCP servers are known, if any of theirs may be among `names` (None: all tools)."""
@@ -90,7 +90,7 @@ class Toolbox:
         others = [item for item in choice if not isinstance(item, str) or item not in mine]
         return (*mine, *choose_tools(others, self.built_in).tools.values())
 
-    def unused(self, workspace: Path) -> frozenset[str]:
+    def unused_tools(self, workspace: Path) -> frozenset[str]:
         """Return the tools that have no use in a workspace: `use_skill` without skills. Read files."""
         return frozenset() if find_skills(self._config(), workspace) else frozenset({"use_skill"})
 

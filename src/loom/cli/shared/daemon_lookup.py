@@ -58,7 +58,7 @@ async def open_session(
 def may_use_daemon(runtime: Runtime, options: MessageOptions, model: Model, tools: Sequence[str] | None = None) -> bool:
     """Return whether a daemon would answer as this process does, with `tools` (None: all)."""
     may = options.uses_daemon and not options.key and has_same_settings(runtime.config, model)
-    uses_servers = tools is None or not runtime.toolbox.chosen.keys() >= set(tools)
+    uses_servers = tools is None or not runtime.toolbox.tools.keys() >= set(tools)
     return may and not (uses_servers and _has_own_servers(runtime))
 
 

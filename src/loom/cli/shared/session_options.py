@@ -168,7 +168,7 @@ async def choose_tools(
     continued keeps its own choice.
     """
     wanted = names or (default,)
-    built_in = runtime.toolbox.chosen
+    built_in = runtime.toolbox.tools
     if set(wanted) - {*built_in, *_GROUPS}:
         await runtime.mcp.wait_ready()
     chosen: dict[str, None] = {}
@@ -182,7 +182,7 @@ async def choose_tools(
                 chosen[name] = None
     if "all" in chosen:
         return None
-    return tuple(runtime.toolbox.available(chosen))
+    return tuple(runtime.toolbox.available_tools(chosen))
 
 
 def print_warnings(runtime: Runtime) -> None:
