@@ -21,6 +21,7 @@ from loom.config import Config, load_config
 from loom.config.schema import BudgetSettings
 from loom.errors import ConfigError, NotFound, StoreError
 from loom.formats.worker import WorkerPool, hold_pool
+from loom.models import Model, Usage
 from loom.runtime.agent_tools import ask_agent_tool, ask_for_server, recall_tool
 from loom.runtime.conversations import ClientConversations
 from loom.runtime.custom_provider import Answering, CustomProvider
@@ -50,6 +51,7 @@ from loom.store.logins import Logins
 from loom.store.media import MediaStore, open_media
 from loom.store.process_identity import ProcessIdentity
 from loom.store.session_members import SessionMembers
+from loom.store.user_costs import UserCosts
 from loom.tools.base import Tool
 from loom.tools.mcp import McpServers
 
@@ -87,6 +89,7 @@ class Runtime:
         self.secrets: Final = SecretValues(self._current_config)
         self.accounts: Final = Accounts(database)
         self.logins: Final = Logins(database)
+        self.user_costs: Final = UserCosts(database)
         self.session_users: Final = SessionUsers(self.accounts, SessionMembers(database))
         self.workers: Final = workers
         """The processes that decode files; they end with the last runtime that is open."""
@@ -309,6 +312,8 @@ class Runtime:
             forget_files=self.models.forget_files,
             price=self.models.cost,
             check_budget=self._check_budget,
+            check_user_budget=self.user_costs.check_session,
+            charge=self.charge,
             fetch=fetch_file,
             expand=partial(expand_message, self),
             unused_tools=self.toolbox.unused_tools,
@@ -332,6 +337,10 @@ class Runtime:
         budget = self._config.budget
         if budget != BudgetSettings():
             await check_budget(self.stores.database, self.models.cost_by_name, budget, session_id)
+
+    async def charge(self, session_id: str, model: Model, usage: Usage) -> None:
+        """Add what an answer has cost to what the owners of a session have spent."""
+        await self.user_costs.charge(session_id, self.models.cost(model, usage) or 0.0)
 
     def nudge(self, session_id: str) -> None:
         """Another process has sent a command to a turn that may run here (`requests`): look at once."""

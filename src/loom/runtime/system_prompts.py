@@ -6,9 +6,12 @@ import asyncio
 from collections.abc import Callable, Collection
 from pathlib import Path
 
+import msgspec
+
 from loom.agent.instructions import Instructions, read_instructions
 from loom.agent.system_prompt import default_prompt, read_environment
 from loom.config import Config, user_folder
+from loom.config.trust import TrustRecords, unused_kinds
 from loom.runtime.servers import sandbox_for
 from loom.runtime.skills import find_skills, skill_lines
 
@@ -26,9 +29,24 @@ class SystemPrompts:
         """Return what AGENTS.md and the like say in a workspace."""
         if not self._uses_files:
             return Instructions()
+        return await asyncio.to_thread(self._read_instructions, workspace)
+
+    def _read_instructions(self, workspace: Path) -> Instructions:
+        """Read the instructions of a workspace, and say what it brings besides that is not used."""
         config = self._config()
         own = user_folder(config.provenance.environ, workspace)
-        return await asyncio.to_thread(read_instructions, workspace, own, config.is_trusted)
+        decision = config.trust_decision(workspace)
+        found = read_instructions(
+            workspace,
+            own,
+            lambda folder: decision == "trusted" or config.is_trusted(folder),
+            is_refused=decision == "refused",
+        )
+        unused = () if config.is_trusted(workspace) else unused_kinds(TrustRecords(own).files(workspace))
+        if decision != "unknown" or not unused:
+            return found
+        notice = f"This folder brings {', '.join(unused)}: not used until you trust it. Run: loom trust add {workspace}"
+        return msgspec.structs.replace(found, notices=(*found.notices, notice))
 
     async def default(self, workspace: Path, tools: Collection[str], *, agent: str = "") -> str:
         """Return the prompt of a session for which none is given: the agent's, the runtime's or the configured one,
@@ -58,4 +76,5 @@ class SystemPrompts:
         if not await asyncio.to_thread(is_repository):
             return ""
         config = self._config()
-        return await read_git_facts(workspace, sandbox_for(config), is_trusted=config.is_trusted(workspace))
+        is_trusted = await asyncio.to_thread(config.may_instruct, workspace)
+        return await read_git_facts(workspace, sandbox_for(config), is_trusted=is_trusted)
