@@ -274,6 +274,7 @@ export interface History {
   queue: QueuedView[];
   approvals: ApprovalRequested[];
   running: Running | null;
+  branches?: number;
 }
 
 export interface ImageAdded {
@@ -703,6 +704,7 @@ export interface PlanModel {
   cached_rows: number;
   notices: string[];
   error: ProblemText | null;
+  rendition_tokens?: Record<string, number>;
   last?: LastRow[] | null;
 }
 
@@ -745,6 +747,7 @@ export interface PlanView {
   rows: PlanRow[];
   rev: number;
   next?: string | null;
+  above?: number;
 }
 
 /** It is on disk. `events` is where to watch what becomes of it. */
