@@ -7,9 +7,6 @@ from typing import Final, Literal, TypeAlias, assert_never
 
 import msgspec
 
-from loom.content.media import Media, digest_of
-from loom.errors import TooLarge, Unreadable
-from loom.formats import libreoffice
 from loom.formats.facts import IntakeLimits
 from loom.formats.office.archive import encrypted_error
 from loom.formats.office.biff import is_locked, read_biff
@@ -17,13 +14,11 @@ from loom.formats.office.docx import docx_text
 from loom.formats.office.odf import check_not_encrypted, odp_slides, odt_text
 from loom.formats.office.ods import ods_extras, prepare_for_calamine
 from loom.formats.office.ooxml import Package, Pictures
-from loom.formats.office.pages import conversions
 from loom.formats.office.pptx import Presentation
 from loom.formats.office.sheet_extras import SheetExtras, sheet_extras
 from loom.formats.office.sheets import Spreadsheet
 
 Family: TypeAlias = Literal["docx", "pptx", "xlsx", "xlsb", "odt", "odp", "ods", "xls"]
-_XLS: Final = "application/vnd.ms-excel"
 PICTURE_FOLDERS: Final = ("xl/media/", "pictures/")
 _LEFT_OUT: Final[dict[str, str]] = {"xls": "comments, links and charts"}
 _LEFT_OUT_ELSE: Final = "number formats, errors, comments, links and charts"
@@ -60,7 +55,7 @@ def open_document(family: Family, data: bytes, *, name: str, limits: IntakeLimit
             return _open_presentation(_open_odf(data, name, limits))
         case "xlsx" | "xlsb" | "ods" | "xls":
             book, package = open_spreadsheet(family, data, name=name, limits=limits)
-            if family in ("xlsx", "xls") and package:
+            if family == "xlsx" and package:
                 return _workbook(book, package)
             return _sheets_only(book, package, family)
         case _:
@@ -74,25 +69,12 @@ def open_spreadsheet(
     if family == "xls":
         if is_locked(data):
             raise encrypted_error(name)
-        try:
-            return Spreadsheet(data, name=name, limits=limits, package=None, biff=read_biff(data)), None
-        except (Unreadable, TooLarge):
-            if not libreoffice.is_available():
-                raise
-            return _converted_workbook(data, name, limits)
+        return Spreadsheet(data, name=name, limits=limits, package=None, biff=read_biff(data)), None
     package = _open_odf(data, name, limits) if family == "ods" else Package(data, name=name, limits=limits)
     if family == "xlsx":
         return Spreadsheet(data, name=name, limits=limits, package=package), package
     ready = prepare_for_calamine(data, package) if family == "ods" else data
     return Spreadsheet(ready, name=name, limits=limits, package=None), package
-
-
-def _converted_workbook(data: bytes, name: str, limits: IntakeLimits) -> tuple[Spreadsheet, Package]:
-    """Return an .xls file that calamine refuses, as LibreOffice reads it."""
-    media = Media(digest=digest_of(data), media_type=_XLS, size_bytes=len(data), name=name)
-    modern, _ = conversions().convert(data, media, _XLS, libreoffice.MODERN[_XLS], limits)
-    package = Package(modern, name=name, limits=limits)
-    return Spreadsheet(modern, name=name, limits=limits, package=package), package
 
 
 def _open_odf(data: bytes, name: str, limits: IntakeLimits) -> Package:
