@@ -17,11 +17,11 @@ from loom.formats.office.ooxml import Package, Pictures
 from loom.formats.office.pptx import Presentation
 from loom.formats.office.sheet_extras import SheetExtras, sheet_extras
 from loom.formats.office.sheets import Spreadsheet
+from loom.formats.office.xlsb import read_xlsb
 
 Family: TypeAlias = Literal["docx", "pptx", "xlsx", "xlsb", "odt", "odp", "ods", "xls"]
 PICTURE_FOLDERS: Final = ("xl/media/", "pictures/")
-_LEFT_OUT: Final[dict[str, str]] = {"xls": "comments, links and charts"}
-_LEFT_OUT_ELSE: Final = "number formats, errors, comments, links and charts"
+_LEFT_OUT: Final = "comments, links and charts"
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -73,8 +73,9 @@ def open_spreadsheet(
     package = _open_odf(data, name, limits) if family == "ods" else Package(data, name=name, limits=limits)
     if family == "xlsx":
         return Spreadsheet(data, name=name, limits=limits, package=package), package
-    ready = prepare_for_calamine(data, package) if family == "ods" else data
-    return Spreadsheet(ready, name=name, limits=limits, package=None), package
+    if family == "xlsb":
+        return Spreadsheet(data, name=name, limits=limits, package=None, biff=read_xlsb(package)), package
+    return Spreadsheet(prepare_for_calamine(data, package), name=name, limits=limits, package=None), package
 
 
 def _open_odf(data: bytes, name: str, limits: IntakeLimits) -> Package:
@@ -141,7 +142,6 @@ def _with_extras(book: Spreadsheet, extras: list[SheetExtras], window: Window) -
 
 def _sheets_only(book: Spreadsheet, package: Package | None, family: Family) -> OfficeDocument:
     """Workbooks of which only calamine knows the layout: their pictures are listed in the order of the container."""
-    left_out = _LEFT_OUT.get(family, _LEFT_OUT_ELSE)
     pictures = Pictures()
     for part in package.archive.names if package else ():
         if part.lower().startswith(PICTURE_FOLDERS):
@@ -150,13 +150,10 @@ def _sheets_only(book: Spreadsheet, package: Package | None, family: Family) -> 
     def text(window: Window) -> str:
         if family == "ods" and package:
             return _with_extras(book, ods_extras(package, len(book.sheets)), window)
-        if family == "xls":
-            extras = [SheetExtras(book.layout(number), []) for number in range(len(book.sheets))]
-            return "\n\n".join((_with_extras(book, extras, window), f"[not shown: {left_out}]"))
-        found = book.texts(window.first, window.last, is_selected=window.is_selected)
-        return "\n\n".join((*found, f"[not shown: {left_out}]"))
+        extras = [SheetExtras(book.layout(number), []) for number in range(len(book.sheets))]
+        return "\n\n".join((_with_extras(book, extras, window), f"[not shown: {_LEFT_OUT}]"))
 
-    notices = () if family == "ods" else (f"{left_out.capitalize()} in .{family} files are not shown.",)
+    notices = () if family == "ods" else (f"{_LEFT_OUT.capitalize()} in .{family} files are not shown.",)
     return OfficeDocument(
         pages=len(book.sheets), package=package, pictures=lambda: pictures, text=text, notices=notices
     )
