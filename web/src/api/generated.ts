@@ -627,6 +627,7 @@ export interface NewMedia {
   url?: string;
   digest?: string;
   name?: string;
+  password?: string;
 }
 
 export interface NewSession {
