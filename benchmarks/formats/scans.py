@@ -1,6 +1,6 @@
 """F6: scanned pages that lie askew, in one and two columns: `python -m benchmarks.formats.scans`.
 
-A page of our licence's text is drawn at 200 dpi, turned, and given the grain of paper. The score compares the sequence
+A page of our changelog is drawn at 200 dpi, turned, and given the grain of paper. The score compares the sequence
 of words with the one that was written (1: all of them, in order, and nothing else). Beside Loom stands tesseract by
 itself.
 """
@@ -27,7 +27,7 @@ SIZE, STEP = 30, 44
 
 
 def words() -> list[str]:
-    text = (Path(__file__).parents[2] / "LICENSE").read_text("utf-8")
+    text = (Path(__file__).parents[2] / "CHANGELOG.md").read_text("utf-8")
     return re.findall(r"[A-Za-z]{2,}[,.;]?", text)
 
 
