@@ -240,7 +240,8 @@ class AgentList(msgspec.Struct, frozen=True):
 
 
 class CommandView(msgspec.Struct, frozen=True, kw_only=True):
-    """A slash command of the user or of the workspace. `$ARGUMENTS` in `text` stands for what is written behind it."""
+    """A slash command of the user or of the workspace. `$ARGUMENTS` in `text` stands for what is written behind it,
+    `$1` to `$9` for its words; a session replaces `/NAME` itself."""
 
     name: str
     description: str
@@ -368,6 +369,8 @@ class PromptView(msgspec.Struct, frozen=True, kw_only=True):
     params: dict[str, str]
     fields: tuple[str, ...]
     """The names for which a value is needed."""
+    is_shared: bool
+    """Whether all users have it. Administrators change those; every user has prompts of their own besides."""
 
 
 class PromptList(msgspec.Struct, frozen=True):

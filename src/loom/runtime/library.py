@@ -111,8 +111,7 @@ class LocalLibrary:
             )
             found = list(await kept)
             last = found[-1] if len(found) == limit else None
-        views = [await self.views.session(stored, queued) for stored in found]
-        return SessionPage(tuple(views), session_cursor(last) if last else None)
+        return SessionPage(await self.views.sessions(found, queued), session_cursor(last) if last else None)
 
     async def _matches(self, query: str, limit: int) -> list[StoredSession]:
         hits = await self.search(query, limit=limit * _HITS_PER_SESSION)
@@ -131,7 +130,6 @@ class LocalLibrary:
         return await self._runtime.session(session_id, tools=tools)
 
     async def find(self, text: str = LATEST, *, workspace: str = "") -> SessionView:
-        # On the rows: a view reads the whole path of its session, and only one of them is returned.
         queued = await self.views.queued_sessions()
         return await self.views.session(await find_session(self._rows(), text, workspace=workspace), queued)
 

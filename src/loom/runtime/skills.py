@@ -1,13 +1,15 @@
 """Skills and own commands: folders with `SKILL.md`, and Markdown files that are slash commands.
 
-The folders are those that other agents share (`.claude`, `.agents`, `.opencode`), so that existing files work. What a
-project brings counts only in a trusted folder; the user's own always does.
+The folders are also those of other agents (`.claude`, `.agents`, `.codex`, `.opencode`), so that existing files work.
+What a project brings counts only in a trusted folder; the user's own always does.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -15,15 +17,18 @@ import msgspec
 
 from loom.config import Config
 from loom.config.loader import user_folder
+from loom.config.trust import COMMAND_FOLDERS, SHARED_FOLDERS, SKILL_FOLDERS
 from loom.content.blocks import ToolResult, clean_text
 from loom.errors import ConfigError, ToolError
 from loom.tools.base import Tool, ToolContext, text_result
 
-PROJECT_FOLDERS: Final = (".loom", ".claude", ".agents", ".opencode")
+HOME_FOLDERS: Final = (".claude", ".agents", ".codex", ".config/opencode")
 SKILL_FILE: Final = "SKILL.md"
 MAX_SKILLS: Final = 100
 MAX_FILE_BYTES: Final = 200_000
 MAX_DESCRIPTION_CHARS: Final = 1_024
+
+_PLACE: Final = re.compile(r"\$(?:ARGUMENTS\b|([1-9])(?!\d))")
 
 
 class Skill(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +41,8 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """A slash command: its text is sent, with what is written behind the command in place of `$ARGUMENTS`."""
+    """A slash command: its text is sent, with what is written behind the command in place of `$ARGUMENTS`, and its
+    words, quoted as in a shell, in place of `$1` to `$9`."""
 
     name: str
     description: str
@@ -44,21 +50,23 @@ class OwnCommand(msgspec.Struct, frozen=True, kw_only=True):
 
     def fill(self, arguments: str) -> str:
         """Return the message for these arguments."""
-        if "$ARGUMENTS" in self.text:
-            return self.text.replace("$ARGUMENTS", arguments)
-        return f"{self.text}\n\n{arguments}" if arguments else self.text
+        try:
+            words = shlex.split(arguments)
+        except ValueError:  # a quotation mark that is none
+            words = arguments.split()
 
+        def value(found: re.Match[str]) -> str:
+            at = int(found[1]) - 1 if found[1] else None
+            return arguments if at is None else words[at] if at < len(words) else ""
 
-def is_trusted(config: Config, folder: Path) -> bool:
-    """Return whether the user's own configuration trusts a folder, itself or above."""
-    place = folder.resolve()
-    return any(place.is_relative_to(Path(trusted).expanduser().resolve()) for trusted in config.trusted_folders)
+        filled, places = _PLACE.subn(value, self.text)
+        return filled if places or not arguments else f"{self.text}\n\n{arguments}"
 
 
 def find_skills(config: Config, workspace: Path) -> dict[str, Skill]:
     """Return the skills by name; one of the workspace wins over one of the user's of the same name."""
     found: dict[str, Skill] = {}
-    for place in _places(config, workspace, "skills"):
+    for place in _places(config, workspace, SKILL_FOLDERS):
         for folder in _entries(place):
             if (folder / SKILL_FILE).is_file() and len(found) < MAX_SKILLS:
                 facts, text = _read(folder / SKILL_FILE)
@@ -71,7 +79,7 @@ def find_skills(config: Config, workspace: Path) -> dict[str, Skill]:
 def find_commands(config: Config, workspace: Path) -> dict[str, OwnCommand]:
     """Return the user's and the workspace's slash commands by name; a file `a/b.md` is the command `a:b`."""
     found: dict[str, OwnCommand] = {}
-    for place in _places(config, workspace, "commands"):
+    for place in _places(config, workspace, COMMAND_FOLDERS):
         for file in sorted(place.rglob("*.md"))[:MAX_SKILLS]:
             if file.is_file():
                 facts, text = _read(file)
@@ -104,14 +112,16 @@ def skill_tool(config: Config) -> Tool:
     return Tool(use_skill, reads_only=True)
 
 
-def _places(config: Config, workspace: Path, kind: str) -> Iterator[Path]:
+def _places(config: Config, workspace: Path, kinds: Sequence[str]) -> Iterator[Path]:
     """Yield the folders of the user, then those of the workspace if it is trusted."""
     environ: Mapping[str, str] = config.provenance.environ
-    yield user_folder(environ, workspace) / kind
+    roots = [user_folder(environ, workspace)]
     if home := environ.get("HOME", ""):
-        yield from (Path(home) / name / kind for name in (".claude", ".agents"))
-    if is_trusted(config, workspace):
-        yield from (workspace / name / kind for name in PROJECT_FOLDERS)
+        roots += [Path(home) / name for name in HOME_FOLDERS]
+    if config.may_instruct(workspace):
+        roots += [workspace / name for name in SHARED_FOLDERS]
+    for root in roots:
+        yield from (root / kind for kind in reversed(kinds))
 
 
 def _entries(place: Path) -> list[Path]:

@@ -147,7 +147,8 @@ export interface CommandQuery {
   workspace?: string;
 }
 
-/** A slash command of the user or of the workspace. `$ARGUMENTS` in `text` stands for what is written behind it. */
+/** A slash command of the user or of the workspace. `$ARGUMENTS` in `text` stands for what is written behind it,
+    `$1` to `$9` for its words; a session replaces `/NAME` itself. */
 export interface CommandView {
   name: string;
   description: string;
@@ -273,6 +274,7 @@ export interface History {
   queue: QueuedView[];
   approvals: ApprovalRequested[];
   running: Running | null;
+  branches?: number;
 }
 
 export interface ImageAdded {
@@ -539,11 +541,13 @@ export interface MessageQuery {
   limit?: number;
 }
 
-/** `id` identifies it in the queue; empty if the sender waits for the turn instead. */
+/** `id` identifies it in the queue; empty if the sender waits for the turn instead. `steers`: the running turn reads
+    it at its next step. */
 export interface MessageQueued {
   type: "message_queued";
   message: Message;
   id?: string;
+  steers?: boolean;
 }
 
 /** The message is stored as this node. It equals what was streamed before. */
@@ -701,6 +705,7 @@ export interface PlanModel {
   cached_rows: number;
   notices: string[];
   error: ProblemText | null;
+  rendition_tokens?: Record<string, number>;
   last?: LastRow[] | null;
 }
 
@@ -743,6 +748,7 @@ export interface PlanView {
   rows: PlanRow[];
   rev: number;
   next?: string | null;
+  above?: number;
 }
 
 /** It is on disk. `events` is where to watch what becomes of it. */
@@ -806,6 +812,7 @@ export interface PromptView {
   model: string;
   params: Record<string, string>;
   fields: string[];
+  is_shared: boolean;
 }
 
 export interface QueueView {
@@ -1317,14 +1324,18 @@ export interface UsageTotals {
   usd: number | null;
 }
 
+/** What is not given stays. `day_usd` null removes the budget. */
 export interface UserChange {
-  role: "admin" | "user" | "viewer";
+  role?: "admin" | "user" | "viewer";
+  day_usd?: number | null;
 }
 
 export interface UserEntry {
   name: string;
   role: "admin" | "user" | "viewer";
   created_at: number;
+  day_usd: number | null;
+  spent_usd: number;
 }
 
 /** Shown once: the store has only its hash. */

@@ -1,9 +1,8 @@
 // User actions on a session: send, edit, regenerate, approve, stop, switch branches.
 import { request, randomKey, ApiError } from "../api/http";
 import { type Attachable, attachmentReference, type Block, type Message, storableAttachment } from "../api/blocks";
-import type { Posted, SessionView, Tree } from "../api/types";
+import type { Posted, SessionView } from "../api/types";
 import { announce, chosenModel, model, sessionDraft, sessionId, view } from "./app";
-import { newestLeaf } from "./branches";
 import { hold } from "./held";
 import { go, putSession, refresh, report } from "./sessions";
 import { withState, withoutQueued, withoutSent, withSent } from "./view";
@@ -75,8 +74,6 @@ export async function deliver(id: string, outgoing: Outgoing): Promise<boolean> 
       await request<Posted>(`/sessions/${id}/messages`, { body, headers: { "Idempotency-Key": outgoing.key } });
       localStorage.removeItem(kept);
       if (view.value) view.value = withState(view.value, outgoing.key, "accepted");
-      // Events do not say whether a queued message steers.
-      if (outgoing.steer) void refresh();
       return true;
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;
@@ -152,15 +149,6 @@ export function moveHead(node: string): Promise<boolean> {
     putSession(await request<SessionView>(`/sessions/${id}/head`, { body: { node } }));
     await refresh();
   });
-}
-
-/** Switch to a sibling: move the head to the newest leaf below it. */
-export async function showSibling(node: string): Promise<boolean> {
-  let end = node;
-  const isKnown = await runAction(async (id) => {
-    end = newestLeaf(await request<Tree>(`/sessions/${id}/tree`), node);
-  });
-  return isKnown && moveHead(end);
 }
 
 export async function useModel(reference: string): Promise<void> {

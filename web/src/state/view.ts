@@ -64,6 +64,7 @@ export interface View {
   system: string;
   messages: MessageView[];
   more: boolean;
+  branches: number;
   queue: QueuedView[];
   approvals: ApprovalRequested[];
   live: Live | null;
@@ -87,6 +88,7 @@ export function openView(session: string, history: History, now: number): View {
     system: history.system,
     messages: history.messages,
     more: history.more,
+    branches: history.branches ?? 1,
     queue: history.queue,
     approvals: history.approvals,
     live: null,
@@ -121,7 +123,7 @@ export function mergeHistory(view: View, history: History, now: number): View {
   const fresh = history.messages.map((message) => reuseMessage(known.get(message.node), message));
   if (history.seq < view.seq) {
     const found = new Map(fresh.map((message) => [message.node, message]));
-    return { ...view, messages: view.messages.map((message) => found.get(message.node) ?? message), refreshes: 0 };
+    return { ...view, messages: view.messages.map((message) => found.get(message.node) ?? message), branches: history.branches ?? 1, refreshes: 0 };
   }
   const after = openView(view.session, { ...history, messages: fresh }, now);
   const [messages, more] = withOlder(view, fresh, history.more);
@@ -328,10 +330,10 @@ function removeSent(sent: Sent[], message: Message): Sent[] {
   return sent.filter((_, index) => index !== at);
 }
 
-function addQueued(view: View, { id, message }: EventsByType["message_queued"], now: number): View {
+function addQueued(view: View, { id, message, steers }: EventsByType["message_queued"], now: number): View {
   if (view.queue.some((one) => one.message === id)) return view;
   const text = message.blocks.flatMap((block) => (block.type === "text" ? [block.text] : [])).join("\n");
-  const queue = [...view.queue, { message: id ?? "", text, blocks: message.blocks, created_at: now / 1000, steers: false }];
+  const queue = [...view.queue, { message: id ?? "", text, blocks: message.blocks, created_at: now / 1000, steers: steers ?? false }];
   // While nothing runs it starts at once; the sent message stays visible until then.
   return { ...view, queue, sent: view.live ? removeSent(view.sent, message) : view.sent };
 }
