@@ -36,7 +36,7 @@ def opened(settings: dict[str, Any] | None = None, **options: Any) -> AbstractAs
 
 
 def equip(runtime: Runtime, *answers: Any) -> ScriptedProvider:
-    provider = runtime.providers["anthropic"]
+    provider = runtime.models.given_providers["anthropic"]
     assert isinstance(provider, ScriptedProvider)
     provider.add(*answers)
     return provider
@@ -128,7 +128,7 @@ async def test_a_background_process_lives_as_long_as_its_session(tmp_path: Path)
         writer.close()
         with pytest.raises(NotFound, match="there are: p1"):
             await other.stop_process("p9")
-        await runtime.delete_session(session.id)
+        await runtime.library.delete(session.id)
         assert not process.is_running
         with pytest.raises(OSError, match="onnect"):
             await asyncio.open_connection("127.0.0.1", port)
