@@ -631,6 +631,7 @@ export interface NewMedia {
   url?: string;
   digest?: string;
   name?: string;
+  password?: string;
 }
 
 export interface NewSession {
