@@ -300,6 +300,8 @@ class NewMedia(msgspec.Struct, frozen=True, kw_only=True):
     url: Annotated[str, Meta(max_length=8_000)] = ""
     digest: Annotated[str, Meta(max_length=100)] = ""
     name: Name = ""
+    password: Annotated[str, Meta(max_length=500)] = ""
+    """Of a PDF. A copy without it is kept."""
 
 
 class MediaName(msgspec.Struct, frozen=True):
@@ -367,6 +369,8 @@ class PromptView(msgspec.Struct, frozen=True, kw_only=True):
     params: dict[str, str]
     fields: tuple[str, ...]
     """The names for which a value is needed."""
+    is_shared: bool
+    """Whether all users have it. Administrators change those; every user has prompts of their own besides."""
 
 
 class PromptList(msgspec.Struct, frozen=True):

@@ -274,6 +274,7 @@ export interface History {
   queue: QueuedView[];
   approvals: ApprovalRequested[];
   running: Running | null;
+  branches?: number;
 }
 
 export interface ImageAdded {
@@ -630,6 +631,7 @@ export interface NewMedia {
   url?: string;
   digest?: string;
   name?: string;
+  password?: string;
 }
 
 export interface NewSession {
@@ -703,6 +705,7 @@ export interface PlanModel {
   cached_rows: number;
   notices: string[];
   error: ProblemText | null;
+  rendition_tokens?: Record<string, number>;
   last?: LastRow[] | null;
 }
 
@@ -745,6 +748,7 @@ export interface PlanView {
   rows: PlanRow[];
   rev: number;
   next?: string | null;
+  above?: number;
 }
 
 /** It is on disk. `events` is where to watch what becomes of it. */
@@ -808,6 +812,7 @@ export interface PromptView {
   model: string;
   params: Record<string, string>;
   fields: string[];
+  is_shared: boolean;
 }
 
 export interface QueueView {
@@ -1319,14 +1324,18 @@ export interface UsageTotals {
   usd: number | null;
 }
 
+/** What is not given stays. `day_usd` null removes the budget. */
 export interface UserChange {
-  role: "admin" | "user" | "viewer";
+  role?: "admin" | "user" | "viewer";
+  day_usd?: number | null;
 }
 
 export interface UserEntry {
   name: string;
   role: "admin" | "user" | "viewer";
   created_at: number;
+  day_usd: number | null;
+  spent_usd: number;
 }
 
 /** Shown once: the store has only its hash. */

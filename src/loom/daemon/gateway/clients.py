@@ -15,7 +15,9 @@ from loom.config import Config
 from loom.config.schema import GatewayKey
 from loom.daemon.problems import TooMany
 from loom.daemon.rate_limits import Rate, RateBuckets
+from loom.errors import BudgetSpent
 from loom.store.gateway import GatewayRecords
+from loom.store.user_costs import UserCosts
 from loom.wire.answer_errors import AnswerFault, make_fault
 
 _DAY_SECONDS: Final = 86_400.0
@@ -31,9 +33,10 @@ class GatewayClient(msgspec.Struct, frozen=True):
 
 
 class GatewayClients:
-    def __init__(self, config: Config, records: GatewayRecords) -> None:
+    def __init__(self, config: Config, records: GatewayRecords, user_costs: UserCosts) -> None:
         self._config = config
         self._records = records
+        self._user_costs = user_costs
         self._rates: dict[str, RateBuckets] = {}
         self._reserved: defaultdict[str, dict[asyncio.Task[None], float]] = defaultdict(dict)
         """What requests that are still answered are expected to cost, by client."""
@@ -51,6 +54,11 @@ class GatewayClients:
         """Return why a client may not ask this model now; None if it may. Answers count by what they cost, requests
         that are still answered by the price of their input."""
         key = client.key
+        if client.account:
+            try:
+                await self._user_costs.check_account(client.account)
+            except BudgetSpent as error:
+                return make_fault(429, f"{error.message} {error.hint}")
         if key.models and not any(fnmatchcase(model, pattern) for pattern in key.models):
             return make_fault(
                 403, f"The key {client.name!r} may not use {model!r}. It may use: {', '.join(key.models)}."

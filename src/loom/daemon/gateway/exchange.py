@@ -182,14 +182,14 @@ class Exchange:
     async def inputs(self, placed: PlacedConversation) -> list[tuple[Model, RequestInput]]:
         """Return what decides the request, for each model to try."""
         config = self._runtime.config
-        default = config.model or await self._runtime.default_model()
+        default = config.model or await self._runtime.models.default()
         tools = msgspec.json.encode(self._body.tools).decode()
         self._facts = request_facts(placed.messages, placed.system, tools)
         names = target_models(self._body.model, config.gateway, self._facts, default=default, price=self._price)
         found: list[tuple[Model, RequestInput]] = []
         for name in names:
             try:
-                model = await self._runtime.resolve_live(name)
+                model = await self._runtime.models.resolve_live(name)
             except LoomError as error:
                 raise GatewayFault(make_fault(404, f"{error.message} {error.hint}".strip())) from None
             found.append((model, self._input(placed, model)))
@@ -204,7 +204,7 @@ class Exchange:
     def _price(self, name: str, tokens: int) -> float | None:
         """Return what so many tokens of input cost; None where the price or the model is not known."""
         try:
-            return self._runtime.cost(self._runtime.model(name), Usage(input_tokens=tokens))
+            return self._runtime.models.cost_by_name(name, Usage(input_tokens=tokens))
         except LoomError:
             return None
 
@@ -401,7 +401,7 @@ class Exchange:
         folded = self.answer.result if self.answer is not None else None
         if self.answer is None or folded is None:
             return None
-        return self._runtime.cost(self.answer.request.model, folded.usage)
+        return self._runtime.models.cost(self.answer.request.model, folded.usage)
 
     async def _keep_answer(self, placed: PlacedConversation) -> None:
         """Store the answer, complete or not, and its receipt."""
@@ -415,6 +415,8 @@ class Exchange:
             self.node = await self._conversations.append(placed.session, (*placed.messages, folded.message), meta)
             await self._daemon.turns.announce_change(placed.session)
         self._daemon.metrics.count_gateway_answer(self._client.name, folded.usage, self.cost_usd or 0.0)
+        if self._client.account:
+            await self._runtime.charge(placed.session, self.answer.request.model, folded.usage)
         is_kept = self._protocol.name == "openai_responses" and self._raw.get("store") is not False
         response = msgspec.json.encode(self.writer.to_object()).decode() if is_kept and self.writer is not None else ""
         notices = (*self.receipt.notices, *placed.notices, *self._left_out())

@@ -167,9 +167,9 @@ async def _count(call: Call[None, None], protocol: GatewayProtocol, client: Gate
 async def _model(call: Call[None, None], _: GatewayProtocol, __: GatewayClient) -> Response:
     name = call.path("model")
     config = call.daemon.runtime.config
-    targets = target_models(name, config.gateway, RequestFacts(), default=name)
+    targets = target_models(name, config.gateway, RequestFacts(), default=name, price=lambda _, __: None)
     try:
-        call.daemon.runtime.model(targets[0])
+        call.daemon.runtime.models.resolve(targets[0])
     except LoomError as error:
         raise GatewayFault(make_fault(404, f"{error.message} {error.hint}".strip())) from None
     return json_response(gateway_model(name))

@@ -30,7 +30,7 @@ def target_models(
     facts: RequestFacts,
     *,
     default: str,
-    price: Callable[[str, int], float | None] = lambda *_: None,
+    price: Callable[[str, int], float | None],
 ) -> tuple[str, ...]:
     """Return the models to try, in order. `name` is what the client asked for; `price` returns what so many tokens of
     input cost with a model, None where it is not known.
