@@ -9,12 +9,14 @@ one instead of cutting again.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from itertools import accumulate, repeat, takewhile
 from typing import Final, TypeAlias
 
 import msgspec
 
 from loom.compile import cost
 from loom.compile.layout import Layout
+from loom.compile.limits import fewer_pages
 from loom.compile.measure import json_bytes
 from loom.compile.policy import Policy, Watermark
 from loom.models import Model
@@ -30,6 +32,9 @@ _LONG_CAPS: Final = tuple(round(10_000 * 1.05**step) for step in range(155, -1, 
 """From 19 million characters to 10,000 in steps of 5 %, so that a text that is just too long loses just too much.
 Fixed, so that the same cut is found again on the next request."""
 _SHORT_CAPS: Final = (5_000, 2_000, 1_000, 400, 100)
+_PAGE_CAPS: Final = tuple(takewhile(bool, accumulate(repeat(0, 40), lambda pages, _: fewer_pages(pages), initial=600)))
+"""From the most pages that a platform takes to one. A fifth less each time: a document that was cut is not cut again
+by the next question."""
 
 TrimSteps: TypeAlias = Callable[[Watermark], Sequence[Watermark]]
 """From a watermark, higher and higher ones of one kind."""
@@ -82,7 +87,7 @@ def fits(used: Totals, allowed: Totals) -> bool:
 
 def trim(scales: RequestCost, mark: Watermark, allowed: Totals) -> Watermark:
     """Return the lowest watermark that fits, found by raising one border after the other as far as each one helps."""
-    used = scales.cost_of(mark)
+    start, used = mark, scales.cost_of(mark)
     if fits(used, allowed):
         return mark
     cached = scales.survey.target.model.cache.mode != "none"
@@ -98,7 +103,7 @@ def trim(scales: RequestCost, mark: Watermark, allowed: Totals) -> Watermark:
             marks = ladder(mark)
             after = scales.cost_of(marks[-1]) if marks else used
             if fits(after, goal):
-                return _lowest(scales, marks, goal)
+                return _restore_texts(scales, start, _lowest(scales, marks, goal), goal)
             if enough is None and fits(after, allowed):
                 enough = _lowest(scales, marks, allowed)
             if enough is not None and zone is not old:
@@ -107,6 +112,12 @@ def trim(scales: RequestCost, mark: Watermark, allowed: Totals) -> Watermark:
             if marks and _helps(used, after, goal):
                 mark, used = marks[-1], after
     return enough or mark
+
+
+def _restore_texts(scales: RequestCost, start: Watermark, mark: Watermark, goal: Totals) -> Watermark:
+    """Texts that were cut before pages of documents were are whole again where the pages alone would do."""
+    whole = msgspec.structs.replace(mark, text_cap=start.text_cap, capped_before=start.capped_before)
+    return whole if whole != mark and fits(scales.cost_of(whole), goal) else mark
 
 
 def _goal(used: Totals, allowed: Totals) -> Totals:
@@ -153,18 +164,23 @@ def _trim_order(survey: Layout) -> Iterator[Sequence[TrimSteps]]:
     )
     yield (
         _to("result_media_before", new),
+        _caps("page_cap", "paged_before", _PAGE_CAPS, new),
         _to("media_low_before", new),
         _to("media_before", new),
         _to("tool_text_before", new),
     )
     end = len(survey.messages)
-    yield (_caps(_LONG_CAPS, end), _at("dropped_before", steps))
+    yield (
+        _caps("text_cap", "capped_before", _LONG_CAPS, end),
+        _caps("page_cap", "paged_before", _PAGE_CAPS, end),
+        _at("dropped_before", steps),
+    )
     yield (
         _to("media_low_before", end),
         _to("media_before", end),
         _unpin(_to("media_before", end), end),
         _to("tool_text_before", end),
-        _caps(_SHORT_CAPS, end),
+        _caps("text_cap", "capped_before", _SHORT_CAPS, end),
     )
 
 
@@ -195,13 +211,17 @@ def _at(border: str, ends: Sequence[int]) -> TrimSteps:
     return ladder
 
 
-def _caps(caps: Sequence[int], end: int) -> TrimSteps:
+def _caps(field: str, border: str, caps: Sequence[int], end: int) -> TrimSteps:
     """What was cut before stays cut, so a cap for what came later is no longer than theirs."""
 
     def ladder(mark: Watermark) -> Sequence[Watermark]:
-        shorter = [cap for cap in caps if not mark.text_cap or cap < mark.text_cap]
-        again = [mark.text_cap] if mark.text_cap in caps and mark.capped_before < end else []
-        return [msgspec.structs.replace(mark, text_cap=cap, capped_before=end) for cap in (*again, *shorter)]
+        before: int = getattr(mark, field)
+        if end <= 0:
+            return []
+        shorter = [cap for cap in caps if not before or cap < before]
+        again = [before] if before in caps and getattr(mark, border) < end else []
+        reach = max(getattr(mark, border), end)
+        return [msgspec.structs.replace(mark, **{field: cap, border: reach}) for cap in (*again, *shorter)]
 
     return ladder
 
