@@ -97,6 +97,27 @@ def test_pictures_of_a_long_loop_give_way_oldest_first_with_headroom_for_the_nex
     assert len(kept) == 16
 
 
+def test_a_full_window_is_rewritten_at_most_once_in_eight_requests() -> None:
+    """Four requests a turn, a fifth of the window a turn."""
+    target, mark = windowed(OLD_CLAUDE, 32_000), Watermark()
+    messages: list[Message] = []
+    before: list[tuple[object, ...]] = []
+    requests = rewritten = 0
+    for turn in range(24):
+        for message in (user(f"turn {turn}"), *loop(3, shot=True)[1:]):
+            messages.append(message)
+            if message.role == "assistant":
+                continue
+            prepared = prepare(said(*messages), target, watermark=mark, request=TOOLS)
+            now = [(row.message, row.block, row.inner, row.rendition) for row in prepared.receipt.rows]
+            mark, is_extended = prepared.watermark, now[: len(before)] == before
+            before = now
+            if turn >= 12:
+                requests, rewritten = requests + 1, rewritten + (not is_extended)
+        messages.append(assistant("done"))
+    assert rewritten <= requests / 8
+
+
 def test_without_a_cache_no_room_is_left_over() -> None:
     assert len(pictures(compiled(loop(12, shot=True), MISTRAL))) == 8
 

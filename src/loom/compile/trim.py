@@ -8,7 +8,7 @@ one instead of cutting again.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate, repeat, takewhile
 from typing import Final, TypeAlias
 
@@ -22,7 +22,12 @@ from loom.compile.policy import Policy, Watermark
 from loom.models import Model
 from loom.prompt import Totals
 
-HEADROOM: Final = 0.8
+LEAST_ROOM: Final = 0.2
+_MOST_ROOM: Final = 0.5
+_REQUESTS_AHEAD: Final = 24
+_RECENT_TURNS: Final = 3
+"""A cut makes room for so many requests that grow as those of the last turns did: between a fifth and a half of the
+budget. Rewriting is paid once for all of them."""
 UNLIMITED: Final = 2**53
 _OUTPUT_SHARE: Final = 4
 """At most a quarter of the window is kept free for the answer."""
@@ -86,32 +91,40 @@ def fits(used: Totals, allowed: Totals) -> bool:
 
 
 def trim(scales: RequestCost, mark: Watermark, allowed: Totals) -> Watermark:
-    """Return the lowest watermark that fits, found by raising one border after the other as far as each one helps."""
-    start, used = mark, scales.cost_of(mark)
+    """Return the lowest watermark that fits, found by raising one border after the other as far as each one helps.
+
+    Where a platform caches, old turns give way until the next requests have room; the turns that should be kept give
+    way for a little room only, and what the model has not seen yet for none.
+    """
+    used = scales.cost_of(mark)
     if fits(used, allowed):
         return mark
-    cached = scales.survey.target.model.cache.mode != "none"
-    goal = _goal(used, allowed) if cached else allowed
-    old, *kept, unseen = _trim_order(scales.survey)
-    enough: Watermark | None = None
-    for zone in (old, *kept, unseen):
-        if enough is not None:
-            return enough
-        if zone is unseen:
-            goal = allowed
-        for ladder in zone:
-            marks = ladder(mark)
-            after = scales.cost_of(marks[-1]) if marks else used
-            if fits(after, goal):
-                return _restore_texts(scales, start, _lowest(scales, marks, goal), goal)
-            if enough is None and fits(after, allowed):
-                enough = _lowest(scales, marks, allowed)
-            if enough is not None and zone is not old:
-                # What should be kept is worth more than headroom.
-                return enough
-            if marks and _helps(used, after, goal):
-                mark, used = marks[-1], after
-    return enough or mark
+    zones = [*_trim_order(scales.survey)]
+    if scales.survey.target.model.cache.mode != "none":
+        some = _with_room(used, allowed, dict.fromkeys(_FIELDS, LEAST_ROOM))
+        deep = _with_room(used, allowed, _rooms(scales, mark, allowed))
+        for reach, goal in ((1, deep), (1, some), (2, some), (3, some)):
+            found, is_enough = _raise(scales, mark, zones[:reach], goal)
+            if is_enough:
+                return found
+    return _raise(scales, mark, zones, allowed)[0]
+
+
+def _raise(
+    scales: RequestCost, start: Watermark, zones: Sequence[Sequence[TrimSteps]], goal: Totals
+) -> tuple[Watermark, bool]:
+    """Return the lowest watermark within `zones` that reaches the goal, and True; else the one that helps most."""
+    mark, used = start, scales.cost_of(start)
+    for ladder in (ladder for zone in zones for ladder in zone):
+        marks = ladder(mark)
+        if not marks:
+            continue
+        after = scales.cost_of(marks[-1])
+        if fits(after, goal):
+            return _restore_texts(scales, start, _lowest(scales, marks, goal), goal), True
+        if _helps(used, after, goal):
+            mark, used = marks[-1], after
+    return mark, False
 
 
 def _restore_texts(scales: RequestCost, start: Watermark, mark: Watermark, goal: Totals) -> Watermark:
@@ -120,14 +133,31 @@ def _restore_texts(scales: RequestCost, start: Watermark, mark: Watermark, goal:
     return whole if whole != mark and fits(scales.cost_of(whole), goal) else mark
 
 
-def _goal(used: Totals, allowed: Totals) -> Totals:
-    """A broken budget gets headroom; one that holds stays as it is."""
+def _with_room(used: Totals, allowed: Totals, rooms: Mapping[str, float]) -> Totals:
+    """A broken budget gets room; one that holds stays as it is."""
     return Totals(
         **{
-            field: int(limit * HEADROOM) if getattr(used, field) > limit else limit
+            field: int(limit * (1 - rooms[field])) if getattr(used, field) > limit else limit
             for field, limit in msgspec.structs.asdict(allowed).items()
         }
     )
+
+
+def _rooms(scales: RequestCost, mark: Watermark, allowed: Totals) -> dict[str, float]:
+    """Return which share of each budget the next requests take, if they grow as those of the last turns did."""
+    survey = scales.survey
+    start = survey.turns[-_RECENT_TURNS] if len(survey.turns) >= _RECENT_TURNS else 0
+    requests = sum(message.role == "assistant" for message in survey.messages[start:]) or 1
+    recent = [
+        measure for item, measure in zip(survey.items, survey.render_costs(mark), strict=True) if item.message >= start
+    ]
+    rooms: dict[str, float] = {}
+    for field in _FIELDS:
+        ratio = scales.ratio if field == "tokens" else 1.0
+        grown = sum(getattr(measure, field) for measure in recent) * ratio / requests
+        ahead = _REQUESTS_AHEAD * grown / max(getattr(allowed, field), 1)
+        rooms[field] = min(max(ahead, LEAST_ROOM), _MOST_ROOM)
+    return rooms
 
 
 def _helps(before: Totals, after: Totals, goal: Totals) -> bool:
