@@ -104,7 +104,7 @@ def test_a_full_window_is_rewritten_at_most_once_in_eight_requests() -> None:
     before: list[tuple[object, ...]] = []
     requests = rewritten = 0
     for turn in range(24):
-        for message in (user(f"turn {turn}"), *loop(3, shot=True)[1:]):
+        for message in (user(f"turn {turn}"), *loop(3, text="word " * 150, shot=True)[1:]):
             messages.append(message)
             if message.role == "assistant":
                 continue
