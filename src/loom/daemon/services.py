@@ -44,6 +44,7 @@ class Daemon:
         """Held from reading the configuration until its change is in use: a concurrent change must see it."""
         self._starting: asyncio.Task[None] | None = None
         self._stopping: asyncio.Task[None] | None = None
+        self._upkeep: asyncio.Task[None] | None = None
 
     async def start(self) -> None:
         """Start once; concurrent callers wait for it."""
@@ -56,6 +57,7 @@ class Daemon:
         await self.bus.start()
         await self.feeds.start()
         await self.turns.start()
+        self._upkeep = asyncio.create_task(self.runtime.upkeep.run())
 
     @property
     def is_ready(self) -> bool:
@@ -72,6 +74,9 @@ class Daemon:
             await asyncio.shield(self._stopping)
 
     async def _stop(self) -> None:
+        if self._upkeep is not None:
+            self._upkeep.cancel()
+            await asyncio.gather(self._upkeep, return_exceptions=True)
         await self.turns.stop(DRAIN_SECONDS)
         await self.feeds.stop()
         await self.bus.stop()

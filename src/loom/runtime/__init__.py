@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import time
 from collections import ChainMap
 from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager
@@ -76,6 +75,7 @@ from loom.runtime.session import LocalSession
 from loom.runtime.session_users import SessionUsers
 from loom.runtime.speech import SpeechServices
 from loom.runtime.stores import open_stores
+from loom.runtime.upkeep import Upkeep
 from loom.runtime.usage import check_budget
 from loom.sampling import Sampling
 from loom.store.accounts import Accounts
@@ -86,7 +86,7 @@ from loom.store.media import MediaStore, open_media
 from loom.store.model_facts import ModelFacts
 from loom.store.process_identity import ProcessIdentity
 from loom.store.session_members import SessionMembers
-from loom.store.sweep import SweepReport, forget, sweep
+from loom.store.sweep import forget
 from loom.store.uploads import UploadRecords as StoredUploads
 from loom.tools.background import BackgroundProcess, BackgroundProcesses
 from loom.tools.base import Tool, ToolContext
@@ -161,6 +161,10 @@ class Runtime:
         self._uploads: ProviderUploads | None = None
         self._describers: dict[str, Describer] = {}
         self._locks: WeakValueDictionary[str, SessionLock] = WeakValueDictionary()
+        self.upkeep: Final = Upkeep(
+            self.stores, lambda: self.config.cleanup_after_days, self._open_uploads, self.model
+        )
+        """What is deleted by itself."""
         self.library: Final = LocalLibrary(self, self.stores)
         """What interfaces use: sessions, media, models and tools."""
         self.dispatch: Final = Dispatch(self.stores, self.library.usd)
@@ -743,7 +747,7 @@ class Runtime:
         return await ingest(list(content), self.stores.media, limits=self.config.media_limits(), fetch=self.fetch)
 
     async def delete_session(self, session_id: str) -> int:
-        """Delete a session and the media that only it used; gives the bytes freed."""
+        """Delete a session and the media that only it used, here and at providers; return the bytes freed here."""
         since = datetime.now(UTC)
         stores = self.stores
         digests = await stores.sessions.delete(session_id)
@@ -751,22 +755,8 @@ class Runtime:
             await processes.close()
         freed = await forget(stores.media, stores.derived, digests, stores.sessions.media_in_use, unless_since=since)
         self.settler.drop(digests)
+        await self.upkeep.delete_uploads_of(digests)
         return freed
-
-    async def sweep(self, *, max_bytes: int | None = None) -> SweepReport:
-        """Delete media that no message refers to and that are old enough, or too many."""
-
-        async def referenced() -> set[str]:
-            return set(await self.stores.sessions.referenced_digests())
-
-        return await sweep(
-            self.stores.media,
-            referenced,
-            now=datetime.fromtimestamp(time.time(), UTC),
-            derived=self.stores.derived,
-            cleanup_after_days=self.config.cleanup_after_days,
-            max_bytes=max_bytes,
-        )
 
 
 class _LazyUploads:
