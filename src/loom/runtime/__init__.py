@@ -161,9 +161,7 @@ class Runtime:
         self._uploads: ProviderUploads | None = None
         self._describers: dict[str, Describer] = {}
         self._locks: WeakValueDictionary[str, SessionLock] = WeakValueDictionary()
-        self.upkeep: Final = Upkeep(
-            self.stores, lambda: self.config.cleanup_after_days, self._open_uploads, self.model
-        )
+        self.upkeep: Final = Upkeep(self.stores, lambda: self.config.cleanup_after_days, self._open_uploads, self.model)
         """What is deleted by itself."""
         self.library: Final = LocalLibrary(self, self.stores)
         """What interfaces use: sessions, media, models and tools."""

@@ -17,14 +17,14 @@ class UpkeepTimes:
     async def claim(self, name: str, *, every_seconds: float) -> bool:
         """Return whether the caller is to do the work now: nobody began it within `every_seconds`."""
         now = self._clock()
-        values = {"name": plain_text(name, "a name"), "now": now, "before": now - every_seconds}
+        values = {"name": plain_text(name, "a name"), "now": now}
 
         def work(tx: Transaction) -> bool:
             rows = tx.execute("SELECT at FROM upkeep WHERE name = :name", {"name": name})
-            if rows and values["before"] < float(rows[0][0]) <= now:
+            if rows and now - every_seconds < float(rows[0][0]) <= now:
                 return False
             tx.execute("DELETE FROM upkeep WHERE name = :name", {"name": name})
-            tx.execute("INSERT INTO upkeep (name, at) VALUES (:name, :now)", {"name": name, "now": now})
+            tx.execute("INSERT INTO upkeep (name, at) VALUES (:name, :now)", values)
             return True
 
         return await self._database.write(work)
