@@ -11,7 +11,7 @@ import pytest
 
 from flow.far_models import is_question, speak
 from loom.content.blocks import TextBlock, ToolCall
-from loom.events import NoticeRaised, TextDelta, TurnFinished
+from loom.events import NoticeRaised, TextDelta, TurnFinished, decode_event
 from loom.runtime import Runtime
 from loom.testing import memory_runtime, sample_png
 from loom.tools.base import tool
@@ -184,7 +184,7 @@ async def test_a_server_that_is_waited_for_is_announced_before_the_answer_comes(
     async with router(answer) as (runtime, _):
         session = await runtime.session(model="far")
         events = [event async for event in session.stream("hello")]
-        stored = [event.event for event in await runtime.stores.events.after(session.id, 0)]
+        stored = [decode_event(event.data) for event in await runtime.stores.events.after(session.id, 0)]
     for found in (events, stored):
         (notice,) = [event for event in found if isinstance(event, NoticeRaised)]
         assert notice.code == "provider.rate_limited"

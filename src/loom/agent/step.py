@@ -95,6 +95,7 @@ class ModelAnswer(msgspec.Struct, kw_only=True):
             "provider": model.provider,
             "model": model.name,
             "usage": msgspec.to_builtins(folded.usage),
+            "estimated_tokens": self.prepared.receipt.totals.tokens,
             "finish_reason": (folded.stop if self.is_complete else None) or "incomplete",
             "seconds": round(self.seconds, 3),
             **({"is_blind": True} if is_blind else {}),

@@ -26,6 +26,7 @@ from loom.agent.sink import WriteBatching
 from loom.agent.steps import DirectSteps, Steps
 from loom.agent.system_prompt import default_prompt, read_environment
 from loom.agent.tracked_files import SeenFile
+from loom.compile.cost import Calibration
 from loom.compile.descriptions import Describer
 from loom.compile.media_facts import FactCache
 from loom.compile.policy import Description
@@ -543,6 +544,7 @@ class Runtime:
             known_model=self.model,
             resolve_model=self.resolve_live,
             sampling=self._sampling,
+            keep_calibration=self.stores.calibrations.keep,
             learn=self._learn,
             provider=self.provider,
             lost_files=_lost_files,
@@ -658,6 +660,10 @@ class Runtime:
     async def _learn(self, model: Model, kind: str) -> None:
         if not self._is_given(model) and kind in {row.accepted_prefix for row in MEDIA_KINDS.values()}:
             await self._discover().learn(model, without=kind)
+
+    async def calibration(self, reference: str) -> Calibration | None:
+        """Return how far the estimates of a model are off; None if no answer of it was billed yet."""
+        return (await self.stores.calibrations.load()).get(reference)
 
     def _is_given(self, model: Model) -> bool:
         """Return whether there is no endpoint to ask: the built-in model, or a provider given by hand."""

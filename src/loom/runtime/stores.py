@@ -8,6 +8,7 @@ from loom.compile.renditions import Renditions
 from loom.config import Config
 from loom.formats.audio import Transcriber
 from loom.formats.renderer import FormatRenderer
+from loom.runtime.calibrations import ModelCalibrations
 from loom.runtime.event_log import EventLog
 from loom.runtime.record import SessionStores
 from loom.store.commands import Commands
@@ -19,6 +20,7 @@ from loom.store.journal import Journal
 from loom.store.leases import Leases
 from loom.store.media import MediaStore
 from loom.store.media_text import MediaTexts
+from loom.store.model_facts import ModelFacts
 from loom.store.queue import MessageQueue
 from loom.store.sessions import Sessions
 
@@ -49,6 +51,7 @@ def open_stores(
         queue=MessageQueue(database),
         leases=Leases(database),
         requests=Commands(database),
+        calibrations=ModelCalibrations(ModelFacts(database)),
         database=database,
         media=media,
         derived=derived,
