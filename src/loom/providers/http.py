@@ -158,7 +158,7 @@ class HttpProvider:
             **request.to.headers,
             **request.headers,
         }
-        if model.provider == "bedrock-anthropic" and not request.key:
+        if model.wire in bedrock.WIRES and not request.key:
             signed = await self._aws.sign(request.to.url, headers, body)
             return headers | signed | self._connections.own_headers(model)
         return headers | self._connections.access(model, request.key)
