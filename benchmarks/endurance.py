@@ -54,11 +54,13 @@ class Forgetful:
         self.requests = 0
         self.messages = 0
         self.media = 0
+        self.tokens = 0
 
     async def stream(self, prompt: Prompt) -> AsyncIterator[DecoderEvent]:
         self.requests += 1
         self.messages = max(self.messages, len(prompt.messages))
         self.media = max(self.media, len(list(prompt.media())))
+        self.tokens += _size(prompt)
         usage = Usage(input_tokens=_size(prompt), output_tokens=30)
         for event in events_of(self._answer(prompt)):
             yield UsageReported(usage=usage) if isinstance(event, UsageReported) else event
@@ -124,28 +126,39 @@ async def main() -> None:
             done_file = home / "turns"
             begin = int(done_file.read_text()) if done_file.exists() else 0
             print(
-                f"{'turns':>8}{'ms a turn':>11}{'messages':>10}{'media':>7}{'MB memory':>11}{'MB store':>10}",
+                f"{'turns':>8}{'ms a turn':>11}{'CPU ms':>8}{'tokens a turn':>15}{'messages':>10}{'media':>7}"
+                f"{'MB memory':>11}{'MB store':>10}",
                 flush=True,
             )
             block = max(1, turns // ROWS)
-            began = time.perf_counter()
+            began, used = time.perf_counter(), time.process_time()
             for number in range(begin, turns):
                 await speak(session, number)
                 if (number + 1) % block == 0:
-                    seconds, began = time.perf_counter() - began, time.perf_counter()
+                    seconds, processor = time.perf_counter() - began, time.process_time() - used
                     done_file.write_text(str(number + 1))
-                    print(_row(number + 1, seconds / block, provider, home), flush=True)
-                    provider.messages = provider.media = 0
+                    print(
+                        f"{number + 1:>8,}{seconds / block * 1000:>11.1f}{processor / block * 1000:>8.1f}"
+                        f"{provider.tokens // block:>15,}{provider.messages:>10}{provider.media:>7}"
+                        f"{_memory():>11.0f}{_folder_size(home):>10.1f}",
+                        flush=True,
+                    )
+                    provider.messages = provider.media = provider.tokens = 0
+                    began, used = time.perf_counter(), time.process_time()
             found, planted = await count_found(session, turns)
             tree = await runtime.stores.forest.read_tree(session.id)
             print(f"{found} of {planted} facts answered through recall ({found / max(1, planted):.1%})")
             print(f"{len(tree.nodes):,} messages stored, {provider.requests:,} requests")
 
 
-def _row(turns: int, seconds: float, provider: Forgetful, home: Path) -> str:
-    memory = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    size = sum(file.stat().st_size for file in home.rglob("*") if file.is_file()) / 1e6
-    return f"{turns:>8,}{seconds * 1000:>11.1f}{provider.messages:>10}{provider.media:>7}{memory:>11.0f}{size:>10.1f}"
+def _memory() -> float:
+    """Return the megabytes that this process holds now."""
+    return int(Path("/proc/self/statm").read_text().split()[1]) * resource.getpagesize() / 1e6
+
+
+def _folder_size(home: Path) -> float:
+    """Return the megabytes of all files below `home`."""
+    return sum(file.stat().st_size for file in home.rglob("*") if file.is_file()) / 1e6
 
 
 if __name__ == "__main__":

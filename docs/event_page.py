@@ -94,6 +94,7 @@ _FIELDS: Final = {
     "seconds": "how long it took",
     "seq": "counts within the session",
     "session": "the id of the session",
+    "steers": "whether the running turn reads it at its next step",
     "step": "which request of the turn, from 1",
     "stop": "why the model stopped",
     "text": "words for a person",

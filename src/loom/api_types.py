@@ -240,7 +240,8 @@ class AgentList(msgspec.Struct, frozen=True):
 
 
 class CommandView(msgspec.Struct, frozen=True, kw_only=True):
-    """A slash command of the user or of the workspace. `$ARGUMENTS` in `text` stands for what is written behind it."""
+    """A slash command of the user or of the workspace. `$ARGUMENTS` in `text` stands for what is written behind it,
+    `$1` to `$9` for its words; a session replaces `/NAME` itself."""
 
     name: str
     description: str

@@ -266,11 +266,13 @@ class NoticeRaised(_Event, frozen=True, tag="notice"):
 
 
 class MessageQueued(_Event, frozen=True, tag="message_queued"):
-    """`id` identifies it in the queue; empty if the sender waits for the turn instead."""
+    """`id` identifies it in the queue; empty if the sender waits for the turn instead. `steers`: the running turn reads
+    it at its next step."""
 
     type: ClassVar[Literal["message_queued"]] = "message_queued"
     message: Message
     id: str = ""
+    steers: bool = False
 
 
 class TurnFinished(_Event, frozen=True, tag="turn_finished"):

@@ -102,14 +102,6 @@ class ShownMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     the message before holds this one too."""
 
 
-class ClientBody(msgspec.Struct, frozen=True, kw_only=True):
-    """A request in the model's own protocol, as a gateway's client wrote it; media are `Embedded`."""
-
-    fields: dict[str, Any]
-    is_whole: bool = False
-    """Whether all of it is sent as it is; else its conversation is replaced by the compiled one."""
-
-
 class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     model: Model
     messages: tuple[ShownMessage, ...]
@@ -120,8 +112,11 @@ class Prompt(msgspec.Struct, frozen=True, kw_only=True):
     """The fields of the request as they came, for this very provider and protocol."""
     stable_messages: int = 0
     """How many leading messages the next prompt will repeat unchanged: where a cache may end."""
-    client_body: ClientBody | None = None
-    """Sent instead of the compiled request, or around its conversation."""
+
+    @property
+    def is_as_it_came(self) -> bool:
+        """Whether the request is the one that a client wrote for this provider: its fields and all its messages."""
+        return self.body is not None and all(message.form is not None for message in self.messages)
 
     def media(self) -> tuple[MediaRef, ...]:
         """Return every reference, in wire order."""

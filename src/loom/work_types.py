@@ -34,6 +34,14 @@ class ProcessView(msgspec.Struct, frozen=True, kw_only=True):
     seconds: float
 
 
+def process_line(process: ProcessView) -> str:
+    """Return one line about a process for a list: its name, its state, where it answers, its command."""
+    ports = "".join(f"  http://localhost:{port}/" for port in process.ports)
+    state = f"{process.seconds:.0f} s" if process.is_running else f"exit {process.exit_code}"
+    command = " ".join(process.command.split())
+    return f"{process.process}  {state}{ports}  {command if len(command) <= 60 else f'{command[:59]}…'}"
+
+
 class ProcessList(msgspec.Struct, frozen=True):
     processes: tuple[ProcessView, ...]
 

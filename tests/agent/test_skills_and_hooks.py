@@ -7,6 +7,8 @@ from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from loom.config import load_config
 from loom.content.blocks import ToolCall
 from loom.content.messages import text_of
@@ -64,6 +66,26 @@ def test_skills_of_a_project_count_only_in_a_trusted_folder(tmp_path: Path) -> N
     }
     (command,) = find_commands(trusting, workspace).values()
     assert (command.name, command.fill("#7")) == ("git:fix", "Fix #7 now.")
+
+
+@pytest.mark.parametrize(
+    ("folder", "commands"),
+    [(".claude", "commands"), (".codex", "prompts"), (".opencode", "command"), (".config/opencode", "commands")],
+)
+def test_skills_and_commands_of_other_agents_are_found_in_the_home_and_in_a_project(
+    tmp_path: Path, folder: str, commands: str
+) -> None:
+    workspace, home = tmp_path / "ws", tmp_path / "home"
+    root = (home if folder.startswith(".config") else workspace) / folder
+    write_skill(root / "skills" / "release")
+    (root / commands).mkdir(parents=True)
+    (root / commands / "review.md").write_text("Review $1 for $2$3. $100 are left.\n")
+    environ = {"LOOM_HOME": str(tmp_path / "loom"), "HOME": str(home)}
+    config = load_config(cwd=workspace, environ=environ, flags={"trusted_folders": [str(workspace)]})
+    assert list(find_skills(config, workspace)) == ["release"]
+    (command,) = find_commands(config, workspace).values()
+    assert command.fill('"my file.py" bugs') == "Review my file.py for bugs. $100 are left."
+    assert command.fill("it's late") == "Review it's for late. $100 are left."
 
 
 async def test_a_skill_is_listed_in_the_prompt_and_read_by_the_model(tmp_path: Path) -> None:

@@ -102,12 +102,14 @@ def test_an_own_command_is_expanded_before_the_list_of_them_is_loaded(client: Cl
 
 
 def test_a_message_steers_the_running_turn(client: Client) -> None:
-    client.send("!slow 25tps\n!tokens 250\n!tool list_files\n!slow 30tps\n!tokens 60")
-    expect(client.page.locator(".answer[aria-busy=true]")).to_be_visible()
+    client.send('!tool write_file {"path": "steered.txt", "content": "x"}')
+    allow = client.page.get_by_role("button", name="Allow once")
+    expect(allow).to_be_visible()
     client.message_box.fill("!echo look at the log first")
-    client.page.get_by_role("button", name="Steer").click()
+    client.page.get_by_role("button", name="Steer", exact=True).click()
     queue = client.page.get_by_role("region", name="Queued messages")
     expect(queue).to_contain_text("read at the next step")
+    allow.click()
     client.wait_idle()
     expect(queue).to_have_count(0)
     expect(client.user_messages).to_have_count(2)

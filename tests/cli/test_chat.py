@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
+import sqlite3
 import subprocess
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+from collections.abc import Callable, Generator
+from contextlib import closing, contextmanager, nullcontext
 from pathlib import Path
 
 import pytest
 
 from cli.loom_command import Loom, Terminal
 from cli.model_server import model_server
+from cli.test_daemon_commands import serving
 from loom.cli.line_chat import mentions
 from loom.testing import sample_pdf, sample_png
 
@@ -66,6 +68,64 @@ def test_what_is_typed_during_an_answer_waits_for_the_next_prompt(tmp_path: Path
             assert terminal.end() == 0
 
     assert [request["messages"][-1]["content"] for request in server.requests] == ["first", "second"]
+
+
+@pytest.mark.parametrize("place", ["here", "daemon"])
+def test_a_line_typed_while_a_tool_runs_reaches_the_model_at_its_next_step(tmp_path: Path, place: str):
+    loom = Loom(tmp_path, LOOM_MODEL="")
+    wait = {"name": "run_command", "arguments": {"command": "touch began; until [ -e go ]; do sleep 0.05; done"}}
+
+    with model_server(wait, "I have read the log.", "Bye.") as server:
+        (loom.home / "loom.toml").write_text(f'model = "local"\n{server.config}')
+        command = ["attach", "--plain"] if place == "daemon" else ["chat", "--plain"]
+        with serving(loom) if place == "daemon" else nullcontext(), Terminal(loom, *command) as terminal:
+            terminal.wait_for("› ")
+            terminal.type("what is slow?\n")
+            terminal.wait_for("[n] no › ")
+            terminal.type("y\n")
+            _wait(terminal, (loom.folder / "began").exists)
+            terminal.type("look at the log first\n")
+            _wait(terminal, lambda: _queued(loom) == 1)
+            (loom.folder / "go").touch()
+            terminal.wait_for("the model reads: look at the log first")
+            terminal.wait_for("I have read the log.")
+            terminal.wait_for("› ")
+            terminal.type("thanks\n")
+            terminal.wait_for("Bye.")
+            terminal.type("/quit\n")
+            assert terminal.end() == 0
+
+    assert [message["role"] for message in server.requests[1]["messages"]] == ["user", "assistant", "tool", "user"]
+    assert server.requests[1]["messages"][-1]["content"] == "look at the log first"
+    assert [request["messages"][-1]["content"] for request in server.requests[2:]] == ["thanks"]
+
+
+def test_a_line_typed_during_a_last_step_is_the_next_message_also_through_a_daemon(tmp_path: Path):
+    loom = Loom(tmp_path, LOOM_MODEL="")
+    with model_server("It takes a while.", delay_seconds=1.0) as server:
+        (loom.home / "loom.toml").write_text(f'model = "local"\n{server.config}')
+        with serving(loom), Terminal(loom, "attach", "--plain") as terminal:
+            terminal.wait_for("› ")
+            terminal.type("first\n")
+            _wait(terminal, lambda: bool(server.requests))
+            terminal.type("second\n/quit\n")
+            assert "second" not in terminal.wait_for("It takes a while.")
+            assert "second" in terminal.wait_for("It takes a while.")
+            assert terminal.end() == 0
+
+    assert [request["messages"][-1]["content"] for request in server.requests] == ["first", "second"]
+
+
+def _wait(terminal: Terminal, is_met: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + 60
+    while not is_met():
+        assert time.monotonic() < deadline, terminal.text
+        terminal.read(0.05)
+
+
+def _queued(loom: Loom) -> int:
+    with closing(sqlite3.connect(loom.home / "loom.db")) as database:
+        return database.execute("SELECT count(*) FROM queued").fetchone()[0]
 
 
 def test_bare_loom_on_a_terminal_is_a_conversation(tmp_path: Path):
@@ -196,11 +256,40 @@ def test_files_come_along_by_mention_and_by_drop(tmp_path: Path, monkeypatch):
 
     assert [file.source for file in mentions("look at @login.png and @nobody")[1]] == [Path("login.png")]
     assert mentions("look at @login.png, ok") == ("look at login.png, ok", mentions("login.png")[1])
-    assert mentions('see @"my notes.txt" now') == ("see my notes.txt now", mentions('@"my notes.txt"')[1])
+    assert mentions('see @"my notes.txt" now') == ('see @"my notes.txt" now', []), "the session tracks it"
     for dropped in ("my\\ notes.txt", "'my notes.txt'", f"file://{tmp_path}/login.png"):
         words, files = mentions(dropped)
         assert words == "" and len(files) == 1, dropped
     assert mentions("mail me@example.org") == ("mail me@example.org", [])
+
+
+def test_an_attached_chat_has_the_commands_for_the_work_of_an_agent(tmp_path: Path):
+    loom = Loom(tmp_path, LOOM_MODEL="")
+    todos = {"name": "update_todos", "arguments": {"todos": [{"text": "read the log", "state": "in_progress"}]}}
+    with model_server(todos, "noted", "We read a log.") as server:
+        (loom.home / "loom.toml").write_text(f'model = "local"\n{server.config}')
+        with serving(loom):
+            typed = b"begin\n/todos\n/processes\n/undo\n/compact\n"
+            ran = loom.process("attach", "--plain", stdin=typed)
+
+    assert ran.code == 0
+    assert "[~] read the log" in ran.out and "No background processes." in ran.out
+    assert "messages summarised into one" in ran.out
+    assert "There is nothing to undo." in ran.err
+
+
+def test_a_mentioned_text_file_is_tracked(tmp_path: Path):
+    loom = Loom(tmp_path)
+    notes = loom.file("notes.txt", "alpha one\n")
+    with model_server("ok") as server:
+        (loom.home / "loom.toml").write_text(server.config)
+        assert loom("chat", "--plain", "-m", "local", stdin=b"what is in @notes.txt?\n").code == 0
+        notes.write_text("alpha two\n")
+        assert loom("chat", "--plain", "-m", "local", "-c", stdin=b"and now?\n").code == 0
+
+    first, second = (request["messages"][-1]["content"] for request in server.requests)
+    assert "alpha one" in first
+    assert "-alpha one" in second and "+alpha two" in second
 
 
 @pytest.mark.parametrize("end", [b"", b"/quit\n"])

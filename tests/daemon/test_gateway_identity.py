@@ -100,7 +100,7 @@ def chat_body() -> dict[str, Any]:
             {"role": "user", "content": "sure?"},
         ],
         "tools": [{"type": "function", "function": {"name": "look", "parameters": {"type": "object"}, "strict": True}}],
-        "logit_bias": {"50256": -100},
+        "metadata": {"team": "a"},
         "unknown_field": 1,
     }  # fmt: skip
 
@@ -189,19 +189,70 @@ def claude_conversations(draw: st.DrawFn) -> list[dict[str, Any]]:
     return [*messages, {"role": "user", "content": draw(words)}]
 
 
-async def test_every_generated_request_is_equal_on_the_other_side() -> None:
-    async with gateway("anthropic", "fine") as door:
+@st.composite
+def chat_conversations(draw: st.DrawFn) -> list[dict[str, Any]]:
+    url = {"url": f"data:image/png;base64,{PICTURE}", **draw(extras)}
+    messages: list[dict[str, Any]] = [
+        {"role": role, "content": draw(words)} for role in draw(st.lists(st.sampled_from(["system", "developer"])))[:2]
+    ]
+    for turn in range(draw(st.integers(1, 4))):
+        asked: Any = draw(words)
+        if draw(st.booleans()):
+            asked = [{"type": "text", "text": draw(words), **draw(extras)}, {"type": "image_url", "image_url": url}]
+        messages.append({"role": "user", "content": asked, **draw(extras)})
+        if draw(st.booleans()):
+            function = {"name": "look", "arguments": json.dumps(draw(extras), indent=draw(st.sampled_from((None, 1))))}
+            calls = [{"id": f"call_{turn}_{n}", "type": "function", "function": function} for n in range(2)]
+            messages.append({"role": "assistant", "content": draw(st.sampled_from((None, "Hm."))), "tool_calls": calls})
+            messages += [{"role": "tool", "tool_call_id": call["id"], "content": draw(words)} for call in calls]
+        messages.append({"role": "assistant", "content": draw(words), **draw(extras)})
+    return [*messages, {"role": "user", "content": draw(words)}]
+
+
+@st.composite
+def responses_items(draw: st.DrawFn) -> list[dict[str, Any]]:
+    items: list[dict[str, Any]] = []
+    for turn in range(draw(st.integers(1, 4))):
+        asked: list[Any] = [{"type": "input_text", "text": draw(words), **draw(extras)}]
+        if draw(st.booleans()):
+            asked.append({"type": "input_image", "image_url": f"data:image/png;base64,{PICTURE}", "detail": "high"})
+        items.append({"type": "message", "role": "user", "content": asked})
+        if draw(st.booleans()):
+            items.append({"type": "reasoning", "id": f"rs_{turn}", "summary": [], "encrypted_content": "ZW5j"})
+        if draw(st.booleans()):
+            call = {"call_id": f"call_{turn}", "id": f"fc_{turn}"}
+            items.append({"type": "function_call", **call, "name": "look", "arguments": json.dumps(draw(extras))})
+            items.append({"type": "function_call_output", "call_id": call["call_id"], "output": draw(words)})
+        said = {"type": "output_text", "text": draw(words), "annotations": []}
+        items.append({"type": "message", "role": "assistant", "id": f"msg_{turn}", "content": [said], **draw(extras)})
+    return [*items, {"role": "user", "content": [{"type": "input_text", "text": draw(words)}]}]
+
+
+_SCHEMA = {"type": "object", "properties": {}}
+GENERATED: dict[str, tuple[st.SearchStrategy[list[dict[str, Any]]], dict[str, Any]]] = {
+    "anthropic": (claude_conversations(), {"max_tokens": 9, "tools": [{"name": "look", "input_schema": _SCHEMA}]}),
+    "openai_chat": (chat_conversations(), {"tools": [{"type": "function", "function": {"name": "look"}}]}),
+    "openai_responses": (responses_items(), {"tools": [{"type": "function", "name": "look", "parameters": _SCHEMA}]}),
+}
+
+
+@pytest.mark.parametrize("wire", list(GENERATED))
+async def test_every_generated_request_is_equal_on_the_other_side(wire: str) -> None:
+    conversations, fields = GENERATED[wire]
+    name = "input" if wire == "openai_responses" else "messages"
+    async with gateway(wire, "fine") as door:
 
         @settings(max_examples=25, deadline=None, suppress_health_check=list(HealthCheck))
-        @given(claude_conversations(), extras)
+        @given(conversations, extras)
         def collect(messages: list[dict[str, Any]], extra: dict[str, Any]) -> None:
-            bodies.append({"model": "far", "max_tokens": 9, "messages": messages, **extra})
+            bodies.append({"model": "far", **fields, name: messages, **extra})
 
         bodies: list[dict[str, Any]] = []
         collect()
         for body in bodies:
-            await post(door, "anthropic", copy.deepcopy(body))
-            assert door.far.requests[-1] == as_sent(body, "anthropic")
+            receipt = await post(door, wire, copy.deepcopy(body))
+            assert json.dumps(door.far.requests[-1]) == json.dumps(as_sent(body, wire))
+            assert receipt["receipt"]["way"] == "passed through"
 
 
 async def test_a_repair_changes_what_it_must_and_nothing_else() -> None:
@@ -223,26 +274,43 @@ async def test_a_repair_changes_what_it_must_and_nothing_else() -> None:
         assert "bm90IGEg" not in json.dumps(second)
 
 
-async def test_a_refused_request_is_compiled_and_that_is_remembered() -> None:
-    """An empty text is refused by the provider; the conversation goes on, and the next request is right at once."""
+async def test_empty_words_are_repaired_before_they_are_sent() -> None:
+    async with gateway("anthropic", "fine") as door:
+        history = [{"role": "user", "content": [{"type": "text", "text": ""}, {"type": "text", "text": "hi"}]}]
+        receipt = await post(door, "anthropic", {"model": "far", "max_tokens": 9, "messages": history, "zeta": 1})
+        assert receipt["receipt"]["way"] == "compiled"
+        (sent,) = door.far.requests
+        assert sent["messages"] == [{"role": "user", "content": [{"type": "text", "text": "hi"}]}]
+        assert sent["zeta"] == 1, "the other fields stay the client's"
+
+
+@pytest.mark.parametrize("place", ["message", "body"])
+async def test_a_refused_request_is_compiled_and_that_is_remembered(place: str) -> None:
+    """A field that the provider refuses; the conversation goes on, and the next request is right at once."""
 
     def strict(request: Request) -> Reply:
-        contents = [content for m in request.json["messages"] if isinstance(content := m["content"], list)]
-        if any(block.get("text") == "" for content in contents for block in content):
-            error = {"type": "invalid_request_error", "message": "messages.0: text content blocks must be non-empty"}
+        found = request.json if place == "body" else request.json["messages"][0]["content"][0]
+        if "zeta" in found:
+            error = {"type": "invalid_request_error", "message": "zeta: Extra inputs are not permitted"}
             return refusal(400, {"type": "error", "error": error})
         return speak("anthropic", "fine")
 
+    block = {"type": "text", "text": "hi", "zeta": 1}
+    history: list[Any] = [{"role": "user", "content": [block]}]
+    body: dict[str, Any] = {"model": "far", "max_tokens": 9, "messages": history, "future": 2}
+    if place == "body":
+        del block["zeta"]
+        body["zeta"] = 1
     async with gateway("anthropic", strict) as door:
-        history: list[Any] = [
-            {"role": "user", "content": [{"type": "text", "text": ""}, {"type": "text", "text": "hi"}]}
-        ]
-        receipt = await post(door, "anthropic", {"model": "far", "max_tokens": 9, "messages": history})
+        receipt = await post(door, "anthropic", body)
         assert receipt["receipt"]["way"] == "compiled"
-        assert len(door.far.requests) == 2
+        first = len(door.far.requests)
+        assert first <= 3
         history += [{"role": "assistant", "content": "fine"}, {"role": "user", "content": "more"}]
-        await post(door, "anthropic", {"model": "far", "max_tokens": 9, "messages": history})
-        assert len(door.far.requests) == 3, "the second request was not refused first"
+        await post(door, "anthropic", body)
+        assert len(door.far.requests) == first + 1, "the second request was not refused first"
+        if place == "message":
+            assert door.far.requests[-1]["future"] == 2, "the other fields stay the client's"
 
 
 PREFIX_WIRES = ("anthropic", "openai_chat", "openai_responses", "gemini", "ollama")

@@ -13,8 +13,7 @@ from formats.made_images import CONVERT
 from loom.errors import ContentError, LoomError, TooLarge, Unreadable, Unsupported
 from loom.formats.facts import IntakeLimits
 from loom.formats.image.bar_chart import MAX_BARS, draw_bars
-from loom.formats.image.describe_pixels import ColorShare, compare, describe
-from loom.formats.image.describe_pixels.colours import colour_name
+from loom.formats.image.describe_pixels import ColorShare, colour_name, describe
 from loom.providers.samples import samples
 from made import made, run
 
@@ -60,11 +59,9 @@ def test_the_receipt_is_seen_as_a_photograph() -> None:
     [
         ("rose.png", ("rose:",), "photograph"),
         ("rose-large.jpg", ("rose:", "-resize", "900x"), "photograph"),
-        ("granite.png", ("granite:",), "photograph"),
         ("plasma.png", ("-size", "600x400", "-seed", "5", "plasma:fractal", "-depth", "8"), "photograph"),
         ("text.png", ("-size", "600x300", "-pointsize", "24", "caption:The brown fox " * 9), "screenshot or diagram"),
         ("table.png", ("-size", "400x300", "pattern:gray50", "-scale", "400%"), "screenshot or diagram"),
-        ("gradient.png", ("-size", "300x200", "gradient:navy-white"), "plain image"),
         ("teal.png", ("-size", "300x200", "xc:teal"), "plain image"),
     ],
 )  # fmt: skip
@@ -105,15 +102,14 @@ def test_brightness_has_three_words(ground: str, tone: str) -> None:
     assert describe(boxed(f"tone-{ground}.png", ground=ground, size="40x40")).tone == tone
 
 
-def test_transparency_and_frames_are_noticed() -> None:
+def test_transparent_pixels_are_white_and_the_first_frame_is_measured() -> None:
     clear = describe(
         drawn("clear.png", "-size", "200x200", "xc:none", "-fill", "blue", "-draw", "circle 100,100 100,40")
     )
     moving = describe(drawn("moving.gif", "-size", "90x80", "xc:red", "xc:lime", "xc:blue"))
 
-    assert 65 <= clear.clear_percent <= 80
-    assert clear.palette[0] == ColorShare("white", clear.palette[0].percent)
-    assert moving.frames == 3
+    assert [share.name for share in clear.palette] == ["white", "blue"]
+    assert 65 <= clear.palette[0].percent <= 80
     assert moving.palette == (ColorShare("red", 100),)
 
 
@@ -138,7 +134,6 @@ def test_tiny_pictures_are_no_trouble(size: str) -> None:
     data = drawn(f"tiny-{size}.png", "-size", size, "-seed", "4", "plasma:red-blue", "-depth", "8")
 
     assert describe(data).palette
-    assert compare(data, data) == 0
 
 
 @pytest.mark.parametrize(
@@ -166,39 +161,11 @@ def test_the_same_bytes_give_the_same_facts() -> None:
     assert describe(SAMPLES["receipt.jpg"]) == describe(SAMPLES["receipt.jpg"])
 
 
-# ── two pictures ─────────────────────────────────────────────────────────────────────────────────────────────────────
-
-
-def test_a_changed_corner_is_found() -> None:
-    before = boxed("before.png", "black 30,30 860,40")
-    found = compare(before, boxed("after.png", "black 30,30 860,40", "green 780,480 859,559"))
-
-    assert found == pytest.approx(100 * 80 * 80 / (900 * 600), rel=0.01)
-
-
-def test_the_same_picture_does_not_differ() -> None:
-    assert compare(SAMPLES["login.png"], SAMPLES["login.png"]) == 0
-
-
-def test_a_smaller_copy_differs_in_size_and_hardly_in_pixels() -> None:
-    data = boxed("blocks.png", "navy 0,0 449,299")
-    smaller = drawn(
-        "blocks-small.png", "-size", "300x200", "xc:white", "-fill", "navy", "-draw", "rectangle 0,0 149,99"
-    )
-    changed = compare(data, smaller)
-
-    assert changed is not None and changed < 2
-
-
-def test_pictures_of_different_shapes_are_not_laid_over_each_other() -> None:
-    assert compare(SAMPLES["login.png"], SAMPLES["receipt.jpg"]) is None
-
-
 # ── bars ─────────────────────────────────────────────────────────────────────────────────────────────────────────────
 
 
 def test_bars_are_drawn_as_a_picture_that_the_eyes_can_see() -> None:
-    seen = describe(draw_bars([3, 5, 8, 13], "Sales"))
+    seen = describe(draw_bars([3, 5, 8, 13]))
 
     assert (seen.width, seen.height, seen.media_type, seen.kind) == (720, 420, "image/png", "screenshot or diagram")
     assert [share.name for share in seen.palette] == ["white", "blue"]
@@ -222,4 +189,4 @@ def test_what_is_no_chart_is_refused(values: list[float]) -> None:
 
 
 def test_the_same_values_give_the_same_bytes() -> None:
-    assert draw_bars([3, 5, 8], "x") == draw_bars([3, 5, 8], "x")
+    assert draw_bars([3, 5, 8]) == draw_bars([3, 5, 8])

@@ -25,12 +25,9 @@ def spec(name: str, required: list[str] | None = None, **properties: Any) -> Too
 TEXT = {"type": "string"}
 READ_FILE = spec("read_file", ["path"], path=TEXT, pages=TEXT)
 LIST_FILES = spec("list_files", path=TEXT)
-MAKE_CHART = spec(
-    "make_chart", ["values", "kind"], title=TEXT, kind={"enum": ["bars", "line"]}, values={"type": "array"}
-)
 LOOK = spec("look", ["media"], media=TEXT)
 SCREENSHOT = spec("screenshot", ["url"], url=TEXT)
-ALL = Request(tools=(READ_FILE, LIST_FILES, MAKE_CHART, LOOK, SCREENSHOT))
+ALL = Request(tools=(READ_FILE, LIST_FILES, LOOK, SCREENSHOT))
 
 
 async def first_calls(words: str, request: Request = ALL, *blocks: ContentBlock) -> list[tuple[str, dict[str, Any]]]:
@@ -52,10 +49,8 @@ def returned(reply: Message, *blocks: ContentBlock, is_error: bool = False) -> M
         ("describe a.png and src/b.jpeg!", [("read_file", {"path": "a.png"}), ("read_file", {"path": "src/b.jpeg"})]),
         ("what is in /tmp/x/notes.txt?", [("read_file", {"path": "/tmp/x/notes.txt"})]),
         ("list the files", [("list_files", {})]),
-        ("which files are in src/loom?", [("list_files", {"path": "src/loom"})]),
+        ("which files are in this folder?", [("list_files", {})]),
         ("ls", [("list_files", {})]),
-        ("make a chart of 3, 5, 8", [("make_chart", {"values": [3, 5, 8], "kind": "bars"})]),
-        ("plot 1.5 and -2", [("make_chart", {"values": [1.5, -2], "kind": "bars"})]),
     ],
 )
 async def test_plain_wishes_become_calls(words: str, calls: list[tuple[str, dict[str, Any]]]) -> None:
@@ -94,13 +89,6 @@ async def test_what_is_attached_is_not_read_again() -> None:
 
     assert not message.calls
     assert message.text.startswith("A bright screenshot")
-
-
-async def test_without_a_chart_tool_it_draws_by_itself() -> None:
-    message = await answered(Shelf(), user("make a chart of 3, 5, 8"))
-
-    assert message.text == "A chart of 3, 5, 8:"
-    assert isinstance(message.blocks[-1], ImageBlock)
 
 
 async def test_a_call_is_announced_and_a_picture_in_its_result_is_described() -> None:

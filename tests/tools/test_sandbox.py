@@ -96,6 +96,23 @@ async def test_keys_tokens_and_looms_own_folders_cannot_be_read(
     assert "SENTINEL-KEY" not in await run(found, workspace, "cat link; cp link copy; cat copy")
 
 
+async def test_hidden_places_may_have_thousands_of_neighbours(
+    workspace: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A home folder or a folder for temporary files that is full: the list of what may be read grows with it."""
+    home = tmp_path / "home"
+    (home / ".ssh").mkdir(parents=True)
+    (home / ".ssh" / "id").write_text("SENTINEL-KEY")
+    for number in range(3_000):
+        (home / f"{number:04}-a-file-with-a-rather-long-name-such-as-downloads-have.txt").touch()
+    (home / "0001-a-file-with-a-rather-long-name-such-as-downloads-have.txt").write_text("a neighbour")
+    monkeypatch.setenv("HOME", str(home))
+    shown = await run(tool(SandboxState("landlock", "")), workspace, "cat ~/.ssh/id; cat ~/0001*; ls -l /proc/self/fd")
+    assert "SENTINEL-KEY" not in shown
+    assert "a neighbour" in shown, "bubblewrap is not tried: it has a /tmp of its own, where this home folder lies"
+    assert "pipe:" in shown and "memfd" not in shown, "no descriptor of the sandbox reaches the command"
+
+
 async def test_nothing_of_this_process_is_in_proc(
     state: SandboxState, workspace: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

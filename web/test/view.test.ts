@@ -162,6 +162,13 @@ test("a message that comes while an answer runs waits in the queue until it is t
   assert.equal(taken.queue.length, 0);
 });
 
+test("a message that steers the running answer says so, also after a refresh that is older than the events", () => {
+  const message = { role: "user" as const, blocks: [{ type: "text" as const, text: "look at the log first" }] };
+  const busy = play(openView("S", EMPTY, 0), TURN);
+  const queued = play(busy, [{ type: "message_queued", data: { id: "q1", message, steers: true } }]);
+  assert.deepEqual(mergeHistory(queued, EMPTY, 0).queue.map((one) => one.steers), [true]);
+});
+
 test("a failed turn keeps its reason, and the next turn clears it", () => {
   const failed = play(openView("S", EMPTY, 0), [...TURN, { type: "turn_failed", data: { turn: "t1", code: "provider.overloaded", text: "busy", hint: "wait" } }]);
   assert.equal(failed.failure?.message, "busy");

@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeAlias
+from typing import Any, Final, TypeAlias
 
 import msgspec
 
 from loom.compile.ports import MediaWriter
 from loom.content.blocks import AudioBlock, ContentBlock, DocumentBlock, ImageBlock, clean_text
+from loom.content.json_values import first_text, sanitize_json
 from loom.content.media import digest_of
 from loom.errors import ContentError, ExtraMissing, MediaError
 from loom.formats.facts import IntakeLimits
@@ -24,10 +25,25 @@ from loom.importers import (
     upgrade,
     upgrade_tree,
 )
+from loom.importers.conversation import PROMPT_FIELDS, ConversationReading, conversation_items, read_prompts
+from loom.importers.forms import BodyProtocol
+from loom.importers.prefix_readings import PrefixReadings, name_items
+from loom.importers.reader import LegacyReader
 from loom.tools.workspace import open_file, read_whole
 
-KnownMedia: TypeAlias = Mapping[bytes, ContentBlock | MediaError]
-"""Media that were stored or refused already, by the bytes that stand for them."""
+_LONG_BYTES: Final = 256_000
+"""What is longer is read in a thread."""
+
+
+class KnownMedium(msgspec.Struct, frozen=True):
+    """Bytes that were stored or refused already: their digest, and what came of them."""
+
+    digest: str
+    outcome: ContentBlock | MediaError
+
+
+KnownMedia: TypeAlias = Mapping[bytes, KnownMedium]
+"""Media by the bytes that stand for them."""
 
 
 class _Intake:
@@ -40,12 +56,11 @@ class _Intake:
         self.refused: list[str] = []
 
     def lift(self, found: bytes, name: str, _declared: str) -> ContentBlock | None:
-        taken = self._known.get(found)
-        if isinstance(taken, MediaError):
-            self.refused.append(taken.message)
-            return None
-        if taken is not None:
-            return with_name(taken, name)
+        if (known := self._known.get(found)) is not None:
+            if isinstance(known.outcome, MediaError):
+                self.refused.append(known.outcome.message)
+                return None
+            return with_name(known.outcome, name)
         try:
             admitted = accept(found, name, limits=self._limits)
         except (MediaError, ExtraMissing) as error:
@@ -56,6 +71,16 @@ class _Intake:
         self.refused.extend(admitted.notices)
         return admitted.block
 
+    def identify(self, found: bytes) -> str:
+        """Return the digest of bytes, or of those that they stand for."""
+        known = self._known.get(found)
+        return digest_of(found) if known is None else known.digest
+
+    @property
+    def has_known_only(self) -> bool:
+        """Whether all that was lifted was stored before."""
+        return not self._kept and not self.refused
+
     async def store(self, shelf: MediaWriter) -> tuple[str, ...]:
         """Put what was lifted into the store; return what was refused."""
         for found in self._kept.values():
@@ -64,21 +89,17 @@ class _Intake:
 
 
 async def read_conversation(
-    data: bytes | dict[str, Any],
+    data: bytes,
     shelf: MediaWriter,
     *,
     limits: IntakeLimits = IntakeLimits(),
     roots: Sequence[Path] = (),
-    known: KnownMedia | None = None,
-    in_thread: bool = True,
 ) -> UpgradedConversation:
-    """Read a conversation from JSON, as text or parsed, and store its media. Raise `ContentError` if it is none.
+    """Read a conversation from JSON and store its media. Raise `ContentError` if it is none.
 
-    `roots` are the folders from which old blocks may still take their files; outside of them they become text. `known`
-    are media that were stored or refused already, by the bytes that stand for them. Without `in_thread`, nothing is
-    decoded that would hold up the event loop.
+    `roots` are the folders from which old blocks may still take their files; outside of them they become text.
     """
-    intake = _Intake(limits, known)
+    intake = _Intake(limits)
 
     def fetch(source_path: str) -> bytes | None:
         for root in roots:
@@ -90,8 +111,47 @@ async def read_conversation(
                 intake.refused.append(error.message)
         return None
 
-    reads = (data, intake.lift, fetch)
-    upgraded = await asyncio.to_thread(_upgrade, *reads) if in_thread else _upgrade(*reads)
+    upgraded = await asyncio.to_thread(_upgrade, data, intake.lift, fetch)
+    refused = await intake.store(shelf)
+    return msgspec.structs.replace(upgraded, notices=(*upgraded.notices, *refused))
+
+
+async def read_request(
+    body: dict[str, Any],
+    protocol: BodyProtocol,
+    shelf: MediaWriter,
+    readings: PrefixReadings,
+    *,
+    limits: IntakeLimits,
+    known: KnownMedia,
+    holds_bytes: bool = False,
+) -> UpgradedConversation:
+    """Read the conversation of a request that a client sent, and store its media. Raise `ContentError` if there is
+    none. What an earlier request held is taken from `readings`.
+
+    `known` are its media; with `holds_bytes`, there may be others in it.
+    """
+    intake = _Intake(limits, known)
+    model = first_text(body, "model")
+    items = name_items(conversation_items(body), protocol, model)
+
+    def reader() -> LegacyReader:
+        return LegacyReader(lift=intake.lift, fetch=lambda _: None, model=model, identify=intake.identify)
+
+    def read() -> UpgradedConversation:
+        before, own = reader(), reader()
+        prompts = read_prompts({key: sanitize_json(body[key]) for key in PROMPT_FIELDS if key in body}, before)
+        count, found = readings.find(items)
+        reading = ConversationReading(own, protocol, shares_texts=False) if found is None else found.copy(own)
+        for at in range(count, len(items.items)):
+            reading.add(items.clean(at))
+        reading.settle_forms()
+        if intake.has_known_only:
+            readings.keep(items, reading)
+        return reading.finish(prompts, before.notices)
+
+    is_short = bool(items.names) and items.count_bytes(readings.find(items)[0]) < _LONG_BYTES
+    upgraded = read() if is_short and not holds_bytes else await asyncio.to_thread(read)
     refused = await intake.store(shelf)
     return msgspec.structs.replace(upgraded, notices=(*upgraded.notices, *refused))
 
@@ -113,9 +173,9 @@ def with_name(block: ContentBlock, name: str) -> ContentBlock:
     return msgspec.structs.replace(block, media=msgspec.structs.replace(block.media, name=clean_name(clean_text(name))))
 
 
-def _upgrade(data: bytes | dict[str, Any], lift: StoreLegacyMedia, fetch: FetchLegacyMedia) -> UpgradedConversation:
+def _upgrade(data: bytes, lift: StoreLegacyMedia, fetch: FetchLegacyMedia) -> UpgradedConversation:
     try:
-        value = data if isinstance(data, dict) else msgspec.json.decode(data)
+        value = msgspec.json.decode(data)
     except msgspec.DecodeError as error:
         raise ContentError(
             f"this is not JSON: {error}", hint="Give a conversation: a list of messages, or an object that has one."

@@ -54,8 +54,6 @@ def recover(request: RequestInput, prepared: Prepared, error: ProviderError, tri
     if len(tried) >= _MAX_RECOVERIES:
         return None
     reference = request.model.reference
-    if (found := _without_client_body(request, prepared.prompt, error)) is not None:
-        return found
     match error:
         case MediaRefused():
             return _quarantine(request, prepared.prompt, error, tried)
@@ -89,8 +87,13 @@ def _rewrite_history(request: RequestInput, prepared: Prepared, error: ProviderE
     may demand with them what this conversation does not hold, and would refuse it on every turn."""
     reference, limits, path = request.model.reference, request.limits, request.full_path
     calls = [at for at, placed in enumerate(path) if placed.message.calls]
-    if prepared.prompt.body is not None or any(message.form is not None for message in prepared.prompt.messages):
+    if any(message.form is not None for message in prepared.prompt.messages):
         limits = msgspec.structs.replace(limits, takes_forms=False)
+        notice = (
+            f"{reference} refused the messages as they came ({_provider_message(error)}); they are compiled instead"
+        )
+    elif prepared.prompt.body is not None:
+        limits = msgspec.structs.replace(limits, takes_body=False)
         notice = f"{reference} refused the request as it came ({_provider_message(error)}); it is compiled instead"
     elif calls and calls[-1] >= limits.calls_as_text_before and request.model.capabilities.tools and limits.takes_tools:
         limits = msgspec.structs.replace(limits, calls_as_text_before=len(path))
@@ -101,20 +104,6 @@ def _rewrite_history(request: RequestInput, prepared: Prepared, error: ProviderE
     else:
         return None
     return Recovery(request=msgspec.structs.replace(request, limits=limits), notice=notice)
-
-
-def _without_client_body(request: RequestInput, prompt: Prompt, error: ProviderError) -> Recovery | None:
-    """A gateway client's own request that is refused is compiled: first its conversation, then all of it."""
-    body = prompt.client_body
-    is_refusal = isinstance(error, Refused | MediaRefused | CapabilityMissing | TooManyBytes | ContextOverflow)
-    if body is None or not is_refusal or (not body.is_whole and not isinstance(error, Refused)):
-        return None
-    limits = msgspec.structs.replace(request.limits, client_body="frame" if body.is_whole else "none")
-    said = _provider_message(error)
-    return Recovery(
-        request=msgspec.structs.replace(request, limits=limits),
-        notice=f"{request.model.reference} refused the request as its client wrote it ({said}); it was compiled",
-    )
 
 
 # A medium ------------------------------------------------------------------------------------------------------------

@@ -237,7 +237,8 @@ class SessionTurns:
         queued = await self._record.enqueue(key, message, options)
         if queued.is_new:
             events = [NoticeRaised(text=notice, code="door") for notice in notices]
-            await self._record.announce([MessageQueued(message=message, id=queued.id), *events])
+            queued_event = MessageQueued(message=message, id=queued.id, steers=options.steers)
+            await self._record.announce([queued_event, *events])
         return msgspec.structs.replace(queued, notices=notices)
 
     async def steer(self, *content: Content, key: str = "") -> Queued:

@@ -164,6 +164,7 @@ async def ask_model(answer: ModelAnswer, step: int, services: Services, out: Ste
                     max_bytes=known_limits.max_bytes,
                     max_tokens=known_limits.max_tokens,
                     takes_forms=known_limits.takes_forms,
+                    takes_body=known_limits.takes_body,
                     calls_as_text_before=known_limits.calls_as_text_before,
                 )
                 answer.request = msgspec.structs.replace(answer.request, limits=limits)

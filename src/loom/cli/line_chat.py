@@ -1,7 +1,8 @@
 """The line interface of `loom chat --plain`: for screen readers, pipes and terminals that cannot do more.
 
-The prompt is read between turns, in the ordinary way, so that editing, history and Ctrl+C work as in a shell; Ctrl+C
-during an answer ends the answer, not the chat. A new slash command is an entry of `Chat.commands` and a method.
+The prompt is read between turns, in the ordinary way, so that editing, history and Ctrl+C work as in a shell; a line
+that is typed during an answer reaches the model at its next step, else it is the next message; Ctrl+C ends the answer,
+not the chat. A new slash command is an entry of `Chat.commands` and a method.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ import asyncio
 import re
 import sys
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from functools import partial
@@ -19,6 +21,7 @@ from typing import Any, Final, NamedTuple
 import click
 import msgspec
 
+from loom.agent.tracked_files import place_of
 from loom.cli.context import print_table
 from loom.cli.log import draw_tree
 from loom.cli.shared.attachments import MessageInput, confirm_mentions
@@ -43,8 +46,9 @@ from loom.cli.shared.session_options import (
 )
 from loom.cli.shared.terminal import Colors, ProgressLine, one_line, print_line, quiet_keys, safe_text, sentence, width
 from loom.cli.shared.turns import RuntimeHost, TurnHost, run_turn
+from loom.cli.shared.typed_lines import SentLine, TypedLines, follow_turn
 from loom.config import load_config
-from loom.content.inputs import Attachment
+from loom.content.inputs import Attachment, Content
 from loom.content.messages import text_of
 from loom.errors import LoomError
 from loom.models import THINKING_LEVELS
@@ -52,10 +56,12 @@ from loom.runtime import Runtime
 from loom.runtime.attachments import attachment, read_clipboard
 from loom.runtime.expansion import list_commands
 from loom.runtime.session import LocalSession
+from loom.runtime.workspace_files import missing_mentions
 from loom.sampling import sampling_of
 from loom.session import EventIterator, Session
 from loom.tools.todos import todo_lines
 from loom.tui.dropped_paths import parse_dropped_paths
+from loom.work_types import process_line
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
 _PUNCTUATION: Final = ",.;:!?)"
@@ -90,6 +96,8 @@ class Chat(ABC):
         self._session: Session | None = None
         self._attachments: list[Attachment] = [attachment(name) for name in options.template.attach]
         self._ink = Colors(sys.stdout)
+        self._typed: deque[str | None] = deque()
+        """Lines that were typed during a turn which did not read them; None for the end of the input."""
 
     @abstractmethod
     async def _open(self) -> str:
@@ -119,6 +127,12 @@ class Chat(ABC):
             "paste": SlashCommand("", "attach the image on the clipboard", self._paste),
             "fork": SlashCommand("", "continue in a new session; the old one is unchanged", self._fork),
             **self._more_commands(),
+            "compact": SlashCommand(
+                "", "summarise the conversation and continue; everything stays in the tree", self._compact
+            ),
+            "todos": SlashCommand("", "the agent's list of what is to be done", self._todos),
+            "processes": SlashCommand("", "background processes of the agent", self._processes),
+            "undo": SlashCommand("[STEP]", "undo the file changes of the last step, or of STEP and later", self._undo),
             "help": SlashCommand("", "this", self._help),
             "quit": SlashCommand("", "exit (also Ctrl+D). Continue later with -c", self._help),
         }
@@ -132,13 +146,21 @@ class Chat(ABC):
         sys.stdout.write(self._ink.dim(f"loom · {header} · /help, Ctrl+D to exit") + "\n")
         sys.stdout.flush()
         use_line_editing()
-        while (line := read_line(self._prompt())) is not None:
+        while (line := self._next_line()) is not None:
             if is_quit(line):
                 break
             self._run_line(line.strip())
         if self._attachments:
             print_line(f"not sent: {', '.join(map(_name, self._attachments))}")
         return 0
+
+    def _next_line(self) -> str | None:
+        if not self._typed:
+            return read_line(self._prompt())
+        line = self._typed.popleft()
+        sys.stdout.write(f"{self._prompt()}{safe_text(line or '')}\n")
+        sys.stdout.flush()
+        return line
 
     def _prompt(self) -> str:
         chips = "".join(f"[{_name(item)}] " for item in self._attachments)
@@ -158,6 +180,9 @@ class Chat(ABC):
             print_line(sentence(error))
         except KeyboardInterrupt:
             print_interrupted()
+            if self._typed:
+                print_line(f"not sent: {'; '.join(one_line(line) for line in self._typed if line)}")
+                self._typed.clear()
 
     def _command(self, line: str) -> Coroutine[Any, Any, None]:
         name, _, rest = line[1:].partition(" ")
@@ -181,22 +206,33 @@ class Chat(ABC):
         said: str = "",
         advise: Callable[[TurnOutcome], Awaitable[Sequence[str]]] | None = None,
     ) -> TurnOutcome:
-        outcome = await run_turn(
-            self._host,
-            session,
-            turn,
-            self._renderer(),
-            said=said,
-            permission=self._options.permission,
-            priced=sys.stdout.isatty(),
-            shows_reasoning=self._options.shows_reasoning,
-            progress=progress,
-            advise=advise,
-        )
+        typed = TypedLines(session, _steering_content) if sys.stdin.isatty() else None
+        begun: list[SentLine] = []
+        try:
+            outcome = await run_turn(
+                self._host,
+                session,
+                turn,
+                self._renderer(),
+                said=said,
+                permission=self._options.permission,
+                priced=sys.stdout.isatty(),
+                shows_reasoning=self._options.shows_reasoning,
+                progress=progress,
+                typed=typed,
+                advise=advise,
+            )
+        finally:
+            if typed is not None:
+                begun = await typed.take_back()
+                self._typed += typed.waiting
         if outcome.error is not None:
             print_line(sentence(outcome.error))
         elif sys.stdout.isatty():
             click.echo(self._ink.dim(footer(outcome)) + "\n")
+        for sent in begun:  # a daemon answers them already
+            click.echo(f"{self._prompt()}{safe_text(sent.line.strip())}")
+            await self._render_turn(session, follow_turn(session, sent), progress, said=sent.line)
         return outcome
 
     async def _model(self, name: str) -> None:
@@ -219,10 +255,37 @@ class Chat(ABC):
         self._attachments += await asyncio.to_thread(read_clipboard)
 
     async def _fork(self, _: str) -> None:
-        if self._session is None:
-            raise LoomError("The conversation is empty: nothing to fork.")
-        self._session = await self._session.fork()
+        self._session = await self._begun("nothing to fork").fork()
         click.echo(f"now in {self._session.id}; the old session is unchanged")
+
+    async def _todos(self, _: str) -> None:
+        click.echo(todo_lines(await self._begun("no todo list").todos()) or "The todo list is empty.")
+
+    async def _undo(self, step: str) -> None:
+        if step and not step.isdecimal():
+            raise LoomError("A step is a number.", hint="Example: /undo 3")
+        report = await self._begun("nothing to undo").undo(int(step) if step else None)
+        for line in report.files:
+            click.echo(safe_text(line))
+
+    async def _processes(self, _: str) -> None:
+        found = await self._begun("no processes").processes()
+        click.echo("\n".join(safe_text(process_line(process)) for process in found) or "No background processes.")
+
+    async def _compact(self, _: str) -> None:
+        session = self._begun("nothing to summarise")
+        before, head = len(await session.path()), await session.head()
+        async with ProgressLine(plain=self._options.plain) as progress:
+            outcome = await self._render_turn(session, session.compact(), progress)
+        if outcome.error is None and await session.head() == head:
+            raise LoomError("The model returned no summary.", hint="Try again, or choose another model: /model NAME")
+        if outcome.error is None:
+            click.echo(f"{before} messages summarised into one; all of them are still in /tree")
+
+    def _begun(self, otherwise: str) -> Session:
+        if self._session is None:
+            raise LoomError(f"The conversation is empty: {otherwise}.")
+        return self._session
 
     async def _help(self, _: str) -> None:
         for name, found in self.commands().items():
@@ -245,13 +308,8 @@ class LocalChat(Chat):
         return {
             **self._own_commands(),
             "context": SlashCommand("[A,B]", "what the next request would contain, for these models", self._context),
-            "compact": SlashCommand(
-                "", "summarise the conversation and continue; everything stays in the tree", self._compact
-            ),
             "tree": SlashCommand("", "the conversation with its branches", self._tree),
             "plan": SlashCommand("[off]", "plan first: only reading tools until you approve a plan", self._plan_mode),
-            "todos": SlashCommand("", "the agent's list of what is to be done", self._todos),
-            "undo": SlashCommand("[STEP]", "undo the file changes of the last step, or of STEP and later", self._undo),
         }
 
     def _own_commands(self) -> dict[str, SlashCommand]:
@@ -272,16 +330,6 @@ class LocalChat(Chat):
             raise LoomError("Plan mode is on or off.", hint="Example: /plan off")
         self._wants_plan = word != "off"
         click.echo(f"plan mode is {'on' if self._wants_plan else 'off'} from the next message on")
-
-    async def _todos(self, _: str) -> None:
-        click.echo(todo_lines(await self._own_session("no todo list").todos()) or "The todo list is empty.")
-
-    async def _undo(self, step: str) -> None:
-        if step and not step.isdecimal():
-            raise LoomError("A step is a number.", hint="Example: /undo 3")
-        report = await self._own_session("nothing to undo").undo(int(step) if step else None)
-        for line in report.files:
-            click.echo(safe_text(line))
 
     async def _open(self) -> str:
         """A new session is written with its first message, so that opening a chat leaves nothing behind."""
@@ -353,25 +401,14 @@ class LocalChat(Chat):
         return self._runtime.model(self._model_name).reference
 
     def _own_session(self, otherwise: str) -> LocalSession:
-        if self._session is None:
-            raise LoomError(f"The conversation is empty: {otherwise}.")
-        assert isinstance(self._session, LocalSession)
-        return self._session
+        session = self._begun(otherwise)
+        assert isinstance(session, LocalSession)
+        return session
 
     async def _context(self, names: str) -> None:
         view = await self._own_session("nothing to show").info()
         found = await compile_session(self._runtime, view, tools=self._tools)
         await print_table(found, await found.models(names or view.model))
-
-    async def _compact(self, _: str) -> None:
-        session = self._own_session("nothing to summarise")
-        before, head = len(await session.path()), await session.head()
-        async with ProgressLine(plain=self._options.plain) as progress:
-            outcome = await self._render_turn(session, session.compact(), progress)
-        if outcome.error is None and await session.head() == head:
-            raise LoomError("The model returned no summary.", hint="Try again, or choose another model: /model NAME")
-        if outcome.error is None:
-            click.echo(f"{before} messages summarised into one; all of them are still in /tree")
 
     async def _tree(self, _: str) -> None:
         session = self._own_session("no tree")
@@ -380,6 +417,15 @@ class LocalChat(Chat):
 
 def _name(item: Attachment) -> str:
     return item.name or getattr(item.source, "name", "") or str(item.source)
+
+
+def _steering_content(line: str) -> list[Content] | None:
+    """Return what a line sends to the running turn; None for what only the prompt can do: commands, and questions about
+    files that do not exist."""
+    if (line.startswith("/") and not parse_dropped_paths(line)) or missing_mentions(Path.cwd(), line):
+        return None
+    words, files = mentions(line)
+    return MessageInput(words, tuple(files)).content
 
 
 def is_quit(line: str) -> bool:
@@ -398,8 +444,9 @@ def unknown_command(name: str) -> LoomError:
 
 
 def mentions(line: str) -> tuple[str, list[Attachment]]:
-    """Split `look at @login.png` into words and files. A line that is only a path (a dropped file) is a file. A mention
-    of a file that does not exist, or of pages that are written wrongly, stays text: the turn says so."""
+    """Split `look at @login.png` into words and files. A line that is only a path (a dropped file) is a file. Text
+    files of the workspace stay mentions, because the session tracks them, and so do mentions of files that do not exist
+    or of pages that are written wrongly: the turn says so."""
     dropped = parse_dropped_paths(line)
     if dropped:
         return "", [Attachment(source=path) for path in dropped]
@@ -412,6 +459,8 @@ def mentions(line: str) -> tuple[str, list[Attachment]]:
     def taken(match: re.Match[str]) -> str:
         name = match[1] or match[2]
         for written in dict.fromkeys((name, name.rstrip(_PUNCTUATION))):
+            if place_of(Path.cwd(), written) is not None and _is_text_name(written.rstrip(_PUNCTUATION)):
+                return match[0]
             try:
                 found.append(attachment(written))
             except LoomError:
@@ -421,6 +470,12 @@ def mentions(line: str) -> tuple[str, list[Attachment]]:
         return match[0]
 
     return _MENTION.sub(taken, line), found
+
+
+def _is_text_name(name: str) -> bool:
+    from loom.formats.sniff.kinds import type_of_name
+
+    return (type_of_name(name) or "text/plain").startswith("text/")
 
 
 def read_line(prompt: str) -> str | None:

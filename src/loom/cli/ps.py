@@ -9,10 +9,10 @@ import msgspec
 
 from loom.cli.shared.daemon_lookup import running_daemon
 from loom.cli.shared.exit_codes import OK
-from loom.cli.shared.terminal import one_line
+from loom.cli.shared.terminal import safe_text
 from loom.config import load_config
 from loom.errors import NotFound
-from loom.work_types import ProcessList, ProcessView
+from loom.work_types import ProcessList, process_line
 
 
 @click.command("ps")
@@ -43,13 +43,9 @@ async def _ps(stop: tuple[str, str] | None, *, as_json: bool) -> int:
     finally:
         await link.close()
     for process in found:
-        click.echo(msgspec.json.encode(process) if as_json else _line(process))
+        click.echo(
+            msgspec.json.encode(process) if as_json else safe_text(f"{process.session}  {process_line(process)}")
+        )
     if not found and not as_json:
         click.echo("No background processes.", err=True)
     return OK
-
-
-def _line(process: ProcessView) -> str:
-    ports = "".join(f"  http://localhost:{port}/" for port in process.ports)
-    state = f"{process.seconds:.0f} s" if process.is_running else f"exit {process.exit_code}"
-    return f"{process.session}  {process.process}  {state}{ports}  {one_line(process.command, 60)}"

@@ -23,10 +23,10 @@ _SHARE_OF_REQUEST: Final = 0.9
 def unchanged_messages(survey: Layout, mark: Watermark) -> dict[int, tuple[Any, ...]]:
     """Return the items of the request for each message that is written as it came, by its position. A message that
     shares its items with the one before has none of its own."""
+    if (known := survey.unchanged.get(mark)) is not None:
+        return known
     groups = _own_groups(survey)
-    if not groups:
-        return {}
-    kept = _Check(survey, mark).find_unchanged(groups)
+    kept = _Check(survey, mark).find_unchanged(groups) if groups else set[int]()
     found: dict[int, tuple[Any, ...]] = {}
     is_whole = True
     for at in sorted(groups):
@@ -37,17 +37,23 @@ def unchanged_messages(survey: Layout, mark: Watermark) -> dict[int, tuple[Any, 
             continue
         found |= dict.fromkeys(range(at, at + form.messages), ())
         found[at] = _filled(form, members)
+    survey.unchanged[mark] = found
     return found
 
 
 def _own_groups(survey: Layout) -> dict[int, WireForm]:
-    model = survey.target.model
-    if not survey.target.request.takes_forms:
+    model, request = survey.target.model, survey.target.request
+    own = (model.opaque_owner, model.wire)
+    if not request.takes_forms:
         return {}
+    has_tools = request.body is not None and (request.body.provider, request.body.wire) == own
     return {
         at: form
         for at, form in survey.forms.items()
-        if (form.provider, form.wire) == (model.opaque_owner, model.wire) and at + form.messages <= len(survey.messages)
+        if (form.provider, form.wire) == own
+        and at + form.messages <= len(survey.messages)
+        # Calls of tools in namespaces are read beside the definitions that came with them.
+        and (has_tools or not any("namespace" in item for item in form.items))
     }
 
 

@@ -99,6 +99,8 @@ class Layout:
         self.by_message: list[list[PlacedBlock]] = [_items(at, placed, overrides) for at, placed in enumerate(path)]
         self.items: list[PlacedBlock] = [item for items in self.by_message for item in items]
         self._measures: dict[Watermark, list[Measure]] = {}
+        self.unchanged: dict[Watermark, dict[int, tuple[Any, ...]]] = {}
+        """The items of messages that are written as they came, by watermark and position."""
         self._mark_extra_images()
         self._mark_refused_calls()
         self._mark_unpaired_calls()

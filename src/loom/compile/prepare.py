@@ -38,9 +38,6 @@ _MIN_BUDGET_TOKENS: Final = 1_024
 """The least that may be asked for where thinking has a budget, and an answer must have more room than that."""
 
 _MAX_TOLD: Final = 64
-_REPAIRED: Final = frozenset(("age", "budget", "limit", "quarantine", "missing", "override", "prefix", "repair"))
-"""Reasons of receipt rows for which a request cannot be as its client wrote it."""
-
 _READ_PICTURES: Final = 20
 """OCR of an image takes seconds: a text-only model gets the words of this many, the newest. The others keep their
 labels, on this request and on all that follow it."""
@@ -55,16 +52,6 @@ class Prepared(msgspec.Struct, frozen=True, kw_only=True):
     needs: tuple[Need, ...]
     undescribed: tuple[Media, ...] = ()
     """Pictures that are shown as text and might be described, the newest first."""
-    repairs: tuple[str, ...] = ()
-    """What was set right in the order and the pairs of the conversation."""
-
-    @property
-    def is_unrepaired(self) -> bool:
-        """Whether a provider can take the conversation as it is: nothing too large, lost, hidden, out of order or of a
-        kind that the model does not take."""
-        return not self.repairs and not any(
-            row.reason in _REPAIRED or (row.reason == "capability" and row.digest) for row in self.receipt.rows
-        )
 
 
 def prepare(
@@ -127,7 +114,6 @@ def prepare(
         ),
         needs=_needs(survey, mark, by_age),
         undescribed=_find_undescribed(survey, mark) if known.describes else (),
-        repairs=tuple(repairs),
     )
 
 

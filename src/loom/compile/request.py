@@ -35,7 +35,7 @@ from loom.content.messages import Message, media_of, user
 from loom.content.wire_forms import BodyForm
 from loom.errors import ContentError
 from loom.models import Model
-from loom.prompt import ClientBody, Prompt, Receipt, ToolSpec
+from loom.prompt import Prompt, Receipt, ToolSpec
 from loom.sampling import Sampling, stored_sampling
 
 NEXT_MESSAGE: Final = "[your next message]"
@@ -64,8 +64,8 @@ class LearnedLimits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     """Whether messages may go back as they came; what the provider refused that way is compiled instead."""
     calls_as_text_before: int = 0
     """Calls and results of the messages before this position are text: the server refused the history otherwise."""
-    client_body: Literal["whole", "frame", "none"] = "whole"
-    """How much of a gateway client's own request the provider has not refused: all of it, all but its conversation."""
+    takes_body: bool = True
+    """The same for the other fields of a request that came in the provider's own protocol."""
 
     def limit_policy(self, policy: Policy) -> Policy:
         return msgspec.structs.replace(
@@ -140,12 +140,10 @@ class RequestInput(msgspec.Struct, frozen=True, kw_only=True):
     """Whether the draft only stands for a message that is not written yet: it has no row in the receipt."""
     body: BodyForm | None = None
     """The body of a foreign request that is compiled, as it came."""
-    client_body: ClientBody | None = None
-    """The request as a gateway's client wrote it for this provider."""
 
     def prepare(self, known: Known) -> Prepared:
         """Compile the prompt with what is known about derived media. Pure."""
-        prepared = self._with_client_body(self._prepare(known))
+        prepared = self._prepare(known)
         if not self.is_placeholder:
             return prepared
         rows = tuple(row for row in prepared.receipt.rows if row.message < len(self.path))
@@ -161,7 +159,7 @@ class RequestInput(msgspec.Struct, frozen=True, kw_only=True):
                 tools=self.tools,
                 sampling=self.sampling,
                 ends_with_assistant=self.ends_with_assistant,
-                body=self.body if self.limits.takes_forms else None,
+                body=self.body if self.limits.takes_body else None,
                 takes_forms=self.limits.takes_forms,
                 calls_as_text_before=self.limits.calls_as_text_before,
             ),
@@ -172,13 +170,6 @@ class RequestInput(msgspec.Struct, frozen=True, kw_only=True):
             known=known,
             quarantine=self.quarantine,
         )
-
-    def _with_client_body(self, prepared: Prepared) -> Prepared:
-        if self.client_body is None or self.limits.client_body == "none":
-            return prepared
-        is_whole = self.client_body.is_whole and self.limits.client_body == "whole" and prepared.is_unrepaired
-        body = msgspec.structs.replace(self.client_body, is_whole=is_whole)
-        return msgspec.structs.replace(prepared, prompt=msgspec.structs.replace(prepared.prompt, client_body=body))
 
     @property
     def full_path(self) -> tuple[Placed, ...]:

@@ -250,8 +250,7 @@ class Settler:
         if job.mode != "send" and job.undescribed and job.working.author:
             images = "1 image" if job.undescribed == 1 else f"{job.undescribed} images"
             notices.append(f"{job.working.author} describes {images} when the request is sent.")
-        body = prepared.prompt.client_body
-        if self._uploads is not None and (body is None or not body.is_whole):
+        if self._uploads is not None:
             prompt = await self._uploads.apply(prepared.prompt, upload=job.mode == "send")
             prepared = msgspec.structs.replace(
                 prepared, prompt=prompt, receipt=_without_uploaded_bytes(prepared.receipt, prompt)

@@ -44,6 +44,8 @@ class BodyForm(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     wire: str
     fields: dict[str, Any]
     head: tuple[Any, ...] = ()
+    names: tuple[str, ...] = ()
+    """All fields of the body, in their order."""
 
 
 class UnusableForm(Exception):

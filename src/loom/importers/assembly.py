@@ -36,6 +36,23 @@ class Assembly:
         self._last: MessageDraft | None = None
         self._where = ""
 
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was added."""
+        return self._last is None
+
+    @property
+    def complete(self) -> Sequence[Message]:
+        """The messages to which no draft can be added any more."""
+        return self._messages
+
+    def copy(self, reading: LegacyReader) -> Assembly:
+        """Return an assembly that goes on from here."""
+        made = Assembly(reading, self.open_calls)
+        made._messages, made._blocks = [*self._messages], [*self._blocks]
+        made._role, made._last, made._where = self._role, self._last, self._where
+        return made
+
     def add(self, draft: MessageDraft, parts: Iterable[MessageRun] = ()) -> range:
         """Add a draft and return the positions of the messages that it is part of. `parts` are the runs of the draft,
         where they are known."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -27,7 +28,7 @@ from loom.importers.messages import MessageDraft, as_text, as_user, is_message, 
 from loom.importers.reader import FetchLegacyMedia, LegacyReader, StoreLegacyMedia
 from loom.importers.request_body import detect_protocol
 
-_SYSTEM: Final = ("system", "instructions", "systemInstruction", "system_instruction")
+PROMPT_FIELDS: Final = ("system", "instructions", "systemInstruction", "system_instruction")
 _MESSAGES: Final = ("messages", "input", "contents")
 
 
@@ -43,8 +44,79 @@ class UpgradedConversation(msgspec.Struct, frozen=True, kw_only=True):
     """The items before the first message, as they came: system prompts that stand among the messages."""
 
 
+class ConversationReading:
+    """Reads the items of a conversation one after another. A copy of it can be continued with other items."""
+
+    def __init__(self, reader: LegacyReader, protocol: BodyProtocol | None, *, shares_texts: bool = True) -> None:
+        """With `shares_texts`, forms leave out long texts that their messages hold: they are stored beside them."""
+        self.reader = reader
+        self._protocol: BodyProtocol | None = protocol
+        self._shares_texts = shares_texts
+        self._assembly = Assembly(reader)
+        self._prompts: list[str] = []
+        self._head: list[Any] = []
+        self._spans: list[ItemSpan] = []
+        """Those whose messages may still grow."""
+        self._forms: dict[int, WireForm] = {}
+        """Of messages that are complete."""
+        self._read = 0
+
+    def copy(self, reader: LegacyReader) -> ConversationReading:
+        """Return a reading that goes on from here with what `reader` lends."""
+        made = ConversationReading(reader, self._protocol, shares_texts=self._shares_texts)
+        reader.continue_from(self.reader)
+        made._assembly = self._assembly.copy(reader)
+        made._prompts, made._head = [*self._prompts], [*self._head]
+        made._spans, made._forms = [*self._spans], {**self._forms}
+        made._read = self._read
+        return made
+
+    def add(self, item: Any) -> None:
+        self._read += 1
+        reader = self.reader
+        reader.begin(f"message {self._read}", self._read)
+        draft = read_message(item, reader)
+        if not draft.blocks:
+            reader.note("it says nothing and is left out")
+        elif draft.role == "system" and self._assembly.is_empty:
+            text = as_text(draft, reader)
+            self._prompts.append(text)
+            self._head.append(head_item(get_object(item), text, self._protocol) if self._protocol else item)
+        else:
+            covered = self._assembly.add(demote_system(draft, reader))
+            if isinstance(item, dict) and covered:
+                self._spans.append(ItemSpan(get_object(item), covered))
+
+    def finish(self, prompts: Sequence[str] = (), notices: Sequence[str] = ()) -> UpgradedConversation:
+        """Return the conversation; `prompts` and `notices` are those of what stood before the items. Nothing can be
+        added any more."""
+        self.settle_forms()
+        messages = self._assembly.finish()
+        last = collect_forms(self._spans, messages, self.reader.encoded, self._protocol, self._shares_texts)
+        return UpgradedConversation(
+            system="\n\n".join((*prompts, *self._prompts)),
+            messages=messages,
+            notices=tuple(dict.fromkeys((*notices, *self.reader.notices))),
+            forms={**self._forms, **last},
+            head=tuple(self._head),
+        )
+
+    def settle_forms(self) -> None:
+        """Make the forms of the messages that are complete, so that a copy does not make them again."""
+        complete = self._assembly.complete
+        count = sum(span.messages.stop <= len(complete) for span in self._spans)
+        while 0 < count < len(self._spans) and self._spans[count].messages.start < self._spans[count - 1].messages.stop:
+            count -= 1  # it shares a message with an item that may still grow
+        done, self._spans = self._spans[:count], self._spans[count:]
+        self._forms |= collect_forms(done, complete, self.reader.encoded, self._protocol, self._shares_texts)
+
+
 def upgrade(
-    data: Any, *, lift: StoreLegacyMedia, fetch: FetchLegacyMedia, protocol: BodyProtocol | None = None
+    data: Any,
+    *,
+    lift: StoreLegacyMedia,
+    fetch: FetchLegacyMedia,
+    protocol: BodyProtocol | None = None,
 ) -> UpgradedConversation:
     """Read a conversation of any known shape into today's values.
 
@@ -58,35 +130,18 @@ def upgrade(
     if (own := _own(data)) is not None:
         return UpgradedConversation(system=own.system, messages=own.messages)
     facts = get_object(data)
-    reading = LegacyReader(lift=lift, fetch=fetch, model=first_text(facts, "model", "modelId"))
-    items = _items(data)
-    prompts = [text for key in _SYSTEM if (text := _system_text(facts.get(key), reading))] if _is_body(facts) else []
-    known = protocol or _find_protocol(facts, items)
-    assembly = Assembly(reading)
-    spans: list[ItemSpan] = []
-    head: list[Any] = []
-    is_leading = True
-    for at, item in enumerate(items, 1):
-        reading.begin(f"message {at}", at)
-        draft = read_message(item, reading)
-        if not draft.blocks:
-            reading.note("it says nothing and is left out")
-        elif draft.role == "system" and is_leading:
-            prompts.append(as_text(draft, reading))
-            head.append(head_item(get_object(item), prompts[-1], known) if known else item)
-        else:
-            is_leading = False
-            covered = assembly.add(demote_system(draft, reading))
-            if isinstance(item, dict) and covered:
-                spans.append(ItemSpan(get_object(item), covered))
-    messages = assembly.finish()
-    return UpgradedConversation(
-        system="\n\n".join(prompts),
-        messages=messages,
-        notices=reading.notices,
-        forms=collect_forms(spans, messages, reading.encoded, known) if known else {},
-        head=tuple(head),
-    )
+    items = conversation_items(data)
+    reader = LegacyReader(lift=lift, fetch=fetch, model=first_text(facts, "model", "modelId"))
+    prompts = read_prompts(facts, reader) if _is_body(facts) else []
+    reading = ConversationReading(reader, protocol or _find_protocol(facts, items))
+    for item in items:
+        reading.add(item)
+    return reading.finish(prompts)
+
+
+def read_prompts(facts: dict[str, Any], reader: LegacyReader) -> list[str]:
+    """Return the system prompts that stand beside the messages of a request body."""
+    return [text for key in PROMPT_FIELDS if (text := _system_text(facts.get(key), reader))]
 
 
 def demote_system(draft: MessageDraft, reading: LegacyReader) -> MessageDraft:
@@ -126,7 +181,7 @@ def _find_protocol(facts: dict[str, Any], items: list[Any]) -> BodyProtocol | No
     return None if found == "openai_chat" else found
 
 
-def _items(data: Any) -> list[Any]:
+def conversation_items(data: Any) -> list[Any]:
     """Return the messages of a list, a request body, or a single message."""
     facts = get_object(data)
     items: Any = data

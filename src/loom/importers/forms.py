@@ -43,9 +43,15 @@ class ItemSpan(msgspec.Struct, frozen=True):
 
 
 def collect_forms(
-    spans: Sequence[ItemSpan], messages: Sequence[Message], media: Mapping[str, Media], protocol: BodyProtocol
+    spans: Sequence[ItemSpan],
+    messages: Sequence[Message],
+    media: Mapping[str, Media],
+    protocol: BodyProtocol | None,
+    shares_texts: bool,
 ) -> dict[int, WireForm]:
     """Return the forms by the position of the first message of each. Items that share a message share a form."""
+    if protocol is None:
+        return {}
     groups: list[tuple[range, list[dict[str, Any]]]] = []
     for span in spans:
         if groups and span.messages.start < groups[-1][0].stop:
@@ -59,7 +65,7 @@ def collect_forms(
         if len(members) != len(covered) or not all(_is_usable(item, members, protocol) for item in items):
             continue
         try:
-            template = [make_template(item, media, texts_of(members)) for item in items]
+            template = [make_template(item, media, texts_of(members) if shares_texts else ()) for item in items]
         except UnusableForm:
             continue
         found[covered.start] = WireForm(provider=OWNERS[protocol], wire=protocol, items=template, messages=len(covered))
@@ -80,7 +86,7 @@ def _is_usable(item: dict[str, Any], members: Sequence[Message], protocol: BodyP
     if not is_legal_item(item, protocol):
         return False
     if protocol == "openai_responses" and not role:
-        return isinstance(item.get("type"), str) and "namespace" not in item
+        return isinstance(item.get("type"), str)
     allowed = _ROLES.get(role or ("user" if protocol == "gemini" else ""), ())
     if not all(message.role in allowed for message in members):
         return False

@@ -23,7 +23,6 @@ from loom.content.blocks import (
 )
 from loom.content.encoded import data_url, from_base64, looks_encoded
 from loom.content.json_values import first_ident, first_text, get_object, get_text
-from loom.content.media import digest_of
 from loom.content.nested_media import lift_bytes
 from loom.errors import ContentError
 from loom.importers.reader import LegacyReader
@@ -87,7 +86,7 @@ def read_media(kind: str, block: dict[str, Any], reading: LegacyReader) -> list[
 def _keep_source(text: str, data: bytes, found: list[ContentBlock], reading: LegacyReader) -> list[ContentBlock]:
     """Remember which text held a medium, so that the message can be written again as it came."""
     block = found[0] if found else None
-    if is_media_block(block) and block.media.digest == digest_of(data):
+    if is_media_block(block) and block.media.digest == reading.identify(data):
         reading.encoded[text] = block.media
     return found
 

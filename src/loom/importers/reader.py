@@ -9,7 +9,7 @@ import msgspec
 
 from loom.content.blocks import ContentBlock, Opaque, ThinkingBlock, ToolCall
 from loom.content.json_values import sanitize_json
-from loom.content.media import Media
+from loom.content.media import Media, digest_of
 from loom.content.nested_media import StoreLegacyMedia
 
 FetchLegacyMedia: TypeAlias = Callable[[str], bytes | None]
@@ -32,9 +32,18 @@ FoundBlock: TypeAlias = ContentBlock | ThinkingBlock | ToolCall | FoundResult
 class LegacyReader:
     """`where` names the message being read and `serial` numbers it: notices and minted ids are made of them."""
 
-    def __init__(self, *, lift: StoreLegacyMedia, fetch: FetchLegacyMedia, model: str = "") -> None:
+    def __init__(
+        self,
+        *,
+        lift: StoreLegacyMedia,
+        fetch: FetchLegacyMedia,
+        model: str = "",
+        identify: Callable[[bytes], str] = digest_of,
+    ) -> None:
+        """`identify` returns the digest of bytes, or of those that they stand for."""
         self.lift = lift
         self.fetch = fetch
+        self.identify = identify
         self.model = model
         self.where = ""
         self.serial = 0
@@ -43,6 +52,11 @@ class LegacyReader:
         """Media by the text that held them, where the stored bytes are exactly those."""
         self._minted = 0
         self._notices: dict[str, None] = {}
+
+    def continue_from(self, other: LegacyReader) -> None:
+        """Take over what another reading has noticed."""
+        self.encoded |= other.encoded
+        self._notices |= other._notices
 
     def begin(self, where: str, serial: int) -> None:
         self.where = where

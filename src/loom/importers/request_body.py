@@ -60,11 +60,19 @@ class RequestBody(msgspec.Struct, frozen=True, kw_only=True):
     """Fields that only the protocol's own provider understands."""
     fields: Mapping[str, Any] = msgspec.field(default_factory=dict[str, Any])
     """Everything but the conversation, the model and `stream`, as it came."""
+    names: tuple[str, ...] = ()
+    """Of all fields, in their order."""
     notices: tuple[str, ...] = ()
 
     def form(self, head: Sequence[Any] = ()) -> BodyForm:
         """Return the body as it came, for its own provider. `head` are the system prompts among the messages."""
-        return BodyForm(provider=OWNERS[self.protocol], wire=self.protocol, fields=dict(self.fields), head=tuple(head))
+        return BodyForm(
+            provider=OWNERS[self.protocol],
+            wire=self.protocol,
+            fields=dict(self.fields),
+            head=tuple(head),
+            names=self.names,
+        )
 
 
 def read_request_body(body: Mapping[str, Any], protocol: BodyProtocol | None = None) -> RequestBody:
@@ -91,6 +99,7 @@ def read_request_body(body: Mapping[str, Any], protocol: BodyProtocol | None = N
         includes_usage=get_object(body.get("stream_options")).get("include_usage") is True,
         extra=extra,
         fields={name: value for name, value in body.items() if name not in _UNFORMED},
+        names=tuple(body),
         notices=tuple(tools.notices),
     )
 

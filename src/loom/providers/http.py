@@ -22,7 +22,6 @@ from loom.prompt import Prompt
 from loom.providers import bedrock, http_errors
 from loom.providers.connections import Connections, KeyLookup, Timeouts, checked_headers, endpoint, transport_errors
 from loom.providers.media_body import Body, MediaBody, MediaSource
-from loom.wire.client_body import encode_request
 from loom.wire.protocol import Wire, WireDecoder
 from loom.wire.table import WIRES, wire_of
 
@@ -173,7 +172,7 @@ class _Request:
     def __init__(self, prompt: Prompt, wire: Wire, key: str | None, source: MediaSource) -> None:
         self.model, self.wire, self.key = prompt.model, wire, key
         self.headers = checked_headers(prompt.sampling.extra_headers, "extra_headers")
-        self._sent = encode_request(prompt, wire)
+        self._sent = wire.encode(prompt)
         self.body = MediaBody(self._sent, source)
         self.to = endpoint(bedrock.base_url(self.model), wire.path(self.model))
 

@@ -12,17 +12,19 @@ import contextlib
 import re
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
-from typing import Any, Final, cast
+from typing import Any, Final
 
 import msgspec
 
-from loom.agent.foreign import read_conversation
+from loom.agent.foreign import KnownMedium, read_request
 from loom.compile.request import Snapshot
-from loom.content.blocks import ContentBlock, TextBlock, ThinkingBlock, ToolCall, UnknownBlock
+from loom.content.blocks import TextBlock, ThinkingBlock, ToolCall, UnknownBlock
 from loom.content.messages import Message
+from loom.content.wire_forms import WireForm
 from loom.errors import Conflict, MediaError, NotFound
+from loom.importers.forms import BodyProtocol
+from loom.importers.prefix_readings import PrefixReadings
 from loom.importers.request_body import attribution_free
-from loom.prompt import ClientBody, Embedded, MediaRef
 from loom.runtime.inline_media import InlineMedia, InlinePart, StoredPart, token_of
 from loom.runtime.media_intake import MediaIntake, StoredUpload
 from loom.runtime.record import placed_node, snapshot_of
@@ -44,13 +46,14 @@ _MAX_PATHS: Final = 64
 
 
 class ReadConversation(msgspec.Struct, frozen=True, kw_only=True):
-    """A client's conversation in our form. `body` is its request with references in the place of media; it is whole
-    where every medium is stored as it came."""
+    """A client's conversation in our form. `forms` are its messages as they came, by the position of the first message
+    of each; `head` the system prompts among them."""
 
     system: str
     messages: tuple[Message, ...]
     notices: tuple[str, ...]
-    body: ClientBody
+    forms: Mapping[int, WireForm]
+    head: tuple[Any, ...]
 
 
 class ClientConversations:
@@ -65,37 +68,38 @@ class ClientConversations:
         self._intake = intake
         self._kept: OrderedDict[str, str] = OrderedDict()
         """The digest that was stored for one that came, where intake made a smaller copy."""
+        self._readings = PrefixReadings()
         self._paths: OrderedDict[str, tuple[Node, ...]] = OrderedDict()
         """By the last node: those of the conversations that go on now."""
         self.records = records
 
     # Read ------------------------------------------------------------------------------------------------------------
 
-    async def read(self, body: dict[str, Any], inline: InlineMedia) -> ReadConversation:
+    async def read(self, body: dict[str, Any], protocol: BodyProtocol, inline: InlineMedia) -> ReadConversation:
         """Read the conversation of a request and store its media; raise `ContentError` if there is none."""
-        known: dict[bytes, ContentBlock | MediaError] = {}
-        references: dict[str, MediaRef] = {}
+        known: dict[bytes, KnownMedium] = {}
         for mark, part in inline.parts.items():
             try:
-                taken = await self._accept(part)
+                outcome = (await self._accept(part)).block
             except MediaError as error:
-                known[token_of(mark)] = error
-                continue
-            known[token_of(mark)] = taken.block
-            if taken.media.digest == part.digest and taken.kind != "text":
-                references[mark] = MediaRef(
-                    digest=part.digest, media_type=taken.media.media_type, size_bytes=part.size_bytes
-                )
+                outcome = error
+            known[token_of(mark)] = KnownMedium(part.digest, outcome)
         plain = {**body, "system": attribution_free(body["system"])} if "system" in body else body
-        found = await read_conversation(
-            plain, self._media, limits=self._intake.limits, known=known, in_thread=bool(known)
+        found = await read_request(
+            plain,
+            protocol,
+            self._media,
+            self._readings,
+            limits=self._intake.limits,
+            known=known,
+            holds_bytes=not inline.is_sound,
         )
-        is_whole = inline.is_sound and len(references) == len(inline.parts)
         return ReadConversation(
             system=found.system,
             messages=found.messages,
             notices=found.notices,
-            body=ClientBody(fields=_embed(body, references), is_whole=is_whole),
+            forms=found.forms,
+            head=found.head,
         )
 
     async def _accept(self, part: InlinePart) -> StoredUpload:
@@ -212,10 +216,11 @@ def count_common(messages: Sequence[Message], path: Sequence[Node]) -> int:
     return common
 
 
-def has_notice(messages: Sequence[Message]) -> bool:
+def has_notice(message: Message) -> bool:
     """Whether a client sends back the line that told its user of a reduction; it is not the model's."""
-    texts = (block.text for message in messages for block in message.blocks if isinstance(block, TextBlock))
-    return any(_INLINE.match(text) for text in texts)
+    if message.role != "assistant":
+        return False
+    return any(isinstance(block, TextBlock) and _INLINE.match(block.text) for block in message.blocks)
 
 
 def is_same(sent: Message, stored: Message) -> bool:
@@ -248,21 +253,6 @@ def _visible(message: Message) -> tuple[object, ...]:
 def _joined(words: Sequence[str]) -> list[str]:
     text = "".join(words).strip()
     return [text] if text else []
-
-
-def _embed(value: Any, references: Mapping[str, MediaRef]) -> Any:
-    """Return a copy of the JSON with media in the place of their marks."""
-    match value:
-        case str():
-            mark = value.rpartition(",")[2] if value[:5] == "data:" else value
-            ref = references.get(mark)
-            return value if ref is None else Embedded(ref, value[: len(value) - len(mark)])
-        case dict():
-            return {key: _embed(item, references) for key, item in cast("dict[str, Any]", value).items()}
-        case list():
-            return [_embed(item, references) for item in cast("list[Any]", value)]
-        case _:
-            return value
 
 
 def _title(messages: Sequence[Message]) -> str:

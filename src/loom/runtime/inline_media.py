@@ -1,7 +1,8 @@
 """Media inside a request body: taken out of the JSON before it is read, so that each is decoded once per session and
 not once per request, and can be written back at the socket.
 
-In the place of the base64 stands a mark, itself base64, that decodes to a token of this request. Importers hand the
+In the place of the base64 stands a mark, itself base64, that decodes to a token which only this process can make: the
+same bytes have the same one in every request, so that a history can be compared with the one before. Importers hand the
 token on like any bytes; it is looked up instead of decoded. Only structural positions are touched: a text that holds
 base64 stays a text.
 """
@@ -9,6 +10,7 @@ base64 stays a text.
 from __future__ import annotations
 
 import binascii
+import hmac
 import secrets
 from collections.abc import Awaitable, Callable, Iterator
 from typing import Any, Final, Protocol, TypeAlias, cast
@@ -20,6 +22,7 @@ from loom.content.media import digest_of
 
 _MEDIA_TYPES: Final = frozenset(("image_url", "input_image", "file", "input_file", "input_audio"))
 _HEAD: Final = b"loom-part:"
+_SECRET: Final = secrets.token_bytes(32)
 _MAX_NESTING: Final = 12
 
 
@@ -70,7 +73,6 @@ class InlineMedia:
     """The media of one request body."""
 
     def __init__(self) -> None:
-        self._nonce = secrets.token_bytes(20)
         self._waiting: dict[str, InlinePart] = {}
         self.parts: dict[str, InlinePart] = {}
         """By mark: those that stand where media stand."""
@@ -79,9 +81,8 @@ class InlineMedia:
 
     def add(self, part: InlinePart) -> str:
         """Return the mark that stands for `part`, which a scanner has taken out of the JSON text."""
-        number = len(self._waiting) + len(self.parts)
-        token = _HEAD + self._nonce + number.to_bytes(4, "big")
-        mark = binascii.b2a_base64(token, newline=False).decode()
+        code = hmac.digest(_SECRET, f"{part.digest} {part.name}".encode("utf-8", "surrogatepass"), "sha256")
+        mark = binascii.b2a_base64(_HEAD + code, newline=False).decode()
         self._waiting[mark] = part
         return mark
 

@@ -1,13 +1,15 @@
 """Skills and own commands: folders with `SKILL.md`, and Markdown files that are slash commands.
 
-The folders are those that other agents share (`.claude`, `.agents`, `.opencode`), so that existing files work. What a
-project brings counts only in a trusted folder; the user's own always does.
+The folders are also those of other agents (`.claude`, `.agents`, `.codex`, `.opencode`), so that existing files work.
+What a project brings counts only in a trusted folder; the user's own always does.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Iterator, Mapping
+import re
+import shlex
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final, cast
 
@@ -19,11 +21,17 @@ from loom.content.blocks import ToolResult, clean_text
 from loom.errors import ConfigError, ToolError
 from loom.tools.base import Tool, ToolContext, text_result
 
-PROJECT_FOLDERS: Final = (".loom", ".claude", ".agents", ".opencode")
+PROJECT_FOLDERS: Final = (".loom", ".claude", ".agents", ".codex", ".opencode")
+HOME_FOLDERS: Final = (".claude", ".agents", ".codex", ".config/opencode")
+SKILLS: Final = ("skills", "skill")
+COMMANDS: Final = ("commands", "command", "prompts")
+"""OpenCode also reads the singular; Codex calls its commands prompts."""
 SKILL_FILE: Final = "SKILL.md"
 MAX_SKILLS: Final = 100
 MAX_FILE_BYTES: Final = 200_000
 MAX_DESCRIPTION_CHARS: Final = 1_024
+
+_PLACE: Final = re.compile(r"\$(?:ARGUMENTS\b|([1-9])(?!\d))")
 
 
 class Skill(msgspec.Struct, frozen=True, kw_only=True):
@@ -36,7 +44,8 @@ class Skill(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class OwnCommand(msgspec.Struct, frozen=True, kw_only=True):
-    """A slash command: its text is sent, with what is written behind the command in place of `$ARGUMENTS`."""
+    """A slash command: its text is sent, with what is written behind the command in place of `$ARGUMENTS`, and its
+    words, quoted as in a shell, in place of `$1` to `$9`."""
 
     name: str
     description: str
@@ -44,9 +53,17 @@ class OwnCommand(msgspec.Struct, frozen=True, kw_only=True):
 
     def fill(self, arguments: str) -> str:
         """Return the message for these arguments."""
-        if "$ARGUMENTS" in self.text:
-            return self.text.replace("$ARGUMENTS", arguments)
-        return f"{self.text}\n\n{arguments}" if arguments else self.text
+        try:
+            words = shlex.split(arguments)
+        except ValueError:  # a quotation mark that is none
+            words = arguments.split()
+
+        def value(found: re.Match[str]) -> str:
+            at = int(found[1]) - 1 if found[1] else None
+            return arguments if at is None else words[at] if at < len(words) else ""
+
+        filled, places = _PLACE.subn(value, self.text)
+        return filled if places or not arguments else f"{self.text}\n\n{arguments}"
 
 
 def is_trusted(config: Config, folder: Path) -> bool:
@@ -58,7 +75,7 @@ def is_trusted(config: Config, folder: Path) -> bool:
 def find_skills(config: Config, workspace: Path) -> dict[str, Skill]:
     """Return the skills by name; one of the workspace wins over one of the user's of the same name."""
     found: dict[str, Skill] = {}
-    for place in _places(config, workspace, "skills"):
+    for place in _places(config, workspace, SKILLS):
         for folder in _entries(place):
             if (folder / SKILL_FILE).is_file() and len(found) < MAX_SKILLS:
                 facts, text = _read(folder / SKILL_FILE)
@@ -71,7 +88,7 @@ def find_skills(config: Config, workspace: Path) -> dict[str, Skill]:
 def find_commands(config: Config, workspace: Path) -> dict[str, OwnCommand]:
     """Return the user's and the workspace's slash commands by name; a file `a/b.md` is the command `a:b`."""
     found: dict[str, OwnCommand] = {}
-    for place in _places(config, workspace, "commands"):
+    for place in _places(config, workspace, COMMANDS):
         for file in sorted(place.rglob("*.md"))[:MAX_SKILLS]:
             if file.is_file():
                 facts, text = _read(file)
@@ -104,14 +121,16 @@ def skill_tool(config: Config) -> Tool:
     return Tool(use_skill, reads_only=True)
 
 
-def _places(config: Config, workspace: Path, kind: str) -> Iterator[Path]:
+def _places(config: Config, workspace: Path, kinds: Sequence[str]) -> Iterator[Path]:
     """Yield the folders of the user, then those of the workspace if it is trusted."""
     environ: Mapping[str, str] = config.provenance.environ
-    yield user_folder(environ, workspace) / kind
+    roots = [user_folder(environ, workspace)]
     if home := environ.get("HOME", ""):
-        yield from (Path(home) / name / kind for name in (".claude", ".agents"))
+        roots += [Path(home) / name for name in HOME_FOLDERS]
     if is_trusted(config, workspace):
-        yield from (workspace / name / kind for name in PROJECT_FOLDERS)
+        roots += [workspace / name for name in PROJECT_FOLDERS]
+    for root in roots:
+        yield from (root / kind for kind in reversed(kinds))
 
 
 def _entries(place: Path) -> list[Path]:

@@ -220,12 +220,8 @@ class Sandbox:
             if (root / name).is_dir() and not (root / name).is_symlink():
                 argv += ["--ro-bind", str(root / name), str(root / name)]
         program = sandbox_launcher.filter_program(network=True)  # the network is a namespace here
-        descriptors: tuple[int, ...] = ()
-        if program:
-            descriptor = os.memfd_create("loom-filter", 0)
-            os.write(descriptor, program)
-            os.lseek(descriptor, 0, os.SEEK_SET)
-            descriptors = (descriptor,)
+        descriptors = (_open_in_memory(program),) if program else ()
+        for descriptor in descriptors:
             argv += ["--seccomp", str(descriptor)]
         argv += ["--chdir", str(root), "--", *command]
         return SandboxedCommand(tuple(argv), _private("/tmp"), descriptors)  # noqa: S108  as above
@@ -240,8 +236,18 @@ class Sandbox:
             "listable": listable,
             "writable": [*map(str, self._writable_paths(root)), scratch, *devices],
         }
-        launcher = [sys.executable, "-I", "-S", sandbox_launcher.__file__]
-        return SandboxedCommand((*launcher, msgspec.json.encode(plan).decode()), _private(scratch))
+        descriptor = _open_in_memory(msgspec.json.encode(plan))
+        launcher = (sys.executable, "-I", "-S", sandbox_launcher.__file__, str(descriptor))
+        return SandboxedCommand(launcher, _private(scratch), (descriptor,))
+
+
+def _open_in_memory(data: bytes) -> int:
+    """Return a descriptor of a file that holds `data`. An argument of a program ends at 128 kB, and a plan names every
+    neighbour of a hidden place: a home folder or a `/tmp` with a few thousand entries is longer than that."""
+    with os.fdopen(os.memfd_create("loom-sandbox", 0), "r+b", closefd=False) as file:
+        file.write(data)
+        file.seek(0)
+        return file.fileno()
 
 
 def _private(folder: str) -> dict[str, str]:

@@ -1,8 +1,8 @@
 """Runs in the child: fence this process with what the kernel offers, then become the command.
 
-`python -I -S sandbox_launcher.py PLAN` reads a JSON plan from the argument. Only the standard library is used, and as
-little of it as possible: this starts before every command on a machine without bubblewrap. The module is imported by
-`sandbox.py` too, for the filter and to find out what the kernel can do.
+`python -I -S sandbox_launcher.py DESCRIPTOR` reads a JSON plan from the open file of that number. Only the standard
+library is used, and as little of it as possible: this starts before every command on a machine without bubblewrap. The
+module is imported by `sandbox.py` too, for the filter and to find out what the kernel can do.
 """
 
 from __future__ import annotations
@@ -176,7 +176,8 @@ def enter_namespaces(*, network: bool) -> bool:
 
 def main() -> None:
     """Stay as the guardian of the command, so that all of it ends when this process or the one above does."""
-    plan = json.loads(sys.argv[1])
+    with open(int(sys.argv[1]), "rb") as file:  # noqa: PTH123  pathlib takes 10 ms to import
+        plan = json.loads(file.read())
     parent = os.getppid()
     libc().prctl(PR_SET_PDEATHSIG, signal.SIGTERM, 0, 0, 0)
     libc().prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0)

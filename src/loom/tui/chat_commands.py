@@ -9,11 +9,13 @@ from typing import Final
 
 from loom.content.blocks import is_media_block
 from loom.errors import ContentError, LoomError
+from loom.tools.todos import todo_lines
 from loom.tui.branch_pane import BranchPane, branch_lines
 from loom.tui.chat_composing import ChatComposing
 from loom.tui.chat_state import EMPTY
 from loom.tui.chips import Chip
 from loom.tui.text_content import one_line
+from loom.work_types import process_line
 
 _MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
 _PUNCTUATION: Final = ",.;:!?)"
@@ -142,6 +144,14 @@ class ChatCommands(ChatComposing):
         report = await self.require_conversation().session.undo(int(step) if step else None)
         for line in report.files:
             await self.transcript.notice(line)
+
+    async def command_todos(self, _: str) -> None:
+        todos = await self.require_conversation().session.todos()
+        await self.transcript.notice(todo_lines(todos) or "The todo list is empty.")
+
+    async def command_processes(self, _: str) -> None:
+        found = await self.require_conversation().session.processes()
+        await self.transcript.notice("\n".join(map(process_line, found)) or "No background processes.")
 
     async def command_retry(self, model: str) -> None:
         conversation = self.require_conversation()

@@ -36,6 +36,8 @@ COMMANDS: Final = (
         name="edit", help="go back to an earlier message and edit it (Esc Esc)", action="rewind", aliases=("rewind",)
     ),
     TuiCommand(name="undo", arguments="[STEP]", help="undo what the agent changed in files", action="undo"),
+    TuiCommand(name="todos", help="the agent's list of what is to be done", action="todos"),
+    TuiCommand(name="processes", help="background processes of the agent", action="processes", aliases=("ps",)),
     TuiCommand(name="fork", help="continue in a new session; this one is unchanged", action="fork"),
     TuiCommand(name="tree", help="show or hide the branches (Ctrl+T)", action="tree"),
     TuiCommand(name="compact", help="summarise the conversation; everything stays in the tree", action="compact"),

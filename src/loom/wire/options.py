@@ -26,7 +26,8 @@ def with_extra(body: dict[str, Any], prompt: Prompt, *, required: Sequence[str] 
     """
     if prompt.body is not None:
         body = _as_it_came(body, prompt.body, prompt, required)
-    extra = {key: value for key, value in prompt.sampling.extra_body.items() if key not in _KEPT}
+    own = prompt.body.fields if prompt.body is not None else {}
+    extra = {key: value for key, value in prompt.sampling.extra_body.items() if key not in _KEPT and key not in own}
     return merge_objects(body, extra) if extra else body
 
 
@@ -63,7 +64,8 @@ def _as_it_came(body: dict[str, Any], form: BodyForm, prompt: Prompt, required: 
     own = {key: value for key, value in form.fields.items() if key not in repaired}
     if "stream_options" in own and "stream_options" in body:
         own["stream_options"] = {**own["stream_options"], **body["stream_options"]}
-    return {**own, **kept}
+    merged = {**own, **kept}
+    return {**{name: merged[name] for name in form.names if name in merged}, **merged}
 
 
 def _repaired_fields(form: BodyForm, prompt: Prompt) -> frozenset[str]:

@@ -147,7 +147,8 @@ export interface CommandQuery {
   workspace?: string;
 }
 
-/** A slash command of the user or of the workspace. `$ARGUMENTS` in `text` stands for what is written behind it. */
+/** A slash command of the user or of the workspace. `$ARGUMENTS` in `text` stands for what is written behind it,
+    `$1` to `$9` for its words; a session replaces `/NAME` itself. */
 export interface CommandView {
   name: string;
   description: string;
@@ -539,11 +540,13 @@ export interface MessageQuery {
   limit?: number;
 }
 
-/** `id` identifies it in the queue; empty if the sender waits for the turn instead. */
+/** `id` identifies it in the queue; empty if the sender waits for the turn instead. `steers`: the running turn reads
+    it at its next step. */
 export interface MessageQueued {
   type: "message_queued";
   message: Message;
   id?: string;
+  steers?: boolean;
 }
 
 /** The message is stored as this node. It equals what was streamed before. */

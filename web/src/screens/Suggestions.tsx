@@ -56,15 +56,6 @@ async function loadOwnCommands(): Promise<void> {
   if (found) ownCommands.value = Object.fromEntries(found.commands.map((one) => [one.name, one]));
 }
 
-/** Replace a command of the user by its text; other words stay. */
-export async function expandCommand(words: string): Promise<string> {
-  if (!ownCommands.value) await loadOwnCommands();
-  const [, name = "", rest = ""] = /^\/([\w:.-]+)\s*([\s\S]*)$/.exec(words) ?? [];
-  const found = ownCommands.value?.[name];
-  if (!found) return words;
-  return found.text.includes("$ARGUMENTS") ? found.text.replaceAll("$ARGUMENTS", rest) : [found.text, rest].filter(Boolean).join("\n\n");
-}
-
 /** Commands of the user: the rest of the line becomes their argument. Loom's own win over them. */
 function ownItems(start: string): Suggestion[] {
   const taken = new Set(COMMANDS.map(([name]) => name));

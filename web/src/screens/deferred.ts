@@ -19,7 +19,7 @@ export { HeldMessages, QueuedMessages } from "./Queued";
 export { ConfirmDelete, Rename, Results } from "./SessionRows";
 export { Settings } from "./Settings";
 export { Shortcuts } from "./Shortcuts";
-export { expandCommand, Suggestions, takeCommand } from "./Suggestions";
+export { Suggestions, takeCommand } from "./Suggestions";
 export { Usage } from "./Usage";
 export { TextAlternative } from "./TextAlternative";
 export { attachFiles, attachPaste } from "../state/attaching";

@@ -75,8 +75,6 @@ export async function deliver(id: string, outgoing: Outgoing): Promise<boolean> 
       await request<Posted>(`/sessions/${id}/messages`, { body, headers: { "Idempotency-Key": outgoing.key } });
       localStorage.removeItem(kept);
       if (view.value) view.value = withState(view.value, outgoing.key, "accepted");
-      // Events do not say whether a queued message steers.
-      if (outgoing.steer) void refresh();
       return true;
     } catch (error) {
       if (!(error instanceof ApiError)) throw error;

@@ -104,18 +104,9 @@ export const COMMAND = /^\/([\w:.-]*)$/;
 export async function submit(steer = false): Promise<void> {
   if (failed.value.length) announce("Retry or remove the failed attachment to send");
   if (!canSend.value) return;
-  let words = text.value.trim();
-  if (words.startsWith("/")) {
-    const asked = text.value;
-    // Without a server the message is held as it is.
-    const list = await import("../screens/deferred").catch(() => null);
-    if (list) words = await list.expandCommand(words);
-    // Sent meanwhile, or the user writes on.
-    if (text.value !== asked || !canSend.value) return;
-  }
   const files = mentioned.value.filter((path) => text.value.includes(`@${path}`));
   const models = askedModels.value.length > 1 ? { models: askedModels.value } : {};
-  const outgoing = { text: words, blocks: blocks.value, files, key, steer, ...models, ...(editing.value ? { parent: editing.value.parent } : {}) };
+  const outgoing = { text: text.value.trim(), blocks: blocks.value, files, key, steer, ...models, ...(editing.value ? { parent: editing.value.parent } : {}) };
   const before = { text: text.value, attachments: attachments.value };
   isSending.value = true;
   editing.value = null;

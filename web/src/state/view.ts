@@ -328,10 +328,10 @@ function removeSent(sent: Sent[], message: Message): Sent[] {
   return sent.filter((_, index) => index !== at);
 }
 
-function addQueued(view: View, { id, message }: EventsByType["message_queued"], now: number): View {
+function addQueued(view: View, { id, message, steers }: EventsByType["message_queued"], now: number): View {
   if (view.queue.some((one) => one.message === id)) return view;
   const text = message.blocks.flatMap((block) => (block.type === "text" ? [block.text] : [])).join("\n");
-  const queue = [...view.queue, { message: id ?? "", text, blocks: message.blocks, created_at: now / 1000, steers: false }];
+  const queue = [...view.queue, { message: id ?? "", text, blocks: message.blocks, created_at: now / 1000, steers: steers ?? false }];
   // While nothing runs it starts at once; the sent message stays visible until then.
   return { ...view, queue, sent: view.live ? removeSent(view.sent, message) : view.sent };
 }

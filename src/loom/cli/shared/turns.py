@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import aclosing
+from contextlib import aclosing, nullcontext
 from typing import Protocol
 
 import msgspec
@@ -14,6 +14,7 @@ from loom.cli.shared.exit_codes import TurnError
 from loom.cli.shared.options import ApprovalMode
 from loom.cli.shared.renderers import TurnOutcome, TurnRenderer
 from loom.cli.shared.terminal import ProgressLine
+from loom.cli.shared.typed_lines import TypedLines
 from loom.content.blocks import ThinkingBlock
 from loom.content.messages import Message
 from loom.errors import LoomError
@@ -120,12 +121,13 @@ async def run_turn(
     priced: bool = True,
     shows_reasoning: bool = True,
     progress: ProgressLine,
+    typed: TypedLines | None = None,
     advise: Callable[[TurnOutcome], Awaitable[Sequence[str]]] | None = None,
 ) -> TurnOutcome:
     """Show one turn and return its outcome. A failed turn is an outcome, too.
 
     `answers` are given in advance, by the id of the approval. Without `priced` the price list is not loaded, which
-    takes time. `advise` returns hints to show under the answer.
+    takes time. `typed` sends what is typed meanwhile; `advise` returns hints to show under the answer.
     """
     model = await host.model_of(session)
     name = model.partition("/")[2]
@@ -137,14 +139,17 @@ async def run_turn(
     host.follow_renditions(progress.show)
     try:
         # Closed here and now, also when a renderer fails: a turn must not outlive the runtime that it writes to.
-        async with aclosing(turn), EventLookahead(turn) as events:
+        async with aclosing(turn), EventLookahead(turn) as events, typed.reading() if typed else nullcontext():
             async for event in events:
                 seen.add(event)
+                if typed:
+                    typed.note_event(event)
                 _follow(progress, event, name, shows_reasoning=shows_reasoning)
                 await renderer.event(event)
                 if isinstance(event, ApprovalRequested):
                     progress.clear()
-                    await answer_in(events, session, event, permission, (answers or {}).get(event.approval))
+                    with typed.step_aside() if typed else nullcontext():
+                        await answer_in(events, session, event, permission, (answers or {}).get(event.approval))
     except LoomError as error:
         seen.error = error
     finally:

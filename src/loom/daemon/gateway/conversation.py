@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Final, TypeAlias
 
 import msgspec
 
 from loom.content.blocks import Block, Opaque, ThinkingBlock
 from loom.content.messages import Message
+from loom.content.wire_forms import WireForm
 from loom.daemon.gateway.handles import is_handle
+from loom.runtime.conversations import ReadConversation, has_notice
 
 FORGED: Final = "a thinking signature that Loom did not make was left out"
 
@@ -17,26 +19,47 @@ FindThinking: TypeAlias = Callable[[str], Awaitable[ThinkingBlock | None]]
 """Returns the stored block that a handle names; None for a forged or unknown one."""
 
 
-async def restore_thinking(messages: Sequence[Message], find: FindThinking) -> tuple[tuple[Message, ...], bool]:
-    """Put stored thinking in the place of handles. Return the messages, and whether a forged handle was left out."""
+class RestoredConversation(msgspec.Struct, frozen=True, kw_only=True):
+    """A client's conversation with stored thinking in the place of handles. `forms` are those of messages that held
+    nothing of Loom's own."""
+
+    messages: tuple[Message, ...]
+    forms: Mapping[int, WireForm]
+    is_forged: bool
+    """Whether a forged handle was left out."""
+
+
+async def restore_conversation(found: ReadConversation, find: FindThinking) -> RestoredConversation:
     restored: list[Message] = []
     is_forged = False
-    for message in messages:
+    kept: dict[int, int] = {}
+    """Positions of the messages that are as their client sent them: there, and here."""
+    for position, message in enumerate(found.messages):
+        if not any(map(_handle_of, message.blocks)):
+            if not has_notice(message):
+                kept[position] = len(restored)
+            restored.append(message)
+            continue
         blocks: list[Block] = []
         for block in message.blocks:
             handle = _handle_of(block)
             if not handle:
                 blocks.append(block)
                 continue
-            found = await find(handle)
-            is_forged = is_forged or found is None
-            if found is not None:
-                blocks.append(found)
+            thinking = await find(handle)
+            is_forged = is_forged or thinking is None
+            if thinking is not None:
+                blocks.append(thinking)
             elif isinstance(block, ThinkingBlock) and block.text.strip():
                 blocks.append(msgspec.structs.replace(block, opaque=None, redacted=False))
         if blocks:
-            restored.append(message if tuple(blocks) == message.blocks else Message(message.role, tuple(blocks)))
-    return tuple(restored), is_forged
+            restored.append(Message(message.role, tuple(blocks)))
+    forms = {
+        kept[position]: form
+        for position, form in found.forms.items()
+        if all(at in kept for at in range(position, position + form.messages))
+    }
+    return RestoredConversation(messages=tuple(restored), forms=forms, is_forged=is_forged)
 
 
 def thinking_at(message: Message, place: int) -> ThinkingBlock | None:

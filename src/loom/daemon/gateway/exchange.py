@@ -14,22 +14,24 @@ from loom.agent.ingest import ingest
 from loom.agent.lessons import learned_change, next_input, watermark_change
 from loom.agent.services import Services
 from loom.agent.step import ModelAnswer, StepOutput, ask_model
+from loom.compile.policy import DetachedMessage, Placed
 from loom.compile.request import LearnedLimits, RequestInput, RequestOptions, Snapshot, request_input
 from loom.content.blocks import ContentBlock, Opaque, ThinkingBlock
 from loom.content.json_values import get_object, get_text, parse_json
 from loom.content.messages import Message
+from loom.content.wire_forms import WireForm
 from loom.daemon.gateway.body import GatewayFault
 from loom.daemon.gateway.clients import GatewayClient
-from loom.daemon.gateway.conversation import FORGED, restore_thinking, thinking_at
+from loom.daemon.gateway.conversation import FORGED, restore_conversation, thinking_at
 from loom.daemon.gateway.handles import ThinkingHandle, make_handle, read_handle
-from loom.daemon.gateway.protocol import GatewayProtocol, client_body, own_fields
+from loom.daemon.gateway.protocol import GatewayProtocol, own_fields
 from loom.daemon.gateway.targets import has_images, target_models
 from loom.errors import ContentError, LoomError, ProviderError
 from loom.events import Event, TextDelta, is_model_event
 from loom.importers.request_body import RequestBody, server_tool_names
 from loom.models import Model, Usage
-from loom.prompt import ClientBody, Receipt
-from loom.runtime.conversations import INLINE_NOTICE, has_notice
+from loom.prompt import Receipt
+from loom.runtime.conversations import INLINE_NOTICE
 from loom.runtime.inline_media import InlineMedia, StoredPart
 from loom.sampling import Sampling
 from loom.store.gateway import GatewayAnswer
@@ -55,8 +57,10 @@ class PlacedConversation(msgspec.Struct, frozen=True, kw_only=True):
     system: str
     messages: tuple[Message, ...]
     notices: tuple[str, ...]
-    body: ClientBody
-    """The request as it came, with references in the place of media."""
+    forms: Mapping[int, WireForm]
+    """Messages as they came, by the position of the first message of each."""
+    head: tuple[Any, ...]
+    """System prompts that stood among the messages, as they came."""
 
 
 class GatewayCall(msgspec.Struct, frozen=True, kw_only=True):
@@ -114,20 +118,20 @@ class Exchange:
         await self._inline.take(self._raw, self._find_file)
         before = await self._earlier_messages()
         try:
-            found = await self._conversations.read(self._raw, self._inline)
+            found = await self._conversations.read(self._raw, self._protocol.name, self._inline)
         except ContentError as error:
             raise GatewayFault(make_fault(400, error.message)) from None
-        messages, is_forged = await restore_thinking(found.messages, self._find_thinking)
-        if not messages and not before:
+        own = await restore_conversation(found, self._find_thinking)
+        if not own.messages and not before:
             raise GatewayFault(make_fault(400, "The conversation holds no message."))
-        is_own = messages == found.messages and not before and not has_notice(messages)
         return PlacedConversation(
             session="",
             snapshot=Snapshot(),
             system=found.system,
-            messages=(*before, *messages),
-            notices=(*found.notices, *self._body.notices, *([FORGED] if is_forged else [])),
-            body=msgspec.structs.replace(found.body, is_whole=found.body.is_whole and is_own),
+            messages=(*before, *own.messages),
+            notices=(*found.notices, *self._body.notices, *([FORGED] if own.is_forged else [])),
+            forms={len(before) + position: form for position, form in own.forms.items()},
+            head=found.head,
         )
 
     async def place(self) -> PlacedConversation:
@@ -193,8 +197,11 @@ class Exchange:
         options = RequestOptions(policy=policy, tools=self._body.tools, sampling=self._sampling(model))
         draft = () if placed.session else placed.messages
         made = request_input(placed.snapshot, model, options, draft=draft)
-        body = client_body(placed.body, model, self._protocol)
-        return msgspec.structs.replace(made, system=placed.system, client_body=body)
+        if (model.wire, model.opaque_owner) != (self._protocol.name, self._protocol.owner):
+            return msgspec.structs.replace(made, system=placed.system)
+        form = self._body.form(placed.head)
+        body = msgspec.structs.replace(form, fields=own_fields(form.fields))
+        return msgspec.structs.replace(made, system=placed.system, path=_path_as_sent(placed, model), body=body)
 
     def _sampling(self, model: Model) -> Sampling:
         """Return what the client asks for, over what the configuration says of the model."""
@@ -204,11 +211,7 @@ class Exchange:
         if model.opaque_owner != self._protocol.owner:
             return merged
         headers = {name: self._headers[name] for name in self._protocol.headers if self._headers.get(name)}
-        return msgspec.structs.replace(
-            merged,
-            extra_body={**own_fields(self._body.extra), **merged.extra_body},
-            extra_headers={**headers, **merged.extra_headers},
-        )
+        return msgspec.structs.replace(merged, extra_headers={**headers, **merged.extra_headers})
 
     async def count_tokens(self) -> int:
         """Return our estimate of the tokens of the request."""
@@ -357,8 +360,7 @@ class Exchange:
     def is_passed(self) -> bool:
         """Whether the request went out as its client wrote it."""
         prepared = self.answer.prepared if self.answer is not None else None
-        body = prepared.prompt.client_body if prepared is not None else None
-        return body is not None and body.is_whole
+        return prepared is not None and prepared.prompt.is_as_it_came
 
     @property
     def response_headers(self) -> dict[str, str]:
@@ -423,13 +425,41 @@ class Exchange:
 
     def _left_out(self) -> list[str]:
         """Name what the client asked for and this model's provider does not have."""
-        model = self.answer.request.model if self.answer is not None else None
-        if model is None or model.opaque_owner == self._protocol.owner:
+        prepared, owner = self.answer.prepared if self.answer is not None else None, self._protocol.owner
+        if prepared is None or prepared.prompt.body is not None:
             return []
-        return [
-            f"{name}: a tool of {self._protocol.owner}'s own, left out"
-            for name in server_tool_names(self._body.server_tools)
-        ]
+        left_out = [f"{name}: a field of {owner}'s own, left out" for name in own_fields(self._body.extra)]
+        if prepared.prompt.model.opaque_owner != owner:
+            left_out += [
+                f"{name}: a tool of {owner}'s own, left out" for name in server_tool_names(self._body.server_tools)
+            ]
+        return left_out
+
+
+def _path_as_sent(placed: PlacedConversation, model: Model) -> tuple[Placed, ...]:
+    """Return the path with the forms of this request: a client may move its cache marks with each one."""
+    path: list[Placed] = [*placed.snapshot.path]
+    for start, form in placed.forms.items():
+        for at in range(start, min(start + form.messages, len(path))):
+            stored, own = path[at], form if at == start else None
+            path[at] = DetachedMessage(stored.id, _sign_by(stored.message, model), stored.is_blind, own)
+    return tuple(path)
+
+
+def _sign_by(message: Message, model: Model) -> Message:
+    """Return a message whose thinking goes back to `model`: a client knows its provider's models by other names, and
+    sends signatures back to the one that it asks."""
+    if not any(isinstance(block, ThinkingBlock) for block in message.blocks):
+        return message
+    return Message(
+        message.role,
+        tuple(
+            msgspec.structs.replace(block, opaque=msgspec.structs.replace(block.opaque, model=model.name))
+            if isinstance(block, ThinkingBlock) and block.opaque and block.opaque.provider == model.opaque_owner
+            else block
+            for block in message.blocks
+        ),
+    )
 
 
 def _provider_error(asking: asyncio.Task[None]) -> ProviderError | None:

@@ -9,10 +9,7 @@ from typing import Any, Final, Literal, TypeAlias
 
 import msgspec
 
-from loom.content.json_values import get_object
 from loom.importers.request_body import RequestBody
-from loom.models import Model
-from loom.prompt import ClientBody
 from loom.wire.answer import AnswerHead, AnswerWriter, SignThinking
 from loom.wire.answer_errors import AnswerFault, anthropic_error, openai_error
 from loom.wire.anthropic_answer import MessagesWriter
@@ -66,17 +63,6 @@ class GatewayProtocol(msgspec.Struct, frozen=True, kw_only=True):
 def own_fields(fields: Mapping[str, Any]) -> dict[str, Any]:
     """Return the fields of a request for its own provider, without those by which an answer is no stream of one."""
     return {name: value for name, value in fields.items() if name not in _NOT_SENT}
-
-
-def client_body(body: ClientBody, model: Model, protocol: GatewayProtocol) -> ClientBody | None:
-    """Return the client's request for its own provider: with the name of the model there, as a stream, and else as it
-    came. None where the model speaks another protocol."""
-    if model.wire != protocol.name or model.opaque_owner != protocol.owner:
-        return None
-    fields = {**own_fields(body.fields), "model": model.name, "stream": True}
-    if protocol.name == "openai_chat":
-        fields["stream_options"] = {**get_object(fields.get("stream_options")), "include_usage": True}
-    return ClientBody(fields=fields, is_whole=body.is_whole)
 
 
 ANTHROPIC: Final = GatewayProtocol(

@@ -9,12 +9,11 @@ from typing import Final, assert_never
 import msgspec
 
 from loom.errors import MediaError
-from loom.formats.image.describe_pixels.measure import compare_pictures, describe_picture
+from loom.formats.image.describe_pixels import describe_picture
 from loom.formats.image.messages import (
     SUBJECT,
     CheckedPicture,
     CheckPicture,
-    ComparePixels,
     DescribePixels,
     PagesToPdf,
     PictureJob,
@@ -52,9 +51,6 @@ def _run(job: PictureJob, data: bytes, media_type: str, task: Task) -> tuple[byt
             return _encode(None), write_pdf(data, media_type, task.limits)
         case DescribePixels():
             return _encode(describe_picture(data, media_type, task.limits)), b""
-        case ComparePixels():
-            first, second = data[: job.first_bytes], data[job.first_bytes :]
-            return _encode(compare_pictures(first, media_type, second, job.second_type, task.limits)), b""
         case _:
             assert_never(job)
 

@@ -35,14 +35,7 @@ class DescribePixels(msgspec.Struct, frozen=True, tag="describe"):
     """Measure what can be seen in the picture."""
 
 
-class ComparePixels(msgspec.Struct, frozen=True, tag="compare"):
-    """The document is two pictures, one behind the other; the first has `first_bytes` bytes."""
-
-    first_bytes: int
-    second_type: str
-
-
-PictureJob: TypeAlias = CheckPicture | RenderPicture | PagesToPdf | DescribePixels | ComparePixels
+PictureJob: TypeAlias = CheckPicture | RenderPicture | PagesToPdf | DescribePixels
 
 
 class ImageFacts(msgspec.Struct, frozen=True):

@@ -3,10 +3,9 @@
 No weights, no network, the same answer to the same prompt. It stands behind the same interface as every other model, so
 a newcomer without an API key can try every kind of block, and tests can ask for any behaviour with directives.
 
-    turn          the last message of a prompt: words, media, tool results
+    conversation  the last message of a prompt: words, media, tool results
     directives    lines such as `!fail 529`, for tests and demonstrations
-    media_reader  bytes → pixel facts, words, pages
-    documents     which sentences or rows of a document answer a question
+    documents     which sentences of a document, or rows of a table, answer a question
     answer        the parts of an answer, in order
     provider      parts → events
 """

@@ -5,61 +5,116 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncIterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import msgspec
 
 from loom.content.blocks import TextBlock
-from loom.formats.image.describe_pixels import PixelFacts
-from loom.prompt import Prompt, ShownResult, ToolSpec
+from loom.content.media import Media, digest_of
+from loom.content.recipes import Page, Text
+from loom.errors import Corrupt, ExtraMissing, MediaError
+from loom.formats import ocr, render
+from loom.formats.facts import IntakeLimits
+from loom.formats.image.describe_pixels import PixelFacts, describe
+from loom.prompt import MediaRef, Prompt, ShownResult, ToolSpec
+from loom.providers.media_body import BLOCK_BYTES, MediaSource
 from loom.providers.samples import samples
 from loom.providers.spark.answer_parts import AnswerPart, CallPart, TextPart, ThinkingPart
-from loom.providers.spark.directives import (
-    answers_by_itself,
-    draw_chart,
-    fill_arguments,
-    numbers_in,
-    run_directive,
-    steps_of,
-)
-from loom.providers.spark.documents import QuotedDocument, answer_from, cite, shares_words
-from loom.providers.spark.media_reader import NO_ENGINE, SparkReader, UnreadableMedia, describe_image
-from loom.providers.spark.turn import ShownDocument, ShownImage, ShownLabel, ShownThing, SparkTurn, thing_in
+from loom.providers.spark.conversation import ShownThing, SparkTurn, thing_in
+from loom.providers.spark.directives import call_with, run_directive, steps_of
+from loom.providers.spark.documents import QuotedDocument, answer_from, cite, read_document
 
 WHO: Final = "I am loom/spark, Loom's built-in demo model: no API key needed, not a language model."
 CAN: Final = (
-    "I describe images, compare two, quote documents with their pages, summarise tables, and call tools: "
-    "“read a.png”, “list the files”, “make a chart of 3, 5, 8”. For anything else, choose another model."
+    "I describe images, quote documents with their pages, summarise tables, and call tools: "
+    "“read a.png”, “list the files”. For anything else, choose another model."
 )
-_COMPARES: Final = re.compile(r"\b(?:compar|differ|chang|same\b|versus\b|vs\b)", re.IGNORECASE)
+NO_ENGINE: Final = "I cannot read words in images: no OCR engine is installed (pip install 'loom-runtime[ocr]')."
 _MEANS_IMAGE: Final = re.compile(r"\b(?:picture|image|photo|screenshot|drawing|chart|colou?r)", re.IGNORECASE)
 _MEANS_DOCUMENT: Final = re.compile(
     r"\b(?:document|pdf|page|report|file|manual|table|summar|quote|slide)", re.IGNORECASE
 )
 _POINTS_BACK: Final = re.compile(r"\b(?:it|this|that|these|those|again)\b", re.IGNORECASE)
-_CHART: Final = re.compile(r"\b(?:chart|plot|graph|bars?)\b", re.IGNORECASE)
 _LIST: Final = re.compile(
-    r"^\s*ls\b|\b(?:list|show|what|which)\b[^.?!\n]*\b(?:files|folder|directory|workspace)\b", re.IGNORECASE
+    r"^\s*ls\b|\b(?:list|show|what|which)\b[^.?!\n]*\b(?:files|folder|directory)\b", re.IGNORECASE
 )
-_READ: Final = re.compile(
-    r"\b(?:read|open|show|view|look at|describe|summari[sz]e|check|what(?: i|')s in)\b", re.IGNORECASE
-)
+_READ: Final = re.compile(r"\b(?:read|open|show|view|look at|describe|summari[sz]e|what(?: i|')s in)\b", re.IGNORECASE)
 _FILE: Final = re.compile(
-    r"[`\"“']([^`\"”'\n]+\.\w{1,6})[`\"”']|((?!e\.g|i\.e)[^\s,;()<>|`\"“”']*\w\.[A-Za-z]\w{0,5})(?=$|[\s,;:!?.)])"
+    r"`([^`\n]+\.\w{1,6})`|(?<![\w@/:.~-])((?!e\.g|i\.e)[\w./~-]*\w\.[A-Za-z]\w{0,5})(?=$|[\s,;:!?.)])"
 )
-_FOLDER: Final = re.compile(r"\b(?:in|of|under)\s+([\w.~-]*/[\w./-]*[\w/])")
-_URL: Final = re.compile(r"https?://[^\s<>\"'`)\]]+")
-_ORDER: Final = ("first", "second", "third", "fourth", "fifth")
 _MAX_CALLS: Final = 4
-_OCR_IMAGES: Final = 4
+_OCR_LIMITS: Final = IntakeLimits(ocr_seconds=20.0)
 _SHORT_LINES: Final = 15
 _SHORT_CHARS: Final = 800
 
 
+class SparkReader:
+    """Reads bytes once per answer. `texts` holds the words of the documents that were read."""
+
+    def __init__(self, source: MediaSource, *, reads_text: bool) -> None:
+        self._source = source
+        self._reads_text = reads_text
+        self._bytes: dict[MediaRef, bytes] = {}
+        self.texts: dict[MediaRef, str] = {}
+
+    async def data(self, ref: MediaRef) -> bytes:
+        """Raises `Corrupt` if the store holds another number of bytes than the prompt says."""
+        if ref not in self._bytes:
+            file = await self._source.open_local(ref)
+            if file is None:
+                data = b"".join([block async for block in self._source.blocks(ref, BLOCK_BYTES)])
+            else:
+                with file:
+                    data = await asyncio.to_thread(file.readall)
+            if ref.exact and len(data) != ref.size_bytes:
+                raise Corrupt(f"A medium has {len(data)} bytes instead of {ref.size_bytes}.", hint="Run loom doctor.")
+            self._bytes[ref] = data
+        return self._bytes[ref]
+
+    async def document(self, shown: ShownThing) -> QuotedDocument:
+        if shown.media is None:
+            return await asyncio.to_thread(read_document, shown.name, shown.text, pages=shown.pages)
+        ref = shown.media.ref
+        self.texts[ref] = await _text_of(await self.data(ref), ref.media_type, shown.name)
+        first = int(shown.pages.partition("-")[0]) if shown.pages else 1
+        return await asyncio.to_thread(
+            read_document, shown.name, self.texts[ref], first_page=first, pages=shown.pages, digest=ref.digest
+        )
+
+    async def describe_image(self, data: bytes, prefix: str = "") -> AsyncIterator[TextPart]:
+        """Yield what the pixels of an image say, then its words, which take longer."""
+        facts = await asyncio.to_thread(describe, data)
+        yield TextPart(prefix + image_sentence(facts))
+        if not self._reads_text or facts.kind == "plain image":
+            return
+        if not ocr.is_available():
+            yield TextPart(NO_ENGINE)
+            return
+        words = await ocr.run_in_ocr_thread(ocr.read_picture, data, _OCR_LIMITS)
+        lines = [" ".join(line.split()) for line in words.splitlines() if line.strip()]
+        if lines:
+            yield TextPart(f"{prefix}Text I can read: {' · '.join(lines)[:2000]}")
+
+
+async def _text_of(data: bytes, media_type: str, name: str) -> str:
+    """Return the words of a document. The bytes may be a slice of the medium that a reference names."""
+    media = Media(digest=digest_of(data), media_type=media_type, size_bytes=len(data), name=name)
+    return (await asyncio.to_thread(render, data, media, Text())).data.decode()
+
+
+def image_sentence(seen: PixelFacts) -> str:
+    """Return `A bright screenshot or diagram, 900×500 PNG. Mostly white (84%), navy (14%).`"""
+    size = f"{seen.width}×{seen.height} {seen.media_type.rpartition('/')[2].removeprefix('x-').upper()}"
+    colours = ", ".join(f"{share.name} ({share.percent}%)" for share in seen.palette)
+    if seen.kind == "plain image":
+        return f"A plain {seen.palette[0].name} image, {size}."
+    return f"A {seen.tone} {seen.kind}, {size}. Mostly {colours}."
+
+
 async def answer(turn: SparkTurn, prompt: Prompt, reader: SparkReader) -> AsyncIterator[AnswerPart]:
-    """Yield the parts of this step's answer."""
+    """Yield the parts of this step's answer. Raises what `run_directive` raises."""
     groups = steps_of(turn.directives)
-    here = groups[turn.steps] if turn.steps < len(groups) else ()
+    here = groups[turn.steps] if turn.steps < len(groups) else []
     for directive in here:
         if directive.name == "cite":
             yield await _cite_document(turn, reader)
@@ -67,179 +122,108 @@ async def answer(turn: SparkTurn, prompt: Prompt, reader: SparkReader) -> AsyncI
             yield part
     if turn.steps < len(groups) - 1:
         return
-    if turn.words or turn.things or turn.results or not answers_by_itself(here):
+    is_said = any(found.error or found.name in ("image", "cite", "echo", "tokens", "fail") for found in here)
+    if turn.words or turn.things or turn.results or not is_said:
         async for part in _plain_answer(turn, prompt, reader):
-            if not (isinstance(part, ThinkingPart) and prompt.sampling.thinking == "off"):
-                yield part
+            yield part
 
 
 async def _plain_answer(turn: SparkTurn, prompt: Prompt, reader: SparkReader) -> AsyncIterator[AnswerPart]:
-    yield ThinkingPart(_inventory(turn, prompt))
+    if prompt.sampling.thinking != "off":
+        names = ", ".join(thing.name for thing in turn.things) or "no media"
+        yield ThinkingPart(f"Shown: {names}; tools: {len(prompt.tools)}.")
     may_call = turn.steps == 0 and prompt.sampling.tool_choice != "none"
     calls = _tool_calls(turn, prompt.tools) if may_call else []
-    numbers = numbers_in(turn.words) if _CHART.search(turn.words) and not turn.things else ()
     if turn.results:
         for result in turn.results:
             async for part in _result_parts(result, turn.words, reader):
                 yield part
     elif calls:
-        yield TextPart(f"I will call {', '.join(dict.fromkeys(name for name, _ in calls))}.")
-        for name, arguments in calls:
-            yield CallPart(name, msgspec.json.encode(arguments).decode())
+        yield TextPart(f"I will call {calls[0].name}.")
+        for call in calls:
+            yield call
     elif may_call and prompt.sampling.tool_choice == "any" and prompt.tools:
-        tool = prompt.tools[0]
-        yield CallPart(tool.name, msgspec.json.encode(fill_arguments(tool, turn.words or ".")).decode())
-    elif len(numbers) > 1:
-        yield TextPart(f"A chart of {', '.join(f'{number:g}' for number in numbers)}:")
-        yield await draw_chart(numbers)
-    else:
-        things = turn.things or await _things_meant(turn, reader)
-        before = [one for one in turn.earlier if isinstance(one, ShownImage)]
-        if len(things) == 1 and isinstance(things[0], ShownImage) and before and _COMPARES.search(turn.words):
-            things = (before[-1], *things)
+        yield call_with(prompt.tools[0].name, turn.words or ".", prompt.tools)
+    elif things := turn.things or _things_meant(turn):
         async for part in _describe(things, turn.words, reader):
             yield part
-        if not things:
-            names = list(dict.fromkeys(thing.name for thing in turn.earlier))[-4:]
-            yield TextPart(f"{WHO} You can ask about {', '.join(names)}." if names else f"{WHO} {CAN}")
+    else:
+        names = list(dict.fromkeys(thing.name for thing in turn.earlier))[-4:]
+        yield TextPart(f"{WHO} You can ask about {', '.join(names)}." if names else f"{WHO} {CAN}")
 
 
-def _inventory(turn: SparkTurn, prompt: Prompt) -> str:
-    kinds = [type(thing) for thing in turn.things]
-    shown = [
-        f"{kinds.count(kind)} {word}{'' if kinds.count(kind) == 1 else 's'}"
-        for kind, word in ((ShownImage, "image"), (ShownDocument, "document"), (ShownLabel, "label"))
-        if kind in kinds
-    ]
-    tools = f"{len(prompt.tools)} tool{'' if len(prompt.tools) == 1 else 's'}"
-    results = f", {len(turn.results)} result(s)" if turn.results else ""
-    names = f" ({', '.join(thing.name for thing in turn.things)})" if turn.things else ""
-    return f"Shown: {', '.join(shown) or 'no media'}{names}; {tools}{results}."
-
-
-async def _things_meant(turn: SparkTurn, reader: SparkReader) -> tuple[ShownThing, ...]:
-    """Return the media shown earlier that the words are about."""
-    words = turn.words.lower()
-    images = [
-        one
-        for one in turn.earlier
-        if isinstance(one, ShownImage) or (isinstance(one, ShownLabel) and one.kind == "image")
-    ]
-    documents = [one for one in turn.earlier if isinstance(one, ShownDocument)]
-    named = [one for one in turn.earlier if one.name.lower() in words]
-    if named:
-        return (named[-1],)
-    if len(images) > 1 and _COMPARES.search(words) and _MEANS_IMAGE.search(words):
-        return tuple(images[-2:])
-    for candidates, hint in ((images, _MEANS_IMAGE), (documents, _MEANS_DOCUMENT), (turn.earlier, _POINTS_BACK)):
-        if candidates and hint.search(words):
-            at = next((at for at, word in enumerate(_ORDER) if word in words.split()), len(candidates) - 1)
-            return (candidates[min(at, len(candidates) - 1)],)
-    for document in documents:
-        read = await reader.read(document)
-        if isinstance(read, QuotedDocument) and shares_words(read, turn.words):
-            return (document,)
-    return ()
+def _things_meant(turn: SparkTurn) -> tuple[ShownThing, ...]:
+    """Return the medium shown earlier that the words are about: the one they name, else the first or last of a kind."""
+    named = [one for one in turn.earlier if one.name.lower() in turn.words.lower()]
+    images = [one for one in turn.earlier if one.kind != "document" and _MEANS_IMAGE.search(turn.words)]
+    others = [one for one in turn.earlier if one.kind == "document" and _MEANS_DOCUMENT.search(turn.words)]
+    found = named or images or others or (turn.earlier if _POINTS_BACK.search(turn.words) else ())
+    return (found[0 if "first" in turn.words.lower() else -1],) if found else ()
 
 
 async def _describe(things: Sequence[ShownThing], question: str, reader: SparkReader) -> AsyncIterator[AnswerPart]:
-    """Yield what each thing shows, the difference of two images, and last the words in images, which takes seconds."""
-    seen: list[ShownImage] = []
-    readable: list[ShownImage] = []
+    """Yield what each thing shows. What cannot be read is a sentence of the answer, not a failure."""
     for thing in things:
         prefix = f"{thing.name}: " if len(things) > 1 else ""
-        match thing:
-            case ShownImage():
-                found = await reader.look(thing)
-                if isinstance(found, PixelFacts):
-                    seen.append(thing)
-                    readable += [thing] if found.kind != "plain image" else []
-                    small = " I was shown a small copy of it." if thing.media.detail == "low" else ""
-                    yield TextPart(f"{prefix}{describe_image(found)}{small}")
-                else:
-                    yield TextPart(f"I cannot read {thing.name}: {found}")
-            case ShownDocument():
-                read = await reader.read(thing)
-                if isinstance(read, UnreadableMedia):
-                    yield TextPart(f"I cannot read {thing.name}: {read}")
-                else:
-                    yield await asyncio.to_thread(answer_from, read, question)
-            case ShownLabel():
-                fewer = " Show me fewer of its pages, such as 1-20." if thing.kind == "document" else ""
-                yield TextPart(f"I was given {thing.name} only as text: {thing.text}.{fewer}")
-    if len(seen) == 2:
-        percent = await reader.changed_percent(seen[0], seen[1])
-        if not isinstance(percent, UnreadableMedia):
-            yield TextPart(_difference(percent))
-    if readable and reader.reads_text and not reader.engine:
-        yield TextPart(NO_ENGINE)
-    for image in readable[:_OCR_IMAGES] if reader.engine else ():
-        words = await reader.words_in(image)
-        lines = [" ".join(line.split()) for line in words.splitlines() if line.strip()]
-        prefix = f"{image.name}: " if len(things) > 1 else ""
-        if isinstance(words, UnreadableMedia):
-            yield TextPart(f"{prefix}Reading its text failed: {words}")
-        elif lines:
-            yield TextPart(f"{prefix}Text I can read: {' · '.join(lines)[:2000]}")
-
-
-def _difference(percent: float | None) -> str:
-    if percent is None:
-        return "Their shapes differ, so I did not compare their pixels."
-    if percent == 0:
-        return "No pixel differs visibly."
-    return f"They differ in {'less than 0.1' if percent < 0.1 else f'{percent:.1f}'}% of the area."
+        try:
+            if thing.kind == "document" and ((found := await reader.document(thing)).sentences or not thing.media):
+                yield await asyncio.to_thread(answer_from, found, question)
+            elif thing.media is None:
+                yield TextPart(f"I was given {thing.name} only as text: {thing.text}.")
+            else:
+                data, media_type = await reader.data(thing.media.ref), thing.media.ref.media_type
+                if thing.kind == "document":
+                    yield TextPart(f"{thing.name} is a scan without a text layer. Its first page:")
+                    media = Media(digest=digest_of(data), media_type=media_type, size_bytes=len(data), name=thing.name)
+                    data = (await asyncio.to_thread(render, data, media, Page(1))).data
+                elif thing.media.detail == "low":
+                    yield TextPart(f"{prefix}I was shown a small copy of it.")
+                async for part in reader.describe_image(data, prefix):
+                    yield part
+        except (MediaError, ExtraMissing) as error:
+            yield TextPart(f"I cannot read {thing.name}: {error}")
 
 
 async def _result_parts(result: ShownResult, question: str, reader: SparkReader) -> AsyncIterator[AnswerPart]:
     """Yield what a tool returned: errors and short text as they are, long text searched, media described."""
     things = [thing for block in result.blocks if (thing := thing_in(block)) is not None]
-    text = "\n".join(block.text for block in result.blocks if isinstance(block, TextBlock) and thing_in(block) is None)
-    text = text.strip("\n")
-    lines = text.splitlines()
+    texts = [block.text for block in result.blocks if isinstance(block, TextBlock) and thing_in(block) is None]
+    text = "\n".join(texts).strip("\n")
+    lines = text.count("\n") + 1
     if result.is_error and text:
         yield TextPart(f"{result.name} failed: {text[:_SHORT_CHARS]}")
-    elif len(lines) == 1 and len(text) <= _SHORT_CHARS:
-        yield TextPart(f"{result.name} says: {text.strip()}")
-    elif text and len(lines) <= _SHORT_LINES and len(text) <= _SHORT_CHARS:
+    elif len(text) > _SHORT_CHARS or lines > _SHORT_LINES:
+        things = [ShownThing("document", f"The result of {result.name}", text=text), *things]
+    elif lines > 1:
         fence = "```" if "```" not in text else "````"
-        yield TextPart(f"{result.name} returned {len(lines)} lines:\n\n{fence}text\n{text}\n{fence}")
+        yield TextPart(f"{result.name} returned {lines} lines:\n\n{fence}text\n{text}\n{fence}")
     elif text:
-        things = [ShownDocument(f"The result of {result.name}", text=text), *things]
+        yield TextPart(f"{result.name} says: {text.strip()}")
     async for part in _describe(things, question, reader):
         yield part
 
 
-def _tool_calls(turn: SparkTurn, tools: Sequence[ToolSpec]) -> list[tuple[str, dict[str, Any]]]:
+def _tool_calls(turn: SparkTurn, tools: Sequence[ToolSpec]) -> list[CallPart]:
     """Return the calls that plain words ask for, if such a tool is offered. Media that are shown are not read again."""
-    offered = {tool.name: tool for tool in tools}
-    words = turn.words
-    if (chart := offered.get("make_chart")) and _CHART.search(words) and len(numbers_in(words)) > 1:
-        numbers = [int(number) if number.is_integer() else number for number in numbers_in(words)]
-        return [(chart.name, fill_arguments(chart, numbers))]
-    labels = [thing for thing in (turn.things or turn.earlier) if isinstance(thing, ShownLabel) and thing.look]
-    if labels and _MEANS_IMAGE.search(words):
-        named = [label for label in labels if label.name.lower() in words.lower()]
-        chosen = named[0] if named else labels[0] if "first" in words.lower() else labels[-1]
-        if chosen.look and chosen.look[0] in offered:
-            return [(chosen.look[0], {"media": chosen.look[1]})]
-    if (lister := offered.get("list_files")) and _LIST.search(words):
-        folder = _FOLDER.search(words)
-        return [(lister.name, fill_arguments(lister, folder[1]) if folder else {})]
+    names = {tool.name for tool in tools}
+    shown = turn.things or turn.earlier
+    labels = [one for one in shown if one.look and one.look[0] in names]
+    if labels and _MEANS_IMAGE.search(turn.words):
+        tool, parameter, value = labels[0 if "first" in turn.words.lower() else -1].look
+        return [CallPart(tool, msgspec.json.encode({parameter: value}).decode())]
+    if "list_files" in names and _LIST.search(turn.words):
+        return [CallPart("list_files", "{}")]
+    if "read_file" not in names or not _READ.search(turn.words):
+        return []
     known = {thing.name for thing in (*turn.things, *turn.earlier)}
-    found = dict.fromkeys(quoted or bare for quoted, bare in _FILE.findall(_URL.sub(" ", words)))
-    paths = [path for path in found if path.rpartition("/")[2] not in known]
-    if (read := offered.get("read_file")) and _READ.search(words):
-        return [(read.name, fill_arguments(read, path)) for path in paths[:_MAX_CALLS]]
-    return []
+    paths = dict.fromkeys(quoted or bare for quoted, bare in _FILE.findall(turn.words))
+    return [call_with("read_file", path, tools) for path in paths if path.rpartition("/")[2] not in known][:_MAX_CALLS]
 
 
 async def _cite_document(turn: SparkTurn, reader: SparkReader) -> TextPart:
     """Quote a document of the conversation, else the leaflet that ships with Loom."""
     for thing in (*turn.things, *reversed(turn.earlier)):
-        if isinstance(thing, ShownDocument):
-            read = await reader.read(thing)
-            if isinstance(read, QuotedDocument) and read.sentences:
-                return cite(read, turn.words)
+        if thing.kind == "document" and (document := await reader.document(thing)).sentences:
+            return cite(document, turn.words)
     leaflet = next(sample for sample in samples() if sample.media_type == "application/pdf")
-    return cite(await reader.read_sample(leaflet), turn.words)
+    return cite(read_document(leaflet.name, await _text_of(leaflet.data, leaflet.media_type, leaflet.name)), turn.words)

@@ -7,7 +7,6 @@ from typing import TypeAlias
 import msgspec
 
 from loom.content.blocks import Citation
-from loom.errors import ProviderError
 
 
 class ThinkingPart(msgspec.Struct, frozen=True):
@@ -22,9 +21,7 @@ class TextPart(msgspec.Struct, frozen=True):
 
 
 class ImagePart(msgspec.Struct, frozen=True):
-    """A PNG."""
-
-    data: bytes
+    png: bytes
 
 
 class CallPart(msgspec.Struct, frozen=True):
@@ -34,16 +31,8 @@ class CallPart(msgspec.Struct, frozen=True):
     arguments: str
 
 
-class PausePart(msgspec.Struct, frozen=True):
-    seconds: float
+AnswerPart: TypeAlias = ThinkingPart | TextPart | ImagePart | CallPart
 
 
-class ErrorPart(msgspec.Struct, frozen=True):
-    error: ProviderError
-
-
-class CutOffPart(msgspec.Struct, frozen=True):
+class CutOffError(Exception):
     """The stream ends here, as if the connection was lost."""
-
-
-AnswerPart: TypeAlias = ThinkingPart | TextPart | ImagePart | CallPart | PausePart | ErrorPart | CutOffPart

@@ -1,0 +1,94 @@
+"""Readings of conversations by what they have read: a client that sends its whole history with each request has only
+what is new of it read."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Sequence
+from typing import Any, Final, cast
+
+import msgspec
+
+from loom.content.json_values import MAX_DATA_DEPTH, sanitize_json
+from loom.importers.conversation import ConversationReading
+from loom.importers.reader import LegacyReader
+
+_MAX_READINGS: Final = 128
+_MAX_BYTES: Final = 64_000_000
+"""Of JSON that readings have read. Those of one conversation share most of their memory, which is not counted."""
+_MAX_SHALLOW: Final = MAX_DATA_DEPTH // 2
+
+
+class ReadItems(msgspec.Struct, frozen=True):
+    """The items of a request, and the name of each beginning of them. Without names they could not be written as JSON:
+    nothing is remembered of them."""
+
+    items: Sequence[Any]
+    names: Sequence[bytes] = ()
+    encoded: Sequence[bytes] = ()
+
+    def clean(self, at: int) -> Any:
+        """Return an item as JSON can say it."""
+        item = self.items[at]
+        if self.encoded and _is_shallow(item, _MAX_SHALLOW) and msgspec.json.decode(self.encoded[at]) == item:
+            return item
+        return sanitize_json(item)
+
+    def count_bytes(self, start: int = 0) -> int:
+        return sum(map(len, self.encoded[start:]))
+
+
+class PrefixReadings:
+    def __init__(self) -> None:
+        self._readings: OrderedDict[bytes, tuple[ConversationReading, int]] = OrderedDict()
+        self._bytes = 0
+
+    def find(self, items: ReadItems) -> tuple[int, ConversationReading | None]:
+        """Return how many of the items were read before, and the reading to copy; None where there is none."""
+        for count in range(len(items.names), 0, -1):
+            name = items.names[count - 1]
+            if (found := self._readings.get(name)) is not None:
+                self._readings.move_to_end(name)
+                return count, found[0]
+        return 0, None
+
+    def keep(self, items: ReadItems, reading: ConversationReading) -> None:
+        """Remember a copy of a reading of all the items, which is not finished."""
+        if not items.names or items.names[-1] in self._readings:
+            return
+        size = items.count_bytes()
+        self._readings[items.names[-1]] = (reading.copy(LegacyReader(lift=_refuse, fetch=lambda _: None)), size)
+        self._bytes += size
+        while self._readings and (len(self._readings) > _MAX_READINGS or self._bytes > _MAX_BYTES):
+            _, (_, dropped) = self._readings.popitem(last=False)
+            self._bytes -= dropped
+
+
+def name_items(items: Sequence[Any], *context: str) -> ReadItems:
+    """Return the items with the names of their beginnings. `context` is what else decides how they are read."""
+    try:
+        encoded = [msgspec.json.encode(item) for item in items]
+    except (TypeError, ValueError, OverflowError, RecursionError):  # lone surrogates, integers beyond 64 bits
+        return ReadItems(items)
+    hasher = hashlib.blake2b("\0".join(context).encode("utf-8", "surrogatepass"), digest_size=16)
+    names: list[bytes] = []
+    for data in encoded:
+        hasher.update(b"\n")
+        hasher.update(data)
+        names.append(hasher.digest())
+    return ReadItems(items, names, encoded)
+
+
+def _refuse(_: bytes, __: str, ___: str) -> None:
+    """A reading that is only copied stores nothing."""
+
+
+def _is_shallow(value: Any, depth: int) -> bool:
+    if isinstance(value, dict):
+        inner = list(cast("dict[str, Any]", value).values())
+    elif isinstance(value, list):
+        inner = cast("list[Any]", value)
+    else:
+        return True
+    return depth > 0 and all(_is_shallow(item, depth - 1) for item in inner if isinstance(item, dict | list))
