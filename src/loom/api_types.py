@@ -367,6 +367,8 @@ class PromptView(msgspec.Struct, frozen=True, kw_only=True):
     params: dict[str, str]
     fields: tuple[str, ...]
     """The names for which a value is needed."""
+    is_shared: bool
+    """Whether all users have it. Administrators change those; every user has prompts of their own besides."""
 
 
 class PromptList(msgspec.Struct, frozen=True):

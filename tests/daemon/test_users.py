@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import os
+from pathlib import Path
 
 import httpx2
 import pytest
@@ -11,8 +13,9 @@ from daemon.raw import raw_socket
 from daemon.running import TOKEN, served
 from loom.content.blocks import ToolCall
 from loom.daemon.routes import ROUTES
-from loom.errors import ConfigError, Conflict, NotFound
-from loom.events import ApprovalAnswered, ApprovalRequested, decode_event
+from loom.errors import BudgetSpent, ConfigError, Conflict, NotFound
+from loom.events import ApprovalAnswered, ApprovalRequested, Stopped, TextDelta, UsageReported, decode_event
+from loom.models import Usage
 from loom.store.accounts import AccountRole
 from loom.testing import ScriptedProvider, memory_runtime, sample_png
 from loom.tools.commands import run_command
@@ -226,3 +229,86 @@ async def test_an_import_of_what_another_user_has_is_a_session_of_its_own() -> N
             assert (await bob.get(f"/v1/sessions/{second['session']['id']}/messages")).status_code == 200
             assert (await bob.get(f"/v1/sessions/{first['session']['id']}")).status_code == 404
             assert (await ada.post("/v1/import", json=conversation)).json()["is_new"] is False
+
+
+async def test_a_session_of_a_sub_agent_belongs_to_the_owner_of_the_session_that_asked() -> None:
+    """Before, only administrators could open what the agent of a user had done."""
+    ask = ToolCall("c1", "ask_agent", {"tasks": ["count"]})
+    provider = ScriptedProvider([ask, "counted", "done"])
+    async with served(providers={"anthropic": provider}, tools=["all"]) as daemon:
+        _, hers = await daemon.runtime.accounts.add("ada", "user")
+        _, his = await daemon.runtime.accounts.add("bob", "user")
+        async with as_user(daemon.url, hers) as api, as_user(daemon.url, his) as bob:
+            session = await _begin(api, model="anthropic/claude-opus-5")
+            await api.put(f"/v1/sessions/{session}/members/bob", json={"access": "view"})
+            await (await daemon.runtime.library.open(session)).send("go")
+            listed = (await api.get("/v1/sessions")).json()["sessions"]
+            (child,) = [one["id"] for one in listed if one["id"] != session]
+            assert (await api.get(f"/v1/sessions/{child}/messages")).status_code == 200
+            assert (await api.get(f"/v1/sessions/{child}/members")).json()["members"] == [
+                {"user": "ada", "access": "own"}
+            ]
+            assert (await bob.get(f"/v1/sessions/{child}")).status_code == 404, "who may only view one session"
+
+
+async def test_each_user_has_prompts_of_their_own_and_administrators_share_theirs(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOOM_HOME", str(tmp_path))
+    async with served() as daemon:
+        account, hers = await daemon.runtime.accounts.add("ada", "user")
+        _, his = await daemon.runtime.accounts.add("bob", "user")
+        _, chief = await daemon.runtime.accounts.add("eve", "admin")
+
+        async def library(api: httpx2.AsyncClient) -> dict[str, tuple[str, bool]]:
+            found = (await api.get("/v1/prompts")).json()["prompts"]
+            return {one["name"]: (one["text"], one["is_shared"]) for one in found}
+
+        async with (
+            as_user(daemon.url, hers) as ada,
+            as_user(daemon.url, his) as bob,
+            as_user(daemon.url, chief) as eve,
+        ):
+            assert (await ada.put("/v1/prompts/mine", json={"text": "of ada"})).status_code == 200
+            assert (await eve.put("/v1/prompts/house", json={"text": "for all"})).status_code == 200
+            assert (await ada.put("/v1/prompts/house", json={"text": "ada's house"})).status_code == 200
+            assert await library(ada) == {"mine": ("of ada", False), "house": ("ada's house", False)}
+            assert await library(bob) == {"house": ("for all", True)}
+            assert await library(eve) == {"house": ("for all", True)}
+            assert (await bob.delete("/v1/prompts/house")).status_code == 403
+            assert (await bob.delete("/v1/prompts/mine")).status_code == 404
+            assert (await ada.delete("/v1/prompts/house")).status_code == 204
+            assert await library(ada) == {"mine": ("of ada", False), "house": ("for all", True)}
+            assert (await eve.delete("/v1/prompts/house")).status_code == 204
+            assert await library(bob) == {}
+            assert (await eve.delete("/v1/users/ada")).status_code == 204
+        assert account.id not in str(list(os.walk(tmp_path))), "what a user leaves behind"
+
+
+async def test_a_user_whose_budget_is_spent_asks_no_model_until_tomorrow() -> None:
+    used = UsageReported(usage=Usage(input_tokens=100_000, output_tokens=10_000))
+    provider = ScriptedProvider([[TextDelta(text="first"), used, Stopped(reason="end")], "of the owner", "again"])
+    async with served(providers={"anthropic": provider}) as daemon:
+        runtime = daemon.runtime
+        _, hers = await runtime.accounts.add("ada", "user")
+        async with as_user(daemon.url, hers) as ada, as_user(daemon.url, TOKEN) as owner:
+            assert (await ada.patch("/v1/users/ada", json={"day_usd": 100})).status_code == 403
+            changed = await owner.patch("/v1/users/ada", json={"day_usd": 0.5})
+            assert changed.json()["users"][0]["day_usd"] == 0.5 and changed.json()["users"][0]["role"] == "user"
+            session = await _begin(ada, model="anthropic/claude-opus-5")
+            opened = await runtime.library.open(session)
+            assert (await opened.send("one")).text == "first"
+            (entry,) = (await owner.get("/v1/users")).json()["users"]
+            assert entry["spent_usd"] >= 0.5
+            assert (await ada.delete(f"/v1/sessions/{session}")).status_code == 204, "which returns nothing"
+            session = await _begin(ada, model="anthropic/claude-opus-5")
+            with pytest.raises(BudgetSpent, match=r"The budget of ada is spent: \$\d+\.\d\d of \$0\.50 today"):
+                await (await runtime.library.open(session)).send("two")
+            body = {"model": "anthropic/claude-opus-5", "messages": [{"role": "user", "content": "hi"}]}
+            refused = await ada.post("/v1/chat/completions", json=body)
+            assert refused.status_code == 429 and "budget of ada is spent" in refused.text
+            assert len(provider.prompts) == 1, "nothing was sent"
+            mine = await _begin(owner, model="anthropic/claude-opus-5")
+            assert (await (await runtime.library.open(mine)).send("three")).text, "others go on"
+            await owner.patch("/v1/users/ada", json={"day_usd": None})
+            assert (await (await runtime.library.open(session)).send("four")).text

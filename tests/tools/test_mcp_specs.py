@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +11,10 @@ import pytest
 
 from loom.errors import ConfigError
 from loom.tools.mcp.specs import ServerSpec, project_servers
+
+
+def below(trusted: Path) -> Callable[[Path], bool]:
+    return lambda folder: folder.is_relative_to(trusted.resolve())
 
 
 def written(folder: Path, content: Any) -> Path:
@@ -24,7 +29,7 @@ def test_programs_and_addresses_are_read_in_a_trusted_folder(tmp_path: Path) -> 
         "web": {"type": "http", "url": "https://example.com/mcp", "headers": {"Authorization": "Bearer ${MY_TOKEN}"}},
         "off": {"command": "never", "disabled": True},
     }
-    found = project_servers(written(tmp_path, {"mcpServers": servers}), [tmp_path], {"MY_TOKEN": "t0ken"})
+    found = project_servers(written(tmp_path, {"mcpServers": servers}), below(tmp_path), {"MY_TOKEN": "t0ken"})
     assert found.warnings == ()
     assert found.specs == (
         ServerSpec(
@@ -49,7 +54,7 @@ def test_in_a_folder_that_is_not_trusted_nothing_is_started_and_the_user_is_told
 ) -> None:
     project = tmp_path / "project"
     project.mkdir()
-    found = project_servers(written(project, {"mcpServers": {"evil": {"command": "rm"}}}), [tmp_path / "other"])
+    found = project_servers(written(project, {"mcpServers": {"evil": {"command": "rm"}}}), below(tmp_path / "other"))
     assert found.specs == ()
     (warning,) = found.warnings
     assert warning.startswith(".mcp.json: not started: evil: this folder is not trusted.")
@@ -62,11 +67,11 @@ def test_a_link_into_a_trusted_folder_does_not_make_its_own_folder_trusted(tmp_p
     project.mkdir()
     (trusted / "link").symlink_to(project)
     written(project, {"mcpServers": {"evil": {"command": "rm"}}})
-    assert project_servers(trusted / "link", [trusted]).specs == ()
+    assert project_servers(trusted / "link", below(trusted)).specs == ()
 
 
 def test_the_key_of_another_editor_is_read_with_a_warning(tmp_path: Path) -> None:
-    found = project_servers(written(tmp_path, {"servers": {"a": {"command": "x"}}}), [tmp_path])
+    found = project_servers(written(tmp_path, {"servers": {"a": {"command": "x"}}}), below(tmp_path))
     assert [spec.name for spec in found.specs] == ["a"]
     assert found.warnings == (
         '.mcp.json: the key "servers" belongs to another editor\'s file; here it is "mcpServers"',
@@ -77,11 +82,11 @@ def test_the_file_is_looked_for_up_to_the_root_of_the_repository_and_no_further(
     written(tmp_path, {"mcpServers": {"outer": {"command": "x"}}})
     inner = tmp_path / "repository" / "src"
     inner.mkdir(parents=True)
-    assert project_servers(inner, [tmp_path]).specs == ()
+    assert project_servers(inner, below(tmp_path)).specs == ()
     (tmp_path / "repository" / ".git").mkdir()
-    assert project_servers(inner, [tmp_path]).specs == ()
+    assert project_servers(inner, below(tmp_path)).specs == ()
     written(tmp_path / "repository", {"mcpServers": {"own": {"command": "x"}}})
-    assert [spec.name for spec in project_servers(inner, [tmp_path]).specs] == ["own"]
+    assert [spec.name for spec in project_servers(inner, below(tmp_path)).specs] == ["own"]
 
 
 @pytest.mark.parametrize(
@@ -102,14 +107,14 @@ def test_the_file_is_looked_for_up_to_the_root_of_the_repository_and_no_further(
 def test_what_is_wrong_in_it_is_a_warning_and_the_rest_counts(tmp_path: Path, content: Any, said: str) -> None:
     if isinstance(content, dict) and isinstance(content["mcpServers"], dict):
         content["mcpServers"]["good"] = {"command": "x"}
-    found = project_servers(written(tmp_path, content), [tmp_path], {})
+    found = project_servers(written(tmp_path, content), below(tmp_path), {})
     (warning,) = found.warnings
     assert said in warning
     assert [spec.name for spec in found.specs] == (["good"] if "good" in str(content) else [])
 
 
 def test_no_file_no_servers(tmp_path: Path) -> None:
-    assert project_servers(tmp_path, [tmp_path]).specs == ()
+    assert project_servers(tmp_path, below(tmp_path)).specs == ()
 
 
 def test_a_server_needs_either_a_program_or_an_address() -> None:

@@ -237,7 +237,7 @@ def test_the_approval_says_what_the_sandbox_allows(workspace: Path) -> None:
         return found.preview(workspace, {"command": "make", **more})
 
     fenced, bare = SandboxState("bubblewrap", ""), SandboxState("none", "bubblewrap is not installed")
-    assert shown(fenced) == "make", "the usual case"
+    assert shown(fenced) == "make\n\n(Sandboxed: it writes only to the workspace, sees no keys, no network.)"
     assert shown(fenced, network=True).endswith("sees no keys, network access.)")
     assert "Outside the sandbox" in shown(fenced, unsandboxed=True)
     assert "Not sandboxed (bubblewrap is not installed)" in shown(bare)

@@ -14,6 +14,7 @@ from textual.pilot import Pilot
 
 from loom.config import load_config
 from loom.runtime import Runtime
+from loom.sampling import Sampling
 from loom.testing import FakeModel, ScriptedAnswer
 from loom.tui.app import LoomApp, OpenedLibrary
 from loom.tui.chat_library import ChatLibrary
@@ -21,7 +22,8 @@ from loom.tui.chat_screen import ChatScreen
 from loom.tui.glyphs import UNICODE, Glyphs
 from loom.tui.image_protocol import ImageProtocol
 
-PATIENCE_SECONDS = 60.0
+PATIENCE_SECONDS = 120.0
+NO_OPTIONS = Sampling()
 
 
 class Driven:
@@ -88,6 +90,7 @@ async def driven(
     glyphs: Glyphs = UNICODE,
     model: str = "",
     permission: str = "ask",
+    sampling: Sampling = NO_OPTIONS,
 ) -> AsyncGenerator[Driven]:
     """`answers` are those of a scripted model; without them the built-in model answers. The workspace is `folder`, or
     the folder below it in which the test is."""
@@ -101,6 +104,7 @@ async def driven(
             glyphs=glyphs,
             model=model,
             permission=permission,
+            sampling=sampling,
         ) as found:
             yield found
 
@@ -116,6 +120,7 @@ async def _driven(
     glyphs: Glyphs,
     model: str,
     permission: str,
+    sampling: Sampling,
 ) -> AsyncGenerator[Driven]:
     config = load_config(cwd=folder, environ={"LOOM_HOME": str(folder / "home"), "LOOM_OFFLINE": "1"})
     fake = FakeModel(answers) if answers is not None else None
@@ -127,9 +132,17 @@ async def _driven(
 
     async def connect() -> OpenedLibrary:
         chosen = model or ("fake" if fake is not None else "loom/spark")
-        return OpenedLibrary(library=library, session=session, model=chosen, permission=permission)
+        history_file = folder / "history.jsonl"
+        return OpenedLibrary(
+            library=library,
+            session=session,
+            model=chosen,
+            permission=permission,
+            sampling=sampling,
+            history_file=history_file,
+        )
 
-    app = LoomApp(connect, glyphs=glyphs, protocol=protocol, history_file=folder / "history.jsonl")
+    app = LoomApp(connect, glyphs=glyphs, protocol=protocol)
     async with app.run_test(size=size, notifications=True) as pilot:
         found = Driven(app, pilot, library, runtime, fake)
         await found.wait(

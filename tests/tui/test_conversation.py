@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from tests.tui.pilots import Driven, driven
+from textual.widgets import Static
 
 from loom.content.blocks import TextBlock, ToolCall
 from loom.events import Stopped, TextDelta, ThinkingDelta, UsageReported
@@ -79,6 +80,8 @@ async def test_a_tool_call_is_approved(tmp_path: Path) -> None:
         await screen.press("enter")
         await screen.wait(lambda: screen.chat.query(ApprovalCard), "the approval")
         await screen.wait_for("echo allowed > made.txt")
+        reach = str(screen.chat.query_one(ApprovalCard).query_one(".reach", Static).content)
+        assert reach.startswith(("Sandboxed: it writes only to the workspace", "Not sandboxed ("))
         await screen.pilot.pause(0.4)
         await screen.press("y")
         await screen.wait_until_idle()
@@ -154,13 +157,13 @@ async def test_a_message_during_an_answer_is_queued_and_can_be_edited(tmp_path: 
         await screen.press("enter")
         await screen.wait_for("is answering")
         await screen.paste("later")
-        await screen.press("enter")
+        await screen.press("tab")
         await screen.wait_for("queued: later")
         await screen.press("up")
         await screen.wait(lambda: screen.chat.composer.text == "later")
         await screen.wait(lambda: "queued: later" not in screen.text)
         await screen.paste(" please\n!echo second answer")
-        await screen.press("enter")
+        await screen.press("tab")
         await screen.wait_for("queued: later please")
         await screen.press("escape")
         await screen.wait_for("second answer")

@@ -16,15 +16,11 @@ from loom.content.blocks import clean_text
 from loom.content.media import size_label
 from loom.errors import MediaError
 from loom.formats.text import decode_text, encoding_of
-from loom.tools.workspace import is_foreign, open_file, visible_name
+from loom.tools.workspace import INSTRUCTION_FILES, is_foreign, open_file, visible_name
 
-NAMES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
-"""In each folder the first of these that is there."""
 MAX_FILE_BYTES: Final = 32_000
 MAX_BYTES: Final = 64_000
-FOREIGN: Final = (
-    "{} belongs to another user and was not read as instructions; to read it, add its folder to trusted_folders"
-)
+FOREIGN: Final = "{} belongs to another user and was not read as instructions; to read it, run `loom trust add`"
 
 
 class InstructionFile(msgspec.Struct, frozen=True):
@@ -56,20 +52,27 @@ def with_instructions(system: str, files: Sequence[InstructionFile]) -> str:
 
 
 def read_instructions(
-    workspace: Path, own_folder: Path | None, is_trusted: Callable[[Path], bool] = lambda _: False
+    workspace: Path,
+    own_folder: Path | None,
+    is_trusted: Callable[[Path], bool] = lambda _: False,
+    *,
+    is_refused: bool = False,
 ) -> Instructions:
     """Read the files. What is binary, a secret, a link that leads out of its project, or a file of another user in a
-    folder that is not trusted is left out and named."""
+    folder that is not trusted is left out and named; with `is_refused`, so is everything but the user's own."""
     workspace = workspace.resolve()
     own = own_folder.resolve() if own_folder is not None else None
     found: list[InstructionFile] = []
     notices: list[str] = []
     for root, folder in _folders(workspace, own_folder):
-        name = next((name for name in NAMES if (folder / name).is_file()), None)
+        name = next((name for name in INSTRUCTION_FILES if (folder / name).is_file()), None)
         if name is None:
             continue
         if folder != own and is_foreign(folder / name) and not is_trusted(folder):
             notices.append(FOREIGN.format(visible_name(str(folder / name))))
+            continue
+        if folder != own and is_refused:
+            notices.append(f"{visible_name(str(folder / name))} was not read: you have refused what this folder brings")
             continue
         text, notice = _read(root, folder / name)
         if notice:

@@ -30,7 +30,7 @@ async def answer_step(turn: Turn, step: int) -> StepValue:
     does not match its schema."""
     if step <= turn.steps:
         return StepValue(continues=True)  # a turn that still runs has gone on after every step that is stored
-    turn.check_limits()
+    await turn.check_limits()
     return await turn.ask(step)
 
 

@@ -105,6 +105,10 @@ class Services(msgspec.Struct, frozen=True, kw_only=True):
     price: Callable[[Model, Usage], float | None]
     check_budget: Callable[[str], Awaitable[None]]
     """Raises `BudgetSpent` if a session may not begin another turn."""
+    check_user_budget: Callable[[str], Awaitable[None]]
+    """Raises `BudgetSpent` if an owner of a session may not ask a model again today."""
+    charge: Callable[[str, Model, Usage], Awaitable[None]]
+    """Adds what an answer has cost to what the owners of a session have spent."""
     fetch: Fetch
     expand: Callable[[Sequence[Content], Path], Awaitable[list[Content]]]
     """Returns the content of a message with what its slash command and its mentions stand for."""

@@ -358,8 +358,9 @@ class Turn:
     def _is_compacting(self) -> bool:
         return self.checkpoint.kind == "compact"
 
-    def check_limits(self) -> None:
-        """Raise `TurnLimitReached` if the turn may take no further step, `HandOver` if the process is stopping."""
+    async def check_limits(self) -> None:
+        """Raise `TurnLimitReached` if the turn may take no further step, `BudgetSpent` if its user may not, `HandOver`
+        if the process is stopping."""
         if self._yields:
             raise HandOver
         limits = self.services.turn_limits
@@ -367,6 +368,7 @@ class Turn:
             raise TurnLimitReached(f"${limits.usd:g}")
         if self.steps >= limits.steps:
             raise TurnLimitReached("1 step" if limits.steps == 1 else f"{limits.steps} steps")
+        await self.services.check_user_budget(self.record.id)
 
     async def ask(self, step: int) -> StepValue:
         """Ask the model until an answer is complete, and store it. Words of an answer that was cut off are stored, and
@@ -379,6 +381,9 @@ class Turn:
                 self._answer = None
                 await self._learn(answer)
                 raise
+            finally:  # also what a cancelled answer has cost
+                if answer.result is not None:
+                    await self.services.charge(self.record.id, answer.request.model, answer.result.usage)
             if answer.is_complete:
                 return await self._store_answer(step, answer)
             if not answer.may_continue or attempt == MAX_ATTEMPTS:

@@ -22,6 +22,7 @@ from loom.cli.shared.attachments import (
 )
 from loom.cli.shared.daemon_lookup import open_session
 from loom.cli.shared.exit_codes import exit_code
+from loom.cli.shared.folder_question import ask_about_folder
 from loom.cli.shared.footer import footer, media_hints, switch_preview, usage_line
 from loom.cli.shared.options import MessageOptions, message_options, message_options_from
 from loom.cli.shared.pending_approvals import answer_pending
@@ -151,7 +152,10 @@ def ask_command(words: tuple[str, ...], attached: tuple[str, ...], images: tuple
         if given["schema"]:
             sampling = asked.sampling.override(Sampling(output_schema=read_schema(given["schema"])))
             asked = msgspec.structs.replace(asked, sampling=sampling)
-        return _save(given["save"], asked) if given["save"] else asyncio.run(_ask(asked))
+        if given["save"]:
+            return _save(given["save"], asked)
+        ask_about_folder()
+        return asyncio.run(_ask(asked))
     except LoomError as error:
         if form == "text":
             raise
@@ -166,17 +170,18 @@ def _save(name: str, asked: AskOptions) -> int:
     attached = (*files, *asked.attached)
     for item in attached:
         attachment(item)
+    given = asked.template or Template()
     template = Template(
-        prompt=" ".join(said) or asked.template.prompt,
-        system=asked.system or asked.template.system,
+        prompt=" ".join(said) or given.prompt,
+        system=asked.system or given.system,
         model=asked.model,
         tools=asked.tools,
         attach=tuple(item if item.startswith("http") else str(Path(item).absolute()) for item in attached)
-        or asked.template.attach,
-        params={**asked.template.params, **dict(asked.params)},
-        context=asked.template.context,
-        images=asked.template.images,
-        documents=asked.template.documents,
+        or given.attach,
+        params={**given.params, **dict(asked.params)},
+        context=given.context,
+        images=given.images,
+        documents=given.documents,
     )
     if template == Template():
         raise ContentError("There is nothing to save.", hint='Give a prompt: loom "Summarise $input." --save short')
@@ -187,7 +192,8 @@ def _save(name: str, asked: AskOptions) -> int:
 
 async def _ask(asked: AskOptions) -> int:
     async with Runtime.open(load_config(flags=asked.flags), tools="all") as runtime:
-        said = read_message(asked.words, (*asked.template.attach, *asked.attached), runtime.config.media_limits())
+        attached = (*(asked.template.attach if asked.template is not None else ()), *asked.attached)
+        said = read_message(asked.words, attached, runtime.config.media_limits())
         said, system = apply_template(asked, said)
         if not said.content:
             raise ContentError("There is no question.", hint='Example: loom "what is wrong here?" -a login.png')

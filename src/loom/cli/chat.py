@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from loom.cli.shared.folder_question import ask_about_folder
 from loom.cli.shared.options import MessageOptions, message_options, message_options_from
 from loom.errors import ConfigError
 
@@ -20,6 +21,7 @@ def chat_command(**given: Any) -> int:
     """Start an interactive chat in the terminal. F1 lists keys and commands. With --plain, a line interface for screen
     readers and simple terminals."""
     options = MessageOptions(**message_options_from(given))
+    ask_about_folder()
     if options.plain:
         from loom.cli.line_chat import run_line_chat
 

@@ -94,7 +94,8 @@ class Chat(ABC):
         self._options = options
         self._sampling = options.sampling
         self._session: Session | None = None
-        self._attachments: list[Attachment] = [attachment(name) for name in options.template.attach]
+        names = options.template.attach if options.template is not None else ()
+        self._attachments: list[Attachment] = [attachment(name) for name in names]
         self._ink = Colors(sys.stdout)
         self._typed: deque[str | None] = deque()
         """Lines that were typed during a turn which did not read them; None for the end of the input."""

@@ -20,7 +20,7 @@ from loom.config.files import display_path
 from loom.config.toml_files import add_table, remove_table, user_config_file, write_user_file
 from loom.errors import ConfigError
 from loom.runtime import Runtime, mcp_servers
-from loom.runtime.servers import login_file
+from loom.runtime.servers import login_file, trusted_by
 from loom.tools.mcp.other_programs import foreign_files, foreign_servers
 from loom.tools.mcp.specs import PROJECT_FILE, ProjectServers, project_servers
 from loom.tools.number_text import count_text
@@ -262,7 +262,7 @@ def _say_if_untrusted() -> None:
 
 
 def _project_servers(config: Config) -> ProjectServers:
-    return project_servers(Path.cwd(), [Path(folder).expanduser() for folder in config.trusted_folders])
+    return project_servers(Path.cwd(), trusted_by(config, Path.cwd()))
 
 
 @click.command("mcp-serve")

@@ -46,6 +46,7 @@ COMMANDS: Final = {
     "web": "Open Loom in the browser.",
     "attach": "Chat through a running daemon, local or remote.",
     "gateway": "Show how other programs use any model through Loom.",
+    "trust": "Decide which folders may instruct the model and configure Loom.",
     "token": "Print the daemon's access token.",
     "users": "Manage who may use the daemon.",
     "service": "Run the daemon as a login service.",

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from loom.cli.shared.options import MessageOptions
-from loom.config import load_config
 from loom.errors import LoomError
 from loom.tui.app import LoomApp, OpenedLibrary, run_app
 from loom.tui.chat_library import ChatLibrary
@@ -20,22 +19,24 @@ HISTORY_FILE = "input-history.jsonl"
 
 def run_screen_chat(options: MessageOptions) -> int:
     """Open the terminal UI; the store is opened after its first paint."""
-    config = load_config(flags=options.flags)
 
     async def connect() -> OpenedLibrary:
-        return await open_library(options, config)
+        from loom.config import load_config
 
-    return run_app(LoomApp(connect, history_file=config.state_folder() / HISTORY_FILE))
+        return await open_library(options, load_config(flags=options.flags))
+
+    return run_app(LoomApp(connect))
 
 
 def run_screen_attach(url: str, token: str, *, last: bool, session: str, model: str) -> int:
     """Open the terminal UI on a daemon."""
-    config = load_config()
 
     async def connect() -> OpenedLibrary:
         from loom.cli.shared.daemon_lookup import reach_daemon
         from loom.cli.shared.session_lookup import attached_session
+        from loom.config import load_config
 
+        config = load_config()
         library = await reach_daemon(config, url, token)
         found = ChatLibrary(library, config, place=library.url, workspace=str(Path.cwd()), close=library.close)
         try:
@@ -44,9 +45,10 @@ def run_screen_attach(url: str, token: str, *, last: bool, session: str, model: 
         except LoomError:
             await found.close()
             raise
-        return OpenedLibrary(library=found, session=chosen, model=name)
+        history_file = config.state_folder() / HISTORY_FILE
+        return OpenedLibrary(library=found, session=chosen, model=name, history_file=history_file)
 
-    return run_app(LoomApp(connect, history_file=config.state_folder() / HISTORY_FILE))
+    return run_app(LoomApp(connect))
 
 
 async def open_library(options: MessageOptions, config: Config) -> OpenedLibrary:
@@ -98,5 +100,7 @@ async def open_library(options: MessageOptions, config: Config) -> OpenedLibrary
             session=session,
             model=model,
             permission=options.permission,
+            sampling=options.sampling,
             notices=(*runtime.config.warnings, *runtime.notices),
+            history_file=config.state_folder() / HISTORY_FILE,
         )

@@ -10,10 +10,12 @@ from typing import TypeVar
 import click
 
 from loom.cli.shared.terminal import safe_text
+from loom.config.templates import remove_templates
 from loom.errors import NotFound
 from loom.runtime import Runtime
 from loom.store.accounts import OWNER_NAME, Account, AccountRole
 from loom.store.session_members import MemberAccess
+from loom.store.user_costs import DayCost
 
 T = TypeVar("T")
 
@@ -47,15 +49,16 @@ def add(name: str, role: AccountRole) -> None:
 def list_() -> None:
     """List the users."""
 
-    async def run(runtime: Runtime) -> tuple[Account, ...]:
-        return await runtime.accounts.list()
+    async def run(runtime: Runtime) -> tuple[tuple[Account, ...], dict[str, DayCost]]:
+        return await runtime.accounts.list(), await runtime.user_costs.list()
 
-    found = asyncio.run(_with_runtime(run))
+    found, spent = asyncio.run(_with_runtime(run))
     if not found:
         click.echo("No users besides the owner.  → loom users add NAME")
     for one in found:
         since = time.strftime("%Y-%m-%d", time.localtime(one.created_at))
-        click.echo(f"{one.name:<20} {one.role:<8} since {since}")
+        usd = f"${spent[one.name].usd:.2f}" + ("" if one.day_usd is None else f" of ${one.day_usd:.2f}")
+        click.echo(f"{one.name:<20} {one.role:<8} since {since}  {usd} today")
 
 
 @users_command.command("role")
@@ -68,6 +71,23 @@ def set_role(name: str, role: AccountRole) -> None:
         return await runtime.accounts.set_role(name, role)
 
     click.echo(f"✔ {asyncio.run(_with_runtime(run)).name} is {role} now")
+
+
+@users_command.command("budget")
+@click.argument("name")
+@click.argument("usd")
+def set_budget(name: str, usd: str) -> None:
+    """Limit what the sessions of a user may cost in a day: US dollars, or `none`. It holds from the next answer on."""
+    try:
+        limit = None if usd == "none" else float(usd)
+    except ValueError:
+        raise click.UsageError("Give US dollars a day, or none.") from None
+
+    async def run(runtime: Runtime) -> Account:
+        return await runtime.accounts.set_budget(name, limit)
+
+    asyncio.run(_with_runtime(run))
+    click.echo(f"✔ {name} has no daily budget" if limit is None else f"✔ {name} may spend ${limit:.2f} a day")
 
 
 @users_command.command("key")
@@ -84,12 +104,14 @@ def new_key(name: str) -> None:
 @users_command.command("remove")
 @click.argument("name")
 def remove(name: str) -> None:
-    """Remove a user: the key and all logins are refused at once. Sessions stay."""
+    """Remove a user: the key and all logins are refused at once, their prompts are deleted. Sessions stay."""
 
     async def run(runtime: Runtime) -> Account:
         return await runtime.accounts.remove(name)
 
-    click.echo(f"✔ {asyncio.run(_with_runtime(run)).name} was removed; sessions stay")
+    removed = asyncio.run(_with_runtime(run))
+    remove_templates(removed.id)
+    click.echo(f"✔ {removed.name} was removed; sessions stay")
 
 
 @users_command.command("share")

@@ -17,6 +17,7 @@ from loom.config.layer_values import LayerSource, LayerValue, ValueOrigin
 from loom.config.schema import ApprovalAction, Settings
 from loom.config.schema_tree import NamedTables, Shape, TableShape, key_text, shape
 from loom.config.secret import Secret, printable
+from loom.config.trust import FolderTrust, TrustRecords
 from loom.errors import ConfigError
 from loom.formats.facts import IntakeLimits
 
@@ -131,6 +132,16 @@ class Config(Settings, frozen=True, kw_only=True):
         return any(
             found.is_relative_to(os.path.realpath(Path(trusted).expanduser())) for trusted in self.trusted_folders
         )
+
+    def trust_decision(self, workspace: Path) -> FolderTrust:
+        """Return what the user has decided about a workspace and what it brings now. It reads files."""
+        from loom.config.loader import user_folder
+
+        return TrustRecords(user_folder(self.provenance.environ, workspace)).find(workspace)
+
+    def may_instruct(self, workspace: Path) -> bool:
+        """Return whether skills, commands and programs that a workspace brings are used. It reads files."""
+        return self.is_trusted(workspace) or self.trust_decision(workspace) == "trusted"
 
     def media_limits(self) -> IntakeLimits:
         """Return the intake limits."""

@@ -67,13 +67,15 @@ def display_path(file: Path, cwd: Path) -> str:
 
 def find_project_file(cwd: Path) -> Path | None:
     """Return the nearest project file from `cwd` up to the repository's root, else the home folder, else in `cwd`."""
-    for folder in _upwards(cwd):
+    for folder in folders_upwards(cwd):
         if found := pick_file(folder, PROJECT_NAMES, cwd):
             return found
     return None
 
 
-def _upwards(cwd: Path) -> list[Path]:
+def folders_upwards(cwd: Path) -> list[Path]:
+    """Return the folders of a project from `cwd` up: to the root of its repository, else to the home folder, else it
+    alone."""
     home = home_folder()
     passed: list[Path] = []
     for folder in (cwd, *cwd.parents):

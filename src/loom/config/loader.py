@@ -25,6 +25,7 @@ from loom.config.files import (
 from loom.config.layer_values import Findings, LayerSource, LayerValue, walk_data
 from loom.config.schema import LIMITS, PROTECTED, Settings
 from loom.config.schema_tree import actual_text, as_table, decode_custom_type, key_text
+from loom.config.trust import FolderTrust, TrustRecords
 from loom.config.value_references import leaves_folder
 from loom.errors import ConfigError
 
@@ -56,7 +57,10 @@ def load_config(
 
 
 def _merge(entries: list[LayerValue], warnings: list[str], cwd: Path, environ: Mapping[str, str]) -> Config:
-    trusted = _project_is_trusted(entries)
+    decision: FolderTrust = "unknown"
+    if any(entry.source.layer == "project" for entry in entries):
+        records = TrustRecords(user_folder(environ, cwd))
+        decision = "trusted" if _project_is_trusted(entries) else records.find(cwd)
     own = [entry for entry in entries if entry.source.layer != "project"]
     own_models = {entry.path[1] for entry in own if entry.path[0] == "models"}
     merged: dict[tuple[str, ...], LayerValue] = {}
@@ -66,8 +70,10 @@ def _merge(entries: list[LayerValue], warnings: list[str], cwd: Path, environ: M
         is_project = entry.source.layer == "project"
         if is_project and entry.path[0] == "approval":
             project_approval.append(entry)
-        elif trusted or not is_project:
+        elif decision == "trusted" or not is_project:
             merged[entry.path] = entry
+        elif decision == "refused":
+            continue
         elif _needs_trust(entry, own_models) or _widens(entry, merged) or _is_foreign(entry):
             ignored.append(entry)
         else:
@@ -224,7 +230,7 @@ def _ignored_warning(ignored: list[LayerValue], cwd: Path, environ: Mapping[str,
         return []
     keys = ", ".join(key_text(entry.path) for entry in written)
     own_file = display_path(user_folder(environ, cwd) / USER_NAMES[0], cwd)
-    how = f'To trust this one, add "{document.folder}" to trusted_folders in {own_file}'
+    how = f'To trust this one, add "{document.folder}" to trusted_folders in {own_file}, or run: loom trust add'
     return [f"{document.name}: ignored {keys}: a project may set this only in a trusted folder. {how}"]
 
 
@@ -234,6 +240,10 @@ def _server_faults(settings: Settings, merged: Mapping[tuple[str, ...], LayerVal
         if bool(server.command) == bool(server.url):
             path = ("mcp", "servers", name)
             faults.append(merged[path].source.fault(path, "expected either a command or a url"))
+    for name, hook in settings.webhooks.items():
+        if not (hook.url and hook.secret):
+            path = ("webhooks", name)
+            faults.append(merged[path].source.fault(path, "expected a url and a secret"))
     return faults
 
 

@@ -405,6 +405,25 @@ class ApprovalSettings(Section, frozen=True, kw_only=True):
     rules: Annotated[tuple[ApprovalRule, ...], about("Rules in order; the last match wins.")] = ()
 
 
+WebhookEvent: TypeAlias = Literal["turn_finished", "turn_failed", "approval_requested"]
+
+
+class WebhookEntry(Section, frozen=True, kw_only=True):
+    """A program that the daemon tells over HTTP what happened. `docs/deploy.md` describes the requests."""
+
+    url: Annotated[HttpUrl, about("Where it is told. A host that is not public must be in `tools.allow_hosts`.")] = (
+        msgspec.field(default_factory=Url)
+    )
+    secret: Annotated[Secret, about("Signs the requests (HMAC-SHA256): a random text, or base64 behind `whsec_`.")] = (
+        msgspec.field(default_factory=Secret)
+    )
+    events: Annotated[tuple[WebhookEvent, ...], about("What it is told.")] = (
+        "turn_finished",
+        "turn_failed",
+        "approval_requested",
+    )
+
+
 class GatewayRoutes(Section, frozen=True, kw_only=True):
     """Models by what a request holds."""
 
@@ -529,6 +548,9 @@ class Settings(Section, frozen=True, kw_only=True):
     server: ServerSettings = msgspec.field(default_factory=ServerSettings)
     approval: ApprovalSettings = msgspec.field(default_factory=ApprovalSettings)
     gateway: GatewaySettings = msgspec.field(default_factory=GatewaySettings)
+    webhooks: Annotated[Mapping[str, WebhookEntry], about("Webhooks of the daemon by a name of your choice.")] = (
+        msgspec.field(default_factory=dict[str, WebhookEntry])
+    )
     mcp: McpSettings = msgspec.field(default_factory=McpSettings)
 
 
@@ -583,6 +605,7 @@ PROTECTED: Final = (
     "bus",
     "server",
     "gateway",
+    "webhooks",
     "mcp",
 )
 """Settings that a project file may change only in a trusted folder: where keys, data and commands go, and what all

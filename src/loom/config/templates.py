@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from string import Template as Text
@@ -45,18 +46,20 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         return {name: values for name, values in named.items() if values}
 
 
-def templates_folder() -> Path:
-    return user_folder(os.environ, Path.cwd()) / FOLDER
+def templates_folder(account: str = "") -> Path:
+    """Return the folder of the templates; with `account`, that of a user of the daemon."""
+    folder = user_folder(os.environ, Path.cwd()) / FOLDER
+    return folder / "users" / account if account else folder
 
 
-def names() -> list[str]:
-    """Those that are kept, in order."""
-    return sorted(file.stem for file in templates_folder().glob("*.toml"))
+def names(account: str = "") -> list[str]:
+    """Return the names of the saved templates, in order; with `account`, those of a user of the daemon."""
+    return sorted(file.stem for file in templates_folder(account).glob("*.toml"))
 
 
-def read_template(name: str) -> Template:
+def read_template(name: str, account: str = "") -> Template:
     """By its name, or by the path of its file; what it attaches is taken from beside it."""
-    file = Path(name) if "/" in name or name.endswith(".toml") else _file(name)
+    file = Path(name) if "/" in name or name.endswith(".toml") else _file(name, account)
     if not file.is_file():
         known = names()
         there = f"Saved: {', '.join(known)}." if known else 'Save one: loom "…" --save NAME.'
@@ -69,19 +72,25 @@ def read_template(name: str) -> Template:
     return msgspec.structs.replace(found, attach=tuple(_beside(file, item) for item in found.attach))
 
 
-def save_template(name: str, template: Template) -> Path:
-    file = _file(name)
+def save_template(name: str, template: Template, account: str = "") -> Path:
+    file = _file(name, account)
+    file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     plain: dict[str, Any] = msgspec.to_builtins(template)
     write_toml(file, plain)
     return file
 
 
-def remove_template(name: str) -> None:
+def remove_template(name: str, account: str = "") -> None:
     """Raise `NotFound` if there is none."""
-    file = _file(name)
+    file = _file(name, account)
     if not file.is_file():
         raise NotFound(f"Template {name!r} not found.", hint="List them: GET /v1/prompts.")
     file.unlink()
+
+
+def remove_templates(account: str) -> None:
+    """Remove all templates of a user of the daemon."""
+    shutil.rmtree(templates_folder(account), ignore_errors=True)
 
 
 def fields_of(template: Template) -> tuple[str, ...]:
@@ -125,10 +134,10 @@ def fill_template(
     return (prompt if _INPUT in wants or not said else f"{prompt}\n\n{said}".strip()), system
 
 
-def _file(name: str) -> Path:
+def _file(name: str, account: str = "") -> Path:
     if not _NAME.fullmatch(name):
         raise ConfigError(f"{name!r} is not a valid template name.", hint="Use letters, digits, - and _.")
-    return templates_folder() / f"{name}.toml"
+    return templates_folder(account) / f"{name}.toml"
 
 
 def _beside(file: Path, item: str) -> str:

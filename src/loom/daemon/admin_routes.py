@@ -15,6 +15,7 @@ from loom.config.files import display_path
 from loom.config.schema import ModelEntry, Settings
 from loom.config.schema_tree import decode_custom_type, key_text
 from loom.config.secret import Url
+from loom.config.templates import remove_templates
 from loom.config.toml_files import add_table, remove_table, set_value, user_config_file
 from loom.daemon.admin_types import (
     NewUser,
@@ -219,8 +220,20 @@ async def test_server(call: Call[None, ServerBody]) -> ServerCheck:
 
 
 async def list_users(call: Call[None, None]) -> UserList:
-    found = await call.daemon.runtime.accounts.list()
-    return UserList(tuple(UserEntry(name=one.name, role=one.role, created_at=one.created_at) for one in found))
+    runtime = call.daemon.runtime
+    found, spent = await runtime.accounts.list(), await runtime.user_costs.list()
+    return UserList(
+        tuple(
+            UserEntry(
+                name=one.name,
+                role=one.role,
+                created_at=one.created_at,
+                day_usd=one.day_usd,
+                spent_usd=spent[one.name].usd if one.name in spent else 0.0,
+            )
+            for one in found
+        )
+    )
 
 
 async def add_user(call: Call[None, NewUser]) -> UserKey:
@@ -229,7 +242,11 @@ async def add_user(call: Call[None, NewUser]) -> UserKey:
 
 
 async def change_user(call: Call[None, UserChange]) -> UserList:
-    await call.daemon.runtime.accounts.set_role(call.path("user"), call.body.role)
+    accounts, name, body = call.daemon.runtime.accounts, call.path("user"), call.body
+    if body.role is not msgspec.UNSET:
+        await accounts.set_role(name, body.role)
+    if body.day_usd is not msgspec.UNSET:
+        await accounts.set_budget(name, body.day_usd)
     return await list_users(cast("Call[None, None]", call))
 
 
@@ -239,4 +256,5 @@ async def replace_user_key(call: Call[None, None]) -> UserKey:
 
 
 async def remove_user(call: Call[None, None]) -> None:
-    await call.daemon.runtime.accounts.remove(call.path("user"))
+    removed = await call.daemon.runtime.accounts.remove(call.path("user"))
+    await asyncio.to_thread(remove_templates, removed.id)

@@ -75,13 +75,20 @@ class NewUser(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class UserChange(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    role: Literal["admin", "user", "viewer"]
+    """What is not given stays. `day_usd` null removes the budget."""
+
+    role: Literal["admin", "user", "viewer"] | msgspec.UnsetType = msgspec.UNSET
+    day_usd: Annotated[float, Meta(ge=0, le=1_000_000)] | msgspec.UnsetType | None = msgspec.UNSET
 
 
 class UserEntry(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     role: Literal["admin", "user", "viewer"]
     created_at: float
+    day_usd: float | None
+    """What the sessions of the user may cost in a day, in US dollars; null means no limit."""
+    spent_usd: float
+    """What they have cost today."""
 
 
 class UserList(msgspec.Struct, frozen=True):

@@ -1,4 +1,8 @@
-"""The prompt library: the templates of the command (`--save`, `-t`), over HTTP."""
+"""The prompt library: the templates of the command (`--save`, `-t`), over HTTP.
+
+The templates of the command are shared: every user reads them, administrators change them. Each user has prompts of
+their own besides, which others do not see; of two with one name, their own is used.
+"""
 
 from __future__ import annotations
 
@@ -10,42 +14,51 @@ import msgspec
 from loom.api_types import PromptBody, PromptList, PromptView
 from loom.config.templates import Template, fields_of, names, read_template, remove_template, save_template
 from loom.daemon.dispatch import Call
+from loom.daemon.problems import Forbidden
+from loom.daemon.sign_in import Identity
 from loom.errors import ConfigError
 
 
-async def list_prompts(_: Call[None, None]) -> PromptList:
-    return PromptList(await asyncio.to_thread(_prompts))
+async def list_prompts(call: Call[None, None]) -> PromptList:
+    return PromptList(await asyncio.to_thread(_prompts, _library_of(call.identity)))
 
 
 async def save_prompt(call: Call[None, PromptBody]) -> PromptView:
     """Save a prompt. What only the command sets in a template (files, settings) stays."""
-    return await asyncio.to_thread(_save, call.path("prompt"), call.body)
+    return await asyncio.to_thread(_save, call.path("prompt"), call.body, _library_of(call.identity))
 
 
 async def delete_prompt(call: Call[None, None]) -> None:
-    await asyncio.to_thread(remove_template, call.path("prompt"))
+    name, account = call.path("prompt"), _library_of(call.identity)
+    if account and name in await asyncio.to_thread(names) and name not in await asyncio.to_thread(names, account):
+        raise Forbidden("This prompt is shared.", hint="An administrator can delete it.")
+    await asyncio.to_thread(remove_template, name, account)
 
 
-def _prompts() -> tuple[PromptView, ...]:
-    found: list[PromptView] = []
-    for name in names():
-        with suppress(ConfigError):  # written by hand, and wrong: the command says so when it is used
-            found.append(_view(name, read_template(name)))
-    return tuple(found)
+def _library_of(identity: Identity) -> str:
+    """Return the account whose prompts a user changes; empty for the shared ones."""
+    return "" if identity.is_admin else identity.account
 
 
-def _save(name: str, body: PromptBody) -> PromptView:
-    known = Template()
-    if name in names():
-        known = read_template(name)
+def _prompts(account: str) -> tuple[PromptView, ...]:
+    found: dict[str, PromptView] = {}
+    for library in dict.fromkeys(("", account)):
+        for name in names(library):
+            with suppress(ConfigError):  # written by hand, and wrong: the command says so when it is used
+                found[name] = _view(name, read_template(name, library), is_shared=not library)
+    return tuple(found[name] for name in sorted(found))
+
+
+def _save(name: str, body: PromptBody, account: str) -> PromptView:
+    known = read_template(name, account) if name in names(account) else Template()
     template = msgspec.structs.replace(
         known, prompt=body.text, system=body.system, model=body.model, params={**body.params}
     )
-    save_template(name, template)
-    return _view(name, template)
+    save_template(name, template, account)
+    return _view(name, template, is_shared=not account)
 
 
-def _view(name: str, template: Template) -> PromptView:
+def _view(name: str, template: Template, *, is_shared: bool) -> PromptView:
     return PromptView(
         name=name,
         text=template.prompt,
@@ -53,4 +66,5 @@ def _view(name: str, template: Template) -> PromptView:
         model=template.model,
         params={key: str(value) for key, value in template.params.items()},
         fields=fields_of(template),
+        is_shared=is_shared,
     )

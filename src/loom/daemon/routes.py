@@ -211,7 +211,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         "PATCH",
         "/v1/users/{user}",
         admin_routes.change_user,
-        "Change the role of a user.",
+        "Change the role or the daily budget of a user.",
         body=a.UserChange,
         answer=a.UserList,
         needs="admin",

@@ -16,6 +16,7 @@ from loom.daemon.readiness import Readiness
 from loom.daemon.sign_in import SignIn
 from loom.daemon.turns import Turns
 from loom.daemon.uploads import MemoryBudget
+from loom.daemon.webhooks import Webhooks
 from loom.runtime import Runtime
 
 DRAIN_SECONDS: Final = 8.0
@@ -33,11 +34,12 @@ class Daemon:
         self.bus = open_bus(runtime.config)
         self.turns = Turns(runtime, self.bus)
         self.feeds = Feeds(runtime, self.bus)
+        self.webhooks = Webhooks(runtime)
         self.rates = RateLimits()
         self.metrics = Metrics()
         self.held = MemoryBudget()
         self.readiness = Readiness(runtime)
-        self.gateway_clients = GatewayClients(runtime.config, runtime.conversations.records)
+        self.gateway_clients = GatewayClients(runtime.config, runtime.conversations.records, runtime.user_costs)
         self.restart_settings: set[str] = set()
         """Settings that were changed and apply after a restart."""
         self.config_lock = asyncio.Lock()
@@ -56,6 +58,7 @@ class Daemon:
     async def _start(self) -> None:
         await self.bus.start()
         await self.feeds.start()
+        self.webhooks.start()
         await self.turns.start()
         self._upkeep = asyncio.create_task(self.runtime.upkeep.run())
 
@@ -78,5 +81,6 @@ class Daemon:
             self._upkeep.cancel()
             await asyncio.gather(self._upkeep, return_exceptions=True)
         await self.turns.stop(DRAIN_SECONDS)
+        await self.webhooks.stop()
         await self.feeds.stop()
         await self.bus.stop()

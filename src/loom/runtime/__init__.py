@@ -37,6 +37,7 @@ from loom.compile.settle import Settler
 from loom.config import Config, load_config, user_folder
 from loom.config.approval import ApprovalPolicy
 from loom.config.schema import BudgetSettings
+from loom.config.trust import TrustRecords, unused_kinds
 from loom.content.blocks import AudioBlock, VideoBlock
 from loom.content.inputs import Attachment, Content, Ingested
 from loom.content.media import Media
@@ -89,6 +90,7 @@ from loom.store.process_identity import ProcessIdentity
 from loom.store.session_members import SessionMembers
 from loom.store.sweep import forget
 from loom.store.uploads import UploadRecords as StoredUploads
+from loom.store.user_costs import UserCosts
 from loom.tools.background import BackgroundProcess, BackgroundProcesses
 from loom.tools.base import Tool, ToolContext
 from loom.tools.mcp import McpServers
@@ -131,6 +133,7 @@ class Runtime:
         self._config = config
         self.accounts: Final = Accounts(database)
         self.logins: Final = Logins(database)
+        self.user_costs: Final = UserCosts(database)
         self.session_users: Final = SessionUsers(self.accounts, SessionMembers(database))
         self.holder: Final = ProcessIdentity()
         self.speech: Final = SpeechServices(lambda: self.config, self.model, self._key, self._network)
@@ -501,7 +504,8 @@ class Runtime:
         is_repository = await asyncio.to_thread(_is_repository, workspace)
         if not is_repository:
             return ""
-        return await read_git_facts(workspace, sandbox_for(self.config), is_trusted=self.config.is_trusted(workspace))
+        is_trusted = await asyncio.to_thread(self.config.may_instruct, workspace)
+        return await read_git_facts(workspace, sandbox_for(self.config), is_trusted=is_trusted)
 
     def _unused_tools(self, workspace: Path) -> frozenset[str]:
         """Return the tools that have no use in a workspace: `use_skill` without skills. Read files."""
@@ -518,7 +522,22 @@ class Runtime:
         if not self._options.instructions:
             return Instructions()
         own = user_folder(self.config.provenance.environ, workspace)
-        return await asyncio.to_thread(read_instructions, workspace, own, self.config.is_trusted)
+        return await asyncio.to_thread(self._read_instructions, workspace, own)
+
+    def _read_instructions(self, workspace: Path, own: Path) -> Instructions:
+        """Read the instructions of a workspace, and say what it brings besides that is not used."""
+        decision = self.config.trust_decision(workspace)
+        found = read_instructions(
+            workspace,
+            own,
+            lambda folder: decision == "trusted" or self.config.is_trusted(folder),
+            is_refused=decision == "refused",
+        )
+        unused = () if self.config.is_trusted(workspace) else unused_kinds(TrustRecords(own).files(workspace))
+        if decision != "unknown" or not unused:
+            return found
+        notice = f"This folder brings {', '.join(unused)}: not used until you trust it. Run: loom trust add {workspace}"
+        return msgspec.structs.replace(found, notices=(*found.notices, notice))
 
     def services(self, tools: Collection[str] | None = None, own: Mapping[str, Tool] | None = None) -> Services:
         """Return what sessions are given that may use `tools` (None: all), and `own` ones besides the runtime's."""
@@ -551,6 +570,8 @@ class Runtime:
             forget_files=self._forget_files,
             price=self.cost,
             check_budget=self._check_budget,
+            check_user_budget=self.user_costs.check_session,
+            charge=self.charge,
             fetch=self.fetch,
             expand=self._expand_message,
             unused_tools=self._unused_tools,
@@ -566,6 +587,10 @@ class Runtime:
         budget = self.config.budget
         if budget != BudgetSettings():
             await check_budget(self.stores.database, self.library.usd, budget, session_id)
+
+    async def charge(self, session_id: str, model: Model, usage: Usage) -> None:
+        """Add what an answer has cost to what the owners of a session have spent."""
+        await self.user_costs.charge(session_id, self.cost(model, usage) or 0.0)
 
     def background(self, session_id: str) -> BackgroundProcesses:
         """Return the background processes of a session: they end with it, at the latest with this runtime."""

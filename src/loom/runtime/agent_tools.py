@@ -146,6 +146,7 @@ async def _open(runtime: Runtime, context: ToolContext, agent: str, session: str
     model = (agent_model(find_agent(runtime.config, agent)) if agent else "") or asking.model
     opened = await runtime.session(title=task, model=model, workspace=str(context.workspace), tools=tools, agent=named)
     await runtime.stores.sessions.update(opened.id, settings={PARENT: parent.id})
+    await runtime.session_users.members.copy_owners(parent.id, opened.id)
     return opened
 
 
@@ -159,6 +160,7 @@ async def ask_for_server(runtime: Runtime, context: ToolContext, asked: SampleRe
         system=asked.system,
         settings={PARENT: asking.session_id},
     )
+    await runtime.session_users.members.copy_owners(asking.session_id, created.id)
     if asked.earlier:
         await runtime.conversations.append(created.id, asked.earlier)
     session = await runtime.session(created.id, tools=())

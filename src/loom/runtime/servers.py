@@ -21,6 +21,11 @@ from loom.tools.mcp.specs import ServerSpec, project_servers
 from loom.tools.sandbox import Sandbox, SandboxSettings
 
 
+def trusted_by(config: Config, cwd: Path) -> Callable[[Path], bool]:
+    """Return whether servers of a folder, `cwd` or above it, may be started. It reads files."""
+    return lambda folder: config.is_trusted(folder) or config.trust_decision(cwd) == "trusted"
+
+
 def mcp_servers(config: Config, cwd: Path, notice: Callable[[str], None]) -> McpServers:
     """Return the configured servers and, in a trusted folder, the project's; one of the user's own wins over its name.
     One that lacks a variable is left out and told: the others, and all that needs none of them, work without it."""
@@ -30,7 +35,7 @@ def mcp_servers(config: Config, cwd: Path, notice: Callable[[str], None]) -> Mcp
             own += [_spec(config, name, entry)] if entry.enabled else []
         except ConfigError as error:
             notice(f"the MCP server {name} is left out: {error}")
-    project = project_servers(cwd, [Path(folder).expanduser() for folder in config.trusted_folders])
+    project = project_servers(cwd, trusted_by(config, cwd))
     for warning in project.warnings:
         notice(warning)
     theirs = [spec for spec in project.specs if spec.name not in config.mcp.servers]

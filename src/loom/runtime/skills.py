@@ -17,15 +17,12 @@ import msgspec
 
 from loom.config import Config
 from loom.config.loader import user_folder
+from loom.config.trust import COMMAND_FOLDERS, SHARED_FOLDERS, SKILL_FOLDERS
 from loom.content.blocks import ToolResult, clean_text
 from loom.errors import ConfigError, ToolError
 from loom.tools.base import Tool, ToolContext, text_result
 
-PROJECT_FOLDERS: Final = (".loom", ".claude", ".agents", ".codex", ".opencode")
 HOME_FOLDERS: Final = (".claude", ".agents", ".codex", ".config/opencode")
-SKILLS: Final = ("skills", "skill")
-COMMANDS: Final = ("commands", "command", "prompts")
-"""OpenCode also reads the singular; Codex calls its commands prompts."""
 SKILL_FILE: Final = "SKILL.md"
 MAX_SKILLS: Final = 100
 MAX_FILE_BYTES: Final = 200_000
@@ -66,16 +63,10 @@ class OwnCommand(msgspec.Struct, frozen=True, kw_only=True):
         return filled if places or not arguments else f"{self.text}\n\n{arguments}"
 
 
-def is_trusted(config: Config, folder: Path) -> bool:
-    """Return whether the user's own configuration trusts a folder, itself or above."""
-    place = folder.resolve()
-    return any(place.is_relative_to(Path(trusted).expanduser().resolve()) for trusted in config.trusted_folders)
-
-
 def find_skills(config: Config, workspace: Path) -> dict[str, Skill]:
     """Return the skills by name; one of the workspace wins over one of the user's of the same name."""
     found: dict[str, Skill] = {}
-    for place in _places(config, workspace, SKILLS):
+    for place in _places(config, workspace, SKILL_FOLDERS):
         for folder in _entries(place):
             if (folder / SKILL_FILE).is_file() and len(found) < MAX_SKILLS:
                 facts, text = _read(folder / SKILL_FILE)
@@ -88,7 +79,7 @@ def find_skills(config: Config, workspace: Path) -> dict[str, Skill]:
 def find_commands(config: Config, workspace: Path) -> dict[str, OwnCommand]:
     """Return the user's and the workspace's slash commands by name; a file `a/b.md` is the command `a:b`."""
     found: dict[str, OwnCommand] = {}
-    for place in _places(config, workspace, COMMANDS):
+    for place in _places(config, workspace, COMMAND_FOLDERS):
         for file in sorted(place.rglob("*.md"))[:MAX_SKILLS]:
             if file.is_file():
                 facts, text = _read(file)
@@ -127,8 +118,8 @@ def _places(config: Config, workspace: Path, kinds: Sequence[str]) -> Iterator[P
     roots = [user_folder(environ, workspace)]
     if home := environ.get("HOME", ""):
         roots += [Path(home) / name for name in HOME_FOLDERS]
-    if is_trusted(config, workspace):
-        roots += [workspace / name for name in PROJECT_FOLDERS]
+    if config.may_instruct(workspace):
+        roots += [workspace / name for name in SHARED_FOLDERS]
     for root in roots:
         yield from (root / kind for kind in reversed(kinds))
 

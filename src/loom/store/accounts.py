@@ -6,6 +6,7 @@ The owner of the data folder needs no account. A key is shown once, when it is m
 from __future__ import annotations
 
 import hashlib
+import math
 import re
 import secrets
 import time
@@ -21,23 +22,26 @@ AccountRole: TypeAlias = Literal["admin", "user", "viewer"]
 KEY_PREFIX: Final = "loom_"
 OWNER_NAME: Final = "owner"
 _NAME: Final = re.compile(r"[a-z0-9][a-z0-9._-]{0,63}")
-_SELECT: Final = "SELECT id, name, role, created_at FROM account"
+_SELECT: Final = "SELECT id, name, role, created_at, day_usd FROM account"
 
 _REMOVE: Final = (
     "DELETE FROM session_member WHERE account = :id",
     "DELETE FROM account_media WHERE account = :id",
+    "DELETE FROM account_spending WHERE account = :id",
     "DELETE FROM login WHERE account = :id",
     "DELETE FROM account WHERE id = :id",
 )
 
 
 class Account(msgspec.Struct, frozen=True, array_like=True):
-    """An `admin` may do everything, a `user` everything but manage the daemon, a `viewer` only read."""
+    """An `admin` may do everything, a `user` everything but manage the daemon, a `viewer` only read. `day_usd` is what
+    the sessions of the user may cost in a day; None means no limit."""
 
     id: str
     name: str
     role: AccountRole
     created_at: float
+    day_usd: float | None = None
 
 
 def hash_secret(secret: str) -> str:
@@ -66,7 +70,8 @@ class Accounts:
         def work(tx: Transaction) -> None:
             if tx.execute("SELECT 1 FROM account WHERE name = :name", {"name": name}):
                 raise Conflict(f"There is a user {name} already.", hint="Choose another name.")
-            tx.execute(sql, {**msgspec.structs.asdict(made), "key_hash": hash_secret(key)})
+            values = {"id": made.id, "name": name, "role": role, "created_at": made.created_at}
+            tx.execute(sql, {**values, "key_hash": hash_secret(key)})
 
         await self._database.write(work)
         return made, key
@@ -97,6 +102,15 @@ class Accounts:
         values = {"id": found.id, "role": role}
         await self._database.write(lambda tx: tx.execute("UPDATE account SET role = :role WHERE id = :id", values))
         return msgspec.structs.replace(found, role=role)
+
+    async def set_budget(self, name: str, day_usd: float | None) -> Account:
+        """Limit what the sessions of a user may cost in a day; None removes the limit. Raises NotFound."""
+        found = await self.get(name)
+        if day_usd is not None and not 0 <= day_usd < math.inf:
+            raise ConfigError(f"{day_usd} cannot be a budget.", hint="Give US dollars a day, or none.")
+        values = {"id": found.id, "usd": day_usd}
+        await self._database.write(lambda tx: tx.execute("UPDATE account SET day_usd = :usd WHERE id = :id", values))
+        return msgspec.structs.replace(found, day_usd=day_usd)
 
     async def new_key(self, name: str) -> str:
         """Replace the key. Browsers that the old one signed in are signed out."""

@@ -61,6 +61,19 @@ class SessionMembers:
 
         await self._database.write(work)
 
+    async def copy_owners(self, session_id: str, to: str) -> None:
+        """Give a session the owners of another one."""
+
+        def work(tx: Transaction) -> None:
+            source, _ = check_session(tx, session_id)
+            target, _ = check_session(tx, to)
+            for row in tx.execute(_SELECT_MEMBERS, {"key": source}):
+                member = row_as(row, SessionMember, _RECORD)
+                if member.access == "own":
+                    tx.execute(_UPSERT, {"key": target, "account": member.account, "access": "own"})
+
+        await self._database.write(work)
+
     async def list(self, session_id: str) -> tuple[SessionMember, ...]:
         """Return the users of a session; raise `NotFound` if there is no such session."""
 

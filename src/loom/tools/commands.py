@@ -109,8 +109,6 @@ def command_tool(sandbox: Sandbox, variables: Sequence[str] = ()) -> Tool:
 
     def preview(_workspace: Path, arguments: dict[str, Any]) -> str:
         network, unsandboxed = bool(arguments.get("network")), bool(arguments.get("unsandboxed"))
-        if sandbox.is_active and not network and not unsandboxed:
-            return str(arguments["command"])  # the usual case needs no words; what is open beyond it does
         return f"{arguments['command']}\n\n({sandbox.describe(network=network, unsandboxed=unsandboxed)})"
 
     return Tool(run_command, danger="ask", preview=preview)

@@ -56,6 +56,10 @@ SENSITIVE_NAMES: Final = (
     "keys.toml",
     "token",
 )
+INSTRUCTION_FILES: Final = ("AGENTS.md", "CLAUDE.md", "GEMINI.md")
+"""Files that instruct models: in each folder the first of these that is there."""
+MCP_FILE: Final = ".mcp.json"
+"""The MCP servers of a project."""
 SENSITIVE_FOLDERS: Final = (".ssh", ".gnupg", ".aws", ".azure", ".kube", ".docker", "gcloud", ".password-store")
 _SENSITIVE_NAME: Final = re.compile("|".join(map(translate, SENSITIVE_NAMES)))
 _OWN_FOLDERS: Final = (".config/loom", ".local/share/loom", ".local/state/loom")

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar, TypeAlias
 
 import msgspec
 from textual.app import App
 from textual.binding import Binding, BindingType
+from textual.filter import LineFilter, Monochrome, NoColor
 
 from loom.errors import LoomError
+from loom.sampling import Sampling
 from loom.tui.chat_screen import ChatScreen
 from loom.tui.glyphs import ASCII, Glyphs, choose_glyphs
 from loom.tui.image_protocol import ImageProtocol, choose_screen_protocol
+from loom.tui.input_history import InputHistory
+from loom.tui.line_filters import AsciiFilter
 from loom.tui.themes import DEFAULT, THEMES, VARIABLES
 
 if TYPE_CHECKING:
@@ -31,7 +35,11 @@ class OpenedLibrary(msgspec.Struct, frozen=True, kw_only=True):
     session: str = ""
     model: str = ""
     permission: str = "ask"
+    sampling: Sampling = Sampling()
+    """How the messages of this run are answered, where it differs from what a session sets."""
     notices: tuple[str, ...] = ()
+    history_file: Path | None = None
+    """The messages that were sent on this machine; None remembers those of this run alone."""
 
 
 Connect: TypeAlias = Callable[[], Awaitable[OpenedLibrary]]
@@ -53,7 +61,9 @@ class LoomApp(App[int]):
     CSS = """
     Toast { background: $panel; }
     ToastRack { dock: top; align: right top; margin: 1 0 0 0; }
-    .-ascii * { border: none; }
+    *:nocolor > .option-list--option-highlighted, *:nocolor > .datatable--cursor { text-style: reverse; }
+    FoldTitle:nocolor:focus, DocumentLine:nocolor:focus, SampleLine:nocolor:focus { text-style: reverse; }
+    ApprovalCard:nocolor:focus { border: heavy; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("ctrl+q", "quit", "Exit", show=False, priority=True),
@@ -66,23 +76,26 @@ class LoomApp(App[int]):
         *,
         glyphs: Glyphs | None = None,
         protocol: ImageProtocol | None = None,
-        history_file: Path | None = None,
     ) -> None:
         super().__init__()
         self.connect = connect
         self.glyphs = glyphs or choose_glyphs()
         self.protocol: ImageProtocol = protocol or choose_screen_protocol()
-        self.history_file = history_file
         self.library: ChatLibrary | None = None
         self.failure: LoomError | None = None
         for theme in THEMES:
             self.register_theme(theme)
         self.theme = os.environ.get("LOOM_THEME") or DEFAULT
-        if self.glyphs is ASCII:
-            self.add_class("-ascii")
+        self._no_color = NoColor()
+        self._ascii = AsciiFilter(enabled=self.glyphs is ASCII)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         return VARIABLES
+
+    def get_line_filters(self) -> Sequence[LineFilter]:
+        """Textual draws in grey where NO_COLOR is set; here nothing is coloured then."""
+        found = [self._no_color if isinstance(it, Monochrome) else it for it in super().get_line_filters()]
+        return [*found, self._ascii] if self._ascii.enabled else found
 
     def on_mount(self) -> None:
         screen = ChatScreen(self)
@@ -96,7 +109,9 @@ class LoomApp(App[int]):
         try:
             opened = await self.connect()
             self.library = opened.library
-            screen.set_state(permission=opened.permission)
+            screen.sampling = opened.sampling
+            screen.set_state(permission=opened.permission, thinking=opened.sampling.thinking)
+            screen.composer.use_history(InputHistory(opened.history_file))
             await screen.connect(opened.library, session=opened.session, model=opened.model, notices=opened.notices)
         except LoomError as error:
             self.failure = error

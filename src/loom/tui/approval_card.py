@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from typing import ClassVar, Final, Literal, TypeAlias
 
@@ -17,6 +18,10 @@ from loom.events import ApprovalRequested
 from loom.tui.text_content import diff, is_diff, plain_text, visible_text
 
 AnswerChoice: TypeAlias = Literal["once", "always", "deny"]
+_REACH: Final = re.compile(
+    r"\n\n\(((?:In the background, [^.\n]*\. )?(?:Sandboxed|Not sandboxed|Outside the sandbox)\b[^\n]*)\)\Z"
+)
+"""What a command can reach, as the sandbox says at the end of an action."""
 _SETTLE_SECONDS: Final = 0.3
 """Keys that were on their way when the card appeared answer nothing."""
 
@@ -30,6 +35,8 @@ class ApprovalCard(Vertical, can_focus=True):
     ApprovalCard:focus { border: round $primary; border-title-color: $primary; }
     ApprovalCard > .action { height: auto; max-height: 10; scrollbar-size-vertical: 1; }
     ApprovalCard > .action > Static { height: auto; width: 100%; }
+    ApprovalCard > .reach { height: auto; color: $success; }
+    ApprovalCard > .reach.-open { color: $warning; }
     ApprovalCard > .choices { height: auto; color: $dim; }
     ApprovalCard > Input { border: none; height: 1; padding: 0; background: $panel; display: none; }
     """
@@ -55,9 +62,13 @@ class ApprovalCard(Vertical, can_focus=True):
         self._writes_values = False
 
     def compose(self) -> ComposeResult:
-        action = visible_text(self.request.action)
+        action, reach = visible_text(self.request.action), ""
+        if found := _REACH.search(action):
+            action, reach = action[: found.start()], found[1]
         with VerticalScroll(classes="action", can_focus=False):
             yield Static(diff(action) if is_diff(action) else plain_text(action, "bold"))
+        if reach:
+            yield Static(plain_text(reach), classes="reach" if "Sandboxed:" in reach else "reach -open")
         yield Static(self._choices(), classes="choices")
         yield Input(compact=True)
 

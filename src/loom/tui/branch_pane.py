@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 from textual.content import Content
@@ -11,10 +11,12 @@ from textual.message import Message as WidgetMessage
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from loom.api_types import TreeNode
 from loom.tui.glyphs import Glyphs
 from loom.tui.labels import short_model
 from loom.tui.text_content import one_line, plain_text
+
+if TYPE_CHECKING:  # the first paint does not wait for it
+    from loom.api_types import TreeNode
 
 _TEXT_WIDTH: Final = 60
 

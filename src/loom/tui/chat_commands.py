@@ -7,22 +7,21 @@ import re
 from pathlib import Path
 from typing import Final
 
+import msgspec
+
 from loom.content.blocks import is_media_block
 from loom.errors import ContentError, LoomError
-from loom.tools.todos import todo_lines
+from loom.models import THINKING_LEVELS
+from loom.sampling import sampling_of
 from loom.tui.branch_pane import BranchPane, branch_lines
 from loom.tui.chat_composing import ChatComposing
 from loom.tui.chat_state import EMPTY
 from loom.tui.chips import Chip
 from loom.tui.text_content import one_line
+from loom.tui.work_pane import WorkPane, WorkScreen
 from loom.work_types import process_line
 
-_MENTION: Final = re.compile(r'(?:^|(?<=\s))@(?:"([^"]+)"|(\S+))')
-_PUNCTUATION: Final = ",.;:!?)"
-NEWEST: Final = 100
-"""Messages that are read when a conversation is opened."""
 _SIDE_PANE_COLUMNS: Final = 100
-_SHELL_BYTES: Final = 30_000
 
 
 class ChatCommands(ChatComposing):
@@ -146,6 +145,8 @@ class ChatCommands(ChatComposing):
             await self.transcript.notice(line)
 
     async def command_todos(self, _: str) -> None:
+        from loom.tools.todos import todo_lines
+
         todos = await self.require_conversation().session.todos()
         await self.transcript.notice(todo_lines(todos) or "The todo list is empty.")
 
@@ -190,7 +191,29 @@ class ChatCommands(ChatComposing):
     async def command_usage(self, _: str) -> None:
         from loom.tui.usage_screen import UsageScreen
 
-        self.app.push_screen(UsageScreen(self.usage_log, self.state))
+        usage = await self.conversation.session.usage() if self.conversation is not None else None
+        self.app.push_screen(UsageScreen(self.usage_log, usage))
+
+    async def command_think(self, level: str) -> None:
+        """Set how much the model thinks, for this conversation; without a level, say how much it does."""
+        levels = [it for it in THINKING_LEVELS if it]
+        if level and level != "auto" and level not in levels:
+            raise LoomError(f"No level {one_line(level, 20)}.", hint=f"Levels: auto, {', '.join(levels)}.")
+        if level:
+            await self.set_thinking("" if level == "auto" else level)
+        self.notify(f"Thinking: {self.state.thinking or 'auto'}. Levels: auto, {', '.join(levels)}.")
+
+    async def set_thinking(self, level: str) -> None:
+        """Set the level of this conversation; empty leaves it to the model."""
+        self.sampling = msgspec.structs.replace(self.sampling, thinking="")
+        if self.conversation is None:
+            self.sampling = sampling_of(self.sampling, thinking=level)
+        else:
+            session = self.conversation.session
+            options = msgspec.structs.replace((await session.info()).options, thinking="")
+            await session.set_options(sampling_of(options, thinking=level))
+        self.set_state(thinking=level)
+        self.refresh_plan()
 
     async def command_permission(self, mode: str) -> None:
         modes = ("ask", "auto", "plan", "deny")
@@ -210,6 +233,29 @@ class ChatCommands(ChatComposing):
 
     async def command_paste(self, _: str) -> None:
         await self.paste_clipboard()
+
+    # The agent's work ------------------------------------------------------------------------------------------------
+
+    async def command_work(self, _: str) -> None:
+        """Show or hide the todo list and the background processes."""
+        if self.size.width < _SIDE_PANE_COLUMNS:
+            self.app.push_screen(WorkScreen(self.glyphs, self.stop_process))
+        elif panes := self.query(WorkPane):
+            await panes.remove()
+            self.composer.focus()
+        else:
+            pane = WorkPane(self.glyphs)
+            await self.query_one("#middle").mount(pane)
+            pane.show((), ())
+        self.refresh_work()
+
+    async def on_work_pane_stop_wanted(self, event: WorkPane.StopWanted) -> None:
+        event.stop()
+        await self.stop_process(event.process)
+
+    async def stop_process(self, process: str) -> None:
+        await self.guard(self.require_conversation().session.stop_process(process))
+        self.refresh_work()
 
     # The rest --------------------------------------------------------------------------------------------------------
 

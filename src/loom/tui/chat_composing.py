@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Final
 from loom.content.inputs import Attachment, Content
 from loom.content.messages import title_of, user
 from loom.errors import LoomError, NotFound
-from loom.runtime.workspace_files import missing_mentions, missing_text
 from loom.tui.chat_library import ChatLibrary
 from loom.tui.chat_turns import ChatTurns
 from loom.tui.chips import Chip, expand
@@ -56,7 +55,7 @@ class ChatComposing(ChatTurns):
         if self.library is None:
             self._unsent.append((message, chips))
             return
-        self.run_worker(self._send(message, chips))
+        self.run_worker(self._send(message, chips, is_queued=event.is_queued))
 
     async def _run_command(self, text: str) -> bool:
         name, _, rest = text[1:].partition(" ")
@@ -71,7 +70,7 @@ class ChatComposing(ChatTurns):
         self.run_worker(self.guard(run(rest.strip())))
         return True
 
-    async def _send(self, text: str, chips: dict[str, Chip]) -> None:
+    async def _send(self, text: str, chips: dict[str, Chip], *, is_queued: bool = False) -> None:
         assert self.library is not None
         try:
             await asyncio.gather(*self._readers)
@@ -90,11 +89,11 @@ class ChatComposing(ChatTurns):
                 title = title_of(user(*([words] if words else []), *blocks))
                 await self._adopt(await self.library.new(title=title, model=self.model))
                 assert self.conversation is not None
-            if self._is_running:
+            if self._is_running and not is_queued:
                 queued = await self.conversation.session.steer(*content)
             else:
                 await self._apply_plan_mode(self.conversation)
-                queued = await self.conversation.session.post(*content)
+                queued = await self.conversation.session.post(*content, options=self.sampling)
             self.conversation.work()
         except LoomError as error:
             self.composer.put_back(text, chips)
@@ -107,6 +106,8 @@ class ChatComposing(ChatTurns):
 
     def _asks_about_mentions(self, words: str) -> bool:
         """Ask about file names that name no file, once for a message: sending it again sends them as text."""
+        from loom.runtime.workspace_files import missing_mentions, missing_text
+
         missing = missing_mentions(Path.cwd(), words)
         if not missing or self._asked_about == words:
             self._asked_about = ""

@@ -81,10 +81,12 @@ class ChatLibrary:
         blocks, notices = limit_pages(found.blocks, self.config.documents.pages_per_read)
         return Ingested(tuple(blocks), (*found.notices, *notices))
 
-    async def media(self, digest: str) -> bytes:
-        from loom.library import read_media
+    async def media(self, digest: str, form: str = "full") -> bytes:
+        """Return the bytes of a medium in one of the forms of `Library.open_media`."""
+        return await (await self.library.open_media(digest, form)).read()
 
-        return await read_media(self.library, digest)
+    async def media_text(self, digest: str, page: int) -> str:
+        return (await self.library.media_text(digest, page=page)).text
 
     def price(self, model: str, usage: Usage) -> float | None:
         """Return US dollars; None if the price is not known, as of a model that only the daemon knows."""

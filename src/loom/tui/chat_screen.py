@@ -14,6 +14,8 @@ from loom.tui.chat_turns import PERMISSIONS
 from loom.tui.slash_commands import find_command
 
 _ESCAPE_SECONDS: Final = 0.8
+_THINKING: Final = ("", "off", "low", "medium", "high", "max")
+"""The levels that Alt+T goes through."""
 
 
 class ChatScreen(ChatCommands):
@@ -28,6 +30,8 @@ class ChatScreen(ChatCommands):
         Binding("ctrl+l", "choose_model", "Model", show=False, priority=True),
         Binding("ctrl+x", "show_context", "Context", show=False, priority=True),
         Binding("ctrl+s,ctrl+r", "show_sessions", "Sessions", show=False, priority=True),
+        Binding("f2", "show_work", "Todos and processes", show=False, priority=True),
+        Binding("alt+t", "cycle_thinking", "Thinking", show=False, priority=True),
         Binding("shift+tab", "cycle_permission", "Permission", show=False, priority=True),
         Binding("pageup", "scroll_transcript(-1)", show=False, priority=True),
         Binding("pagedown", "scroll_transcript(1)", show=False, priority=True),
@@ -91,6 +95,13 @@ class ChatScreen(ChatCommands):
         at = PERMISSIONS.index(self.state.permission)
         self.set_state(permission=PERMISSIONS[(at + 1) % len(PERMISSIONS)])
 
+    def action_cycle_thinking(self) -> None:
+        at = _THINKING.index(self.state.thinking) if self.state.thinking in _THINKING else 0
+        self.run_worker(self.guard(self.set_thinking(_THINKING[(at + 1) % len(_THINKING)])))
+
+    def action_show_work(self) -> None:
+        self.run_worker(self.guard(self.command_work("")))
+
     def action_toggle_branches(self) -> None:
         self.run_worker(self.guard(self.command_tree("")))
 
@@ -131,4 +142,4 @@ class ChatScreen(ChatCommands):
         from loom.tui.document_screen import DocumentScreen
 
         assert self.library is not None
-        self.app.push_screen(DocumentScreen(block, self.library.media, self.protocol, self.glyphs))
+        self.app.push_screen(DocumentScreen(block, self.library, self.protocol))

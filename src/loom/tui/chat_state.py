@@ -16,12 +16,12 @@ from textual.widgets import Static
 from textual.worker import Worker
 
 from loom.errors import LoomError
+from loom.sampling import Sampling
 from loom.tui.chat_library import ChatLibrary
 from loom.tui.chips import Chip
 from loom.tui.completion_list import CompletionList, FileIndex
 from loom.tui.conversation import OpenConversation, PathMessage
 from loom.tui.image_protocol import ImageProtocol
-from loom.tui.input_history import InputHistory
 from loom.tui.message_editor import MessageEditor
 from loom.tui.status_line import ActivityLine, StatusLine, StatusValues, TitleLine
 from loom.tui.text_content import sentence_of
@@ -102,6 +102,8 @@ class ChatState(Screen[None]):
         self.usage_log = UsageLog()
         self.files = FileIndex(Path.cwd())
         self.state = StatusValues()
+        self.sampling = Sampling()
+        """How the messages of this screen are answered, beside what the session sets."""
         self._asked_about = ""
         """The message that was held back because it mentions a file that does not exist."""
         self._plans = False
@@ -131,9 +133,7 @@ class ChatState(Screen[None]):
         yield CompletionList()
         with Horizontal(id="compose"):
             yield Static(self.glyphs.prompt, classes="prompt")
-            yield MessageEditor(
-                InputHistory(self.app.history_file), placeholder="Message; paste or drop files, @ for files"
-            )
+            yield MessageEditor(placeholder="Message; paste or drop files, @ for files")
         yield StatusLine(self.glyphs)
         yield KeyHints(self.glyphs.return_key)
 
@@ -160,8 +160,8 @@ class ChatState(Screen[None]):
         self.show_state()
 
     def show_state(self) -> None:
-        self.query_one(TitleLine).state = self.state
-        self.query_one(StatusLine).state = self.state
+        for line in (*self.query(TitleLine), *self.query(StatusLine)):  # there are none once the screen is closed
+            line.state = self.state
 
     async def report(self, error: LoomError) -> None:
         """Say what went wrong, and the next step."""

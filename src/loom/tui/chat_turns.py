@@ -8,7 +8,6 @@ from typing import Final
 
 import msgspec
 
-from loom.agent.plan_mode import PRESENT_PLAN
 from loom.content.messages import media_blocks
 from loom.errors import LoomError
 from loom.events import (
@@ -36,8 +35,10 @@ from loom.tui.message_editor import MessageEditor
 from loom.tui.status_line import ActivityLine
 from loom.tui.text_content import one_line, plain_text
 from loom.tui.usage_log import UsageLog
+from loom.tui.work_pane import WorkPane
 
 _TICK_SECONDS: Final = 1 / 8
+_WORK_SECONDS: Final = 2
 _DENIED: Final = {
     "plan": "this run only plans: say what you would do, and do not try it again",
     "deny": "tools that need approval are not allowed here",
@@ -50,6 +51,7 @@ class ChatTurns(ChatState):
 
     def on_mount(self) -> None:
         self.set_interval(_TICK_SECONDS, self._tick)
+        self.set_interval(_WORK_SECONDS, self._watch_work)
 
     # Opening ---------------------------------------------------------------------------------------------------------
 
@@ -77,7 +79,17 @@ class ChatTurns(ChatState):
         self.model = self.model or await self.library.default_model()
         self.usage_log = UsageLog()
         self._images = 0
-        self.set_state(title="", model=self.model, receipt=None, usage=msgspec.UNSET, usd=0.0, branches=1)
+        self.set_state(
+            title="",
+            model=self.model,
+            thinking=self.sampling.thinking,
+            receipt=None,
+            usage=msgspec.UNSET,
+            usd=0.0,
+            branches=1,
+            todo="",
+            processes=0,
+        )
         await self.show_transcript(())
 
     async def open_session(self, session_id: str) -> None:
@@ -94,13 +106,21 @@ class ChatTurns(ChatState):
         self.model = info.model
         path = await conversation.path(newest=NEWEST)
         self._images, self._has_messages = count_images(path), bool(path)
-        self.set_state(title=info.title, model=info.model, receipt=None, usage=msgspec.UNSET, usd=0.0)
+        self.set_state(
+            title=info.title,
+            model=info.model,
+            thinking=self.sampling.thinking or info.options.thinking,
+            receipt=None,
+            usage=msgspec.UNSET,
+            usd=0.0,
+        )
         await self.show_transcript(path)
         self._follow()
         for request in await conversation.session.approvals():
             await self._ask(request)
         await self.refresh_queue()
         self.refresh_plan()
+        self.refresh_work()
         await self.refresh_branches()
 
     async def _leave(self) -> None:
@@ -143,6 +163,7 @@ class ChatTurns(ChatState):
             case TurnStarted():
                 self._is_running, self._turn_began = True, time.monotonic()
                 self._turn_model, self._activity = event.model, f"waiting for {short_model(event.model)}"
+                self.transcript.thinking = self.state.thinking
             case StepStarted():
                 self._is_running, self._turn_model = True, event.model
                 self._activity = f"waiting for {short_model(event.model)}"
@@ -154,6 +175,7 @@ class ChatTurns(ChatState):
                 self._activity = f"running {one_line(event.call.name, 40)}"
             case ToolFinished():
                 self._activity = f"waiting for {short_model(self._turn_model)}"
+                self.refresh_work()
             case _:
                 pass
         await self.transcript.apply(event)
@@ -180,8 +202,9 @@ class ChatTurns(ChatState):
             usd = self.library.price(self._turn_model, event.usage) if self._turn_model else None
             self.usage_log.add(self._turn_model, event.usage, usd, time.monotonic() - self._turn_began)
             await self.transcript.show_footer(event.usage, usd)
-            self.set_state(usage=event.usage, usd=self.usage_log.usd)
+            self.set_state(usage=event.usage)
         self.refresh_plan()
+        self.refresh_work()
         await self.refresh_branches()
         await self.refresh_queue()
         if self.conversation is not None and not self.state.title:
@@ -189,6 +212,8 @@ class ChatTurns(ChatState):
         self.app.announce(f"{short_model(self._turn_model)} is done")
 
     async def _ask(self, request: ApprovalRequested) -> None:
+        from loom.agent.plan_mode import PRESENT_PLAN
+
         assert self.conversation is not None
         if self.state.permission == "auto":
             await self.conversation.session.answer(request.approval, "once")
@@ -215,6 +240,8 @@ class ChatTurns(ChatState):
         (following or self.composer).focus()
 
     async def on_approval_card_answered(self, event: ApprovalCard.Answered) -> None:
+        from loom.agent.plan_mode import PRESENT_PLAN
+
         event.stop()
         assert self.conversation is not None
         is_plan = any(
@@ -235,7 +262,8 @@ class ChatTurns(ChatState):
         strip = self.query_one(QueueStrip)
         waiting = await self.conversation.session.queue() if self.conversation is not None and self._is_running else ()
         lines = [
-            f"queued: {one_line(self._queued_chips.get(it.id, (it.message.text, {}))[0] or 'media', 70)}"
+            f"{'next step' if it.options.steers else 'queued'}: "
+            f"{one_line(self._queued_chips.get(it.id, (it.message.text, {}))[0] or 'media', 70)}"
             for it in waiting
             if it.message is not None and not it.node
         ]
@@ -251,23 +279,51 @@ class ChatTurns(ChatState):
         for pane in self.query(BranchPane):
             pane.show(branch_lines(tree, (await self.conversation.session.info()).head))
 
+    def refresh_work(self) -> None:
+        """Find out what the agent has to do and what runs in the background."""
+        if self.conversation is not None:
+            self.run_worker(self._show_work(self.conversation), group="work", exclusive=True)
+
+    async def _show_work(self, conversation: OpenConversation) -> None:
+        try:
+            todos, processes = await conversation.session.todos(), await conversation.session.processes()
+        except LoomError as error:
+            await self.report(error)
+            return
+        done = sum(it.state == "done" for it in todos)
+        current = next((it.text for it in todos if it.state == "in_progress"), "")
+        is_open = done < len(todos)
+        self.set_state(
+            todo=f"todo {done}/{len(todos)} {current}".strip() if is_open else "",
+            processes=sum(it.is_running for it in processes),
+        )
+        for pane in {*self.query(WorkPane), *self.app.screen.query(WorkPane)}:
+            pane.show(todos, processes)
+
+    def _watch_work(self) -> None:
+        """Processes end, and open ports, by themselves."""
+        if self.state.processes or self.query(WorkPane) or self.app.screen.query(WorkPane):
+            self.refresh_work()
+
     def refresh_plan(self) -> None:
-        """Find out what the next request would hold, in the background."""
+        """Find out what the next request would hold and what the path has cost, in the background."""
         if self.conversation is not None and self._has_messages:
             self.run_worker(self._plan(self.conversation), group="plan", exclusive=True)
 
     async def _plan(self, conversation: OpenConversation) -> None:
         try:
             (receipt,) = await conversation.session.plan()
+            usage = await conversation.session.usage()
         except LoomError as error:
             await self.report(error)
             return
         self._images = max(self._images, sum(row.kind == "image" for row in receipt.rows))
-        self.set_state(receipt=receipt)
+        self.set_state(receipt=receipt, usd=usage.path.usd)
         self.transcript.show_renditions(receipt)
 
     def _tick(self) -> None:
         line = self.query_one(ActivityLine)
+        self.composer.is_answering = self._is_running
         if self._is_running:
             line.show(self._activity, time.monotonic() - self._turn_began)
         elif line.display:

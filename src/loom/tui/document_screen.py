@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import ClassVar, Final
 
 from textual.app import ComposeResult
@@ -12,13 +11,11 @@ from textual.screen import Screen
 from textual.widgets import Static
 
 from loom.content.blocks import DocumentBlock, page_range
-from loom.content.media import Media
-from loom.content.recipes import Text
 from loom.errors import LoomError
-from loom.tui.glyphs import Glyphs
+from loom.tui.chat_library import ChatLibrary
 from loom.tui.image_protocol import ImageProtocol
 from loom.tui.message_widgets import document_label
-from loom.tui.pictures import LoadMedia, Picture
+from loom.tui.pictures import Picture
 from loom.tui.text_content import plain_text
 
 _MARGIN_ROWS: Final = 4
@@ -43,12 +40,11 @@ class DocumentScreen(Screen[None]):
         Binding("t", "toggle_text", "Text or image", show=False),
     ]
 
-    def __init__(self, block: DocumentBlock, load: LoadMedia, protocol: ImageProtocol, glyphs: Glyphs) -> None:
+    def __init__(self, block: DocumentBlock, library: ChatLibrary, protocol: ImageProtocol) -> None:
         super().__init__()
         self._block = block
-        self._load = load
+        self._library = library
         self._protocol: ImageProtocol = protocol
-        self._glyphs = glyphs
         self.page = page_range(block.pages)[0] if block.pages else 1
         self.is_text = protocol == "off"
 
@@ -85,14 +81,14 @@ class DocumentScreen(Screen[None]):
         box = self.query_one(VerticalScroll)
         media = self._block.media
         if self.is_text:
-            text = await self._text(media, page)
+            text = await self._text(page)
             await box.remove_children()
             await box.mount(Static(plain_text(text), classes="page-text"))
         else:
             room = (max(self.size.width - 4, 10), max(self.size.height - _MARGIN_ROWS, 6))
             picture = Picture(
                 media,
-                self._load,
+                self._library.media,
                 self._protocol,
                 caption=f"page {page}",
                 page=page,
@@ -103,12 +99,10 @@ class DocumentScreen(Screen[None]):
             await box.mount(picture)
         box.scroll_home(animate=False)
 
-    async def _text(self, media: Media, page: int) -> str:
-        from loom.formats import render
-
+    async def _text(self, page: int) -> str:
+        media = self._block.media
         try:
-            data = await self._load(media.digest)
-            made = await asyncio.to_thread(render, data, media, Text(pages=str(page) if media.pages else ""))
+            text = await self._library.media_text(media.digest, page if media.pages else 0)
         except LoomError as error:
             return f"This page cannot be shown as text: {error.message}"
-        return made.data.decode(errors="replace").strip() or "(no text on this page)"
+        return text.strip() or "(no text on this page)"

@@ -96,10 +96,10 @@ ASCII: Final = Glyphs(
 
 
 def choose_glyphs(environ: Mapping[str, str] | None = None) -> Glyphs:
-    """Return the signs that this locale can show. `LOOM_ASCII=1` asks for ASCII."""
+    """Return the signs that this locale can show. `LOOM_ASCII` is 1 for ASCII, 0 for Unicode."""
     environ = os.environ if environ is None else environ
-    if environ.get("LOOM_ASCII", "") not in ("", "0"):
-        return ASCII
+    if wish := environ.get("LOOM_ASCII", ""):
+        return UNICODE if wish == "0" else ASCII
     locale = environ.get("LC_ALL") or environ.get("LC_CTYPE") or environ.get("LANG") or ""
     is_console = environ.get("TERM") == "linux"
     return ASCII if is_console or (locale and "utf" not in locale.lower()) else UNICODE

@@ -15,7 +15,8 @@ from loom.tui.slash_commands import COMMANDS
 from loom.tui.text_content import plain_text
 
 KEYS: Final = (
-    ("Enter", "send; while an answer runs, queue"),
+    ("Enter", "send; while an answer runs, for its next step"),
+    ("Tab", "while an answer runs: queue for a turn of its own"),
     ("Shift+Enter, Ctrl+J", "new line"),
     ("Esc", "interrupt the answer"),
     ("Esc Esc", "edit an earlier message, as a new branch"),
@@ -29,6 +30,8 @@ KEYS: Final = (
     ("Ctrl+L", "model, with what it would receive and cost"),
     ("Ctrl+X", "context: what the next request contains"),
     ("Ctrl+S, Ctrl+R", "conversations, with search"),
+    ("Alt+T", "how much the model thinks"),
+    ("F2", "todo list and background processes; x stops one"),
     ("Shift+Tab", "permission: ask, auto, plan, deny"),
     ("PgUp, PgDn", "scroll; Ctrl+End goes to the end"),
     ("Ctrl+P", "command palette"),

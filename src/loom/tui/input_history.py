@@ -18,32 +18,32 @@ class InputHistory:
 
     def __init__(self, file: Path | None = None) -> None:
         self._file = file
-        self._entries = _read(file) if file is not None else []
-        self._at = len(self._entries)
+        self.entries = _read(file) if file is not None else []
+        self._at = len(self.entries)
         self._draft = ""
 
     def add(self, text: str) -> None:
         text = text.strip()
-        if text and len(text) <= _MAX_CHARACTERS and self._entries[-1:] != [text]:
-            self._entries.append(text)
+        if text and len(text) <= _MAX_CHARACTERS and self.entries[-1:] != [text]:
+            self.entries.append(text)
             self._append(text)
-        self._at = len(self._entries)
+        self._at = len(self.entries)
 
     def older(self, draft: str) -> str | None:
         """Return the entry before the one that is shown; `draft` is what stood there first."""
-        if self._at == len(self._entries):
+        if self._at == len(self.entries):
             self._draft = draft
         if self._at == 0:
             return None
         self._at -= 1
-        return self._entries[self._at]
+        return self.entries[self._at]
 
     def newer(self) -> str | None:
         """Return the next entry, at the end the draft; None if nothing was looked up."""
-        if self._at >= len(self._entries):
+        if self._at >= len(self.entries):
             return None
         self._at += 1
-        return self._draft if self._at == len(self._entries) else self._entries[self._at]
+        return self._draft if self._at == len(self.entries) else self.entries[self._at]
 
     def _append(self, text: str) -> None:
         if self._file is None:

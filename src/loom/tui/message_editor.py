@@ -38,9 +38,11 @@ class MessageEditor(TextArea):
     class Submitted(WidgetMessage):
         """Enter was pressed on a text that is not empty."""
 
-        def __init__(self, text: str) -> None:
+        def __init__(self, text: str, *, is_queued: bool = False) -> None:
             super().__init__()
             self.text = text
+            self.is_queued = is_queued
+            """Whether it waits for a turn of its own instead of the next step of the one that runs."""
 
     class FilesDropped(WidgetMessage):
         """Paths were pasted, as terminals do for dropped files."""
@@ -73,7 +75,7 @@ class MessageEditor(TextArea):
             super().__init__()
             self.key = key
 
-    def __init__(self, history: InputHistory, *, placeholder: str) -> None:
+    def __init__(self, *, placeholder: str) -> None:
         super().__init__(
             soft_wrap=True, show_line_numbers=False, tab_behavior="focus", compact=True, placeholder=placeholder
         )
@@ -82,8 +84,16 @@ class MessageEditor(TextArea):
         """Whether a completion list is open, which then takes the arrow keys, Tab, Enter and Escape."""
         self.has_queued = False
         """Whether messages wait that Up brings back."""
-        self._history = history
+        self.is_answering = False
+        """Whether a turn runs; then Tab queues the message."""
+        self._history = InputHistory()
         self._last_trigger = ""
+
+    def use_history(self, history: InputHistory) -> None:
+        """Let Up and Down show these messages, behind those that were sent until now."""
+        for text in self._history.entries:
+            history.add(text)
+        self._history = history
 
     # Chips -----------------------------------------------------------------------------------------------------------
 
@@ -157,6 +167,8 @@ class MessageEditor(TextArea):
     def action_complete(self) -> None:
         if self.is_completing:
             self.post_message(self.CompletionKey("tab"))
+        elif self.is_answering and self.text.strip():
+            self.post_message(self.Submitted(self.text, is_queued=True))
         else:
             self.screen.focus_next()
 

@@ -69,14 +69,17 @@ class DocumentLine(Static, can_focus=True):
 
 
 class ThinkingFold(Foldable):
-    """Thinking, folded: its seconds while it lasts, and how long it took."""
+    """Thinking, folded: its level and seconds while it lasts, and how long it took."""
 
     DEFAULT_CSS = """
     ThinkingFold .thoughts { color: $dim; text-style: italic; height: auto; border-left: wide $line; padding: 0 0 0 1; }
     """
 
-    def __init__(self, glyphs: Glyphs, text: str = "", *, is_live: bool = False, redacted: bool = False) -> None:
+    def __init__(
+        self, glyphs: Glyphs, text: str = "", *, is_live: bool = False, redacted: bool = False, level: str = ""
+    ) -> None:
         super().__init__(glyphs)
+        self._level = f" ({level})" if level else ""
         self._pieces = [text] if text else []
         self._is_live = is_live
         self._redacted = redacted
@@ -104,11 +107,12 @@ class ThinkingFold(Foldable):
     def title(self) -> Content:
         if self._is_live:
             last = next((line for line in reversed(self.text.split("\n")) if line.strip()), "")
-            seconds = f"Thinking {time.monotonic() - self._began:.0f} s"
+            seconds = f"Thinking{self._level} {time.monotonic() - self._began:.0f} s"
             return Content(seconds) + plain_text(f"  {one_line(last, 60)}" if last else "", "italic")
         if self._redacted:
             return Content("Thought (hidden by the provider)")
-        return Content("Thought" if self._seconds is None else f"Thought for {self._seconds:.0f} s")
+        took = "" if self._seconds is None else f" for {self._seconds:.0f} s"
+        return Content(f"Thought{took}{self._level}")
 
     def body(self) -> list[Widget]:
         return [Static(plain_text(self.text.strip() or "(no text)"), classes="thoughts")]

@@ -4,17 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import fcntl
 import io
-import os
-import struct
-import sys
-import termios
 from collections.abc import Awaitable, Callable
-from contextlib import contextmanager
 from functools import cache
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias
 
 from textual.app import ComposeResult
 from textual.containers import Vertical
@@ -22,20 +15,18 @@ from textual.widget import Widget
 from textual.widgets import Static
 
 from loom.content.media import Media
-from loom.content.recipes import Fit, Page
+from loom.content.recipes import Fit
 from loom.errors import LoomError
+from loom.tui.cell_images import cell_size, import_quietly
 from loom.tui.image_protocol import ImageProtocol
 from loom.tui.text_content import plain_text
 
-if TYPE_CHECKING:
-    from collections.abc import Generator
-
-LoadMedia: TypeAlias = Callable[[str], Awaitable[bytes]]
+LoadMedia: TypeAlias = Callable[[str, str], Awaitable[bytes]]
+"""Reads a medium, by its digest, in a form of `Library.open_media`."""
 
 MAX_COLUMNS: Final = 64
 MAX_ROWS: Final = 18
 _SIDE_PX: Final = 1024
-_DEFAULT_CELL: Final = (10, 20)
 
 
 class Picture(Vertical):
@@ -78,12 +69,13 @@ class Picture(Vertical):
 
     async def _show(self) -> None:
         try:
-            data = await self._load(self.media.digest)
-            png = await asyncio.to_thread(render_png, data, self.media, self.page)
+            data = await self._load(self.media.digest, f"page:{self.page}" if self.page else "full")
+            if not self.page:  # a page was drawn by Loom itself; an image may be what was sent to it
+                data = await asyncio.to_thread(render_png, data, self.media)
         except LoomError as error:
             await self.mount(Static(plain_text(f"cannot be shown: {error.message}"), classes="image-error"))
             return
-        widget = await asyncio.to_thread(make_image_widget, png, self._protocol)
+        widget = await asyncio.to_thread(make_image_widget, data, self._protocol)
         columns, rows = fit_cells(widget.image.size, (min(self._max[0], self._room()), self._max[1]), self._protocol)
         widget.styles.width, widget.styles.height = columns, rows
         await self.mount(widget, before=0)
@@ -92,13 +84,11 @@ class Picture(Vertical):
         return max((self.container_size.width or MAX_COLUMNS) - 2, 8)
 
 
-def render_png(data: bytes, media: Media, page: int = 0, side_px: int = _SIDE_PX) -> bytes:
-    """Return the picture, or a page of the document, as PNG; decoded in a worker process."""
+def render_png(data: bytes, media: Media) -> bytes:
+    """Return the picture as PNG, as large as a terminal needs it; decoded in a worker process."""
     from loom.formats import render
 
-    formats = ("image/png",)
-    recipe = Page(page, max_side_px=side_px, formats=formats) if page else Fit(side_px, formats=formats)
-    return render(data, media, recipe).data
+    return render(data, media, Fit(_SIDE_PX, formats=("image/png",))).data
 
 
 def fit_cells(size: tuple[int, int], room: tuple[int, int], protocol: ImageProtocol) -> tuple[int, int]:
@@ -113,24 +103,12 @@ def fit_cells(size: tuple[int, int], room: tuple[int, int], protocol: ImageProto
     return max(int(columns), 1), max(round(rows), 1)
 
 
-def cell_size() -> tuple[int, int]:
-    """Return the pixels of a character, as the terminal reports them without being asked."""
-    try:
-        packed = fcntl.ioctl(sys.__stdout__ or 1, termios.TIOCGWINSZ, bytes(8))
-    except (OSError, ValueError, io.UnsupportedOperation):
-        return _DEFAULT_CELL
-    rows, columns, width, height = struct.unpack("HHHH", packed)
-    if not (rows and columns and width >= columns and height >= rows):
-        return _DEFAULT_CELL
-    return width // columns, height // rows
-
-
-def make_image_widget(png: bytes, protocol: ImageProtocol) -> Any:
+def make_image_widget(data: bytes, protocol: ImageProtocol) -> Any:
     """Return a widget of textual-image that shows these bytes."""
     from PIL import Image
 
-    picture = Image.open(io.BytesIO(png))
-    picture.load()
+    picture = Image.open(io.BytesIO(data))
+    picture.thumbnail((_SIDE_PX, _SIDE_PX))
     made: Any = image_widgets()[protocol]
     return made(picture.convert("RGBA"))
 
@@ -138,13 +116,10 @@ def make_image_widget(png: bytes, protocol: ImageProtocol) -> Any:
 @cache
 def image_widgets() -> dict[ImageProtocol, type[Widget]]:
     """Return the widget class of each protocol."""
-    with _without_queries():
-        from textual_image import _terminal, widget
+    with import_quietly():
+        from textual_image import widget
         from textual_image.widget.sixel import Image as SixelImage
         from textual_image.widget.sixel import _ImageSixelImpl  # pyright: ignore[reportPrivateUsage]
-
-    # The library caches the size of a cell on its function; it must not ask the terminal for it again.
-    vars(_terminal.get_cell_size)["_result"] = _terminal.CellSize(*cell_size())
 
     class ItermPixels(_ImageSixelImpl):
         """Writes iTerm2's inline image sequence where Sixel data would stand."""
@@ -166,16 +141,3 @@ def image_widgets() -> dict[ImageProtocol, type[Widget]]:
         "iterm2": ItermImage,
         "halfcell": widget.HalfcellImage,
     }
-
-
-@contextmanager
-def _without_queries() -> Generator[None]:
-    """textual-image asks the terminal questions when it is imported. Textual owns the keyboard by then, so the replies
-    would be lost or typed into the composer; the library asks nothing where stdout is not a terminal."""
-    stdout = sys.__stdout__
-    with Path(os.devnull).open("w", encoding="utf-8") as nowhere:
-        sys.__stdout__ = nowhere
-        try:
-            yield
-        finally:
-            sys.__stdout__ = stdout

@@ -22,6 +22,7 @@ class TuiCommand(msgspec.Struct, frozen=True, kw_only=True):
 
 COMMANDS: Final = (
     TuiCommand(name="model", arguments="[NAME]", help="choose a model, with what it would receive", action="model"),
+    TuiCommand(name="think", arguments="[LEVEL]", help="how much the model thinks (Alt+T)", action="think"),
     TuiCommand(name="context", help="what the next request contains (Ctrl+X)", action="context"),
     TuiCommand(
         name="sessions", help="open another conversation (Ctrl+S)", action="sessions", aliases=("resume", "continue")
@@ -34,6 +35,11 @@ COMMANDS: Final = (
     ),
     TuiCommand(
         name="edit", help="go back to an earlier message and edit it (Esc Esc)", action="rewind", aliases=("rewind",)
+    ),
+    TuiCommand(
+        name="work",
+        help="the agent's todo list and background processes (F2)",
+        action="work",
     ),
     TuiCommand(name="undo", arguments="[STEP]", help="undo what the agent changed in files", action="undo"),
     TuiCommand(name="todos", help="the agent's list of what is to be done", action="todos"),

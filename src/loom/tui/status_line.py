@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import TYPE_CHECKING
 
 import msgspec
 from textual.content import Content
@@ -11,10 +12,12 @@ from textual.widgets import Static
 
 from loom.content.labels import tokens_label
 from loom.models import Usage
-from loom.prompt import Receipt
 from loom.tui.glyphs import Glyphs
 from loom.tui.labels import money_label, short_model
 from loom.tui.text_content import one_line, plain_text
+
+if TYPE_CHECKING:  # the first paint does not wait for it
+    from loom.prompt import Receipt
 
 _METER_CELLS = 12
 _NARROW = 80
@@ -31,7 +34,11 @@ class StatusValues(msgspec.Struct, frozen=True, kw_only=True):
     usage: Usage = Usage()
     usd: float | None = 0.0
     branches: int = 1
+    thinking: str = ""
+    """How much the model is to think; empty leaves it to the model."""
     todo: str = ""
+    processes: int = 0
+    """Background processes that run."""
 
     @property
     def context_share(self) -> float | None:
@@ -54,6 +61,8 @@ class TitleLine(Static):
         state, glyphs = self.state, self._glyphs
         share = state.context_share
         parts = [short_model(state.model) or "no model", state.permission]
+        if state.thinking:
+            parts.insert(1, f"thinking {state.thinking}")
         if share is not None:
             parts.append(f"ctx {share:.0%}")
         parts.append(money_label(state.usd))
@@ -98,6 +107,8 @@ class StatusLine(Static):
                 parts.append(Content(f"{usage.cache_read_tokens / usage.input_tokens:.0%} cached"))
             parts.append(Content(f"{tokens_label(usage.output_tokens)} out"))
         parts.append(Content(money_label(state.usd)))
+        if state.processes:
+            parts.append(Content(f"{state.processes} process{'es' if state.processes > 1 else ''}"))
         if state.todo:
             parts.append(plain_text(one_line(state.todo, 40)))
         while sum(len(part) + 3 for part in parts) > self.size.width and len(parts) > 1:

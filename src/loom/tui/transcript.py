@@ -72,6 +72,8 @@ LoadPath: TypeAlias = Callable[[], Awaitable[Sequence[PathMessage]]]
 """Reads the whole path."""
 
 _WINDOW: Final = 30
+"""Messages that are mounted at once when the reader scrolls up."""
+_ROWS_PER_MESSAGE: Final = 3
 _FLUSH_SECONDS: Final = 1 / 20
 _TICK_SECONDS: Final = 1 / 8
 _HIDDEN_NOTICES: Final = ("receipt",)
@@ -109,6 +111,8 @@ class TranscriptView(VerticalScroll):
         self._parts: dict[int, Widget] = {}
         self._known: set[str] = set()
         self._renditions: dict[str, ReceiptRow] = {}
+        self.thinking = ""
+        """How much the model of this turn is to think; empty leaves it to the model."""
         self._speaker = ""
         self._has_step = False
         self._began = 0.0
@@ -128,10 +132,17 @@ class TranscriptView(VerticalScroll):
         self._parts.clear()
         self._known = {message.node for message in path}
         self._speaker = ""
-        start = self._window_start(path, len(path))
+        start = self._window_start(path, self.screen.size.height // _ROWS_PER_MESSAGE)
         self._earlier = list(path[:start])
         await self.mount_all([*self._earlier_line(), *self._widgets(path[start:])])
         self.anchor()
+        self.call_after_refresh(self._fill_screen)
+
+    async def _fill_screen(self) -> None:
+        """Mount more where the messages are so short that there is nothing to scroll."""
+        if self.is_attached and self.virtual_size.height <= self.size.height and (self._earlier or self._load_path):
+            await self.show_earlier()
+            self.call_after_refresh(self._fill_screen)
 
     async def show_earlier(self) -> None:
         """Mount the messages before those that are shown, and stay where the reader is."""
@@ -145,7 +156,7 @@ class TranscriptView(VerticalScroll):
         if not self._earlier:
             self._is_loading_earlier = False
             return
-        start = self._window_start(self._earlier, len(self._earlier))
+        start = self._window_start(self._earlier, _WINDOW)
         shown, self._earlier = self._earlier[start:], self._earlier[:start]
         height = self.virtual_size.height
         first = next(iter(self.query(EarlierLine)), None)
@@ -161,9 +172,9 @@ class TranscriptView(VerticalScroll):
 
         self.call_after_refresh(keep_place)
 
-    def _window_start(self, path: Sequence[PathMessage], end: int) -> int:
-        """Begin with a user's message, so that calls and results stay together."""
-        start = max(end - _WINDOW, 0)
+    def _window_start(self, path: Sequence[PathMessage], count: int) -> int:
+        """Return where the last `count` messages begin, with a user's, so that calls and results stay together."""
+        start = max(len(path) - count, 0)
         while start > 0 and path[start].message.role != "user":
             start -= 1
         return start
@@ -348,7 +359,7 @@ class TranscriptView(VerticalScroll):
         found = self._parts.get(index)
         if isinstance(found, ThinkingFold):
             return found
-        made = ThinkingFold(self.glyphs, is_live=True)
+        made = ThinkingFold(self.glyphs, is_live=True, level=self.thinking)
         self._add(index, made)
         return made
 

@@ -20,9 +20,3 @@ class UsageLog:
 
     def add(self, model: str, usage: Usage, usd: float | None, seconds: float) -> None:
         self.turns.append(TurnUsage(model=model, usage=usage, usd=usd, seconds=seconds))
-
-    @property
-    def usd(self) -> float | None:
-        """The sum; None as soon as one price is not known."""
-        prices = [turn.usd for turn in self.turns]
-        return None if None in prices else sum(usd for usd in prices if usd is not None)

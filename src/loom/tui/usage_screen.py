@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
@@ -13,8 +13,10 @@ from textual.widgets import DataTable, Static
 from loom.content.labels import tokens_label
 from loom.models import Usage
 from loom.tui.labels import money_label, short_model
-from loom.tui.status_line import StatusValues
 from loom.tui.usage_log import UsageLog
+
+if TYPE_CHECKING:
+    from loom.api_types import SessionUsage, UsageTotals
 
 
 class UsageScreen(ModalScreen[None]):
@@ -25,20 +27,26 @@ class UsageScreen(ModalScreen[None]):
         border-title-style: bold; background: $surface; padding: 0 1;
     }
     UsageScreen DataTable { height: auto; max-height: 20; background: $surface; }
-    UsageScreen Static { height: auto; margin: 1 0 0 0; }
+    UsageScreen Static { height: auto; color: $dim; }
+    UsageScreen .totals { margin: 1 0 0 0; color: $foreground; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,q,enter", "dismiss", "Close", show=False, priority=True)]
 
-    def __init__(self, log: UsageLog, state: StatusValues) -> None:
+    def __init__(self, log: UsageLog, usage: SessionUsage | None) -> None:
         super().__init__()
         self._usage = log
-        self._info = state
+        self._totals = usage
 
     def compose(self) -> ComposeResult:
         with Vertical() as box:
-            box.border_title = "Usage since this conversation was opened (Esc closes)"
+            box.border_title = "Usage (Esc closes)"
+            yield Static("Turns since this conversation was opened")
             yield DataTable[str](cursor_type="row")
-            yield Static(self._summary())
+            if self._totals is not None:
+                yield Static(
+                    f"this path: {_totals(self._totals.path)}\nall branches: {_totals(self._totals.total)}",
+                    classes="totals",
+                )
 
     def on_mount(self) -> None:
         table = self.query_one(DataTable[str])
@@ -46,16 +54,13 @@ class UsageScreen(ModalScreen[None]):
         for number, turn in enumerate(self._usage.turns, 1):
             table.add_row(str(number), short_model(turn.model), *_cells(turn.usage, turn.usd), f"{turn.seconds:.1f} s")
 
-    def _summary(self) -> str:
-        turns = self._usage.turns
-        usage = Usage(
-            input_tokens=sum(it.usage.input_tokens for it in turns),
-            output_tokens=sum(it.usage.output_tokens for it in turns),
-            cache_read_tokens=sum(it.usage.cache_read_tokens for it in turns),
-        )
-        tokens = f"{tokens_label(usage.input_tokens)} in, {tokens_label(usage.output_tokens)} out"
-        share = f", {usage.cache_read_tokens / usage.input_tokens:.0%} cached" if usage.input_tokens else ""
-        return f"{len(turns)} turn{'s' if len(turns) != 1 else ''}: {tokens}{share}, {money_label(self._usage.usd)}"
+
+def _totals(totals: UsageTotals) -> str:
+    usage = totals.usage
+    tokens = f"{tokens_label(usage.input_tokens)} in, {tokens_label(usage.output_tokens)} out"
+    share = f", {usage.cache_read_tokens / usage.input_tokens:.0%} cached" if usage.input_tokens else ""
+    answers = f"{totals.answers} answer{'s' if totals.answers != 1 else ''}"
+    return f"{answers}, {tokens}{share}, {money_label(totals.usd)}"
 
 
 def _cells(usage: Usage, usd: float | None) -> tuple[str, str, str, str]:

@@ -808,6 +808,7 @@ export interface PromptView {
   model: string;
   params: Record<string, string>;
   fields: string[];
+  is_shared: boolean;
 }
 
 export interface QueueView {
@@ -1321,14 +1322,18 @@ export interface UsageTotals {
   usd: number | null;
 }
 
+/** What is not given stays. `day_usd` null removes the budget. */
 export interface UserChange {
-  role: "admin" | "user" | "viewer";
+  role?: "admin" | "user" | "viewer";
+  day_usd?: number | null;
 }
 
 export interface UserEntry {
   name: string;
   role: "admin" | "user" | "viewer";
   created_at: number;
+  day_usd: number | null;
+  spent_usd: number;
 }
 
 /** Shown once: the store has only its hash. */

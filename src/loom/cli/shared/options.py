@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from typing import Any, Final, Literal, TypeAlias, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, TypeAlias, TypeVar
 
 import click
 import msgspec
 from click.shell_completion import CompletionItem
 
 from loom.cli.shared.terminal import PLAIN, is_plain
-from loom.config.templates import Template, read_template
 from loom.errors import ConfigError
 from loom.models import THINKING_LEVELS
 from loom.sampling import Sampling, read_options, sampling_of
+
+if TYPE_CHECKING:  # the first paint of the terminal UI does not wait for the settings
+    from loom.config.templates import Template
 
 F = TypeVar("F", bound=Callable[..., Any])
 Option: TypeAlias = Callable[[Any], Any]
@@ -64,7 +66,7 @@ class MessageOptions(msgspec.Struct, frozen=True, kw_only=True):
     describer: str = ""
     base_url: str = ""
     """The address of `model`, for this run."""
-    template: Template = Template()
+    template: Template | None = None
     params: tuple[tuple[str, str], ...] = ()
     wishes: FileOptions = FileOptions()
     uses_daemon: bool = True
@@ -74,7 +76,7 @@ class MessageOptions(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def flags(self) -> dict[str, Any]:
         """Settings for this run alone."""
-        settings = self.template.settings
+        settings = self.template.settings if self.template is not None else {}
         if self.describer:
             settings["context"] = {**settings.get("context", {}), "describer": self.describer}
         if self.base_url:
@@ -223,7 +225,11 @@ def message_options_from(given: dict[str, Any]) -> dict[str, Any]:
         os.environ[PLAIN] = "1"
     if given["base_url"] and not given["model"]:
         raise ConfigError("--base-url needs a model.", hint="Add -m NAME, as the server calls it.")
-    template = read_template(given["template"]) if given["template"] else Template()
+    template: Template | None = None
+    if given["template"]:
+        from loom.config.templates import read_template
+
+        template = read_template(given["template"])
     place = MessageTarget(
         last_here=given["last_here"],
         resume=given["resume"] or given["cid"],
@@ -231,12 +237,12 @@ def message_options_from(given: dict[str, Any]) -> dict[str, Any]:
         fork=given["fork"],
     )
     return {
-        "model": given["model"] or ("" if given["queries"] else template.model),
+        "model": given["model"] or ("" if given["queries"] or template is None else template.model),
         "queries": given["queries"],
         "place": place,
         "system": given["system"],
         "agent": given["agent"],
-        "tools": given["tools"] or template.tools,
+        "tools": given["tools"] or (template.tools if template is not None else ()),
         "permission": "plan" if given.pop("plans", False) else given["permission"],
         "plain": is_plain(),
         "shows_reasoning": not given["hide_reasoning"],

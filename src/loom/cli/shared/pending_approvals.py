@@ -80,7 +80,8 @@ async def continue_turn(
 
 def approval_line(asked: ApprovalRequested) -> str:
     """`3f2a91c0 run_command: rm -rf build`"""
-    return f"{asked.approval[:SHORT_ID]} {one_line(asked.call.name)}: {one_line(asked.action)}"
+    action, _, _ = asked.action.partition("\n\n(")  # without what the sandbox says about it
+    return f"{asked.approval[:SHORT_ID]} {one_line(asked.call.name)}: {one_line(action)}"
 
 
 def _approvals_pending_error(approvals: Sequence[ApprovalRequested]) -> LoomError:

@@ -14,8 +14,8 @@ import msgspec
 
 from loom.agent.output import read_output
 from loom.cli.shared import terminal_images
-from loom.cli.shared.markdown import Markdown, Wrap
-from loom.cli.shared.terminal import Colors, one_line, print_line, safe_text, width
+from loom.cli.shared.rich_stream import RichStream, draw_dim, draw_markdown
+from loom.cli.shared.terminal import Colors, has_colour, one_line, print_line, safe_text, width
 from loom.content.blocks import ImageBlock, TextBlock, ToolCall, ToolResult
 from loom.content.messages import text_of
 from loom.content.recipes import Fit
@@ -27,10 +27,12 @@ from loom.events import (
     NoticeRaised,
     StepStarted,
     TextDelta,
+    TextSealed,
     ThinkingDelta,
     ToolFinished,
     ToolProgressed,
     ToolStarted,
+    UsageReported,
 )
 from loom.formats import render
 from loom.models import Usage
@@ -82,7 +84,7 @@ class TextRenderer:
         self._whole: list[str] = []
         self._at_line_start = True
         self._thinking = False
-        self._thoughts = Wrap(width() if sys.stderr.isatty() else 0)
+        self._thoughts = RichStream(draw_dim, width()) if has_colour(sys.stderr) else None
         self._unseen: list[str] = []
         """What the model could not see; said at the end, where there may be more to say of it."""
 
@@ -157,15 +159,17 @@ class TextRenderer:
         if not self._thinking:
             self.end_line()
             self._thinking = True
-        sys.stderr.write(self._ink.dim(self._thoughts.text(safe_text(text))))
+        sys.stderr.write(safe_text(text) if self._thoughts is None else self._thoughts.feed(text))
         sys.stderr.flush()
         self._thought_ends_line = text.endswith("\n")
 
     def _end_thinking(self) -> None:
         if self._thinking:
             self._thinking = False
-            sys.stderr.write(self._ink.dim(self._thoughts.flush()) + ("\n" if self._thought_ends_line else "\n\n"))
-            self._thoughts = Wrap(width() if sys.stderr.isatty() else 0)
+            if self._thoughts is None:
+                sys.stderr.write("\n" if self._thought_ends_line else "\n\n")
+            else:
+                sys.stderr.write(self._thoughts.finish() + "\n")
             sys.stderr.flush()
 
     def _beside(self, line: str) -> None:
@@ -181,12 +185,12 @@ class TerminalRenderer(TextRenderer):
     ) -> None:
         super().__init__(streams=streams, shows_reasoning=shows_reasoning)
         self._load = load
-        self._markdown = Markdown(width())
+        self._markdown = RichStream(draw_markdown, width(), is_live=streams)
         self._protocol: terminal_images.ImageProtocol = terminal_images.choose_protocol()
         self._sources: dict[str, None] = {}
 
     async def event(self, event: Event) -> None:
-        if not isinstance(event, TextDelta):
+        if not isinstance(event, TextDelta | TextSealed | Cited | UsageReported):
             self._text_ended()
         if isinstance(event, Cited) and event.citation.source:
             self._sources[event.citation.source] = None

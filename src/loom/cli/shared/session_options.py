@@ -21,7 +21,7 @@ from loom.cli.shared.options import MessageOptions
 from loom.cli.shared.renderers import JsonRenderer, StreamJsonRenderer, TerminalRenderer, TextRenderer, TurnRenderer
 from loom.cli.shared.terminal import ProgressLine, has_colour, print_line, safe_text
 from loom.config import load_config
-from loom.config.templates import fill_template
+from loom.config.templates import Template, fill_template
 from loom.content.blocks import ContentBlock
 from loom.content.inputs import Attachment, Content
 from loom.errors import ConfigError, ContentError
@@ -150,7 +150,7 @@ async def ingest_input(
 
 def apply_template(speaking: MessageOptions, said: MessageInput) -> tuple[MessageInput, str]:
     """Return the message that a template makes of what was said, and the system prompt of a new session."""
-    template = speaking.template
+    template = speaking.template or Template()
     given = "\n\n".join(part for part in (said.piped, said.words) if part)
     prompt, theirs = fill_template(template, given, speaking.params, names=said.names)
     system = speaking.system or (theirs if speaking.place.is_new else "")

@@ -13,7 +13,9 @@ from loom.config import Config
 from loom.config.schema import GatewayKey
 from loom.daemon.problems import TooMany
 from loom.daemon.rate_limits import Rate, RateBuckets
+from loom.errors import BudgetSpent
 from loom.store.gateway import GatewayRecords
+from loom.store.user_costs import UserCosts
 from loom.wire.answer_errors import AnswerFault, make_fault
 
 _DAY_SECONDS: Final = 86_400.0
@@ -29,9 +31,10 @@ class GatewayClient(msgspec.Struct, frozen=True):
 
 
 class GatewayClients:
-    def __init__(self, config: Config, records: GatewayRecords) -> None:
+    def __init__(self, config: Config, records: GatewayRecords, user_costs: UserCosts) -> None:
         self._config = config
         self._records = records
+        self._user_costs = user_costs
         self._rates: dict[str, RateBuckets] = {}
 
     def find(self, token: str) -> GatewayClient | None:
@@ -47,6 +50,11 @@ class GatewayClients:
         """Return why a client may not ask this model now; None if it may. An answer counts when it is complete, so
         requests at the same moment can pass a budget together."""
         key = client.key
+        if client.account:
+            try:
+                await self._user_costs.check_account(client.account)
+            except BudgetSpent as error:
+                return make_fault(429, f"{error.message} {error.hint}")
         if key.models and not any(fnmatchcase(model, pattern) for pattern in key.models):
             return make_fault(
                 403, f"The key {client.name!r} may not use {model!r}. It may use: {', '.join(key.models)}."

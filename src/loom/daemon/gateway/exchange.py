@@ -390,6 +390,8 @@ class Exchange:
             self.node = await self._conversations.append(placed.session, (*placed.messages, folded.message), meta)
             await self._daemon.turns.announce_change(placed.session)
         self._daemon.metrics.count_gateway_answer(self._client.name, folded.usage, self.cost_usd or 0.0)
+        if self._client.account:
+            await self._runtime.charge(placed.session, self.answer.request.model, folded.usage)
         is_kept = self._protocol.name == "openai_responses" and self._raw.get("store") is not False
         response = msgspec.json.encode(self.writer.to_object()).decode() if is_kept and self.writer is not None else ""
         notices = (*self.receipt.notices, *placed.notices, *self._left_out())

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Literal, TypeAlias, cast
 
@@ -16,8 +16,9 @@ import msgspec
 
 from loom.errors import ConfigError
 from loom.tools.processes import proxy_variables
+from loom.tools.workspace import MCP_FILE
 
-PROJECT_FILE: Final = ".mcp.json"
+PROJECT_FILE: Final = MCP_FILE
 MAX_FILE_BYTES: Final = 100_000
 SAFE_VARIABLES: Final = (
     *("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER", "TMPDIR", "TZ", "LANG", "LC_ALL", "LC_CTYPE"),
@@ -71,7 +72,7 @@ class ProjectServers(msgspec.Struct, frozen=True):
 
 
 def project_servers(
-    cwd: Path, trusted_folders: Iterable[Path], environ: Mapping[str, str] | None = None
+    cwd: Path, is_trusted: Callable[[Path], bool], environ: Mapping[str, str] | None = None
 ) -> ProjectServers:
     """The servers of the nearest `.mcp.json`, from `cwd` up to the root of its repository."""
     file = _nearest(cwd.absolute())
@@ -79,9 +80,9 @@ def project_servers(
         return ProjectServers()
     folder = file.parent.resolve()
     entries, warnings = _entries(file)
-    if entries and not any(folder.is_relative_to(trusted.resolve()) for trusted in trusted_folders):
+    if entries and not is_trusted(folder):
         names = ", ".join(sorted(entries))
-        said = f'To start them, add "{folder}" to trusted_folders in your own configuration.'
+        said = f'To start them, add "{folder}" to trusted_folders in your own configuration, or run: loom trust add'
         return ProjectServers(warnings=(f"{PROJECT_FILE}: not started: {names}: this folder is not trusted. {said}",))
     specs: list[ServerSpec] = []
     for name, entry in entries.items():

@@ -1,0 +1,145 @@
+"""Which folders may instruct and configure Loom: those in `trusted_folders`, and those that the user was asked about.
+
+A decision counts for one folder and for exactly what stood in it: when a file that instructs or configures is added or
+changed, the folder is as unknown as before, and the user is asked again.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from loom.atomic_file import write_file_whole
+from loom.config.files import PROJECT_NAMES, folders_upwards, home_folder
+from loom.errors import ConfigError
+
+FolderTrust: TypeAlias = Literal["trusted", "refused", "unknown"]
+SHARED_FOLDERS: Final = (".loom", ".claude", ".agents", ".codex", ".opencode")
+"""Where projects keep skills and commands; other agents read some of them too."""
+SKILL_FOLDERS: Final = ("skills", "skill")
+COMMAND_FOLDERS: Final = ("commands", "command", "prompts")
+"""OpenCode also reads the singular; Codex calls its commands prompts."""
+FILE_NAME: Final = "trust.json"
+MAX_FILES: Final = 1_000
+MAX_BYTES: Final = 16_000_000
+
+
+class TrustDecision(msgspec.Struct, frozen=True, kw_only=True):
+    """What the user said about a folder whose files had this digest."""
+
+    digest: str
+    is_trusted: bool
+    decided_at: float
+
+
+class TrustRecords:
+    """The decisions, in a file of the user's own folder, by the real path of each folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._file = folder / FILE_NAME
+
+    def list(self) -> dict[str, TrustDecision]:
+        """Raises ConfigError for a file that cannot be read."""
+        try:
+            data = self._file.read_bytes()
+        except FileNotFoundError:
+            return {}
+        except OSError as error:
+            raise ConfigError(f"cannot be read: {error.strerror}.", file=str(self._file)) from None
+        try:
+            return msgspec.json.decode(data, type=dict[str, TrustDecision])
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            raise ConfigError(
+                "holds no decisions about folders.", file=str(self._file), hint="Delete it, and decide again."
+            ) from None
+
+    def find(self, folder: Path) -> FolderTrust:
+        """Return the decision about a folder as it is now."""
+        found = self.list().get(os.path.realpath(folder))
+        if found is None or found.digest != files_digest(self.files(folder)):
+            return "unknown"
+        return "trusted" if found.is_trusted else "refused"
+
+    def files(self, folder: Path) -> tuple[Path, ...]:
+        """Return the files that a folder brings to instruct models or to configure Loom: project settings, `AGENTS.md`
+        and its like, `.mcp.json`, skills and commands, from the folder up to the top of its project. Those of the
+        user's own folders are not among them."""
+        own, real = os.path.realpath(self._folder), Path(os.path.realpath(folder))
+        found = (file for file in _project_files(real) if os.path.realpath(file.parent) != own)
+        return tuple(dict.fromkeys(islice(found, MAX_FILES)))
+
+    def decide(self, folder: Path, digest: str, *, is_trusted: bool) -> None:
+        """Remember a decision about a folder whose files have `digest`: those that the user has seen."""
+        if not digest:
+            raise ConfigError(
+                f"{folder} brings too many files to decide about.", hint="Add the folder to trusted_folders instead."
+            )
+        made = TrustDecision(digest=digest, is_trusted=is_trusted, decided_at=time.time())
+        self._write({**self.list(), os.path.realpath(folder): made})
+
+    def revoke(self, folder: Path) -> bool:
+        """Forget the decision about a folder; return whether there was one."""
+        kept = self.list()
+        found = kept.pop(os.path.realpath(folder), None)
+        if found is not None:
+            self._write(kept)
+        return found is not None
+
+    def _write(self, decisions: Mapping[str, TrustDecision]) -> None:
+        self._file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+        write_file_whole(self._file, msgspec.json.format(msgspec.json.encode(decisions)).decode(), private=True)
+
+
+def _project_files(folder: Path) -> Iterator[Path]:
+    from loom.tools.workspace import INSTRUCTION_FILES, MCP_FILE
+
+    for above in folders_upwards(folder):
+        yield from (above / name for name in (*PROJECT_NAMES, *INSTRUCTION_FILES, MCP_FILE) if (above / name).is_file())
+    if folder == home_folder():
+        return  # the user's own
+    for name in SHARED_FOLDERS:
+        for kind in (*SKILL_FOLDERS, *COMMAND_FOLDERS):
+            # Links are followed as they are when skills are read; where they lead in a circle, MAX_FILES is the end.
+            for place, below, names in os.walk(folder / name / kind, followlinks=True):
+                below.sort()
+                yield from (Path(place) / found for found in sorted(names))
+
+
+def unused_kinds(files: Sequence[Path]) -> tuple[str, ...]:
+    """Return what of these files has no effect in a folder that is not trusted."""
+    from loom.tools.workspace import MCP_FILE
+
+    kinds = {
+        "skills": any(file.name == "SKILL.md" for file in files),
+        "commands": any(file.suffix == ".md" and not set(COMMAND_FOLDERS).isdisjoint(file.parts) for file in files),
+        "MCP servers": any(file.name == MCP_FILE for file in files),
+    }
+    return tuple(name for name, is_there in kinds.items() if is_there)
+
+
+def files_digest(files: Sequence[Path]) -> str:
+    """Return the SHA-256 of names and contents; empty if that is too much to read."""
+    digest = hashlib.sha256()
+    left = MAX_BYTES
+    if len(files) == MAX_FILES:
+        return ""
+    for file in files:
+        try:
+            with file.open("rb") as stream:
+                data = stream.read(left + 1)
+        except OSError:
+            data = b""
+        left -= len(data)
+        if left < 0:
+            return ""
+        digest.update(msgspec.json.encode([os.fsencode(file).decode("utf-8", "replace"), len(data)]))
+        digest.update(data)
+    return digest.hexdigest()

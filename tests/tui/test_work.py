@@ -1,0 +1,142 @@
+"""Beside the answer: how much the model thinks, the todo list, background processes, messages for a turn that runs."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.tui.pilots import Driven, driven
+
+from loom.content.blocks import ToolCall
+from loom.events import Stopped, TextDelta, ThinkingDelta, UsageReported
+from loom.models import Usage
+from loom.sampling import Sampling
+from loom.tui.message_widgets import ThinkingFold
+from loom.tui.work_pane import WorkPane, WorkScreen
+
+THOUGHT = [
+    ThinkingDelta(index=0, text="let me see"),
+    TextDelta(index=1, text="done"),
+    UsageReported(usage=Usage(input_tokens=1, output_tokens=1)),
+    Stopped(reason="end"),
+]
+TODOS = ToolCall(
+    "c1",
+    "update_todos",
+    {
+        "todos": [
+            {"text": "read the log", "state": "done"},
+            {"text": "raise the timeout", "state": "in_progress"},
+            {"text": "run the tests", "state": "pending"},
+        ]
+    },
+)
+SLOW = "go\n!slow 15tps\n!tokens 400"
+
+
+async def level_of(screen: Driven) -> str:
+    assert screen.chat.conversation is not None
+    return (await screen.chat.conversation.session.info()).options.thinking
+
+
+async def test_the_thinking_level_is_set_by_key_and_command_and_reaches_the_model(tmp_path: Path) -> None:
+    async with driven(tmp_path, answers=[THOUGHT, THOUGHT, THOUGHT]) as screen:
+        await screen.press("alt+t", "alt+t", "alt+t", "alt+t")
+        await screen.wait_for("thinking high")
+        await screen.say("think")
+        assert screen.model is not None
+        assert screen.model.prompts[-1].sampling.thinking == "high"
+        await screen.wait_for("(high)")
+        await screen.type("/think low")
+        await screen.press("enter")
+        await screen.wait_for("thinking low")
+        await screen.wait(lambda: not screen.chat.composer.text)
+        assert await level_of(screen) == "low"
+        await screen.say("again", turns=2)
+        assert screen.model.prompts[-1].sampling.thinking == "low"
+        assert [str(fold.title()) for fold in screen.chat.query(ThinkingFold)] == [
+            "Thought for 0 s (high)",
+            "Thought for 0 s (low)",
+        ]
+        await screen.type("/think auto")
+        await screen.press("enter")
+        await screen.wait(lambda: not screen.chat.state.thinking)
+        assert await level_of(screen) == ""
+
+
+async def test_a_level_that_does_not_exist_is_refused_with_those_that_do(tmp_path: Path) -> None:
+    async with driven(tmp_path, answers=[]) as screen:
+        await screen.type("/think hard")
+        await screen.press("enter")
+        await screen.wait_for("No level hard. Levels: auto, off")
+
+
+async def test_options_of_the_command_line_reach_the_model_and_are_not_stored(tmp_path: Path) -> None:
+    async with driven(tmp_path, answers=["yes"], sampling=Sampling(thinking="max", temperature=0.5)) as screen:
+        await screen.wait_for("thinking max")
+        await screen.say("hello")
+        assert screen.model is not None
+        sent = screen.model.prompts[-1].sampling
+        assert (sent.thinking, sent.temperature) == ("max", 0.5)
+        assert await level_of(screen) == ""
+
+
+async def test_the_todo_list_stands_in_the_status_line_and_in_a_pane(tmp_path: Path) -> None:
+    async with driven(tmp_path, answers=[TODOS, "working on it"], size=(120, 34)) as screen:
+        await screen.say("fix it")
+        await screen.wait_for("todo 1/3 raise the timeout")
+        await screen.press("f2")
+        await screen.wait_for("✔ read the log")
+        await screen.wait_for("▸ raise the timeout")
+        await screen.wait_for("○ run the tests")
+        await screen.press("f2")
+        await screen.wait(lambda: not screen.chat.query(WorkPane), "the pane to close")
+
+
+async def test_background_processes_are_listed_and_stopped(tmp_path: Path) -> None:
+    start = ToolCall("c1", "start_process", {"command": "sleep 600"})
+    async with driven(tmp_path, answers=[start, "it runs"], size=(120, 34), permission="auto") as screen:
+        await screen.say("start it")
+        await screen.wait_for("1 process")
+        await screen.press("f2")
+        await screen.wait_for("sleep 600")
+        screen.chat.query_one(WorkPane).focus()
+        await screen.press("x")
+        await screen.wait(lambda: screen.chat.state.processes == 0, "the process to end")
+        await screen.wait_for("exit ")
+
+
+async def test_a_narrow_terminal_shows_the_work_over_the_conversation(tmp_path: Path) -> None:
+    async with driven(tmp_path, answers=[TODOS, "working on it"], size=(60, 24)) as screen:
+        await screen.say("fix it")
+        await screen.press("f2")
+        await screen.wait(lambda: isinstance(screen.app.screen, WorkScreen))
+        await screen.wait_for("raise the timeout")
+        await screen.press("escape")
+        await screen.wait(lambda: screen.app.screen is screen.chat)
+
+
+async def test_enter_during_a_turn_reaches_its_next_step(tmp_path: Path) -> None:
+    async with driven(tmp_path) as screen:
+        await screen.paste(SLOW)
+        await screen.press("enter")
+        await screen.wait_for("is answering")
+        await screen.paste("be brief")
+        await screen.press("enter")
+        await screen.wait_for("next step: be brief")
+        assert screen.chat.conversation is not None
+        (queued,) = await screen.chat.conversation.session.queue()
+        assert queued.options.steers
+        await screen.press("escape")
+        await screen.wait(lambda: not screen.chat.is_busy)
+
+
+async def test_what_an_opened_conversation_has_cost_is_known(tmp_path: Path) -> None:
+    async with driven(tmp_path, answers=["one", "two"]) as screen:
+        await screen.say("hello")
+        assert screen.chat.conversation is not None
+        session = screen.chat.conversation.id
+        await screen.chat.open_new()
+        await screen.chat.open_session(session)
+        await screen.type("/usage")
+        await screen.press("escape", "enter")
+        await screen.wait_for("this path: 1 answer, 10 in")
