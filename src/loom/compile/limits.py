@@ -97,7 +97,7 @@ def fewer_pages(pages: int) -> int:
 
 
 def slice_bytes(media: Media, pages: int) -> int:
-    """Return about how large so many pages of a document are, before they are cut out."""
+    """Return an estimate of the size of `pages` pages of a document, before they are cut out."""
     return min(media.size_bytes, media.size_bytes * pages // max(media.pages or 1, 1) + _SLICE_BYTES)
 
 

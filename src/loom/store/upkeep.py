@@ -15,7 +15,7 @@ class UpkeepTimes:
         self._clock = clock
 
     async def claim(self, name: str, *, every_seconds: float) -> bool:
-        """Return whether the caller is to do the work now: nobody began it within `every_seconds`."""
+        """Return whether the caller is to do the work now: no process began it within `every_seconds`."""
         now = self._clock()
         values = {"name": plain_text(name, "a name"), "now": now}
 
