@@ -26,8 +26,8 @@ LEAST_ROOM: Final = 0.2
 _MOST_ROOM: Final = 0.5
 _REQUESTS_AHEAD: Final = 24
 _RECENT_TURNS: Final = 3
-"""A cut makes room for this number of requests that grow as those of the last turns did: between a fifth and a half of the
-budget. Rewriting is paid once for all of them."""
+"""A cut makes room for this number of requests that grow as those of the last turns did: between a fifth and a half of
+the budget. Rewriting is paid once for all of them."""
 UNLIMITED: Final = 2**53
 _OUTPUT_SHARE: Final = 4
 """At most a quarter of the window is kept free for the answer."""
