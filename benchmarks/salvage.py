@@ -73,6 +73,10 @@ async def salvage_many(world: World, folder: Path, count: int) -> bool:
         is_good = saved <= everything and everything - saved <= may
         if not is_good or (target.exists() and not await is_sound(target)):
             failures.append(f"{way} {number}")
+            print(
+                f"  failed: {way} {number}, lost besides what was hit: {sorted(everything - saved - may)[:5]}",
+                flush=True,
+            )
         lost[way] += len(everything - saved)
         hit_messages[way] += len(may)
     print(f"{count} damaged stores of {len(everything)} messages: {len(failures)} failures {failures[:10]}")

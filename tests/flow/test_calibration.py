@@ -56,5 +56,5 @@ async def test_a_new_session_and_a_new_process_begin_with_what_earlier_ones_lear
             assert abs(estimated / billed - 1) < 0.1, "the first request of a new session is estimated well"
             (row,) = [row for row in (await runtime.library.usage(1)).rows if row.session == other.id]
             assert (row.estimated_tokens, row.estimated_input_tokens) == (estimated, billed)
-            known = await runtime.calibration(runtime.model("far").reference)
+            known = await runtime.models.calibration(runtime.models.resolve("far").reference)
             assert known is not None and known.samples == 5 and known.ratio > 4

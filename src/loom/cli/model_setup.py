@@ -78,8 +78,8 @@ async def show_models(references: Sequence[str], *, as_json: bool) -> None:
     """Print everything that is known of models, and where each fact comes from."""
     async with Runtime.open() as runtime:
         for reference in references:
-            model = await runtime.resolve_live(reference)
-            measured = await runtime.calibration(model.reference)
+            model = await runtime.models.resolve_live(reference)
+            measured = await runtime.models.calibration(model.reference)
             facts = {**model_facts(model), "estimates": msgspec.to_builtins(measured) if measured else None}
             click.echo(msgspec.json.encode(facts) if as_json else _report(model, runtime, measured))
 

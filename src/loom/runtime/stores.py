@@ -39,6 +39,7 @@ def open_stores(
     database: Database,
     media: MediaStore,
     transcriber: Callable[[], Transcriber | None] = lambda: None,
+    calibrations: ModelCalibrations | None = None,
 ) -> Stores:
     """Return the stores on an open database and a media store."""
     forest = Forest(database)
@@ -51,7 +52,7 @@ def open_stores(
         queue=MessageQueue(database),
         leases=Leases(database),
         requests=Commands(database),
-        calibrations=ModelCalibrations(ModelFacts(database)),
+        calibrations=calibrations or ModelCalibrations(ModelFacts(database)),
         database=database,
         media=media,
         derived=derived,
