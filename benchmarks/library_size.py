@@ -1,14 +1,17 @@
-"""A large library: `python -m benchmarks.library_size [--messages N]`.
+"""A large library: `python -m benchmarks.library_size [--messages N] [--home FOLDER]`.
 
-Makes a store of a million messages in a thousand sessions and one session of 2,000 messages (rows with true ids, not
-written by Loom, which would take an hour), indexes it, and measures what a person waits for in the page: searching,
-listing, opening a conversation, the inspector (a plan for one model) and the model switcher (a plan for three).
+Makes a store of a million messages in a thousand sessions, one session of 10,000 messages (rows with true ids, not
+written by Loom, which would take an hour) and one of 2,000 messages with 300 images, indexes it, and measures what a
+person waits for in the page: searching, listing, opening a conversation, the inspector (a plan for one model) and the
+model switcher (a plan for three). With `--home` the store is kept and used again.
 """
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
+import io
 import os
 import random
 import statistics
@@ -17,9 +20,15 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import msgspec
+from PIL import Image
+
 from benchmarks.search import QUERIES, text_of
+from loom.content.blocks import ContentBlock, TextBlock
 from loom.content.codec import encode_stored
-from loom.content.messages import assistant, user
+from loom.content.inputs import Attachment
+from loom.content.messages import Message, assistant, user
+from loom.daemon.plan_routes import page_of
 from loom.runtime import Runtime
 from loom.store.database import Database, Transaction
 from loom.store.nodes import insert_root, node_id_of
@@ -27,9 +36,13 @@ from loom.store.search_index import SearchIndex
 from loom.store.session_rows import new_session_id
 
 SESSIONS = 1_000
-LONG = 2_000
+LONG = 10_000
+MIXED = 2_000
+IMAGES = 300
+PAGE = 60
+"""Messages and rows that the page asks for at first."""
 ROUNDS = 5
-TARGETS_MS = {"search": 100, "inspect": 300, "plan": 300}
+TARGETS_MS = {"search": 100, "open": 60, "inspect": 300, "plan": 300}
 MODELS = ("anthropic/claude-opus-5", "openai/gpt-5.5", "loom/spark")
 _INSERT = (
     "INSERT INTO node (key, id, parent_key, root_key, depth, role, message, source, meta, tags, bookmark, created_at)"
@@ -87,53 +100,99 @@ async def fill(database: Database, count: int, length: int, first: int) -> str:
     return session_id
 
 
-async def milliseconds(work: Callable[[], Awaitable[object]]) -> list[float]:
+async def fill_mixed(runtime: Runtime) -> str:
+    """Write a session of `MIXED` messages with `IMAGES` images through Loom; return its id."""
+    session = await runtime.session(title="many images")
+    messages: list[Message] = []
+    for number in range(0, MIXED, 2):
+        asked: list[ContentBlock] = [TextBlock(f"Question {number}: " + "what does it show? " * 8)]
+        if number // 2 * IMAGES * 2 % MIXED < IMAGES * 2:
+            data = io.BytesIO()
+            Image.new("RGB", (320, 200), (number % 256, number // 256, 99)).save(data, "PNG")
+            asked += (await runtime.ingest(Attachment(source=data.getvalue(), name=f"shot-{number}.png"))).blocks
+        messages += [user(*asked), assistant(f"Answer {number}. " + "It shows a colour. " * 20)]
+    await runtime.stores.sessions.append_to_head(session.id, messages)
+    return session.id
+
+
+async def milliseconds(work: Callable[[], Awaitable[object]]) -> tuple[list[float], list[float]]:
+    """Return the time of each round by the clock and of the processor: on a busy machine the clock says little."""
     times: list[float] = []
+    busy: list[float] = []
     for _ in range(ROUNDS):
-        began = time.perf_counter()
+        began, cpu = time.perf_counter(), time.process_time()
         await work()
         times.append((time.perf_counter() - began) * 1000)
-    return times
+        busy.append((time.process_time() - cpu) * 1000)
+    return times, busy
 
 
-async def measure(runtime: Runtime, count: int) -> bool:
-    database, library = runtime.stores.database, runtime.library
+async def prepare(runtime: Runtime, count: int) -> dict[str, str]:
+    """Make the store, unless it is there. Return the sessions that are opened."""
+    noted = Path(os.environ["LOOM_HOME"]) / "sessions.json"
+    if noted.exists():
+        return msgspec.json.decode(noted.read_bytes(), type=dict[str, str])
+    database = runtime.stores.database
     began = time.perf_counter()
-    typical = await fill(database, count, count // SESSIONS, 1_000)
-    long = await fill(database, LONG, LONG, count + 10_000)
+    made = {
+        "typical": await fill(database, count, count // SESSIONS, 1_000),
+        "long": await fill(database, LONG, LONG, count + 10_000),
+        "mixed": await fill_mixed(runtime),
+    }
     print(f"{count:,} messages in {SESSIONS:,} sessions made in {time.perf_counter() - began:.0f} s", flush=True)
     began = time.perf_counter()
     await SearchIndex(database).catch_up()
     print(f"indexed in {time.perf_counter() - began:.0f} s", flush=True)
-    typical_session, long_session = await library.open(typical), await library.open(long)
+    noted.write_bytes(msgspec.json.encode(made))
+    return made
+
+
+async def measure(runtime: Runtime, count: int) -> bool:
+    library = runtime.library
+    made = await prepare(runtime, count)
+    typical, long, mixed = [await library.open(made[name]) for name in ("typical", "long", "mixed")]
+
+    async def plan(models: tuple[str, ...]) -> bytes:
+        """A plan as the page reads it: the newest rows, as JSON."""
+        return msgspec.json.encode(page_of(await mixed.plan_table(models), PAGE, ""))
+
     deeds: dict[str, Callable[[], Awaitable[object]]] = {
         **{f"search: {what}": (lambda words=words: library.search(words)) for what, words in QUERIES.items()},
         "list: 50 sessions": lambda: library.sessions(limit=50),
         "list: one folder": lambda: library.sessions(folder="Work"),
-        f"open: {count // SESSIONS:,} messages": typical_session.history,
-        f"open: {LONG:,} messages": long_session.history,
-        f"tree: {LONG:,} messages": long_session.tree,
-        f"inspect: {LONG:,} messages, one model": lambda: long_session.plan_table(MODELS[:1]),
-        f"plan: {LONG:,} messages, three models": lambda: long_session.plan_table(MODELS),
+        f"open: {PAGE} of {count // SESSIONS:,} messages": lambda: typical.history(limit=PAGE),
+        f"open: {PAGE} of {LONG:,} messages": lambda: long.history(limit=PAGE),
+        f"read: all {LONG:,} messages": long.read_path,
+        f"tree: {MIXED:,} messages": mixed.tree,
+        f"inspect: {MIXED:,} messages, {IMAGES} images": lambda: plan(MODELS[:1]),
+        f"plan: {MIXED:,} messages, three models": lambda: plan(MODELS),
     }
     is_good = True
     for what, work in deeds.items():
-        times = await milliseconds(work)
+        times, busy = await milliseconds(work)
         target = TARGETS_MS.get(what.partition(":")[0])
-        is_good = is_good and (target is None or statistics.median(times) <= target)
+        # The first view of a plan is what a person waits for; the others are those that are seen again and again.
+        value = times[0] if target == TARGETS_MS["plan"] else statistics.median(times)
+        is_good = is_good and (target is None or value <= target)
         limit = f"  (target {target} ms)" if target else ""
-        print(f"  {what:<40} {statistics.median(times):8.1f} ms, first {times[0]:8.1f} ms{limit}", flush=True)
+        print(
+            f"  {what:<40} first {times[0]:7.1f}, median {statistics.median(times):7.1f}, best {min(times):7.1f} ms;"
+            f" processor first {busy[0]:6.1f}, best {min(busy):6.1f} ms{limit}",
+            flush=True,
+        )
     return is_good
 
 
 async def main() -> bool:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--messages", type=int, default=1_000_000)
-    count = parser.parse_args().messages
-    with tempfile.TemporaryDirectory() as folder:
+    parser.add_argument("--home", help="keep the store in this folder")
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() if options.home is None else contextlib.nullcontext(options.home) as folder:
         os.environ["LOOM_HOME"] = str(Path(folder) / "home")
+        os.environ["LOOM_OFFLINE"] = "1"
         async with Runtime.open() as runtime:
-            return await measure(runtime, count)
+            return await measure(runtime, options.messages)
 
 
 if __name__ == "__main__":

@@ -300,6 +300,8 @@ class NewMedia(msgspec.Struct, frozen=True, kw_only=True):
     url: Annotated[str, Meta(max_length=8_000)] = ""
     digest: Annotated[str, Meta(max_length=100)] = ""
     name: Name = ""
+    password: Annotated[str, Meta(max_length=500)] = ""
+    """Of a PDF. A copy without it is kept."""
 
 
 class MediaName(msgspec.Struct, frozen=True):

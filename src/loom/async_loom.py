@@ -99,7 +99,7 @@ class AsyncLoom:
             system=system,
             workspace=workspace,
             agent=agent,
-            tools=None if tools is None else self.runtime.resolve_tools(tools),
+            tools=None if tools is None else self.runtime.toolbox.resolve(tools),
         )
 
     async def ask(

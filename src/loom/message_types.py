@@ -251,6 +251,8 @@ class History(msgspec.Struct, frozen=True, kw_only=True):
     queue: tuple[QueuedView, ...]
     approvals: tuple[ApprovalRequested, ...]
     running: Running | None
+    branches: int = 1
+    """How many ends the branches of the session have."""
 
 
 # Plans ----------------------------------------------------------------------------------------------------------------
@@ -305,6 +307,8 @@ class PlanModel(msgspec.Struct, frozen=True, kw_only=True):
     cached_rows: int
     notices: tuple[str, ...]
     error: ProblemText | None
+    rendition_tokens: dict[Rendition, int] = msgspec.field(default_factory=dict[Rendition, int])
+    """The tokens of all rows, by the form in which they are shown."""
     last: tuple[LastRow, ...] | None = None
     """The blocks of the last request that it was really sent; None where it was not asked yet."""
 
@@ -339,6 +343,8 @@ class PlanView(msgspec.Struct, frozen=True, kw_only=True):
     rev: int
     next: str | None = None
     """Give it as `before` to get the rows above; null at the beginning of the conversation."""
+    above: int = 0
+    """How many rows are above."""
 
 
 class WireQuery(msgspec.Struct, frozen=True):

@@ -29,6 +29,7 @@ from loom.errors import LoomError
 from loom.events import ApprovalRequested, Event
 from loom.runtime import Runtime, resolve_model
 from loom.runtime.custom_provider import CustomProvider
+from loom.runtime.model_resolution import BUILT_IN_MODEL
 from loom.runtime.options import ProviderChoice, ToolChoice
 from loom.runtime.plan import Plan, plan_request
 from loom.runtime.session import LocalSession
@@ -338,7 +339,7 @@ def _platform(model: str | CustomProvider, config: Config | None) -> str:
     if not isinstance(model, str):
         return model.name
     config = config or load_config()
-    return resolve_model(model or config.model or Runtime.BUILT_IN, config).provider
+    return resolve_model(model or config.model or BUILT_IN_MODEL, config).provider
 
 
 async def _next(events: AsyncIterator[T]) -> T:

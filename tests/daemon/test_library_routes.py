@@ -122,7 +122,12 @@ async def test_the_tree_and_the_plan_come_in_pages_and_media_of_a_session_have_o
                 assert len(page["rows"]) <= 2 and page["models"]
                 rows = [row["key"] for row in page["rows"]] + rows
                 before = page["next"]
-            assert rows == [row["key"] for row in (await http.post(f"{base}/plan", json={})).json()["rows"]]
+                assert (page["above"] > 0) == (before is not None)
+            planned = (await http.post(f"{base}/plan", json={})).json()
+            assert rows == [row["key"] for row in planned["rows"]]
+            for name, model in page["models"].items():  # of the whole request, in every page
+                tokens = sum(row["by_model"][name]["tokens"] for row in planned["rows"])
+                assert sum(model["rendition_tokens"].values()) == tokens > 0
             digest = digest_of(samples.PHOTO)
             assert (await http.get(f"{base}/media/{digest}")).content == samples.PHOTO
             assert (await http.get(f"{base}/images/{digest}")).content == samples.PHOTO

@@ -73,6 +73,8 @@ async def test_branches_of_a_tree(library: Library) -> None:
     assert tree.head == await session.head()
     assert [node.label for node in tree.nodes if node.role == "user"] == ["!echo one", "!echo other"]
     assert (await session.children(first[0].node))[0].node == first[1].node
+    parents = {node.parent for node in tree.nodes}
+    assert (await session.history()).branches == len([node for node in tree.nodes if node.node not in parents]) == 2
     await session.mark(first[1].node, bookmark="the first", tags=["a", "b"])
     marked = next(node for node in (await session.tree()).nodes if node.node == first[1].node)
     assert (marked.bookmark, marked.tags) == ("the first", ("a", "b"))

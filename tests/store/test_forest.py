@@ -43,17 +43,6 @@ async def test_a_path_gives_back_what_was_appended(forest: Forest):
     assert await forest.system_of(nodes[-1].id) == "Be brief."
 
 
-async def test_a_path_that_is_known_is_only_gone_on_with(forest: Forest):
-    root = await forest.root("Be brief.")
-    known = await forest.append(root.id, [user("What is this?"), assistant("A cat.")])
-    more = await forest.append(known[-1].id, [user("Sure?"), assistant("Yes.")])
-    aside = await forest.append(known[0].id, [assistant("A dog."), user("Sure?"), assistant("No.")])
-    last = known[-1]
-    assert await forest.path_below(last.id, last.depth, more[-1].id) == more
-    for elsewhere in (aside[-1], aside[0], last, known[0], root):
-        assert await forest.path_below(last.id, last.depth, elsewhere.id) is None
-
-
 async def test_an_id_is_a_hash_over_the_parent_and_the_stored_bytes(forest: Forest):
     root = await forest.root("")
     message = user("same words")
@@ -197,6 +186,52 @@ async def test_a_session_sees_only_its_own_branches_of_a_shared_node(forest: For
     assert await forest.children(question.id, session_id=mine.id) == (my_answer,)
     assert await forest.siblings(your_answer.id, session_id=yours.id) == (your_answer,)
     assert [node.id for node in await forest.tree(mine.id)] == [mine.root_id, question.id, my_answer.id]
+
+
+async def test_pages_of_a_path_are_the_path_with_the_siblings_of_the_tree(forest: Forest, sessions: Sessions):
+    session = await sessions.create(system="Be brief.")
+    said = await sessions.append_to_head(session.id, [user("a"), assistant("b"), user("c"), assistant("d"), user("e")])
+    beside = await sessions.append_branch(session.id, said[1].id, [user("C"), assistant("D")])
+    (other,) = await sessions.append_branch(session.id, said[0].id, [assistant("B")])
+    tree = await forest.tree(session.id)
+    for head, path in ((said[-1], said), (beside[-1], (*said[:2], *beside)), (other, (said[0], other))):
+        for limit in (1, 2, 3, 100):
+            found, before = [], ""
+            while True:
+                page = await forest.page(session.id, head.id, before=before, limit=limit)
+                assert page.system == "Be brief." and len(page.nodes) <= limit
+                for node in page.nodes:
+                    family = [one.id for one in tree if one.parent_id == node.parent_id]
+                    assert list(page.siblings[node.id]) == family
+                found = [*page.nodes, *found]
+                if not page.has_more:
+                    break
+                before = page.nodes[0].id
+            assert tuple(found) == path
+    with pytest.raises(ContentError, match="not above the head"):
+        await forest.page(session.id, other.id, before=beside[0].id, limit=5)
+    stranger = await sessions.append_to_head((await sessions.create()).id, [user("x")])
+    with pytest.raises(NotFound):
+        await forest.page(session.id, said[-1].id, before=stranger[0].id, limit=5)
+    assert (await forest.page(session.id, session.root_id, limit=5)).nodes == ()
+
+
+async def test_the_end_of_a_long_path_is_read_without_its_beginning(
+    database: Database, forest: Forest, sessions: Sessions
+):
+    session = await sessions.create()
+    said = await sessions.append_to_head(
+        session.id, [user("look", png("a.png")), *(assistant(f"{number}") for number in range(100))]
+    )
+    damaged = {"id": said[50].id}
+    await database.write(lambda tx: tx.execute("UPDATE node SET message = 'damaged' WHERE id = :id", damaged))
+    page = await forest.page(session.id, said[-1].id, limit=10)
+    assert page.nodes == said[-10:] and page.has_more
+    with pytest.raises(Corrupt):
+        await forest.page(session.id, said[-1].id, limit=60)
+    latest = (await forest.latest([said[-1].id, session.root_id]))[said[-1].id]
+    assert latest[0] == said[0] and latest[-1] == said[-1]  # the image far above, and the last words
+    assert len(latest) < 20
 
 
 async def test_the_tree_of_an_unknown_session_is_not_found(forest: Forest):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import io
 import threading
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -142,6 +143,23 @@ async def test_no_conversation_takes_the_place_of_the_others(database: Database)
 
     assert [hit.session for hit in found] == [loud, loud, loud, quiet]
     assert len(await MessageSearch(database).find("needle", limit=2)) == 2
+
+
+async def test_a_frequent_word_is_found_behind_a_conversation_that_is_full_of_it(database: Database):
+    sessions = Sessions(database)
+    trunk = await said(sessions, "trunk", user("heron: hello"), *(assistant(f"heron {at}") for at in range(6)))
+    old = [await said(sessions, f"old {at}", user(f"heron in {at}")) for at in range(3)]
+    long = await sessions.create(title="long")
+    rows = await sessions.append_to_head(long.id, [user(f"heron {at}") for at in range(4_500)])
+    branch = await sessions.fork(trunk)
+    await sessions.append_to_head(branch.id, [user("heron of the fork")])
+    inside = await sessions.fork(long.id, rows[2].id)  # its end is in the middle of the other
+
+    found = await MessageSearch(database).find("heron", limit=50)
+
+    counts = Counter(hit.session for hit in found)
+    assert counts == {trunk: 3, branch.id: 3, long.id: 3, inside.id: 3, **dict.fromkeys(old, 1)}
+    assert {hit.node for hit in found if hit.session == inside.id} == {row.id for row in rows[:3]}
 
 
 async def test_nothing_and_far_too_much_are_refused(database: Database):

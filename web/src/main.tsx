@@ -1,27 +1,22 @@
 // Entry point: load limits, models and sessions, connect, render.
 import { render } from "preact";
 import { request, ApiError } from "./api/http";
-import type { ConfigView, ModelView, SampleView } from "./api/types";
+import type { ConfigView, ModelView } from "./api/types";
 import { App } from "./screens/App";
-import { config, connection, defaultModel, models, samples, sessionId, view } from "./state/app";
+import { config, connection, defaultModel, models, sessionId, view } from "./state/app";
 import { keepDrafts } from "./state/composer";
 import { connect } from "./state/connection";
-import { watchBranches, watchComparison, watchTitle } from "./state/page_effects";
+import { watchComparison, watchTitle } from "./state/page_effects";
 import { watchPlan } from "./state/plan";
-import { loadSessions, onEnvelope, onSessionChange, refresh, report, route, sessionInAddress } from "./state/sessions";
+import { loadSessions, onEnvelope, onSessionChange, prefetchHistory, refresh, report, route, sessionInAddress } from "./state/sessions";
 import { resendOutbox } from "./state/actions";
 import { loadTheme } from "./state/theme";
 
 async function loadSettings(): Promise<void> {
-  const [limits, known, examples] = await Promise.all([
-    request<ConfigView>("/config"),
-    request<{ models: ModelView[]; default: string }>("/models"),
-    request<{ samples: SampleView[] }>("/samples"),
-  ]);
+  const [limits, known] = await Promise.all([request<ConfigView>("/config"), request<{ models: ModelView[]; default: string }>("/models")]);
   config.value = limits;
   models.value = known.models;
   defaultModel.value = known.default;
-  samples.value = examples.samples;
 }
 
 async function begin(): Promise<void> {
@@ -54,10 +49,10 @@ sessionId.value = sessionInAddress();
 keepDrafts();
 watchPlan();
 watchTitle();
-watchBranches();
 watchComparison();
 addEventListener("hashchange", () => void route());
 // Offered by browsers on https and on localhost only.
 if ("serviceWorker" in navigator) addEventListener("load", () => void navigator.serviceWorker.register("/assets/sw.js", { scope: "/" }));
+if (sessionId.value) prefetchHistory(sessionId.value);
 render(<App />, document.getElementById("app") as HTMLElement);
 void begin();

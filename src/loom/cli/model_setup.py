@@ -77,7 +77,7 @@ async def show_models(references: Sequence[str], *, as_json: bool) -> None:
     """Print everything that is known of models, and where each fact comes from."""
     async with Runtime.open() as runtime:
         for reference in references:
-            model = await runtime.resolve_live(reference)
+            model = await runtime.models.resolve_live(reference)
             click.echo(msgspec.json.encode(model_facts(model)) if as_json else _report(model, runtime))
 
 

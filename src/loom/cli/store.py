@@ -121,7 +121,7 @@ def sweep_command(max_bytes: int | None, as_json: bool) -> None:
 
 async def _sweep(max_bytes: int | None, as_json: bool) -> None:
     async with Runtime.open() as runtime:
-        report = await runtime.sweep(max_bytes=max_bytes)
+        report = await runtime.library.sweep(max_bytes=max_bytes)
     if as_json:
         click.echo(msgspec.json.encode(report))
     else:

@@ -202,4 +202,4 @@ def alt_key(digest: str) -> str:
 def overrides_of(kept: Mapping[str, Any]) -> tuple[dict[str, Override], dict[str, str]]:
     """Return what a session keeps as overrides: renditions by block, and a person's words (alt) by digest."""
     alts = {key.removeprefix(_ALT): cast("str", words) for key, words in kept.items() if key.startswith(_ALT)}
-    return {key: value for key, value in kept.items() if not key.startswith(_ALT)}, alts
+    return {key: value for key, value in kept.items() if not key.startswith(_ALT)} if alts else dict(kept), alts

@@ -61,6 +61,10 @@ class Settler:
         self._late: dict[tuple[str, ...], asyncio.Future[Any]] = {}
         """What is still read or described for requests that did not wait for it, by what it is."""
 
+    def with_renditions(self, renditions: Renditions[Any]) -> Settler:
+        """Return a settler that reads media elsewhere, for a conversation that is not stored."""
+        return Settler(renditions, describer=self._describer, uploads=self._uploads)
+
     async def settle(
         self, request: RequestInput, mode: SettleMode = "send", *, patience_seconds: float | None = None
     ) -> Prepared:

@@ -32,7 +32,7 @@ def page_of(view: PlanView, limit: int, before: str) -> PlanView:
     end = next((at for at, row in enumerate(view.rows) if row.key == before), len(view.rows))
     start = max(end - limit, 0) if limit else 0
     above = view.rows[start].key if start else None
-    return msgspec.structs.replace(view, rows=view.rows[start:end], next=above)
+    return msgspec.structs.replace(view, rows=view.rows[start:end], next=above, above=start)
 
 
 async def wire(call: Call[WireQuery, None]) -> WireView:

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from loom.errors import ContentError, NotFound
+from loom.errors import ContentError
 from loom.events import (
     ApprovalAnswered,
     ApprovalRequested,
@@ -24,10 +24,9 @@ from loom.events import (
 from loom.message_types import EventEnvelope, History, MessageQuery, QueuedView, Running
 from loom.runtime.record import SessionStores
 from loom.runtime.session_settings import system_of
-from loom.runtime.views import Views, path_in, running_turn, siblings_of
+from loom.runtime.views import Views, running_turn
 from loom.session import Queued
 from loom.store.events import StoredEvent
-from loom.store.nodes import Node
 from loom.store.session_rows import StoredSession
 
 _FIRST_LOOK: Final = 200
@@ -48,37 +47,21 @@ async def read_history(stores: SessionStores, views: Views, session_id: str, que
     """Return a page of the messages above a node, and the state of the session. The envelopes of the running turn are
     the events as they are stored."""
     stored = await stores.sessions.get(session_id)
-    nodes = await stores.forest.tree(session_id)
-    head = _full(nodes, query.head) if query.head else stored.head_id
-    path = path_in(nodes, head) or await stores.forest.path(head)  # which raises an error that names the damage
-    root, said = path[0], [node for node in path if node.message is not None]
-    end = _place(said, _full(nodes, query.before)) if query.before else len(said)
-    start = max(0, end - query.limit)
-    live = await live_state_of(stores, stored, path[-1])
+    head = query.head or stored.head_id
+    page = await stores.forest.page(session_id, head, before=query.before, limit=query.limit)
+    live = await live_state_of(stores, stored, head)
     queue = await stores.queue.list(session_id)
     return History(
-        messages=await views.messages(said[start:end], siblings_of(nodes)),
-        more=start > 0,
-        system=system_of(stored.settings, root.system),
+        messages=await views.messages(page.nodes, page.siblings),
+        more=page.has_more,
+        system=system_of(stored.settings, page.system),
         head=stored.head_id,
         seq=stored.last_seq,
         queue=tuple(queued_view(queued) for queued in queue if queued.message is not None),
         approvals=live.approvals,
         running=_running(session_id, live),
+        branches=len(await stores.sessions.tips(session_id)),
     )
-
-
-def _full(nodes: tuple[Node, ...], node_id: str) -> str:
-    if not any(node.id == node_id for node in nodes):
-        raise NotFound("That message is not part of this session.", hint="Look at its tree.")
-    return node_id
-
-
-def _place(said: list[Node], node_id: str) -> int:
-    found = next((at for at, node in enumerate(said) if node.id == node_id), None)
-    if found is None:
-        raise ContentError("That message is not above the head.", hint="Give `head` of the branch that it is on.")
-    return found
 
 
 def queued_view(queued: Queued) -> QueuedView:
@@ -88,9 +71,10 @@ def queued_view(queued: Queued) -> QueuedView:
     return QueuedView(message=queued.id, text=text, blocks=blocks, created_at=queued.created_at, steers=steers)
 
 
-async def live_state_of(stores: SessionStores, stored: StoredSession, head: Node) -> LiveState:
+async def live_state_of(stores: SessionStores, stored: StoredSession, head_id: str) -> LiveState:
     if "running" not in stored.settings:
         return LiveState()
+    head = await stores.forest.node(head_id)
     events = await _recent(stores, stored)
     if not events or events[0].type in ("turn_finished", "turn_failed"):
         return LiveState()

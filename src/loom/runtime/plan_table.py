@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 from loom.api_types import ProblemText
 from loom.compile.policy import override_key
 from loom.compile.request import NextRequest
@@ -11,7 +13,7 @@ from loom.content.blocks import clean_text
 from loom.errors import LoomError
 from loom.message_types import LastRow, PlanCell, PlanModel, PlanRow, PlanTokens
 from loom.models import Model
-from loom.prompt import Receipt
+from loom.prompt import Receipt, Rendition
 
 MAX_MESSAGE_CHARACTERS = 2_000
 """A sentence that is longer holds something else, such as the whole of a bad value."""
@@ -68,6 +70,9 @@ def last_rows(last: NextRequest | None) -> tuple[LastRow, ...] | None:
 
 def plan_model(model: Model, receipt: Receipt, usd: float | None) -> PlanModel:
     totals, budget = receipt.totals, receipt.budgets.tokens
+    by_rendition: Counter[Rendition] = Counter()
+    for row in receipt.rows:
+        by_rendition[row.rendition] += row.tokens
     return PlanModel(
         tokens=PlanTokens(incoming=totals.tokens, budget=None if budget >= UNLIMITED else budget, exact=False),
         bytes=totals.wire_bytes,
@@ -78,6 +83,7 @@ def plan_model(model: Model, receipt: Receipt, usd: float | None) -> PlanModel:
         cached_rows=receipt.cached_rows,
         notices=receipt.notices,
         error=None,
+        rendition_tokens=dict(by_rendition),
     )
 
 

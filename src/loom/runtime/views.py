@@ -14,7 +14,7 @@ from loom.agent.plan_mode import is_planning
 from loom.api_types import MediaMark, SessionState, SessionUsage, SessionView, TreeNode, UsageTotals
 from loom.content.media_kinds import media_kind
 from loom.content.messages import Message, media_of, text_of
-from loom.errors import LoomError, StoreError
+from loom.errors import LoomError
 from loom.message_types import MessageView
 from loom.models import Usage
 from loom.runtime.agents import AGENT
@@ -56,7 +56,14 @@ class Views:
 
     async def session(self, stored: StoredSession, queued: Collection[str]) -> SessionView:
         """`queued` are the sessions with queued messages, read before `stored`."""
-        summary = await self._summary(stored.head_id)
+        return (await self.sessions((stored,), queued))[0]
+
+    async def sessions(self, stored: Sequence[StoredSession], queued: Collection[str]) -> tuple[SessionView, ...]:
+        """The same for several."""
+        summaries = await self._summarise([one.head_id for one in stored])
+        return tuple(self._session(one, summaries[one.head_id], queued) for one in stored)
+
+    def _session(self, stored: StoredSession, summary: Summary, queued: Collection[str]) -> SessionView:
         return SessionView(
             id=stored.id,
             title=stored.title or ("A damaged session" if stored.damage else ""),
@@ -82,17 +89,17 @@ class Views:
             damage=stored.damage,
         )
 
-    async def _summary(self, head: str) -> Summary:
-        found = self._summaries.get(head)
-        if found is None:
-            try:
-                found = _summarise(await self._forest.path(head))
-            except StoreError:  # a damaged session is listed all the same; opening it says what is wrong
-                return Summary()
-            self._summaries[head] = found
-            if len(self._summaries) > _REMEMBERED:
-                self._summaries.popitem(last=False)
-        self._summaries.move_to_end(head)
+    async def _summarise(self, heads: Sequence[str]) -> dict[str, Summary]:
+        found = {head: self._summaries[head] for head in heads if head in self._summaries}
+        unknown = dict.fromkeys(head for head in heads if head not in found)
+        if unknown:
+            latest = await self._forest.latest(unknown)
+            found |= {head: _summary_of(nodes) for head, nodes in latest.items()}
+        for head, summary in found.items():
+            self._summaries[head] = summary
+            self._summaries.move_to_end(head)
+        while len(self._summaries) > _REMEMBERED:
+            self._summaries.popitem(last=False)
         return found
 
     async def messages(self, nodes: Sequence[Node], siblings: Mapping[str, tuple[str, ...]]) -> tuple[MessageView, ...]:
@@ -179,17 +186,6 @@ def siblings_of(nodes: Iterable[Node]) -> dict[str, tuple[str, ...]]:
     return {child: tuple(family) for family in families.values() for child in family}
 
 
-def path_in(nodes: Iterable[Node], head: str) -> list[Node]:
-    """Return the nodes from the root to `head`; empty if `head` is not among `nodes`."""
-    by_id = {node.id: node for node in nodes}
-    found: list[Node] = []
-    at = by_id.get(head)
-    while at is not None:
-        found.append(at)
-        at = by_id.get(at.parent_id) if at.parent_id else None
-    return found[::-1]
-
-
 def tree_node(node: Node) -> TreeNode:
     message = node.message
     media = media_of(message) if message is not None else ()
@@ -229,7 +225,7 @@ def one_line(text: str, most: int) -> str:
     return words if len(words) <= most else words[: most - 1].rstrip() + "…"
 
 
-def _summarise(path: Sequence[Node]) -> Summary:
+def _summary_of(path: Sequence[Node]) -> Summary:
     said = [node.message for node in path if node.message is not None and node.source != "system"]
     words = [message.text for message in said if message.role != "tool" and message.text.strip()]
     media = [medium for message in said for medium in media_of(message)]

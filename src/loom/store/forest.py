@@ -17,7 +17,7 @@ import msgspec
 
 from loom.content.media import Media
 from loom.content.messages import Message, media_of
-from loom.errors import Corrupt, LoomError, NotFound
+from loom.errors import ContentError, Corrupt, LoomError, NotFound
 from loom.store.database import Database, Row, Transaction, Work
 from loom.store.nodes import (
     SELECT_NODES,
@@ -42,6 +42,7 @@ from loom.store.nodes import (
     stored_node,
     stored_nodes,
 )
+from loom.store.session_rows import check_session, is_above, keeps, read_families
 
 Clock: TypeAlias = Callable[[], float]
 
@@ -54,6 +55,21 @@ _REACH: Final = (
     " SELECT n.key, n.parent_key FROM ends JOIN node n ON n.key = ends.key"
     " UNION"
     " SELECT n.key, n.parent_key FROM reach r JOIN node n ON n.key = r.parent_key) "
+)
+_LATEST_STEPS: Final = 300
+"""How far up a path its latest words and media are looked for."""
+_LATEST_MESSAGES: Final = 8
+_LATEST_WITH_MEDIA: Final = 4
+# The last messages of a path, and the last ones with media.
+_SELECT_LATEST: Final = (
+    "WITH RECURSIVE up (key, parent_key, step) AS ("  # noqa: S608  constants only
+    " SELECT key, parent_key, 0 FROM node WHERE id = :id"
+    " UNION ALL"
+    " SELECT n.key, n.parent_key, up.step + 1 FROM up JOIN node n ON n.key = up.parent_key WHERE up.step < :steps),"
+    " wanted (key) AS (SELECT key FROM up WHERE step < :messages UNION SELECT key FROM ("
+    " SELECT up.key FROM up WHERE EXISTS (SELECT 1 FROM node_media m WHERE m.node_key = up.key)"
+    " ORDER BY up.step LIMIT :with_media) shown) "
+    f"{SELECT_NODES} WHERE n.key IN (SELECT key FROM wanted) ORDER BY n.depth"
 )
 _SELECT_AFTER: Final = f"{SELECT_NODES} WHERE n.key > :after ORDER BY n.key LIMIT :limit"
 _SELECT_TREE: Final = f"{_REACH}{SELECT_NODES} JOIN reach ON reach.key = n.key ORDER BY n.depth, n.key"
@@ -93,6 +109,16 @@ class NodeTree(msgspec.Struct, frozen=True):
 
     nodes: tuple[Node, ...]
     damaged: tuple[DamagedNode, ...] = ()
+
+
+class PathPage(msgspec.Struct, frozen=True):
+    """Messages that follow one another. `siblings` are the children that the session keeps below the parent of each;
+    `system` is the system prompt above them."""
+
+    nodes: tuple[Node, ...]
+    siblings: dict[str, tuple[str, ...]]
+    system: str
+    has_more: bool
 
 
 class Forest:
@@ -137,14 +163,41 @@ class Forest:
 
         return await self._database.read(work)
 
-    async def path_below(self, above_id: str, above_depth: int, node_id: str) -> tuple[Node, ...] | None:
-        """Return what follows a node that is known already, down to another; None where that is not below it."""
+    async def page(self, session_id: str, head_id: str, *, before: str = "", limit: int) -> PathPage:
+        """Return the last `limit` messages on the way to a node of a session, or those above the message `before`.
+        What is further up is not read."""
 
-        def work(tx: Transaction) -> tuple[Node, ...] | None:
-            rows = read_path(tx, node_id, above=above_depth)
-            return nodes_below(above_id, rows) if rows and has_true_id(rows[0], above_id) else None
+        def work(tx: Transaction) -> PathPage:
+            session_key, _ = check_session(tx, session_id)
+            head = end = ref_of(tx, head_id)
+            if before:
+                end = ref_of(tx, before)
+                if not keeps(tx, session_key, end):
+                    raise NotFound("That message is not part of this session.", hint="Look at its tree.")
+                if not is_above(tx, end, head):
+                    hint = "Give `head` of the branch that it is on."
+                    raise ContentError("That message is not above the head.", hint=hint)
+            last = end.depth - 1 if before else end.depth
+            first = max(last - limit + 1, 1)
+            above, *rows = read_path(tx, end.id, above=first - 2)
+            nodes = nodes_below(above.id, rows[: last - first + 1])
+            root = stored_node(tx.execute(f"{SELECT_NODES} WHERE n.key = :key", {"key": head.tree})[0])
+            families = read_families(tx, session_key, first, last) if nodes else {}
+            siblings = {child: tuple(family) for family in families.values() for child in family}
+            return PathPage(nodes, siblings, node_of(root, None).system or "", first > 1)
 
         return await self._database.read(work)
+
+    async def latest(self, heads: Iterable[str]) -> dict[str, tuple[Node, ...]]:
+        """Return the last messages on the way to each of these nodes and the last ones with media, oldest first. What
+        is damaged, or further up than some hundred messages, is left out."""
+        bounds = {"steps": _LATEST_STEPS, "messages": _LATEST_MESSAGES, "with_media": _LATEST_WITH_MEDIA}
+
+        def work(tx: Transaction) -> dict[str, list[Row]]:
+            return {head: tx.execute(_SELECT_LATEST, {"id": head, **bounds}) for head in heads}
+
+        found = await self._database.read(work)
+        return {head: _build_tree(rows).nodes for head, rows in found.items()}
 
     async def last_valid_node(self, node_id: str) -> str:
         """Return the last node on the way to this one that can be read: itself, or the one above the first damage."""

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from itertools import islice
 from typing import Final, Literal, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -23,9 +24,12 @@ from loom.store.search_index import SearchIndex, find_media, find_nodes, message
 
 MAX_WORDS: Final = 20
 MAX_WORD_CHARACTERS: Final = 200
-_MOST_CANDIDATES: Final = 4000
+_MOST_CANDIDATES: Final = 200_000
 """Newest first: a word that stands nearly everywhere is shown in the newest conversations that have it."""
+_MOST_WALKED: Final = 4000
+"""Messages whose conversations are looked up one by one."""
 _FIRST_BATCH: Final = 32
+_MOST_BATCH: Final = 256
 _FIRST_PAGE: Final = 256
 _MOST_MEDIA: Final = 200
 _READ_AT_ONCE: Final = 16
@@ -60,6 +64,19 @@ _WALK_DOWN: Final = (
     " SELECT d.top, 1, e.session_key FROM down d JOIN ends e ON e.key = d.key"
     " WHERE d.top = d.key OR d.key NOT IN (SELECT key FROM hit)"
     " UNION SELECT d.top, 0, d.key FROM down d WHERE d.top <> d.key AND d.key IN (SELECT key FROM hit)"
+)
+# Every message of a conversation, its parent, and how many messages follow it in any conversation.
+_SELECT_OWN: Final = (
+    "WITH RECURSIVE ends (key) AS (SELECT head_key FROM session WHERE key = :session"
+    " UNION SELECT node_key FROM tip WHERE session_key = :session),"
+    " reach (key, parent_key) AS ("
+    " SELECT n.key, n.parent_key FROM ends JOIN node n ON n.key = ends.key WHERE n.parent_key IS NOT NULL"
+    " UNION"
+    " SELECT n.key, n.parent_key FROM reach r JOIN node n ON n.key = r.parent_key WHERE n.parent_key IS NOT NULL)"
+    " SELECT r.key, r.parent_key, (SELECT COUNT(*) FROM node c WHERE c.parent_key = r.key) FROM reach r"
+)
+_SELECT_OTHER_ENDS: Final = (
+    "SELECT head_key FROM session WHERE key <> :session UNION SELECT node_key FROM tip WHERE session_key <> :session"
 )
 _SELECT_SESSIONS: Final = "SELECT s.key, s.id, s.title, s.updated_at FROM session s WHERE s.key"
 _SELECT_TITLES: Final = (
@@ -132,16 +149,23 @@ def _find(tx: Transaction, words: Sequence[str], limit: int, per_session: int) -
     folded = [word.casefold() for word in words]
     by_session: defaultdict[str, list[_Hit]] = defaultdict(list)
     full: set[int] = set()
-    count = 0
-    for batch in _batches(_candidates(tx, words)):
+    skipped: set[int] = set()
+    """Messages of conversations that have enough results: a frequent word stands in thousands of them."""
+    candidates = (key for key in _candidates(tx, words) if key not in skipped)
+    count, walked, size = 0, 0, _FIRST_BATCH
+    while count < limit and walked < _MOST_WALKED and (batch := list(islice(candidates, size))):
+        walked += len(batch)
+        full_before = set(full)
         for session_key, hit in _hits(tx, batch, folded, full):
             hits = by_session[hit.found.session]
             hits.append(hit)
             count += 1
             if len(hits) >= per_session:
                 full.add(session_key)
-        if count >= limit:
-            break
+        size = min(size * 4, _MOST_BATCH)
+        if count < limit and full != full_before:
+            skipped.update(*(_own_nodes(tx, session_key) for session_key in full - full_before))
+            size = _FIRST_BATCH
     for hit in _titles(tx, words, folded):  # mostly the first words again: the message itself is the better place
         by_session.setdefault(hit.found.session, [hit])
     newest = sorted(by_session.values(), key=lambda hits: (hits[0].updated_at, hits[0].found.session), reverse=True)
@@ -179,7 +203,7 @@ def _all_candidates(tx: Transaction, words: Sequence[str]) -> Iterator[int]:
 
 def _in_messages(tx: Transaction, wanted: Sequence[str], *, exact: bool) -> Iterator[int]:
     """In growing pages; the beginnings of words at once, because all that begin so are collected for each page."""
-    before, size = MAX_NUMBER, _FIRST_PAGE if exact else _MOST_CANDIDATES
+    before, size = MAX_NUMBER, _FIRST_PAGE if exact else _MOST_WALKED
     while keys := find_nodes(tx, wanted, before=before, limit=size, exact=exact):
         yield from keys
         if len(keys) < size:
@@ -197,21 +221,9 @@ def _in_media(tx: Transaction, parts: Sequence[Sequence[str]]) -> Iterator[int]:
 def _scanned(tx: Transaction, words: Sequence[str], condition: str, last: int) -> Iterator[int]:
     """Among the messages that the index does not know, or for what it cannot find."""
     params: dict[str, object] = {f"w{at}": _pattern(word) for at, word in enumerate(words)}
-    params |= {"last": last, "most": _MOST_CANDIDATES}
+    params |= {"last": last, "most": _MOST_WALKED}
     sql = _SCAN.format(condition, " AND ".join(_HAS_WORD.format(at) for at in range(len(words))))
     yield from (row[0] for row in tx.execute(sql, params))
-
-
-def _batches(keys: Iterator[int]) -> Iterator[list[int]]:
-    size = _FIRST_BATCH
-    batch: list[int] = []
-    for key in keys:
-        batch.append(key)
-        if len(batch) == size:
-            yield batch
-            batch, size = [], min(size * 4, 256)
-    if batch:
-        yield batch
 
 
 # Messages that do hold them, and their conversations
@@ -274,9 +286,23 @@ def _sessions_of(tx: Transaction, keys: Sequence[int]) -> dict[int, set[int]]:
     return sessions
 
 
+def _own_nodes(tx: Transaction, session_key: int) -> set[int]:
+    """Return the messages that belong to this session alone."""
+    rows = tx.execute(_SELECT_OWN, {"session": session_key})
+    parents: dict[int, int] = {key: parent for key, parent, _ in rows}
+    children = Counter(parents.values())
+    shared = [key for key, _, count in rows if count > children[key]]
+    shared += (key for (key,) in tx.execute(_SELECT_OTHER_ENDS, {"session": session_key}) if key in parents)
+    for key in shared:
+        at: int | None = key
+        while at in parents:  # what is above a message of others is theirs, too
+            at = parents.pop(at)
+    return set(parents)
+
+
 def _titles(tx: Transaction, words: Sequence[str], folded: Sequence[str]) -> Iterator[_Hit]:
     params: dict[str, object] = {f"w{at}": _pattern(word) for at, word in enumerate(words)}
-    params["most"] = _MOST_CANDIDATES
+    params["most"] = _MOST_WALKED
     sql = _SELECT_TITLES.format(" AND ".join(_TITLE_HAS_WORD.format(at) for at in range(len(words))))
     for session, stored, head, updated_at in tx.execute(sql, params):
         title = _text(stored)

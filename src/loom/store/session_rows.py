@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 import secrets
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
@@ -153,6 +154,13 @@ _REACH: Final = (
     " UNION"
     " SELECT n.key, n.parent_key, n.depth FROM reach r JOIN node n ON n.key = r.parent_key"
     " WHERE n.depth >= :depth AND n.depth < r.depth) "
+)
+_SELECT_FAMILIES: Final = "".join(
+    (
+        _REACH,
+        "SELECT p.id, n.id FROM reach r JOIN node n ON n.key = r.key JOIN node p ON p.key = n.parent_key",
+        " WHERE n.depth <= :last ORDER BY n.key",
+    )
 )
 _SELECT_KEPT: Final = "".join((_REACH, "SELECT 1 FROM reach WHERE key = :node LIMIT 1"))
 SELECT_DIGESTS: Final = "".join(
@@ -425,6 +433,15 @@ def keeps(tx: Transaction, key: int, node: NodeRef, *, with_head: bool = True) -
     """Return whether a node is on the way to an end of the session; without its head, to a tip."""
     params = {"key": key, "head": int(with_head), "depth": node.depth, "node": node.key}
     return bool(tx.execute(_SELECT_KEPT, params))
+
+
+def read_families(tx: Transaction, key: int, first: int, last: int) -> dict[str, list[str]]:
+    """Return the ids of the children of each node that the session keeps, as far as they are at the depths from `first`
+    to `last`."""
+    families: defaultdict[str, list[str]] = defaultdict(list)
+    for parent_id, node_id in tx.execute(_SELECT_FAMILIES, {"key": key, "head": 1, "depth": first, "last": last}):
+        families[parent_id].append(node_id)
+    return families
 
 
 def is_above(tx: Transaction, above: NodeRef, node: NodeRef) -> bool:

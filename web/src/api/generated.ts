@@ -274,6 +274,7 @@ export interface History {
   queue: QueuedView[];
   approvals: ApprovalRequested[];
   running: Running | null;
+  branches?: number;
 }
 
 export interface ImageAdded {
@@ -630,6 +631,7 @@ export interface NewMedia {
   url?: string;
   digest?: string;
   name?: string;
+  password?: string;
 }
 
 export interface NewSession {
@@ -703,6 +705,7 @@ export interface PlanModel {
   cached_rows: number;
   notices: string[];
   error: ProblemText | null;
+  rendition_tokens?: Record<string, number>;
   last?: LastRow[] | null;
 }
 
@@ -745,6 +748,7 @@ export interface PlanView {
   rows: PlanRow[];
   rev: number;
   next?: string | null;
+  above?: number;
 }
 
 /** It is on disk. `events` is where to watch what becomes of it. */

@@ -2,8 +2,8 @@
 import type { ApprovalRequested as ApprovalEvent, PlanCell, SessionView } from "./generated";
 
 export type {
-  AgentView, ChangedStep, CommandView, ConfigView, DescriptionView, History, KeyView, LastRow, ListedSession as Listed, LoginView, MediaText, MediaView, MessageView, ModelView, NewSession, EventImage as Picture, PlanView as Plan, PlanCell, PlanModel, PlanRow, PostedMessage as Posted, ProcessView, QueuedView,
-  SampleView, SearchResult, ServerCheck, ServerView, SessionPage, SessionView, SettingList, SettingView, TreeView as Tree, TreeNode, Todo, ToolView, UndoReport, Usage, UsageReport, UsageRow, UserEntry, UserKey, UserView,
+  AgentView, ChangedStep, CommandView, ConfigView, DescriptionView, FolderList, History, ImportReport, KeyView, LastRow, ListedSession as Listed, LoginView, MediaText, MediaView, MessageView, ModelView, NewSession, EventImage as Picture, PlanView as Plan, PlanCell, PlanModel, PlanRow, PostedMessage as Posted, ProcessView, PromptView, QueuedView,
+  SampleView, SearchResult, ServerCheck, ServerView, SessionPage, SessionView, SettingList, SettingView, ShareView, TreeView as Tree, TreeNode, Todo, ToolView, UndoReport, Usage, UsageReport, UsageRow, UserEntry, UserKey, UserView,
 } from "./generated";
 
 export type ApprovalRequested = Omit<ApprovalEvent, "type">;

@@ -2,7 +2,7 @@
 import { useState } from "preact/hooks";
 import type { ApprovalRequested } from "../api/types";
 import { answerApproval } from "../state/session_actions";
-import { ShieldIcon } from "./icons";
+import { ShieldIcon } from "./rare_icons";
 
 function Diff({ text }: { text: string }) {
   return <>{text.split("\n").map((line, index) => <span key={index} class={line.startsWith("+") ? "plus" : line.startsWith("-") ? "minus" : ""}>{line}{"\n"}</span>)}</>;

@@ -8,13 +8,14 @@ export interface Item {
   icon?: ComponentChildren;
   isChosen?: boolean;
   isDanger?: boolean;
-  act: () => void;
+  act: () => unknown;
 }
 
 interface Props {
   label: string;
   class?: string;
-  items: Item[];
+  /** The items, or what loads them when the menu is opened. */
+  items: Item[] | (() => Promise<Item[]>);
   children: ComponentChildren;
 }
 
@@ -22,10 +23,11 @@ export function Menu({ label, class: kind = "icon", items, children }: Props) {
   const id = useId();
   const button = useRef<HTMLButtonElement>(null);
   const list = useRef<HTMLDivElement>(null);
-  const [isOpen, setOpen] = useState(false);
+  const [shown, setShown] = useState<Item[]>([]);
   useLayoutEffect(() => {
-    if (isOpen) place();
-  }, [isOpen]);
+    if (shown.length) place();
+  }, [shown]);
+  const open = async (isOpen: boolean): Promise<void> => setShown(!isOpen ? [] : Array.isArray(items) ? items : await items());
   const place = (): void => {
     const [anchor, menu] = [button.current, list.current];
     if (!anchor || !menu) return;
@@ -54,8 +56,8 @@ export function Menu({ label, class: kind = "icon", items, children }: Props) {
       <button ref={button} type="button" class={kind} aria-label={label} title={label} aria-haspopup="menu" popovertarget={id}>
         {children}
       </button>
-      <div ref={list} id={id} class="menu" role="menu" aria-label={label} popover="auto" onKeyDown={walk} onToggle={(event) => setOpen(event.newState === "open")}>
-        {isOpen && items.map((item) => (
+      <div ref={list} id={id} class="menu" role="menu" aria-label={label} popover="auto" onKeyDown={walk} onToggle={(event) => void open(event.newState === "open")}>
+        {shown.map((item) => (
           <button key={item.label} type="button" role="menuitem" class={item.isDanger ? "danger" : ""} onClick={() => choose(item)}>
             <span class="menu-icon">{item.isChosen ? "✓" : item.icon}</span>
             <span>

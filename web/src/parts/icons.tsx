@@ -10,7 +10,7 @@ function Icon({ children }: { children: ComponentChildren }) {
 }
 
 // Marked as pure, so that an icon is bundled with the parts that use it.
-const path = (d: string) => () => (
+export const path = (d: string) => () => (
   <Icon>
     <path d={d} />
   </Icon>
@@ -35,22 +35,16 @@ export const EditIcon = /* @__PURE__ */ path("M5 19l1-4L16.500 4.500l3 3L9 18z")
 export const AgainIcon = /* @__PURE__ */ path("M19 12a7 7 0 1 1-2.200-5.100M19 4v4h-4");
 export const ForkIcon = /* @__PURE__ */ path("M7 5v4c0 3 5 3 5 6v4M17 5v4c0 3-5 3-5 6M5 7l2-2 2 2M15 7l2-2 2 2");
 export const SlidersIcon = /* @__PURE__ */ path("M4 7h9M17 7h3M4 17h3M11 17h9M15 9a2 2 0 1 0 0-4 2 2 0 0 0 0 4zM9 19a2 2 0 1 0 0-4 2 2 0 0 0 0 4z");
-export const UndoIcon = /* @__PURE__ */ path("M9 6L5 10l4 4M5 10h9a5 5 0 0 1 0 10h-3");
 export const GearIcon = /* @__PURE__ */ path("M12 15a3 3 0 1 0 0-6 3 3 0 0 0 0 6zM12 3v3M12 18v3M3 12h3M18 12h3M5.600 5.600l2.100 2.100M16.300 16.300l2.100 2.100M5.600 18.400l2.100-2.100M16.300 7.700l2.100-2.100");
 export const ColumnsIcon = /* @__PURE__ */ path("M4 5h16v14H4zM12 5v14");
+export const FolderIcon = /* @__PURE__ */ path("M4 6h6l2 2.500h8V19H4z");
 export const ArchiveIcon = /* @__PURE__ */ path("M4 5h16v4H4zM5.500 9v10h13V9M10 13h4");
 export const WordsIcon = /* @__PURE__ */ path("M5 6h14v10h-8l-4 3.500V16H5zM9 10h6M9 12.500h4");
 export const DotsIcon = /* @__PURE__ */ path("M6 12h.01M12 12h.01M18 12h.01");
-export const TrashIcon = /* @__PURE__ */ path("M5 7h14M10 7V4.500h4V7M7 7l1 13h8l1-13");
 export const FileIcon = /* @__PURE__ */ path("M7 3.500h7l4 4V20.500H7zM14 3.500v4h4");
-export const ToolIcon = /* @__PURE__ */ path("M14 6.500a4 4 0 0 1 5-1l-2.500 2.500 1.500 1.500L20.500 7a4 4 0 0 1-5.500 5L8 19a2 2 0 0 1-3-3l7-7a4 4 0 0 1 2-2.500z");
 export const BulbIcon = /* @__PURE__ */ path("M9.500 18h5M10 21h4M12 3a6 6 0 0 0-3.500 10.900c.6.500 1 1.100 1 2.100h5c0-1 .4-1.600 1-2.100A6 6 0 0 0 12 3z");
 export const WarnIcon = /* @__PURE__ */ path("M12 4l9 16H3zM12 10v4M12 17h.01");
-export const ShieldIcon = /* @__PURE__ */ path("M12 3l7 3v5c0 5-3 8-7 10-4-2-7-5-7-10V6z");
 export const DownIcon = /* @__PURE__ */ path("M12 5v14M6 13l6 6 6-6");
-export const DownloadIcon = /* @__PURE__ */ path("M12 4v11M7 11l5 5 5-5M5 20h14");
-export const EyeIcon = /* @__PURE__ */ path("M2.500 12S6 5.500 12 5.500 21.500 12 21.500 12 18 18.500 12 18.500 2.500 12 2.500 12zM12 15a3 3 0 1 0 0-6 3 3 0 0 0 0 6z");
-export const PinIcon = /* @__PURE__ */ path("M9 4h6l-1 6 3 3v2H7v-2l3-3zM12 15v6");
 export const SoundIcon = /* @__PURE__ */ path("M5 9.500v5h3l4 4v-13l-4 4zM15.500 9a4 4 0 0 1 0 6M18 6.500a8 8 0 0 1 0 11");
 export const MicIcon = /* @__PURE__ */ path("M12 3.5a3 3 0 0 0-3 3v5a3 3 0 0 0 6 0v-5a3 3 0 0 0-3-3zM6 11.500a6 6 0 0 0 12 0M12 17.500v3");
 export const StarIcon = /* @__PURE__ */ path("M12 4l2.500 5.200 5.500.8-4 4 1 5.700-5-2.700-5 2.700 1-5.700-4-4 5.500-.8z");

@@ -2,7 +2,8 @@
 import { useEffect, useRef } from "preact/hooks";
 import type { ChangedStep, ProcessView, Todo } from "../api/types";
 import { useFocusReturn } from "../parts/focus";
-import { CloseIcon, StopIcon, UndoIcon } from "../parts/icons";
+import { CloseIcon, StopIcon } from "../parts/icons";
+import { UndoIcon } from "../parts/rare_icons";
 import { panel, sessionId, view } from "../state/app";
 import { formatSeconds, plural } from "../state/format";
 import { toggle } from "../state/keys";

@@ -26,6 +26,8 @@ const Compare = lazy(() => import("./deferred").then((found) => found.Compare));
 const Activity = lazy(() => import("./deferred").then((found) => found.Activity));
 const SessionSettings = lazy(() => import("./deferred").then((found) => found.SessionSettings));
 const Usage = lazy(() => import("./deferred").then((found) => found.Usage));
+const Prompts = lazy(() => import("./deferred").then((found) => found.Prompts));
+const Import = lazy(() => import("./deferred").then((found) => found.Import));
 const TextAlternative = lazy(() => import("./deferred").then((found) => found.TextAlternative));
 
 export function App() {
@@ -62,6 +64,8 @@ export function App() {
       {panel.value === "branches" && sessionId.value && <Branches />}
       {panel.value === "activity" && sessionId.value && <Activity />}
       {dialog.value === "usage" && <Usage />}
+      {dialog.value === "prompts" && <Prompts />}
+      {dialog.value === "import" && <Import />}
       {dialog.value === "session" && <SessionSettings />}
       {dialog.value === "models" && <ModelSwitcher />}
       {dialog.value === "settings" && <Settings />}

@@ -15,6 +15,9 @@ const ActivityBar = lazy(() => import("./deferred").then((found) => found.Activi
 const QueuedMessages = lazy(() => import("./deferred").then((found) => found.QueuedMessages));
 const TurnFailure = lazy(() => import("./deferred").then((found) => found.TurnFailure));
 const NEAR_PX = 80;
+/** Turns that are rendered at first, and then in each further task: a long conversation must not block the page. */
+const FIRST_TURNS = 2;
+const TURNS_PER_TASK = 4;
 /** Shown in the turn itself. */
 const ENDED_CODES = new Set(["turn.cancelled", "turn.interrupted"]);
 
@@ -31,11 +34,23 @@ export function ChatPane() {
   sentBefore.current = sentCount;
   const seen = view.value;
 
+  const rendered = useSignal(FIRST_TURNS);
+  if (linkedMessage.value) rendered.value = Infinity;
+  const isWhole = turns.value.length <= rendered.value;
+  useEffect(() => {
+    if (!seen || rendered.value === Infinity) return;
+    if (isWhole) rendered.value = Infinity;
+    const timer = setTimeout(() => (rendered.value += TURNS_PER_TASK));
+    return () => clearTimeout(timer);
+  }, [seen === null, rendered.value]);
+
   const before = useRef({ first: "", height: 0 });
   useLayoutEffect(() => {
     const element = scroller.current;
     if (!element) return;
     const first = seen?.messages[0]?.node ?? "";
+    // What is seen must not move when the turns above it come.
+    if (seen && !isWhole && element.scrollHeight <= element.clientHeight) rendered.value += TURNS_PER_TASK;
     if (follows.current) element.scrollTop = element.scrollHeight;
     // The browser keeps the scroll position when content is added above, except at the very top.
     else if (first !== before.current.first && element.scrollTop < 2) element.scrollTop += element.scrollHeight - before.current.height;
@@ -50,12 +65,12 @@ export function ChatPane() {
     });
     for (const part of [element, ...element.children]) grown.observe(part);
     const near = new IntersectionObserver((entries) => entries.some((entry) => entry.isIntersecting) && void loadOlder(), { root: element, rootMargin: "3000px 0px 0px" });
-    if (top.current) near.observe(top.current);
+    if (top.current && isWhole) near.observe(top.current);
     return () => {
       grown.disconnect();
       near.disconnect();
     };
-  }, [seen === null, seen?.messages[0]?.node]);
+  }, [seen === null, isWhole, seen?.messages[0]?.node]);
 
   useEffect(() => {
     if (!linkedMessage.value || !seen) return;
@@ -87,10 +102,10 @@ export function ChatPane() {
     <>
       <div class="chat" ref={scroller} onScroll={onScroll} tabIndex={-1}>
         <div class="column">
-          <div ref={top} class="top-mark">{seen?.more && <p class="dim">Loading earlier messages…</p>}</div>
+          <div ref={top} class="top-mark">{seen?.more && isWhole && <p class="dim">Loading earlier messages…</p>}</div>
           {!seen && !problem.value && <Skeleton />}
           {seen && !seen.messages.length && !seen.sent.length && !seen.live && <p class="empty">No messages yet.</p>}
-          {turns.value.map((turn) => (
+          {turns.value.slice(isWhole ? 0 : -rendered.value).map((turn) => (
             <TurnView key={turn.key} turn={turn} />
           ))}
           {seen && (

@@ -2,7 +2,7 @@
 import { useSignal } from "@preact/signals";
 import { useEffect, useRef } from "preact/hooks";
 import { request } from "../api/http";
-import type { PlanModel, Plan, PlanRow } from "../api/types";
+import type { PlanModel, Plan } from "../api/types";
 import { useFocusReturn } from "../parts/focus";
 import { copyText } from "../parts/CopyButton";
 import { CloseIcon, CopyIcon } from "../parts/icons";
@@ -13,7 +13,7 @@ import { type PlanDiff, diffWithLast } from "../state/plan_diff";
 import { changes, planFor } from "../state/plan";
 import { report } from "../state/sessions";
 import { formatCost, plural, shortModel, formatBytes, formatTokens } from "../state/format";
-import { PlanTable } from "./PlanTable";
+import { PAGE_ROWS, PlanTable } from "./PlanTable";
 import { ORDER } from "./Meter";
 
 const MAX_MODELS = 3;
@@ -24,13 +24,14 @@ export function Inspector() {
   const budget = useSignal(0);
   const showsReasons = useSignal(false);
   const showsDiff = useSignal(false);
+  const rows = useSignal(PAGE_ROWS);
   const chosen = [model.value, ...others.value.filter((one) => one !== model.value)].slice(0, MAX_MODELS);
   const drawer = useRef<HTMLElement>(null);
-  const wanted = [sessionId.value, view.value?.head, view.value?.live === null, chosen.join(), budget.value, showsDiff.value, changes.value, text.value, blocks.value];
+  const wanted = [sessionId.value, view.value?.head, view.value?.live === null, chosen.join(), budget.value, showsDiff.value, rows.value, changes.value, text.value, blocks.value];
   useEffect(() => {
     const stop = new AbortController();
     const timer = setTimeout(() => {
-      planFor(chosen, { maxTokens: budget.value, last: showsDiff.value }, stop.signal).then(
+      planFor(chosen, { maxTokens: budget.value, last: showsDiff.value, limit: showsDiff.value ? 0 : rows.value }, stop.signal).then(
         (plan) => (found.value = plan),
         (error: unknown) => error instanceof DOMException || report(error),
       );
@@ -55,9 +56,9 @@ export function Inspector() {
       </header>
       <div class="panel-body">
         <Columns chosen={chosen} plan={plan} others={others} />
-        {plan && main && <Share plan={plan} main={main} />}
+        {main && <Share main={main} />}
         {main?.error && <p class="failure" role="alert"><strong>{main.error.message}</strong> {main.error.hint}</p>}
-        {plan ? <PlanTable plan={plan} models={chosen.filter((one) => plan.models[one])} showsReasons={showsReasons.value} changed={changed} /> : <p class="empty">Loading…</p>}
+        {plan ? <PlanTable plan={plan} models={chosen.filter((one) => plan.models[one])} showsReasons={showsReasons.value} changed={changed} onMore={() => (rows.value += PAGE_ROWS)} /> : <p class="empty">Loading…</p>}
         {plan && showsDiff.value && <Since changed={changed} />}
         {plan && chosen.map((one) => plan.models[one]?.notices.map((words) => <p key={one + words} class="notice">{words}</p>))}
         <div class="buttons">
@@ -114,13 +115,12 @@ function Columns({ chosen, plan, others }: { chosen: string[]; plan: Plan | null
   );
 }
 
-function Share({ plan, main }: { plan: Plan; main: PlanModel }) {
+function Share({ main }: { main: PlanModel }) {
   const whole = main.limit || 1;
-  const sum = (rows: PlanRow[], rendition: string): number => rows.reduce((total, row) => total + (row.by_model[model.value]?.rendition === rendition ? (row.by_model[model.value]?.tokens ?? 0) : 0), 0);
   return (
     <div class="share">
       <div class="meter-bar big" aria-hidden="true">
-        {ORDER.map((one) => <span key={one} class={`seg ${one}`} style={{ width: `${Math.min(100, (sum(plan.rows, one) / whole) * 100)}%` }} />)}
+        {ORDER.map((one) => <span key={one} class={`seg ${one}`} style={{ width: `${Math.min(100, ((main.rendition_tokens?.[one] ?? 0) / whole) * 100)}%` }} />)}
       </div>
       <p class="dim">{main.tokens.exact ? "" : "≈ "}{formatTokens(main.tokens.in)} of {formatTokens(whole)} · free {formatTokens(Math.max(0, whole - main.tokens.in))}</p>
     </div>

@@ -9,19 +9,14 @@ export const ORDER: Rendition[] = ["text", "full", "pages", "low", "omitted"];
 
 export function Meter() {
   const found = plan.value?.models[model.value];
-  if (!found || !plan.value || !sessionId.value) return <span class="meter" />;
-  const sums = new Map<Rendition, number>();
-  for (const row of plan.value.rows) {
-    const cell = row.by_model[model.value];
-    if (cell) sums.set(cell.rendition, (sums.get(cell.rendition) ?? 0) + cell.tokens);
-  }
+  if (!found || !sessionId.value) return <span class="meter" />;
   const whole = found.limit || 1;
   const words = `${formatTokens(found.tokens.in)} / ${formatTokens(whole)}`;
   return (
     <button type="button" class={`meter${found.error ? " over" : ""}`} title="Context of the next request (i)" aria-label={`Next request: ${words} tokens, ${formatCost(found.usd)}. Open the context inspector.`} onClick={() => toggle("inspector")}>
       <span class="meter-bar" aria-hidden="true">
         {ORDER.map((rendition) => {
-          const share = ((sums.get(rendition) ?? 0) / whole) * 100;
+          const share = ((found.rendition_tokens?.[rendition] ?? 0) / whole) * 100;
           return share > 0 ? <span key={rendition} class={`seg ${rendition}`} style={{ width: `${Math.min(share, 100)}%` }} /> : null;
         })}
       </span>

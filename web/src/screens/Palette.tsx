@@ -5,7 +5,7 @@ import { request, mediaUrl } from "../api/http";
 import type { SearchResult } from "../api/types";
 import { Dialog } from "../parts/Dialog";
 import { SearchIcon } from "../parts/icons";
-import { dialog, sessionId, sessions } from "../state/app";
+import { dialog, info, sessionDialog, sessionId, sessions } from "../state/app";
 import { focusComposer } from "../state/composer";
 import { toggle } from "../state/keys";
 import { go, report, titleOf } from "../state/sessions";
@@ -28,12 +28,16 @@ function actions(): Choice[] {
     ["New session", "n", () => (go(""), focusComposer())],
     ["Choose a model", "m", () => (dialog.value = "models")],
     ["Session settings", "o", () => (dialog.value = "session")],
+    ["Prompts", "", () => (dialog.value = "prompts")],
+    ["Import conversations", "", () => (dialog.value = "import")],
     ["Usage and cost", "", () => (dialog.value = "usage")],
     ["Settings", "", () => (dialog.value = "settings")],
     ["Change appearance", "", cycleTheme],
     ["Keyboard shortcuts", "?", () => (dialog.value = "shortcuts")],
   ];
   if (sessionId.value) all.push(["Context inspector", "i", () => toggle("inspector")], ["Branches", "t", () => toggle("branches")], ["Activity", "", () => toggle("activity")], ["Compact the conversation", "", () => compact()], ["Regenerate answer", "", () => regenerate()]);
+  const session = info.value;
+  if (session) all.push(["Share or export", "", () => (sessionDialog.value = { kind: "share", session })], ["Folder and tags", "", () => (sessionDialog.value = { kind: "organise", session })]);
   return all.map(([label, note, act]) => ({ key: label, kind: "action", label, note, thumb: null, act }));
 }
 

@@ -1,5 +1,4 @@
 // Blocks × models: rendition, tokens, reason. A click on a rendition changes it.
-import { useSignal } from "@preact/signals";
 import { mediaUrl } from "../api/http";
 import type { LastRow, Override, Plan, PlanCell, PlanRow, Rendition } from "../api/types";
 import { EditIcon } from "../parts/icons";
@@ -7,11 +6,12 @@ import { Menu } from "../parts/Menu";
 import { highlightedDigest } from "../state/app";
 import { lightbox, images } from "../state/images";
 import type { Change, PlanDiff } from "../state/plan_diff";
-import { setOverrides, editedAlt } from "../state/plan";
+import { editedAlt } from "../state/plan";
+import { setOverrides } from "../state/plan_changes";
 import { report } from "../state/sessions";
 import { reasonText, formatCost, GLYPHS, shortModel, formatBytes, formatTokens } from "../state/format";
 
-const PAGE_ROWS = 60;
+export const PAGE_ROWS = 60;
 
 interface Props {
   plan: Plan;
@@ -19,14 +19,15 @@ interface Props {
   showsReasons: boolean;
   /** Compared with the last request to the first model; null if hidden or if there was none. */
   changed: PlanDiff | null;
+  /** Load earlier rows. */
+  onMore: () => void;
 }
 
-export function PlanTable({ plan, models, showsReasons, changed }: Props) {
+export function PlanTable({ plan, models, showsReasons, changed, onMore }: Props) {
   const main = models[0] ?? "";
   const cached = plan.models[main]?.cached_rows ?? 0;
-  // Rendering thousands of rows takes seconds: the newest are shown, and more on request.
-  const shown = useSignal(PAGE_ROWS);
-  const from = Math.max(0, plan.rows.length - shown.value);
+  // Loading and rendering thousands of rows takes seconds: the newest are shown, and more on request.
+  const from = plan.above ?? 0;
   return (
     <div class="wide plan-wide" tabIndex={0} role="group" aria-label="Blocks of the next request">
       <table class="plan">
@@ -43,10 +44,10 @@ export function PlanTable({ plan, models, showsReasons, changed }: Props) {
           </tr>
           {from > 0 && (
             <tr>
-              <th scope="row" colSpan={models.length + 1}><button type="button" class="chip" onClick={() => (shown.value += PAGE_ROWS)}>Show earlier blocks ({from} more)</button></th>
+              <th scope="row" colSpan={models.length + 1}><button type="button" class="chip" onClick={onMore}>Show earlier blocks ({from} more)</button></th>
             </tr>
           )}
-          {plan.rows.slice(from).map((row, index) => (
+          {plan.rows.map((row, index) => (
             <Row key={`${row.key}.${from + index}`} row={row} models={models} showsReasons={showsReasons} since={changed?.rows.get(row.key) ?? null} isLastCached={cached > 0 && from + index === cached - 1} />
           ))}
           {changed?.left.map((row) => (
@@ -71,7 +72,7 @@ export function PlanTable({ plan, models, showsReasons, changed }: Props) {
 
 /** Tokens of the system prompt and the tools: the total without the message blocks. */
 function overheadTokens(plan: Plan, model: string): number {
-  const shown = plan.rows.reduce((sum, row) => sum + (row.by_model[model]?.tokens ?? 0), 0);
+  const shown = Object.values(plan.models[model]?.rendition_tokens ?? {}).reduce((sum, tokens) => sum + tokens, 0);
   return Math.max(0, (plan.models[model]?.tokens.in ?? 0) - shown);
 }
 

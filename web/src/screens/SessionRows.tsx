@@ -1,10 +1,38 @@
-// Rename and delete a session; search results inside sessions.
+// Rename, delete, organise and share a session; search results inside sessions.
 import { useEffect, useRef } from "preact/hooks";
 import { mediaUrl } from "../api/http";
 import type { SearchResult, SessionView } from "../api/types";
 import { Dialog } from "../parts/Dialog";
+import { ArchiveIcon, EditIcon, FolderIcon } from "../parts/icons";
+import { PinIcon, ShareIcon, TrashIcon } from "../parts/rare_icons";
+import type { Item } from "../parts/Menu";
+import { sessionDialog } from "../state/app";
 import { addressOf, changeSession, removeSession, report, titleOf } from "../state/sessions";
 import { stripMarkdown } from "../state/format";
+import { Organise } from "./Organise";
+import { Share } from "./Share";
+
+/** The menu of a row. */
+export function sessionActions(session: SessionView, onRename: () => void): Item[] {
+  return [
+    { label: "Rename", icon: <EditIcon />, act: onRename },
+    { label: session.pinned ? "Unpin" : "Pin", icon: <PinIcon />, act: () => changeSession(session.id, { pinned: !session.pinned }).catch(report) },
+    { label: "Folder and tags", icon: <FolderIcon />, act: () => (sessionDialog.value = { kind: "organise", session }) },
+    { label: "Share or export", icon: <ShareIcon />, act: () => (sessionDialog.value = { kind: "share", session }) },
+    { label: session.archived ? "Unarchive" : "Archive", icon: <ArchiveIcon />, act: () => changeSession(session.id, { archived: !session.archived }).catch(report) },
+    { label: "Delete", icon: <TrashIcon />, isDanger: true, act: () => (sessionDialog.value = { kind: "delete", session }) },
+  ];
+}
+
+export function SessionDialog() {
+  const shown = sessionDialog.value;
+  const close = (): void => {
+    sessionDialog.value = null;
+  };
+  if (!shown) return null;
+  const Shown = { delete: ConfirmDelete, share: Share, organise: Organise }[shown.kind];
+  return <Shown session={shown.session} onClose={close} />;
+}
 
 export function Rename({ session, onDone }: { session: SessionView; onDone: () => void }) {
   const input = useRef<HTMLInputElement>(null);
@@ -44,7 +72,7 @@ export function Results({ results }: { results: SearchResult[] }) {
   );
 }
 
-export function ConfirmDelete({ session, onClose }: { session: SessionView; onClose: () => void }) {
+function ConfirmDelete({ session, onClose }: { session: SessionView; onClose: () => void }) {
   return (
     <Dialog title={`Delete “${session.title || "Untitled"}”?`} kind="small" onClose={onClose}>
       <p>This deletes the conversation with all branches. Files that other sessions use are kept.</p>

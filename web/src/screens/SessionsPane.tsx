@@ -3,26 +3,27 @@ import { useComputed, useSignal } from "@preact/signals";
 import { useEffect } from "preact/hooks";
 import { request, mediaUrl } from "../api/http";
 import type { SearchResult, SessionView } from "../api/types";
-import { ArchiveIcon, DotsIcon, EditIcon, FileIcon, PlusIcon, SearchIcon, TrashIcon, WordsIcon } from "../parts/icons";
+import { ArchiveIcon, CloseIcon, DotsIcon, FolderIcon, PlusIcon, SearchIcon, WordsIcon } from "../parts/icons";
 import { lazy } from "../parts/components";
 import { Menu } from "../parts/Menu";
-import { moreSessions, sessionId, sessions, sessionsLoaded, showsSessions } from "../state/app";
-import { changeSession, go, loadArchived, loadMoreSessions, report } from "../state/sessions";
+import { type Dialog, dialog, listFilter, moreSessions, sessionDialog, sessionId, sessions, sessionsLoaded, showsSessions } from "../state/app";
+import { go, report } from "../state/sessions";
 import { timeAgo, dayLabel, stripMarkdown } from "../state/format";
 
 const Rename = lazy(() => import("./deferred").then((found) => found.Rename));
 const Results = lazy(() => import("./deferred").then((found) => found.Results));
-const ConfirmDelete = lazy(() => import("./deferred").then((found) => found.ConfirmDelete));
+const Folders = lazy(() => import("./deferred").then((found) => found.Folders));
+const SessionDialog = lazy(() => import("./deferred").then((found) => found.SessionDialog));
+const ARCHIVED = { label: "Archived", query: "archived=true", matches: (one: SessionView): boolean => one.archived };
+
+const MORE: [string, Dialog][] = [["Prompts", "prompts"], ["Import conversations", "import"], ["Usage and cost", "usage"]];
 
 export function SessionsPane() {
   const query = useSignal("");
   const found = useSignal<SearchResult[] | null>(null);
-  const deleting = useSignal<SessionView | null>(null);
-  const showsArchived = useSignal(false);
-  const toggleArchived = (): void => {
-    showsArchived.value = !showsArchived.value;
-    if (showsArchived.value) loadArchived().catch(report);
-  };
+  const showsFolders = useSignal(false);
+  const filter = listFilter.value;
+  const showsArchived = filter?.query === ARCHIVED.query;
   useEffect(() => {
     if (!query.value.trim()) {
       found.value = null;
@@ -35,7 +36,7 @@ export function SessionsPane() {
   }, [query.value]);
   const shown = useComputed(() => {
     const words = query.value.trim().toLowerCase();
-    const kept = sessions.value.filter((one) => one.archived === showsArchived.value);
+    const kept = sessions.value.filter(listFilter.value?.matches ?? ((one) => !one.archived));
     return words ? kept.filter((one) => one.title.toLowerCase().includes(words)) : kept;
   });
   return (
@@ -52,28 +53,48 @@ export function SessionsPane() {
           </button>
         </div>
         <div class="sessions-list">
-          <Days sessions={shown.value} onDelete={(one) => (deleting.value = one)} />
+          {showsFolders.value && <Folders />}
+          {filter && (
+            <p class="filter">
+              <span class="clip">{filter.label}</span>
+              <button type="button" class="icon" aria-label="Show all sessions" title="Show all sessions" onClick={() => (listFilter.value = null)}><CloseIcon /></button>
+            </p>
+          )}
+          <Days sessions={shown.value} />
           {found.value && <Results results={found.value} />}
           {sessionsLoaded.value && !sessions.value.length && <p class="empty">No sessions yet</p>}
-          {showsArchived.value && !shown.value.length && <p class="empty">No archived sessions</p>}
-          {moreSessions.value && !query.value && !showsArchived.value && (
-            <button type="button" class="chip" onClick={() => void loadMoreSessions()}>Show older sessions</button>
+          {filter && !shown.value.length && <p class="empty">{showsArchived ? "No archived sessions" : "No sessions here"}</p>}
+          {(filter ? filter.next : moreSessions.value) && !query.value && (
+            <button type="button" class="chip" onClick={() => void import("./deferred").then(({ loadMoreSessions }) => loadMoreSessions()).catch(report)}>Show older sessions</button>
           )}
         </div>
         <div class="sessions-foot">
-          <button type="button" class="chip" aria-pressed={showsArchived.value} onClick={toggleArchived}><ArchiveIcon /> Archived</button>
+          <button type="button" class="chip" aria-pressed={showsFolders.value} onClick={() => (showsFolders.value = !showsFolders.value)}><FolderIcon /> Folders</button>
+          <button type="button" class="chip" aria-pressed={showsArchived} onClick={() => void import("./deferred").then(({ chooseList }) => chooseList(showsArchived ? null : ARCHIVED)).catch(report)}><ArchiveIcon /> Archived</button>
+          <Menu
+            label="More"
+            items={MORE.map(([label, name]) => ({
+              label,
+              act: () => {
+                showsSessions.value = false;
+                dialog.value = name;
+              },
+            }))}
+          >
+            <DotsIcon />
+          </Menu>
         </div>
       </nav>
-      {deleting.value && <ConfirmDelete session={deleting.value} onClose={() => (deleting.value = null)} />}
+      {sessionDialog.value && <SessionDialog />}
     </>
   );
 }
 
-function Days({ sessions: list, onDelete }: { sessions: SessionView[]; onDelete: (one: SessionView) => void }) {
+function Days({ sessions: list }: { sessions: SessionView[] }) {
   const now = new Date();
   const days = new Map<string, SessionView[]>();
-  for (const one of list) {
-    const day = dayLabel(one.updated_at, now);
+  for (const one of [...list.filter((one) => one.pinned), ...list.filter((one) => !one.pinned)]) {
+    const day = one.pinned ? "Pinned" : dayLabel(one.updated_at, now);
     days.set(day, [...(days.get(day) ?? []), one]);
   }
   return (
@@ -83,7 +104,7 @@ function Days({ sessions: list, onDelete }: { sessions: SessionView[]; onDelete:
           <h2>{day}</h2>
           <ul>
             {ones.map((one) => (
-              <SessionRow key={one.id} session={one} onDelete={() => onDelete(one)} />
+              <SessionRow key={one.id} session={one} />
             ))}
           </ul>
         </section>
@@ -94,7 +115,7 @@ function Days({ sessions: list, onDelete }: { sessions: SessionView[]; onDelete:
 
 const STATES = { idle: "", running: "Answering", waiting: "Approval pending", queued: "Queued" };
 
-function SessionRow({ session, onDelete }: { session: SessionView; onDelete: () => void }) {
+function SessionRow({ session }: { session: SessionView }) {
   const isRenaming = useSignal(false);
   const isHere = sessionId.value === session.id;
   const title = session.title || "Untitled";
@@ -109,6 +130,7 @@ function SessionRow({ session, onDelete }: { session: SessionView; onDelete: () 
             <span class="clip">{title}</span>
             <span class="dim clip">
               {session.state !== "idle" ? <span class={`state ${session.state}`}>{STATES[session.state]}</span> : timeAgo(session.updated_at, Date.now())}
+              {session.tags?.map((tag) => ` #${tag}`)}
               {session.snippet && ` · ${stripMarkdown(session.snippet)}`}
             </span>
           </span>
@@ -116,13 +138,7 @@ function SessionRow({ session, onDelete }: { session: SessionView; onDelete: () 
       )}
       <Menu
         label={`Actions for ${title}`}
-        items={[
-          { label: "Rename", icon: <EditIcon />, act: () => (isRenaming.value = true) },
-          { label: "Export as Markdown", icon: <FileIcon />, act: () => location.assign(`/v1/sessions/${session.id}/export?format=md`) },
-          { label: "Export with media", icon: <FileIcon />, act: () => location.assign(`/v1/sessions/${session.id}/export?format=zip`) },
-          { label: session.archived ? "Unarchive" : "Archive", icon: <ArchiveIcon />, act: () => changeSession(session.id, { archived: !session.archived }).catch(report) },
-          { label: "Delete", icon: <TrashIcon />, isDanger: true, act: onDelete },
-        ]}
+        items={() => import("./deferred").then(({ sessionActions }) => sessionActions(session, () => (isRenaming.value = true)))}
       >
         <DotsIcon />
       </Menu>

@@ -1,10 +1,11 @@
 // The start screen: three samples, one click each.
-import { useRef } from "preact/hooks";
-import { randomKey, mediaUrl } from "../api/http";
+import { useEffect, useRef } from "preact/hooks";
+import { randomKey, mediaUrl, request } from "../api/http";
 import { isMedia } from "../api/blocks";
-import { dialog, model, models, samples } from "../state/app";
+import { dialog, model, models, samples, sessionsLoaded } from "../state/app";
 import { attach } from "../state/composer";
 import { send, useModel } from "../state/actions";
+import { report } from "../state/sessions";
 import { plural, shortModel } from "../state/format";
 import type { SampleView } from "../api/types";
 import { DownIcon, KeyIcon } from "../parts/icons";
@@ -12,6 +13,9 @@ import { Composer } from "./Composer";
 
 export function Start() {
   const picker = useRef<HTMLInputElement>(null);
+  useEffect(() => {
+    if (!samples.value.length && sessionsLoaded.value) request<{ samples: SampleView[] }>("/samples").then((found) => (samples.value = found.samples), report);
+  }, [sessionsLoaded.value]);
   const isSpark = model.value.startsWith("loom/");
   const local = models.value.find((one) => one.ready && !one.reference.startsWith("loom/") && one.capabilities.vision);
   return (

@@ -2,13 +2,14 @@
 import { signal } from "@preact/signals";
 import { useEffect, useState } from "preact/hooks";
 import { request } from "../api/http";
-import type { CommandView } from "../api/types";
-import { dialog, info, panel, sessionId, view } from "../state/app";
+import type { CommandView, PromptView } from "../api/types";
+import { dialog, info, panel, sessionDialog, sessionId, view } from "../state/app";
 import { COMMAND, mentioned, submit, text } from "../state/composer";
 import { editLast, toggle } from "../state/keys";
 import { go, report } from "../state/sessions";
 import { regenerate, stop } from "../state/actions";
 import { compact, forkSession } from "../state/session_actions";
+import { loadPrompts, prompts, startPrompt } from "../state/prompts";
 import { cycleTheme } from "../state/theme";
 
 interface Suggestion {
@@ -41,7 +42,9 @@ const COMMANDS: [string, string, () => unknown][] = [
   ["usage", "Tokens and cost", () => (dialog.value = "usage")],
   ["fork", "Fork into a new session", () => forkSession()],
   ["stop", "Stop the answer", () => stop()],
-  ["export", "Export as Markdown", () => location.assign(`/v1/sessions/${sessionId.value}/export?format=md`)],
+  ["share", "Share or export this session", () => info.value && (sessionDialog.value = { kind: "share", session: info.value })],
+  ["import", "Import conversations from a file", () => (dialog.value = "import")],
+  ["prompts", "Saved prompts", () => (dialog.value = "prompts")],
   ["search", "Search", () => (dialog.value = "palette")],
   ["settings", "API keys, models, limits", () => (dialog.value = "settings")],
   ["theme", "Light, dark or system", () => cycleTheme()],
@@ -60,7 +63,14 @@ async function loadOwnCommands(): Promise<void> {
 function ownItems(start: string): Suggestion[] {
   const taken = new Set(COMMANDS.map(([name]) => name));
   const found = Object.values(ownCommands.value ?? {}).filter((one) => one.name.startsWith(start) && !taken.has(one.name));
-  return found.map((one) => ({ label: `/${one.name}`, note: one.description || "Your command", take: () => (text.value = `/${one.name} `) }));
+  const commands = found.map((one) => ({ label: `/${one.name}`, note: one.description || "Your command", take: () => (text.value = `/${one.name} `) }));
+  const saved = prompts.value.filter((one) => one.name.startsWith(start) && !taken.has(one.name) && !ownCommands.value?.[one.name]);
+  return [...commands, ...saved.map((one) => ({ label: `/${one.name}`, note: "Saved prompt", take: () => takePrompt(one) }))];
+}
+
+function takePrompt(prompt: PromptView): void {
+  text.value = "";
+  startPrompt(prompt);
 }
 
 function commandItems(start: string): Suggestion[] {
@@ -87,7 +97,9 @@ export function Suggestions({ cursor, handle, onAccept }: Props) {
   const command = COMMAND.exec(text.value)?.[1];
   const isCommand = command !== undefined;
   useEffect(() => {
-    if (isCommand) void loadOwnCommands();
+    if (!isCommand) return;
+    void loadOwnCommands();
+    loadPrompts().catch(report);
   }, [isCommand, info.value?.workspace]);
 
   useEffect(() => {

@@ -4,10 +4,11 @@ import { useEffect } from "preact/hooks";
 import { request, mediaUrl, ApiError } from "../api/http";
 import type { DescriptionView, MediaText, Problem } from "../api/types";
 import { Dialog } from "../parts/Dialog";
-import { EyeIcon } from "../parts/icons";
+import { EyeIcon } from "../parts/rare_icons";
 import { Menu } from "../parts/Menu";
 import { announce, models } from "../state/app";
-import { setAlt, editedAlt } from "../state/plan";
+import { editedAlt } from "../state/plan";
+import { setAlt } from "../state/plan_changes";
 import { shortModel } from "../state/format";
 
 const MAX_CHARACTERS = 20_000;

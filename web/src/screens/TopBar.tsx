@@ -1,11 +1,11 @@
 import { BranchIcon, ChevronIcon, GearIcon, LayersIcon, Logo, MenuIcon, SearchIcon } from "../parts/icons";
-import { config, dialog, info, model, modelInfo, panel, sessionId, showsSessions } from "../state/app";
+import { config, dialog, info, model, modelInfo, panel, sessionId, showsSessions, view } from "../state/app";
 import { toggle } from "../state/keys";
-import { branchCount } from "../state/page_effects";
 import { go } from "../state/sessions";
 import { shortModel } from "../state/format";
 
 export function TopBar() {
+  const branches = view.value?.branches ?? 1;
   const isTextOnly = modelInfo.value?.capabilities.vision === false;
   return (
     <header class={`top${sessionId.value ? " in-session" : ""}`}>
@@ -26,7 +26,7 @@ export function TopBar() {
             <button type="button" class="chip" aria-pressed={panel.value === "branches"} title="Branches (t)" onClick={() => toggle("branches")}>
               <BranchIcon />
               <span class="wide-only">Branches</span>
-              {branchCount.value > 1 && <span class="count">{branchCount.value}</span>}
+              {branches > 1 && <span class="count">{branches}</span>}
             </button>
             <button type="button" class="chip" aria-pressed={panel.value === "inspector"} title="Context of the next request (i)" onClick={() => toggle("inspector")}>
               <LayersIcon />

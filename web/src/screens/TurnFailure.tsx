@@ -2,7 +2,8 @@
 import type { Override, Problem } from "../api/types";
 import { AgainIcon, WarnIcon } from "../parts/icons";
 import { dialog } from "../state/app";
-import { plan, setOverrides } from "../state/plan";
+import { plan } from "../state/plan";
+import { setOverrides } from "../state/plan_changes";
 import { report } from "../state/sessions";
 import { regenerate } from "../state/actions";
 

@@ -9,7 +9,7 @@ import { lazy, memo } from "../parts/components";
 import { Thinking, Ticking } from "../parts/Thinking";
 import { compared, dialog, MAX_COMPARED, spokenText } from "../state/app";
 import { edit } from "../state/composer";
-import { regenerate, showSibling } from "../state/actions";
+import { regenerate } from "../state/actions";
 import type { Part, Turn } from "../state/turns";
 import { clockTime, formatCost, formatSeconds, shortModel, formatTokens } from "../state/format";
 
@@ -83,7 +83,8 @@ function Answer({ turn }: { turn: Turn }) {
 
 function MessageTime({ seconds }: { seconds: number }) {
   const date = new Date(seconds * 1000);
-  return seconds > 0 ? <time class="dim" dateTime={date.toISOString()} title={date.toLocaleString()}>{clockTime(seconds, new Date())}</time> : null;
+  // Formatting a date in full is slow: only for a reader who points at it.
+  return seconds > 0 ? <time class="dim" dateTime={date.toISOString()} onPointerEnter={(event) => (event.currentTarget.title = date.toLocaleString())}>{clockTime(seconds, new Date())}</time> : null;
 }
 
 function AnswerFacts({ turn }: { turn: Turn }) {
@@ -129,7 +130,7 @@ function Siblings({ message }: { message: MessageView }) {
   if (nodes.length < 2 || at < 0) return null;
   const step = (by: number): void => {
     const next = nodes[at + by];
-    if (next) void showSibling(next);
+    if (next) void import("./deferred").then(({ showSibling }) => showSibling(next));
   };
   return (
     <span class="siblings" role="group" aria-label={`Version ${at + 1} of ${nodes.length}`}>

@@ -1,9 +1,8 @@
 // User actions on a session: send, edit, regenerate, approve, stop, switch branches.
 import { request, randomKey, ApiError } from "../api/http";
 import { type Attachable, attachmentReference, type Block, type Message, storableAttachment } from "../api/blocks";
-import type { Posted, SessionView, Tree } from "../api/types";
+import type { Posted, SessionView } from "../api/types";
 import { announce, chosenModel, model, sessionDraft, sessionId, view } from "./app";
-import { newestLeaf } from "./branches";
 import { hold } from "./held";
 import { go, putSession, refresh, report } from "./sessions";
 import { withState, withoutQueued, withoutSent, withSent } from "./view";
@@ -150,15 +149,6 @@ export function moveHead(node: string): Promise<boolean> {
     putSession(await request<SessionView>(`/sessions/${id}/head`, { body: { node } }));
     await refresh();
   });
-}
-
-/** Switch to a sibling: move the head to the newest leaf below it. */
-export async function showSibling(node: string): Promise<boolean> {
-  let end = node;
-  const isKnown = await runAction(async (id) => {
-    end = newestLeaf(await request<Tree>(`/sessions/${id}/tree`), node);
-  });
-  return isKnown && moveHead(end);
 }
 
 export async function useModel(reference: string): Promise<void> {

@@ -6,7 +6,15 @@ import type { View } from "./view";
 
 export type Connection = "connecting" | "online" | "offline";
 export type Panel = "" | "inspector" | "branches" | "activity";
-export type Dialog = "" | "models" | "settings" | "palette" | "shortcuts" | "session" | "usage";
+export type Dialog = "" | "models" | "settings" | "palette" | "shortcuts" | "session" | "usage" | "prompts" | "import";
+
+/** Which sessions the list shows; `next` is the cursor of the page that follows. */
+export interface ListFilter {
+  label: string;
+  query: string;
+  matches: (one: SessionView) => boolean;
+  next: string | null;
+}
 
 export const connection = signal<Connection>("connecting");
 /** The server refused the login: show the sign-in page. */
@@ -15,6 +23,10 @@ export const isUnauthorized = signal(false);
 export const sessions = signal<SessionView[]>([]);
 export const sessionsLoaded = signal(false);
 export const moreSessions = signal<string | null>(null);
+/** Null: all sessions that are not archived. */
+export const listFilter = signal<ListFilter | null>(null);
+/** The dialog about one session of the list. */
+export const sessionDialog = signal<{ kind: "delete" | "share" | "organise"; session: SessionView } | null>(null);
 export const sessionId = signal("");
 export const info = computed<SessionView | null>(() => sessions.value.find((one) => one.id === sessionId.value) ?? null);
 

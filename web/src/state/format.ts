@@ -83,11 +83,18 @@ function midnight(date: Date): number {
   return new Date(date.getFullYear(), date.getMonth(), date.getDate()).getTime();
 }
 
+/** Made once each: making one takes longer than all formatting. */
+const clocks = new Map<string, Intl.DateTimeFormat>();
+
 /** "14:05" today, "12 Nov, 14:05" before. */
 export function clockTime(epochSeconds: number, now: Date): string {
   const then = new Date(epochSeconds * 1000);
   const isToday = midnight(then) === midnight(now);
-  return then.toLocaleString([], { hour: "2-digit", minute: "2-digit", ...(isToday ? {} : { day: "numeric", month: "short" }), ...(then.getFullYear() === now.getFullYear() ? {} : { year: "numeric" }) });
+  const isThisYear = then.getFullYear() === now.getFullYear();
+  const kind = `${isToday}${isThisYear}`;
+  const clock = clocks.get(kind) ?? new Intl.DateTimeFormat([], { hour: "2-digit", minute: "2-digit", ...(isToday ? {} : { day: "numeric", month: "short" }), ...(isThisYear ? {} : { year: "numeric" }) });
+  clocks.set(kind, clock);
+  return clock.format(then);
 }
 
 export function timeAgo(epochSeconds: number, now: number): string {

@@ -3,7 +3,7 @@ import { dialog, isBusy, panel, sessionId, showsSessions, turns } from "./app";
 import { edit, editing, focusComposer, stopEditing, text } from "./composer";
 import { lightbox } from "./images";
 import { go } from "./sessions";
-import { showSibling, stop } from "./actions";
+import { stop } from "./actions";
 
 export function onKey(event: KeyboardEvent): void {
   if (event.defaultPrevented || lightbox.value) return;
@@ -60,7 +60,7 @@ function step(by: number): void {
       const siblings = message?.siblings ?? [];
       if (!message || siblings.length < 2) continue;
       const next = siblings[(siblings.indexOf(message.node) + by + siblings.length) % siblings.length];
-      if (next) void showSibling(next);
+      if (next) void import("../screens/deferred").then(({ showSibling }) => showSibling(next));
       return;
     }
   }

@@ -1,7 +1,7 @@
 // Open the message that a link names: load older pages until it is there, or switch to its branch.
 import { announce, turns, view } from "./app";
 import { loadOlder } from "./sessions";
-import { showSibling } from "./actions";
+import { showSibling } from "./session_actions";
 
 const PAGE = 200;
 

@@ -2,40 +2,31 @@
 import { effect, signal } from "@preact/signals";
 import { attachmentReference } from "../api/blocks";
 import { request, ApiError } from "../api/http";
-import type { Override, Plan, SessionView } from "../api/types";
+import type { Plan } from "../api/types";
 import { model, sessionId, view } from "./app";
 import { blocks, text } from "./composer";
-import { putSession } from "./sessions";
 
 /** The plan for the current model with the draft: used by the meter and the badges below images. */
 export const plan = signal<Plan | null>(null);
 
-/** `maxTokens` limits the plan; `last` includes the last request for comparison. */
+/** `maxTokens` limits the plan; `last` includes the last request for comparison; `limit` counts the newest rows, 0 means all. */
 interface Wanted {
   maxTokens?: number;
   last?: boolean;
+  limit?: number;
 }
+
+/** Rows that the page needs for the badges below images. */
+const BADGE_ROWS = 400;
 
 export async function planFor(models: string[], wanted: Wanted = {}, signalled?: AbortSignal): Promise<Plan> {
   const draft = text.value.trim() || blocks.value.length ? { text: text.value, blocks: blocks.value.map((block) => (block.type === "text" ? attachmentReference(block) : block)) } : {};
-  const body = { models, ...draft, ...(wanted.maxTokens ? { max_tokens: wanted.maxTokens } : {}), ...(wanted.last ? { last: true } : {}) };
+  const body = { models, ...draft, ...(wanted.maxTokens ? { max_tokens: wanted.maxTokens } : {}), ...(wanted.last ? { last: true } : {}), limit: wanted.limit ?? 0 };
   return request<Plan>(`/sessions/${sessionId.value}/plan`, { body, signal: signalled });
-}
-
-/** By the key of the row. */
-export async function setOverrides(wishes: Record<string, Override>): Promise<void> {
-  putSession(await request<SessionView>(`/sessions/${sessionId.value}/overrides`, { method: "PUT", body: wishes }));
-  changes.value += 1;
 }
 
 /** The media block whose text alternative is being edited. */
 export const editedAlt = signal<{ digest: string; kind: string; label: string; alt: string } | null>(null);
-
-/** Set the user's text alternative; an empty text removes it. */
-export async function setAlt(digest: string, words: string): Promise<void> {
-  putSession(await request<SessionView>(`/sessions/${sessionId.value}/alts`, { method: "PUT", body: { [digest]: words } }));
-  changes.value += 1;
-}
 
 /** Counts changes that affect the plan besides messages: overrides and text alternatives. */
 export const changes = signal(0);
@@ -57,7 +48,7 @@ export function watchPlan(): void {
     timer = setTimeout(() => {
       stop.abort();
       stop = new AbortController();
-      planFor([reference], {}, stop.signal).then(
+      planFor([reference], { limit: BADGE_ROWS }, stop.signal).then(
         (found) => {
           if (sessionId.value === id) plan.value = found;
         },

@@ -1,9 +1,10 @@
 // Rarer actions on a session: approvals, held and queued messages, summaries.
 import { request, randomKey } from "../api/http";
 import { splitBlocks } from "../api/blocks";
-import { deliver, runAction } from "./actions";
-import type { SessionView } from "../api/types";
+import { deliver, moveHead, runAction } from "./actions";
+import type { SessionView, Tree } from "../api/types";
 import { announce, sessionId, view } from "./app";
+import { newestLeaf } from "./branches";
 import { heldFor, release } from "./held";
 import { go, putSession } from "./sessions";
 import { withoutQueued } from "./view";
@@ -32,6 +33,15 @@ export function unqueue(message: string): Promise<boolean> {
     await request(`/sessions/${id}/queue/${encodeURIComponent(message)}`, { method: "DELETE" });
     if (view.value) view.value = withoutQueued(view.value, message);
   });
+}
+
+/** Switch to a sibling: move the head to the newest leaf below it. */
+export async function showSibling(node: string): Promise<boolean> {
+  let end = node;
+  const isKnown = await runAction(async (id) => {
+    end = newestLeaf(await request<Tree>(`/sessions/${id}/tree`), node);
+  });
+  return isKnown && moveHead(end);
 }
 
 export async function forkSession(node?: string): Promise<void> {

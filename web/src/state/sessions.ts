@@ -13,31 +13,22 @@ import { applyEnvelope, mergeHistory, prependOlder, openView } from "./view";
 const PAGE = 60;
 
 export async function loadSessions(): Promise<void> {
-  const found = await request<SessionPage>("/sessions?limit=60");
+  const [found, pinned] = await Promise.all([request<SessionPage>("/sessions?limit=60"), request<SessionPage>("/sessions?pinned=true&limit=200")]);
   batch(() => {
     sessions.value = found.sessions;
+    mergeSessions(pinned.sessions);
     moreSessions.value = found.next;
     sessionsLoaded.value = true;
   });
 }
 
-export async function loadMoreSessions(): Promise<void> {
-  if (!moreSessions.value) return;
-  const found = await request<SessionPage>(`/sessions?limit=60&before=${encodeURIComponent(moreSessions.value)}`);
-  const known = new Set(sessions.value.map((one) => one.id));
-  sessions.value = [...sessions.value, ...found.sessions.filter((one) => !known.has(one.id))];
-  moreSessions.value = found.next;
-}
-
-/** Load archived sessions into the list. */
-export async function loadArchived(): Promise<void> {
-  const found = await request<SessionPage>("/sessions?archived=true&limit=200");
-  for (const one of found.sessions) putSession(one);
+export function mergeSessions(fresh: SessionView[]): void {
+  const known = new Set(fresh.map((one) => one.id));
+  sessions.value = [...fresh, ...sessions.value.filter((one) => !known.has(one.id))].sort((a, b) => b.updated_at - a.updated_at);
 }
 
 export function putSession(fresh: SessionView): void {
-  const others = sessions.value.filter((one) => one.id !== fresh.id);
-  sessions.value = [fresh, ...others].sort((a, b) => b.updated_at - a.updated_at);
+  mergeSessions([fresh]);
 }
 
 async function refreshSession(id: string): Promise<void> {
@@ -103,10 +94,20 @@ export async function route(): Promise<void> {
   linkedMessage.value = nodeInAddress();
 }
 
+const readHistory = (id: string): Promise<History> => request<History>(`/sessions/${id}/messages?limit=${PAGE}`);
+let prefetched: { id: string; history: Promise<History | null> } | null = null;
+
+/** Ask for the session in the address before anything else is known. If that fails it is asked for again. */
+export function prefetchHistory(id: string): void {
+  prefetched = { id, history: readHistory(id).catch(() => null) };
+}
+
 async function openSession(id: string): Promise<void> {
   if (!info.value) void refreshSession(id);
   try {
-    const history = await request<History>(`/sessions/${id}/messages?limit=${PAGE}`);
+    const early = prefetched?.id === id ? await prefetched.history : null;
+    prefetched = null;
+    const history = early ?? (await readHistory(id));
     if (sessionId.value !== id) return;
     view.value = openView(id, history, Date.now());
     join(id);
@@ -120,7 +121,7 @@ export async function refresh(): Promise<void> {
   const seen = view.value;
   if (!seen) return;
   try {
-    const history = await request<History>(`/sessions/${seen.session}/messages?limit=${PAGE}`);
+    const history = await readHistory(seen.session);
     const now = view.value;
     if (now?.session !== seen.session) return;
     view.value = mergeHistory(now, history, Date.now());
@@ -193,6 +194,6 @@ export async function removeSession(id: string): Promise<void> {
   if (sessionId.value === id) go("");
 }
 
-export async function changeSession(id: string, change: Partial<Pick<SessionView, "title" | "model" | "archived">>): Promise<void> {
+export async function changeSession(id: string, change: Partial<Pick<SessionView, "title" | "model" | "archived" | "folder" | "tags" | "pinned">>): Promise<void> {
   putSession(await request<SessionView>(`/sessions/${id}`, { method: "PATCH", body: change }));
 }

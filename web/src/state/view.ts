@@ -64,6 +64,7 @@ export interface View {
   system: string;
   messages: MessageView[];
   more: boolean;
+  branches: number;
   queue: QueuedView[];
   approvals: ApprovalRequested[];
   live: Live | null;
@@ -87,6 +88,7 @@ export function openView(session: string, history: History, now: number): View {
     system: history.system,
     messages: history.messages,
     more: history.more,
+    branches: history.branches ?? 1,
     queue: history.queue,
     approvals: history.approvals,
     live: null,
@@ -121,7 +123,7 @@ export function mergeHistory(view: View, history: History, now: number): View {
   const fresh = history.messages.map((message) => reuseMessage(known.get(message.node), message));
   if (history.seq < view.seq) {
     const found = new Map(fresh.map((message) => [message.node, message]));
-    return { ...view, messages: view.messages.map((message) => found.get(message.node) ?? message), refreshes: 0 };
+    return { ...view, messages: view.messages.map((message) => found.get(message.node) ?? message), branches: history.branches ?? 1, refreshes: 0 };
   }
   const after = openView(view.session, { ...history, messages: fresh }, now);
   const [messages, more] = withOlder(view, fresh, history.more);

@@ -115,7 +115,7 @@ def _seeing(runtime: Runtime) -> str:
     """Return the name of an available model that supports images, or a general phrase if there is none."""
     config = runtime.config
     services = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items() if key_for(platform, config)]
-    known = (runtime.model(name) for name in (*config.models, *services))
+    known = (runtime.models.resolve(name) for name in (*config.models, *services))
     return next((found.alias or found.reference for found in known if found.capabilities.vision), "MODEL")
 
 

@@ -63,10 +63,10 @@ class RuntimeHost:
         return (await self._model(session)).reference
 
     async def cost(self, session: Session, usage: Usage) -> float | None:
-        return self._runtime.cost(await self._model(session), usage)
+        return self._runtime.models.cost(await self._model(session), usage)
 
     async def _model(self, session: Session) -> Model:
-        return self._runtime.model((await session.info()).model)
+        return self._runtime.models.resolve((await session.info()).model)
 
     def follow_renditions(self, show: Callable[[str], None] | None) -> None:
         self._runtime.library.follow_renditions(show)
