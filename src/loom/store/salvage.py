@@ -30,7 +30,8 @@ _JSON_COLUMNS: Final = ("overrides", "watermark", "quarantine", "settings")
 _COMPUTED: Final = ("node_media", "queued_media", "migration")
 """Tables that are made anew from others."""
 _WIDE: Final = 8
-"""A row of so many columns is known by its form, also where two roots were mixed up and another table owns its page."""
+"""A row with at least this number of columns is known by its form, also where two roots were
+mixed up and another table owns its page."""
 
 _Row = dict[str, Any]
 
