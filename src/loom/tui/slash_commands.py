@@ -42,8 +42,6 @@ COMMANDS: Final = (
         action="work",
     ),
     TuiCommand(name="undo", arguments="[STEP]", help="undo what the agent changed in files", action="undo"),
-    TuiCommand(name="todos", help="the agent's list of what is to be done", action="todos"),
-    TuiCommand(name="processes", help="background processes of the agent", action="processes", aliases=("ps",)),
     TuiCommand(name="fork", help="continue in a new session; this one is unchanged", action="fork"),
     TuiCommand(name="tree", help="show or hide the branches (Ctrl+T)", action="tree"),
     TuiCommand(name="compact", help="summarise the conversation; everything stays in the tree", action="compact"),
