@@ -29,6 +29,9 @@ RECOVERED: Final = "Recovered conversation"
 _JSON_COLUMNS: Final = ("overrides", "watermark", "quarantine", "settings")
 _COMPUTED: Final = ("node_media", "queued_media", "migration")
 """Tables that are made anew from others."""
+_WIDE: Final = 8
+"""A row with at least this number of columns is known by its form, also where two roots were
+mixed up and another table owns its page."""
 
 _Row = dict[str, Any]
 
@@ -158,10 +161,11 @@ class _Found:
             case _:
                 pass
         shape = self._shapes.get(owner or "")
-        if owner is not None and shape is None:
-            return  # an index, or a table that Loom does not know
+        is_elsewhere = owner is not None and shape is None
         if shape is None or not shape.fits(record):
             shape = self._only_shape(record)
+        if shape is not None and is_elsewhere and len(shape.kinds) < _WIDE:
+            return  # most likely what it seems: an entry of an index or of the search
         if shape is not None:
             self.rows[shape.table].append(shape.row(record))
 
