@@ -202,7 +202,7 @@ class Exchange:
         return (self._facts.has_images and not able.vision) or (bool(self._body.tools) and not able.tools)
 
     def _price(self, name: str, tokens: int) -> float | None:
-        """Return what so many tokens of input cost; None where the price or the model is not known."""
+        """Return the price of `tokens` of input; None where the price or the model is not known."""
         try:
             return self._runtime.models.cost_by_name(name, Usage(input_tokens=tokens))
         except LoomError:

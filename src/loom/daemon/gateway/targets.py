@@ -32,8 +32,8 @@ def target_models(
     default: str,
     price: Callable[[str, int], float | None],
 ) -> tuple[str, ...]:
-    """Return the models to try, in order. `name` is what the client asked for; `price` returns what so many tokens of
-    input cost with a model, None where it is not known.
+    """Return the models to try, in order. `name` is what the client asked for; `price` returns the price of a number
+    of input tokens with a model, None where it is not known.
 
     An alias (the first pattern that matches) replaces the name; the first route that applies replaces it by what the
     request holds, how large it is, or what it would cost; fallbacks follow. An empty name means `default`.
