@@ -1,11 +1,11 @@
 # The daemon with everything that several machines need. Build: docker build -t loom .
-FROM node:22-slim AS built
+FROM node:22-slim@sha256:83f487e0a63425e5b4d146fb5e5be574bcbe1b7b843d3ebafdd95eaf7767a7e5 AS built
 RUN apt-get update && apt-get install -y --no-install-recommends python3 python3-pip && rm -rf /var/lib/apt/lists/*
 WORKDIR /loom
 COPY . .
 RUN LOOM_WEB=require pip wheel --no-deps --wheel-dir /wheels .
 
-FROM python:3.13-slim
+FROM python:3.13-slim@sha256:7c61056e61ac89e852de05f3dc6fa51a6dd2181797bceed46aa725dd7cb2cd3b
 RUN apt-get update && apt-get install -y --no-install-recommends tesseract-ocr && rm -rf /var/lib/apt/lists/*
 COPY --from=built /wheels /wheels
 COPY requirements.lock /tmp/requirements.lock

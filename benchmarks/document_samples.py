@@ -151,6 +151,39 @@ def _docx() -> bytes:
     return buffer.getvalue()
 
 
+def _pptx() -> bytes:
+    import pptx
+
+    deck = pptx.Presentation()
+    for at in range(0, len(LINES), 10):
+        slide = deck.slides.add_slide(deck.slide_layouts[1])
+        slide.shapes.title.text = "Report"
+        slide.placeholders[1].text_frame.text = "\n".join(LINES[at : at + 10])
+    buffer = io.BytesIO()
+    deck.save(buffer)
+    return buffer.getvalue()
+
+
+def _pdf() -> bytes:
+    """Two pages, written by hand: this needs no library, and no reader of ours has made it."""
+    objects = [b"<</Type/Catalog/Pages 2 0 R>>", b"<</Type/Pages/Kids[4 0 R 6 0 R]/Count 2>>"]
+    objects.append(b"<</Type/Font/Subtype/Type1/BaseFont/Helvetica>>")
+    for page, at in enumerate((0, 30)):
+        shown = "".join(f"({line}) Tj T*\n" for line in LINES[at : at + 30])
+        drawn = f"BT /F 11 Tf 20 TL 50 760 Td\n{shown}ET".encode()
+        head = f"<</Type/Page/Parent 2 0 R/MediaBox[0 0 595 842]/Contents {5 + 2 * page} 0 R"
+        objects.append(f"{head}/Resources<</Font<</F 3 0 R>>>>>>".encode())
+        objects.append(b"<</Length %d>>stream\n%s\nendstream" % (len(drawn), drawn))
+    out, places = b"%PDF-1.4\n", list[int]()
+    for number, body in enumerate(objects, 1):
+        places.append(len(out))
+        out += b"%d 0 obj%s endobj\n" % (number, body)
+    rows = b"".join(b"%010d 00000 n \n" % place for place in places)
+    start, count = len(out), len(objects) + 1
+    out += b"xref\n0 %d\n0000000000 65535 f \n%strailer<</Size %d/Root 1 0 R>>" % (count, rows, count)
+    return out + b"\nstartxref\n%d\n%%%%EOF\n" % start
+
+
 def _drawio() -> bytes:
     cells = "".join(f'<mxCell id="{number}" value="{line}" vertex="1"/>' for number, line in enumerate(LINES))
     return f'<mxfile><diagram name="Page"><mxGraphModel><root>{cells}</root></mxGraphModel></diagram></mxfile>'.encode()
@@ -168,7 +201,9 @@ _MAKERS: dict[str, Callable[[], bytes]] = {
     "report.eml": _mail,
     "report.ipynb": _notebook,
     "report.epub": _epub,
+    "report.pdf": _pdf,
     "report.docx": _docx,
+    "report.pptx": _pptx,
     "report.xlsx": _xlsx,
     "report.sqlite": _sqlite,
     "report.drawio": _drawio,

@@ -1,6 +1,6 @@
 """Salvage and backup, many times: `python -m benchmarks.salvage`.
 
-Damages 1,000 copies of a store in eight ways, saves what is left of each, and checks that every message which was not
+Damages 1,000 copies of a store in nine ways, saves what is left of each, and checks that every message which was not
 hit is there, that none is there which nobody wrote, and that the new store is sound; tells how many were lost and how
 long one takes. Then takes 200 backups of a store that is being written by four sessions, and checks each of them.
 
@@ -73,6 +73,10 @@ async def salvage_many(world: World, folder: Path, count: int) -> bool:
         is_good = saved <= everything and everything - saved <= may
         if not is_good or (target.exists() and not await is_sound(target)):
             failures.append(f"{way} {number}")
+            print(
+                f"  failed: {way} {number}, lost besides what was hit: {sorted(everything - saved - may)[:5]}",
+                flush=True,
+            )
         lost[way] += len(everything - saved)
         hit_messages[way] += len(may)
     print(f"{count} damaged stores of {len(everything)} messages: {len(failures)} failures {failures[:10]}")

@@ -77,7 +77,7 @@ async def fill(home: Path) -> str:
             # Three in ten questions show a picture: PICTURES of them in all.
             if number // 2 * PICTURES * 2 % MESSAGES < PICTURES * 2:
                 shot = Attachment(source=picture(number), name=f"shot-{number}.png")
-                asked += (await runtime.ingest(shot)).blocks
+                asked += (await runtime.library.ingest(shot)).blocks
             answer = f"## Answer {number}\n\n{WORDS * 4}\n\n- one\n- two\n- `three`"
             messages += [user(*asked), assistant(answer)]
         await runtime.stores.sessions.append_to_head(session.id, messages)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import msgspec
 from benchmarks.document_samples import Sample, recall_words, samples
+from benchmarks.formats.peers import RESULTS, PeerTable
 
 from loom.content.blocks import AudioBlock, DocumentBlock, ImageBlock, TextBlock
 from loom.content.recipes import Text
@@ -22,9 +24,33 @@ the list of all kinds. A package can add a format: `src/loom/formats/format.py`.
 """
 
 
+_PEERS = """## Beside other readers
+
+Characters that a model would get, the share of the written words in them, and milliseconds, as
+`python -m benchmarks.formats.peers --write` measured them last, in one run on one machine; – is an error. Loom's times
+include letting the file in and its worker processes. Archives are listed, and their files read one by one. `large.*`
+are forty pages, thirty slides or 2,000 rows; .doc and .ppt go through LibreOffice.
+
+"""
+
+
 def page() -> str:
     lines = [_row(sample) for sample in samples()]
-    return _HEAD + "\n".join(lines) + "\n\n" + _kinds()
+    return _HEAD + "\n".join(lines) + "\n\n" + _peers() + _kinds()
+
+
+def _peers() -> str:
+    found = msgspec.json.decode(RESULTS.read_bytes(), type=PeerTable)
+    names = ["loom", *found.readers]
+    titles = ["Loom", *(f"{name} {version}" for name, version in found.readers.items())]
+    lines = [f"| file | {' | '.join(titles)} |", f"|---|{'--:|' * len(names)}"]
+    for file, figures in found.files.items():
+        cells = [
+            "–" if figure.recall is None else f"{figure.characters} · {figure.recall:.0%} · {figure.milliseconds:.1f}"
+            for figure in map(figures.__getitem__, names)
+        ]
+        lines.append(f"| {file} | {' | '.join(cells)} |")
+    return _PEERS + "\n".join(lines) + "\n\n"
 
 
 def _row(sample: Sample) -> str:

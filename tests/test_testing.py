@@ -47,7 +47,7 @@ async def test_a_memory_runtime_takes_content_of_every_kind(tmp_path: Path) -> N
     (tmp_path / "login.png").write_bytes(sample_png(90, 50))
     (tmp_path / "notes.txt").write_text("remember the milk")
     async with memory_runtime() as runtime:
-        found = await runtime.ingest(
+        found = await runtime.library.ingest(
             "what is this?",
             tmp_path / "login.png",
             sample_wav(),
@@ -66,23 +66,23 @@ async def test_a_bad_file_is_refused_before_anything_is_stored(tmp_path: Path) -
     (tmp_path / "broken.png").write_bytes(sample_png()[:40])
     async with memory_runtime() as runtime:
         with pytest.raises(Unreadable):
-            await runtime.ingest(sample_png(), tmp_path / "broken.png")
+            await runtime.library.ingest(sample_png(), tmp_path / "broken.png")
         with pytest.raises(Unreadable, match="no file"):
-            await runtime.ingest(tmp_path / "absent.png")
+            await runtime.library.ingest(tmp_path / "absent.png")
         with pytest.raises(ContentError, match="the message is empty"):
-            await runtime.ingest("  ", [])
+            await runtime.library.ingest("  ", [])
         assert [stored async for stored in runtime.stores.media.listing()] == []
 
 
 async def test_deleting_a_session_frees_the_media_that_only_it_used() -> None:
     async with memory_runtime() as runtime:
-        shared = await runtime.ingest("both", sample_png(8, 8))
-        own = await runtime.ingest("mine", sample_png(9, 9))
+        shared = await runtime.library.ingest("both", sample_png(8, 8))
+        own = await runtime.library.ingest("mine", sample_png(9, 9))
         one = await runtime.stores.sessions.create(title="one")
         two = await runtime.stores.sessions.create(title="two")
         await runtime.stores.sessions.append_to_head(one.id, [user(*shared.blocks), user(*own.blocks)])
         await runtime.stores.sessions.append_to_head(two.id, [user(*shared.blocks)])
-        await runtime.delete_session(one.id)
+        await runtime.library.delete(one.id)
         left = {stored.digest async for stored in runtime.stores.media.listing()}
         kept = shared.blocks[1]
         assert isinstance(kept, ImageBlock)

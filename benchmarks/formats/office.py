@@ -35,6 +35,7 @@ from docx.table import Table, _Cell
 from pptx.util import Inches
 from pptx.util import Pt as SlidePt
 
+from benchmarks.document_samples import Sample
 from benchmarks.formats.interleaved import timings
 from loom.content.media import Media, digest_of
 from loom.content.recipes import Text
@@ -64,6 +65,16 @@ def main() -> None:
                 files["by LibreOffice"] = _saved_again(path)
             for maker, data in files.items():
                 _compare(f".{kind} {maker}, {len(data) / 1000:.0f} KB", kind, data, wanted)
+
+
+def large_samples(folder: Path) -> list[Sample]:
+    """A report, a deck and a workbook, with the words that were written into them."""
+    found: list[Sample] = []
+    for kind, make in (("docx", _report), ("pptx", _deck), ("xlsx", _workbook)):
+        path = folder / f"large.{kind}"
+        words = sorted(set(re.findall(r"\w+", make(path))))
+        found.append(Sample(path.name, path.read_bytes(), words))
+    return found
 
 
 def _compare(title: str, kind: str, data: bytes, wanted: set[str]) -> None:

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping, Sequence
 from contextlib import AsyncExitStack
 from types import TracebackType
 from typing import Any, Literal, Self, TypeVar, Unpack
@@ -23,12 +23,14 @@ from loom.agent.gate import Approve, StringRule
 from loom.async_loom import AsyncLoom
 from loom.compile.ports import Provider
 from loom.config import Config, load_config
+from loom.config.schema import AgentEntry
 from loom.content.inputs import Content
 from loom.content.messages import Message
 from loom.errors import LoomError
 from loom.events import ApprovalRequested, Event
 from loom.runtime import Runtime, resolve_model
 from loom.runtime.custom_provider import CustomProvider
+from loom.runtime.model_resolution import BUILT_IN_MODEL
 from loom.runtime.options import ProviderChoice, ToolChoice
 from loom.runtime.plan import Plan, plan_request
 from loom.runtime.session import LocalSession
@@ -82,6 +84,7 @@ class Loom:
         media: str = "",
         config: Config | None = None,
         system: str = "",
+        agents: Mapping[str, AgentEntry | Mapping[str, Any]] | None = None,
         provider: Provider | None = None,
     ) -> None:
         if provider is not None:
@@ -101,6 +104,7 @@ class Loom:
                 media=media,
                 config=config,
                 system=system,
+                agents=agents,
             )
             self._async_loom = self.run(self._stack.enter_async_context(opening))
         except BaseException:
@@ -338,7 +342,7 @@ def _platform(model: str | CustomProvider, config: Config | None) -> str:
     if not isinstance(model, str):
         return model.name
     config = config or load_config()
-    return resolve_model(model or config.model or Runtime.BUILT_IN, config).provider
+    return resolve_model(model or config.model or BUILT_IN_MODEL, config).provider
 
 
 async def _next(events: AsyncIterator[T]) -> T:

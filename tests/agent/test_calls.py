@@ -55,7 +55,7 @@ async def valid_everywhere(runtime: Runtime, session: Any) -> None:
     assert broken_pairs(path) == ()
     placed = [DetachedMessage(str(at), message) for at, message in enumerate(path)]
     for reference in EVERY_WIRE:
-        model = runtime.model(reference)
+        model = runtime.models.resolve(reference)
         prepared = await runtime.settler.settle(RequestInput(path=tuple(placed), model=model), "preview")
         assert problems(prepared) == [], reference
 

@@ -16,7 +16,7 @@ from loom.testing import ScriptedProvider, sample_pdf, sample_png
 
 
 def provider_of(runtime: Runtime) -> ScriptedProvider:
-    found = runtime.providers["anthropic"]
+    found = runtime.models.given_providers["anthropic"]
     assert isinstance(found, ScriptedProvider)
     return found
 

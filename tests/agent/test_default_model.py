@@ -109,6 +109,6 @@ async def test_nothing_of_a_runtime_is_assigned_from_outside(name: str) -> None:
     async with memory_runtime() as runtime:
         with pytest.raises(AttributeError, match=r"keyword|setter"):
             setattr(runtime, name, {})
-        for mapping in (runtime.tools, runtime.providers):
+        for mapping in (runtime.toolbox.tools, runtime.models.given_providers):
             with pytest.raises(TypeError):
                 mapping["x"] = None  # pyright: ignore[reportIndexIssue]

@@ -15,7 +15,7 @@ MODEL = "anthropic/claude-opus-5"
 
 async def shown(runtime: Runtime) -> tuple[str, ImageBlock]:
     """A session that holds a picture, and the picture."""
-    (block,) = (await runtime.ingest(sample_png(8, 8))).blocks
+    (block,) = (await runtime.library.ingest(sample_png(8, 8))).blocks
     assert isinstance(block, ImageBlock)
     session = await runtime.session(model=MODEL)
     await session.send("look", block)
@@ -53,7 +53,7 @@ async def test_a_picture_that_is_about_to_be_said_stays_though_nobody_refers_to_
         first, block = await shown(runtime)
         since = datetime.now(UTC)
         digests = await runtime.stores.sessions.delete(first)
-        await runtime.ingest(block)
+        await runtime.library.ingest(block)
         await forget(
             runtime.stores.media,
             runtime.stores.derived,

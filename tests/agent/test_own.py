@@ -106,7 +106,7 @@ async def test_a_model_that_was_given_to_one_runtime_is_not_known_to_others() ->
         assert lm.ask("whose?").text == "mine"
     async with memory_runtime() as runtime:
         with pytest.raises(ConfigError):
-            runtime.model("fake")
+            runtime.models.resolve("fake")
 
 
 def test_a_fake_model_remembers_pictures_and_words() -> None:
@@ -256,7 +256,7 @@ def test_the_head_of_a_session_is_set_to_a_reply_or_a_node() -> None:
 def test_all_tools_that_loom_comes_with_can_be_had_by_one_word(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LOOM_HOME", str(tmp_path))
     with loom.Loom(model="spark", tools="all", approve=lambda _: loom.Deny()) as lm:
-        assert {"read_file", "run_command", "look"} <= set(lm.runtime.tools)
+        assert {"read_file", "run_command", "look"} <= set(lm.runtime.toolbox.tools)
         session = lm.session()
         session.send('!tool run_command {"command": "touch made"}')
         assert session.path()[2].results[0].is_error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -11,7 +12,9 @@ import loom
 from agent.test_working import MODEL, runtime_at
 from flow.test_killed_work import started
 from flow.worker import EFFECTS, mark
+from loom.agent.approvals import Approvals
 from loom.agent.services import TurnLimits
+from loom.agent.session import HEARTBEAT_SECONDS
 from loom.config import load_config
 from loom.content.blocks import ToolCall
 from loom.content.messages import broken_pairs, text_of
@@ -26,8 +29,11 @@ from loom.events import (
     TurnFinished,
 )
 from loom.runtime import Runtime
+from loom.runtime.record import StoredRecord
+from loom.runtime.toolbox import Toolbox
 from loom.testing import ScriptedProvider
 from loom.tools.base import tool
+from patience import PATIENCE_SECONDS
 
 
 @tool(danger="ask")
@@ -134,7 +140,7 @@ async def test_an_answer_that_is_received_before_the_turn_is_taken_up_reaches_it
     async with runtime_at(tmp_path, [ToolCall("1", "wipe")], wipe) as runtime:
         session_id = await left_waiting(runtime)
     async with runtime_at(tmp_path, ["done"], wipe) as runtime:
-        monkeypatch.setattr(Runtime, "wait_tools", wait_long)
+        monkeypatch.setattr(Toolbox, "wait_ready", wait_long)
         session = await runtime.session(session_id)
         await session.answer((await session.approvals())[0].approval, "once")
         async with asyncio.timeout(20):
@@ -142,11 +148,65 @@ async def test_an_answer_that_is_received_before_the_turn_is_taken_up_reaches_it
         assert [text_of(result) for message in await session.path() for result in message.results] == ["wiped"]
 
 
+@pytest.mark.parametrize("moment", ["before the takeover", "before the turn", "while it begins", "while it runs"])
+async def test_a_cancellation_at_any_moment_of_a_takeover_ends_the_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, moment: str
+):
+    async with (
+        runtime_at(tmp_path, [ToolCall("1", "wipe")], wipe) as one,
+        runtime_at(tmp_path, ["hello"], wipe) as two,
+        runtime_at(tmp_path, [], wipe) as three,
+    ):
+        session_id = await left_waiting(one)
+        watcher = await three.session(session_id)
+
+        def cancel_at(place: type, method: str) -> None:
+            """Cancel from another process when the takeover first reaches `method`, and go on after a heartbeat."""
+            original = getattr(place, method)
+            is_sent = False
+
+            async def cancel_first(self: Any, *args: Any, **how: Any) -> Any:
+                nonlocal is_sent
+                if not is_sent:
+                    is_sent = True
+                    await watcher.cancel()
+                    await asyncio.sleep(2 * HEARTBEAT_SECONDS)
+                return await original(self, *args, **how)
+
+            monkeypatch.setattr(place, method, cancel_first)
+
+        match moment:
+            case "before the takeover":
+                stored = (await watcher.snapshot()).settings["running"]["turn"]
+                await three.sessions.record(session_id).send_command("cancel", {"turn": stored})
+            case "before the turn":
+                cancel_at(Toolbox, "wait_ready")
+            case "while it begins":
+                cancel_at(StoredRecord, "open_step")
+            case _:
+                cancel_at(Approvals, "ask")
+        session = await two.session(session_id)
+        async with asyncio.timeout(PATIENCE_SECONDS):
+            ended = [event async for event in session.resume() if isinstance(event, TurnFailed | TurnFinished)]
+        assert [event.code for event in ended if isinstance(event, TurnFailed)] == ["turn.cancelled"]
+        assert await session.approvals() == ()
+        assert not broken_pairs(await session.path())
+        assert (await session.send("hello")).text == "hello", "a later turn is not cancelled"
+
+
+async def test_a_cancellation_of_a_turn_that_is_over_ends_no_other(tmp_path: Path):
+    async with runtime_at(tmp_path, ["one", "two"]) as runtime:
+        session = await runtime.session(model=MODEL)
+        await session.send("first")
+        await runtime.sessions.record(session.id).send_command("cancel", {"turn": "another turn"})
+        assert (await session.send("second")).text == "two"
+
+
 async def test_a_resumed_turn_has_the_tools_that_it_began_with_and_no_others(tmp_path: Path):
     async with runtime_at(tmp_path, [ToolCall("1", "wipe")], wipe, look_up) as runtime:
         session_id = await left_waiting(runtime, tools=["wipe"])
     async with runtime_at(tmp_path, ["done", "hello"], wipe, look_up) as runtime:
-        provider = runtime.providers["anthropic"]
+        provider = runtime.models.given_providers["anthropic"]
         assert isinstance(provider, ScriptedProvider)
         session = await runtime.session(session_id, tools=["look_up"])
         await session.answer((await session.approvals())[0].approval, "once")

@@ -40,7 +40,7 @@ def opened(settings: dict[str, Any], **options: Any) -> AbstractAsyncContextMana
 
 
 def equip(runtime: Runtime, *answers: Any) -> ScriptedProvider:
-    provider = runtime.providers["anthropic"]
+    provider = runtime.models.given_providers["anthropic"]
     assert isinstance(provider, ScriptedProvider)
     provider.add(*answers)
     return provider

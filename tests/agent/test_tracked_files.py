@@ -25,7 +25,7 @@ class Talk:
 
     def __init__(self, runtime: Runtime, workspace: Path) -> None:
         self.runtime = runtime
-        provider = runtime.providers["anthropic"]
+        provider = runtime.models.given_providers["anthropic"]
         assert isinstance(provider, ScriptedProvider)
         self.provider = provider
         self.workspace = workspace

@@ -408,7 +408,7 @@ async def test_a_turn_of_a_session_that_is_deleted_ends(tmp_path: Path) -> None:
         session = await runtime.session(model=MODEL)
         watching = asyncio.create_task(session.send("go"))
         await begun.wait()
-        await runtime.delete_session(session.id)
+        await runtime.library.delete(session.id)
         runtime.nudge(session.id)
         with pytest.raises(LoomError):
             await watching

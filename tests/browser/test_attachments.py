@@ -10,6 +10,7 @@ from playwright.sync_api import Route, expect
 
 from browser.client import Client
 from browser.samples import draw_image, file_payload
+from formats import made_pdfs
 
 CANARY = "quokka"
 TEXT_FILES = {
@@ -118,3 +119,19 @@ def test_a_paste_that_could_not_be_uploaded_can_be_retried_or_inserted(client: C
     failed.get_by_role("button", name="Insert as text").click()
     expect(client.attachments).to_have_count(0)
     expect(client.message_box).to_have_value(words + "once more")
+
+
+def test_a_locked_pdf_asks_for_its_password_and_is_attached_with_it(client: Client) -> None:
+    locked = made_pdfs.encrypted("open sesame").read_bytes()
+    client.paste_files(file_payload("plan.pdf", locked, "application/pdf"))
+    failed = client.page.locator(".failed-attachment")
+    expect(failed).to_contain_text("needs a password")
+    failed.get_by_label("Password of plan.pdf").fill("wrong")
+    failed.get_by_role("button", name="Unlock").click()
+    expect(failed).to_contain_text("another password")
+    failed.get_by_label("Password of plan.pdf").fill("open sesame")
+    failed.get_by_label("Password of plan.pdf").press("Enter")
+
+    expect(client.attachments).to_contain_text("plan.pdf")
+    expect(failed).to_have_count(0)
+    expect(client.page.locator(".notice")).to_contain_text("was unlocked")

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from content.conversations import encode_conversation
 from content.door import png
 from loom.content.blocks import TextBlock, ToolCall, ToolResult, UnknownBlock
 from loom.content.codec import (
@@ -16,7 +17,6 @@ from loom.content.codec import (
     Conversation,
     decode_conversation,
     decode_message,
-    encode_conversation,
     encode_message,
 )
 from loom.content.messages import Message, assistant, tool, user
@@ -144,8 +144,3 @@ def test_defaults_are_left_out_and_taken_up_again() -> None:
 def test_a_damaged_row_is_a_content_error_and_nothing_else(damaged: bytes | str) -> None:
     with pytest.raises(ContentError):
         decode_message(damaged)
-
-
-def test_a_system_prompt_that_cannot_be_written_is_refused_by_name() -> None:
-    with pytest.raises(ContentError, match="the system prompt cannot be written"):
-        encode_conversation(Conversation(messages=(), system="half \ud83d"))

@@ -145,7 +145,7 @@ async def test_a_watch_ends_with_its_session() -> None:
         session = await daemon.runtime.session()
         async with daemon.app.daemon.feeds.watch(session.id) as watch:
             waiting = asyncio.create_task(watch.take())
-            await daemon.runtime.delete_session(session.id)
+            await daemon.runtime.library.delete(session.id)
             await daemon.app.daemon.turns.announce_change(session.id, deleted=True)
             with pytest.raises(NotFound):
                 await waiting

@@ -63,7 +63,7 @@ async def test_a_system_prompt_that_changes_is_stored_with_each_answer_and_the_s
         assert found == [f"It is {turn} o'clock." for turn in range(3)]
         (session,) = await door.runtime.stores.sessions.list()
         assert len((await stored_messages(door.runtime))[0]) == 6, "one path, however often the prompt changes"
-        assert (await door.runtime.snapshot(session.id)).system == "It is 2 o'clock."
+        assert (await door.runtime.sessions.record(session.id).snapshot()).system == "It is 2 o'clock."
         assert [request["messages"][0]["content"] for request in door.far.requests] == found
 
 
@@ -106,7 +106,7 @@ async def test_a_budget_counts_real_prices_and_says_so_when_it_is_used_up() -> N
         serving(runtime) as served,
         httpx2.AsyncClient(base_url=served.url, headers={"x-api-key": "key-of-ci-0123456789"}, timeout=60) as http,
     ):
-        model = runtime.model("far")
+        model = runtime.models.resolve("far")
         body: dict[str, Any] = {"model": "far", "max_tokens": 9, "messages": ASK}
         spent = 0.0
         for _ in range(20):
@@ -120,7 +120,7 @@ async def test_a_budget_counts_real_prices_and_says_so_when_it_is_used_up() -> N
         assert int(answer.headers["retry-after"]) <= 86_400
         from loom.models import Usage
 
-        one = runtime.cost(model, Usage(input_tokens=9, output_tokens=5))
+        one = runtime.models.cost(model, Usage(input_tokens=9, output_tokens=5))
         assert one is not None
         assert spent >= 0.000_2 > spent - one - 1e-6, "it ended with the answer that passed the limit"
         async with httpx2.AsyncClient(
@@ -149,7 +149,7 @@ async def test_slow_ocr_does_not_hold_up_an_answer_and_its_text_comes_with_a_lat
 
     monkeypatch.setattr(Renditions, "get", slow)
     async with gateway("openai_chat", "fine", gateway={"ocr_seconds": 0.2}) as door:
-        await door.runtime.services().learn(door.runtime.model("far"), "image/")
+        await door.runtime.services().learn(door.runtime.models.resolve("far"), "image/")
         ask = {"model": "far", "messages": [{"role": "user", "content": [
             {"type": "text", "text": "see"},
             {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{PICTURE}"}},

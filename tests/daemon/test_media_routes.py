@@ -8,6 +8,7 @@ import io
 import zipfile
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import httpx2
 import pytest
@@ -17,6 +18,7 @@ from PIL.ExifTags import GPS, IFD
 from daemon.asking import api_of, new_session, request, sample, say, upload
 from daemon.running import DaemonProcess
 from daemon.running import daemon as running
+from formats import made_pdfs
 from loom.testing import sample_png
 from made import made
 from patience import PATIENCE_SECONDS
@@ -358,3 +360,23 @@ def test_10_files_of_the_workspace_are_attached_and_nothing_outside_it(api: http
         refused = api.post(f"/v1/sessions/{session}/messages", json={"blocks": [{"type": "file", "path": path}]})
         assert refused.status_code == 422, path
         assert "canary" not in refused.text
+
+
+def test_a_locked_pdf_comes_in_with_its_password_and_stays_without_it(api: httpx2.Client) -> None:
+    locked = made_pdfs.encrypted("öffne dich").read_bytes()
+    binary = {"Content-Type": "application/octet-stream"}
+    refused = api.post("/v1/media?name=plan.pdf", content=locked, headers=binary)
+    assert refused.json()["error"]["code"] == "media.encrypted"
+    wrong = api.post("/v1/media?name=plan.pdf", content=locked, headers=binary | {"X-Loom-Password": "no"})
+    assert wrong.json()["error"]["code"] == "media.encrypted"
+
+    given = binary | {"X-Loom-Password": quote("öffne dich")}
+    raw = api.post("/v1/media?name=plan.pdf", content=locked, headers=given)
+    encoded = base64.b64encode(locked).decode()
+    json = api.post("/v1/media", json={"base64": encoded, "name": "plan.pdf", "password": "öffne dich"})
+
+    for answer in (raw, json):
+        assert answer.status_code < 300, answer.text
+        assert "was unlocked" in answer.json()["notices"][0]
+        kept = api.get(f"/v1/media/{answer.json()['digest']}").content
+        assert kept.startswith(b"%PDF") and b"/Encrypt" not in kept

@@ -56,6 +56,15 @@ def test_the_image_installs_extras_that_exist_and_is_asked_for_its_health_where_
     assert all(re.search(rf"^{name}\b", locked, re.MULTILINE) for name in ("psycopg", "redis", "obstore"))
 
 
+def test_every_image_of_others_is_named_by_its_digest() -> None:
+    stages = re.findall(r"^FROM (\S+)", (ROOT / "Dockerfile").read_text(), re.MULTILINE)
+    services = [service["image"] for service in composed()["services"].values() if "build" not in service]
+    assert len(stages) == 2 and len(services) == 5
+    assert [
+        name for name in (*stages, *services) if not re.fullmatch(r"[\w./-]+:[\w.-]+@sha256:[0-9a-f]{64}", name)
+    ] == []
+
+
 @pytest.mark.parametrize("url", ["http://redis:6379/0", "redis://:secret@host:port/0"])
 async def test_an_address_of_no_redis_server_is_refused_without_showing_it(tmp_path: Path, url: str) -> None:
     config = load_config(cwd=tmp_path, environ={"LOOM_HOME": str(tmp_path), "LOOM_BUS__URL": url})

@@ -24,12 +24,12 @@ async def prepare_and_delete(
     with the number of documents so far."""
     for number in range(1, count + 1):
         session = await runtime.session(model=MODEL)
-        provider = runtime.providers["deepseek"]
+        provider = runtime.models.given_providers["deepseek"]
         assert isinstance(provider, ScriptedProvider)
         provider.add("I have read it.")
         await session.send("read this", numbered_document(number))
         assert f"Document {number}, line" in str(provider.prompts.pop())
-        await runtime.delete_session(session.id)
+        await runtime.library.delete(session.id)
         if number % every == 0:
             gc.collect()
             yield number, measure()

@@ -63,7 +63,7 @@ async def results(session: LocalSession) -> dict[str, ToolResult]:
 
 
 def provider_of(runtime: Runtime) -> ScriptedProvider:
-    provider = runtime.providers["anthropic"]
+    provider = runtime.models.given_providers["anthropic"]
     assert isinstance(provider, ScriptedProvider)
     return provider
 

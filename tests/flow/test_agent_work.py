@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import re
 from contextlib import AbstractAsyncContextManager
 from itertools import pairwise
@@ -13,6 +14,7 @@ import pytest
 
 from loom.compile.policy import override_key
 from loom.content.blocks import TextBlock, ToolCall
+from loom.content.inputs import Attachment
 from loom.content.messages import text_of
 from loom.errors import NotFound
 from loom.events import ApprovalRequested, MessageStored, NoticeRaised, ToolFinished, ToolStarted, TurnStarted
@@ -34,7 +36,7 @@ def opened(settings: dict[str, Any] | None = None, **options: Any) -> AbstractAs
 
 
 def equip(runtime: Runtime, *answers: Any) -> ScriptedProvider:
-    provider = runtime.providers["anthropic"]
+    provider = runtime.models.given_providers["anthropic"]
     assert isinstance(provider, ScriptedProvider)
     provider.add(*answers)
     return provider
@@ -126,7 +128,7 @@ async def test_a_background_process_lives_as_long_as_its_session(tmp_path: Path)
         writer.close()
         with pytest.raises(NotFound, match="there are: p1"):
             await other.stop_process("p9")
-        await runtime.delete_session(session.id)
+        await runtime.library.delete(session.id)
         assert not process.is_running
         with pytest.raises(OSError, match="onnect"):
             await asyncio.open_connection("127.0.0.1", port)
@@ -196,6 +198,25 @@ async def test_with_the_default_settings_a_long_conversation_is_summarised_again
         assert max(lengths) < 60, "it stays short"
         assert sum(after < before for before, after in pairwise(lengths)) >= 2
         assert len(provider.prompts) > 60
+
+
+async def test_what_is_kept_of_a_request_does_not_grow_with_the_summaries_before_it(tmp_path: Path) -> None:
+    async with opened() as runtime:
+        equip(runtime, *["Yes."] * 40)
+        session = await runtime.session(model=MODEL, workspace=str(tmp_path))
+        kept: list[int] = []
+        for number in range(4):
+            images = [Attachment(source=sample_png(40 + at, 40 + number), name=f"{number}.{at}.png") for at in range(5)]
+            await session.send(*images, "look")
+            async for _ in session.compact():
+                pass
+            await session.send("go on")
+            (mark,) = (await runtime.stores.sessions.get(session.id)).watermark.values()
+            wishes = json.loads(mark["sent_wishes"])
+            nodes = {placed.id for placed in (await runtime.stores.forest.path(await session.head()))}
+            assert {key.partition("/")[0] for key in wishes} <= nodes, "of this path alone"
+            kept.append(len(wishes))
+        assert kept[-1] <= 20, kept
 
 
 async def test_a_conversation_is_not_summarised_where_the_user_does_not_want_it(tmp_path: Path) -> None:

@@ -158,7 +158,7 @@ async def test_the_words_of_a_person_are_not_replaced(tmp_path: Path) -> None:
     from loom.content.blocks import ImageBlock
 
     async with world(tmp_path) as there, Runtime.open(there.config) as runtime:
-        (block,) = (await runtime.ingest(SHOT)).blocks
+        (block,) = (await runtime.library.ingest(SHOT)).blocks
         assert isinstance(block, ImageBlock)
         await (await runtime.session(model="far")).send("What is this?", ImageBlock(block.media, alt="my flag"))
         assert there.asked == []

@@ -29,7 +29,7 @@ ALLOWED = {"approval.default": "allow"}
 
 
 def provider_of(runtime: Runtime) -> ScriptedProvider:
-    found = runtime.providers["anthropic"]
+    found = runtime.models.given_providers["anthropic"]
     assert isinstance(found, ScriptedProvider)
     return found
 

@@ -51,7 +51,7 @@ async def test_nothing_in_memory_names_media_that_were_deleted(tmp_path: Path) -
         await session.plan([SEEING, BLIND])
         assert mentions(runtime, *digests, SECRET)
         provider.prompts.clear()
-        await runtime.delete_session(session.id)
+        await runtime.library.delete(session.id)
         del session
         gc.collect()
         assert mentions(runtime, *digests, SECRET) == []

@@ -162,6 +162,6 @@ async def check_every_turn_was_ended(runtime: Runtime, session_id: str) -> None:
 async def check_every_wire(runtime: Runtime, path: tuple[Message, ...]) -> None:
     placed = [DetachedMessage(str(at), message) for at, message in enumerate(path)]
     for reference in EVERY_WIRE:
-        model = runtime.model(reference)
+        model = runtime.models.resolve(reference)
         prepared = await runtime.settler.settle(RequestInput(path=tuple(placed), model=model), "preview")
         assert problems(prepared) == [], reference

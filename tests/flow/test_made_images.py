@@ -42,7 +42,7 @@ async def test_an_image_that_a_model_made_is_kept_shown_and_edited(wire: str) ->
         first = await session.send("Draw a square.", options={"server_tools": ["image_generation"]})
         (image,) = [block for block in first.message.blocks if isinstance(block, ImageBlock)]
         assert image.media.digest == DIGEST and image.media.name.startswith("made-")
-        assert image.media.source == f"made by {far.runtime.model('far').reference}"
+        assert image.media.source == f"made by {far.runtime.models.resolve('far').reference}"
         asked = far.texts(0)
         assert ("IMAGE" if wire == "gemini" else "image_generation") in asked
 

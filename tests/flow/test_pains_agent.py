@@ -189,7 +189,7 @@ async def test_pain_33_pairs_stay_whole_when_old_turns_are_dropped() -> None:
         assert broken_pairs(path) == ()
         placed = [DetachedMessage(str(at), message) for at, message in enumerate(path)]
         for reference in (MODEL, "openai-chat/gpt-5.5", "gemini/gemini-4-argon", "ollama/gemma3"):
-            model, policy = runtime.model(reference), runtime.config.context_policy()
+            model, policy = runtime.models.resolve(reference), runtime.config.context_policy()
             request = RequestInput(path=tuple(placed), model=model, policy=policy)
             prepared = await runtime.settler.settle(request, "preview")
             assert problems(prepared) == []

@@ -173,6 +173,6 @@ async def test_a_price_of_the_settings_counts_also_at_a_local_address() -> None:
         config = settings("openai_chat", server.url)
         config["models"]["far"] |= {"price": {"input": 2.0, "output": 10.0, "cache_read": 0.5}}
         async with memory_runtime(config) as runtime:
-            model = runtime.model("far")
+            model = runtime.models.resolve("far")
             used = Usage(input_tokens=1_000_000, cache_read_tokens=400_000, output_tokens=100_000)
-            assert runtime.cost(model, used) == pytest.approx(0.6 * 2 + 0.4 * 0.5 + 0.1 * 10)
+            assert runtime.models.cost(model, used) == pytest.approx(0.6 * 2 + 0.4 * 0.5 + 0.1 * 10)

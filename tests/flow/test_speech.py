@@ -68,7 +68,7 @@ async def test_a_service_that_refuses_leaves_the_label_and_the_turn_goes_on() ->
         assert "[audio: " in far.requests[-1].body.decode()
         assert "A recording was not written down: openai-chat/whisper-1 refused: bad key" in reply.receipt.notices
         with pytest.raises(ProviderError):
-            await runtime.transcribe(sample("tone.m4a"), "a.m4a")
+            await runtime.speech.transcribe(sample("tone.m4a"), "a.m4a")
 
 
 async def test_a_local_program_writes_down_and_speaks(tmp_path: Path) -> None:
@@ -88,8 +88,8 @@ async def test_a_local_program_writes_down_and_speaks(tmp_path: Path) -> None:
         "speak_command": [sys.executable, str(voice), "{text}", "{file}"],
     }
     async with world(audio=audio) as (runtime, _, ears):
-        assert await runtime.transcribe(sample("tone.m4a"), "memo.m4a") == "heard True False"
-        sound = await runtime.speak("Hello there")
+        assert await runtime.speech.transcribe(sample("tone.m4a"), "memo.m4a") == "heard True False"
+        sound = await runtime.speech.speak("Hello there")
         facts = inspect_audio(sound, "audio/wav")
         assert facts.duration_seconds == pytest.approx(16 * 11 / 2 / 8000)
         assert ears.requests == []
@@ -97,7 +97,7 @@ async def test_a_local_program_writes_down_and_speaks(tmp_path: Path) -> None:
 
 async def test_a_service_speaks_long_texts_in_parts() -> None:
     async with world() as (runtime, _, ears):
-        sound = await runtime.speak("A sentence that is spoken. " * 300)
+        sound = await runtime.speech.speak("A sentence that is spoken. " * 300)
         assert len(ears.requests) == 3 and sound.count(b"ID3") == 3
         assert ears.requests[0].json["voice"] == "alloy"
 
@@ -113,12 +113,12 @@ def test_speech_is_cut_at_the_ends_of_sentences() -> None:
 async def test_what_is_not_configured_or_no_recording_is_said() -> None:
     async with world(audio={}) as (runtime, _, _):
         with pytest.raises(ConfigError, match="No transcriber is configured"):
-            await runtime.transcribe(sample("tone.m4a"))
+            await runtime.speech.transcribe(sample("tone.m4a"))
         with pytest.raises(ConfigError, match="No speech is configured"):
-            await runtime.speak("x")
+            await runtime.speech.speak("x")
     async with world() as (runtime, _, _):
         with pytest.raises(Unsupported, match=r"a\.txt is not a recording"):
-            await runtime.transcribe(b"just words", "a.txt")
+            await runtime.speech.transcribe(b"just words", "a.txt")
     async with world(audio={"transcribe_command": ["ears"]}) as (runtime, _, _):
         with pytest.raises(ConfigError, match=r"has no \{file\}"):
-            await runtime.transcribe(sample("tone.m4a"))
+            await runtime.speech.transcribe(sample("tone.m4a"))

@@ -7,13 +7,16 @@ import io
 import os
 import signal
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
+from contextvars import copy_context
 from pathlib import Path
+from typing import Any
 
 import docx
 import openpyxl
@@ -29,6 +32,7 @@ from loom.errors import ExtraMissing, TooLarge, Unreadable, Unsupported
 from loom.formats.facts import EmbeddedPicture, IntakeLimits
 from loom.formats.libreoffice import MODERN, is_available, to_office, to_pdf
 from loom.formats.pdf import inspect_pdf, render_pdf
+from loom.formats.worker import WorkerPool
 from made import made, run
 from patience import PATIENCE_SECONDS
 
@@ -68,12 +72,16 @@ def legacy(suffix: str) -> bytes:
 
 
 @pytest.fixture
-def scratch(tmp_path, monkeypatch) -> Path:
-    """Where temporary folders go during the test, so that it can see what is left of them."""
+def scratch(tmp_path, monkeypatch) -> Iterator[Path]:
+    """Where temporary folders go during the test. With the pool, whose LibreOffices stay warm, all of it is gone."""
     folder = tmp_path / "scratch"
     folder.mkdir()
     monkeypatch.setattr(tempfile, "tempdir", str(folder))
-    return folder
+    with WorkerPool().use() as pool:
+        yield folder
+        pool.close()
+    assert processes_in(folder) == []
+    assert list(folder.iterdir()) == []
 
 
 def processes_in(folder: Path) -> list[int]:
@@ -96,18 +104,20 @@ def pdf_text(data: bytes) -> str:
 def test_legacy_files_become_pdfs_and_files_of_today_several_at_once(scratch):
     assert is_available()
     with ThreadPoolExecutor() as threads:
-        letter_pdf = threads.submit(to_pdf, legacy("doc"), WORD, LIMITS)
-        slides_pdf = threads.submit(to_pdf, legacy("ppt"), POWERPOINT, LIMITS)
-        letter = threads.submit(to_office, legacy("doc"), WORD, MODERN[WORD], LIMITS)
-        book = threads.submit(to_office, legacy("xls"), EXCEL, MODERN[EXCEL], LIMITS)
+
+        def submit(*call: Any) -> Future[bytes]:
+            return threads.submit(copy_context().run, *call)
+
+        letter_pdf = submit(to_pdf, legacy("doc"), WORD, LIMITS)
+        slides_pdf = submit(to_pdf, legacy("ppt"), POWERPOINT, LIMITS)
+        letter = submit(to_office, legacy("doc"), WORD, MODERN[WORD], LIMITS)
+        book = submit(to_office, legacy("xls"), EXCEL, MODERN[EXCEL], LIMITS)
 
     words = "Written with Word 97, naïve café."
     assert words in pdf_text(letter_pdf.result())
     assert "[page 3]\nOld slide 3" in pdf_text(slides_pdf.result())
     assert words in [part.text for part in docx.Document(io.BytesIO(letter.result())).paragraphs]
     assert openpyxl.load_workbook(io.BytesIO(book.result())).active["B2"].value == 42.5
-    assert list(scratch.iterdir()) == []
-    assert processes_in(scratch) == []
 
 
 def test_a_conversion_that_takes_too_long_is_ended_with_all_its_processes(scratch):
@@ -120,33 +130,80 @@ def test_a_conversion_that_takes_too_long_is_ended_with_all_its_processes(scratc
         assert list(scratch.iterdir()) == []
 
 
-def test_a_libreoffice_that_is_killed_or_stopped_is_a_typed_error(scratch):
-    def command(pid: int) -> bytes:
-        with suppress(OSError):  # it has ended since it was listed
-            return Path(f"/proc/{pid}/cmdline").read_bytes()
-        return b""
+def test_a_libreoffice_that_is_killed_or_stopped_again_and_again_is_a_typed_error(scratch):
+    def strike(how: signal.Signals, is_over: threading.Event) -> None:
+        while not is_over.wait(0.01):
+            for pid in processes_in(scratch):
+                with suppress(OSError):  # it has ended since it was listed
+                    if b"soffice.bin" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                        os.kill(pid, how)
 
-    def strike(how: signal.Signals) -> None:
-        deadline = time.monotonic() + PATIENCE_SECONDS
-        while not any(b"soffice.bin" in command(pid) for pid in processes_in(scratch)):
-            assert time.monotonic() < deadline, "LibreOffice never began"
-            time.sleep(0.01)
-        for pid in processes_in(scratch):
-            with suppress(ProcessLookupError):
-                os.kill(pid, how)
+    def convert(how: signal.Signals, seconds: float) -> None:
+        is_over = threading.Event()
+        thread = threading.Thread(target=strike, args=(how, is_over))
+        thread.start()
+        try:
+            to_pdf(legacy("ppt"), POWERPOINT, IntakeLimits(conversion_seconds=seconds))
+        finally:
+            is_over.set()
+            thread.join()
 
-    with ThreadPoolExecutor() as threads:
-        killed = threads.submit(strike, signal.SIGKILL)
-        with pytest.raises(Unreadable, match="LibreOffice could not convert"):
-            to_pdf(legacy("ppt"), POWERPOINT, LIMITS)
-        killed.result()
-        stopped = threads.submit(strike, signal.SIGSTOP)
-        with pytest.raises(TooLarge, match="takes longer than 4 s"):
-            to_pdf(legacy("ppt"), POWERPOINT, IntakeLimits(conversion_seconds=4))
-        stopped.result()
+    with pytest.raises(Unreadable, match="LibreOffice could not convert"):
+        convert(signal.SIGKILL, 60)
+    with pytest.raises(TooLarge, match="takes longer than 4 s"):
+        convert(signal.SIGSTOP, 4)
 
     assert processes_in(scratch) == []
     assert list(scratch.iterdir()) == []
+    assert to_pdf(legacy("doc"), WORD, LIMITS).startswith(b"%PDF"), "the next file gets another one"
+
+
+def test_one_libreoffice_converts_one_file_after_the_other(scratch):
+    def programs() -> list[int]:
+        return [pid for pid in processes_in(scratch) if b"soffice.bin" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+    to_pdf(legacy("ppt"), POWERPOINT, LIMITS)
+    first = programs()
+    texts = [pdf_text(to_pdf(legacy("doc"), WORD, LIMITS)) for _ in range(3)]
+    with pytest.raises(Unreadable, match="LibreOffice could not convert"):
+        to_pdf(legacy("doc")[:700], WORD, LIMITS)
+    to_office(legacy("xls"), EXCEL, MODERN[EXCEL], LIMITS)
+
+    assert len(first) == 1 and programs() == first, "no start for each file"
+    assert len(set(texts)) == 1
+    assert not list(scratch.rglob("document.*")), "no file is left with it"
+
+
+def test_one_that_was_killed_between_two_files_is_replaced(scratch):
+    to_pdf(legacy("doc"), WORD, LIMITS)
+    for pid in processes_in(scratch):
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+
+    assert to_pdf(legacy("doc"), WORD, LIMITS).startswith(b"%PDF")
+
+
+def test_it_ends_with_a_process_that_is_killed(tmp_path):
+    program = (
+        "import pathlib, signal, sys, os\n"
+        "from loom.formats.facts import IntakeLimits\n"
+        "from loom.formats.libreoffice import to_pdf\n"
+        f"to_pdf(pathlib.Path(sys.argv[1]).read_bytes(), {WORD!r}, IntakeLimits())\n"
+        "os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    letter = tmp_path / "letter.doc"
+    letter.write_bytes(legacy("doc"))
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+    ended = subprocess.run(
+        [sys.executable, "-c", program, str(letter)], env=os.environ | {"TMPDIR": str(folder)}, check=False
+    )
+    assert ended.returncode == -signal.SIGKILL
+
+    deadline = time.monotonic() + PATIENCE_SECONDS
+    while processes_in(folder) or list(folder.glob("*/profile")):
+        assert time.monotonic() < deadline, "LibreOffice outlives the process that started it"
+        time.sleep(0.02)
 
 
 class Canary(http.server.BaseHTTPRequestHandler):
@@ -216,7 +273,9 @@ def test_a_document_that_calls_home_reaches_nobody(canary, scratch, tmp_path, mo
         if tool.name != "unshare":
             (tools / tool.name).symlink_to(tool)
     monkeypatch.setenv("PATH", str(tools))
-    assert shown(to_pdf(data, MODERN[WORD], LIMITS)) == ("[page 1]\nDear reader\n", ())
+    with WorkerPool().use() as pool:
+        assert shown(to_pdf(data, MODERN[WORD], LIMITS)) == ("[page 1]\nDear reader\n", ())
+        pool.close()
     assert heard == [], "the profile alone must keep it silent where the network cannot be taken away"
 
 

@@ -6,7 +6,9 @@ import csv
 import datetime as dt
 import io
 import random
+import struct
 import subprocess
+import zipfile
 from pathlib import Path
 
 import openpyxl
@@ -17,8 +19,11 @@ from loom.errors import Encrypted
 from loom.formats import inspect
 from loom.formats.libreoffice import to_office
 from loom.formats.office.number_formats import BUILT_IN, display_number
+from loom.formats.office.ooxml import Package
+from loom.formats.office.xlsb import read_xlsb
 from loom.formats.ole import OleError, OleFile
 
+XLSB = "application/vnd.ms-excel.sheet.binary.macroenabled.12"
 DISPLAYED = [
     (0.1234, "0.00%", "12.34%"),
     (42, "00000", "00042"),
@@ -32,6 +37,10 @@ DISPLAYED = [
     (12345.678, "##0.0E+0", "12.3E+3"),
     (1.5, "# ?/?", "1 1/2"),
     (0.333, "# ?/?", "1/3"),
+    (12.3, "# ?/10", "12 3/10"),
+    (-1.2, "# ??/100", "-1 20/100"),
+    (-12345.7, r"[<=9999999]###\-####;\(###\)\ ###\-####", "-1-2346"),
+    (-5, "[<0](0);0", "(5)"),
     (44197, "yyyy-mm-dd", "2021-01-01"),
     (44197, "dddd, mmmm d, yyyy", "Friday, January 1, 2021"),
     (44197.75, "d/m/yy h:mm AM/PM", "1/1/21 6:00 PM"),
@@ -176,3 +185,83 @@ def test_a_container_whose_sectors_turn_in_circles_is_an_error() -> None:
                     container.read(*entry.path)
         except OleError:
             continue
+
+
+def _record(kind: int, body: bytes = b"") -> bytes:
+    """A record of a binary workbook: number and length of seven bits a byte."""
+
+    def packed(number: int) -> bytes:
+        out = bytearray()
+        while number > 0x7F:
+            out.append(number & 0x7F | 0x80)
+            number >>= 7
+        return bytes([*out, number])
+
+    return packed(kind) + packed(len(body)) + body
+
+
+def _wide(text: str) -> bytes:
+    return struct.pack("<I", len(text)) + text.encode("utf-16-le")
+
+
+def binary_workbook() -> bytes:
+    """The least that calamine reads: a sheet with formats, an error, a merged area, a hidden row and column."""
+    formats = ["0.00%", '#,##0.00 "€"', "General"]
+    styles = b"".join(_record(44, struct.pack("<H", 164 + n) + _wide(code)) for n, code in enumerate(formats))
+    styles += _record(617, struct.pack("<I", 3))
+    styles += b"".join(_record(47, struct.pack("<HH", 0, 164 + n) + bytes(12)) for n in range(3)) + _record(618)
+    cells = [
+        (0, 5, 0, struct.pack("<d", 0.1234)),
+        (1, 5, 1, struct.pack("<d", 1234.5)),
+        (2, 2, 2, struct.pack("<I", 42 << 2 | 2)),
+    ]
+    sheet = _record(129) + _record(148, struct.pack("<IIII", 0, 1, 0, 3))
+    sheet += _record(60, struct.pack("<IIIIH", 1, 1, 2560, 0, 1)) + _record(145)
+    sheet += _record(0, struct.pack("<IIHBBBI", 0, 0, 300, 0, 0x10, 0, 0))
+    sheet += b"".join(_record(kind, struct.pack("<II", column, style) + value) for column, kind, style, value in cells)
+    sheet += _record(3, struct.pack("<IIB", 3, 2, 7)) + _record(146)
+    sheet += _record(176, struct.pack("<IIII", 3, 4, 0, 1)) + _record(130)
+    book = _record(131) + _record(153, struct.pack("<II", 0, 0) + _wide("")) + _record(143)
+    book += _record(156, struct.pack("<II", 0, 1) + _wide("rId1") + _wide("Prices")) + _record(144) + _record(132)
+    relation = "http://schemas.openxmlformats.org/officeDocument/2006/relationships"
+    relations = "".join(
+        f'<Relationship Id="rId{number}" Type="{relation}/{kind}" Target="{target}"/>'
+        for number, (kind, target) in enumerate((("worksheet", "worksheets/sheet1.bin"), ("styles", "styles.bin")), 1)
+    )
+    head = '<Relationships xmlns="http://schemas.openxmlformats.org/package/2006/relationships">'
+    root = f'<Relationship Id="rId1" Type="{relation}/officeDocument" Target="xl/workbook.bin"/>'
+    buffer = io.BytesIO()
+    with zipfile.ZipFile(buffer, "w") as archive:
+        archive.writestr("[Content_Types].xml", "<Types/>")
+        archive.writestr("_rels/.rels", f"{head}{root}</Relationships>")
+        archive.writestr("xl/_rels/workbook.bin.rels", f"{head}{relations}</Relationships>")
+        for name, data in (("workbook", book), ("styles", styles), ("worksheets/sheet1", sheet)):
+            archive.writestr(f"xl/{name}.bin", data)
+    return buffer.getvalue()
+
+
+def test_a_binary_workbook_is_shown_as_people_see_it() -> None:
+    text = text_of(binary_workbook(), XLSB)
+    assert "12.34% | 1,234.50 € | 42 | #DIV/0!" in text
+    assert "[merged cells: A4:B5]" in text
+    assert "[hidden rows: 1]" in text
+    assert "[hidden columns: B]" in text
+
+
+def test_no_damage_in_a_binary_workbook_breaks_its_reader() -> None:
+    data = binary_workbook()
+    dice = random.Random(5)
+    with zipfile.ZipFile(io.BytesIO(data)) as archive:
+        parts = {name: archive.read(name) for name in archive.namelist()}
+    for _ in range(200):
+        spoilt = dict(parts)
+        name = dice.choice([name for name in parts if name.endswith(".bin")])
+        changed = bytearray(spoilt[name])
+        for _ in range(4):
+            changed[dice.randrange(len(changed))] = dice.randrange(256)
+        spoilt[name] = bytes(changed)
+        buffer = io.BytesIO()
+        with zipfile.ZipFile(buffer, "w") as archive:
+            for part, content in spoilt.items():
+                archive.writestr(part, content)
+        read_xlsb(Package(buffer.getvalue(), name="", limits=LIMITS))

@@ -31,6 +31,7 @@ from loom.errors import Encrypted, TooLarge, Unreadable, Unsupported
 from loom.formats.facts import IntakeLimits
 from loom.formats.office import inspect_office, render_office
 from loom.formats.office.ooxml import MAX_PICTURES
+from loom.formats.office.ppt import count_slides
 from loom.formats.sniff import sniff
 
 
@@ -100,10 +101,20 @@ def test_a_damaged_picture_keeps_its_number_and_does_not_cost_the_document() -> 
 def test_legacy_files_are_taken_in_without_libreoffice_and_read_with_it(kind: str, media_type: str) -> None:
     data = story("doc") if kind == "doc" else deck("ppt")
     found = inspect_office(data, media_type, f"old.{kind}", LIMITS)
-    assert found.media.pages is None
+    assert found.media.pages == (None if kind == "doc" else 6)
     text = render_office(data, found.media, Text(), LIMITS).data.decode()
     assert ("# The orchard" if kind == "doc" else "# Title1 of the talk") in text
     assert render_office(data, found.media, EmbeddedImage(1), LIMITS).media_type.startswith("image/")
+
+
+def test_a_presentation_of_before_2007_tells_how_many_slides_it_has() -> None:
+    data = deck("ppt")
+    slides = inspect_office(deck("pptx"), PPTX, "a.pptx", LIMITS).media.pages
+    assert inspect_office(data, PPT, "a.ppt", LIMITS).media.pages == slides
+    assert text_of(data, PPT).count("[slide ") == slides
+    for at in range(0, len(data), 101):
+        spoilt = data[:at] + bytes([data[at] ^ 0xFF]) + data[at + 1 :]
+        count_slides(spoilt)  # None or a number, whatever is broken
 
 
 def test_a_legacy_file_that_is_none_is_refused_at_once() -> None:

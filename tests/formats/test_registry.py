@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -59,13 +62,18 @@ weave = weave_format:FORMAT
 """
 
 
-@pytest.fixture
-def _a_package_with_formats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    (tmp_path / "weave_format.py").write_text(WEAVE)
-    facts = tmp_path / "weave_format-1.0.dist-info"
+def install_package(folder: Path) -> None:
+    """One module and the facts that `pip` writes beside it."""
+    (folder / "weave_format.py").write_text(WEAVE)
+    facts = folder / "weave_format-1.0.dist-info"
     facts.mkdir()
     (facts / "METADATA").write_text("Metadata-Version: 2.1\nName: weave-format\nVersion: 1.0\n")
     (facts / "entry_points.txt").write_text(ENTRIES)
+
+
+@pytest.fixture
+def _a_package_with_formats(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    install_package(tmp_path)
     monkeypatch.syspath_prepend(tmp_path)
     registry.reload()
     yield
@@ -115,3 +123,26 @@ def test_a_recipe_that_makes_no_sense_for_a_file_is_refused_in_words():
     for recipe in (Fit(), Page(1), Slice("1"), EmbeddedImage(1), Describe("m")):
         with pytest.raises(Unsupported, match=r"a\.txt is plain text and cannot be"):
             render(b"just words", media, recipe)
+
+
+def test_one_module_makes_a_file_readable_in_every_stage(tmp_path: Path) -> None:
+    """`loom read`, a question, the receipt and the body that a model would get."""
+    install_package(tmp_path)
+    work = tmp_path / "work"
+    work.mkdir()
+    (work / "scarf.weave").write_bytes(b"WEAVE\0two by two")
+    path = os.pathsep.join([str(tmp_path), *sys.path])
+    environment = os.environ | {"PYTHONPATH": path, "HOME": str(tmp_path), "LOOM_HOME": str(tmp_path / "home")}
+
+    def loom(*words: str) -> str:
+        command = [str(Path(sys.executable).with_name("loom")), *words]
+        done = subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, check=True)
+        return done.stdout + done.stderr
+
+    read = loom("read", "scarf.weave")
+    assert "[document: scarf.weave, 16 bytes]" in read and "over, under: two by two" in read
+    assert "over, under: two by two" in loom("-m", "loom/spark", "What does it say?", "scarf.weave")
+    sent = loom("wire", "-m", "ollama/llama3.2")
+    body = json.loads(sent.splitlines()[0])
+    assert "over, under: two by two" in str(body["request"])
+    assert "scarf.weave" in str(body["receipt"])

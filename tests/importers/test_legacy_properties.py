@@ -11,10 +11,11 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from content.conversations import encode_conversation
 from content.door import PNG, fetch, lift
 from importers.old_conversations import Said, non_blank, old_conversations
 from loom.content.blocks import ToolCall, clean_text
-from loom.content.codec import Conversation, decode_conversation, encode_conversation, encode_message
+from loom.content.codec import Conversation, decode_conversation, encode_message
 from loom.content.messages import Message, text_of
 from loom.errors import ContentError
 from loom.importers import UpgradedConversation, upgrade, upgrade_tree

@@ -86,7 +86,7 @@ async def test_a_conversation_streams(wire: str, url: str, runtime: Runtime, pro
 async def test_a_picture_is_refused_learned_and_sent_as_text_from_then_on(
     wire: str, url: str, runtime: Runtime, provider: HttpProvider
 ) -> None:
-    ingested = await runtime.ingest("What is this?", sample_png())
+    ingested = await runtime.library.ingest("What is this?", sample_png())
     question = user(*ingested.blocks)
     connections = Connections()
     discovery = Discovery(ModelFacts(runtime.stores.database), lambda model: None, connections=connections)

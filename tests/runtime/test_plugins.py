@@ -55,10 +55,10 @@ def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.mark.usefixtures("package")
 async def test_tools_and_providers_of_a_package_are_used_by_name() -> None:
     async with memory_runtime(tools=["weather", "read_file"]) as runtime:
-        assert {"weather", "read_file"} <= set(runtime.tools)
+        assert {"weather", "read_file"} <= set(runtime.toolbox.tools)
         session = await runtime.session(model="loud")
         assert (await session.send("hello")).text == "HELLO"
-        assert "weather" in runtime.built_in_tools()
+        assert "weather" in runtime.toolbox.built_in()
 
 
 @pytest.mark.usefixtures("package")

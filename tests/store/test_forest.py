@@ -43,17 +43,6 @@ async def test_a_path_gives_back_what_was_appended(forest: Forest):
     assert await forest.system_of(nodes[-1].id) == "Be brief."
 
 
-async def test_a_path_that_is_known_is_only_gone_on_with(forest: Forest):
-    root = await forest.root("Be brief.")
-    known = await forest.append(root.id, [user("What is this?"), assistant("A cat.")])
-    more = await forest.append(known[-1].id, [user("Sure?"), assistant("Yes.")])
-    aside = await forest.append(known[0].id, [assistant("A dog."), user("Sure?"), assistant("No.")])
-    last = known[-1]
-    assert await forest.path_below(last.id, last.depth, more[-1].id) == more
-    for elsewhere in (aside[-1], aside[0], last, known[0], root):
-        assert await forest.path_below(last.id, last.depth, elsewhere.id) is None
-
-
 async def test_an_id_is_a_hash_over_the_parent_and_the_stored_bytes(forest: Forest):
     root = await forest.root("")
     message = user("same words")

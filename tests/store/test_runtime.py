@@ -42,10 +42,10 @@ async def test_a_long_output_goes_with_the_last_session_that_holds_it() -> None:
         await two.send("you, too")
         assert await stored(runtime) == before
         assert len(before) == 2
-        assert await runtime.delete_session(one.id) > 0
+        assert await runtime.library.delete(one.id) > 0
         (left,) = await stored(runtime)
         assert (await runtime.stores.media.load(left)).startswith(b"both")
-        await runtime.delete_session(two.id)
+        await runtime.library.delete(two.id)
         assert await stored(runtime) == set()
 
 
@@ -54,9 +54,9 @@ async def test_the_instructions_that_sessions_share_stay_until_the_last_one_goes
     async with memory_runtime(instructions=True) as runtime:
         one, two = [await runtime.session(workspace=str(tmp_path)) for _ in range(2)]
         assert len(await stored(runtime)) == 1
-        await runtime.delete_session(one.id)
+        await runtime.library.delete(one.id)
         assert len(await stored(runtime)) == 1
-        await runtime.delete_session(two.id)
+        await runtime.library.delete(two.id)
         assert await stored(runtime) == set()
 
 

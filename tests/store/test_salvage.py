@@ -135,6 +135,67 @@ async def test_a_message_whose_id_alone_is_damaged_is_saved(world: World, tmp_pa
     await check_sound(target)
 
 
+@pytest.mark.parametrize("is_in_index", [False, True])
+async def test_a_beginning_whose_id_alone_is_damaged_loses_no_message(
+    world: World, tmp_path: Path, is_in_index: bool
+) -> None:
+    """The system prompt is the first row of a conversation; the first messages are checked against its id."""
+    file, target = tmp_path / "damaged.db", tmp_path / "saved.db"
+    data = bytearray(world.file.read_bytes())
+    with closing(sqlite3.connect(world.file)) as connection:
+        ids = [row[0].encode() for row in connection.execute("SELECT id FROM node WHERE depth = 0")]
+    places = [at for node_id in ids for at in _places(data, node_id)]
+    assert len(places) == 2 * len(ids), "each id stands in its row and in an index"
+    for at in places[:: 1 if is_in_index else 2]:
+        data[at + 10] ^= 1
+    file.write_bytes(data)
+
+    report = salvage(file, target)
+
+    assert (report.messages, report.notes) == (len(world.messages), 0)
+    await check_sound(target)
+
+
+def _places(data: bytearray, text: bytes) -> list[int]:
+    found, at = [], data.find(text)
+    while at >= 0:
+        found.append(at)
+        at = data.find(text, at + 1)
+    return found
+
+
+@pytest.mark.parametrize("table", ["node", "session", "queued"])
+async def test_a_table_whose_root_was_mixed_up_with_that_of_the_search_is_saved(
+    world: World, tmp_path: Path, table: str
+) -> None:
+    file, target = tmp_path / "damaged.db", tmp_path / "saved.db"
+    data = bytearray(world.file.read_bytes())
+    with closing(sqlite3.connect(world.file)) as connection:
+        roots = dict(connection.execute("SELECT name, rootpage FROM sqlite_master").fetchall())
+        counts = [connection.execute(f"SELECT COUNT(*) FROM {name}").fetchone()[0] for name in ("session", "queued")]
+    one, other = (slice((roots[name] - 1) * 4096, roots[name] * 4096) for name in (table, "search_node_content"))
+    data[one], data[other] = data[other], data[one]
+    file.write_bytes(data)
+
+    report = salvage(file, target)
+
+    assert (report.messages, report.notes) == (len(world.messages), 0)
+    assert [report.sessions, report.rows["queued"]] == counts
+    await check_sound(target)
+
+
+def test_rows_that_are_older_than_a_column_are_saved(world: World, tmp_path: Path) -> None:
+    file, target = tmp_path / "damaged.db", tmp_path / "saved.db"
+    file.write_bytes(world.file.read_bytes())
+    with closing(sqlite3.connect(file)) as connection:
+        connection.execute("ALTER TABLE account DROP COLUMN day_usd")
+        connection.execute("INSERT INTO account VALUES ('id1', 'ada', 'user', 'hash', 1.0)")
+        connection.execute("ALTER TABLE account ADD COLUMN day_usd DOUBLE PRECISION")
+        connection.commit()
+
+    assert salvage(file, target).rows["account"] == 1
+
+
 async def test_conversations_whose_record_is_lost_are_recovered(world: World, tmp_path: Path) -> None:
     file, target = tmp_path / "damaged.db", tmp_path / "saved.db"
     file.write_bytes(world.file.read_bytes())

@@ -18,7 +18,7 @@ from loom.content.media import digest_of
 from loom.content.messages import text_of
 from loom.errors import ToolError
 from loom.tools.mcp import McpServers
-from loom.tools.mcp.pins import Pins
+from loom.tools.mcp.tools import Pins
 from patience import PATIENCE_SECONDS
 from tools.mcp_world import Context, hostile, is_running, is_there, open_files, until
 

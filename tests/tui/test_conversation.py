@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import time
 from pathlib import Path
 
@@ -301,18 +300,3 @@ async def test_what_the_agent_changed_in_files_is_undone(tmp_path: Path, monkeyp
         await screen.type("/undo ")
         await screen.press("enter")
         await screen.wait(lambda: not (tmp_path / "made.txt").exists(), "the undo")
-
-
-async def test_todos_and_background_processes_are_listed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    todos = ToolCall("c1", "update_todos", {"todos": [{"text": "read the log", "state": "in_progress"}]})
-    server = ToolCall("c2", "start_process", {"command": "sleep 300"})
-    async with driven(tmp_path, answers=[todos, server, "started"], permission="auto") as screen:
-        await screen.say("begin")
-        shown = screen.text.count("[~] read the log")
-        await screen.type("/todos ")
-        await screen.press("enter")
-        await screen.wait(lambda: screen.text.count("[~] read the log") == shown + 1, "the list")
-        await screen.type("/processes ")
-        await screen.press("enter")
-        await screen.wait(lambda: re.search(r"p1  \d+ s  sleep 300", screen.text), "the process")

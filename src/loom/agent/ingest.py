@@ -146,6 +146,7 @@ async def _accept(
         pages=attachment.pages,
         limits=limits,
         recipes=recipes,
+        password=attachment.password,
     )
 
 

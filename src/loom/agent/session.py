@@ -101,8 +101,8 @@ class SessionTurns:
         self._tracked: list[str] = []
         self._is_draining = False
         self._last: Turn | None = None
-        self._early_answers: list[Command] = []
-        """Answers to approvals that were received before the turn that waits for them was taken up."""
+        self._early_commands: list[Command] = []
+        """Commands that were received before the turn that they name was taken up."""
 
     @property
     def id(self) -> str:
@@ -354,9 +354,9 @@ class SessionTurns:
             self._services, self._record, begin, show=show, files=self._files, notices=notices, releases=releases
         )
         self._last = self._lock.turn = turn
-        answers, self._early_answers = self._early_answers, []
-        for answer in answers:
-            turn.on_command(answer)
+        commands, self._early_commands = self._early_commands, []
+        for command in commands:
+            turn.on_command(command)
         task = turn.start()
         try:
             await asyncio.wait([task])
@@ -535,11 +535,11 @@ class SessionTurns:
         """End the running turn, whichever process runs it; what is stored stays, and the session can go on."""
         if self._lock.turn is not None:
             await self._lock.turn.end()
-        elif (await self._left_turn()).turn:
+        elif turn := (await self._left_turn()).turn:
             try:
                 await self.close_cut_turn()
             except Conflict:
-                await self._record.send_command("cancel", {})
+                await self._record.send_command("cancel", {"turn": turn})
 
     def rest(self) -> None:
         """Start nothing more; the running turn stops at its next step, for another process to continue."""
@@ -656,9 +656,8 @@ class SessionTurns:
                     turn.on_lease_lost()
                 return
             if turn is None:
-                # They are no longer in the store. A cancellation was meant for a turn that is over; an answer names its
-                # approval, and the turn that waits for it may be about to start.
-                self._early_answers += [command for command in commands if command.kind == "answer"]
+                # They are no longer in the store, and the turn that they name may be about to be taken up.
+                self._early_commands += commands
                 continue
             for command in commands:
                 turn.on_command(command)

@@ -116,6 +116,8 @@ class Turn:
         """The results of the calls that run now."""
         self._final_lease: LeaseWish = "release-if-idle" if releases else "keep"
         self._announced: set[str] = set()
+        self._cancelled: set[str] = set()
+        """Turns whose cancellation was received before this turn began."""
         self._yields = False
 
     # Control ---------------------------------------------------------------------------------------------------------
@@ -153,7 +155,10 @@ class Turn:
     def on_command(self, command: Command) -> None:
         """Obey a command from another process."""
         match command.kind, command.data:
-            case "cancel", _:
+            case "cancel", {"turn": str() as turn} if turn != self.id:
+                if self.state == "starting":  # it may be about to be taken up
+                    self._cancelled.add(turn)
+            case "cancel", _ if self.task is not None:
                 self._abort("cancel")
             case "answer", {"approval": str() as approval, "answer": "once" | "always" | "deny" as answer, **others}:
                 words = (str(others.get(name, "")) for name in ("reason", "by"))
@@ -165,8 +170,20 @@ class Turn:
         if self.is_over or self.stop_reason:
             return
         self.stop_reason = reason
-        if self.task is not None:
+        if self.task is not None and not (reason == "cancel" and self.is_resuming):
             self.task.cancel()
+
+    def take_up(self, checkpoint: TurnCheckpoint) -> None:
+        """Be the turn that another process left. From now on a cancellation waits until what that process left is
+        read, so that nothing of it is lost."""
+        self.checkpoint, self.has_started = checkpoint, True
+        if checkpoint.turn in self._cancelled:
+            self.stop_reason = "cancel"
+
+    @property
+    def is_resuming(self) -> bool:
+        """Whether it is reading what another process left."""
+        return self.state == "starting" and self.has_started
 
     @property
     def is_over(self) -> bool:
@@ -179,6 +196,8 @@ class Turn:
         try:
             if await self._begin(self):
                 self.state = "running"
+                if self.stop_reason == "cancel":
+                    raise asyncio.CancelledError
                 await self._run_start_hooks()
                 await self._run_to_end()
             await self.sink.flush()
@@ -530,6 +549,8 @@ class Turn:
 
         await self.sink.commit(change, complete, then)
         await self._remember_refusals(answer)
+        if request.calibration != answer.request.calibration:
+            await self.services.keep_calibration(request.model.reference, request.calibration)
         return StepValue(node=self._head, calls=len(calls), continues=goes_on, stop=folded.stop)
 
     def _check_output(self, folded: Folded, calls: Sequence[ToolCall]) -> tuple[Message | None, list[NoticeRaised]]:

@@ -12,7 +12,7 @@ import msgspec
 from loom.agent import compact
 from loom.agent.calls import EarlierCalls, unanswered_results
 from loom.agent.checkpoint import Compact, NewMessage, QueuedMessage, Regenerate, Resume, TurnCheckpoint, TurnRequest
-from loom.agent.failures import turn_interrupted
+from loom.agent.failures import turn_cancelled, turn_interrupted
 from loom.agent.plan_mode import is_planning
 from loom.agent.ports import Committed, Completion, OpenStep
 from loom.agent.step import words_of
@@ -189,11 +189,8 @@ async def _store_unanswered(turn: Turn, request: QueuedMessage, error: BaseExcep
 async def _resume(turn: Turn, request: Resume) -> bool:
     """Take up a turn where another process left it: store the words that were seen, then continue."""
     checkpoint = request.checkpoint
-    turn.has_started = True
     is_death = not checkpoint.is_handed_over and not checkpoint.approvals
-    turn.checkpoint = msgspec.structs.replace(
-        checkpoint, deaths=checkpoint.deaths + int(is_death), is_handed_over=False
-    )
+    turn.take_up(msgspec.structs.replace(checkpoint, deaths=checkpoint.deaths + int(is_death), is_handed_over=False))
     snapshot = turn.snapshot = await turn.record.snapshot()
     await _recall(turn, snapshot)
     if not checkpoint.question:
@@ -210,6 +207,9 @@ async def _resume(turn: Turn, request: Resume) -> bool:
     turn.approvals.taken_up = dict(waiting)
     begun = step.begun | ({call.id for call in turn.open_calls} if step.is_damaged else set[str]())
     turn.earlier = EarlierCalls(begun=frozenset(begun) - waiting.keys(), results=step.results)
+    if turn.stop_reason == "cancel":
+        await _close_open_step(turn, step, turn_cancelled(turn.id))
+        return False
     if turn.checkpoint.deaths >= MAX_ATTEMPTS:
         why = f"its process ended {turn.checkpoint.deaths} times during the same step"
         await _close_open_step(turn, step, turn_interrupted(turn.id, why))
@@ -255,7 +255,7 @@ async def _store_seen_words(turn: Turn, partial: Folded, model: Model, requested
 
 async def close_left_turn(turn: Turn, checkpoint: TurnCheckpoint) -> bool:
     """Close a turn that another process left, instead of continuing it; the words that were seen are stored."""
-    turn.checkpoint, turn.has_started = checkpoint, True
+    turn.take_up(checkpoint)
     turn.snapshot = await turn.record.snapshot()
     await _recall(turn, turn.snapshot)
     if await turn.record.has_ended(checkpoint.turn):  # its process ended between the two writes

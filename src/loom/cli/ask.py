@@ -207,6 +207,7 @@ async def _ask(asked: AskOptions) -> int:
             return 0
         async with ProgressLine(plain=asked.plain) as progress:
             outcome = await _turns(runtime, asked, said, progress)
+        await runtime.upkeep.run_if_due()
     if outcome.error is None:
         return 0
     if asked.form == "text":
@@ -217,14 +218,14 @@ async def _ask(asked: AskOptions) -> int:
 async def _is_other(runtime: Runtime, asked: AskOptions) -> bool:
     """Return whether the model is not the one that the session was asked last."""
     view = await target_session(runtime.library, asked.place)
-    return runtime.model(asked.model).reference != runtime.model(view.model).reference
+    return runtime.models.resolve(asked.model).reference != runtime.models.resolve(view.model).reference
 
 
 async def _preview(runtime: Runtime, session: LocalSession, model: str) -> None:
     """A switch is never silent: what the other model will be shown of the past."""
     if await session.path():
         (receipt,) = await session.plan()
-        usd = runtime.cost(runtime.model(model), Usage(input_tokens=receipt.totals.tokens))
+        usd = runtime.models.cost(runtime.models.resolve(model), Usage(input_tokens=receipt.totals.tokens))
         click.echo(switch_preview(receipt, usd), err=True)
 
 

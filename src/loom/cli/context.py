@@ -46,6 +46,7 @@ from loom.providers.media_body import MediaBody, elide_media
 from loom.runtime import Runtime, price
 from loom.runtime.agents import agent_tools, apply_vision, find_agent
 from loom.runtime.attachments import limit_pages
+from loom.runtime.fetched_file import fetch_file
 
 if TYPE_CHECKING:
     from loom.cli.ask import AskOptions
@@ -298,9 +299,9 @@ async def show_request(runtime: Runtime, asked: AskOptions, said: MessageInput) 
     tools = await choose_tools(runtime, asked.tools, default="safe")
     agent = find_agent(runtime.config, asked.agent) if asked.agent else AgentEntry()
     if agent.tools is not None:
-        tools = tuple(agent_tools(agent, runtime.available_tools(tools)))
+        tools = tuple(agent_tools(agent, runtime.toolbox.available_tools(tools)))
     with runtime.library.draft_media() as scratch:
-        found = await ingest_content(said.content, partial(scratch.ingest, fetch=runtime.fetch), runtime)
+        found = await ingest_content(said.content, partial(scratch.ingest, fetch=fetch_file), runtime)
         blocks, notices = limit_pages(found.blocks, runtime.config.documents.pages_per_read)
         print_warnings(runtime)
         print_notices([*found.notices, *notices])
@@ -308,7 +309,7 @@ async def show_request(runtime: Runtime, asked: AskOptions, said: MessageInput) 
         message = Message("user", tuple(blocks))
 
         async def compile_for(model: Model) -> NextRequest:
-            return await runtime.next_request(
+            return await runtime.library.next_request(
                 before.snapshot,
                 model,
                 tools=tools,
@@ -321,13 +322,13 @@ async def show_request(runtime: Runtime, asked: AskOptions, said: MessageInput) 
             title=before.title,
             model=before.model,
             snapshot=msgspec.structs.replace(before.snapshot, path=(*before.snapshot.path, Placed("draft", message))),
-            resolve=runtime.resolve_live,
+            resolve=runtime.models.resolve_live,
             compile=compile_for,
             media=scratch.renditions,
             config=runtime.config,
         )
-        reference = asked.model or before.model or await runtime.default_model()
-        model = apply_vision(await runtime.resolve_live(reference), agent.vision)
+        reference = asked.model or before.model or await runtime.models.default()
+        model = apply_vision(await runtime.models.resolve_live(reference), agent.vision)
         if model.wire in WIRES:
             await print_request(now, model, full=asked.full)
         else:
@@ -347,5 +348,5 @@ async def _before(runtime: Runtime, asked: AskOptions, tools: Sequence[str] | No
         head = (await runtime.library.find_message(asked.place.node)).node if asked.place.node else ""
         found = await compile_session(runtime, view, head=head, tools=tools)
         return _Before(found.title, found.model, found.snapshot)
-    system = await runtime.system_for(asked.system, Path.cwd(), tools=tools, agent=asked.agent)
+    system = await runtime.sessions.system_for(asked.system, Path.cwd(), tools=tools, agent=asked.agent)
     return _Before("", "", Snapshot(system=system))

@@ -30,9 +30,10 @@ from loom.content.messages import media_of
 from loom.errors import Corrupt, LoomError
 from loom.formats import ocr
 from loom.providers.catalog import key_env
-from loom.runtime import FIRST_CHOICES, UNMATCHED_RULE, Runtime, key_for
+from loom.runtime import FIRST_CHOICES, Runtime, key_for
 from loom.runtime.plugins import installed_plugins
 from loom.runtime.servers import sandbox_for
+from loom.runtime.session_factory import UNMATCHED_RULE
 from loom.runtime.transcripts import Transcript, read_transcripts
 from loom.store.backup import move_aside
 from loom.store.media import open_media
@@ -249,7 +250,7 @@ async def check_rules(runtime: Runtime) -> list[Finding]:
     await runtime.mcp.wait_ready()
     return [
         Finding("rules", "warning", UNMATCHED_RULE.format(pattern), "loom mcp list shows the tools of MCP servers")
-        for pattern in runtime.unmatched_rules()
+        for pattern in runtime.sessions.unmatched_rules()
     ]
 
 
@@ -338,13 +339,13 @@ async def check_media(runtime: Runtime) -> list[Finding]:
 
 
 async def check_models(runtime: Runtime) -> list[Finding]:
-    found = [_answering(runtime, await runtime.default_model()), Finding("spark", "ok", "built in")]
+    found = [_answering(runtime, await runtime.models.default()), Finding("spark", "ok", "built in")]
     for service in FIRST_CHOICES:
         if key_for(service, runtime.config):
             found.append(Finding(service, "ok", "has a key"))
         else:
             found.append(Finding(service, "open", "no key", f"loom keys set {service}, or {key_env(service)}"))
-    servers = await runtime.local_servers()
+    servers = await runtime.models.local_servers()
     found += [
         Finding(server.kind, "ok", f"{count_text(len(server.models), 'model')} at {server.base_url}")
         for server in servers
@@ -355,7 +356,7 @@ async def check_models(runtime: Runtime) -> list[Finding]:
 def _answering(runtime: Runtime, name: str) -> Finding:
     """Return the default model, if it exists and its service has a key."""
     try:
-        service = service_without_key(runtime.model(name), runtime.config)
+        service = service_without_key(runtime.models.resolve(name), runtime.config)
     except LoomError as error:
         return Finding("model", "problem", sentence(error), "loom models default MODEL")
     if service:

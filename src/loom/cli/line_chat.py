@@ -72,6 +72,7 @@ def run_line_chat(options: MessageOptions) -> int:
     with asyncio.Runner() as runner:
         stack = AsyncExitStack()
         runtime = runner.run(stack.enter_async_context(Runtime.open(load_config(flags=options.flags), tools="all")))
+        stack.push_async_callback(runtime.upkeep.run_if_due)
         try:
             return LocalChat(runner, runtime, options).run()
         finally:
@@ -341,7 +342,7 @@ class LocalChat(Chat):
         self._model_name = await requested_model(self._runtime, options)
         if options.place.is_new:
             self._model_name = await model_for(self._runtime, self._model_name)
-            return self._runtime.model(self._model_name).reference
+            return self._runtime.models.resolve(self._model_name).reference
         self._session = await open_target(
             self._runtime,
             options.place,
@@ -352,7 +353,7 @@ class LocalChat(Chat):
             agent=options.agent,
         )
         view = await self._session.info()
-        return f"{self._runtime.model(view.model).reference}, {one_line(view.title or view.id, 50)}"
+        return f"{self._runtime.models.resolve(view.model).reference}, {one_line(view.title or view.id, 50)}"
 
     async def _send(self, message: MessageInput) -> None:
         system = self._options.system
@@ -391,14 +392,14 @@ class LocalChat(Chat):
 
     async def _use_model(self, name: str) -> str:
         if name:
-            reference = self._runtime.model(name).reference
+            reference = self._runtime.models.resolve(name).reference
             self._model_name = name
             if self._session is not None:
                 await self._session.use(name)
             return reference
         if self._session is not None:
             return await self._host.model_of(self._session)
-        return self._runtime.model(self._model_name).reference
+        return self._runtime.models.resolve(self._model_name).reference
 
     def _own_session(self, otherwise: str) -> LocalSession:
         session = self._begun(otherwise)

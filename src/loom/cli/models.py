@@ -21,6 +21,7 @@ from loom.errors import ConfigError, LoomError
 from loom.models import FactOrigin, Model, Usage
 from loom.providers.catalog import key_env
 from loom.runtime import FIRST_CHOICES, Runtime, key_for, key_names, price, resolve_model
+from loom.runtime.model_resolution import BUILT_IN_MODEL
 
 _MARKS: Final[dict[FactOrigin, str]] = {"declared": "✔", "asked": "✓", "learned": "✓", "user": "u", "guessed": "?"}
 _CENT: Final = 0.01
@@ -80,7 +81,7 @@ def models_command(references: tuple[str, ...], as_json: bool, key_env: str) -> 
 async def _default(reference: str = "") -> None:
     if not reference:
         async with Runtime.open() as runtime:
-            click.echo(await runtime.default_model())
+            click.echo(await runtime.models.default())
         return
     model = resolve_model(reference, load_config())
     file = user_config_file()
@@ -96,7 +97,7 @@ async def _models(references: tuple[str, ...], as_json: bool) -> int:
     listed: list[ModelRow] = []
     code = OK
     async with Runtime.open() as runtime:
-        default = await runtime.default_model()
+        default = await runtime.models.default()
         for name in references or _known_models(runtime, default):
             try:
                 listed.append(_model_row(runtime, name, default))
@@ -115,11 +116,11 @@ async def _models(references: tuple[str, ...], as_json: bool) -> int:
 
 def _known_models(runtime: Runtime, default: str) -> tuple[str, ...]:
     chosen = (f"{platform}/{name}" for platform, name in FIRST_CHOICES.items())
-    return tuple(dict.fromkeys([default, *runtime.config.models, *chosen, runtime.BUILT_IN]))
+    return tuple(dict.fromkeys([default, *runtime.config.models, *chosen, BUILT_IN_MODEL]))
 
 
 def _model_row(runtime: Runtime, name: str, default: str) -> ModelRow:
-    model = runtime.model(name)
+    model = runtime.models.resolve(name)
     service = service_without_key(model, runtime.config)
     note = f"no key: loom keys set {service}" if service else ""
     return ModelRow(name, model, _means(runtime, default, model), note)
@@ -128,7 +129,7 @@ def _model_row(runtime: Runtime, name: str, default: str) -> ModelRow:
 def _means(runtime: Runtime, name: str, model: Model) -> bool:
     """Return whether a name, which may be a wrong one, means this model: `spark` is `loom/spark`."""
     try:
-        return runtime.model(name) == model
+        return runtime.models.resolve(name) == model
     except LoomError:
         return False
 

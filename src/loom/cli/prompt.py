@@ -28,5 +28,5 @@ def prompt_command(agent: str, tools: tuple[str, ...]) -> int:
 async def _print_prompt(agent: str, tools: tuple[str, ...]) -> int:
     async with Runtime.open(tools="all") as runtime:
         chosen = await choose_tools(runtime, tools, default="all")
-        click.echo(safe_text(await runtime.system_for("", Path.cwd(), tools=chosen, agent=agent)))
+        click.echo(safe_text(await runtime.sessions.system_for("", Path.cwd(), tools=chosen, agent=agent)))
     return OK

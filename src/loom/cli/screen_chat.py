@@ -82,11 +82,12 @@ async def open_library(options: MessageOptions, config: Config) -> OpenedLibrary
     template = options.template if options.place.is_new else None
     async with AsyncExitStack() as stack:
         runtime = await stack.enter_async_context(Runtime.open(config, tools="all"))
+        stack.push_async_callback(runtime.upkeep.run_if_due)
         tools = await choose_tools(runtime, options.tools, default="all")
         model = await requested_model(runtime, options)
         session = ""
         if options.place.is_new:
-            reference = runtime.model(model or await runtime.default_model()).reference
+            reference = runtime.models.resolve(model or await runtime.models.default()).reference
             model = model or reference
         else:
             opened = await open_target(
@@ -101,7 +102,7 @@ async def open_library(options: MessageOptions, config: Config) -> OpenedLibrary
             session = opened.id
             reference = (await opened.info()).model
         use_key(runtime, options, stored_key(runtime, options), reference)
-        daemon = await find(config) if may_use_daemon(runtime, options, runtime.model(reference)) else None
+        daemon = await find(config) if may_use_daemon(runtime, options, runtime.models.resolve(reference)) else None
         if daemon is not None:
             stack.push_async_callback(daemon.close)
         library = ChatLibrary(

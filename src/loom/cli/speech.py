@@ -35,7 +35,7 @@ def speak_command(text: str, output: str) -> int:
 async def _transcribe(files: tuple[Path, ...]) -> int:
     async with Runtime.open(tools=(), mcp=False) as runtime:
         for file in files:
-            words = await runtime.transcribe(await asyncio.to_thread(file.read_bytes), file.name)
+            words = await runtime.speech.transcribe(await asyncio.to_thread(file.read_bytes), file.name)
             if len(files) > 1:
                 click.echo(f"── {safe_text(str(file))}")
             click.echo(safe_text(words or "(nothing is said)"))
@@ -44,7 +44,7 @@ async def _transcribe(files: tuple[Path, ...]) -> int:
 
 async def _speak(words: str, output: str) -> int:
     async with Runtime.open(tools=(), mcp=False) as runtime:
-        sound = await runtime.speak(words)
+        sound = await runtime.speech.speak(words)
     if output == "-":
         sys.stdout.buffer.write(sound)
     else:

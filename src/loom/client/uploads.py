@@ -58,7 +58,7 @@ async def upload(link: DaemonConnection, content: Sequence[Content], limits: Int
 async def upload_attachment(link: DaemonConnection, attachment: Attachment, limits: IntakeLimits) -> MediaView:
     source, name = attachment.source, attachment.name
     if isinstance(source, str):
-        return await _post_media(link, {"url": source, "name": name})
+        return await _post_media(link, {"url": source, "name": name, "password": attachment.password})
     if isinstance(source, Path):
         found = await read_own_file(limits)(source)
         source, name = found.data, name or found.name
@@ -66,7 +66,10 @@ async def upload_attachment(link: DaemonConnection, attachment: Attachment, limi
     try:
         return await _post_media(link, {"digest": digest, "name": name})
     except NotFound:
-        answer = await link.ask("POST", f"/v1/media?name={quote(name)}", body=source, headers={"content-type": _BINARY})
+        headers = {"content-type": _BINARY}
+        if attachment.password:
+            headers["x-loom-password"] = quote(attachment.password)
+        answer = await link.ask("POST", f"/v1/media?name={quote(name)}", body=source, headers=headers)
         return msgspec.json.decode(answer, type=MediaView)
 
 

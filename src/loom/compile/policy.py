@@ -83,6 +83,9 @@ class Watermark(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     text_cap: int = 0
     capped_before: int = 0
     """Texts before this that are longer than the cap lose their middle."""
+    page_cap: int = 0
+    paged_before: int = 0
+    """Documents before this show at most `page_cap` pages each."""
     unpinned_before: int = 0
     """Before this, even what the user pinned is reduced: nothing else was left."""
     thinking_from: int = 0
@@ -202,4 +205,4 @@ def alt_key(digest: str) -> str:
 def overrides_of(kept: Mapping[str, Any]) -> tuple[dict[str, Override], dict[str, str]]:
     """Return what a session keeps as overrides: renditions by block, and a person's words (alt) by digest."""
     alts = {key.removeprefix(_ALT): cast("str", words) for key, words in kept.items() if key.startswith(_ALT)}
-    return {key: value for key, value in kept.items() if not key.startswith(_ALT)}, alts
+    return {key: value for key, value in kept.items() if not key.startswith(_ALT)} if alts else dict(kept), alts

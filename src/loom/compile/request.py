@@ -226,6 +226,9 @@ def request_input(
     of the message, which win over the session's, which win over the settings.
     """
     reference = model.reference
+    if overrides is None:  # those of other branches, such as earlier summaries, would only make each request dearer
+        nodes = {placed.id for placed in snapshot.path}
+        overrides = {key: value for key, value in snapshot.overrides.items() if key.partition("/")[0] in nodes}
     return RequestInput(
         path=snapshot.path,
         model=model,
@@ -233,7 +236,7 @@ def request_input(
         tools=options.tools,
         sampling=options.sampling.override(snapshot.sampling).override(sampling or Sampling()),
         policy=options.policy,
-        overrides=dict(snapshot.overrides if overrides is None else overrides),
+        overrides=dict(overrides),
         alts=dict(snapshot.alts),
         watermark=snapshot.watermarks.get(reference, Watermark()),
         calibration=snapshot.calibrations.get(reference, Calibration()),

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -61,6 +62,10 @@ class Settler:
         self._late: dict[tuple[str, ...], asyncio.Future[Any]] = {}
         """What is still read or described for requests that did not wait for it, by what it is."""
 
+    def with_renditions(self, renditions: Renditions[Any]) -> Settler:
+        """Return a settler that reads media elsewhere, for a conversation that is not stored."""
+        return Settler(renditions, describer=self._describer, uploads=self._uploads)
+
     async def settle(
         self, request: RequestInput, mode: SettleMode = "send", *, patience_seconds: float | None = None
     ) -> Prepared:
@@ -79,6 +84,9 @@ class Settler:
             prepared = await _prepare(request, job.working)
             needs = [need for need in prepared.needs if job.lacks(need)]
             if needs:
+                if len(needs) > 1 and not self._is_away():
+                    with suppress(StoreError):  # then each of them says so
+                        await self._renditions.learn((need.digest, need.recipe) for need in needs)
                 for need in needs:
                     await self._make(job, need)
             elif prepared.undescribed and describer is not None and job.working.describes:

@@ -87,16 +87,6 @@ def decode_message(data: bytes | str) -> Message:
     return message
 
 
-def encode_conversation(conversation: Conversation) -> bytes:
-    """`{"loom":"conversation","v":1,"system":…,"messages":[…]}`"""
-    messages = [msgspec.Raw(encode_message(message)) for message in conversation.messages]
-    export = {"loom": "conversation", "v": VERSION, "system": conversation.system, "messages": messages}
-    try:
-        return msgspec.json.encode(export)
-    except _UNWRITABLE as error:
-        raise ContentError(f"the system prompt cannot be written: {error}") from None
-
-
 class _Export(msgspec.Struct):
     loom: str
     v: int

@@ -28,6 +28,8 @@ class Attachment(msgspec.Struct, frozen=True, kw_only=True):
     alt: str = ""
     detail: Detail = "auto"
     pages: str = ""
+    password: str = ""
+    """Of a PDF. A copy without it is kept; the password itself is kept nowhere."""
 
     def __post_init__(self) -> None:
         source: Any = self.source

@@ -14,7 +14,7 @@ import os
 import re
 from collections.abc import AsyncIterator
 from typing import Final
-from urllib.parse import quote
+from urllib.parse import quote, unquote
 
 import msgspec
 import pybase64
@@ -38,6 +38,8 @@ from loom.tools.egress import Egress
 
 MAX_INLINE_JSON_BYTES: Final = 16_000_000
 """A file in base64 is held in memory; larger ones come as they are."""
+UNLOCK_HEADER: Final = "X-Loom-Password"
+"""Of a PDF, percent-encoded. Addresses are logged in many places; headers are not."""
 POLICY: Final = "sandbox; default-src 'none'"
 FOR_EVER: Final = "private, max-age=31536000, immutable"
 WHOLE_BYTES: Final = 4_000_000
@@ -65,7 +67,8 @@ async def upload(call: Call[MediaName, None]) -> Response:
         raise WrongType("The upload has no Content-Type.", hint="Name one, such as application/octet-stream.")
     else:
         async with one_file(request, daemon.runtime.config.data_folder(), most) as (spool, filename):
-            taken = await daemon.intake.accept(spool, name or filename)
+            password = unquote(request.headers.get(UNLOCK_HEADER, ""))
+            taken = await daemon.intake.accept(spool, name or filename, password=password)
             size_bytes = spool.size_bytes
     await daemon.access.note_media(call.identity, taken.media.digest)
     daemon.metrics.uploaded_bytes += size_bytes
@@ -82,7 +85,8 @@ async def _from_json(call: Call[MediaName, None]) -> tuple[StoredUpload, int]:
             await daemon.access.check_media(call.identity, given.digest)
             return await daemon.intake.reuse(given.digest, given.name), 0
         data, name, source = await bytes_of(daemon, given.base64, given.url)
-        return await daemon.intake.accept(data, given.name or name, source=source), len(data)
+        taken = await daemon.intake.accept(data, given.name or name, source=source, password=given.password)
+        return taken, len(data)
 
 
 async def bytes_of(daemon: Daemon, encoded: str, url: str) -> tuple[bytes, str, str]:

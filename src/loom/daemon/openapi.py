@@ -20,6 +20,7 @@ _HEADERS: Final = {
     "Idempotency-Key": "The same key is the same request, however often it is sent.",
     "If-None-Match": "ETags that the client has.",
     "Range": "One range of bytes.",
+    "X-Loom-Password": "The password of a PDF, percent-encoded. An unlocked copy is stored.",
     "Last-Event-ID": "The number of the last event that was seen.",
 }
 _PATHS: Final = {

@@ -546,6 +546,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         answer=s.MediaView,
         status=201,
         also={200: "It was there already."},
+        headers=(media_routes.UNLOCK_HEADER,),
     ),
     _row("HEAD", "/v1/media/{digest}", media_routes.head_media, "Whether the store has it.", query=s.MediaForm),
     _row(

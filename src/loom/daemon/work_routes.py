@@ -30,7 +30,7 @@ async def list_processes(call: Call[None, None]) -> ProcessList:
 
 
 async def list_all_processes(call: Call[None, None]) -> ProcessList:
-    found = call.daemon.runtime.all_processes()
+    found = call.daemon.runtime.processes.list_all()
     views = [view for session, it in found.items() for view in await process_views(session, it)]
     return ProcessList(await call.daemon.access.only_readable(call.identity, views, lambda view: view.session))
 

@@ -14,7 +14,7 @@ import msgspec
 from loom.content.media import Category, Media, size_label
 from loom.content.recipes import Crop, Describe, Fit, Low, Ocr, Recipe, Thumb
 from loom.errors import Encrypted, TooLarge, Unreadable, Unsupported
-from loom.formats.builtin import cannot
+from loom.formats.builtin import ImageFormat, cannot
 from loom.formats.facts import EmbeddedPicture, ImageCharacter, Inspection, IntakeLimits, Rendered
 from loom.formats.file_names import clean_name
 from loom.formats.format import Format
@@ -94,7 +94,7 @@ def inspect(
     reader = format_of(found.media_type)
     if reader is None:
         raise unsupported_error(found.media_type, len(data), name)
-    if found.category == "image" and recipes:
+    if found.category == "image" and recipes and isinstance(reader, ImageFormat):
         from loom.formats.image import inspect_image
 
         inspection = inspect_image(data, found.media_type, name, limits, recipes)

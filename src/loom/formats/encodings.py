@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import codecs
 import re
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -134,6 +135,7 @@ def _first_high(data: bytes) -> int:
     return 0
 
 
+@lru_cache(maxsize=8)  # a file is looked at by the sniffer, and again when it is decoded
 def _detect(part: bytes) -> str | None:
     high = len(part.translate(None, _ASCII))
     if len(part.translate(None, _NO_CONTROLS)) > len(part) * _MAX_CONTROL_SHARE or not high:

@@ -1,16 +1,23 @@
 """Office files through LibreOffice: to PDF, and legacy formats to today's.
 
-LibreOffice follows links to templates, pictures and data, and could run macros. So each conversion gets a profile of
-its own that forbids both, no network where the system allows taking it away, a whitelist of variables, limits of
-memory and time; and only files that are what their type says are given to it (it would read HTML under any name).
+LibreOffice needs seconds to start and tenths of a second to convert a letter. So `OfficePrograms` keeps up to two of
+them running: one that has a document open stays, and takes what a second start with the same profile would do. Each is
+replaced after a number of files, after a crash and at a deadline, and ends with the pool of workers or with us.
+
+LibreOffice follows links to templates, pictures and data, and could run macros. So each gets a profile of its own that
+forbids both, no network where the system allows taking it away, a whitelist of variables, limits of memory and time;
+and only files that are what their type says are given to it (it would read HTML under any name).
 """
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shutil
 import subprocess
 import tempfile
+import threading
+import time
 from functools import cache
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -18,23 +25,40 @@ from typing import Final, NamedTuple
 from loom.content.media import size_label
 from loom.errors import ExtraMissing, TooLarge, Unreadable, Unsupported
 from loom.formats.facts import IntakeLimits
-from loom.formats.worker.program import run_program
+from loom.formats.worker import current_pool, environment
+from loom.formats.worker.program import end_group, run_program
 
 INSTALL_HINT: Final = "Install it: apt install libreoffice-writer libreoffice-impress libreoffice-calc"
 PDF: Final = "application/pdf"
 _OOXML: Final = "application/vnd.openxmlformats-officedocument"
 _ODF: Final = "application/vnd.oasis.opendocument"
+_XLSB: Final = "application/vnd.ms-excel.sheet.binary.macroenabled.12"
 MODERN: Final = {
     "application/msword": f"{_OOXML}.wordprocessingml.document",
     "application/vnd.ms-powerpoint": f"{_OOXML}.presentationml.presentation",
     "application/vnd.ms-excel": f"{_OOXML}.spreadsheetml.sheet",
+    _XLSB: f"{_OOXML}.spreadsheetml.sheet",
+    f"{_ODF}.spreadsheet": f"{_OOXML}.spreadsheetml.sheet",
 }
-"""What a legacy type is converted to, so that our own readers can read it."""
+"""What a type is converted to, so that our own readers can read it: always, or where they refuse the file itself."""
 
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _ZIP: Final = b"PK\x03\x04"
 _MEMORY_SHARE: Final = 4
 """LibreOffice maps 1.3 GB before it has read anything."""
+_SIZE: Final = 2
+"""Two, because one slow document must not hold up the others."""
+_MAX_FILES: Final = 50
+_IDLE_SECONDS: Final = 300.0
+_POLL_SECONDS: Final = 0.02
+_KEPT_OPEN: Final = "open.txt"
+_LOCK_OF_OPEN: Final = ".~lock.open.txt#"
+"""A document that stays open, because LibreOffice ends after a conversion where there is none. Its lock tells that
+LibreOffice is ready."""
+_GUARDED: Final = """ulimit -v "$1"; ulimit -c 0; folder=$2; shift 2; exec 3<&0
+(cat <&3 >/dev/null; rm -rf "$folder"; kill -9 0) &
+"$@" 3<&- </dev/null & wait $!; kill -9 0"""
+"""The shell ends LibreOffice when the pipe to us closes, whatever ended us, and itself when LibreOffice ends."""
 
 
 class _Source(NamedTuple):
@@ -49,6 +73,7 @@ _SOURCES: Final = {
     f"{_OOXML}.wordprocessingml.document": _Source("docx", _ZIP),
     f"{_OOXML}.presentationml.presentation": _Source("pptx", _ZIP),
     f"{_OOXML}.spreadsheetml.sheet": _Source("xlsx", _ZIP),
+    _XLSB: _Source("xlsb", _ZIP),
     f"{_ODF}.text": _Source("odt", _ZIP),
     f"{_ODF}.presentation": _Source("odp", _ZIP),
     f"{_ODF}.spreadsheet": _Source("ods", _ZIP),
@@ -96,39 +121,179 @@ def _convert(data: bytes, media_type: str, suffix: str, limits: IntakeLimits) ->
     program = _soffice()
     if program is None:
         raise ExtraMissing(f"Converting .{source.suffix} files needs LibreOffice.", hint=INSTALL_HINT)
-    with tempfile.TemporaryDirectory(prefix="loom-convert-") as name:
-        folder = Path(name)
-        document = folder / f"document.{source.suffix}"
-        document.write_bytes(data)
-        profile = folder / "profile"
+    converted = current_pool().keep(OfficePrograms).convert(program, data, source.suffix, suffix, limits)
+    if converted is None:
+        raise Unreadable(
+            f"LibreOffice could not convert the .{source.suffix} file.", hint="It may be damaged or encrypted."
+        )
+    return converted
+
+
+class OfficePrograms:
+    """The LibreOffices of a pool of workers. Calls come from any thread; each borrows one."""
+
+    def __init__(self) -> None:
+        self._slots = threading.Semaphore(_SIZE)
+        self._lock = threading.Lock()
+        self._idle: list[_WarmOffice] = []
+        self._all: list[_WarmOffice] = []
+        self._is_closed = False
+        self._timer: threading.Timer | None = None
+
+    def convert(self, program: str, data: bytes, suffix: str, target: str, limits: IntakeLimits) -> bytes | None:
+        """Return the file as `target`, or None where LibreOffice wrote nothing. Raises `TooLarge` at the deadline.
+
+        One that has converted files before may have ended because of them, so a new one tries again.
+        """
+        with self._slots:
+            deadline = time.monotonic() + limits.conversion_seconds
+            office = self._take()
+            if office is not None:
+                result = self._convert_with(office, data, suffix, target, limits=limits, deadline=deadline)
+                if result is not None or office.is_running:
+                    return result
+            memory_bytes = _MEMORY_SHARE * limits.worker_memory_bytes
+            office = _WarmOffice(program, memory_bytes)
+            with self._lock:
+                self._all.append(office)
+            return self._convert_with(office, data, suffix, target, limits=limits, deadline=deadline)
+
+    def pids(self) -> tuple[int, ...]:
+        """Return the process groups of those that run."""
+        with self._lock:
+            return tuple(office.pid for office in self._all if office.is_running)
+
+    def close(self) -> None:
+        """End all of them, also those that are converting a file."""
+        with self._lock:
+            self._is_closed = True
+            every, self._all, self._idle = self._all, [], []
+            if self._timer is not None:
+                self._timer.cancel()
+        for office in every:
+            office.end()
+
+    def forget(self) -> None:
+        """In a fork: they belong to the parent."""
+        for office in self._all:
+            office.disown()
+        self.__init__()
+
+    def _take(self) -> _WarmOffice | None:
+        with self._lock:
+            if self._timer is not None:
+                self._timer.cancel()
+                self._timer = None
+            return self._idle.pop() if self._idle else None
+
+    def _convert_with(
+        self, office: _WarmOffice, data: bytes, suffix: str, target: str, *, limits: IntakeLimits, deadline: float
+    ) -> bytes | None:
+        keep = False
+        try:
+            result = office.convert(data, suffix, target, limits.max_expanded_bytes, deadline)
+            keep = office.is_running and office.files < _MAX_FILES
+            return result
+        except TimeoutError:
+            seconds = f"{limits.conversion_seconds:g} s"
+            raise TooLarge(f"Converting the .{suffix} file takes longer than {seconds}.") from None
+        finally:
+            with self._lock:
+                keep = keep and not self._is_closed
+                if keep:
+                    self._idle.append(office)
+                    self._timer = threading.Timer(_IDLE_SECONDS, self._end_idle)
+                    self._timer.daemon = True
+                    self._timer.start()
+                elif office in self._all:
+                    self._all.remove(office)
+            if not keep:
+                office.end()
+
+    def _end_idle(self) -> None:
+        with self._lock:
+            idle, self._idle = self._idle, []
+            self._all = [office for office in self._all if office not in idle]
+        for office in idle:
+            office.end()
+
+
+class _WarmOffice:
+    """One LibreOffice with a profile and a folder of its own, which are removed with it."""
+
+    def __init__(self, program: str, memory_bytes: int) -> None:
+        self.files = 0
+        self._memory_bytes = memory_bytes
+        self._folder = Path(tempfile.mkdtemp(prefix="loom-office-"))
+        profile = self._folder / "profile"
         _write_profile(profile)
-        result = folder / "out" / f"document.{suffix}"
-        command = [
+        (self._folder / _KEPT_OPEN).write_text("open")
+        self._command = [
             *_without_network(),
             program,
             f"-env:UserInstallation={profile.as_uri()}",
-            *("--headless", "--norestore", "--nolockcheck", "--nodefault", "--nologo"),
-            *("--convert-to", suffix, "--outdir", str(result.parent), str(document)),
+            *("--headless", "--norestore", "--nolockcheck", "--nologo"),
         ]
-        _run(command, folder, source.suffix, limits)
-        return _read(result, source.suffix, limits)
+        name = "".join(f"{byte:x}" for byte in hashlib.md5(profile.as_uri().encode("utf-16-le")).digest())  # noqa: S324 - the name that LibreOffice gives its socket, no secret
+        self._socket = f"OSL_PIPE_*_SingleOfficeIPC_{name}"
+        limits = ["sh", str(memory_bytes // 1024), str(self._folder)]
+        self._process = subprocess.Popen(
+            ["/bin/sh", "-c", _GUARDED, *limits, *self._command, str(self._folder / _KEPT_OPEN)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment() | {"HOME": str(self._folder), "TMPDIR": str(self._folder)},
+            cwd=self._folder,
+            start_new_session=True,
+        )
 
+    @property
+    def pid(self) -> int:
+        return self._process.pid
 
-def _run(command: list[str], folder: Path, suffix: str, limits: IntakeLimits) -> None:
-    memory_bytes = _MEMORY_SHARE * limits.worker_memory_bytes
-    try:
-        run_program(command, folder=folder, memory_bytes=memory_bytes, seconds=limits.conversion_seconds)
-    except TimeoutError:
-        raise TooLarge(f"Converting the .{suffix} file takes longer than {limits.conversion_seconds:g} s.") from None
+    @property
+    def is_running(self) -> bool:
+        return self._process.poll() is None
 
+    def convert(self, data: bytes, suffix: str, target: str, max_bytes: int, deadline: float) -> bytes | None:
+        """Return what LibreOffice wrote: it says success whatever happens. Raises TimeoutError at the `deadline`.
 
-def _read(result: Path, suffix: str, limits: IntakeLimits) -> bytes:
-    """LibreOffice says success whatever happens: only the file that it wrote tells."""
-    if not result.is_file() or result.stat().st_size == 0:
-        raise Unreadable(f"LibreOffice could not convert the .{suffix} file.", hint="It may be damaged or encrypted.")
-    if result.stat().st_size > limits.max_expanded_bytes:
-        raise TooLarge(f"The .{suffix} file becomes {size_label(result.stat().st_size)} when it is converted.")
-    return result.read_bytes()
+        A program that finds none listening converts the file itself, in the time of a start.
+        """
+        patience = (time.monotonic() + deadline) / 2
+        while self.is_running and not (self._folder / _LOCK_OF_OPEN).exists() and time.monotonic() < patience:
+            time.sleep(_POLL_SECONDS)
+        self.files += 1
+        with tempfile.TemporaryDirectory(dir=self._folder) as name:
+            document = Path(name, f"document.{suffix}")
+            document.write_bytes(data)
+            result = Path(name, "out", f"document.{target}")
+            command = [*self._command, "--nodefault", "--convert-to", target, "--outdir", str(result.parent)]
+            run_program(
+                [*command, str(document)],
+                folder=self._folder,
+                memory_bytes=self._memory_bytes,
+                seconds=max(0.1, deadline - time.monotonic()),
+            )
+            if not result.is_file() or result.stat().st_size == 0:
+                return None
+            if result.stat().st_size > max_bytes:
+                size = size_label(result.stat().st_size)
+                raise TooLarge(f"The .{suffix} file becomes {size} when it is converted.")
+            return result.read_bytes()
+
+    def end(self) -> None:
+        end_group(self._process)
+        self.disown()
+        shutil.rmtree(self._folder, ignore_errors=True)
+        for left in Path("/tmp").glob(self._socket):  # noqa: S108 - LibreOffice puts it there
+            left.unlink(missing_ok=True)
+
+    def disown(self) -> None:
+        """Let go of the pipe that keeps it running, and of a process that may not be ours to wait for."""
+        if self._process.stdin is not None:
+            self._process.stdin.close()
+        self._process.returncode = self._process.returncode or 0
 
 
 def _soffice() -> str | None:

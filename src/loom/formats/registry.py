@@ -12,7 +12,7 @@ from typing import Final
 import msgspec
 
 from loom.formats.format import Format
-from loom.formats.sniff.kinds import KINDS, SVG, FileKind
+from loom.formats.sniff.kinds import KINDS, RAW_TYPES, SVG, FileKind
 
 GROUP: Final = "loom.formats"
 _BY_CATEGORY: Final = {
@@ -24,9 +24,11 @@ _BY_CATEGORY: Final = {
     "office": "loom.formats.builtin:OFFICE",
 }
 """Who reads the types of a category, unless `_BY_TYPE` names another."""
+_RAW: Final = "loom.formats.image.camera_raw:CAMERA_RAW"
 _DOCUMENTS: Final = "loom.formats.documents.builtin"
 _BY_TYPE: Final[dict[str, str]] = {
     SVG: "loom.formats.builtin:TEXT",
+    **dict.fromkeys(RAW_TYPES, _RAW),
     "text/html": f"{_DOCUMENTS}:HTML",
     "text/rtf": f"{_DOCUMENTS}:RTF",
     "message/rfc822": f"{_DOCUMENTS}:EML",

@@ -98,12 +98,14 @@ async def export_page(runtime: Runtime, session: StoredSession, node_id: str, fo
     system, title = system_of(session.settings, root.system), session.title
     system = system.replace(session.workspace, WORKSPACE) if len(session.workspace) > 1 else system
     text = _markdown(title, system, nodes) if form == "md" else await _html(runtime, title, system, nodes)
-    return runtime.mask(text).encode()
+    return runtime.secrets.mask(text).encode()
 
 
 async def read_archive(runtime: Runtime, session_id: str) -> SessionArchive:
     """Return a session with all its branches, and the digests of its media."""
-    archive = await SessionExchange(runtime.stores.database, runtime.mask).read(session_id, without=LOCAL_SETTINGS)
+    archive = await SessionExchange(runtime.stores.database, runtime.secrets.mask).read(
+        session_id, without=LOCAL_SETTINGS
+    )
     files = {digest: "" for node in archive.nodes for digest in sorted(_digests(node))}
     for node in archive.nodes:
         files |= {media.digest: media_file(media) for media in _media(node)}

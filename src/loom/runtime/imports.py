@@ -57,8 +57,8 @@ async def store_transcript(runtime: Runtime, found: Transcript) -> ImportedSessi
     if found.archive is None:
         return await _store_path(runtime, found)
     archive, notices = _portable(runtime, found.archive)
-    written = await SessionExchange(runtime.stores.database, runtime.mask).write(
-        archive, workspace=str(Path.cwd()), model=await runtime.default_model()
+    written = await SessionExchange(runtime.stores.database, runtime.secrets.mask).write(
+        archive, workspace=str(Path.cwd()), model=await runtime.models.default()
     )
     return ImportedSession(
         kind=found.kind,

@@ -6,11 +6,14 @@ import asyncio
 import os
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, suppress
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import msgspec
 
+from loom.agent.ingest import ingest
+from loom.agent.plan_mode import is_planning, plan_tools
 from loom.agent.services import Services
 from loom.api_types import (
     AgentView,
@@ -35,7 +38,8 @@ from loom.api_types import (
     UploadLimits,
     UsageReport,
 )
-from loom.compile.ports import MediaWriter
+from loom.compile.renditions import Renditions
+from loom.compile.request import NextRequest, Snapshot, next_request
 from loom.config import redact
 from loom.content.blocks import ContentBlock, DocumentBlock
 from loom.content.inputs import Content, Ingested
@@ -49,17 +53,20 @@ from loom.message_types import ImportReport, ImportView, SessionApprovals
 from loom.models import Model, Usage
 from loom.runtime.agents import agent_model, find_agent, session_services
 from loom.runtime.draft_media import DraftMedia, draft_media
+from loom.runtime.fetched_file import fetch_file
 from loom.runtime.media_forms import MediaForms
 from loom.runtime.media_intake import MediaIntake, StoredUpload
-from loom.runtime.model_resolution import FIRST_CHOICES, key_for, price
+from loom.runtime.model_resolution import BUILT_IN_MODEL, FIRST_CHOICES, key_for, price
 from loom.runtime.record import SessionStores
 from loom.runtime.session import LocalSession, existing_folder
 from loom.runtime.usage import usage_report
 from loom.runtime.views import Views, running_turn
+from loom.sampling import Sampling
 from loom.session import ExportFormat, MediaBytes
 from loom.store.media_text import MediaTexts
 from loom.store.session_rows import StoredSession
 from loom.store.shares import Share, Shares
+from loom.store.sweep import forget
 
 if TYPE_CHECKING:
     from loom.providers.media_body import MediaSource
@@ -163,7 +170,7 @@ class LocalLibrary:
         return await self._runtime.session(
             title=title,
             agent=agent,
-            model=model or ("" if agent else await self._runtime.default_model()),
+            model=model or ("" if agent else await self._runtime.models.default()),
             system=system,
             workspace=await asyncio.to_thread(existing_folder, workspace),
             tools=tools,
@@ -191,7 +198,7 @@ class LocalLibrary:
         existing = await self.stores.sessions.with_head(nodes[-1].id)
         if existing is not None:
             return ImportView(session=await self.info(existing.id), is_new=False, shared=shared)
-        chosen = model or await self._runtime.default_model()
+        chosen = model or await self._runtime.models.default()
         settings = {"options": dict(options)} if options else {}
         made = await self.stores.sessions.create(
             system=system, title=title, model=chosen, workspace=folder, settings=settings
@@ -220,7 +227,15 @@ class LocalLibrary:
         return digest in await self.stores.sessions.digests(session_id)
 
     async def delete(self, session_id: str) -> int:
-        return await self._runtime.delete_session(session_id)
+        """Delete a session and the media that only it used, here and at providers; return the bytes freed here."""
+        since = datetime.now(UTC)
+        stores = self._runtime.stores
+        digests = await stores.sessions.delete(session_id)
+        await self._runtime.processes.end(session_id)
+        freed = await forget(stores.media, stores.derived, digests, stores.sessions.media_in_use, unless_since=since)
+        self._runtime.settler.drop(digests)
+        await self._runtime.upkeep.delete_uploads_of(digests)
+        return freed
 
     async def folders(self) -> FolderList:
         sessions = self.stores.sessions
@@ -303,7 +318,9 @@ class LocalLibrary:
     # Media -----------------------------------------------------------------------------------------------------------
 
     async def ingest(self, *content: Content) -> Ingested:
-        return await self._runtime.ingest(*content)
+        """Bytes, paths and addresses become blocks whose bytes are in the store."""
+        limits = self._runtime.config.media_limits()
+        return await ingest(list(content), self._runtime.stores.media, limits=limits, fetch=fetch_file)
 
     async def upload(self, *content: Content) -> tuple[ContentBlock, ...]:
         return (await self.ingest(*content)).blocks
@@ -318,20 +335,17 @@ class LocalLibrary:
         return await self.forms.text(digest, page)
 
     async def describe(self, digest: str, model: str = "") -> DescriptionView:
-        by = model or self._runtime.describer
+        by = model or self._runtime.describers.default
         if not by:
             raise ConfigError("No model describes images here.", hint="Name one, or set `context.describer`.")
         await self.forms.check_exists(digest)
         media_type = await self.intake.media_type(digest)
         if not media_type.startswith("image/"):
             raise Unsupported(f"Only images are described, not {media_type}.")
-        found = await self._runtime.describe(Media(digest=digest, media_type=media_type, size_bytes=0), by)
+        found = await self._runtime.describers.by(by).describe(
+            Media(digest=digest, media_type=media_type, size_bytes=0)
+        )
         return DescriptionView(found.text, found.by)
-
-    @property
-    def media_writer(self) -> MediaWriter:
-        """Where an importer stores the bytes of a conversation."""
-        return self._runtime.stores.media
 
     @property
     def request_media(self) -> MediaSource:
@@ -351,6 +365,26 @@ class LocalLibrary:
         text = await self._runtime.stores.derived.get(block.media.digest, Text(pages=block.pages))
         return text is not None and bool(text.pages) and len(text.pages_without_text) == text.pages
 
+    async def next_request(
+        self,
+        snapshot: Snapshot,
+        model: Model,
+        *,
+        tools: Sequence[str] | None = None,
+        draft: Sequence[Message] = (),
+        renditions: Renditions[Any] | None = None,
+        sampling: Sampling | None = None,
+    ) -> NextRequest:
+        """Compile the next request of a conversation that is not stored, with `renditions` made elsewhere. Nothing is
+        sent."""
+        runtime = self._runtime
+        services = runtime.services()
+        workspace = Path(snapshot.workspace) if snapshot.workspace else Path.cwd()
+        offered = services.select_tools(tools, await asyncio.to_thread(runtime.toolbox.unused_tools, workspace))
+        options = services.request_options(model, plan_tools(offered) if is_planning(snapshot.settings) else offered)
+        settle = runtime.settler.settle if renditions is None else runtime.settler.with_renditions(renditions).settle
+        return await next_request(snapshot, model, options, settle, draft=draft, sampling=sampling)
+
     # What sessions can use -------------------------------------------------------------------------------------------
 
     def session_services(self, services: Services, settings: Mapping[str, Any]) -> Services:
@@ -363,14 +397,14 @@ class LocalLibrary:
 
     def check_model(self, reference: str) -> None:
         """Raise `ConfigError` if there is no model of that name."""
-        self._runtime.model(reference)
+        self._runtime.models.resolve(reference)
 
     async def models(self) -> ModelList:
         runtime = self._runtime
-        default = await runtime.default_model()
-        local = [name for server in await runtime.local_servers() for name in server.models]
+        default = await runtime.models.default()
+        local = [name for server in await runtime.models.local_servers() for name in server.models]
         chosen = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items()]
-        names = dict.fromkeys([default, *runtime.config.models, *local, *chosen, runtime.BUILT_IN])
+        names = dict.fromkeys([default, *runtime.config.models, *local, *chosen, BUILT_IN_MODEL])
         # In a thread: prices are read from a file the first time.
         return ModelList(await asyncio.to_thread(lambda: tuple(self._model(name) for name in names)), default)
 
@@ -378,7 +412,7 @@ class LocalLibrary:
         from loom.providers.catalog import key_env
 
         config = self._runtime.config
-        model = self._runtime.model(name)
+        model = self._runtime.models.resolve(name)
         found = model.capabilities
         has_own_key = bool(model.alias) and bool(config.models[model.alias].api_key)
         lacks_key = bool(key_env(model.provider)) and not key_for(model.provider, config) and not has_own_key
@@ -404,7 +438,7 @@ class LocalLibrary:
         )
 
     async def tools(self) -> tuple[ToolView, ...]:
-        specs = [tool.spec for tool in (await self._runtime.known_tools()).values()]
+        specs = [tool.spec for tool in (await self._runtime.toolbox.wait_and_list()).values()]
         return tuple(
             ToolView(name=spec.name, description=spec.description, parameters=spec.parameters) for spec in specs
         )
@@ -419,7 +453,7 @@ class LocalLibrary:
         from loom.runtime.expansion import list_commands
 
         place = Path(await asyncio.to_thread(existing_folder, workspace) or Path.cwd())
-        await self._runtime.wait_tools()
+        await self._runtime.toolbox.wait_ready()
         return await asyncio.to_thread(list_commands, self._runtime, place)
 
     async def usage(self, days: int = 30) -> UsageReport:
@@ -435,14 +469,14 @@ class LocalLibrary:
             documents=DocumentLimits(documents.max_pdf_bytes, documents.max_office_bytes, documents.pages_per_read),
             audio=AudioLimits(config.audio.max_size_bytes),
             upload=UploadLimits(config.server.max_upload_bytes),
-            model=await self._runtime.default_model(),
+            model=await self._runtime.models.default(),
             workspace=str(Path.cwd()),
             offline=os.environ.get("LOOM_OFFLINE", "0") not in ("", "0"),
         )
 
     def usd(self, model: str, usage: Usage) -> float | None:
         """Return the price of an answer in US dollars; None if it is not known."""
-        return self._runtime.cost(self._runtime.model(model), usage)
+        return self._runtime.models.cost_by_name(model, usage)
 
 
 def media_view(stored: StoredUpload) -> MediaView:

@@ -123,7 +123,7 @@ class MediaForms:
         else:
             block = (await self._intake.reuse(digest)).block
             snapshot = Snapshot(path=(DetachedMessage("look", Message("user", (block,))),))
-            request = await runtime.next_request(snapshot, await runtime.resolve_live(model), tools=())
+            request = await runtime.library.next_request(snapshot, await runtime.models.resolve_live(model), tools=())
         ref = next((ref for ref in request.prompt.media() if ref.digest == digest), None)
         if ref is None:
             raise NotSent(f"{request.input.model.reference} is not sent these bytes: it gets their text, or nothing.")

@@ -77,12 +77,17 @@ class MediaIntake:
         self._turn = asyncio.Semaphore(AT_ONCE)
         self._known: OrderedDict[str, StoredUpload] = OrderedDict()
 
-    async def accept(self, data: bytes | SpooledUpload, name: str = "", *, source: str = "") -> StoredUpload:
-        """Decode a file, store it, and return its facts and its block. A file that is refused is not stored."""
+    async def accept(
+        self, data: bytes | SpooledUpload, name: str = "", *, source: str = "", password: str = ""
+    ) -> StoredUpload:
+        """Decode a file, store it, and return its facts and its block. A file that is refused is not stored.
+
+        A PDF that needs the `password` is stored without it.
+        """
         name = clean_name(clean_text(name))
         async with self._turn:
             whole = data if isinstance(data, bytes) else await data.read_all()
-            return await self._store_upload(whole, name, source)
+            return await self._store_upload(whole, name, source, password)
 
     async def reuse(self, digest: str, name: str = "") -> StoredUpload:
         """Return the same for bytes that are in the store already, and keep them from the next sweep; raise `NotFound`
@@ -123,8 +128,8 @@ class MediaIntake:
             data = await self._media.load(digest)
             return (await asyncio.to_thread(sniff, data)).media_type
 
-    async def _store_upload(self, data: bytes, name: str, source: str) -> StoredUpload:
-        admitted = await asyncio.to_thread(accept, data, name, source=source, limits=self.limits)
+    async def _store_upload(self, data: bytes, name: str, source: str, password: str = "") -> StoredUpload:
+        admitted = await asyncio.to_thread(accept, data, name, source=source, limits=self.limits, password=password)
         kept = data if admitted.data is None else admitted.data
         media = await asyncio.to_thread(_media, admitted, kept, name)
         is_new = not await self._media.exists(media.digest)

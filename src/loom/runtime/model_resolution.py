@@ -23,6 +23,8 @@ from loom.sampling import OPTION_NAMES, Sampling
 if TYPE_CHECKING:
     from loom.providers.endpoints import LocalServer
 
+BUILT_IN_MODEL: Final = "loom/spark"
+"""The model that answers without a key and without a network."""
 FIRST_CHOICES: Final = catalog.first_choices()
 """The model to begin with where a service's key is there and nothing is configured; in this order."""
 LOCAL_KINDS: Final = ("lm-studio", "llama.cpp")
@@ -35,7 +37,7 @@ _CONFIGURED: Final = tuple(name for name in OPTION_NAMES if name in ModelEntry._
 def resolve_model(reference: str, config: Config, own: Mapping[str, Answering] = REGISTERED) -> Model:
     """Configured names first, then custom providers; `spark` alone means the built-in model."""
     if reference == "spark":
-        reference = "loom/spark"
+        reference = BUILT_IN_MODEL
     entry = config.models.get(reference)
     if entry is None:
         platform, _, name = reference.partition("/")

@@ -16,8 +16,8 @@ from loom.config.schema import Hook, McpServer, TurnHook
 from loom.errors import ConfigError
 from loom.tools.mcp import McpServers
 from loom.tools.mcp.oauth import TokenFile
-from loom.tools.mcp.pins import Pins
 from loom.tools.mcp.specs import ServerSpec, project_servers
+from loom.tools.mcp.tools import Pins
 from loom.tools.sandbox import Sandbox, SandboxSettings
 
 

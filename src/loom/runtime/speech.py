@@ -2,30 +2,47 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from loom.config import Config
-from loom.errors import ConfigError
+from loom.content.blocks import AudioBlock, VideoBlock
+from loom.content.recipes import SpokenText
+from loom.errors import ConfigError, Unsupported
 from loom.formats.audio import Speaker, Transcriber
 from loom.formats.audio.programs import ProgramSpeaker, ProgramTranscriber
-from loom.models import Model
-
-if TYPE_CHECKING:
-    from loom.providers.connections import Connections, KeyLookup
+from loom.formats.intake import accept
+from loom.runtime.model_access import ModelAccess
+from loom.runtime.stores import Stores
 
 
 class SpeechServices:
-    """Chosen when it is needed, by the configuration of that moment."""
+    """Chosen when it is needed, by the configuration of that moment; `stores` returns where transcripts are kept."""
 
-    def __init__(
-        self,
-        config: Callable[[], Config],
-        model: Callable[[str], Model],
-        key: KeyLookup,
-        network: Callable[[], Connections],
-    ) -> None:
-        self._config, self._model, self._key, self._network = config, model, key, network
+    def __init__(self, config: Callable[[], Config], models: ModelAccess, stores: Callable[[], Stores]) -> None:
+        self._config, self._models, self._stores = config, models, stores
+
+    async def transcribe(self, data: bytes, name: str = "") -> str:
+        """Return what is said in a recording or a video, with times where they are known. Kept by digest.
+
+        Raises `ConfigError` where neither `audio.transcriber` nor `audio.transcribe_command` is set.
+        """
+        if self.transcriber() is None:
+            raise ConfigError(
+                "No transcriber is configured.",
+                hint='Set audio.transcriber = "openai/whisper-1", or audio.transcribe_command for a local program.',
+            )
+        accepted = await asyncio.to_thread(accept, data, name, limits=self._config().media_limits())
+        if not isinstance(accepted.block, AudioBlock | VideoBlock):
+            raise Unsupported(f"{name or 'The file'} is not a recording.", name=name)
+        media, stores = accepted.block.media, self._stores()
+        await stores.media.put(data)
+        entry = await stores.renditions.get(media.digest, media.media_type, SpokenText())
+        return await stores.renditions.text(media.digest, entry)
+
+    async def speak(self, text: str) -> bytes:
+        """Return `text` as sound (MP3 or WAV). Raises `ConfigError` where no speech is configured."""
+        return await self.speaker().speak(text)
 
     def transcriber(self) -> Transcriber | None:
         """Return what writes down speech; None where nothing is configured."""
@@ -36,7 +53,7 @@ class SpeechServices:
             return None
         from loom.providers.speech import ServiceTranscriber
 
-        return ServiceTranscriber(self._model(audio.transcriber), self._key, self._network())
+        return ServiceTranscriber(self._models.resolve(audio.transcriber), self._models.key, self._models.network())
 
     def speaker(self) -> Speaker:
         """Return what speaks. Raises `ConfigError` where nothing is configured."""
@@ -50,4 +67,6 @@ class SpeechServices:
             )
         from loom.providers.speech import ServiceSpeaker
 
-        return ServiceSpeaker(self._model(audio.speaker), audio.voice, self._key, self._network())
+        return ServiceSpeaker(
+            self._models.resolve(audio.speaker), audio.voice, self._models.key, self._models.network()
+        )

@@ -199,15 +199,6 @@ class Forest:
         found = await self._database.read(work)
         return {head: _build_tree(rows).nodes for head, rows in found.items()}
 
-    async def path_below(self, above_id: str, above_depth: int, node_id: str) -> tuple[Node, ...] | None:
-        """Return what follows a node that is known already, down to another; None where that is not below it."""
-
-        def work(tx: Transaction) -> tuple[Node, ...] | None:
-            rows = read_path(tx, node_id, above=above_depth)
-            return nodes_below(above_id, rows) if rows and has_true_id(rows[0], above_id) else None
-
-        return await self._database.read(work)
-
     async def last_valid_node(self, node_id: str) -> str:
         """Return the last node on the way to this one that can be read: itself, or the one above the first damage."""
 

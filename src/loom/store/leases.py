@@ -49,8 +49,10 @@ _SELECT_HOLDER: Final = "SELECT id, holder FROM session WHERE id"
 _SELECT_HELD: Final = (
     "SELECT id, holder, held_until, held_until - DATABASE_TIME FROM session WHERE holder <> '' ORDER BY id"
 )
+# Those of older versions do not name the turn that they were meant for.
 _DROP_CANCELS: Final = (
-    "DELETE FROM request WHERE kind = 'cancel' AND session_key = (SELECT key FROM session WHERE id = :id)"
+    "DELETE FROM request WHERE kind = 'cancel' AND data = '{}'"
+    " AND session_key = (SELECT key FROM session WHERE id = :id)"
 )
 
 

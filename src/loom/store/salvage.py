@@ -29,6 +29,9 @@ RECOVERED: Final = "Recovered conversation"
 _JSON_COLUMNS: Final = ("overrides", "watermark", "quarantine", "settings")
 _COMPUTED: Final = ("node_media", "queued_media", "migration")
 """Tables that are made anew from others."""
+_WIDE: Final = 8
+"""A row with at least this number of columns is known by its form, also where two roots were
+mixed up and another table owns its page."""
 
 _Row = dict[str, Any]
 
@@ -158,10 +161,11 @@ class _Found:
             case _:
                 pass
         shape = self._shapes.get(owner or "")
-        if owner is not None and shape is None:
-            return  # an index, or a table that Loom does not know
+        is_elsewhere = owner is not None and shape is None
         if shape is None or not shape.fits(record):
             shape = self._only_shape(record)
+        if shape is not None and is_elsewhere and len(shape.kinds) < _WIDE:
+            return  # most likely what it seems: an entry of an index or of the search
         if shape is not None:
             self.rows[shape.table].append(shape.row(record))
 
@@ -204,9 +208,11 @@ def _shape(table: str, columns: list[tuple[Any, ...]], *, has_rowid: bool) -> _S
             continue
         letter = {"TEXT": "t", "DOUBLE PRECISION": "f", "BLOB": "b"}.get(declared, "i")
         kinds += letter if not_null or primary else letter.upper()
-    with_default = 0  # columns that were added later stand at the end, and old rows lack them
+    with_default = (
+        0  # columns that were added later stand at the end, have a default or may be null; old rows lack them
+    )
     for column in reversed(columns):
-        if column[4] is None:
+        if column[4] is None and column[3]:
             break
         with_default += 1
     names = tuple(column[1] for column in columns)
@@ -303,6 +309,7 @@ class _Nodes:
     def __init__(self, rows: Iterable[_Row], indexed_ids: Mapping[int, str]) -> None:
         self.kept: dict[int, _Row] = {}
         self.damaged = 0
+        self._indexed_ids = indexed_ids
         self._true_ids = dict(indexed_ids)
         """Ids as they were written, also of messages whose text is damaged."""
         self._doubtful: dict[int, str] = {}
@@ -325,10 +332,13 @@ class _Nodes:
         key, parent_key, text = row["key"], row["parent_key"], row["message"]
         self._true_ids[key] = row["id"]
         if parent_key is None:
-            if row["id"] == root_id_of(text) and row["depth"] == 0:
-                self.kept[key] = {**row, "root_key": None, "is_note": False}
+            true_id = root_id_of(text)
+            if true_id in (row["id"], self._indexed_ids.get(key)) and row["depth"] == 0:
+                self._true_ids[key] = true_id
+                self.kept[key] = {**row, "id": true_id, "root_key": None, "is_note": False}
             else:
                 self.damaged += 1
+                self._doubtful[key] = true_id
             return
         if self._is_whole(row):
             self._place(row, self._parent(parent_key, row), text, is_note=False)
@@ -336,16 +346,17 @@ class _Nodes:
             self.damaged += 1
 
     def _is_whole(self, row: _Row) -> bool:
-        parent_key, text = row["parent_key"], row["message"]
-        true_parent = self._true_ids.get(parent_key) if parent_key < row["key"] else None
+        key, parent_key, text = row["key"], row["parent_key"], row["message"]
+        true_parent = self._true_ids.get(parent_key) if parent_key < key else None
         if true_parent is None:
             return _message(text) is not None
-        if row["id"] == node_id_of(true_parent, text):
-            return True
-        doubtful = self._doubtful.get(parent_key, "")
-        if doubtful and row["id"] == node_id_of(doubtful, text):
-            return self.confirm(parent_key, doubtful)
-        self._doubtful[row["key"]] = node_id_of(true_parent, text)
+        own_ids = (row["id"], self._indexed_ids.get(key))
+        for parent_id in (true_parent, self._indexed_ids.get(parent_key), self._doubtful.get(parent_key)):
+            if parent_id and (made := node_id_of(parent_id, text)) in own_ids:
+                self._true_ids[key] = made
+                self.confirm(parent_key, parent_id)
+                return True
+        self._doubtful[key] = node_id_of(true_parent, text)
         return False
 
     def confirm(self, key: int, node_id: str) -> bool:
@@ -356,7 +367,10 @@ class _Nodes:
         self._true_ids[key] = self._doubtful.pop(key)
         self.damaged -= 1
         row = self._found[key]
-        self._place(row, self._parent(row["parent_key"], row), row["message"], is_note=False)
+        if row["parent_key"] is None:
+            self.kept[key] = {**row, "id": self._true_ids[key], "root_key": None, "depth": 0, "is_note": False}
+        else:
+            self._place(row, self._parent(row["parent_key"], row), row["message"], is_note=False)
         return True
 
     def _place(self, row: _Row, parent: _Row, text: str, *, is_note: bool) -> None:

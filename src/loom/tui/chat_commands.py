@@ -20,7 +20,6 @@ from loom.tui.chips import Chip
 from loom.tui.message_widgets import DocumentLine
 from loom.tui.text_content import one_line
 from loom.tui.work_pane import WorkPane, WorkScreen
-from loom.work_types import process_line
 
 _SIDE_PANE_COLUMNS: Final = 100
 
@@ -144,16 +143,6 @@ class ChatCommands(ChatComposing):
         report = await self.require_conversation().session.undo(int(step) if step else None)
         for line in report.files:
             await self.transcript.notice(line)
-
-    async def command_todos(self, _: str) -> None:
-        from loom.tools.todos import todo_lines
-
-        todos = await self.require_conversation().session.todos()
-        await self.transcript.notice(todo_lines(todos) or "The todo list is empty.")
-
-    async def command_processes(self, _: str) -> None:
-        found = await self.require_conversation().session.processes()
-        await self.transcript.notice("\n".join(map(process_line, found)) or "No background processes.")
 
     async def command_retry(self, model: str) -> None:
         conversation = self.require_conversation()

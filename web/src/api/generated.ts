@@ -631,6 +631,7 @@ export interface NewMedia {
   url?: string;
   digest?: string;
   name?: string;
+  password?: string;
 }
 
 export interface NewSession {
@@ -1312,6 +1313,8 @@ export interface UsageRow {
   title: string;
   answers?: number;
   usage?: Usage;
+  estimated_tokens?: number;
+  estimated_input_tokens?: number;
   usd?: number;
   unpriced?: number;
 }

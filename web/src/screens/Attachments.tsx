@@ -3,7 +3,7 @@ import { useSignal } from "@preact/signals";
 import { mediaUrl } from "../api/http";
 import { CloseIcon, FileIcon, SoundIcon, WarnIcon } from "../parts/icons";
 import { PageStrip } from "../parts/PageStrip";
-import { detach, insertAsText, isTextFile, retry, update } from "../state/attaching";
+import { detach, insertAsText, isTextFile, retry, update, wantsPassword } from "../state/attaching";
 import { type Attachment, attachments, failed } from "../state/composer";
 import { formatBytes } from "../state/format";
 
@@ -55,9 +55,17 @@ function Chip({ attachment, isOpen, onPages }: { attachment: Attachment; isOpen:
 
 function FailedAttachment({ attachment }: { attachment: Attachment }) {
   const { key, name, problem, file } = attachment;
+  const password = useSignal("");
+  const unlock = () => password.value && retry(key, password.value);
   return (
     <div class="failed-attachment" role="alert">
-      <p><strong>{name}:</strong> {problem?.message} {problem?.hint}</p>
+      <p><strong>{name}:</strong> {problem?.message} {wantsPassword(attachment) ? "Enter its password; an unlocked copy is stored, the password is not." : problem?.hint}</p>
+      {wantsPassword(attachment) && (
+        <div class="buttons">
+          <input type="password" aria-label={`Password of ${name}`} autocomplete="off" value={password.value} onInput={(event) => (password.value = event.currentTarget.value)} onKeyDown={(event) => event.key === "Enter" && (event.preventDefault(), unlock())} />
+          <button type="button" disabled={!password.value} onClick={unlock}>Unlock</button>
+        </div>
+      )}
       <div class="buttons">
         {file && <button type="button" onClick={() => retry(key)}>Retry</button>}
         {isTextFile(attachment) && <button type="button" onClick={() => void insertAsText(key)}>Insert as text</button>}

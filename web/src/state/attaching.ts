@@ -25,7 +25,7 @@ export function attachPaste(words: string): void {
   attachFiles([new File([words], count ? `pasted-${count + 1}.txt` : "pasted.txt", { type: "text/plain" })]);
 }
 
-async function uploadAttachment(at: string, file: File, name: string): Promise<void> {
+async function uploadAttachment(at: string, file: File, name: string, password = ""): Promise<void> {
   const limit = config.value?.upload.max_bytes ?? Number.POSITIVE_INFINITY;
   if (file.size > limit) {
     const message = `${name} is ${formatBytes(file.size)}. The limit is ${formatBytes(limit)}.`;
@@ -34,7 +34,7 @@ async function uploadAttachment(at: string, file: File, name: string): Promise<v
   const stop = new AbortController();
   update(at, { fraction: 0, problem: null, cancel: () => stop.abort() });
   try {
-    setUploaded(at, await upload(file, name, (fraction) => update(at, { fraction }), stop.signal));
+    setUploaded(at, await upload(file, name, (fraction) => update(at, { fraction }), stop.signal, password));
     announce(`${name} attached`);
   } catch (error) {
     if (stop.signal.aborted) return detach(at);
@@ -44,9 +44,14 @@ async function uploadAttachment(at: string, file: File, name: string): Promise<v
   }
 }
 
-export function retry(at: string): void {
+export function retry(at: string, password = ""): void {
   const found = attachments.value.find((one) => one.key === at);
-  if (found?.file) void uploadAttachment(at, found.file, found.name);
+  if (found?.file) void uploadAttachment(at, found.file, found.name, password);
+}
+
+/** Whether a password would let the file in: those of PDFs are taken. */
+export function wantsPassword(one: Attachment): boolean {
+  return one.problem?.code === "media.encrypted" && (one.file?.type === "application/pdf" || one.name.toLowerCase().endsWith(".pdf"));
 }
 
 /** Put the text of a failed paste into the message box instead. */

@@ -4,8 +4,8 @@ import type { MediaView } from "../api/types";
 
 const HASHED_BYTES = 256_000_000;
 
-export async function upload(file: File, name: string, onProgress: (fraction: number) => void, signal: AbortSignal): Promise<MediaView> {
-  const digest = await digestOf(file);
+export async function upload(file: File, name: string, onProgress: (fraction: number) => void, signal: AbortSignal, password = ""): Promise<MediaView> {
+  const digest = password ? "" : await digestOf(file);
   if (digest) {
     try {
       return await request<MediaView>("/media", { body: { digest, name }, signal });
@@ -13,7 +13,7 @@ export async function upload(file: File, name: string, onProgress: (fraction: nu
       if (!(error instanceof ApiError) || error.status === 401 || error.isOffline) throw error;
     }
   }
-  return post(file, name, onProgress, signal);
+  return post(file, name, onProgress, signal, password);
 }
 
 async function digestOf(file: File): Promise<string> {
@@ -24,13 +24,14 @@ async function digestOf(file: File): Promise<string> {
 }
 
 /** Upload with XMLHttpRequest, which reports progress; fetch() does not. */
-function post(file: File, name: string, onProgress: (fraction: number) => void, signal: AbortSignal): Promise<MediaView> {
+function post(file: File, name: string, onProgress: (fraction: number) => void, signal: AbortSignal, password: string): Promise<MediaView> {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     request.open("POST", `/v1/media?name=${encodeURIComponent(name)}`);
     request.setRequestHeader("X-Loom", "1");
     // A file is bytes whatever its type: JSON is a command to this route.
     request.setRequestHeader("Content-Type", "application/octet-stream");
+    if (password) request.setRequestHeader("X-Loom-Password", encodeURIComponent(password));
     request.upload.onprogress = (event) => event.lengthComputable && onProgress(event.loaded / event.total);
     request.onload = () => {
       if (request.status < 300) resolve(JSON.parse(request.responseText) as MediaView);

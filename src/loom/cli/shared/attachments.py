@@ -26,6 +26,7 @@ from loom.formats.sniff.kinds import label_of
 from loom.formats.text import decode_text
 from loom.runtime import Runtime
 from loom.runtime.attachments import PIPED, attachment, attachment_from_word
+from loom.runtime.fetched_file import fetch_file
 from loom.runtime.workspace_files import missing_mentions, missing_text
 
 _RANGE: Final = r"#([1-9][0-9]{0,6}(?:-[1-9][0-9]{0,6})?)"
@@ -130,7 +131,7 @@ async def prepare_files(files: Sequence[Attachment], wishes: FileOptions, runtim
     password = read_password(wishes.pdf_password_file) if wishes.pdf_password_file else ""
     found: list[Attachment] = []
     for file in files:
-        whole = await _bytes_of(file, runtime, limits)
+        whole = await _bytes_of(file, limits)
         data, name = whole.source, whole.name
         assert isinstance(data, bytes)
         if not wishes.resizes:
@@ -161,7 +162,7 @@ async def _damaged_picture(content: Sequence[Content], error: Unreadable, runtim
     for at, file in enumerate(content):
         if not isinstance(file, Attachment) or (file.name or getattr(file.source, "name", "")) != error.name:
             continue
-        data = (await _bytes_of(file, runtime, runtime.config.media_limits())).source
+        data = (await _bytes_of(file, runtime.config.media_limits())).source
         if isinstance(data, bytes) and sniff(data, error.name).category == "image":
             what = error.message.rstrip(".")
             is_cut_off = what.endswith(_CUT_OFF)
@@ -170,10 +171,10 @@ async def _damaged_picture(content: Sequence[Content], error: Unreadable, runtim
     raise error
 
 
-async def _bytes_of(file: Attachment, runtime: Runtime, limits: IntakeLimits) -> Attachment:
+async def _bytes_of(file: Attachment, limits: IntakeLimits) -> Attachment:
     source = file.source
     if isinstance(source, str):
-        fetched = await runtime.fetch(source)
+        fetched = await fetch_file(source)
         return msgspec.structs.replace(file, source=fetched.source, name=file.name or fetched.name)
     if isinstance(source, Path):
         read = await read_own_file(limits)(source)

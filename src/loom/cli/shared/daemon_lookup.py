@@ -46,7 +46,7 @@ async def open_session(
 ) -> AsyncGenerator[LocalSession | RemoteSession]:
     """Yield the session to speak in: through the daemon where one runs and would mean the same by it, else the one
     here. `tools` are those that the session here was opened with."""
-    model = runtime.model((await session.info()).model)
+    model = runtime.models.resolve((await session.info()).model)
     client = await find(runtime.config) if may_use_daemon(runtime, speaking, model, tools) else None
     if client is None:
         yield session
@@ -58,7 +58,7 @@ async def open_session(
 def may_use_daemon(runtime: Runtime, options: MessageOptions, model: Model, tools: Sequence[str] | None = None) -> bool:
     """Return whether a daemon would answer as this process does, with `tools` (None: all)."""
     may = options.uses_daemon and not options.key and has_same_settings(runtime.config, model)
-    uses_servers = tools is None or not runtime.tools.keys() >= set(tools)
+    uses_servers = tools is None or not runtime.toolbox.tools.keys() >= set(tools)
     return may and not (uses_servers and _has_own_servers(runtime))
 
 

@@ -126,7 +126,7 @@ async def compile_session(
         title=view.title or view.id,
         model=view.model,
         snapshot=snapshot,
-        resolve=runtime.resolve_live,
+        resolve=runtime.models.resolve_live,
         compile=compile_for,
         media=runtime.library.request_media,
         config=runtime.config,
@@ -168,7 +168,7 @@ async def choose_renditions(wanted: str, wishes: Mapping[str, OverrideChoice]) -
         found = await compile_session(runtime, view)
         if not found.path:
             raise ConfigError("The conversation is empty.")
-        rows = (await found.compile(runtime.model(view.model))).receipt.rows
+        rows = (await found.compile(runtime.models.resolve(view.model))).receipt.rows
         changes: dict[str, OverrideChoice] = {
             override_name(found, _row(rows, name)): wish for name, wish in wishes.items()
         }

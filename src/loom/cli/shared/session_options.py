@@ -29,6 +29,7 @@ from loom.library import read_media
 from loom.runtime import FIRST_CHOICES, Runtime, key_names
 from loom.runtime.agents import agent_model, find_agent
 from loom.runtime.attachments import limit_pages
+from loom.runtime.model_resolution import BUILT_IN_MODEL
 from loom.sampling import OutputSchema
 
 OutputFormat: TypeAlias = Literal["text", "json", "stream-json"]
@@ -46,7 +47,7 @@ async def requested_model(runtime: Runtime, speaking: MessageOptions) -> str:
     """Return what -m or -q names; nothing where neither is given. That --describe-with names a model is made sure of,
     too."""
     if speaking.describer:
-        runtime.model(speaking.describer)
+        runtime.models.resolve(speaking.describer)
     if speaking.agent and not speaking.model and not speaking.queries:
         return agent_model(find_agent(runtime.config, speaking.agent))
     if speaking.model or not speaking.queries:
@@ -83,9 +84,9 @@ async def model_for(runtime: Runtime, asked: str) -> str:
     """Return the model to begin with: what was asked for, else the best that is there. The built-in one says so once a
     day."""
     if asked:
-        return runtime.model(asked) and asked
-    chosen = await runtime.default_model()
-    if chosen == runtime.BUILT_IN and not runtime.config.model and _is_first_today(runtime):
+        return runtime.models.resolve(asked) and asked
+    chosen = await runtime.models.default()
+    if chosen == BUILT_IN_MODEL and not runtime.config.model and _is_first_today(runtime):
         sys.stderr.write(SPARK_NOTICE)
         sys.stderr.flush()
     return chosen
@@ -119,7 +120,7 @@ def use_key(runtime: Runtime, speaking: MessageOptions, key: str, reference: str
     """For this model's service and this run alone."""
     if not key:
         return
-    model = runtime.model(reference)
+    model = runtime.models.resolve(reference)
     own = {"models": {model.alias: {"api_key": key}}} if model.alias else {}
     runtime.reconfigure(load_config(flags={**speaking.flags, "keys": {key_names(model.provider)[0]: key}, **own}))
 
@@ -139,7 +140,7 @@ async def ingest_input(
     try:
         with add_password_hint(speaking.wishes):
             ready = await prepare_files(files, speaking.wishes, runtime)
-            found = await ingest_content([*ready, *words], runtime.ingest, runtime)
+            found = await ingest_content([*ready, *words], runtime.library.ingest, runtime)
     finally:
         progress.clear()
     blocks, notices = limit_pages(found.blocks, runtime.config.documents.pages_per_read)
@@ -167,7 +168,7 @@ async def choose_tools(
     continued keeps its own choice.
     """
     wanted = names or (default,)
-    built_in = runtime.tools
+    built_in = runtime.toolbox.tools
     if set(wanted) - {*built_in, *_GROUPS}:
         await runtime.mcp.wait_ready()
     chosen: dict[str, None] = {}
@@ -181,7 +182,7 @@ async def choose_tools(
                 chosen[name] = None
     if "all" in chosen:
         return None
-    return tuple(runtime.available_tools(chosen))
+    return tuple(runtime.toolbox.available_tools(chosen))
 
 
 def print_warnings(runtime: Runtime) -> None:
@@ -216,6 +217,6 @@ def print_notices(notices: Sequence[str]) -> None:
 async def names_known(runtime: Runtime) -> list[str]:
     """Return what `-q` looks through: your own names, models of servers on this machine, those that
     Loom would choose."""
-    local = [name for server in await runtime.local_servers() for name in server.models]
+    local = [name for server in await runtime.models.local_servers() for name in server.models]
     chosen = [f"{platform}/{name}" for platform, name in FIRST_CHOICES.items()]
-    return list(dict.fromkeys([*runtime.config.models, *local, *chosen, runtime.BUILT_IN]))
+    return list(dict.fromkeys([*runtime.config.models, *local, *chosen, BUILT_IN_MODEL]))

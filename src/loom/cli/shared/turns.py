@@ -63,10 +63,10 @@ class RuntimeHost:
         return (await self._model(session)).reference
 
     async def cost(self, session: Session, usage: Usage) -> float | None:
-        return self._runtime.cost(await self._model(session), usage)
+        return self._runtime.models.cost(await self._model(session), usage)
 
     async def _model(self, session: Session) -> Model:
-        return self._runtime.model((await session.info()).model)
+        return self._runtime.models.resolve((await session.info()).model)
 
     def follow_renditions(self, show: Callable[[str], None] | None) -> None:
         self._runtime.library.follow_renditions(show)
@@ -81,6 +81,7 @@ class _TurnLog:
         self.notices: list[str] = []
         self.tool_calls = 0
         self.usage = Usage()
+        self.estimated_tokens = 0
         self.finished: TurnFinished | None = None
         self.error: LoomError | None = None
 
@@ -94,6 +95,8 @@ class _TurnLog:
                 self.notices.append(event.text)
             case ToolStarted():
                 self.tool_calls += 1
+            case StepStarted():
+                self.estimated_tokens += event.tokens
             case StepFinished():
                 self.usage += event.usage
             case TurnFinished():
@@ -186,6 +189,7 @@ async def _outcome(host: TurnHost, session: Session, seen: _TurnLog, seconds: fl
             block.text for said in seen.answers for block in said.blocks if isinstance(block, ThinkingBlock)
         ),
         usage=seen.usage,
+        estimated_tokens=seen.estimated_tokens,
         usd=await host.cost(session, seen.usage) if priced and seen.usage != Usage() else None,
         seconds=seconds,
         tool_calls=seen.tool_calls,

@@ -181,12 +181,12 @@ class Exchange:
     async def inputs(self, placed: PlacedConversation) -> list[tuple[Model, RequestInput]]:
         """Return what decides the request, for each model to try."""
         config = self._runtime.config
-        default = config.model or await self._runtime.default_model()
+        default = config.model or await self._runtime.models.default()
         names = target_models(self._body.model, config.gateway, has_images=has_images(placed.messages), default=default)
         found: list[tuple[Model, RequestInput]] = []
         for name in names:
             try:
-                model = await self._runtime.resolve_live(name)
+                model = await self._runtime.models.resolve_live(name)
             except LoomError as error:
                 raise GatewayFault(make_fault(404, f"{error.message} {error.hint}".strip())) from None
             found.append((model, self._input(placed, model)))
@@ -376,7 +376,7 @@ class Exchange:
         folded = self.answer.result if self.answer is not None else None
         if self.answer is None or folded is None:
             return None
-        return self._runtime.cost(self.answer.request.model, folded.usage)
+        return self._runtime.models.cost(self.answer.request.model, folded.usage)
 
     async def _keep_answer(self, placed: PlacedConversation) -> None:
         """Store the answer, complete or not, and its receipt."""

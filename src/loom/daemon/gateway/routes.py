@@ -169,7 +169,7 @@ async def _model(call: Call[None, None], _: GatewayProtocol, __: GatewayClient) 
     config = call.daemon.runtime.config
     targets = target_models(name, config.gateway, has_images=False, default=name)
     try:
-        call.daemon.runtime.model(targets[0])
+        call.daemon.runtime.models.resolve(targets[0])
     except LoomError as error:
         raise GatewayFault(make_fault(404, f"{error.message} {error.hint}".strip())) from None
     return json_response(gateway_model(name))

@@ -16,10 +16,7 @@ def orientation(data: bytes, media_type: str) -> int:
     exif = _find(data, media_type)
     if exif is None:
         return 1
-    try:
-        return _read(exif.removeprefix(_HEADER))
-    except error:  # cut off
-        return 1
+    return tiff_orientation(exif.removeprefix(_HEADER))
 
 
 def _find(data: bytes, media_type: str) -> bytes | None:
@@ -38,6 +35,14 @@ def _find(data: bytes, media_type: str) -> bytes | None:
             if chunk.kind == b"EXIF":
                 return data[chunk.body : chunk.end]
     return None
+
+
+def tiff_orientation(tiff: bytes) -> int:
+    """Return the orientation in the first directory of a TIFF file, 1 where there is none."""
+    try:
+        return _read(tiff)
+    except error:  # cut off
+        return 1
 
 
 def _read(tiff: bytes) -> int:

@@ -7,11 +7,14 @@ before 2007 are brought into today's format first. Macros are never run and noth
 from __future__ import annotations
 
 import re
-from typing import Final, TypeAlias, assert_never
+from collections.abc import Callable
+from typing import Final, TypeAlias, TypeVar, assert_never
+
+import msgspec
 
 from loom.content.media import Media, digest_of, size_label
 from loom.content.recipes import EmbeddedImage, Page, Slice, Text, Thumb
-from loom.errors import TooLarge, Unreadable, Unsupported
+from loom.errors import MediaError, TooLarge, Unreadable, Unsupported
 from loom.formats import libreoffice
 from loom.formats.facts import Inspection, IntakeLimits, Rendered
 from loom.formats.office import pictures as office_pictures
@@ -19,12 +22,14 @@ from loom.formats.office import text_marks
 from loom.formats.office.archive import SAVE_AGAIN, damage_reported, encrypted_error
 from loom.formats.office.documents import Family, OfficeDocument, Window, open_document, open_spreadsheet
 from loom.formats.office.pages import conversions
+from loom.formats.office.ppt import count_slides
 from loom.formats.office.read_messages import ReadRows
 from loom.formats.office.read_worker import inspect_in_worker, render_in_worker, rows_in_worker
 from loom.formats.office.sheet_messages import SheetText
 from loom.formats.pdf import render_pdf
 from loom.formats.pdf.messages import clamp_pages
 
+T = TypeVar("T")
 OfficeRecipe: TypeAlias = Text | EmbeddedImage | Page | Thumb | Slice
 
 _OOXML: Final = "application/vnd.openxmlformats-officedocument."
@@ -53,7 +58,8 @@ _LAID_OUT: Final[dict[str, str]] = {
     "xlsx": _OOXML + "spreadsheetml.sheet",
 }
 """Templates, shows and files with macros are laid out as what they are built like."""
-_CONVERTED: Final = {"application/msword": "WordDocument", _MS + "powerpoint": "PowerPoint Document"}
+_PPT: Final = _MS + "powerpoint"
+_CONVERTED: Final = {"application/msword": "WordDocument", _PPT: "PowerPoint Document"}
 """Read by LibreOffice only; the stream that each must hold."""
 _OLE: Final = b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1"
 _SHEET_FAMILIES: Final = ("xlsx", "xlsb", "ods", "xls")
@@ -68,14 +74,21 @@ def inspect_office(data: bytes, media_type: str, name: str, limits: IntakeLimits
     if len(data) > limits.max_office_bytes:
         size, allowed = size_label(len(data)), size_label(limits.max_office_bytes)
         raise TooLarge(f"{name or 'The document'} is {size}; office files up to {allowed} are taken.", name=name)
-    if media_type in _CONVERTED:
-        _check_legacy(data, media_type, name)
-        return Inspection(media=_media(data, media_type, name, None), category="office")
-    return inspect_in_worker(data, media_type, name, limits)
+    media = _media(data, media_type, name, None)
+
+    def inspect(content: bytes, of: Media) -> Inspection:
+        return inspect_in_worker(content, of.media_type, name, limits)
+
+    found = inspect(data, media) if media_type in _CONVERTED else _read(data, media, limits, inspect)
+    return msgspec.structs.replace(found, media=msgspec.structs.replace(media, pages=found.media.pages))
 
 
 def inspect_here(data: bytes, media_type: str, name: str, limits: IntakeLimits) -> Inspection:
     """Inspect in this process, which is a worker."""
+    if media_type in _CONVERTED:
+        _check_legacy(data, media_type, name)
+        pages = count_slides(data) if media_type == _PPT else None
+        return Inspection(media=_media(data, media_type, name, pages), category="office")
     with damage_reported(name):
         opened = _open(data, media_type, name, limits)
         pictures = opened.pictures()
@@ -93,7 +106,7 @@ def inspect_here(data: bytes, media_type: str, name: str, limits: IntakeLimits) 
 def render_office(data: bytes, media: Media, recipe: OfficeRecipe, limits: IntakeLimits) -> Rendered:
     match recipe:
         case Text() | EmbeddedImage():
-            return render_in_worker(*_modern(data, media, limits), recipe, limits)
+            return _read(data, media, limits, lambda content, of: render_in_worker(content, of, recipe, limits))
         case Page() | Thumb() | Slice():
             source = _LAID_OUT.get(_FAMILIES.get(media.media_type, ""), media.media_type)
             return render_pdf(*conversions().convert(data, media, source, libreoffice.PDF, limits), recipe, limits)
@@ -116,7 +129,11 @@ def sheet_rows(
     data: bytes, media: Media, limits: IntakeLimits, *, pages: str, first_row: int, max_rows: int
 ) -> SheetText:
     """Return rows of one sheet (the first, unless `pages` names another) from `first_row` on, counted from one."""
-    return rows_in_worker(data, media, ReadRows(media, pages, first_row, max_rows), limits)
+
+    def read(content: bytes, of: Media) -> SheetText:
+        return rows_in_worker(content, of, ReadRows(of, pages, first_row, max_rows), limits)
+
+    return _read(data, media, limits, read)
 
 
 def rows_here(
@@ -131,12 +148,24 @@ def rows_here(
         return book.rows(sheet, first_row, max_rows)
 
 
-def _modern(data: bytes, media: Media, limits: IntakeLimits) -> tuple[bytes, Media]:
-    """Return the document in a format that we read ourselves."""
-    if media.media_type not in _CONVERTED:
-        return data, media
-    _check_legacy(data, media.media_type, media.name)
-    return conversions().convert(data, media, media.media_type, libreoffice.MODERN[media.media_type], limits)
+def _read(data: bytes, media: Media, limits: IntakeLimits, read: Callable[[bytes, Media], T]) -> T:
+    """Read a document in a format that we read ourselves; a workbook that calamine refuses, as LibreOffice reads it."""
+    modern = libreoffice.MODERN.get(media.media_type)
+    if media.media_type in _CONVERTED and modern is not None:
+        _check_legacy(data, media.media_type, media.name)
+        return read(*conversions().convert(data, media, media.media_type, modern, limits))
+    try:
+        return read(data, media)
+    except (Unreadable, TooLarge):
+        if modern is None or not libreoffice.is_available():
+            raise
+        try:
+            converted = conversions().convert(data, media, media.media_type, modern, limits)
+        except MediaError:
+            converted = None
+        if converted is None:
+            raise
+    return read(*converted)
 
 
 def _text(data: bytes, media: Media, recipe: Text, limits: IntakeLimits) -> Rendered:

@@ -23,7 +23,7 @@ _MAX_RECORDS: Final = 5_000_000
 _NO_NUMBER: Final = b"\xff\xff"
 """Where the number of a formula would be, if its result is a text, an error or a truth value."""
 _LAST_COLUMN: Final = 255
-_ERRORS: Final = {0: "#NULL!", 7: "#DIV/0!", 15: "#VALUE!", 23: "#REF!", 29: "#NAME?", 36: "#NUM!", 42: "#N/A"}
+ERRORS: Final = {0: "#NULL!", 7: "#DIV/0!", 15: "#VALUE!", 23: "#REF!", 29: "#NAME?", 36: "#NUM!", 42: "#N/A"}
 
 
 class BiffSheet(msgspec.Struct):
@@ -165,12 +165,12 @@ def _record(sheet: BiffSheet, kind: int, body: bytes) -> None:
             _add_error(sheet, body, body[6])
         case 0x027E:  # RK
             row, column, style, packed = struct.unpack_from("<HHHI", body)
-            sheet.cells.append((row, column, style, _unpacked(packed)))
+            sheet.cells.append((row, column, style, unpacked_number(packed)))
         case 0x00BD:  # MULRK
             row, column = struct.unpack_from("<HH", body)
             for place in range((len(body) - 6) // 6):
                 style, packed = struct.unpack_from("<HI", body, 4 + 6 * place)
-                sheet.cells.append((row, column + place, style, _unpacked(packed)))
+                sheet.cells.append((row, column + place, style, unpacked_number(packed)))
         case 0x0208:  # ROW
             row, flags = struct.unpack_from("<H", body)[0], struct.unpack_from("<I", body, 12)[0]
             if flags & 0x20:
@@ -190,11 +190,11 @@ def _record(sheet: BiffSheet, kind: int, body: bytes) -> None:
 
 def _add_error(sheet: BiffSheet, body: bytes, number: int) -> None:
     row, column = struct.unpack_from("<HH", body)
-    if number in _ERRORS and column < MAX_COLUMNS:
-        sheet.errors.append((row, column, _ERRORS[number]))
+    if number in ERRORS and column < MAX_COLUMNS:
+        sheet.errors.append((row, column, ERRORS[number]))
 
 
-def _unpacked(packed: int) -> float:
+def unpacked_number(packed: int) -> float:
     """RK: a number in 30 bits, whole or the upper half of a double, perhaps times a hundred."""
     if packed & 2:
         value = float(struct.unpack("<i", struct.pack("<I", packed & 0xFFFFFFFC))[0] >> 2)

@@ -7,9 +7,6 @@ from typing import Final, Literal, TypeAlias, assert_never
 
 import msgspec
 
-from loom.content.media import Media, digest_of
-from loom.errors import TooLarge, Unreadable
-from loom.formats import libreoffice
 from loom.formats.facts import IntakeLimits
 from loom.formats.office.archive import encrypted_error
 from loom.formats.office.biff import is_locked, read_biff
@@ -17,16 +14,14 @@ from loom.formats.office.docx import docx_text
 from loom.formats.office.odf import check_not_encrypted, odp_slides, odt_text
 from loom.formats.office.ods import ods_extras, prepare_for_calamine
 from loom.formats.office.ooxml import Package, Pictures
-from loom.formats.office.pages import conversions
 from loom.formats.office.pptx import Presentation
 from loom.formats.office.sheet_extras import SheetExtras, sheet_extras
 from loom.formats.office.sheets import Spreadsheet
+from loom.formats.office.xlsb import read_xlsb
 
 Family: TypeAlias = Literal["docx", "pptx", "xlsx", "xlsb", "odt", "odp", "ods", "xls"]
-_XLS: Final = "application/vnd.ms-excel"
 PICTURE_FOLDERS: Final = ("xl/media/", "pictures/")
-_LEFT_OUT: Final[dict[str, str]] = {"xls": "comments, links and charts"}
-_LEFT_OUT_ELSE: Final = "number formats, errors, comments, links and charts"
+_LEFT_OUT: Final = "comments, links and charts"
 
 
 class Window(msgspec.Struct, frozen=True):
@@ -60,7 +55,7 @@ def open_document(family: Family, data: bytes, *, name: str, limits: IntakeLimit
             return _open_presentation(_open_odf(data, name, limits))
         case "xlsx" | "xlsb" | "ods" | "xls":
             book, package = open_spreadsheet(family, data, name=name, limits=limits)
-            if family in ("xlsx", "xls") and package:
+            if family == "xlsx" and package:
                 return _workbook(book, package)
             return _sheets_only(book, package, family)
         case _:
@@ -74,25 +69,13 @@ def open_spreadsheet(
     if family == "xls":
         if is_locked(data):
             raise encrypted_error(name)
-        try:
-            return Spreadsheet(data, name=name, limits=limits, package=None, biff=read_biff(data)), None
-        except (Unreadable, TooLarge):
-            if not libreoffice.is_available():
-                raise
-            return _converted_workbook(data, name, limits)
+        return Spreadsheet(data, name=name, limits=limits, package=None, biff=read_biff(data)), None
     package = _open_odf(data, name, limits) if family == "ods" else Package(data, name=name, limits=limits)
     if family == "xlsx":
         return Spreadsheet(data, name=name, limits=limits, package=package), package
-    ready = prepare_for_calamine(data, package) if family == "ods" else data
-    return Spreadsheet(ready, name=name, limits=limits, package=None), package
-
-
-def _converted_workbook(data: bytes, name: str, limits: IntakeLimits) -> tuple[Spreadsheet, Package]:
-    """Return an .xls file that calamine refuses, as LibreOffice reads it."""
-    media = Media(digest=digest_of(data), media_type=_XLS, size_bytes=len(data), name=name)
-    modern, _ = conversions().convert(data, media, _XLS, libreoffice.MODERN[_XLS], limits)
-    package = Package(modern, name=name, limits=limits)
-    return Spreadsheet(modern, name=name, limits=limits, package=package), package
+    if family == "xlsb":
+        return Spreadsheet(data, name=name, limits=limits, package=None, biff=read_xlsb(package)), package
+    return Spreadsheet(prepare_for_calamine(data, package), name=name, limits=limits, package=None), package
 
 
 def _open_odf(data: bytes, name: str, limits: IntakeLimits) -> Package:
@@ -159,7 +142,6 @@ def _with_extras(book: Spreadsheet, extras: list[SheetExtras], window: Window) -
 
 def _sheets_only(book: Spreadsheet, package: Package | None, family: Family) -> OfficeDocument:
     """Workbooks of which only calamine knows the layout: their pictures are listed in the order of the container."""
-    left_out = _LEFT_OUT.get(family, _LEFT_OUT_ELSE)
     pictures = Pictures()
     for part in package.archive.names if package else ():
         if part.lower().startswith(PICTURE_FOLDERS):
@@ -168,13 +150,10 @@ def _sheets_only(book: Spreadsheet, package: Package | None, family: Family) -> 
     def text(window: Window) -> str:
         if family == "ods" and package:
             return _with_extras(book, ods_extras(package, len(book.sheets)), window)
-        if family == "xls":
-            extras = [SheetExtras(book.layout(number), []) for number in range(len(book.sheets))]
-            return "\n\n".join((_with_extras(book, extras, window), f"[not shown: {left_out}]"))
-        found = book.texts(window.first, window.last, is_selected=window.is_selected)
-        return "\n\n".join((*found, f"[not shown: {left_out}]"))
+        extras = [SheetExtras(book.layout(number), []) for number in range(len(book.sheets))]
+        return "\n\n".join((_with_extras(book, extras, window), f"[not shown: {_LEFT_OUT}]"))
 
-    notices = () if family == "ods" else (f"{left_out.capitalize()} in .{family} files are not shown.",)
+    notices = () if family == "ods" else (f"{_LEFT_OUT.capitalize()} in .{family} files are not shown.",)
     return OfficeDocument(
         pages=len(book.sheets), package=package, pictures=lambda: pictures, text=text, notices=notices
     )

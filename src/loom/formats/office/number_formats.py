@@ -262,7 +262,9 @@ def _choose(sections: tuple[_Section, ...], value: float) -> tuple[_Section | No
     if any(section.condition for section in numeric):
         for section in numeric:
             if section.condition is None or _COMPARE[section.condition[0]](value, section.condition[1]):
-                return section, section.condition is not None and value < 0 and section.condition[0] in ("<", "<=")
+                # a condition that only negative numbers fulfil says the sign itself, for instance in brackets
+                limit = section.condition
+                return section, limit is not None and value < 0 and limit[0] in ("<", "<=") and limit[1] <= 0
         return None, False
     if value < 0 and len(numeric) > 1:
         return numeric[1], True
@@ -376,15 +378,15 @@ def _display_fraction(exact: Decimal, section: _Section) -> str:
     parts = section.parts
     slash = next(at for at, part in enumerate(parts) if part.kind == "slash")
     after = [part.text for part in parts[slash + 1 :]]
-    fixed = "".join(text for text in after if text.isdigit() and text != "0")
+    fixed = int("".join(text for text in after if text.isascii() and text.isdigit()) or "0")
     places = sum(1 for part in parts[slash + 1 :] if part.kind == "digit")
     groups = re.findall(r"D+", "".join("D" if part.kind == "digit" else " " for part in parts[:slash]))
     sign = "-" if exact < 0 else ""
     size = abs(exact)
     whole = int(size) if len(groups) > 1 else 0
     rest = size - whole
-    if fixed and not places:
-        denominator = int(fixed)
+    if fixed:
+        denominator = fixed
         numerator = int((rest * denominator).quantize(Decimal(1), ROUND_HALF_UP))
     else:
         from fractions import Fraction

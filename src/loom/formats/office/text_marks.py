@@ -40,6 +40,8 @@ def cell(text: str) -> str:
         return text.strip()
     if "|" in text:
         text = text.replace("|", "\\|")
+    if "\r" in text:
+        text = text.replace("\r\n", "\n").replace("\r", "\n")
     if "\t" in text or "  " in text:
         text = _SPACE_RUN.sub(" ", text)
     text = text.strip()

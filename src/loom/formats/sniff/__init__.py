@@ -10,6 +10,7 @@ import msgspec
 
 from loom.content.media import Category
 from loom.formats.audio.mp3 import frame_length
+from loom.formats.sniff.camera_raw import raw_type
 from loom.formats.sniff.containers import iso_media_type, ole_type, zip_type
 from loom.formats.sniff.kinds import KINDS, SVG, UNKNOWN, category_of, type_of_name
 from loom.formats.sniff.markup import looks_like_html, markup_type
@@ -118,7 +119,7 @@ def _icon(data: bytes) -> str | None:
 
 
 def _tiff(data: bytes) -> str | None:
-    return "image/x-canon-cr2" if data[8:10] == b"CR" else "image/tiff"
+    return raw_type(data) or "image/tiff"
 
 
 def _matroska(data: bytes) -> str | None:
@@ -169,7 +170,12 @@ _MAGIC_4: Final[dict[bytes, str | Callable[[bytes], str | None]]] = {
     b"RF64": _riff,
     b"FORM": _iff,
     b"II*\0": _tiff,
-    b"MM\0*": "image/tiff",
+    b"MM\0*": _tiff,
+    b"IIU\0": "image/x-panasonic-rw2",
+    b"IIRO": _binary("image/x-olympus-orf"),
+    b"IIRS": _binary("image/x-olympus-orf"),
+    b"MMOR": _binary("image/x-olympus-orf"),
+    b"FUJI": _when(b"FUJIFILMCCD-RAW", "image/x-fuji-raf"),
     b"II+\0": "image/tiff",
     b"MM\0+": "image/tiff",
     b"\0\0\1\0": _icon,

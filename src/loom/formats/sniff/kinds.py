@@ -24,6 +24,11 @@ class FileKind(msgspec.Struct, frozen=True):
     extensions: str = ""
 
 
+RAW_TYPES: Final = (
+    *("image/x-canon-cr2", "image/x-canon-cr3", "image/x-adobe-dng", "image/x-nikon-nef", "image/x-sony-arw"),
+    *("image/x-pentax-pef", "image/x-samsung-srw", "image/x-fuji-raf", "image/x-olympus-orf", "image/x-panasonic-rw2"),
+    "image/x-dcraw",
+)
 KINDS: Final[dict[str, FileKind]] = {
     # pictures
     "image/png": FileKind("image", "PNG", "png apng"),
@@ -39,8 +44,17 @@ KINDS: Final[dict[str, FileKind]] = {
     "image/jp2": FileKind("image", "a JPEG 2000 image", "jp2 j2k jpx jpf"),
     "image/x-tga": FileKind("image", "a Targa image", "tga icb vda vst"),
     "image/jxl": FileKind("image", "JPEG XL", "jxl"),
-    "image/x-canon-cr2": FileKind("unsupported", "a Canon raw image", "cr2"),
-    "image/x-canon-cr3": FileKind("unsupported", "a Canon raw image", "cr3"),
+    "image/x-canon-cr2": FileKind("image", "a Canon raw image", "cr2"),
+    "image/x-canon-cr3": FileKind("image", "a Canon raw image", "cr3"),
+    "image/x-adobe-dng": FileKind("image", "a DNG raw image", "dng"),
+    "image/x-nikon-nef": FileKind("image", "a Nikon raw image", "nef nrw"),
+    "image/x-sony-arw": FileKind("image", "a Sony raw image", "arw sr2"),
+    "image/x-pentax-pef": FileKind("image", "a Pentax raw image", "pef"),
+    "image/x-samsung-srw": FileKind("image", "a Samsung raw image", "srw"),
+    "image/x-fuji-raf": FileKind("image", "a Fujifilm raw image", "raf"),
+    "image/x-olympus-orf": FileKind("image", "an Olympus raw image", "orf"),
+    "image/x-panasonic-rw2": FileKind("image", "a Panasonic raw image", "rw2"),
+    "image/x-dcraw": FileKind("image", "a raw image of a camera", "3fr erf mef"),
     "image/vnd.djvu": FileKind("unsupported", "a DjVu document", "djvu djv"),
     "image/x-xcf": FileKind("unsupported", "a GIMP image", "xcf"),
     "image/qoi": FileKind("unsupported", "a QOI image", "qoi"),

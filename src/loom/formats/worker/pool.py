@@ -15,7 +15,7 @@ import weakref
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
-from typing import TYPE_CHECKING, Final, ParamSpec, TypeVar
+from typing import TYPE_CHECKING, Final, ParamSpec, Protocol, TypeVar, cast
 
 import msgspec
 
@@ -26,8 +26,17 @@ from loom.formats.worker.group import WorkerGroup, WorkerKind
 if TYPE_CHECKING:
     from concurrent.futures import ThreadPoolExecutor
 
+
+class PoolResource(Protocol):
+    """What lives as long as a pool: `close` ends it, `forget` lets go of it in a fork."""
+
+    def close(self) -> None: ...
+    def forget(self) -> None: ...
+
+
 P = ParamSpec("P")
 T = TypeVar("T")
+R = TypeVar("R", bound=PoolResource)
 
 _THREADS: Final = 8
 """More than there are children in any group: threads wait for children, not for the processor."""
@@ -69,6 +78,13 @@ class WorkerPool:
         """Run a msgpack `job` on `document` in a child of this kind; see `WorkerGroup.call`."""
         return self.group(kind).call(job, document, digest=digest, name=name, limits=limits, seconds=seconds)
 
+    def keep(self, kind: type[R]) -> R:
+        """Return the object of this class that lives with the pool; it is made at the first call and closed with it."""
+        with self._lock:
+            if self._is_closed:
+                raise Unreadable("The file was not read: the worker processes have been shut down.")
+            return cast("R", self._resources.setdefault(kind, kind()))
+
     def warm(self, *kinds: WorkerKind) -> None:
         """Start one child of each kind that has none, so that the first job does not wait for it."""
         for kind in kinds:
@@ -106,8 +122,9 @@ class WorkerPool:
         with self._lock:
             self._is_closed = True
             groups, self._groups = list(self._groups.values()), {}
+            resources, self._resources = list(self._resources.values()), {}
             threads, self._threads = self._threads, None
-        for group in groups:
+        for group in (*groups, *resources):
             group.close()
         if threads is not None:
             threads.shutdown(wait=False, cancel_futures=True)
@@ -123,13 +140,14 @@ class WorkerPool:
     def _reset(self) -> None:
         self._lock = threading.Lock()
         self._groups: dict[WorkerKind, WorkerGroup] = {}
+        self._resources: dict[type[PoolResource], PoolResource] = {}
         self._threads: ThreadPoolExecutor | None = None
         self._is_closed = False
 
     def forget(self) -> None:
         """In a fork: let go of the parent's children without ending them."""
-        for group in self._groups.values():
-            group.forget()
+        for held in (*self._groups.values(), *self._resources.values()):
+            held.forget()
         self._reset()
 
 

@@ -40,12 +40,13 @@ def run_program(
     except subprocess.TimeoutExpired:
         raise TimeoutError from None
     finally:
-        _end_group(process)
+        end_group(process)
         if not isinstance(printed, int):
             printed.close()
 
 
-def _end_group(process: subprocess.Popen[bytes]) -> None:
+def end_group(process: subprocess.Popen[bytes]) -> None:
+    """Kill a process with everything in its group, and wait until all of it is gone."""
     with contextlib.suppress(ProcessLookupError):  # the usual case: all of it has ended
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()

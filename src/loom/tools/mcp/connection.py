@@ -6,7 +6,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import logging
-from collections.abc import AsyncGenerator, Awaitable, Callable
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from importlib.metadata import version
 from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar, cast
 import msgspec
 
 from loom.content.blocks import clean_text
+from loom.content.media import size_label
 from loom.errors import LoomError, ToolError
-from loom.tools.mcp.http import HttpState, http_client
 from loom.tools.mcp.oauth import TokenFile, stored_login
 from loom.tools.mcp.questions import ServerQuestions
 from loom.tools.mcp.specs import ServerSpec
@@ -33,6 +33,10 @@ MAX_PAGES: Final = 20
 CLOSE_SECONDS: Final = 7.0
 RELIST_PAUSE_SECONDS: Final = 0.2
 MAX_WORDS: Final = 500
+CONNECT_SECONDS: Final = 10.0
+IDLE_SECONDS: Final = 3600.0
+"""A stream of events may be silent for long; calls have a deadline of their own."""
+REFUSALS: Final = (401, 403)
 _END_WORDS: Final = ("Connection closed", "SSE stream", "Session terminated")
 """How the SDK begins its errors for a stream that broke off and a session that was forgotten."""
 
@@ -74,7 +78,8 @@ class McpConnection:
         self._login = login
         self._stop = asyncio.Event()
         self._changed = asyncio.Event()
-        self._http = HttpState()
+        self._refusal = 0
+        """The last HTTP status, if it was a refusal: the SDK tells it apart from other errors by no word."""
         self._child = ChildServer(spec, tail, on_end=self._stop.set, sandbox=sandbox) if spec.command else None
         self._owner: asyncio.Task[None] | None = None
         self._client: Client | None = None
@@ -173,10 +178,13 @@ class McpConnection:
                 yield client
             return
         auth = self._login or stored_login(self._spec, self._tokens)
-        async with http_client(self._spec, self._http, max_message_bytes=MAX_MESSAGE_BYTES, auth=auth) as http:
+        async with http_client(self._spec, self._note_status, auth) as http:
             transport = streamable_http_client(self._spec.url, http_client=http, max_sse_event_size=MAX_MESSAGE_BYTES)
             async with Client(transport, **options) as client:
                 yield client
+
+    def _note_status(self, status: int) -> None:
+        self._refusal = status if status in REFUSALS else 0
 
     async def _list(self, client: Client) -> None:
         has = client.server_capabilities
@@ -257,9 +265,9 @@ class McpConnection:
             error = cast("BaseExceptionGroup[BaseException]", error).exceptions[0]
         if self._child is not None and self._child.has_ended:
             return self._child.end_reason()
-        if self._http.refusal and not isinstance(error, ToolError):
+        if self._refusal and not isinstance(error, ToolError):
             if any(name.lower() == "authorization" for name in self._spec.headers):
-                return f"it refused the configured key (HTTP {self._http.refusal})"
+                return f"it refused the configured key (HTTP {self._refusal})"
             return f"it needs a login: run `loom mcp login {self._spec.name}`"
         match error:
             case ToolError():
@@ -282,3 +290,43 @@ def shorten(text: str) -> str:
     """Return the words of a server as one line of limited length."""
     line = " ".join(clean_text(text).split())
     return line if len(line) <= MAX_WORDS else f"{line[:MAX_WORDS]}…"
+
+
+def http_client(spec: ServerSpec, on_status: Callable[[int], None], auth: httpx2.Auth | None) -> httpx2.AsyncClient:
+    """Return the client of a server that runs elsewhere. Answers come uncompressed and are counted as they arrive; the
+    SDK limits streams of events event by event."""
+    import httpx2
+
+    class CappedStream(httpx2.AsyncByteStream):
+        def __init__(self, stream: httpx2.AsyncByteStream) -> None:
+            self._stream = stream
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            size = 0
+            async for part in self._stream:
+                size += len(part)
+                if size > MAX_MESSAGE_BYTES:
+                    raise httpx2.ReadError(f"it sent a message of more than {size_label(MAX_MESSAGE_BYTES)}")
+                yield part
+
+        async def aclose(self) -> None:
+            await self._stream.aclose()
+
+    class CappedTransport(httpx2.AsyncHTTPTransport):
+        async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
+            response = await super().handle_async_request(request)
+            on_status(response.status_code)
+            if response.headers.get("content-encoding", "identity") != "identity":
+                await response.aclose()
+                raise httpx2.DecodingError("it sent a compressed answer, which was not asked for")
+            if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                assert isinstance(response.stream, httpx2.AsyncByteStream)
+                response.stream = CappedStream(response.stream)
+            return response
+
+    return httpx2.AsyncClient(
+        transport=CappedTransport(),
+        headers={**spec.headers, "accept-encoding": "identity"},
+        timeout=httpx2.Timeout(CONNECT_SECONDS, read=IDLE_SECONDS),
+        auth=auth,
+    )

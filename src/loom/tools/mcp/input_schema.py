@@ -5,6 +5,7 @@ alternatives included, and reach it under its own names."""
 from __future__ import annotations
 
 import hashlib
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from typing import Any, Final, cast
@@ -21,7 +22,6 @@ ILLEGAL: Final = re.compile(r"[^a-zA-Z0-9_-]+")
 _LEGAL: Final = re.compile(rf"[a-zA-Z0-9_-]{{1,{MAX_NAME}}}")
 _MAX_VALUES: Final = 5_000
 _MAX_REFERENCES: Final = 16
-_MAX_INDEX_DIGITS: Final = 4
 _DROPPED: Final = ("$schema", "$id", "$defs", "definitions", "$ref", "$dynamicRef", "$dynamicAnchor", "$anchor")
 _NAMED: Final = ("properties", "patternProperties", "dependentSchemas")
 """Below these, keys are names that the server chose, whatever they look like."""
@@ -87,8 +87,8 @@ def form_of(schema: dict[str, Any]) -> InputSchema:
     schema that is too large says only that it takes an object. The server checks its input anyway."""
     plain = cast("dict[str, Any]", sanitize_json(schema))
     try:
-        found = cast("dict[str, Any]", _Inlining(plain).inline(plain))
-    except (_TooLarge, RecursionError):
+        found = cast("dict[str, Any]", _inline(plain))
+    except RecursionError:
         found = {}
     if len(msgspec.json.encode(found)) > MAX_SCHEMA_BYTES:
         found = {}
@@ -101,60 +101,42 @@ def form_of(schema: dict[str, Any]) -> InputSchema:
 # References ----------------------------------------------------------------------------------------------------------
 
 
-class _TooLarge(Exception):
-    """A schema that grows beyond use when its references are followed."""
+def _inline(root: dict[str, Any]) -> Any:
+    """Put what `#/$defs/…` names in its place. Other references are not followed: nothing is fetched. Raise
+    RecursionError if the schema grows beyond use."""
+    seen = itertools.count()
 
-
-class _Inlining:
-    """Puts what `#/$defs/…` names in its place. Other references are not followed: nothing is fetched."""
-
-    def __init__(self, root: dict[str, Any]) -> None:
-        self._root = root
-        self._values = 0
-
-    def inline(self, value: Any, following: tuple[str, ...] = ()) -> Any:
-        self._values += 1
-        if self._values > _MAX_VALUES:
-            raise _TooLarge
-        match value:
-            case {"$ref": str() as reference}:
-                beside = self._table(cast("dict[str, Any]", value), following)
-                if reference in following or len(following) > _MAX_REFERENCES:
-                    return beside
-                return _merge_schemas(beside, self.inline(self._target(reference), (*following, reference)))
-            case dict():
-                return self._table(cast("dict[str, Any]", value), following)
-            case list():
-                return [self.inline(item, following) for item in cast("list[Any]", value)]
-            case _:
-                return value
-
-    def _table(self, table: dict[str, Any], following: tuple[str, ...]) -> dict[str, Any]:
-        return {key: self._below(key, item, following) for key, item in table.items() if key not in _DROPPED}
-
-    def _below(self, key: str, value: Any, following: tuple[str, ...]) -> Any:
-        if key in _DATA:
+    def inline(value: Any, following: tuple[str, ...]) -> Any:
+        if next(seen) > _MAX_VALUES:
+            raise RecursionError
+        if isinstance(value, list):
+            return [inline(item, following) for item in cast("list[Any]", value)]
+        if not isinstance(value, dict):
             return value
-        if key not in _NAMED or not isinstance(value, dict):
-            return self.inline(value, following)
-        named = cast("dict[str, Any]", value)
-        return {name: self.inline(schema, following) for name, schema in named.items()}
+        table = cast("dict[str, Any]", value)
+        found = {key: inline_below(key, item, following) for key, item in table.items() if key not in _DROPPED}
+        reference = table.get("$ref")
+        if not isinstance(reference, str) or reference in following or len(following) > _MAX_REFERENCES:
+            return found
+        return _merge_schemas(found, inline(_target(root, reference), (*following, reference)))
 
-    def _target(self, reference: str) -> dict[str, Any]:
-        if not reference.startswith("#/"):
-            return {}
-        found: Any = self._root
-        for part in reference[2:].split("/"):
-            found = _member(found, unquote(part).replace("~1", "/").replace("~0", "~"))
-        return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
+    def inline_below(key: str, value: Any, following: tuple[str, ...]) -> Any:
+        if key in _NAMED and isinstance(value, dict):
+            named = cast("dict[str, Any]", value)
+            return {name: inline(schema, following) for name, schema in named.items()}
+        return value if key in _DATA else inline(value, following)
+
+    return inline(root, ())
 
 
-def _member(value: Any, name: str) -> Any:
-    if isinstance(value, dict):
-        return cast("dict[str, Any]", value).get(name)
-    if isinstance(value, list) and name.isdecimal() and len(name) <= _MAX_INDEX_DIGITS:
-        return next(iter(cast("list[Any]", value)[int(name) :]), None)
-    return None
+def _target(root: dict[str, Any], reference: str) -> dict[str, Any]:
+    found: Any = root if reference.startswith("#/") else None
+    for part in reference[2:].split("/"):
+        name = unquote(part).replace("~1", "/").replace("~0", "~")
+        if isinstance(found, list):
+            found = dict(zip(map(str, itertools.count()), cast("list[Any]", found), strict=False))
+        found = cast("dict[str, Any]", found).get(name) if isinstance(found, dict) else None
+    return cast("dict[str, Any]", found) if isinstance(found, dict) else {}
 
 
 # Names ---------------------------------------------------------------------------------------------------------------

@@ -22,11 +22,10 @@ from loom.tools.base import Tool, ToolContext
 from loom.tools.mcp.connection import MAX_LISTED, Listing, McpConnection, ServerGone, shorten
 from loom.tools.mcp.content import AttachBytes, blocks_of_items
 from loom.tools.mcp.oauth import LoginListener, TokenFile, login_auth
-from loom.tools.mcp.pins import Pins
 from loom.tools.mcp.questions import Sampler, ServerQuestions
 from loom.tools.mcp.specs import ServerSpec
 from loom.tools.mcp.stdio import Tail
-from loom.tools.mcp.tools import McpTool, extra_tools, fingerprint, tool_name
+from loom.tools.mcp.tools import McpTool, Pins, extra_tools, fingerprint, tool_name
 from loom.tools.sandbox import Sandbox
 
 if TYPE_CHECKING:

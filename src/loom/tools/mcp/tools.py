@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol, TypeVar
 
 import msgspec
 
+from loom.atomic_file import write_file_whole
 from loom.content.blocks import ToolResult, clean_text
 from loom.content.json_values import sanitize_json
 from loom.prompt import ToolSpec
@@ -24,7 +25,6 @@ from loom.tools.base import Tool, ToolContext, text_result
 from loom.tools.mcp.connection import Listing, shorten
 from loom.tools.mcp.content import blocks_of_items, result_of
 from loom.tools.mcp.input_schema import ILLEGAL, MAX_NAME, InputSchema, form_of
-from loom.tools.mcp.pins import Pins
 from loom.tools.mcp.specs import ServerSpec
 
 if TYPE_CHECKING:
@@ -72,6 +72,31 @@ def fingerprint(tool: types.Tool) -> str:
     """Return a digest of all that a user approves: the name, the words, the parameters, the hints."""
     told = tool.model_dump(mode="json", include={"name", "title", "description", "input_schema", "annotations"})
     return hashlib.sha256(msgspec.json.encode(sanitize_json(told), order="sorted")).hexdigest()
+
+
+class Pins:
+    """Which form of each tool the user let run: an approval was given to what could be read then, so a tool that
+    its server changes afterwards is asked about again. With a file, they outlive the process; an unreadable one is
+    empty."""
+
+    def __init__(self, file: Path | None = None) -> None:
+        self._file = file
+        self._known: dict[str, dict[str, str]] = {}
+        if file is not None and file.is_file():
+            try:
+                self._known = msgspec.json.decode(file.read_bytes(), type=dict[str, dict[str, str]])
+            except (msgspec.DecodeError, OSError, UnicodeDecodeError):
+                self._known = {}
+
+    def get(self, server: str, tool: str) -> str | None:
+        return self._known.get(server, {}).get(tool)
+
+    def put(self, server: str, tool: str, fingerprint: str) -> None:
+        """Holds in this process in any case; an OSError says that it was not written down."""
+        self._known.setdefault(server, {})[tool] = fingerprint
+        if self._file is None:
+            return
+        write_file_whole(self._file, msgspec.json.format(msgspec.json.encode(self._known, order="sorted")))
 
 
 class McpTool(Tool):

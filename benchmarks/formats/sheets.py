@@ -1,0 +1,215 @@
+"""F2, F3: workbooks as people see them: `python -m benchmarks.formats.sheets FOLDER…` (folders of real workbooks).
+
+Eighty workbooks are chosen by chance with a fixed seed, of each kind a share. What Loom shows of every cell stands
+beside what LibreOffice writes when it exports each sheet as CSV "as shown". A cell counts as
+
+- equal, where the strings are the same;
+- more digits, where Loom shows a number in full that LibreOffice rounds to the width of a column (format General);
+- by design, where Excel itself has no fixed answer or another one than LibreOffice: dates in the order of the system
+  (format 14) are ISO dates in Loom; numbers below zero under a date format are `####` in Excel and numbers in Loom;
+  Excel counts a 29 February 1900, so that earlier dates differ by a day; Excel rounds seconds, LibreOffice cuts them;
+- other, else. Every kind of difference is printed with examples.
+"""
+
+from __future__ import annotations
+
+import csv
+import random
+import re
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from decimal import Decimal, InvalidOperation
+from pathlib import Path
+
+import msgspec
+
+from loom.content.recipes import Text
+from loom.errors import MediaError
+from loom.formats import inspect, render
+from loom.formats.office import text_marks
+from loom.formats.office.sheet_rows import SEPARATOR
+
+SHARES = {".xlsx": 46, ".xls": 16, ".xlsb": 8, ".ods": 8, ".xlsm": 2}
+MAX_BYTES = 400_000
+AS_SHOWN = "csv:Text - txt - csv (StarCalc):44,34,76,1,,1033,false,true,true,false,false,-1"
+EXAMPLES = 12
+_HEAD = re.compile(r"\[sheet (\d+): (.*?)(?:, (?:hidden|chart|dialog|macros))*\](?: ([A-Z]+)(\d+):[A-Z]+\d+| empty)?")
+_GAP = re.compile(r"\[(\d+) empty rows\]")
+_BESIDE = re.compile(r"\[(the first \d|merged|hidden|comment|link|image|chart|diagram|not shown|axis|bar|line|pie)|\| ")
+_EARLY = re.compile(r"\b(1899|1900|99|00)\b|(Dec|Jan|Feb|December|January|Sunday|Monday)")
+"""What days around the first that a workbook knows are written as."""
+Grid = dict[tuple[int, int], str]
+
+
+class Tally(msgspec.Struct):
+    files: int = 0
+    whole: int = 0
+    equal: int = 0
+    digits: int = 0
+    design: int = 0
+    other: int = 0
+    refused: int = 0
+
+
+def choose(folders: list[str]) -> list[Path]:
+    found = sorted(file for folder in folders for file in Path(folder).rglob("*") if file.suffix in SHARES)
+    random.Random(80).shuffle(found)
+    chosen: list[Path] = []
+    for suffix, share in SHARES.items():
+        fitting = (file for file in found if file.suffix == suffix and 0 < file.stat().st_size <= MAX_BYTES)
+        chosen += [file for file, _ in zip(fitting, range(share * 3), strict=False)]
+    return chosen
+
+
+def shown_by_libreoffice(files: list[Path], folder: Path) -> None:
+    """Write a CSV for each sheet of each workbook, all of them in one start."""
+    profile = f"-env:UserInstallation={(folder / 'profile').as_uri()}"
+    command = ["soffice", "--headless", "--norestore", profile, "--convert-to", AS_SHOWN, "--outdir", str(folder)]
+    for at in range(0, len(files), 40):
+        subprocess.run([*command, *map(str, files[at : at + 40])], check=False, capture_output=True, timeout=400)
+
+
+def grids_of_loom(file: Path) -> dict[str, Grid] | None:
+    data = file.read_bytes()
+    try:
+        found = inspect(data, file.name)
+        text = render(data, found.media, Text()).data.decode()
+    except MediaError:
+        return None
+    grids: dict[str, Grid] = {}
+    grid: Grid | None = None
+    row = column = 0
+    for line in text.split("\n"):
+        if (head := _HEAD.fullmatch(line)) is not None:
+            grid = grids[head[2]] = {}
+            row, column = (int(head[4]) - 1, _number(head[3])) if head[3] else (0, 0)
+        elif grid is None or _BESIDE.match(line):
+            grid = None  # what stands beside the cells: charts, comments, merged cells
+        elif (gap := _GAP.fullmatch(line)) is not None:
+            row += int(gap[1])
+        else:
+            for at, cell in enumerate(line.split(SEPARATOR) if line else ()):
+                if cell:
+                    grid[row, column + at] = cell
+            row += 1
+    return grids
+
+
+def _number(letters: str) -> int:
+    number = 0
+    for letter in letters:
+        number = number * 26 + ord(letter) - 64
+    return number - 1
+
+
+def grid_of_csv(file: Path) -> Grid:
+    with file.open(encoding="utf-8", newline="") as opened:
+        rows = list(csv.reader(opened))
+    return {
+        (row, column): text_marks.cell(cell) if not cell.isprintable() or "|" in cell else cell
+        for row, cells in enumerate(rows)
+        for column, cell in enumerate(cells)
+        if cell
+    }
+
+
+def is_same_number(ours: str, theirs: str) -> bool:
+    """Whether `theirs` is ours, rounded."""
+    try:
+        full, short = Decimal(ours.replace(",", "")), Decimal(theirs.replace(",", ""))
+        if full == short:
+            return True
+        places = short.normalize().as_tuple().exponent
+        return isinstance(places, int) and abs(full - short) <= Decimal(5).scaleb(places - 1)
+    except InvalidOperation:
+        return False
+
+
+def is_by_design(ours: str, theirs: str) -> bool:
+    """Whether the strings differ for one of the reasons above."""
+    american = re.fullmatch(r"(\d{1,2})/(\d{1,2})/(\d{2,4})", theirs)
+    iso = re.fullmatch(r"(\d{4})-(\d\d)-(\d\d)", ours)
+    if american and iso:
+        return (int(american[1]), int(american[2])) == (int(iso[2]), int(iso[3]))
+    if re.fullmatch(r"-\d+(\.\d+)?", ours):
+        return True  # below zero: a date or a time in LibreOffice
+    if _seconds(ours) is not None and _seconds(theirs) is not None:
+        return abs((_seconds(ours) or 0) - (_seconds(theirs) or 0)) <= 1
+    return _EARLY.search(theirs) is not None or _EARLY.search(ours) is not None
+
+
+def _seconds(text: str) -> int | None:
+    found = re.fullmatch(r"(?:.* )?(\d+):(\d\d)(?::(\d\d))?(?: [AP]M)?", text)
+    return int(found[1]) * 3600 + int(found[2]) * 60 + int(found[3] or 0) if found else None
+
+
+def main() -> None:
+    tallies: dict[str, Tally] = defaultdict(Tally)
+    differences: dict[str, list[str]] = defaultdict(list)
+    seconds = 0.0
+    with tempfile.TemporaryDirectory() as name:
+        copies: dict[Path, Path] = {}
+        for number, file in enumerate(choose(sys.argv[1:])):
+            copies[file] = Path(name, f"w{number:03}{file.suffix}")
+            copies[file].write_bytes(file.read_bytes())
+        out = Path(name, "out")
+        shown_by_libreoffice(list(copies.values()), out)
+        for file, copy in copies.items():
+            tally = tallies[file.suffix]
+            sheets = sorted(out.glob(f"{copy.stem}-*.csv"))
+            if tally.files == SHARES[file.suffix] or not any(map(grid_of_csv, sheets)):
+                continue  # LibreOffice shows nothing of it: locked, damaged, or charts alone
+            tally.files += 1
+            began = time.perf_counter()
+            grids = grids_of_loom(file)
+            seconds += time.perf_counter() - began
+            if grids is None:
+                tally.refused += 1
+                differences["refused by Loom"].append(file.name)
+                continue
+            before = tally.other
+            for sheet in sheets:
+                title = sheet.stem.removeprefix(f"{copy.stem}-")
+                theirs = grid_of_csv(sheet)
+                if title in grids:
+                    for kind, shown in compare(grids[title], theirs, tally):
+                        differences[f"{file.suffix} {kind}"].append(f"{file.name} {title} {shown}")
+                elif theirs:
+                    differences["sheets that Loom names otherwise (not compared)"].append(f"{file.name} {title}")
+            tally.whole += tally.other == before
+    print("kind   files  no difference  cells equal  more digits  by design  other  refused")
+    for suffix, tally in tallies.items():
+        print(
+            f"{suffix:6} {tally.files:5} {tally.whole:14} {tally.equal:12} {tally.digits:12} "
+            f"{tally.design:10} {tally.other:6} {tally.refused:8}"
+        )
+    count = sum(tally.files for tally in tallies.values())
+    print(f"{count} workbooks, {seconds / max(1, count) * 1000:.0f} ms each")
+    for kind, found in differences.items():
+        print(f"{len(found):6} {kind}, for instance")
+        for line in random.Random(4).sample(found, min(EXAMPLES, len(found))):
+            print(f"           {line}")
+
+
+def compare(ours: Grid, theirs: Grid, tally: Tally) -> Iterator[tuple[str, str]]:
+    """Count the cells of a sheet; yield the kind of each difference, and both strings."""
+    for place in sorted(ours.keys() | theirs.keys()):
+        mine, yours = ours.get(place, ""), theirs.get(place, "")
+        if mine.split() == yours.split():
+            tally.equal += 1
+        elif is_same_number(mine, yours):
+            tally.digits += 1
+        elif is_by_design(mine, yours):
+            tally.design += 1
+        else:
+            tally.other += 1
+            kind = "empty in Loom" if not mine else "empty in LibreOffice" if not yours else "other text"
+            yield kind, f"{place}: {mine!r} / {yours!r}"
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,80 @@
+"""SystemPrompts: the system prompt that a session begins with, and the files of instructions in it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from pathlib import Path
+
+import msgspec
+
+from loom.agent.instructions import Instructions, read_instructions
+from loom.agent.system_prompt import default_prompt, read_environment
+from loom.config import Config, user_folder
+from loom.config.trust import TrustRecords, unused_kinds
+from loom.runtime.servers import sandbox_for
+from loom.runtime.skills import find_skills, skill_lines
+
+
+class SystemPrompts:
+    """`given` is the prompt that the runtime was given. Without `uses_files`, neither the default prompt nor AGENTS.md
+    begin a session."""
+
+    def __init__(self, config: Callable[[], Config], given: str, *, uses_files: bool) -> None:
+        self._config = config
+        self._given = given
+        self._uses_files = uses_files
+
+    async def instructions(self, workspace: Path) -> Instructions:
+        """Return what AGENTS.md and the like say in a workspace."""
+        if not self._uses_files:
+            return Instructions()
+        return await asyncio.to_thread(self._read_instructions, workspace)
+
+    def _read_instructions(self, workspace: Path) -> Instructions:
+        """Read the instructions of a workspace, and say what it brings besides that is not used."""
+        config = self._config()
+        own = user_folder(config.provenance.environ, workspace)
+        decision = config.trust_decision(workspace)
+        found = read_instructions(
+            workspace,
+            own,
+            lambda folder: decision == "trusted" or config.is_trusted(folder),
+            is_refused=decision == "refused",
+        )
+        unused = () if config.is_trusted(workspace) else unused_kinds(TrustRecords(own).files(workspace))
+        if decision != "unknown" or not unused:
+            return found
+        notice = f"This folder brings {', '.join(unused)}: not used until you trust it. Run: loom trust add {workspace}"
+        return msgspec.structs.replace(found, notices=(*found.notices, notice))
+
+    async def default(self, workspace: Path, tools: Collection[str], *, agent: str = "") -> str:
+        """Return the prompt of a session for which none is given: the agent's, the runtime's or the configured one,
+        else the default prompt where there are tools; and what the settings append to it."""
+        config = self._config()
+        if self._given and not agent:
+            return self._given
+        if not self._uses_files:
+            return config.system_prompt(agent) if agent else ""
+        system, append = config.prompt_parts()
+        if agent:
+            system = config.system_prompt(agent) or system
+        if not system and tools and config.prompt.default:
+            changes = await self._git_changes(workspace)
+            system = default_prompt(tools, await asyncio.to_thread(read_environment, workspace, changes))
+        skills = ""
+        if "use_skill" in tools:
+            skills = await asyncio.to_thread(lambda: skill_lines(find_skills(config, workspace).values()))
+        return "\n\n".join(part for part in (system, skills, append) if part)
+
+    async def _git_changes(self, workspace: Path) -> str:
+        from loom.runtime.git_facts import read_git_facts
+
+        def is_repository() -> bool:
+            return any((folder / ".git").exists() for folder in (workspace, *workspace.parents))
+
+        if not await asyncio.to_thread(is_repository):
+            return ""
+        config = self._config()
+        is_trusted = await asyncio.to_thread(config.may_instruct, workspace)
+        return await read_git_facts(workspace, sandbox_for(config), is_trusted=is_trusted)
