@@ -164,6 +164,25 @@ def _places(data: bytearray, text: bytes) -> list[int]:
     return found
 
 
+async def test_a_lost_message_whose_id_has_a_wrong_bit_takes_no_other_with_it(world: World, tmp_path: Path) -> None:
+    """The message itself cannot be read; the index still has its id, but for one bit."""
+    file, target = tmp_path / "damaged.db", tmp_path / "saved.db"
+    data = bytearray(world.file.read_bytes())
+    with closing(sqlite3.connect(world.file)) as connection:
+        sql = "SELECT id FROM node WHERE message LIKE '%\"a 3 2 %'"
+        ((node_id,),) = connection.execute(sql).fetchall()
+    for at in _places(data, node_id.encode()):
+        data[at + 30] ^= 1
+    (text,) = _places(data, b'"text":"a 3 2 ')
+    data[text : text + 8] = b"\xff" * 8
+    file.write_bytes(data)
+
+    report = salvage(file, target)
+
+    assert (report.messages, report.notes) == (len(world.messages) - 1, 1)
+    await check_sound(target)
+
+
 @pytest.mark.parametrize("table", ["node", "session", "queued"])
 async def test_a_table_whose_root_was_mixed_up_with_that_of_the_search_is_saved(
     world: World, tmp_path: Path, table: str

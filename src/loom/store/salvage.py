@@ -33,6 +33,9 @@ _WIDE: Final = 8
 """A row with at least this number of columns is known by its form, also where two roots were
 mixed up and another table owns its page."""
 
+_MAX_TRIED_CHARS: Final = 100_000
+"""Of longer messages the id is not computed hundreds of times."""
+
 _Row = dict[str, Any]
 
 
@@ -351,9 +354,13 @@ class _Nodes:
         if true_parent is None:
             return _message(text) is not None
         own_ids = (row["id"], self._indexed_ids.get(key))
-        for parent_id in (true_parent, self._indexed_ids.get(parent_key), self._doubtful.get(parent_key)):
+        candidates = [true_parent, self._indexed_ids.get(parent_key), self._doubtful.get(parent_key)]
+        if parent_key not in self.kept and len(text) <= _MAX_TRIED_CHARS:
+            candidates += _one_bit_off(true_parent)
+        for parent_id in candidates:
             if parent_id and (made := node_id_of(parent_id, text)) in own_ids:
                 self._true_ids[key] = made
+                self._true_ids[parent_key] = parent_id
                 self.confirm(parent_key, parent_id)
                 return True
         self._doubtful[key] = node_id_of(true_parent, text)
@@ -532,6 +539,13 @@ class _Sessions:
         row |= {"created_at": now, "updated_at": now}
         self.kept[key] = row | {"head_digits": self._nodes.kept[head]["id"].removeprefix(NODE_TAG)[:16]}
         self._tips |= {(key, end) for end in ends if end != head}
+
+
+def _one_bit_off(node_id: str) -> Iterator[str]:
+    """Yield the ids from which this one differs in one bit. A message whose id follows from one of them proves it."""
+    for at in range(len(NODE_TAG), len(node_id)):
+        for bit in range(8):
+            yield f"{node_id[:at]}{chr(ord(node_id[at]) ^ 1 << bit)}{node_id[at + 1 :]}"
 
 
 def _events(rows: Iterable[_Row], sessions: _Sessions) -> list[_Row]:
