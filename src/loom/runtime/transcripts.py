@@ -364,7 +364,7 @@ def _claude_code(lines: list[dict[str, Any]]) -> RawTranscript:
     for line in lines:
         found.title = _text(line.get("summary")) or found.title
         found.workspace = _text(line.get("cwd")) or found.workspace
-        found.model = _model_of(line.get("message")) or found.model
+        found.model = _text(_fields(line.get("message")).get("model")).removeprefix("<synthetic>") or found.model
     path = _path(entries)
     if len(path) < len(entries):
         found.notices.append(f"{count_text(len(entries) - len(path), 'message')} of abandoned branches skipped")
@@ -443,10 +443,6 @@ def _thoughts(messages: Sequence[Message]) -> Iterable[str]:
 def _first_words(messages: Sequence[Message]) -> str:
     said = next((message.text for message in messages if message.role == "user" and message.text.strip()), "")
     return " ".join(said.split())[:80]
-
-
-def _model_of(message: Any) -> str:
-    return _text(_fields(message).get("model")).removeprefix("<synthetic>")
 
 
 def _fields(value: Any) -> dict[str, Any]:

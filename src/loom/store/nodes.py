@@ -269,7 +269,20 @@ def insert_path(
         ref, is_new = _insert(tx, params)
         if is_new:
             _insert_digests(tx, ref, draft.digests)
-            nodes.append(_fresh_node(node_id, parent, draft, now))
+            nodes.append(
+                Node(
+                    id=node_id,
+                    parent_id=parent.id,
+                    depth=parent.depth + 1,
+                    message=draft.message,
+                    system=None,
+                    source=draft.source,
+                    meta=draft.meta,
+                    tags=(),
+                    bookmark="",
+                    created_at=now,
+                )
+            )
         else:
             nodes.append(node_of(read_node(tx, node_id), parent.id))
         parent = ref
@@ -305,21 +318,6 @@ def _insert(tx: Transaction, params: dict[str, Any]) -> tuple[NodeRef, bool]:
         if found:
             return _ref(found), False
     raise Conflict("The same message was written and deleted elsewhere at the same time.", hint="Try again.")
-
-
-def _fresh_node(node_id: str, parent: NodeRef, draft: NodeDraft, now: float) -> Node:
-    return Node(
-        id=node_id,
-        parent_id=parent.id,
-        depth=parent.depth + 1,
-        message=draft.message,
-        system=None,
-        source=draft.source,
-        meta=draft.meta,
-        tags=(),
-        bookmark="",
-        created_at=now,
-    )
 
 
 # Reading
