@@ -275,7 +275,7 @@ def test_an_attached_chat_has_the_commands_for_the_work_of_an_agent(tmp_path: Pa
     assert ran.code == 0
     assert "[~] read the log" in ran.out and "No background processes." in ran.out
     assert "messages summarised into one" in ran.out
-    assert "There is nothing to undo." in ran.err
+    assert "Nothing to undo." in ran.err
 
 
 def test_a_mentioned_text_file_is_tracked(tmp_path: Path):

@@ -294,7 +294,7 @@ async def _execute(call: ToolCall, services: CallServices, context: CallContext)
     found = services.tools.get(call.name)
     if found is None:
         known = ", ".join(sorted(services.tools)) or "none"
-        raise ToolError(f"there is no tool {call.name!r}; these exist: {known}")
+        raise ToolError(f"Tool {call.name!r} not found; available: {known}")
     if call.raw_arguments is not None:
         raise ToolError(f"the arguments of {call.name} were not a JSON object: {call.raw_arguments[:500]}")
     arguments = found.check_arguments(call.arguments)

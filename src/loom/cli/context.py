@@ -231,7 +231,7 @@ def wire_command(sources: tuple[str, ...], references: str, full: bool) -> int:
     FILE is a conversation: Loom's own JSON, a request body or messages in the style of OpenAI, Anthropic, Gemini or
     Ollama, or a transcript of Claude Code, Codex or llm. Tools and options of a request body are used, and a body in
     the protocol of the model goes out as it came. Default: the last session of this folder. Media are shown as digest
-    and size unless --full. What was changed on the way is said on stderr; `loom context` tells more.
+    and size unless --full. What was changed on the way is listed on stderr; `loom context` shows more.
     """
     return asyncio.run(_wire(sources or ("",), references, full))
 

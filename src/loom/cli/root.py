@@ -29,7 +29,7 @@ COMMANDS: Final = {
     "wire": "Show the exact request body for a model.",
     "prompt": "Show the system prompt of a new session.",
     "read": "Show how Loom reads files: blocks, text, errors.",
-    "transcribe": "Write down what is said in recordings and videos.",
+    "transcribe": "Transcribe recordings and videos.",
     "speak": "Speak a text into a sound file.",
     "models": "List models, what they accept, and how Loom knows.",
     "usage": "Show the tokens and the cost of answers.",

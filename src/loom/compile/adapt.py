@@ -95,7 +95,7 @@ def _own_kind(
 def _media(block: MediaBlock, wish: Rendition, place: BlockPosition, target: RenderTarget, cap: int) -> Measure:
     digest = block.media.digest
     if digest in target.known.missing:
-        return _fallback(block, "missing", "its bytes are gone", target, cap)
+        return _fallback(block, "missing", "its bytes are missing", target, cap)
     if digest in target.quarantine:
         return _fallback(block, "quarantine", f"{target.model.provider} refused it", target, cap)
     match block:

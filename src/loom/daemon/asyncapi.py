@@ -21,7 +21,7 @@ _SUMMARY: Final = {
     "image": "The model generated an image.",
     "message_stored": "A message is on disk as this node.",
     "turn_finished": "The turn is over.",
-    "turn_failed": "The turn ended otherwise; what was said is kept.",
+    "turn_failed": "The turn ended in another way; its text is kept.",
 }
 
 

@@ -439,7 +439,7 @@ ROUTES: Final[tuple[Route, ...]] = (
         status=202,
         headers=("Idempotency-Key",),
     ),
-    _row("GET", SESSION + "/queue", messages_routes.list_queued, "What waits to be said.", answer=m.QueueView),
+    _row("GET", SESSION + "/queue", messages_routes.list_queued, "The queued messages.", answer=m.QueueView),
     _row("DELETE", SESSION + "/queue/{message}", messages_routes.remove_queued, "Leave it unsaid.", status=204),
     _row(
         "POST",

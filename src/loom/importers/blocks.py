@@ -92,7 +92,7 @@ def as_content(found: Iterable[FoundBlock], reading: LegacyReader) -> list[Conte
             case ThinkingBlock():
                 blocks.extend(_text(block.text))
             case ToolCall():
-                reading.note(f"the call {block.id!r} stood where no call can stand; it is kept as text")
+                reading.note(f"the call {block.id!r} was where no call may be; it is kept as text")
                 blocks.append(TextBlock(f"[{block.id}] {text_of(block)}"))
             case FoundResult():
                 blocks.extend((TextBlock(f"[tool result {block.call_id}]"), *block.blocks))

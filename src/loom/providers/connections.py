@@ -168,7 +168,7 @@ def authorisation(model: Model, key: str | None) -> dict[str, str]:
         variable = key_env(model.provider)
         if variable:
             raise NotAuthorised(
-                f"there is no key for {model.provider}",
+                f"No API key for {model.provider}",
                 provider=model.provider,
                 model=model.name,
                 hint=f"Set {variable}, or run: loom keys set {model.provider}.",

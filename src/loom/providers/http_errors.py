@@ -99,7 +99,7 @@ def _redirect_error(response: httpx2.Response, model: Model) -> Refused:
     except httpx2.InvalidURL:
         target = httpx2.URL("")
     return Refused(
-        f"{model.reference}: the server sends its visitors elsewhere ({target.host or 'no address given'})",
+        f"{model.reference}: the server redirects to another address ({target.host or 'no address given'})",
         provider=model.provider,
         model=model.name,
         status=response.status_code,

@@ -99,7 +99,7 @@ def _platform_of(name: str, config: Config) -> str:
     near = [*get_close_matches(name, config.models, 2, 0.6), *catalog.near_names(name)]
     meant = f"Did you mean {', '.join(near)}? " if near else ""
     raise ConfigError(
-        f"there is no model {name!r}.",
+        f"Model {name!r} not found.",
         hint=f"{meant}Configured: {known}. Or write platform/name, such as ollama/llava.",
     )
 

@@ -327,7 +327,7 @@ def _parse_json(data: bytes) -> tuple[Any, list[str]]:
     with suppress(ValueError, RecursionError):
         closed = close_cut_json(data.decode("utf-8", "ignore"))
         if closed is not None:
-            return _lenient(closed.encode()), ["the file ends too early; what stands before the end is imported"]
+            return _lenient(closed.encode()), ["the file ends too early; what comes before the end is imported"]
     return None, []
 
 

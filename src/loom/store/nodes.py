@@ -217,7 +217,7 @@ def ref_at(tx: Transaction, key: int) -> NodeRef:
 
 def _ref(rows: list[Row]) -> NodeRef:
     if not rows:
-        raise Corrupt("A message that others refer to is gone.", hint="Run `loom doctor`.")
+        raise Corrupt("A message that others refer to is missing.", hint="Run `loom doctor`.")
     return row_as(rows[0], NodeRef, "The place of a message")
 
 
@@ -348,7 +348,7 @@ def full_id(tx: Transaction, text: str) -> str:
         {"first": NODE_TAG + digits, "last": NODE_TAG + digits.ljust(64, "f")},
     )
     if not found:
-        raise NotFound(f"There is no message {digits[:12]}.", hint="It may have been deleted with its session.")
+        raise NotFound(f"Message {digits[:12]} not found.", hint="It may have been deleted with its session.")
     if len(found) > 1:
         raise NotFound(f"More than one message begins with {digits}.", hint="Give more digits.")
     return cast("str", found[0][0])
@@ -363,7 +363,7 @@ def read_path(tx: Transaction, node_id: str, *, above: int = -1) -> list[StoredN
     path = stored_nodes(tx.execute(_SELECT_PATH, {"id": full_id(tx, node_id), "above": above}))
     path.sort(key=attrgetter("depth"))
     if [row.depth for row in path] != list(range(above + 1, above + 1 + len(path))):
-        raise damaged_node(path[-1].id, "messages above it are gone")
+        raise damaged_node(path[-1].id, "messages above it are missing")
     return path
 
 

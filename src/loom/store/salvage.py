@@ -257,7 +257,7 @@ def _write(connection: sqlite3.Connection, found: _Found) -> SalvageReport:
     connection.execute("PRAGMA foreign_keys = ON")
     ((verdict,),) = connection.execute("PRAGMA integrity_check(1)").fetchall()
     if verdict != "ok":
-        raise Corrupt(f"The new store is not sound: {verdict}.", hint="Check the disk that it lies on.")
+        raise Corrupt(f"The new store is not sound: {verdict}.", hint="Check its disk.")
     counts = Counter(
         {
             table: connection.execute(f"SELECT COUNT(*) FROM {table}").fetchone()[0]  # noqa: S608  names of ours

@@ -212,7 +212,7 @@ def _prepare(tx: SqliteTransaction, path: Path | None) -> None:
     mode = tx.execute("PRAGMA journal_mode = WAL")[0][0]
     if path is not None and mode != "wal":
         raise Unreachable(
-            f"{label_of(path)} lies on a file system that cannot hold a write-ahead log.",
+            f"{label_of(path)} is on a file system that does not support a write-ahead log.",
             hint="Put the store on a local disk.",
         )
     for pragma in _WRITER:
@@ -343,6 +343,6 @@ def _older_and_read_only(label: str) -> ReadOnly:
 
 def full(label: str) -> Full:
     return Full(
-        f"There is no space left where {label} lies; nothing of this was stored.",
+        f"No space left on the disk of {label}; nothing of this was stored.",
         hint="Free some space and try again: what was stored before is safe.",
     )

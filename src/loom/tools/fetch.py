@@ -25,7 +25,7 @@ from loom.tools.files import limit_pages
 from loom.tools.text_job import PageJob
 
 _MARKUP: Final = ("text/html", "application/xhtml+xml")
-_TOLD: Final = "what is in the address is told to that host"
+_TOLD: Final = "the address is sent to that host"
 
 
 def fetch_tool(egress: Egress) -> Tool:

@@ -153,7 +153,7 @@ async def _edit(context: FileContext, path: str, edits: Sequence[Edit]) -> ToolR
 def _existing(workspace: Path, path: str) -> OriginalFile:
     found = original(workspace, path)
     if found is None:
-        raise ToolError(f"there is no file {path}", hint="Check the path, or write it with write_file.")
+        raise ToolError(f"File not found: {path}", hint="Check the path, or write it with write_file.")
     return found
 
 

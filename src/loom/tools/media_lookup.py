@@ -108,4 +108,4 @@ def _nothing(stored: Sequence[Media], asked: str) -> ToolError:
     names = list(dict.fromkeys(media.name for media in stored if media.name))
     near = get_close_matches(asked[:200], names, n=3, cutoff=0.5)
     hint = f"Near it: {', '.join(near)}." if near else "look() lists what there is."
-    return ToolError(f"there is no medium and no file {asked[:200]!r}", hint=hint)
+    return ToolError(f"No image, document or file {asked[:200]!r} found", hint=hint)

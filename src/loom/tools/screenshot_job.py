@@ -66,7 +66,7 @@ def main() -> None:
     job = msgspec.json.decode(sys.stdin.buffer.read(), type=ScreenshotJob)
     with sync_playwright() as playwright:
         if not job.browser and not Path(playwright.chromium.executable_path).exists():
-            _finish(job, ScreenshotResult(problem="there is no browser", no_browser=True))
+            _finish(job, ScreenshotResult(problem="no browser found", no_browser=True))
         try:
             browser = _launch_browser(playwright, job)
             browser.on("disconnected", lambda _: _finish(job, ScreenshotResult(problem="the browser ended")))
