@@ -109,7 +109,9 @@ async def fill_mixed(runtime: Runtime) -> str:
         if number // 2 * IMAGES * 2 % MIXED < IMAGES * 2:
             data = io.BytesIO()
             Image.new("RGB", (320, 200), (number % 256, number // 256, 99)).save(data, "PNG")
-            asked += (await runtime.ingest(Attachment(source=data.getvalue(), name=f"shot-{number}.png"))).blocks
+            asked += (
+                await runtime.library.ingest(Attachment(source=data.getvalue(), name=f"shot-{number}.png"))
+            ).blocks
         messages += [user(*asked), assistant(f"Answer {number}. " + "It shows a colour. " * 20)]
     await runtime.stores.sessions.append_to_head(session.id, messages)
     return session.id

@@ -144,6 +144,30 @@ async def test_facts_are_known_without_looking_once_warmed(place: BlobStore) -> 
     assert cache.facts(OTHER, Low()) is None
 
 
+async def test_what_is_cached_of_many_media_is_learned_at_once(place: BlobStore) -> None:
+    earlier = DerivedCache(place)
+    made = await earlier.put(PHOTO, Low(), SMALL)
+    same = await earlier.put(OTHER, Fit(), SMALL, is_original=True)
+    cache = DerivedCache(place)
+
+    await cache.learn([(PHOTO, Low()), (OTHER, Fit()), (OTHER, Low())])
+
+    assert [cache.facts(PHOTO, Low()), cache.facts(OTHER, Fit()), cache.facts(OTHER, Low())] == [made, same, None]
+    assert await cache.get(OTHER, Low()) is None
+
+
+async def test_what_is_damaged_is_not_learned(folder: BlobStore, tmp_path: Path) -> None:
+    await DerivedCache(folder).put(PHOTO, Low(), SMALL)
+    file = only_entry(tmp_path)
+    file.chmod(0o600)
+    file.write_bytes(file.read_bytes()[:-1] + b"?")
+    cache = DerivedCache(open_media(tmp_path).place)
+
+    await cache.learn([(PHOTO, Low())])
+
+    assert cache.facts(PHOTO, Low()) is None and await cache.get(PHOTO, Low()) is None
+
+
 async def test_a_second_lookup_takes_less_than_a_tenth_of_a_millisecond(place: BlobStore) -> None:
     await DerivedCache(place).put(PHOTO, Low(), SMALL)
     cache = DerivedCache(place)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from typing import Protocol, TypeVar
 
 from loom.content.media import Media
@@ -70,6 +70,10 @@ class RenditionCache(Protocol[E]):
     """Derived bytes by (digest, recipe). Entries may be evicted at any time; they are made again."""
 
     async def get(self, digest: str, recipe: Recipe) -> E | None: ...
+
+    async def learn(self, wanted: Iterable[tuple[str, Recipe]]) -> None:
+        """Read at once what `get` will be asked for."""
+        ...
 
     async def put(self, digest: str, recipe: Recipe, rendered: Rendered, *, is_original: bool = False) -> E:
         """Keep derived bytes. With `is_original` they are those of the medium, which need not be hashed again."""

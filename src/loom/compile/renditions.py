@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from typing import Final, Generic, TypeAlias
 
 from loom.compile.ports import E, MediaReader, Renderer, RenditionCache
@@ -53,6 +53,10 @@ class Renditions(Generic[E]):
     async def load(self, digest: str) -> bytes:
         """Return the bytes of a medium itself."""
         return await self._media.load(digest)
+
+    async def learn(self, wanted: Iterable[tuple[str, Recipe]]) -> None:
+        """Read at once which of these are in the cache."""
+        await self._cache.learn(wanted)
 
     async def get(self, digest: str, media_type: str, recipe: Recipe) -> E:
         """Return the cache entry for `recipe`, made now if it is not there."""

@@ -10,6 +10,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from contextlib import suppress
 from functools import partial
 from typing import Any, Final, TypeVar
 
@@ -83,6 +84,9 @@ class Settler:
             prepared = await _prepare(request, job.working)
             needs = [need for need in prepared.needs if job.lacks(need)]
             if needs:
+                if len(needs) > 1 and not self._is_away():
+                    with suppress(StoreError):  # then each of them says so
+                        await self._renditions.learn((need.digest, need.recipe) for need in needs)
                 for need in needs:
                     await self._make(job, need)
             elif prepared.undescribed and describer is not None and job.working.describes:

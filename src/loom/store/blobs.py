@@ -8,7 +8,7 @@ last window of a stream leaves.
 from __future__ import annotations
 
 import io
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime, timedelta
 from typing import Final, Protocol, TypeAlias
 
@@ -58,6 +58,10 @@ class TempBlob(Protocol):
         ...
 
 
+SealOf: TypeAlias = Callable[[str, bytes, BlobEntry], Checksum]
+"""The checksum that the first bytes of a key name; raises `Corrupt` where they name none."""
+
+
 class BlobStore(Protocol):
     async def put(self, data: bytes | memoryview, key_of: KeyOf, sha256: str = "") -> str:
         """Write bytes under a key made from their own hash, and give that (hex SHA-256) once they are safe. `sha256` is
@@ -74,6 +78,11 @@ class BlobStore(Protocol):
 
     async def head_bytes(self, key: str, length: int) -> tuple[bytes, BlobEntry]:
         """Return the first bytes, unchecked."""
+        ...
+
+    async def peek(self, keys: Sequence[str], length: int, seal_of: SealOf) -> dict[str, tuple[bytes, BlobEntry]]:
+        """Return the first bytes of many keys at once, checked where they are local. What is missing or damaged is left
+        out."""
         ...
 
     async def open_local(self, key: str, seal: Checksum) -> io.FileIO | None:

@@ -100,6 +100,15 @@ class DerivedCache:
                 if entry.key not in self._known:
                     await self._learn(entry.key)
 
+    async def learn(self, wanted: Iterable[tuple[str, Recipe]]) -> None:
+        """Learn at once what is cached of these, so that `get` has it without reading one by one."""
+        keys = {_entry_key(digest, recipe_key(recipe)) for digest, recipe in wanted} - self._known.keys()
+        found = await self._place.peek(
+            sorted(keys), _FIRST_READ_BYTES, lambda key, data, entry: _seal(*_parse_head(key, data, entry))
+        )
+        for key, (data, entry) in found.items():
+            self._remember(key, *_parse_head(key, data, entry), entry.modified_at)
+
     async def get(self, digest: str, recipe: Recipe) -> Derived | None:
         """Return what is cached and whole. Costs microseconds the second time."""
         key = _entry_key(digest, recipe_key(recipe))
@@ -248,16 +257,7 @@ class DerivedCache:
         start = _PREAMBLE_BYTES + int.from_bytes(data[len(_MAGIC) : len(_MAGIC) + 4])
         if _FIRST_READ_BYTES < start <= _MAX_HEAD_BYTES:
             data, entry = await self._place.head_bytes(key, start)
-        header = data[_PREAMBLE_BYTES:start]
-        if not data.startswith(_MAGIC) or hashlib.sha256(header).digest() != data[len(_MAGIC) + 4 : _PREAMBLE_BYTES]:
-            raise damaged_blob(key)
-        try:
-            derived = msgspec.json.decode(header, type=Derived)
-        except msgspec.DecodeError as error:
-            raise damaged_blob(key) from error
-        if _entry_key(derived.digest, derived.recipe) != key or start + derived.kept_bytes != entry.size_bytes:
-            raise damaged_blob(key)
-        return derived, start, entry.modified_at
+        return *_parse_head(key, data, entry), entry.modified_at
 
     @asynccontextmanager
     async def _open_entry(self, derived: Derived) -> AsyncGenerator[tuple[str, Checksum]]:
@@ -279,6 +279,21 @@ class DerivedCache:
     async def _delete_damaged(self, key: str) -> None:
         with suppress(ReadOnly):  # it is passed over there, and made anew elsewhere
             await self._place.delete(key)
+
+
+def _parse_head(key: str, data: bytes, entry: BlobEntry) -> tuple[Derived, int]:
+    """Return the facts of an entry and where its bytes start; raise `Corrupt` where the head is damaged."""
+    start = _PREAMBLE_BYTES + int.from_bytes(data[len(_MAGIC) : len(_MAGIC) + 4])
+    header = data[_PREAMBLE_BYTES:start]
+    if not data.startswith(_MAGIC) or hashlib.sha256(header).digest() != data[len(_MAGIC) + 4 : _PREAMBLE_BYTES]:
+        raise damaged_blob(key)
+    try:
+        derived = msgspec.json.decode(header, type=Derived)
+    except msgspec.DecodeError as error:
+        raise damaged_blob(key) from error
+    if _entry_key(derived.digest, derived.recipe) != key or start + derived.kept_bytes != entry.size_bytes:
+        raise damaged_blob(key)
+    return derived, start
 
 
 def _seal(derived: Derived, start: int) -> Checksum:

@@ -18,15 +18,15 @@ import secrets
 import stat
 import threading
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
-from loom.errors import Corrupt, Full
-from loom.store.blobs import MAX_BLOB_BYTES, BlobEntry, Checksum, FileStamp, KeyOf, damaged_blob
+from loom.errors import Corrupt, Full, NotFound
+from loom.store.blobs import MAX_BLOB_BYTES, BlobEntry, Checksum, FileStamp, KeyOf, SealOf, damaged_blob
 from loom.store.directories import Directories, faults
 
 TEMPORARY: Final = "tmp"
@@ -70,6 +70,9 @@ class LocalBlobs:
 
     async def head_bytes(self, key: str, length: int) -> tuple[bytes, BlobEntry]:
         return await asyncio.to_thread(self._head_bytes, key, length)
+
+    async def peek(self, keys: Sequence[str], length: int, seal_of: SealOf) -> dict[str, tuple[bytes, BlobEntry]]:
+        return await asyncio.to_thread(self._peek, keys, length, seal_of)
 
     async def open_local(self, key: str, seal: Checksum) -> io.FileIO:
         """What was checked before and has not changed is opened without a detour through a thread."""
@@ -208,6 +211,15 @@ class LocalBlobs:
     def _head_bytes(self, key: str, length: int) -> tuple[bytes, BlobEntry]:
         with faults("read", key), self._open(key) as file:
             return file.read(length), _entry(key, os.fstat(file.fileno()))
+
+    def _peek(self, keys: Sequence[str], length: int, seal_of: SealOf) -> dict[str, tuple[bytes, BlobEntry]]:
+        found: dict[str, tuple[bytes, BlobEntry]] = {}
+        for key in keys:
+            with suppress(NotFound, Corrupt), faults("read", key), self._open(key) as file:
+                data, entry = file.read(length), _entry(key, os.fstat(file.fileno()))
+                self._check(file, key, seal_of(key, data, entry))
+                found[key] = data, entry
+        return found
 
     def _open(self, key: str) -> io.FileIO:
         with self.tree.directory_of(key) as (directory, leaf):

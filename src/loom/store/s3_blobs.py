@@ -20,12 +20,22 @@ import tempfile
 import threading
 import time
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from datetime import UTC, datetime, timedelta
 from typing import IO, TYPE_CHECKING, Final, Literal, cast
 from urllib.parse import parse_qsl, urlsplit
 
-from loom.errors import BlobsUnavailable, ConfigError, ExtraMissing, Full, LoomError, NotFound, ReadOnly, StoreError
+from loom.errors import (
+    BlobsUnavailable,
+    ConfigError,
+    Corrupt,
+    ExtraMissing,
+    Full,
+    LoomError,
+    NotFound,
+    ReadOnly,
+    StoreError,
+)
 from loom.store.blobs import (
     BLOCK_BYTES,
     GRACE,
@@ -34,6 +44,7 @@ from loom.store.blobs import (
     Checksum,
     FileStamp,
     KeyOf,
+    SealOf,
     damaged_blob,
     missing_blob,
 )
@@ -45,6 +56,7 @@ if TYPE_CHECKING:
 
 _log = logging.getLogger(__name__)
 
+PEEKED_AT_ONCE: Final = 16
 WINDOW_BYTES: Final = 7 * BLOCK_BYTES
 """Read with one request: most pictures, and little enough to hold."""
 
@@ -101,6 +113,20 @@ class S3Blobs:
             raise self._damage_error(key)
         async with self._request("read", key, size_bytes=size_bytes):
             return bytes(await answer.bytes_async())
+
+    async def peek(self, keys: Sequence[str], length: int, seal_of: SealOf) -> dict[str, tuple[bytes, BlobEntry]]:
+        found: dict[str, tuple[bytes, BlobEntry]] = {}
+        places = asyncio.Semaphore(PEEKED_AT_ONCE)
+
+        async def peek_one(key: str) -> None:
+            async with places:
+                with suppress(NotFound, Corrupt):
+                    data, entry = await self.head_bytes(key, length)
+                    seal_of(key, data, entry)
+                    found[key] = data, entry
+
+        await asyncio.gather(*map(peek_one, keys))
+        return found
 
     async def head_bytes(self, key: str, length: int) -> tuple[bytes, BlobEntry]:
         return await self._window(key, 0, length)

@@ -24,7 +24,8 @@ export function lazy<Props extends object>(load: () => Promise<ComponentType<Pro
       load().then(
         (found) => {
           Loaded = found;
-          setState("loaded");
+          // In a task of its own: running the code of a part and rendering it at once would block the page for longer.
+          setTimeout(() => setState("loaded"));
         },
         // The server is offline or has a newer build: only a reload knows the new file names.
         () => setState("failed"),
