@@ -156,7 +156,7 @@ def _invoke(arguments: list[str]) -> object:
         return loom.invoke(context)
 
 
-def run(arguments: list[str], *, debug: bool = False) -> int:
+def run_command_line(arguments: list[str], *, debug: bool = False) -> int:
     """Run a command line and give its exit code."""
     try:
         result = _invoke(arguments)

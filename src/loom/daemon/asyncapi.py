@@ -74,7 +74,7 @@ class Joined(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: ProblemText | None = None
 
 
-def document(version: str = "") -> dict[str, Any]:
+def asyncapi_document(version: str = "") -> dict[str, Any]:
     """Served as `/asyncapi.json`."""
     sent = _data_schemas()
     kinds = [*sent.values(), ListedSession, WatchFailed, Join, Joined]

@@ -53,7 +53,7 @@ class LegacyMediaFacts(msgspec.Struct, frozen=True, kw_only=True):
     detail: Detail = "auto"
 
 
-def read_media(kind: str, block: dict[str, Any], reading: LegacyReader) -> list[ContentBlock]:
+def read_legacy_media(kind: str, block: dict[str, Any], reading: LegacyReader) -> list[ContentBlock]:
     """Return the block for the bytes that a dict holds or points at (`source` may be nested); empty where there are
     none."""
     source = get_object(block.get("source"))

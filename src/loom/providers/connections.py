@@ -185,7 +185,7 @@ def authorisation(model: Model, key: str | None) -> dict[str, str]:
     return {"authorization": f"Bearer {key}"} if model.auth == "bearer" else {model.auth: key}
 
 
-def mask_secrets(text: str, secrets: Iterable[str]) -> str:
+def mask_sent_secrets(text: str, secrets: Iterable[str]) -> str:
     """What a server says may repeat what it was sent."""
     for secret in sorted(secrets, key=len, reverse=True):
         if len(secret) >= _MASKED_FROM:

@@ -14,7 +14,7 @@ import msgspec
 
 from loom.errors import ProviderError, Refused, Unavailable, WireError
 from loom.models import Model
-from loom.providers.connections import Endpoint, mask_secrets, transport_errors
+from loom.providers.connections import Endpoint, mask_sent_secrets, transport_errors
 
 if TYPE_CHECKING:
     import httpx2
@@ -191,6 +191,6 @@ def complete_error(error: ProviderError, response: httpx2.Response | None, secre
     """The same error with the request's id, and without the secrets that the server repeated."""
     if response is not None:
         error.request_id = error.request_id or request_id(response.headers)
-    error.message = mask_secrets(error.message, secrets)
+    error.message = mask_sent_secrets(error.message, secrets)
     error.args = (error.message,)
     return error

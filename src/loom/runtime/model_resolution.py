@@ -136,7 +136,7 @@ def key_names(provider: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys(name for name in (platform, provider, extended) if name))
 
 
-async def local_servers() -> tuple[LocalServer, ...]:
+async def reachable_servers() -> tuple[LocalServer, ...]:
     """Model servers on this machine. Where no port of theirs is open, nothing is asked and next to no time lost;
     LOOM_OFFLINE keeps even that from happening."""
     if os.environ.get("LOOM_OFFLINE", "0") not in ("", "0"):

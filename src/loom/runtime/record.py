@@ -36,7 +36,7 @@ from loom.events import (
     is_model_event,
 )
 from loom.runtime.event_log import EventLog
-from loom.runtime.session_settings import system_of
+from loom.runtime.session_settings import system_prompt_of
 from loom.session import Options, Queued, SessionChange
 from loom.store.commands import CommandKind, Commands, StoredCommand
 from loom.store.database import wait_for_database
@@ -342,7 +342,7 @@ def snapshot_of(session: StoredSession, system: str, path: tuple[DetachedMessage
         model=session.model,
         workspace=session.workspace,
         title=session.title,
-        system=system_of(session.settings, system),
+        system=system_prompt_of(session.settings, system),
         path=path,
         overrides=overrides,
         alts=alts,

@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol, cast
 
 import msgspec
 
-from loom.agent.foreign import read_conversation, read_tree
+from loom.agent.foreign import read_foreign_conversation, read_foreign_tree
 from loom.compile.ports import MediaWriter
 from loom.content.archive import ArchivedMedium, SessionArchive, conversation_of, decode_archive, is_archive
 from loom.content.blocks import ThinkingBlock
@@ -209,7 +209,7 @@ class TranscriptReader:
 
     async def _product(self, found: ForeignConversation, files: FileFinder) -> Transcript:
         try:
-            tree = await read_tree(found.nodes, self._media, files.find, limits=self._limits)
+            tree = await read_foreign_tree(found.nodes, self._media, files.find, limits=self._limits)
         except ContentError as error:
             return Transcript(kind=found.kind, title=found.title, notices=(*found.notices, error.message))
         archive, notices = archive_of(found, tree)
@@ -232,7 +232,7 @@ class TranscriptReader:
         if strung.model and isinstance(whole, dict):
             whole = {**cast("dict[str, Any]", whole), "model": strung.model}
         encoded = msgspec.json.encode(whole)
-        found = await read_conversation(encoded, self._media, limits=self._limits, roots=self._roots)
+        found = await read_foreign_conversation(encoded, self._media, limits=self._limits, roots=self._roots)
         return Transcript(
             kind=strung.kind,
             title=strung.title or _first_words(found.messages),

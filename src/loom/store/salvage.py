@@ -21,7 +21,7 @@ from loom.content.messages import Message, user
 from loom.errors import Corrupt, LoomError, StoreError
 from loom.store.nodes import NODE_TAG, SOURCE_OF_ROLE, RowSource, digests_of, encode_root, node_id_of, root_id_of
 from loom.store.session_rows import new_session_id
-from loom.store.sqlite_file import open_file
+from loom.store.sqlite_file import open_database_file
 from loom.store.sqlite_pages import SqlitePages, SqliteRecord, SqliteValue
 
 NOTE: Final = "[A message that stood here was lost when the store was damaged (number {}).]"
@@ -94,7 +94,7 @@ def salvage(source: Path, target: Path) -> SalvageReport:
         pages = SqlitePages(source)
     except OSError as error:
         raise StoreError(f"{source.name} cannot be read: {error.strerror}.", hint="Check the disk.") from error
-    connection, _ = open_file(target, 15.0)
+    connection, _ = open_database_file(target, 15.0)
     try:
         found = _Found(pages, connection)
         if not found.rows["node"] and not found.rows["session"]:

@@ -52,7 +52,7 @@ def derived_media(made: Rendered, name: str) -> LoadedMedia:
     return LoadedMedia(media, made.data, is_stored=False)
 
 
-async def find(context: ToolContext, asked: str) -> LoadedMedia:
+async def find_medium(context: ToolContext, asked: str) -> LoadedMedia:
     """Return a ToolError that says what there is, where nothing has this id or name."""
     stored = await context.media()
     media = find_by_id(stored, asked) or find_by_name(stored, asked)
